@@ -1,0 +1,402 @@
+"""Say what hardware and tools are here, and what is missing and how to get it."""
+
+from __future__ import annotations
+
+import functools
+import html
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+# Where NVIDIA's installers, conda and Colab put the tools when they are not on PATH.
+_TOOL_FOLDERS = (
+    "/usr/local/cuda/bin",
+    "/opt/cuda/bin",
+    "/opt/nvidia/nsight-compute/*",
+    "/usr/local/cuda/nsight-compute*",
+    "/usr/local/NVIDIA-Nsight-Compute*",
+)
+
+# What each tool is for, and the one line that gets it.
+_TOOLS = {
+    "c++": (
+        "C++ extensions (lesson 02)",
+        "apt-get install g++   # or: conda install -c conda-forge cxx-compiler",
+    ),
+    "ninja": ("C++ and CUDA extensions (lesson 02)", "pip install ninja"),
+    "gpu": (
+        "live measurements; recorded ones are shown instead",
+        "run on a machine with an NVIDIA GPU, or in Colab: Runtime > Change runtime type > T4 GPU",
+    ),
+    "nvcc": (
+        "CUDA extensions on this GPU (lesson 02)",
+        "conda install -c conda-forge cuda-nvcc   # or NVIDIA's CUDA toolkit; then set CUDA_HOME",
+    ),
+    "ncu": (
+        "Nsight Compute live (lesson 05); recorded reports are read instead",
+        "conda install -c conda-forge nsight-compute   # or NVIDIA's Nsight Compute installer",
+    ),
+}
+
+
+class Missing(RuntimeError):
+    """A tool or a GPU that the code needs is not here; the message says which and the line that gets it."""
+
+
+@dataclass(frozen=True)
+class GpuSpec:
+    """What one GPU is. Sizes in bytes, bandwidths in decimal GB/s; None where the driver does not tell."""
+
+    name: str
+    compute_capability: tuple[int, int]
+    sm_count: int
+    warp_size: int
+    max_threads_per_sm: int
+    max_blocks_per_sm: int
+    registers_per_sm: int
+    shared_bytes_per_sm: int
+    l2_bytes: int
+    memory_bytes: int
+    peak_gb_per_s: float | None
+    copy_gb_per_s: float | None
+
+    @property
+    def target(self) -> str:
+        """The architecture's name for compilers, such as "sm_90"."""
+        return f"sm_{self.compute_capability[0]}{self.compute_capability[1]}"
+
+    def as_dict(self) -> dict:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> GpuSpec:
+        """The inverse of `as_dict`."""
+        return cls(**{**values, "compute_capability": tuple(values["compute_capability"])})
+
+
+# Blocks an SM can hold at once, by compute capability: CUDA C++ Programming Guide, "Technical Specifications
+# per Compute Capability". The driver's attribute is not in torch's device properties.
+_MAX_BLOCKS_PER_SM = {
+    (7, 0): 32,
+    (7, 5): 16,
+    (8, 0): 32,
+    (8, 6): 16,
+    (8, 7): 16,
+    (8, 9): 24,
+    (9, 0): 32,
+    (10, 0): 32,
+}
+
+
+def cache_folder() -> Path:
+    """Where builds and live results are kept: WORKBOOK_CACHE, or kernel-workbook in the user's cache folder."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(os.environ.get("WORKBOOK_CACHE") or Path(base) / "kernel-workbook")
+
+
+@functools.cache
+def has_gpu() -> bool:
+    """True where torch can launch work on an NVIDIA GPU."""
+    import torch
+
+    if not torch.cuda.is_available() or torch.version.hip:
+        return False
+    try:
+        torch.cuda.current_device()
+    except RuntimeError:
+        return False
+    return True
+
+
+@functools.cache
+def find_tool(name: str) -> Path | None:
+    """The path of "c++", "ninja", "nvcc" or "ncu", or None.
+
+    Looks on PATH, in CUDA_HOME, beside this Python and where NVIDIA's installers put things.
+    """
+    names = {"c++": [os.environ.get("CXX", ""), "c++", "g++", "clang++"]}.get(name, [name])
+    cuda_home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
+    folders = [Path(sys.executable).parent]
+    if cuda_home:
+        folders.insert(0, Path(cuda_home) / "bin")
+    for pattern in _TOOL_FOLDERS:
+        # the newest version first
+        folders += sorted(Path("/").glob(pattern.lstrip("/")), reverse=True)
+    for candidate in filter(None, names):
+        found = shutil.which(candidate)
+        if found:
+            return Path(found)
+        for folder in folders:
+            if os.access(folder / candidate, os.X_OK) and (folder / candidate).is_file():
+                return folder / candidate
+    return None
+
+
+def require(*names: str) -> None:
+    """Raise `Missing` unless every one of "gpu", "c++", "ninja", "nvcc", "ncu" is here.
+
+    Raises:
+        Missing: what is not here, what needs it, and the one line that gets it.
+        ValueError: a name that is none of these.
+    """
+    for name in names:
+        if name not in _TOOLS:
+            raise ValueError(f"require() knows {', '.join(_TOOLS)}; it was given {name!r}.")
+        if (has_gpu() if name == "gpu" else find_tool(name)) in (False, None):
+            raise Missing(_missing_sentence(name))
+
+
+def _missing_sentence(name: str) -> str:
+    what, how = _TOOLS[name]
+    thing = "An NVIDIA GPU that torch can use" if name == "gpu" else name
+    return f"{thing} is not here, and it is needed for {what}. To get it: {how}"
+
+
+@functools.cache
+def nvml_handle() -> tuple | None:
+    """The pynvml module and NVML's handle of torch's current GPU; None where NVML is not here or does not answer."""
+    if not has_gpu():
+        return None
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    import torch
+
+    try:
+        pynvml.nvmlInit()
+        # By PCI address: NVML's numbering ignores CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER.
+        p = torch.cuda.get_device_properties(torch.cuda.current_device())
+        address = f"{p.pci_domain_id:08x}:{p.pci_bus_id:02x}:{p.pci_device_id:02x}.0"
+        return pynvml, pynvml.nvmlDeviceGetHandleByPciBusId(address.encode())
+    except pynvml.NVMLError:
+        return None
+
+
+def _peak_gb_per_s(properties) -> float | None:
+    """Theoretical memory bandwidth: memory clock x bus width x 2 (double data rate)."""
+    # cudaDeviceGetAttribute: 36 is the memory clock in kHz, 37 the bus width in bits. torch tells them from 2.8 on.
+    clock_khz = getattr(properties, "memory_clock_rate", 0)
+    bus_bits = getattr(properties, "memory_bus_width", 0)
+    if not (clock_khz and bus_bits) and (nvml := nvml_handle()):
+        pynvml, handle = nvml
+        clock_khz = pynvml.nvmlDeviceGetMaxClockInfo(handle, pynvml.NVML_CLOCK_MEM) * 1000
+        bus_bits = pynvml.nvmlDeviceGetMemoryBusWidth(handle)
+    if not (clock_khz and bus_bits):
+        return None
+    return round(2 * clock_khz * 1e3 * bus_bits / 8 / 1e9, 1)
+
+
+@functools.cache
+def gpu_spec() -> GpuSpec | None:
+    """This machine's GPU, with its copy bandwidth measured once (0.1 s), or None where there is no GPU."""
+    if not has_gpu():
+        return None
+    import torch
+
+    index = torch.cuda.current_device()
+    p = torch.cuda.get_device_properties(index)
+    capability = (p.major, p.minor)
+    spec = GpuSpec(
+        name=p.name,
+        compute_capability=capability,
+        sm_count=p.multi_processor_count,
+        warp_size=p.warp_size,
+        max_threads_per_sm=p.max_threads_per_multi_processor,
+        max_blocks_per_sm=_MAX_BLOCKS_PER_SM.get(capability, 32),
+        registers_per_sm=p.regs_per_multiprocessor,
+        shared_bytes_per_sm=p.shared_memory_per_multiprocessor,
+        l2_bytes=p.L2_cache_size,
+        memory_bytes=p.total_memory,
+        peak_gb_per_s=_peak_gb_per_s(p),
+        copy_gb_per_s=None,
+    )
+    return replace(spec, copy_gb_per_s=_measure_copy(spec))
+
+
+def _measure_copy(spec: GpuSpec) -> float:
+    """Device-to-device copy, bytes read plus bytes written, in GB/s: the ceiling that lessons compare with.
+
+    A gigabyte a copy is far beyond every L2, and long enough that the launch gap inside CUDA events does not count.
+    """
+    import torch
+
+    n_bytes = min(1 << 30, spec.memory_bytes // 8)
+    source = torch.empty(n_bytes, dtype=torch.uint8, device="cuda").random_()
+    target = torch.empty_like(source)
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(12)]
+    for event in events:
+        event.record()
+        target.copy_(source)
+    torch.cuda.synchronize()
+    milliseconds = sorted(a.elapsed_time(b) for a, b in zip(events[2:], events[3:], strict=False))
+    return round(2 * n_bytes / milliseconds[len(milliseconds) // 2] / 1e6, 1)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the survey: what it is, what is here (or None), what its absence switches off, how to get it."""
+
+    name: str
+    here: str | None
+    switches_off: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What this machine has. `ok` is False where a lesson could not run at all."""
+
+    findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+    gpu: GpuSpec | None
+    ok: bool
+
+    def _lines(self) -> list[str]:
+        have = {f.name: f.here for f in self.findings}
+        first = f"Python {have['Python']} · torch {have['torch']} · triton {have['triton'] or 'missing'}"
+        if self.gpu:
+            peak = f", peak {self.gpu.peak_gb_per_s:,.0f}" if self.gpu.peak_gb_per_s else ""
+            second = (
+                f"{self.gpu.name} (sm_{self.gpu.compute_capability[0]}{self.gpu.compute_capability[1]}, "
+                f"{self.gpu.sm_count} SMs): live. Copy: {self.gpu.copy_gb_per_s:,.0f} GB/s{peak}."
+            )
+        else:
+            second = (
+                "No GPU: kernels compile or run in the interpreter here; measurements are replayed, labelled."
+            )
+        return [first, second, *self.problems]
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return "<br>".join(html.escape(line) for line in self._lines())
+
+    def doctor(self) -> str:
+        """Every finding, a line each, with what is missing and the line that gets it."""
+        lines = []
+        for f in self.findings:
+            lines.append(f"{'ok ' if f.here else '-- '} {f.name:<12} {f.here or 'not here'}")
+            if not f.here:
+                lines.append(f"    {'':<12} switches off: {f.switches_off}")
+                lines.append(f"    {'':<12} to get it: {f.how}")
+        lines += [f"!!  {problem}" for problem in self.problems]
+        lines.append("Every lesson can run." if self.ok else "A lesson could not run: see the lines above.")
+        return "\n".join(lines)
+
+
+def package_version(package: str) -> str | None:
+    """The installed version of a distribution, or None."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
+
+def _first_line(command: list[str], pattern: str) -> str | None:
+    try:
+        text = subprocess.run(command, capture_output=True, text=True, timeout=20).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(pattern, text)
+    return match.group(1) if match else None
+
+
+def driver_version() -> str | None:
+    """The NVIDIA driver's version, from the kernel module or nvidia-smi; None without one."""
+    try:
+        match = re.search(r"Kernel Module\D*([\d.]+)", Path("/proc/driver/nvidia/version").read_text())
+        if match:
+            return match.group(1)
+    except OSError:
+        pass  # no kernel module: ask nvidia-smi, which WSL has
+    return _first_line(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"], r"([\d.]+)")
+
+
+def counters_allowed() -> bool | None:
+    """Whether a plain user may read the GPU's hardware counters; None where the driver does not tell.
+
+    The driver's own switch: NVreg_RestrictProfilingToAdminUsers, in /proc/driver/nvidia/params.
+    """
+    try:
+        params = Path("/proc/driver/nvidia/params").read_text()
+    except OSError:
+        return None
+    match = re.search(r"RmProfilingAdminOnly:\s*(\d)", params)
+    if match is None:
+        return None
+    return match.group(1) == "0" or os.geteuid() == 0
+
+
+def _problems(driver: str | None, torch) -> list[str]:
+    """Things that are here but do not fit together, each one sentence with what to do."""
+    found = []
+    if driver and torch.version.cuda is None:
+        found.append(
+            f"This machine has an NVIDIA driver ({driver}) but torch {torch.__version__} is a CPU-only build: "
+            "install the CUDA build (pip install --force-reinstall torch from PyPI on Linux)."
+        )
+    elif driver and not has_gpu():
+        try:
+            torch.cuda.init()
+            why = "no GPU is visible (is CUDA_VISIBLE_DEVICES empty?)"
+        except (RuntimeError, AssertionError) as error:
+            why = str(error).splitlines()[0]
+        if "too old" in why or "insufficient" in why:
+            found.append(
+                f"The driver ({driver}) is older than torch's CUDA runtime {torch.version.cuda}: "
+                "update the driver, or install a torch built for an older CUDA."
+            )
+        else:
+            found.append(f"The driver ({driver}) is here but torch cannot use a GPU: {why}.")
+    if has_gpu() and find_tool("ncu") and counters_allowed() is False:
+        found.append(
+            "ncu is here but may not read the counters (ERR_NVGPUCTRPERM): run as root, or set the driver option "
+            "NVreg_RestrictProfilingToAdminUsers=0 and reload it; in a container add --cap-add=SYS_ADMIN."
+        )
+    return found
+
+
+def survey() -> Survey:
+    """Look at this machine: Python, torch, triton, the compilers, driver, GPU, Nsight Compute."""
+    import torch
+
+    driver = driver_version()
+    gpu = gpu_spec()
+    tools = {name: find_tool(name) for name in ("c++", "ninja", "nvcc", "ncu")}
+    text = {
+        "c++": tools["c++"] and (_first_line([str(tools["c++"]), "--version"], r"(.*)") or str(tools["c++"])),
+        "ninja": tools["ninja"]
+        and (_first_line([str(tools["ninja"]), "--version"], r"([\d.]+\d)") or "found"),
+        "nvcc": tools["nvcc"]
+        and (_first_line([str(tools["nvcc"]), "--version"], r"release ([\d.]+)") or "found"),
+        "ncu": tools["ncu"]
+        and (_first_line([str(tools["ncu"]), "--version"], r"Version ([\d.]+)") or "found"),
+    }
+    if gpu and text["ncu"]:
+        allowed = {True: "may read counters", False: "may NOT read counters", None: "counters untried"}
+        text["ncu"] += f" ({allowed[counters_allowed()]})"
+    gpu_text = (
+        gpu
+        and f"{gpu.name}, {gpu.target}, {gpu.memory_bytes / 1e9:,.0f} GB, copy {gpu.copy_gb_per_s:,.0f} GB/s"
+    )
+    findings = (
+        Finding("Python", platform.python_version()),
+        Finding("torch", torch.__version__, "everything", "pip install torch"),
+        Finding("triton", package_version("triton"), "lessons 03 and 04", "pip install triton (Linux)"),
+        *(Finding(name, text[name] or None, *_TOOLS[name]) for name in ("c++", "ninja")),
+        Finding("driver", driver, *_TOOLS["gpu"]),
+        Finding("GPU", gpu_text, *_TOOLS["gpu"]),
+        *(Finding(name, text[name] or None, *_TOOLS[name]) for name in ("nvcc", "ncu")),
+    )
+    needed = ["torch", "triton", "c++", "ninja"] + (["nvcc"] if gpu else [])
+    here = {f.name for f in findings if f.here}
+    return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=set(needed) <= here)

@@ -1,0 +1,469 @@
+"""The one canonical form of a notebook, so that a diff shows what a person changed and nothing else.
+
+`canonical` turns any notebook into that form; `check` says in sentences where a file differs from it. The form:
+
+* nbformat 4.5, keys sorted, one-space indent, a newline at the end, the same notebook metadata everywhere
+  (kernel `python3`; Colab opens it with a T4);
+* cell ids are words; cell metadata holds tags and nothing else; no empty cells;
+* a cell tagged `nbval-check-output` keeps its outputs (nbval compares them) and the execution count 1, every other
+  cell keeps neither; nbval passes a checked cell without an execution count silently, so that is a problem here;
+* the cell tagged `setup` holds `setup_source`, and the Colab badge the address: both take the repository from
+  `[project.urls]` in pyproject.toml;
+* a cell tagged `kernel:NAME` shows the block of that name in helpers/kernels, which stands there between the lines
+  `# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in C++ and CUDA).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+CHECKED = "nbval-check-output"
+FOLDERS = ("notebooks", "labs", "labs/solutions")
+METADATA = {
+    "accelerator": "GPU",
+    "colab": {"gpuType": "T4"},
+    "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+    "language_info": {"name": "python"},
+}
+SETUP = """\
+# Setup, the same in every lesson. In Colab it installs the workbook and leaves torch, triton, IPython and ipywidgets as they are.
+import sys
+
+if "google.colab" in sys.modules:
+    from importlib.metadata import version
+
+    keep = " ".join(f"{name}=={version(name)}" for name in ("torch", "triton", "ipython", "ipywidgets"))
+    %pip install --quiet "kernel-workbook @ git+https://github.com/@REPOSITORY@" {keep}
+
+from helpers import device
+
+device.survey()"""
+
+_BADGE = re.compile(
+    r"\[!\[Open in Colab\]\([^)]*\)\]\(https://colab\.research\.google\.com/github/[^)]*\)", re.IGNORECASE
+)
+_BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
+_MARKER = re.compile(r"^\s*(?:#|//)\s*\[(/?)kernel:([A-Za-z_]\w*)\]\s*$")
+_WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+_HEX_ID = re.compile(r"(?=.*\d)[0-9a-f]{6,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+# What differs from machine to machine and so cannot stand in an output that nbval compares.
+_UNSTABLE = (
+    (re.compile(r"\b0x[0-9a-f]{9,}\b"), "a memory address"),
+    (re.compile(r"(?<![\w.])/(?:tmp|home|root|Users|work|usr|content)/[\w./-]+"), "a path of this machine"),
+)
+# Never compared by nbval, or random: keeping them would only make diffs.
+_UNCOMPARED = ("application/vnd.jupyter.widget-view+json", "image/png", "image/jpeg")
+_INCOMPARABLE = ("application/vnd.plotly.v1+json", "application/vnd.kernel-workbook.provenance+json")
+
+
+@dataclass(frozen=True)
+class Project:
+    """The checkout that notebooks belong to.
+
+    Attributes:
+        root: The folder of pyproject.toml.
+        repository: `OWNER/REPO` on GitHub, from `[project.urls] Repository`.
+        kernels: Kernel name to (suffix of its source file, the text of its block).
+    """
+
+    root: Path
+    repository: str
+    kernels: dict[str, tuple[str, str]]
+
+    def notebooks(self) -> list[Path]:
+        """Every notebook that the form applies to, sorted: lessons, labs, solutions."""
+        return [path for folder in FOLDERS for path in sorted((self.root / folder).glob("*.ipynb"))]
+
+
+@dataclass(frozen=True)
+class Formed:
+    """A notebook in canonical form.
+
+    Attributes:
+        path: The notebook's file.
+        text: The whole canonical file.
+        differences: Where the file differs from `text`, one sentence each; empty when it does not.
+        problems: What the form cannot repair by itself, one sentence each.
+    """
+
+    path: Path
+    text: str
+    differences: tuple[str, ...]
+    problems: tuple[str, ...]
+
+
+def find_root(start: Path | None = None) -> Path:
+    """The checkout's folder: the nearest one upwards from `start` (default: here) whose pyproject is ours.
+
+    Raises:
+        RuntimeError: `start` lies in no checkout of the workbook.
+    """
+    start = (start or Path.cwd()).resolve()
+    for folder in (start, *start.parents):
+        pyproject = folder / "pyproject.toml"
+        if (
+            pyproject.is_file()
+            and tomllib.loads(pyproject.read_text("utf-8")).get("project", {}).get("name")
+            == "kernel-workbook"
+        ):
+            return folder
+    raise RuntimeError(
+        f"{start} lies in no checkout of kernel-workbook: run this command in the folder that holds its pyproject.toml."
+    )
+
+
+def load_project(root: Path) -> Project:
+    """Read the repository's address and the kernels' sources of the checkout at `root`.
+
+    Raises:
+        ValueError: `[project.urls] Repository` is no GitHub address, or a kernel's markers do not pair up.
+    """
+    urls = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"].get("urls", {})
+    address = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", urls.get("Repository", ""))
+    if not address:
+        raise ValueError(
+            f"pyproject.toml: [project.urls] Repository is {urls.get('Repository')!r}; "
+            "write https://github.com/OWNER/REPO, or run `workbook publish OWNER/REPO`."
+        )
+    return Project(root, address[1], read_kernels(root / "helpers" / "kernels"))
+
+
+def read_kernels(folder: Path) -> dict[str, tuple[str, str]]:
+    """Every marked block under `folder`: kernel name to (file suffix, text without the markers).
+
+    Raises:
+        ValueError: A marker without its partner, a block inside a block, or one name in two places.
+    """
+    kernels: dict[str, tuple[str, str]] = {}
+    for path in sorted(p for p in folder.glob("*") if p.suffix in {".py", ".cu", ".cpp"}):
+        name, block = None, []
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            marker = _MARKER.match(line)
+            where = f"{path.name}, line {number}"
+            if not marker:
+                block.append(line)
+            elif marker[1]:
+                if marker[2] != name:
+                    raise ValueError(f"{where}: [/kernel:{marker[2]}] closes a block that is not open.")
+                kernels[name] = (path.suffix, "\n".join(block).strip("\n"))
+                name = None
+            else:
+                if name is not None:
+                    raise ValueError(f"{where}: [kernel:{marker[2]}] opens before [kernel:{name}] is closed.")
+                if marker[2] in kernels:
+                    raise ValueError(
+                        f"{where}: the kernel {marker[2]} is already marked elsewhere; names are unique."
+                    )
+                name, block = marker[2], []
+        if name is not None:
+            raise ValueError(f"{path.name}: [kernel:{name}] is never closed; end it with [/kernel:{name}].")
+    return kernels
+
+
+def kernel_cell(name: str, suffix: str, block: str) -> str:
+    """The source of the cell that shows a kernel: the block itself, or a raw string that holds it."""
+    if suffix == ".py":
+        return block
+    return f'{name.upper()}_{"CUDA" if suffix == ".cu" else "CPP"} = r"""\n{block}\n"""'
+
+
+def setup_source(repository: str) -> str:
+    """The setup cell's one text."""
+    return SETUP.replace("@REPOSITORY@", repository)
+
+
+def badge(repository: str, path: str) -> str:
+    """The Colab badge, in Markdown, of the notebook at `path` in the repository."""
+    target = f"https://colab.research.google.com/github/{repository}/blob/main/{path}"
+    return f"[![Open in Colab]({_BADGE_IMAGE})]({target})"
+
+
+def tags(cell: NotebookNode) -> list[str]:
+    """The cell's tags; an empty list where it has none."""
+    return list(cell.metadata.get("tags", []))
+
+
+def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
+    """Bring one notebook into its canonical form, in memory.
+
+    Args:
+        path: The notebook's file.
+        project: The checkout that it belongs to.
+        text: What to take for the file's content instead of reading it (`--execute` has new outputs).
+
+    Raises:
+        ValueError: The file is no notebook.
+    """
+    before = path.read_text("utf-8") if text is None else text
+    try:
+        notebook = nbformat.reads(before, as_version=4)
+        original = nbformat.reads(before, as_version=4)
+    except Exception as error:
+        raise ValueError(f"{path.name} is no notebook that nbformat can read: {error}") from error
+    shown = path.name
+    problems: list[str] = []
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    notebook.metadata = nbformat.from_dict(METADATA)
+    cells = [cell for cell in notebook.cells if cell.source.strip() or tags(cell)]
+    taken: set[str] = set()
+    for cell in cells:
+        cell.source = cell.source.strip("\n").replace("\r\n", "\n")
+        if cell.cell_type != "markdown" or not any(line.endswith("  ") for line in cell.source.splitlines()):
+            cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines())
+        cell.id = _word_id(cell, taken)
+        taken.add(cell.id)
+        cell.metadata = nbformat.from_dict({"tags": sorted(set(tags(cell)))} if tags(cell) else {})
+        if cell.cell_type == "code":
+            _form_code(cell, shown, project, problems)
+    notebook.cells = cells
+    _form_lesson(notebook, path, project, problems)
+    formed = nbformat.writes(notebook, version=4) + "\n"
+    on_disk = path.read_text("utf-8") if path.exists() else ""
+    differences = () if formed == on_disk else tuple(_differences(original, notebook, shown))
+    return Formed(path, formed, differences, tuple(problems))
+
+
+def _form_code(cell: NotebookNode, shown: str, project: Project, problems: list[str]) -> None:
+    """Fill in what a code cell's tags ask for, and keep or strip its outputs."""
+    for tag in tags(cell):
+        if tag == "setup":
+            cell.source = setup_source(project.repository)
+        elif tag.startswith("kernel:"):
+            name = tag.removeprefix("kernel:")
+            if name in project.kernels:
+                cell.source = kernel_cell(name, *project.kernels[name])
+            else:
+                known = ", ".join(sorted(project.kernels)) or "none"
+                problems.append(
+                    f"{shown}: cell {cell.id} shows kernel:{name}, which helpers/kernels does not mark (there: {known})."
+                )
+    if CHECKED not in tags(cell):
+        cell.outputs, cell.execution_count = [], None
+        return
+    ran = cell.execution_count is not None
+    cell.outputs = _stable_outputs(cell.outputs)
+    cell.execution_count = 1 if ran else None
+    if not ran or not cell.outputs:
+        problems.append(
+            f"{shown}: cell {cell.id} is checked but has no stored output, so nbval would pass it whatever it prints; "
+            f"run `workbook form --execute {shown}`."
+        )
+    problems.extend(f"{shown}: checked cell {cell.id} {what}." for what in _instabilities(cell.outputs))
+
+
+def _stable_outputs(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
+    """The outputs with what nbval compares and nothing else, streams joined as nbval joins them."""
+    kept: list[NotebookNode] = []
+    streams: dict[str, NotebookNode] = {}
+    for output in outputs:
+        output = nbformat.from_dict(output)
+        if output.output_type == "stream":
+            if output.name in streams:
+                streams[output.name].text += output.text
+                continue
+            streams[output.name] = output
+        elif output.output_type == "error":
+            output.traceback = []
+        else:
+            output.metadata = {}
+            output.data = {mime: value for mime, value in output.data.items() if mime not in _UNCOMPARED}
+            if output.output_type == "execute_result":
+                output.execution_count = 1
+        kept.append(output)
+    return kept
+
+
+def _instabilities(outputs: Iterable[NotebookNode]) -> list[str]:
+    """What in a checked cell's outputs would differ on another machine, as ends of a sentence."""
+    found = []
+    for output in outputs:
+        if output.output_type == "stream":
+            if output.name == "stderr":
+                found.append(
+                    "writes to stderr, which holds warnings of this machine: print to stdout instead"
+                )
+            texts = [output.text]
+        elif output.output_type == "error":
+            texts = [output.evalue]
+        else:
+            found += [
+                f"shows {mime}, which nbval cannot compare" for mime in _INCOMPARABLE if mime in output.data
+            ]
+            texts = [value for mime, value in output.data.items() if isinstance(value, str)]
+        for text in texts:
+            for pattern, what in _UNSTABLE:
+                if match := pattern.search(text):
+                    found.append(f"prints {what} ({match[0]})")
+    return list(dict.fromkeys(found))
+
+
+def _form_lesson(notebook: NotebookNode, path: Path, project: Project, problems: list[str]) -> None:
+    """What holds for the notebook as a whole: one setup cell, a badge with the right address."""
+    shown = path.name
+    setups = [cell for cell in notebook.cells if "setup" in tags(cell)]
+    if len(setups) != 1:
+        problems.append(f"{shown}: {len(setups)} cells are tagged setup; there must be exactly one.")
+    try:
+        relative = path.resolve().relative_to(project.root.resolve()).as_posix()
+    except ValueError:
+        relative = f"notebooks/{shown}"
+    badges = 0
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source, n = _BADGE.subn(lambda _: badge(project.repository, relative), cell.source)
+            badges += n
+    if badges != 1:
+        problems.append(
+            f"{shown}: {badges} Colab badges; the title cell must have exactly one: {badge(project.repository, relative)}"
+        )
+
+
+def _word_id(cell: NotebookNode, taken: set[str]) -> str:
+    """The cell's own id if it is made of words and free; else words from its first telling line."""
+    own = cell.get("id", "")
+    if _WORDS.fullmatch(own) and not _HEX_ID.fullmatch(own) and own not in taken:
+        return own
+    lines = [line for line in cell.source.splitlines() if re.search(r"[A-Za-z]{2}", line)] or [cell.cell_type]
+    named = next(
+        (m for line in lines if (m := re.match(r"\s*(?:async\s+)?(?:def|class)\s+(\w+)", line))), None
+    )
+    words = re.findall(r"[a-z][a-z0-9]*", (named[1] if named else lines[0]).lower().replace("_", "-"))[:5]
+    base = "-".join(words) or cell.cell_type
+    if _HEX_ID.fullmatch(base):
+        base = f"cell-{base}"
+    name, n = base, 1
+    while name in taken:
+        n += 1
+        name = f"{base}-{n}"
+    return name
+
+
+def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[str]:
+    """Sentences for what `canonical` changed; one that says only the layout differs where nothing else does."""
+    found = []
+    if (before.nbformat, before.nbformat_minor) != (4, 5):
+        found.append(f"{shown}: it is nbformat {before.nbformat}.{before.nbformat_minor}, not 4.5.")
+    if before.metadata != after.metadata:
+        found.append(f"{shown}: the notebook's metadata is not the canonical one.")
+    kept = [cell for cell in before.cells if cell.source.strip() or tags(cell)]
+    if len(kept) < len(before.cells):
+        found.append(f"{shown}: it has {len(before.cells) - len(kept)} empty cells.")
+    for old, new in zip(kept, after.cells, strict=True):
+        cell = f"{shown}: cell {new.id}"
+        if old.get("id") != new.id:
+            found.append(f"{cell} is called {old.get('id')!r}, which is not words of its own.")
+        if old.source != new.source:
+            kernel = next((tag for tag in tags(new) if tag.startswith("kernel:")), None)
+            if "setup" in tags(new):
+                found.append(f"{cell} is not the setup cell that every lesson has.")
+            elif kernel:
+                found.append(f"{cell} is not the {kernel.removeprefix('kernel:')} of helpers/kernels.")
+            elif _BADGE.search(old.source):
+                found.append(f"{cell} has a badge with another address, or blanks at line ends.")
+            else:
+                found.append(f"{cell} has blanks at line ends or blank lines around it.")
+        if old.metadata != new.metadata:
+            found.append(f"{cell} has metadata other than sorted tags.")
+        if (
+            new.cell_type == "code"
+            and CHECKED not in tags(new)
+            and (old.outputs or old.execution_count is not None)
+        ):
+            found.append(f"{cell} has a stored output or execution count but is not checked.")
+        elif new.cell_type == "code" and (old.outputs, old.execution_count) != (
+            new.outputs,
+            new.execution_count,
+        ):
+            found.append(f"{cell} has outputs stored otherwise than the canonical form keeps them.")
+    return found or [
+        f"{shown}: the file's layout differs from the canonical JSON, or its outputs were made anew."
+    ]
+
+
+def execute(path: Path, timeout: float = 600) -> str:
+    """Run a notebook in its own folder, in a fresh kernel of this environment, and return it as text.
+
+    Raises:
+        RuntimeError: A cell failed, hung or killed the kernel; the message names it.
+    """
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(path.parent)}})
+    running = {"cell": "before the first cell"}
+    client.on_cell_start = lambda cell, cell_index: running.update(cell=f"cell {cell.get('id', cell_index)}")
+    try:
+        client.execute()
+    except CellExecutionError as error:
+        raise RuntimeError(f"{path.name}: {running['cell']} failed, nothing was stored.\n{error}") from error
+    except CellTimeoutError as error:
+        raise RuntimeError(
+            f"{path.name}: {running['cell']} ran past {timeout:g} s, nothing was stored."
+        ) from error
+    except DeadKernelError as error:
+        raise RuntimeError(
+            f"{path.name}: the kernel died in {running['cell']}, nothing was stored."
+        ) from error
+    return nbformat.writes(notebook, version=4)
+
+
+def form(
+    paths: Sequence[Path], *, check: bool = False, run: bool = False
+) -> tuple[list[str], list[str], list[str]]:
+    """Bring notebooks into canonical form, or only say where they are not.
+
+    Args:
+        paths: Notebooks; empty means every one of the checkout around the current folder.
+        check: Change nothing.
+        run: Execute each first, so that checked cells get their outputs.
+
+    Returns:
+        The names of the files written, the differences found, the problems that only a person can solve.
+
+    Raises:
+        RuntimeError, ValueError: No checkout, a missing file, a file that is no notebook, a cell that fails.
+    """
+    projects: dict[Path, Project] = {}
+
+    def project_of(path: Path | None) -> Project:
+        root = find_root(path.parent if path else None)
+        if root not in projects:
+            projects[root] = load_project(root)
+        return projects[root]
+
+    for path in paths:
+        if not path.is_file():
+            raise ValueError(f"{path} is not there; name a notebook file.")
+    written, differences, problems = [], [], []
+    for path in [p.resolve() for p in paths] or project_of(None).notebooks():
+        project = project_of(path)
+        formed = canonical(path, project)
+        if run and not check:
+            # The form first, so that what runs is the setup cell and the kernels of today.
+            if formed.differences:
+                _replace(path, formed.text)
+            formed = canonical(path, project, execute(path))
+        differences += formed.differences
+        problems += formed.problems
+        if formed.differences and not check:
+            _replace(path, formed.text)
+            written.append(path.name)
+    return written, differences, problems
+
+
+def _replace(path: Path, text: str) -> None:
+    """Put `text` in place whole: a reader sees the old file or the new one."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    temporary.write_text(text, "utf-8")
+    os.replace(temporary, path)

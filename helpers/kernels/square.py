@@ -1,0 +1,128 @@
+"""Two Triton kernels that square a tensor: one program a row, and one program a block of a flat array.
+
+Both are correct for any number of elements (offsets are 64-bit), for tensors without elements, and for every real dtype
+that Triton multiplies (float64, float32, float16, bfloat16, and the integers, which wrap as torch's do). Neither copies
+behind your back: a layout that a kernel cannot walk is a `ValueError` that says what to pass instead.
+
+Set `TRITON_INTERPRET=1` before this module is imported to run the kernels in Triton's interpreter, on CPU tensors.
+"""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+
+MAX_BLOCK = 1 << 20  # elements: the largest block that Triton builds
+
+def _require_dtype(x: torch.Tensor) -> None:
+    if x.dtype.is_complex or (x.dtype.is_floating_point and x.element_size() == 1):
+        raise ValueError(
+            f"x is {x.dtype}, which Triton does not multiply; convert it to a real dtype of 16 bits or more."
+        )
+
+
+def require_rows(x: torch.Tensor, out: torch.Tensor) -> None:
+    """Raise a ValueError unless a program per row can walk `x` and `out`.
+
+    Rows may be any distance apart (slices and expanded rows are fine as inputs); the columns of a row must be
+    neighbours, a row must fit one block of `MAX_BLOCK` elements, and `out` must be like `x`.
+    """
+    _require_dtype(x)
+    for name, t in (("x", x), ("out", out)):
+        if t.ndim != 2 or (t.shape[1] > 1 and t.stride(1) != 1):
+            raise ValueError(
+                f"{name} has shape {tuple(t.shape)} and strides {t.stride()}, but a program per row needs a 2-D tensor "
+                "with column stride 1; reshape it or pass a .contiguous() copy."
+            )
+    if (out.shape, out.dtype, out.device) != (x.shape, x.dtype, x.device):
+        raise ValueError(
+            f"out is {tuple(out.shape)} {out.dtype} on {out.device}; make it like x, which is "
+            f"{tuple(x.shape)} {x.dtype} on {x.device}."
+        )
+    if x.shape[1] > MAX_BLOCK:
+        raise ValueError(
+            f"A row of {x.shape[1]:,} columns does not fit one block of {MAX_BLOCK:,} elements; use square_flat."
+        )
+
+
+def require_flat(x: torch.Tensor) -> None:
+    """Raise a ValueError unless `x` is one contiguous run of real numbers."""
+    _require_dtype(x)
+    if not x.is_contiguous():
+        raise ValueError(
+            f"x has shape {tuple(x.shape)} and strides {x.stride()}, but a flat kernel needs it contiguous; "
+            "pass x.contiguous()."
+        )
+
+
+# [kernel:square_rows_kernel]
+@triton.jit
+def square_rows_kernel(
+    output_ptr, input_ptr, input_row_stride, output_row_stride, n_cols, BLOCK_SIZE: tl.constexpr
+):
+    row = tl.program_id(0).to(tl.int64)  # 64 bits: row * stride may pass 2**31
+    cols = tl.arange(0, BLOCK_SIZE)
+    mask = cols < n_cols
+    x = tl.load(input_ptr + row * input_row_stride + cols, mask=mask)
+    tl.store(output_ptr + row * output_row_stride + cols, x * x, mask=mask)
+
+
+# [/kernel:square_rows_kernel]
+
+
+# [kernel:warps_for]
+def warps_for(block_size: int) -> int:
+    """Warps for one program over `block_size` elements: 16 elements a thread, 4 to 16 warps."""
+    return max(4, min(16, block_size // 512))
+
+
+# [/kernel:warps_for]
+
+
+# [kernel:square_rows]
+def square_rows(
+    x: torch.Tensor, *, num_warps: int | None = None, out: torch.Tensor | None = None
+) -> torch.Tensor:
+    """Square a 2-D tensor, one program a row; rows may be any distance apart, columns must be neighbours."""
+    if out is None:
+        out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    require_rows(x, out)
+    n_rows, n_cols = x.shape
+    block_size = triton.next_power_of_2(n_cols)
+    if x.numel():
+        square_rows_kernel[(n_rows,)](
+            out, x, x.stride(0), out.stride(0), n_cols,
+            BLOCK_SIZE=block_size, num_warps=num_warps or warps_for(block_size),
+        )  # fmt: skip
+    return out
+
+
+# [/kernel:square_rows]
+
+
+# [kernel:square_flat_kernel]
+@triton.jit
+def square_flat_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    tl.store(y_ptr + offsets, x * x, mask=mask)
+
+
+# [/kernel:square_flat_kernel]
+
+
+# [kernel:square_flat]
+def square_flat(x: torch.Tensor, *, block_size: int = 1024, num_warps: int = 4) -> torch.Tensor:
+    """Square a contiguous tensor of any shape, one program for each `block_size` elements."""
+    require_flat(x)
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    n_elements = x.numel()
+    if n_elements:
+        grid = (triton.cdiv(n_elements, block_size),)
+        square_flat_kernel[grid](x, y, n_elements, BLOCK_SIZE=block_size, num_warps=num_warps)
+    return y
+
+
+# [/kernel:square_flat]

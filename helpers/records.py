@@ -1,0 +1,292 @@
+"""Run live and keep, or replay with provenance: one function decides, everywhere.
+
+A record is a JSON file `helpers/records/<gpu>/<name>.json` with the cases that were measured (their parameters,
+rows and provenance). A file record (a report, a trace, generated code) stands beside its JSON.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import html
+import inspect
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import device
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_SHIPPED = Path(__file__).parent / "records"
+PROVENANCE_MIME = "application/vnd.kernel-workbook.provenance+json"
+HEADLINE_MIME = "application/vnd.kernel-workbook.headline+json"
+
+
+class NoRecord(LookupError):
+    """There is no GPU here and nothing was recorded under that name."""
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a figure comes from: the GPU, the day, the versions, and the sha256 of each kernel measured."""
+
+    gpu: dict
+    driver: str | None
+    cuda: str | None
+    torch: str
+    triton: str | None
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    date: str
+    sources: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.gpu['name']}, {self.date}, torch {self.torch}, triton {self.triton}, CUDA {self.cuda}"
+
+
+def folder() -> Path:
+    """Where records are: `helpers/records`, or the folder that WORKBOOK_RECORDS names."""
+    return Path(os.environ.get("WORKBOOK_RECORDS") or _SHIPPED)
+
+
+def gpu_folder_name(gpu_name: str) -> str:
+    """A folder's name for a GPU: "NVIDIA H100 80GB HBM3" gives "h100"."""
+    words = [w for w in re.split(r"[^a-z0-9]+", gpu_name.lower()) if w]
+    model = [
+        w for w in words if re.fullmatch(r"[a-z]*\d+[a-z]*", w) and not re.fullmatch(r"\d+gb|hbm\d.*", w)
+    ]
+    return model[0] if model else "-".join(words)
+
+
+def _replay_folder() -> Path | None:
+    """The recorded GPU that is replayed: WORKBOOK_REPLAY names its folder, otherwise the one with most records."""
+    wanted = os.environ.get("WORKBOOK_REPLAY")
+    folders = [f for f in folder().glob("*") if f.is_dir() and (not wanted or f.name == wanted)]
+    return max(folders, key=lambda f: len(list(f.rglob("*.json"))), default=None)
+
+
+def fingerprint(source: Any) -> tuple[str, str]:
+    """The name and the sha256 of a kernel's source: a Triton kernel, a Python function, a module or a text."""
+    target = getattr(source, "fn", source)  # Triton's JITFunction and Autotuner keep the function in .fn
+    target = getattr(target, "fn", target)
+    if isinstance(target, str):
+        name = re.search(r"__global__[^(]*?(\w+)\s*\(", target)
+        name, text = (name.group(1) if name else "source"), target
+    else:
+        name, text = target.__name__, inspect.getsource(target)
+    return name, hashlib.sha256(text.strip().encode()).hexdigest()
+
+
+@functools.cache
+def _live_provenance() -> Provenance:
+    import torch
+
+    sm = memory = None
+    if nvml := device.nvml_handle():
+        pynvml, handle = nvml
+        sm = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
+        memory = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)
+    return Provenance(
+        gpu=device.gpu_spec().as_dict(),
+        driver=device.driver_version(),
+        cuda=torch.version.cuda,
+        torch=torch.__version__,
+        triton=device.package_version("triton"),
+        sm_clock_mhz=sm,
+        memory_clock_mhz=memory,
+        date=date.today().isoformat(),
+    )
+
+
+def gpu_spec() -> device.GpuSpec:
+    """The GPU that this session's figures come from: this machine's, or the recorded one.
+
+    Raises:
+        NoRecord: no GPU here and no record at all.
+    """
+    spec = device.gpu_spec()
+    if spec:
+        return spec
+    chosen = _replay_folder()
+    for path in sorted(chosen.rglob("*.json")) if chosen else ():
+        cases = json.loads(path.read_text())["cases"]
+        if cases:
+            return device.GpuSpec.from_dict(cases[-1]["provenance"]["gpu"])
+    raise NoRecord(f"There is no GPU here and no record in {folder()}: run `make record` on a GPU first.")
+
+
+def _distance(wanted: Mapping, recorded: Mapping) -> float:
+    """How far two sets of parameters are apart: octaves for numbers, a large step for anything else."""
+    total = 0.0
+    for name in set(wanted) | set(recorded):
+        a, b = wanted.get(name), recorded.get(name)
+        if a == b:
+            continue
+        numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in (a, b))
+        total += abs(math.log2(a / b)) if numbers else 1000.0
+    return total
+
+
+def _show(mode: str, name: str, text: str, provenance: Provenance) -> None:
+    from IPython.display import publish_display_data
+
+    colour = "#0072B2" if mode == "live" else "#D55E00"
+    publish_display_data(
+        {
+            "text/plain": text,
+            "text/html": f'<div style="border-left:4px solid {colour};padding:2px 8px;font-size:90%">'
+            f"{html.escape(text)}</div>",
+            PROVENANCE_MIME: {
+                "record": name,
+                "mode": mode,
+                "gpu": provenance.gpu["name"],
+                "date": provenance.date,
+                "text": text,
+            },
+        }
+    )
+
+
+def headline(label: str, value: str) -> None:
+    """Show one headline figure; the index page of a batch run collects them.
+
+    Args:
+        label: what was measured, such as "square, 10,000 × 10,000 fp32".
+        value: the figure with its unit, such as "266 µs · 2,959 GB/s".
+    """
+    from IPython.display import publish_display_data
+
+    spec = gpu_spec()
+    source = f"{'live' if device.has_gpu() else 'replayed'}, {spec.name}"
+    publish_display_data(
+        {
+            "text/plain": f"{label}: {value} ({source})",
+            "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} <small>({html.escape(source)})</small>",
+            HEADLINE_MIME: {"label": label, "value": value, "source": source},
+        }
+    )
+
+
+def measured(
+    name: str,
+    live: Callable,
+    *,
+    sources: Iterable = (),
+    params: Mapping[str, Any] | None = None,
+    file: str | None = None,
+) -> pd.DataFrame | Path:
+    """Measure on this GPU, or replay what was recorded on another; say which, and show where it comes from.
+
+    Args:
+        name: the record, "lesson/what".
+        live: called only where a GPU is. Without `file` it takes nothing and returns a DataFrame or a list of
+            dicts of plain values; with `file` it takes a path and writes that file.
+        sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and a
+            replay says when one has changed since.
+        params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
+            names it.
+        file: the ending of a file record, such as ".ncu-rep".
+
+    Returns:
+        A DataFrame whose `.attrs["provenance"]` is a `Provenance`, or the file's path.
+
+    Raises:
+        NoRecord: no GPU here and nothing recorded under that name.
+        ValueError: a name that is not "lesson/what".
+    """
+    if not re.fullmatch(r"[a-z0-9_]+(/[a-z0-9._-]+)+", name):
+        raise ValueError(f'A record is named "lesson/what" in small letters; this one is {name!r}.')
+    params = dict(params or {})
+    prints = dict(fingerprint(s) for s in sources)
+    return (
+        _live(name, live, prints, params, file) if device.has_gpu() else _replay(name, prints, params, file)
+    )
+
+
+def _live(name: str, live: Callable, prints: dict, params: dict, file: str | None):
+    provenance = Provenance(**{**asdict(_live_provenance()), "sources": prints})
+    keep = os.environ.get("WORKBOOK_RECORD") == "1"
+    base = (folder() if keep else _cache_folder()) / gpu_folder_name(provenance.gpu["name"]) / name
+    base.parent.mkdir(parents=True, exist_ok=True)
+    case: dict[str, Any] = {"params": params, "provenance": asdict(provenance)}
+    if file:
+        target = base.with_name(f"{base.name}{_case_suffix(params)}{file}")
+        partial = target.with_name(f".{os.getpid()}-{target.name}")
+        try:
+            live(partial)
+            if not partial.is_file():
+                raise RuntimeError(f"Record {name!r}: the measurement wrote no file {partial.name}.")
+            os.replace(partial, target)
+        finally:
+            partial.unlink(missing_ok=True)
+        case["file"], result = target.name, target
+    else:
+        result = _frame(live())
+        case["rows"] = json.loads(result.to_json(orient="records", double_precision=15))
+        case["columns"] = list(result.columns)
+        result.attrs["provenance"] = provenance
+    if keep:
+        _write_case(base.with_name(base.name + ".json"), name, case)
+    _show("live", name, f"Measured here: {provenance}.", provenance)
+    return result
+
+
+def _case_suffix(params: dict) -> str:
+    """Part of a file record's name that keeps cases apart; empty where there are no parameters."""
+    return "".join(f"-{re.sub(r'[^A-Za-z0-9.]+', '_', str(v))}" for _, v in sorted(params.items()))
+
+
+def _write_case(path: Path, name: str, case: dict) -> None:
+    cases = json.loads(path.read_text())["cases"] if path.exists() else []
+    cases = [c for c in cases if c["params"] != case["params"]] + [case]
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    partial.write_text(json.dumps({"name": name, "cases": cases}, indent=1, sort_keys=True) + "\n")
+    os.replace(partial, path)
+
+
+def _cache_folder() -> Path:
+    """Where file results of a live run go when nothing is being recorded."""
+    return device.cache_folder() / "live"
+
+
+def _frame(rows) -> pd.DataFrame:
+    import pandas as pd
+
+    return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+
+
+def _replay(name: str, prints: dict, params: dict, file: str | None):
+    chosen = _replay_folder()
+    path = chosen / f"{name}.json" if chosen else None
+    if path is None or not path.is_file():
+        raise NoRecord(
+            f"There is no GPU here and no record of {name!r} in {chosen or folder()}: run this lesson once on a GPU "
+            "with WORKBOOK_RECORD=1 (make record)."
+        )
+    cases = json.loads(path.read_text())["cases"]
+    case = min(cases, key=lambda c: _distance(params, c["params"]))
+    provenance = Provenance(**case["provenance"])
+    text = f"Replayed, not measured here: {provenance}."
+    if case["params"] != params:
+        asked = ", ".join(f"{k}={v}" for k, v in params.items())
+        nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
+        text += f" {asked or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
+    changed = [n for n, h in prints.items() if provenance.sources.get(n) != h]
+    if changed:
+        text += f" The source of {', '.join(sorted(changed))} has changed since it was measured."
+    _show("replayed", name, text, provenance)
+    if file:
+        return path.parent / case["file"]
+    import pandas as pd
+
+    frame = pd.DataFrame(case["rows"], columns=case["columns"])
+    frame.attrs["provenance"] = provenance
+    return frame
