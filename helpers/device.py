@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import itertools
 import os
 import platform
 import re
@@ -236,7 +237,7 @@ def _measure_copy(spec: GpuSpec) -> float:
         event.record()
         target.copy_(source)
     torch.cuda.synchronize()
-    milliseconds = sorted(a.elapsed_time(b) for a, b in zip(events[2:], events[3:], strict=False))
+    milliseconds = sorted(a.elapsed_time(b) for a, b in itertools.pairwise(events[2:]))
     return round(2 * n_bytes / milliseconds[len(milliseconds) // 2] / 1e6, 1)
 
 

@@ -15,6 +15,7 @@ import triton.language as tl
 
 MAX_BLOCK = 1 << 20  # elements: the largest block that Triton builds
 
+
 def _require_dtype(x: torch.Tensor) -> None:
     if x.dtype.is_complex or (x.dtype.is_floating_point and x.element_size() == 1):
         raise ValueError(

@@ -1,0 +1,385 @@
+"""Compile C++ and CUDA sources: fast the second time, with errors that can be read.
+
+`load_cpp` and `load_cuda` stand around torch's own `load_inline`. What they add: a build folder named by the hash of
+everything that goes into the build; a lock that a killed build cannot leave behind; and compiler errors cut to the
+lines that matter. `compile_ptx` and `compile_cubin` go through NVRTC, which needs neither nvcc nor a GPU.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import functools
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from helpers import device
+
+LOCK_TIMEOUT_S = 600.0
+
+
+class BuildError(RuntimeError):
+    """A build that failed; the message holds the lines of the compiler's output that matter, with their source lines."""
+
+
+@dataclass(frozen=True)
+class BuildInfo:
+    """How a module came to be. `seconds` is what the build took, also when `cached` says it was not repeated."""
+
+    name: str
+    directory: Path
+    seconds: float
+    cached: bool
+
+    def __repr__(self) -> str:
+        how = "loaded from the cache; it took" if self.cached else "built in"
+        return f"{self.name}: {how} {self.seconds:.1f} s"
+
+
+_loaded: dict[str, ModuleType] = {}
+
+
+def build_folder() -> Path:
+    """Where builds are kept, a folder each."""
+    return device.cache_folder() / "build"
+
+
+def info(module: ModuleType) -> BuildInfo:
+    """How a module of `load_cpp` or `load_cuda` was built.
+
+    Raises:
+        ValueError: a module that was not built here.
+    """
+    found = getattr(module, "__workbook_build__", None)
+    if found is None:
+        raise ValueError(
+            f"{module!r} was not built by helpers.build: info() takes what load_cpp or load_cuda returned."
+        )
+    return found
+
+
+def load_cpp(
+    name: str,
+    source: str,
+    functions: Sequence[str],
+    *,
+    torch_headers: bool = True,
+    flags: Sequence[str] = ("-O2",),
+) -> ModuleType:
+    """Build a C++ extension with torch's `load_inline` and import it; live on every machine with a C++ compiler.
+
+    Args:
+        name: the module's name, a Python identifier.
+        source: C++ text. With `torch_headers` it may use `torch::Tensor` without an include.
+        functions: the functions to bind to Python.
+        torch_headers: False leaves `torch/extension.h` out (a few seconds instead of half a minute). Only pybind11's
+            header and `<cstdint>` are there then: pass addresses (`tensor.data_ptr()`) as `int64_t`.
+        flags: for the C++ compiler.
+
+    Returns:
+        The imported module; `info(module)` tells seconds and folder.
+
+    Raises:
+        BuildError: the compiler's complaint, cut to what matters.
+        helpers.device.Missing: no C++ compiler or no ninja.
+        ValueError: a name that is not an identifier, or no function.
+    """
+    device.require("c++", "ninja")
+    return _load(name, source, None, functions, torch_headers, {"extra_cflags": list(flags)})
+
+
+def load_cuda(
+    name: str,
+    cuda_source: str,
+    functions: Sequence[str],
+    *,
+    cpp_source: str = "",
+    torch_headers: bool = True,
+    flags: Sequence[str] = ("-O2",),
+) -> ModuleType:
+    """Build a CUDA extension for this machine's GPU with torch's `load_inline` and import it.
+
+    Args:
+        name: the module's name, a Python identifier.
+        cuda_source: kernels and the functions that launch them.
+        functions: the functions to bind to Python. They need a declaration in `cpp_source`.
+        cpp_source: C++ text beside the CUDA source, at least the declarations of `functions`.
+        torch_headers: False leaves torch's headers out, in both texts: see `load_cpp`.
+        flags: for nvcc. The architecture of this GPU is added.
+
+    Returns:
+        The imported module.
+
+    Raises:
+        BuildError, ValueError: as in `load_cpp`.
+        helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
+    """
+    device.require("gpu", "nvcc", "c++", "ninja")
+    return _load(name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)})
+
+
+def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> ModuleType:
+    import torch
+
+    if not name.isidentifier():
+        raise ValueError(f"A module's name must be a Python identifier; {name!r} is not.")
+    if isinstance(functions, str) or not functions:
+        raise ValueError(
+            f"`functions` is a list with at least one function's name; it was given {functions!r}."
+        )
+    arch = device.gpu_spec().target if cuda else ""
+    what = {
+        "name": name,
+        "cpp": cpp,
+        "cuda": cuda,
+        "functions": list(functions),
+        "torch_headers": torch_headers,
+        "flags": flags,
+        "torch": torch.__version__,
+        "python": sys.version,
+        "arch": arch,
+        "compilers": [_compiler_identity("c++"), _compiler_identity("nvcc") if cuda else None],
+    }
+    key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+    if key in _loaded:
+        return _loaded[key]
+    home = build_folder() / f"{name}-{key}"
+    module, cached = None, _ready(home)
+    if not cached:
+        with _lock(home):
+            cached = _ready(home)  # another process may have built it while this one waited
+            if not cached:
+                module = _build(what, home, arch)
+    built = json.loads((home / "built.json").read_text())
+    module = module or _import(home, built["module"])
+    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached)
+    _loaded[key] = module
+    return module
+
+
+def _compiler_identity(tool: str) -> str | None:
+    """A compiler's path, size and time: changes when the compiler does, and costs no process."""
+    path = device.find_tool(tool)
+    if path is None:
+        return None
+    stat = path.resolve().stat()
+    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _ready(home: Path) -> bool:
+    return (home / "built.json").is_file()
+
+
+def _import(home: Path, module_name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(module_name, home / f"{module_name}.so")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def _lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
+    """Hold a build's lock. The kernel drops it when its holder ends, however it ends."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    path = home.with_name(home.name + ".lock")
+    deadline = time.monotonic() + (LOCK_TIMEOUT_S if timeout_s is None else timeout_s)
+    with path.open("a+") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.seek(0)
+                    holder = file.read().strip() or "an unknown process"
+                    raise BuildError(
+                        f"Another build of {home.name} is still running: {holder}. End it, or wait and run this again."
+                    ) from None
+                time.sleep(0.1)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}")
+        file.flush()
+        yield
+
+
+def _build(what: dict, home: Path, arch: str) -> ModuleType:
+    """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
+    from torch.utils import cpp_extension
+
+    for leftover in home.parent.glob(f"{home.name}.[0-9]*"):  # of builds that were killed: we hold the lock
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial = home.with_name(f"{home.name}.{os.getpid()}")
+    partial.mkdir(parents=True)
+    # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
+    texts = {f"{what['name']}.cpp": what["cpp"], f"{what['name']}.cu": what["cuda"]}
+    cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
+    if not what["torch_headers"]:
+        cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
+        cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
+    ninja = device.find_tool("ninja")
+    environment = {"LC_ALL": "C", "PATH": f"{ninja.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    if arch:
+        number = arch.removeprefix("sm_")
+        environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
+        environment["CUDA_HOME"] = str(device.find_tool("nvcc").resolve().parent.parent)
+    output = io.StringIO()
+    start = time.perf_counter()
+    try:
+        with (
+            _environment(environment),
+            contextlib.redirect_stdout(output),
+            contextlib.redirect_stderr(output),
+        ):
+            module = cpp_extension.load_inline(
+                what["name"],
+                cpp_sources=[cpp],
+                cuda_sources=[cuda] if cuda else [],
+                functions=what["functions"],
+                build_directory=str(partial),
+                no_implicit_headers=not what["torch_headers"],
+                with_pytorch_error_handling=what["torch_headers"],
+                **what["flags"],
+            )
+        built = {"seconds": time.perf_counter() - start, "module": Path(module.__file__).stem, "what": what}
+        (partial / "built.json").write_text(json.dumps(built))
+        shutil.rmtree(home, ignore_errors=True)
+        os.replace(partial, home)
+    except Exception as error:
+        raise BuildError(readable_errors(f"{output.getvalue()}\n{error}", texts)) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    module.__file__ = str(home / Path(module.__file__).name)
+    return module
+
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<cu_line>\d+)\)): "
+    r"(?:fatal error|catastrophic error|error)\s*(?:#[\w-]+)?\s*: ?(?P<text>.*)$"
+)
+_SHOWN_ERRORS = 5
+
+
+def readable_errors(output: str, texts: dict[str, str | None]) -> str:
+    """Cut a compiler's output to its errors, each with the line of the learner's text that it is about.
+
+    Args:
+        output: what g++, clang, nvcc, NVRTC, ld or the import printed.
+        texts: source texts by the file name that the compiler knows them by.
+    """
+    found: list[str] = []
+    for line in dict.fromkeys(output.splitlines()):  # nvcc says some things twice
+        match = _ERROR.match(line.strip())
+        if match:
+            file = Path(match["file"]).name
+            number = int(match["line"] or match["cu_line"] or 0)
+            found.append(f"{file}, line {number}: {match['text']}")
+            source = (texts.get(file) or "").splitlines()
+            if 0 < number <= len(source):
+                code = source[number - 1].rstrip()
+                found[-1] += f"\n    {code}"
+                if match["column"]:
+                    found[-1] += f"\n    {' ' * (int(match['column']) - 1)}^"
+        elif "undefined reference" in line or "undefined symbol" in line:
+            symbol = re.sub(r"^.*(undefined (?:reference|symbol))", r"\1", line.strip())
+            found.append(
+                f"{symbol}\n    It is declared or bound but defined nowhere: check `functions` and the definitions."
+            )
+    if not found:
+        last = [line for line in output.splitlines() if line.strip()][-12:]
+        return "The build failed:\n" + "\n".join(last)
+    more = f"\n… and {len(found) - _SHOWN_ERRORS} more errors" if len(found) > _SHOWN_ERRORS else ""
+    return "The build failed:\n" + "\n".join(found[:_SHOWN_ERRORS]) + more
+
+
+@contextlib.contextmanager
+def _environment(values: dict[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+
+
+_TARGET = re.compile(r"sm_(\d+[a-z]?)")
+
+
+def _nvrtc(source: str, options: list[str], what: str) -> bytes:
+    """Compile CUDA C++ with NVRTC; `what` is "PTX" or "CUBIN"."""
+    from cuda.bindings import nvrtc
+
+    def must(result):
+        status, *values = result
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            raise BuildError(f"NVRTC: {status.name}")
+        return values[0] if values else None
+
+    program = must(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    encoded = [option.encode() for option in options]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+    try:
+        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
+            log = bytearray(must(nvrtc.nvrtcGetProgramLogSize(program)))
+            must(nvrtc.nvrtcGetProgramLog(program, log))
+            raise BuildError(readable_errors(log.decode().rstrip("\0"), {"kernel.cu": source}))
+        out = bytearray(must(getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
+        must(getattr(nvrtc, f"nvrtcGet{what}")(program, out))
+        return bytes(out)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+@functools.cache
+def _cuda_include() -> list[str]:
+    """The folder of CUDA's own headers (cuda_fp16.h, …), from the runtime's wheel or the toolkit; empty without one."""
+    folders = [Path(entry) / "nvidia/cu13/include" for entry in sys.path]
+    nvcc = device.find_tool("nvcc")
+    if nvcc:
+        folders.append(nvcc.resolve().parent.parent / "include")
+    found = next((f for f in folders if (f / "cuda_fp16.h").is_file()), None)
+    return [f"--include-path={found}"] if found else []
+
+
+def _number(target: str) -> str:
+    match = _TARGET.fullmatch(target)
+    if match is None:
+        raise ValueError(f'A target is named like "sm_90"; this one is {target!r}.')
+    return match.group(1)
+
+
+def compile_ptx(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> str:
+    """CUDA C++ to PTX by NVRTC: no nvcc, no GPU, a fraction of a second.
+
+    Args:
+        source: device code only (no host functions, no torch headers). `extern "C"` keeps a kernel's name plain.
+        target: the architecture, such as "sm_75" or "sm_90".
+        flags: NVRTC's options, such as "--use_fast_math" or "-lineinfo".
+
+    Raises:
+        BuildError: the compiler's complaint with the source line.
+        ValueError: a target that is not named like "sm_90".
+    """
+    options = [f"--gpu-architecture=compute_{_number(target)}", *_cuda_include(), *flags]
+    return _nvrtc(source, options, "PTX").decode().rstrip("\0")
+
+
+def compile_cubin(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> bytes:
+    """CUDA C++ to machine code by NVRTC, for a disassembler. Arguments and errors as in `compile_ptx`."""
+    options = [f"--gpu-architecture=sm_{_number(target)}", *_cuda_include(), *flags]
+    return _nvrtc(source, options, "CUBIN")

@@ -1,0 +1,24 @@
+// GELU, tanh form: y = x/2 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))), twice: once as it is usually typed, with
+// literals and functions that make the compiler compute in double, and once in float throughout.
+//
+// Shown, compared and timed in notebooks/02_load_inline.ipynb. Formula: Hendrycks and Gimpel 2016, arXiv:1606.08415.
+
+// [kernel:gelu_double]
+__global__ void gelu_double_kernel(const float* input, float* output, long long n) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) {
+        const float x = input[i];
+        output[i] = 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.141592653589793) * (x + 0.044715 * pow(x, 3.0))));
+    }
+}
+// [/kernel:gelu_double]
+
+// [kernel:gelu_float]
+__global__ void gelu_float_kernel(const float* input, float* output, long long n) {
+    const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (i < n) {
+        const float x = input[i];
+        output[i] = 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    }
+}
+// [/kernel:gelu_float]

@@ -1,0 +1,467 @@
+"""Plotly figures from tables: throughput curves, heat maps, rooflines and bars.
+
+All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
+transparent backgrounds with grey text (readable on light and on dark pages), units on the axes, error bars where the
+table has an interval, and ceilings as dashed lines. Only plain `plotly.graph_objects` are used; plotly 5.24 and 7 both
+draw them. A table that came from `records.measured` carries its provenance, and the figure names that GPU and day.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+# Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, so that it shows on a dark page too.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#767676")
+TEXT_COLOUR = "#767676"  # contrast above 4 on white and on near-black
+GRID_COLOUR = "rgba(128,128,128,0.28)"
+MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
+
+DASHES = ("dash", "dot", "dashdot", "longdash")
+
+_AXIS_TITLES = {
+    "gb_per_s": "effective bandwidth (GB/s)",
+    "median_us": "time (µs)",
+    "n_rows": "rows",
+    "n_cols": "columns, N",
+    "n_elements": "elements",
+    "n_bytes": "bytes",
+    "block_size": "BLOCK_SIZE (elements)",
+    "num_warps": "warps a program",
+    "flop_per_byte": "arithmetic intensity (FLOP/byte)",
+    "gflop_per_s": "performance (GFLOP/s)",
+}
+_UNITS = {"_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_percent": "%", "_gb_per_s": "GB/s"}
+
+
+def axis_title(column: str) -> str:
+    """A column's name in words, with its unit: "copy_ms" gives "copy (ms)"."""
+    if column in _AXIS_TITLES:
+        return _AXIS_TITLES[column]
+    for ending in sorted(_UNITS, key=len, reverse=True):
+        if column.endswith(ending) and column != ending:
+            return f"{column.removesuffix(ending).replace('_', ' ')} ({_UNITS[ending]})"
+    return column.replace("_", " ")
+
+
+def theme() -> go.layout.Template:
+    """The look that all figures share, as a Plotly template."""
+    import plotly.graph_objects as go
+
+    axis = {
+        "gridcolor": GRID_COLOUR,
+        "zerolinecolor": GRID_COLOUR,
+        "linecolor": TEXT_COLOUR,
+        "ticks": "outside",
+        "tickcolor": TEXT_COLOUR,
+        "automargin": True,
+        "title": {"standoff": 10},
+    }
+    return go.layout.Template(
+        layout={
+            "colorway": list(PALETTE),
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": TEXT_COLOUR, "size": 13},
+            "title": {"x": 0.0, "xref": "paper", "font": {"size": 16}},
+            "legend": {"bgcolor": "rgba(0,0,0,0)"},
+            "margin": {"l": 70, "r": 20, "t": 70, "b": 60},
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )
+
+
+def layout(fig: go.Figure, title: str = "", x: str = "", y: str = "", *, note: str = "", height: int = 430):
+    """Give a figure the shared look, a title and axis titles; returns the same figure.
+
+    Args:
+        fig: any Plotly figure with one pair of axes.
+        title: what is shown, in one line.
+        x: the title of the x axis, with its unit.
+        y: the title of the y axis, with its unit.
+        note: a smaller second line under the title, such as where the figures come from.
+        height: pixels.
+    """
+    text = title + (f"<br><sub>{note}</sub>" if note else "")
+    fig.update_layout(template=theme(), title_text=text, height=height)
+    fig.update_xaxes(title_text=x)
+    fig.update_yaxes(title_text=y)
+    return fig
+
+
+def _require_columns(df: pd.DataFrame, columns: Sequence[str], what: str) -> None:
+    missing = [c for c in columns if c not in df.columns]
+    if missing:
+        raise ValueError(
+            f"{what}: the table has no column {', '.join(missing)}; it has {', '.join(map(str, df.columns))}."
+        )
+
+
+def _usable(df: pd.DataFrame, y: str) -> tuple[pd.DataFrame, str]:
+    """The rows that have a value and are not wrong or refused, and a note on those that are left out."""
+    keep = df[y].notna()
+    if "verdict" in df.columns:
+        keep &= df["verdict"].eq("ok")
+    left_out = df[~keep]
+    if left_out.empty:
+        return df, ""
+    if "verdict" not in df.columns:
+        return df[keep], f"{len(left_out)} of {len(df)} points have no value"
+    counts = left_out["verdict"].value_counts()
+    return df[keep], "not drawn: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+
+
+def _origin(df: pd.DataFrame) -> str:
+    """Where the table was measured, if it says so."""
+    provenance = df.attrs.get("provenance")
+    return f"{provenance.gpu['name']}, {provenance.date}" if provenance is not None else ""
+
+
+def _notes(*notes: str) -> str:
+    return " · ".join(n for n in notes if n)
+
+
+def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float]] | None:
+    """The distances up and down from `y` to its interval's ends, or None where the table has no interval.
+
+    A bandwidth's interval comes from the time's: the bytes are the same, so GB/s scales by median over bound.
+    """
+    if {f"{y}_low", f"{y}_high"} <= set(df.columns):
+        return list(df[f"{y}_high"] - df[y]), list(df[y] - df[f"{y}_low"])
+    if not {"median_us", "ci_low_us", "ci_high_us"} <= set(df.columns):
+        return None
+    if y == "median_us":
+        return list(df["ci_high_us"] - df[y]), list(df[y] - df["ci_low_us"])
+    if y == "gb_per_s":
+        up = df[y] * (df["median_us"] / df["ci_low_us"] - 1)
+        down = df[y] * (1 - df["median_us"] / df["ci_high_us"])
+        return list(up), list(down)
+    return None
+
+
+def _error_bar(df: pd.DataFrame, y: str) -> dict | None:
+    distances = _interval(df, y)
+    if distances is None:
+        return None
+    up, down = distances
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "thickness": 1.2,
+        "width": 3,
+    }
+
+
+def _ceilings(
+    fig: go.Figure, ends: Sequence, ceilings: Mapping[str, float] | None, *, horizontal=False
+) -> None:
+    """A dashed line across the figure for each ceiling, named with its value in the legend."""
+    import plotly.graph_objects as go
+
+    for i, (label, value) in enumerate((ceilings or {}).items()):
+        if value is None:
+            continue  # a GPU whose peak the driver does not tell
+        level = [value] * len(ends)
+        x, y = (level, list(ends)) if horizontal else (list(ends), level)
+        line = {"dash": DASHES[i % len(DASHES)], "color": TEXT_COLOUR, "width": 1.6}
+        fig.add_trace(
+            go.Scatter(x=x, y=y, mode="lines", line=line, name=f"{label}: {value:,.0f}", hoverinfo="name")
+        )
+
+
+def throughput(
+    df: pd.DataFrame,
+    x: str,
+    series: str | Sequence[str],
+    y: str = "gb_per_s",
+    ceilings: Mapping[str, float] | None = None,
+    *,
+    title: str = "",
+    x_title: str | None = None,
+    y_title: str | None = None,
+    log_x: bool = False,
+    log_y: bool = False,
+    height: int = 460,
+) -> go.Figure:
+    """One line for each series, over a size.
+
+    Args:
+        df: a long table (one row a point) or a wide one (a column for each series).
+        x: the column of sizes.
+        series: the column that names each row's series, or the list of columns that are the series of a wide table.
+        y: the column drawn, of a long table. Error bars come from `<y>_low` and `<y>_high`, or, for "median_us" and
+            "gb_per_s", from `ci_low_us` and `ci_high_us`. Rows whose `verdict` is not "ok", and rows without a value,
+            are not drawn, and the figure says how many.
+        ceilings: label to value in the unit of `y`: dashed lines, such as `{"copy, GB/s": 2957}`.
+        title: the figure's title.
+        x_title: instead of the column's name in words.
+        y_title: the same for y.
+        log_x: a logarithmic x axis.
+        log_y: a logarithmic y axis; otherwise y starts at 0.
+        height: pixels.
+
+    Raises:
+        ValueError: a column that the table does not have, or a table without a row that could be drawn.
+    """
+    import plotly.graph_objects as go
+
+    origin = _origin(df)
+    if not isinstance(series, str):
+        _require_columns(df, [x, *series], "throughput")
+        df = df.melt(id_vars=[x], value_vars=list(series), var_name="series", value_name=y)
+        series = "series"
+    _require_columns(df, [x, series, y], "throughput")
+    usable, left_out = _usable(df, y)
+    if usable.empty:
+        raise ValueError(f"throughput: no row of the table has a value in {y!r} that could be drawn.")
+    fig = go.Figure()
+    for i, (name, rows) in enumerate(usable.groupby(series, sort=False)):
+        rows = rows.sort_values(x)
+        colour = PALETTE[i % len(PALETTE)]
+        fig.add_trace(
+            go.Scatter(
+                x=list(rows[x]),
+                y=list(rows[y]),
+                error_y=_error_bar(rows, y),
+                mode="lines+markers",
+                name=str(name),
+                line={"color": colour, "width": 2},
+                marker={"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
+            )
+        )
+    _ceilings(fig, [usable[x].min(), usable[x].max()], ceilings)
+    note = _notes(origin, left_out)
+    layout(fig, title, x_title or axis_title(x), y_title or axis_title(y), note=note, height=height)
+    fig.update_xaxes(**({"type": "log"} if log_x else {"tickformat": ","}))
+    fig.update_yaxes(**({"type": "log"} if log_y else {"rangemode": "tozero"}))
+    return fig
+
+
+def heatmap(
+    df: pd.DataFrame,
+    x: str,
+    y: str,
+    z: str = "gb_per_s",
+    *,
+    title: str = "",
+    z_format: str = ",.0f",
+    height: int = 400,
+) -> go.Figure:
+    """A grid of values, each printed in its cell; a cell that is wrong or refused says so and has no colour.
+
+    Args:
+        df: one row for each cell, such as a `sweep` over two axes.
+        x: the column along the x axis.
+        y: the column along the y axis.
+        z: the value's column.
+        title: the figure's title.
+        z_format: the format of the values in the cells.
+        height: pixels.
+
+    Raises:
+        ValueError: a column that the table does not have, or two rows for one cell.
+    """
+    import plotly.graph_objects as go
+
+    _require_columns(df, [x, y, z], "heatmap")
+    if df.duplicated([x, y]).any():
+        raise ValueError(f"heatmap: several rows have the same {x} and {y}; keep one row for each pair.")
+    columns, rows = sorted(df[x].unique()), sorted(df[y].unique())
+    cells = {(r[x], r[y]): r for r in df.to_dict("records")}
+
+    def value_and_text(column, row) -> tuple[float | None, str]:
+        cell = cells.get((column, row))
+        if cell is None:
+            return None, ""
+        if cell.get("verdict", "ok") != "ok":
+            return None, str(cell["verdict"])
+        if cell[z] is None or math.isnan(cell[z]):
+            return None, "no value"
+        return cell[z], format(cell[z], z_format)
+
+    grid = [[value_and_text(c, r) for c in columns] for r in rows]
+    names = {
+        "x": [str(c) for c in columns],
+        "y": [str(r) for r in rows],
+        "texttemplate": "%{text}",
+        "xgap": 2,
+        "ygap": 2,
+    }
+    hover = f"{axis_title(x)}: %{{x}}<br>{axis_title(y)}: %{{y}}<br>%{{text}}<extra></extra>"
+    text = [[text for _, text in line] for line in grid]
+    values = [[value for value, _ in line] for line in grid]
+    bar = {"title": {"text": axis_title(z), "side": "right"}}
+    fig = go.Figure(
+        go.Heatmap(z=values, text=text, colorscale="Cividis", colorbar=bar, hovertemplate=hover, **names)
+    )
+    # Cells without a value are grey: on a transparent page their text would have no background to stand on.
+    grey = [[1 if value is None and word else None for value, word in line] for line in grid]
+    words = [[word if value is None else "" for value, word in line] for line in grid]
+    if any(cell for line in grey for cell in line):
+        flat = [[0, "#C8C8C8"], [1, "#C8C8C8"]]
+        fig.add_trace(
+            go.Heatmap(z=grey, text=words, colorscale=flat, showscale=False, hovertemplate=hover, **names)
+        )
+    layout(fig, title, axis_title(x), axis_title(y), note=_origin(df), height=height)
+    fig.update_xaxes(type="category", showgrid=False)
+    fig.update_yaxes(type="category", showgrid=False)
+    return fig
+
+
+def roofline(
+    df: pd.DataFrame,
+    bandwidths: Mapping[str, float],
+    peaks: Mapping[str, float] | None = None,
+    *,
+    x: str = "flop_per_byte",
+    y: str = "gflop_per_s",
+    label: str = "name",
+    title: str = "",
+    height: int = 500,
+) -> go.Figure:
+    """Kernels as points under the ceilings that memory and arithmetic set, on logarithmic axes.
+
+    Under a memory ceiling of B GB/s a kernel that does I operations a byte reaches at most B · I GFLOP/s
+    (Williams, Waterman, Patterson, "Roofline", CACM 2009).
+
+    Args:
+        df: one row for each kernel.
+        bandwidths: label to GB/s: the sloping ceilings, such as `{"DRAM peak": 3350, "copy": 2957}`.
+        peaks: label to GFLOP/s: the level ceilings, such as `{"fp32": 66_900}`.
+        x: the column of operations a byte of memory traffic.
+        y: the column of GFLOP/s.
+        label: the column that names each kernel.
+        title: the figure's title.
+        height: pixels.
+
+    Raises:
+        ValueError: a column that the table does not have, a point that is not above 0, or no ceiling at all.
+    """
+    import plotly.graph_objects as go
+
+    _require_columns(df, [x, y, label], "roofline")
+    bandwidths = {k: v for k, v in bandwidths.items() if v is not None}
+    peaks = {k: v for k, v in (peaks or {}).items() if v is not None}
+    if not bandwidths:
+        raise ValueError("roofline: give at least one memory ceiling in GB/s, such as {'DRAM peak': 3350}.")
+    if not (df[[x, y]] > 0).all().all():
+        raise ValueError(f"roofline: every {x} and {y} must be above 0, since both axes are logarithmic.")
+    slope = max(bandwidths.values())
+    ridge = max(peaks.values()) / slope if peaks else df[x].max() * 10
+    left, right = min(df[x].min(), ridge) / 4, max(df[x].max(), ridge) * 4
+    top = max(peaks.values(), default=math.inf)
+    fig = go.Figure()
+
+    def ceiling(i: int, xs: list[float], ys: list[float], name: str, colour: str) -> None:
+        line = {"dash": DASHES[i % len(DASHES)], "color": colour, "width": 1.8}
+        fig.add_trace(go.Scatter(x=xs, y=ys, mode="lines", line=line, name=name, hoverinfo="name"))
+
+    for i, (name, value) in enumerate(bandwidths.items()):
+        end = min(right, top / value)
+        ceiling(i, [left, end], [left * value, end * value], f"{name}: {value:,.0f} GB/s", TEXT_COLOUR)
+    for i, (name, value) in enumerate(peaks.items()):
+        ceiling(i, [value / slope, right], [value, value], f"{name}: {value:,.0f} GFLOP/s", PALETTE[4])
+    for i, row in enumerate(df.to_dict("records")):
+        fig.add_trace(
+            go.Scatter(
+                x=[row[x]],
+                y=[row[y]],
+                mode="markers",
+                name=str(row[label]),
+                marker={
+                    "color": PALETTE[i % 7],
+                    "symbol": MARKERS[i % len(MARKERS)],
+                    "size": 12,
+                    "line": {"color": TEXT_COLOUR, "width": 1},
+                },
+            )
+        )
+    layout(fig, title, axis_title(x), axis_title(y), note=_origin(df), height=height)
+    fig.update_xaxes(type="log", dtick=1)
+    fig.update_yaxes(type="log", dtick=1)
+    return fig
+
+
+def bars(
+    df: pd.DataFrame,
+    x: str,
+    y: str = "median_us",
+    series: str | None = None,
+    ceilings: Mapping[str, float] | None = None,
+    *,
+    title: str = "",
+    x_title: str | None = None,
+    y_title: str | None = None,
+    value_format: str = ",.0f",
+    log_y: bool = False,
+    horizontal: bool = False,
+    height: int = 430,
+) -> go.Figure:
+    """One bar for each row with its value beside it, or groups of bars, one for each `series`.
+
+    Args:
+        df: one row for each bar; the order is kept.
+        x: the column that names the bars.
+        y: the column of values; error bars as in `throughput`.
+        series: the column that splits each bar into a group of bars.
+        ceilings: label to value in the unit of `y`: dashed lines.
+        title: the figure's title.
+        x_title: instead of the column's name in words.
+        y_title: the same for y.
+        value_format: the format of the printed values.
+        log_y: a logarithmic axis of values.
+        horizontal: bars that lie, for long names.
+        height: pixels.
+
+    Raises:
+        ValueError: a column that the table does not have, or a table without a row that could be drawn.
+    """
+    import plotly.graph_objects as go
+
+    _require_columns(df, [x, y, *([series] if series else [])], "bars")
+    usable, left_out = _usable(df, y)
+    if usable.empty:
+        raise ValueError(f"bars: no row of the table has a value in {y!r} that could be drawn.")
+    names = list(dict.fromkeys(usable[x].astype(str)))
+    fig = go.Figure()
+    groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
+    for i, (name, rows) in enumerate(groups):
+        labels, values = list(rows[x].astype(str)), list(rows[y])
+        error = _error_bar(rows, y)
+        fig.add_trace(
+            go.Bar(
+                x=values if horizontal else labels,
+                y=labels if horizontal else values,
+                error_x=error if horizontal else None,
+                error_y=None if horizontal else error,
+                orientation="h" if horizontal else "v",
+                name=str(name),
+                marker={"color": PALETTE[i % len(PALETTE)]},
+                text=None if series else [f" {format(v, value_format)} " for v in values],
+                textposition=None if series else "outside",
+                cliponaxis=False,
+            )
+        )
+    _ceilings(fig, names, ceilings, horizontal=horizontal)
+    across, along = x_title or axis_title(x), y_title or axis_title(y)
+    note = _notes(_origin(df), left_out)
+    if horizontal:
+        across, along = along, across
+    layout(fig, title, across, along, note=note, height=height)
+    fig.update_layout(barmode="group", showlegend=bool(series or ceilings))
+    values_axis, names_axis = (
+        (fig.update_xaxes, fig.update_yaxes) if horizontal else (fig.update_yaxes, fig.update_xaxes)
+    )
+    values_axis(**({"type": "log"} if log_y else {"rangemode": "tozero"}))
+    names_axis(type="category", showgrid=False)
+    if horizontal:
+        fig.update_yaxes(autorange="reversed")
+    return fig

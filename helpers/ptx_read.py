@@ -1,0 +1,456 @@
+"""Read PTX and SASS text: instructions, registers, parameters, and the source line that each line came from.
+
+Nothing here compiles anything. `helpers.ptx` does, and hands its texts to these readers.
+
+The line maps are our own. tritonparse 0.6 has such maps inside its trace reader, but they are not a public API and its
+PTX reader wants the `// file:line` comment that only LLVM writes, so CUDA C++ from NVRTC would have stayed without colours.
+
+Sources: NVIDIA, "Parallel Thread Execution ISA" (statement grammar, `.loc` with `inlined_at`, state spaces);
+MLIR location syntax; LLVM `DILocation`; the output of `nvdisasm --print-line-info`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+
+GLOBAL_SPACES = ("global", "generic")
+_SPACES = ("global", "shared", "local", "param", "const", "tex")
+_LINE_DIRECTIVES = (".loc", ".file", ".version", ".target", ".address_size", ".maxntid", ".reqntid", ".minnctapersm")
+_TYPE = re.compile(r"(?:bf|[bfsu]|tf|e\dm\d)(\d+)(x2)?$")
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One PTX or SASS instruction.
+
+    Attributes:
+        line: line number in the text it was read from, from 1.
+        opcode: with all its suffixes, such as `ld.global.v4.b32` or `LDG.E.128`.
+        operands: the operands as written; a vector `{%r1, %r2}` or an address `[%rd1+8]` is one operand.
+        predicate: `%p1`, `!%p1` or None: the instruction runs only in threads where it is true.
+        source_line: line of the kernel's source that it was compiled from, or None where the compiler names none.
+    """
+
+    line: int
+    opcode: str
+    operands: tuple[str, ...]
+    predicate: str | None = None
+    source_line: int | None = None
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The opcode split at its dots: `("ld", "global", "v4", "b32")`."""
+        return tuple(self.opcode.split("."))
+
+    @property
+    def space(self) -> str | None:
+        """State space of a PTX memory instruction: "global", "shared", "param", ... or "generic"; else None."""
+        if self.parts[0] not in ("ld", "ldu", "st", "atom", "red"):
+            return None
+        words = [part.split("::")[0] for part in self.parts[1:]]
+        return next((word for word in words if word in _SPACES), "generic")
+
+    @property
+    def vector(self) -> int:
+        """How many values one instruction moves: 4 for `.v4`, 1 where there is no vector suffix."""
+        return next((int(part[1:]) for part in self.parts[1:] if re.fullmatch(r"v[248]", part)), 1)
+
+    @property
+    def n_bytes(self) -> int | None:
+        """Bytes that a PTX instruction moves for one thread: vector times the size of its type; None if untyped."""
+        match = _TYPE.match(self.parts[-1])
+        return int(match[1]) // 8 * (2 if match[2] else 1) * self.vector if match else None
+
+    def matches(self, opcode: str) -> bool:
+        """Whether `opcode` is this opcode or its beginning up to a dot: "ld.global" matches `ld.global.v4.b32`."""
+        return self.opcode == opcode or self.opcode.startswith(opcode + ".")
+
+    def __str__(self) -> str:
+        guard = f"@{self.predicate} " if self.predicate else ""
+        return f"{guard}{self.opcode} {', '.join(self.operands)}".rstrip()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@dataclass(frozen=True)
+class PtxReading:
+    """One kernel (`.entry`) of a PTX text, in pieces that can be asked about.
+
+    Attributes:
+        version: PTX ISA version, such as "8.7".
+        target: such as "sm_90a".
+        address_size: 64.
+        entry: the kernel's name as the linker sees it.
+        params: (name, declaration) of each parameter, such as `("k_param_2", ".u32")`.
+        reqntid: threads a block must have, as (x, y, z) with missing ones 1, or None.
+        maxntid: threads a block may have, likewise, or None.
+        registers_declared: what the `.reg` lines declare, by type, such as {"pred": 3, "b32": 28, "b64": 10}.
+        instructions: in order, those in inline assembly included.
+        labels: in order.
+        shared_declarations: the `.shared` declarations of the module and of the kernel, as written.
+    """
+
+    version: str
+    target: str
+    address_size: int
+    entry: str
+    params: tuple[tuple[str, str], ...]
+    reqntid: tuple[int, int, int] | None
+    maxntid: tuple[int, int, int] | None
+    registers_declared: dict[str, int]
+    instructions: tuple[Instruction, ...] = field(repr=False)
+    labels: tuple[str, ...] = field(repr=False)
+    shared_declarations: tuple[str, ...] = field(repr=False)
+
+    def find(self, opcode: str, *, operand: str | None = None, source_line: int | None = None) -> list[Instruction]:
+        """Instructions whose opcode is `opcode` or begins with it up to a dot.
+
+        Args:
+            opcode: "ld.global" finds `ld.global.b32` and `ld.global.v4.b32`; "mul.wide" finds all its types.
+            operand: only those that have exactly this operand, such as "127" or "%tid.x".
+            source_line: only those compiled from this line of the source.
+        """
+        return [
+            i
+            for i in self.instructions
+            if i.matches(opcode)
+            and (operand is None or operand in i.operands)
+            and (source_line is None or i.source_line == source_line)
+        ]
+
+    @property
+    def loads(self) -> list[Instruction]:
+        """Loads a thread makes from global memory. Generic loads count unless they read the thread's own stack."""
+        return [i for i in self.instructions if i.parts[0] in ("ld", "ldu") and _is_global(i)]
+
+    @property
+    def stores(self) -> list[Instruction]:
+        """Stores a thread makes to global memory; generic ones as in `loads`."""
+        return [i for i in self.instructions if i.parts[0] == "st" and _is_global(i)]
+
+    @property
+    def predicated(self) -> list[Instruction]:
+        """Instructions under an `@%p` guard."""
+        return [i for i in self.instructions if i.predicate]
+
+    @property
+    def opcodes(self) -> Counter[str]:
+        """How often each full opcode occurs."""
+        return Counter(i.opcode for i in self.instructions)
+
+    @property
+    def uses_shared(self) -> bool:
+        """Whether the kernel names shared memory anywhere: a declaration, or an instruction on that state space."""
+        named = any("shared" in re.split(r"[.:]+", i.opcode) for i in self.instructions)
+        return named or bool(self.shared_declarations)
+
+    @property
+    def n_registers_declared(self) -> int:
+        """Virtual registers in the `.reg` lines, predicates apart. The GPU never sees these names."""
+        return sum(n for kind, n in self.registers_declared.items() if kind != "pred")
+
+    def __repr__(self) -> str:
+        block = f"reqntid {self.reqntid}" if self.reqntid else f"maxntid {self.maxntid}" if self.maxntid else "any block"
+        declared = ", ".join(f"{n} {kind}" for kind, n in self.registers_declared.items())
+        return (
+            f"{self.entry}: PTX {self.version} for {self.target}, {len(self.params)} parameters, {block}\n"
+            f"  {len(self.instructions)} instructions, {len(self.predicated)} under a predicate; "
+            f"{len(self.loads)} loads and {len(self.stores)} stores a thread\n"
+            f"  virtual registers: {declared or 'none'}; shared memory: {'named' if self.uses_shared else 'not named'}"
+        )
+
+
+@dataclass(frozen=True)
+class SassReading:
+    """One kernel's machine code.
+
+    Attributes:
+        instructions: in order, without `NOP` and without the jump-to-itself that pads the end.
+        n_padding: how many instructions that leaves out.
+    """
+
+    instructions: tuple[Instruction, ...] = field(repr=False)
+    n_padding: int
+
+    def find(self, opcode: str) -> list[Instruction]:
+        """Instructions whose opcode is `opcode` or begins with it up to a dot: "LDG" finds `LDG.E.128`."""
+        return [i for i in self.instructions if i.matches(opcode)]
+
+    @property
+    def opcodes(self) -> Counter[str]:
+        """How often each full opcode occurs."""
+        return Counter(i.opcode for i in self.instructions)
+
+    def __repr__(self) -> str:
+        return f"{len(self.instructions)} SASS instructions (and {self.n_padding} that only pad)"
+
+
+def _is_global(i: Instruction) -> bool:
+    return i.space in GLOBAL_SPACES and not any("%SP" in operand for operand in i.operands)
+
+
+def _split(text: str) -> tuple[str, ...]:
+    """Split operands at the commas outside brackets."""
+    parts, depth, start = [], 0, 0
+    for n, char in enumerate(text):
+        if char in "{[(":
+            depth += 1
+        elif char in "}])":
+            depth -= 1
+        elif char == "," and depth == 0:
+            parts.append(text[start:n])
+            start = n + 1
+    parts.append(text[start:])
+    return tuple(" ".join(part.split()) for part in parts if part.strip())
+
+
+def _without_comments(text: str) -> str:
+    """The same text, comments blanked out, so that positions and line numbers stay."""
+    keep_lines = lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0])  # noqa: E731
+    return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', keep_lines, text, flags=re.S)
+
+
+def _statements(text: str):
+    """Yield (line, kind, text) over PTX: kinds "open", "close", "label", "directive" and "statement"."""
+    label = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
+    pos, line, n = 0, 1, len(text)
+    while pos < n:
+        char = text[pos]
+        if char == "\n":
+            line, pos = line + 1, pos + 1
+        elif char.isspace() or char == ";":
+            pos += 1
+        elif char in "{}":
+            yield line, "open" if char == "{" else "close", char
+            pos += 1
+        elif (match := label.match(text, pos)) is not None:
+            yield line, "label", match[1]
+            pos = match.end()
+        elif text.startswith(_LINE_DIRECTIVES, pos):
+            end = text.find("\n", pos)
+            end = n if end < 0 else end
+            yield line, "directive", text[pos:end].strip()
+            pos = end
+        elif char == "." and text.startswith((".section", ".visible", ".entry", ".func", ".weak", ".extern"), pos):
+            # A header: up to its body, or to the semicolon of a mere declaration.
+            end = min((at for at in (text.find("{", pos), text.find(";", pos)) if at >= 0), default=n)
+            # `.maxntid` and its like stand between header and body, on lines of their own.
+            body = text[pos:end]
+            cut = re.search(r"\n\s*\.(maxntid|reqntid|minnctapersm|maxnreg|pragma|noreturn)", body)
+            end = pos + cut.start() if cut else end
+            yield line, "header", text[pos:end]
+            line += text.count("\n", pos, end)
+            pos = end
+        else:
+            end = text.find(";", pos)
+            end = n if end < 0 else end
+            yield line, "statement", text[pos:end].strip()
+            line += text.count("\n", pos, end)
+            pos = end + 1
+
+
+def _dimensions(text: str) -> tuple[int, int, int]:
+    numbers = [int(number) for number in re.findall(r"\d+", text)]
+    return tuple((numbers + [1, 1])[:3])
+
+
+def entries(ptx: str) -> list[str]:
+    """Names of the kernels (`.entry`) in a PTX text, in order."""
+    return re.findall(r"\.entry\s+([\w$]+)", _without_comments(ptx))
+
+
+def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
+    """Read one kernel of a PTX text.
+
+    Args:
+        ptx: PTX as Triton, NVRTC or nvcc write it.
+        entry: which kernel, where the text has several.
+
+    Returns:
+        A `PtxReading`; an instruction's `source_line` follows `.loc`, and for inlined code the line that called it.
+
+    Raises:
+        ValueError: no kernel in the text, several and none named, or none of that name.
+    """
+    names = entries(ptx)
+    if not names:
+        raise ValueError("This text has no .entry: it is not the PTX of a kernel; pass `stages(...).ptx`.")
+    if entry is None and len(names) > 1:
+        raise ValueError(f"This PTX has {len(names)} kernels ({', '.join(names)}): say which one with entry=...")
+    entry = entry or names[0]
+    if entry not in names:
+        raise ValueError(f"This PTX has no kernel {entry!r}; it has {', '.join(names)}.")
+
+    lines = ptx_lines(ptx)
+    found: dict = {"version": "?", "target": "?", "address_size": 64, "reqntid": None, "maxntid": None}
+    params: list[tuple[str, str]] = []
+    registers: dict[str, int] = {}
+    instructions, labels, shared = [], [], []
+    depth, inside, pending = 0, False, False
+    for line, kind, text in _statements(_without_comments(ptx)):
+        if kind == "header":
+            if depth == 0:
+                pending = re.search(rf"\.entry\s+{re.escape(entry)}(?![\w$])", text) is not None
+                if pending:
+                    for declaration in re.findall(r"\.param\s+([^,()]*)", text):
+                        words = declaration.split()
+                        params.append((words[-1], " ".join(words[:-1])))
+                elif ".shared" in text and "(" not in text:
+                    shared.append(" ".join(text.split()))
+        elif kind == "open":
+            depth += 1
+            inside = inside or (pending and depth == 1)
+        elif kind == "close":
+            depth -= 1
+            inside = inside and depth > 0
+            pending = pending and depth > 0
+        elif kind == "directive":
+            word, _, rest = text.partition(" ")
+            name = word.lstrip(".")
+            if name in ("version", "target"):
+                found[name] = rest.split(",")[0].strip()
+            elif name == "address_size":
+                found[name] = int(rest)
+            elif name in ("reqntid", "maxntid") and pending:
+                found[name] = _dimensions(rest)
+        elif kind == "label" and inside:
+            labels.append(text)
+        elif kind == "statement":
+            if text.startswith(".reg") and inside:
+                _, kind_of, rest = text.split(None, 2)
+                names_of = [re.search(r"<(\d+)>", part) for part in rest.split(",")]
+                registers[kind_of.lstrip(".")] = registers.get(kind_of.lstrip("."), 0) + sum(
+                    int(number[1]) if number else 1 for number in names_of
+                )
+            elif text.startswith(".shared") and (inside or depth == 0):
+                shared.append(" ".join(text.split()))
+            elif inside and not text.startswith("."):
+                guard, rest = re.match(r"(?:@(!?\S+)\s+)?(.*)", text, flags=re.S).groups()
+                opcode, _, operands = rest.replace("\t", " ").partition(" ")
+                source = lines[line - 1] if line <= len(lines) else None
+                instructions.append(Instruction(line, opcode.strip(), _split(operands), guard, source))
+    return PtxReading(
+        entry=entry,
+        params=tuple(params),
+        registers_declared=registers,
+        instructions=tuple(instructions),
+        labels=tuple(labels),
+        shared_declarations=tuple(shared),
+        **found,
+    )
+
+
+_SASS = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?\w+)\s+)?(\S+)\s*(.*?)\s*;?\s*$")
+
+
+def read_sass(sass: str) -> SassReading:
+    """Read one kernel's SASS as `Stages.sass` has it (nvdisasm with line information).
+
+    `NOP` and the final jump-to-itself are padding that no thread reaches; they are counted apart.
+    """
+    lines = sass_lines(sass)
+    found, n_padding = [], 0
+    previous_label = None
+    for number, text in enumerate(sass.split("\n"), 1):
+        if (label := re.match(r"\s*(\.L_\w+):", text)) is not None:
+            previous_label = label[1]
+            continue
+        match = _SASS.match(text)
+        if match is None:
+            continue
+        guard, opcode, rest = match[2], match[3].rstrip(";"), match[4]
+        jumps_to_itself = opcode == "BRA" and guard is None and previous_label and f"({previous_label})" in rest
+        previous_label = None
+        if opcode == "NOP" or jumps_to_itself:
+            n_padding += 1
+        else:
+            found.append(Instruction(number, opcode, _split(rest), guard, lines[number - 1]))
+    return SassReading(tuple(found), n_padding)
+
+
+# Line maps: for each line of a text, the line of the kernel's source, or None ---------------------------------------
+
+
+def mlir_lines(text: str) -> list[int | None]:
+    """Source line of each line of TTIR or TTGIR, by its trailing `loc(...)`; a call site counts, not the callee."""
+    names = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, flags=re.M))
+
+    def resolve(body: str, depth: int = 0) -> int | None:
+        if depth > 50:
+            return None
+        if (place := re.fullmatch(r'"[^"]*":(\d+):\d+', body)) is not None:
+            return int(place[1])
+        if (call := re.fullmatch(r"callsite\((.*) at (.*)\)", body)) is not None:
+            outer = resolve(call[2], depth + 1)
+            return outer if outer is not None else resolve(call[1], depth + 1)
+        if body in names:
+            return resolve(names[body], depth + 1)
+        if (named := re.fullmatch(r'"[^"]*"\((.*)\)', body)) is not None:
+            return resolve(named[1], depth + 1)
+        if (fused := re.fullmatch(r"fused(?:<.*>)?\[(.*)\]", body)) is not None:
+            return next((n for n in (resolve(b.strip(), depth + 1) for b in fused[1].split(",")) if n is not None), None)
+        return None
+
+    found: list[int | None] = []
+    for line in text.split("\n"):
+        match = re.search(r"\bloc\((#loc\d*|\".*|callsite.*)\)\s*$", line)
+        found.append(resolve(match[1]) if match and not line.startswith("#loc") else None)
+    return found
+
+
+def llir_lines(text: str) -> list[int | None]:
+    """Source line of each line of LLVM IR, by its `!dbg`; for inlined code the outermost call."""
+    places = {
+        number: (int(line), outer)
+        for number, line, outer in re.findall(
+            r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),[^)]*?(?:inlinedAt: !(\d+))?\)", text, flags=re.M
+        )
+    }
+    found: list[int | None] = []
+    for line in text.split("\n"):
+        match = re.search(r"!dbg !(\d+)", line)
+        number = match[1] if match and not line.startswith("!") else None
+        while number in places and places[number][1]:
+            number = places[number][1]
+        found.append(places[number][0] if number in places else None)
+    return found
+
+
+def ptx_lines(text: str) -> list[int | None]:
+    """Source line of each line of PTX, by `.loc`; for inlined code the outermost `inlined_at`."""
+    loc = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:[^/]*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
+    outer: dict[tuple[str, ...], tuple[str, ...]] = {}
+    current: int | None = None
+    found: list[int | None] = []
+    for line in text.split("\n"):
+        match = loc.match(line)
+        if match is not None:
+            place = match.groups()[:3]
+            if match[4]:
+                outer[place] = match.groups()[3:]
+            for _ in range(50):
+                if place not in outer:
+                    break
+                place = outer[place]
+            current = int(place[1]) or None
+        elif line.startswith("}"):
+            current = None
+        found.append(None if match is not None else current)
+    return found
+
+
+def sass_lines(text: str) -> list[int | None]:
+    """Source line of each line of nvdisasm's SASS, by its `//## File` comments; the last of a run is the outermost."""
+    current: int | None = None
+    found: list[int | None] = []
+    for line in text.split("\n"):
+        if "//## File" in line:
+            numbers = re.findall(r"line (\d+)", line)
+            current = int(numbers[-1]) if numbers else current
+            found.append(None)
+        else:
+            found.append(current if _SASS.match(line) else None)
+    return found

@@ -1,0 +1,192 @@
+"""Cross launch parameters into a table of checked, timed rows.
+
+A row is timed only after the kernel has been checked at that very point and size, on poisoned output memory. A point
+where the kernel is wrong, or that the kernel or the GPU refuses, stays in the table with its reason and without a time.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+_RESULTS = (
+    "median_us",
+    "ci_low_us",
+    "ci_high_us",
+    "gb_per_s",
+    "n_samples",
+    "verdict",
+    "reason",
+)
+_DIMENSIONS = {1: ("n_elements",), 2: ("n_rows", "n_cols")}
+
+
+def sweep(
+    kernel: Callable[..., torch.Tensor],
+    *,
+    shapes: Iterable[tuple[int, ...]],
+    reference: Callable[..., torch.Tensor],
+    n_bytes: Callable[..., int] | float,
+    make_inputs: Callable[..., tuple[torch.Tensor, ...]] | None = None,
+    dtype: torch.dtype | None = None,
+    l2: str = "cold",
+    budget_s: float = 0.2,
+    device: str | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    timer: Callable[..., Any] | None = None,
+    **axes: Sequence[Any],
+) -> pd.DataFrame:
+    """Check and time a kernel at every shape and every combination of its launch parameters.
+
+    Args:
+        kernel: called as `kernel(*inputs, **point)`; returns its output tensor.
+        shapes: input shapes, such as `[(4096, 256), (4096, 12672)]`.
+        reference: what the kernel must compute; it is given the inputs in float64.
+        n_bytes: the bytes that the operation must move: a number, or a function of the inputs, such as
+            `lambda x: 2 * x.nbytes`.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` gives the kernel's inputs; by default one tensor
+            of normally distributed numbers.
+        dtype: of the inputs; float32 by default.
+        l2: "cold" or "warm", as in `timing.time_gpu`.
+        budget_s: seconds of timing a row.
+        device: where the inputs are made; the GPU by default.
+        seed: of the inputs that are timed. The check draws its own.
+        progress: show a progress bar.
+        timer: instead of `timing.time_gpu`, called as `timer(fn, l2=l2, budget_s=budget_s)`.
+        **axes: each launch parameter with the values to try: `block_size=[256, 1024], num_warps=[4, 8]`.
+
+    Returns:
+        A row for each shape and point: the shape (`n_rows` and `n_cols`, or `n_elements`, or `shape`), the launch
+        parameters, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s` (decimal), `n_samples`, `verdict` ("ok",
+        "wrong" or "refused") and `reason`. The times of a row that is not "ok" are NaN.
+
+    Raises:
+        ValueError: no shapes, an axis without values, or an axis that has the name of a result column.
+        RuntimeError: the GPU stopped working (an illegal access poisons the process), so later rows would be noise.
+    """
+    import pandas as pd
+    import torch
+
+    shapes = [tuple(s) for s in shapes]
+    axes = {name: list(values) for name, values in axes.items()}
+    if not shapes:
+        raise ValueError("sweep: shapes is empty; give at least one, such as [(4096, 1024)].")
+    for name, values in axes.items():
+        if not values:
+            raise ValueError(f"sweep: {name} has no values; give a list of at least one.")
+        if name in _RESULTS or name in ("n_rows", "n_cols", "n_elements", "shape"):
+            raise ValueError(
+                f"sweep: {name!r} is a column of the result; rename that parameter of the kernel."
+            )
+    if timer is None:
+        from helpers.timing import time_gpu as timer
+    dtype = dtype or torch.float32
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
+    plan: Iterable = list(itertools.product(shapes, points))
+    if progress:
+        from tqdm.auto import tqdm
+
+        plan = tqdm(plan, desc="sweep", unit="row", leave=False)
+    rows = []
+    for shape, point in plan:
+        row = {**_shape_columns(shape), **point}
+        row |= _measure(
+            kernel, shape, point, reference, n_bytes, make_inputs, dtype, l2, budget_s, device, seed, timer
+        )
+        rows.append(row)
+    columns = [
+        *dict.fromkeys(itertools.chain.from_iterable(_shape_columns(s) for s in shapes)),
+        *axes,
+        *_RESULTS,
+    ]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _shape_columns(shape: tuple[int, ...]) -> dict[str, Any]:
+    names = _DIMENSIONS.get(len(shape))
+    return dict(zip(names, shape, strict=True)) if names else {"shape": "×".join(map(str, shape))}
+
+
+def _row(verdict: str, reason: str = "", **times: float) -> dict[str, Any]:
+    nan = math.nan
+    empty = {"median_us": nan, "ci_low_us": nan, "ci_high_us": nan, "gb_per_s": nan, "n_samples": 0}
+    return {**empty, **times, "verdict": verdict, "reason": reason}
+
+
+def _one_line(error: BaseException) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return (lines[0] if lines else type(error).__name__)[:300]
+
+
+def _measure(
+    kernel, shape, point, reference, n_bytes, make_inputs, dtype, l2, budget_s, device, seed, timer
+) -> dict[str, Any]:
+    """One row: checked, then timed."""
+
+    from helpers import check
+
+    def at_point(*inputs: torch.Tensor) -> torch.Tensor:
+        return kernel(*inputs, **point)
+
+    try:
+        check.assert_matches(
+            at_point,
+            reference,
+            shapes=[shape],
+            timed_shape=shape,
+            dtype=dtype,
+            device=device,
+            make_inputs=make_inputs,
+        )
+        inputs = _inputs(make_inputs, shape, seed, device, dtype)
+        timing = timer(lambda: at_point(*inputs), l2=l2, budget_s=budget_s)
+    except check.Mismatch as error:
+        return _row("wrong", _one_line(error))
+    except (
+        Exception
+    ) as error:  # a launch that the kernel, Triton or the driver refuses is a result, not an accident
+        _require_living_gpu(device, error)
+        return _row("refused", f"{type(error).__name__}: {_one_line(error)}")
+    low, high = timing.ci95_us
+    moved = n_bytes(*inputs) if callable(n_bytes) else n_bytes
+    return _row(
+        "ok",
+        median_us=timing.median_us,
+        ci_low_us=low,
+        ci_high_us=high,
+        gb_per_s=timing.gb_per_s(moved),
+        n_samples=timing.n_samples,
+    )
+
+
+def _inputs(make_inputs: Callable | None, shape, seed: int, device: str, dtype) -> tuple[torch.Tensor, ...]:
+    import torch
+
+    generator = torch.Generator(device=device).manual_seed(seed)
+    if make_inputs is not None:
+        return tuple(make_inputs(shape, generator, device, dtype))
+    if dtype.is_floating_point:
+        return (torch.randn(shape, generator=generator, device=device, dtype=dtype),)
+    return (torch.randint(-100, 100, shape, generator=generator, device=device, dtype=dtype),)
+
+
+def _require_living_gpu(device: str, error: BaseException) -> None:
+    """Stop the sweep where the error has poisoned the process: every later row would fail for the same reason."""
+    import torch
+
+    if not str(device).startswith("cuda"):
+        return
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        raise RuntimeError(
+            f"sweep: the GPU no longer answers after {type(error).__name__} ({_one_line(error)}); restart the kernel."
+        ) from error

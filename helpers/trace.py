@@ -1,0 +1,669 @@
+"""torch.profiler made readable: tables, Chrome traces, a timeline, and what a kernel's name says.
+
+Everything here works on a machine without a GPU: a profile of CPU operations has the same operators, and a trace
+that was taken on a GPU is a file that any machine can read. Times are microseconds, sizes are bytes.
+
+Source for the fields of a trace: the Chrome trace event format and Kineto's `output_json.cpp`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import re
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+# Kineto writes "USDT: profiler_start" lines into a notebook's stderr unless told to be quiet before its first use.
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+_HOST = ("cpu_op", "user_annotation")
+_CALLS = ("cuda_runtime", "cuda_driver")
+_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+_FLOW = "ac2g"  # Kineto's arrows from a launch to what it launched
+_KIND = {"cpu_op": "op", "user_annotation": "range", "gpu_user_annotation": "range", "kernel": "kernel"}
+_KIND |= {"gpu_memcpy": "memcpy", "gpu_memset": "memset", "cuda_runtime": "runtime", "cuda_driver": "runtime"}
+_KEPT = (*_KIND, _FLOW)
+
+# Okabe and Ito's palette, told apart by the colour-blind too: https://jfly.uni-koeln.de/color/
+_COLOURS = {
+    "range": ("#999999", "ranges and steps"),
+    "op": ("#56B4E9", "operators on the CPU"),
+    "runtime": ("#E69F00", "CUDA calls on the CPU"),
+    "kernel": ("#009E73", "kernels"),
+    "memcpy": ("#D55E00", "copies"),
+    "memset": ("#CC79A7", "fills"),
+}
+
+
+# ---------------------------------------------------------------------------------------------------------- names
+@dataclass(frozen=True)
+class KernelName:
+    """A kernel's demangled C++ name, taken apart. `vector_width` counts elements, not bytes."""
+
+    full: str
+    namespace: str
+    function: str
+    template: tuple[str, ...]
+    vector_width: int | None
+    functor: str | None
+    pointers: int | None
+    meaning: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+
+    @property
+    def short(self) -> str:
+        """One short line: the kernel, its vector width and what it does to an element."""
+        if not self.template:
+            return self.function
+        width = f"<{self.template[0]}>" if self.template[0].isdigit() else ""
+        return f"{self.function}{width}" + (f" · {_innermost(self.functor)}" if self.functor else "")
+
+    def __repr__(self) -> str:
+        lines = [self.function + (f", of {self.namespace}" if self.namespace else "")]
+        width = max((len(value) for value, _ in self.meaning), default=0)
+        lines += [f"  {value:<{width}}   {meaning}" for value, meaning in self.meaning]
+        return "\n".join(lines)
+
+
+# What PyTorch's template arguments mean: aten/src/ATen/native/cuda/CUDALoops.cuh and Reduce.cuh.
+_POINTERS = "the pointers: one output, the rest inputs"
+_FUNCTOR = "the functor: what is done to each element"
+_ARGUMENTS = {
+    "vectorized_elementwise_kernel": ("the vector width: elements in one load or store", _FUNCTOR, _POINTERS),
+    "unrolled_elementwise_kernel": (_FUNCTOR, _POINTERS, "elements a thread, one at a time"),
+    "elementwise_kernel": ("threads a block", "elements a thread", _FUNCTOR),
+    "reduce_kernel": ("the most threads a block", "outputs a thread", "the reduction"),
+}
+
+
+def read_kernel_name(name: str) -> KernelName:
+    """Take a kernel's name apart: namespace, function, template arguments, vector width, functor.
+
+    Understands the demangled names of torch.profiler, Nsight Systems and Nsight Compute, Triton's plain names,
+    and copies such as "Memcpy HtoD (Pageable -> Device)". A name that was cut short is read as far as it goes.
+
+    Args:
+        name: as a profiler shows it.
+
+    Raises:
+        ValueError: the name is empty or is still mangled (starts with `_Z`).
+    """
+    text = " ".join(str(name).split())
+    if not text:
+        raise ValueError(
+            "read_kernel_name() was given an empty name; pass it a kernel's name from a profile."
+        )
+    if text.startswith("_Z"):
+        raise ValueError(f"{text[:40]!r} is a mangled C++ name; run it through c++filt and pass the result.")
+    if text.startswith(("Memcpy ", "Memset ")):
+        return KernelName(text, "", text, (), None, None, None)
+    # Brackets that belong to a name and open no list would upset the counting below.
+    plain = text.replace("(anonymous namespace)", "{anonymous}").replace("<unnamed>", "{anonymous}")
+    plain = plain.replace("operator()", "operator{}").replace("operator ()", "operator{}")
+    head = plain[: _find(plain, "(")]
+    opens = head.find("<")
+    qualified = (head if opens < 0 else head[:opens]).split(" ")[-1]
+    *spaces, function = qualified.split("::")
+    template = ()
+    if opens >= 0:
+        inside = head[opens + 1 : _find(head, ">", opens + 1)]
+        template = tuple(re.sub(r"^\((?:unsigned )?\w+\)(?=-?\w)", "", part) for part in _split(inside))
+    meanings = _ARGUMENTS.get(function, ())
+    functors = [
+        a for a, m in zip(template, meanings, strict=False) if m == _FUNCTOR and not a.endswith("...")
+    ]
+    functor = _tidy(functors[0]) if functors else None
+    array = re.search(r"[Aa]rray<char ?\*, (?:\([\w ]+\))?(\d+)", head)
+    width = None
+    if function == "vectorized_elementwise_kernel" and template and template[0].isdigit():
+        width = int(template[0])
+    elif function == "unrolled_elementwise_kernel":
+        width = 1
+    rows = [(_tidy(argument), meaning) for argument, meaning in zip(template, meanings, strict=False)]
+    namespace = "::".join(part.replace("{anonymous}", "(anonymous namespace)") for part in spaces)
+    pointers = int(array[1]) if array else None
+    return KernelName(text, namespace, function, template, width, functor, pointers, tuple(rows))
+
+
+def _find(text: str, wanted: str, start: int = 0) -> int:
+    """Where `wanted` stands outside every bracket, counting from `start`; the end of the text if nowhere."""
+    depth = 0
+    for i in range(start, len(text)):
+        if depth == 0 and text[i] == wanted:
+            return i
+        if text[i] in "<({[":
+            depth += 1
+        elif text[i] in ">)}]":
+            depth -= 1
+    return len(text)
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas that stand outside every bracket."""
+    parts = []
+    while text:
+        cut = _find(text, ",")
+        parts.append(text[:cut].strip())
+        text = text[cut + 1 :]
+    return parts
+
+
+def _tidy(argument: str) -> str:
+    """A template argument without namespaces, parameter lists and the spaces of old C++."""
+    text = re.sub(r"^void (?=\w)", "", argument)
+    text = re.sub(
+        r"(?:\{anonymous\}|\b[A-Za-z_]\w*)::(?=[\w{\[])", lambda m: m[0] if "lambda" in m[0] else "", text
+    )
+    instance = re.search(r"[{\[]lambda[^#]*?(?:#|instance )(\d+)\)?[}\]]$", text)
+    if instance:
+        owner = re.search(r"([A-Za-z_]\w*(?:<[^()]*?>)?)\(", argument.replace("{anonymous}::", ""))
+        owner_name = re.sub(r"\b\w+::", "", owner[1]) if owner else "?"
+        return f"{owner_name}, lambda {instance[1]}"
+    text = re.sub(r"\(unsigned long\)|\((?:int|bool)\)|(?<=\d)ul\b", "", text).replace("char *", "char*")
+    while "> >" in text:
+        text = text.replace("> >", ">>")
+    return text
+
+
+def _innermost(functor: str) -> str:
+    """`MulFunctor` of `BinaryFunctor<float, float, float, MulFunctor<float>>`; `square` of `square<…>`."""
+    inner = re.findall(r"\b([A-Za-z]\w*Functor\w*)", functor)
+    return inner[-1] if inner else re.match(r"[\w?]*", functor)[0]
+
+
+# --------------------------------------------------------------------------------------------------------- tables
+def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.DataFrame:
+    """What a profile recorded, one row a name, the longest first.
+
+    Args:
+        prof_or_fn: a finished `torch.profiler.profile` or `torch.autograd.profiler.profile`, or a function of no
+            arguments, which is then called `warmup` times unseen and `calls` times under torch.profiler.
+        warmup: calls before the profiler starts; only for a function.
+        calls: calls that are recorded; only for a function.
+
+    Returns:
+        Columns `name`, `kind` (op, range, runtime, kernel, memcpy, memset), `calls`, `cpu_us` and `device_us` (with
+        what the row called), `self_cpu_us` and `self_device_us` (without). An operator's device time is that of the
+        kernels it launched, which have rows of their own: do not add the two.
+
+    Raises:
+        ValueError: neither a profiler nor a function.
+        RuntimeError: the profiler has not finished, or another profiler is running.
+    """
+    import pandas as pd
+
+    if callable(prof_or_fn) and not hasattr(prof_or_fn, "key_averages"):
+        prof_or_fn = _profile(prof_or_fn, warmup, calls)
+    if not hasattr(prof_or_fn, "key_averages"):
+        raise ValueError(f"profile_table() takes a profiler or a function, not {type(prof_or_fn).__name__}.")
+    try:
+        averages = prof_or_fn.key_averages()
+    except (AssertionError, RuntimeError, AttributeError) as error:
+        raise RuntimeError(
+            "This profiler has nothing to show yet; read it after its `with` block ends."
+        ) from error
+    rows = [
+        {
+            "name": row.key,
+            "kind": _kind(row),
+            "calls": row.count,
+            "cpu_us": row.cpu_time_total,
+            "self_cpu_us": row.self_cpu_time_total,
+            "device_us": row.device_time_total,
+            "self_device_us": row.self_device_time_total,
+        }
+        for row in averages
+    ]
+    columns = ["name", "kind", "calls", "cpu_us", "self_cpu_us", "device_us", "self_device_us"]
+    table = pd.DataFrame(rows, columns=columns)
+    by = ["device_us", "cpu_us"]
+    return table.sort_values(by, ascending=False, kind="stable").round(3).reset_index(drop=True)
+
+
+def _kind(row) -> str:
+    """Which of the kinds of `_KIND` an averaged event is."""
+    if getattr(row, "is_user_annotation", False) or row.key.startswith("ProfilerStep"):
+        return "range"
+    if row.device_type.name != "CPU":
+        return {"Memcpy": "memcpy", "Memset": "memset"}.get(row.key[:6], "kernel")
+    # cudaLaunchKernel is the runtime, cuLaunchKernelEx (Triton's) the driver.
+    return "runtime" if re.match(r"cu(da)?[A-Z]", row.key) else "op"
+
+
+def _profile(fn: Callable[[], Any], warmup: int, calls: int):
+    import torch
+
+    for _ in range(warmup):
+        fn()
+    _synchronize()
+    with _only_profiler(), torch.profiler.profile(activities=_activities()) as prof:
+        for _ in range(calls):
+            fn()
+        _synchronize()
+    return prof
+
+
+def _activities() -> list:
+    import torch
+
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    return activities + [torch.profiler.ProfilerActivity.CUDA] * torch.cuda.is_available()
+
+
+def _synchronize() -> None:
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+@contextlib.contextmanager
+def _only_profiler() -> Iterator[None]:
+    """torch lets a second profiler start, and then both record nothing: say it instead."""
+    import torch
+
+    if torch.autograd._profiler_enabled():
+        raise RuntimeError("A profiler is already running in this process; leave its `with` block first.")
+    yield
+
+
+# --------------------------------------------------------------------------------------------------------- traces
+@dataclass(frozen=True)
+class Trace:
+    """A Chrome trace. `events` are its complete events, in order of start, with `ts` from 0 and `dur` in µs."""
+
+    path: Path
+    events: tuple[dict, ...] = field(repr=False)
+
+    @property
+    def duration_us(self) -> float:
+        """From the start of the first event to the end of the last."""
+        return max((e["ts"] + e["dur"] for e in self.events), default=0.0)
+
+    def __repr__(self) -> str:
+        names = {
+            "op": "operators",
+            "runtime": "CUDA calls",
+            "kernel": "kernels",
+            "memcpy": "copies",
+            "memset": "fills",
+        }
+        kinds = [_KIND[e["cat"]] for e in self.events]
+        counts = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
+        steps = sum(
+            e["cat"] == "user_annotation" and e["name"].startswith("ProfilerStep#") for e in self.events
+        )
+        return f"{self.path.name}: {counts or 'no events'}" + (f", {steps} steps" if steps else "")
+
+
+def load_trace(path: str | os.PathLike) -> Trace:
+    """Read a Chrome trace that torch.profiler exported (.json or .json.gz).
+
+    Raises:
+        ValueError: no such file, not JSON, or JSON that is not a trace.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ValueError(
+            f"There is no file {path}; export_chrome_trace(path) or trace.capture(fn, path=…) writes one."
+        )
+    raw = path.read_bytes()
+    try:
+        document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        raise ValueError(f"{path} is not a trace: it does not hold JSON ({error}).") from error
+    # The format also allows the bare list of events.
+    listed = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
+        raise ValueError(f"{path} is not a trace: it is JSON, but it has no list of traceEvents.")
+    kept = [e for e in listed if e.get("ph") == "X" and e.get("cat") in _KIND and "ts" in e]
+    start = min((float(e["ts"]) for e in kept), default=0.0)
+    events = [
+        {**e, "ts": float(e["ts"]) - start, "dur": float(e.get("dur", 0.0)), "args": e.get("args") or {}}
+        for e in kept
+    ]
+    return Trace(path, tuple(sorted(events, key=lambda e: (e["ts"], -e["dur"]))))
+
+
+def capture(
+    fn: Callable[[], Any],
+    *,
+    path: str | os.PathLike,
+    wait: int = 0,
+    warmup: int = 2,
+    active: int = 2,
+    synchronize: bool = True,
+    max_bytes: int = 300_000,
+) -> Path:
+    """Profile `fn` step by step and write a small gzipped Chrome trace that Perfetto opens.
+
+    Args:
+        fn: one step, without arguments.
+        path: where to write; a name that ends in `.json.gz`. It appears whole or not at all.
+        wait: first steps that are not profiled at all.
+        warmup: then steps that run under the profiler and are thrown away.
+        active: then steps that are kept.
+        synchronize: wait for the GPU at the end of each step, so that its kernels lie inside it.
+        max_bytes: the file is meant for a repository; a larger one is an error.
+
+    Returns:
+        `path`. Host name, Python stacks and the profiler's own overhead are left out, and time starts at 0.
+
+    Raises:
+        ValueError: a path of another kind, no active step, or a trace above `max_bytes`.
+        RuntimeError: another profiler is running.
+    """
+    import torch
+
+    path = Path(path)
+    if not path.name.endswith(".json.gz"):
+        raise ValueError(
+            f"capture() writes gzipped JSON: give it a path that ends in .json.gz, not {path.name!r}."
+        )
+    if active < 1:
+        raise ValueError(f"capture() needs at least one active step to keep; it was given active={active}.")
+    with tempfile.TemporaryDirectory() as folder:
+        whole = Path(folder) / "whole.json"
+        plan = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1)
+        with (
+            _only_profiler(),
+            torch.profiler.profile(
+                activities=_activities(),
+                schedule=plan,
+                on_trace_ready=lambda p: p.export_chrome_trace(str(whole)),
+            ) as prof,
+        ):
+            for _ in range(wait + warmup + active):
+                fn()
+                if synchronize:
+                    _synchronize()
+                prof.step()
+        data = _trimmed(json.loads(whole.read_bytes()))
+    if len(data) > max_bytes:
+        raise ValueError(
+            f"The trace is {len(data):,} bytes, above {max_bytes:,}: record fewer steps (active={active})."
+        )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_bytes(data)
+    os.replace(unfinished, path)
+    return path
+
+
+def _trimmed(document: dict) -> bytes:
+    """The events a reader needs, from time 0, as gzip that is the same for the same events."""
+    events = [e for e in document["traceEvents"] if e.get("cat") in _KEPT or e.get("ph") == "M"]
+    start = min((e["ts"] for e in events if e.get("cat") in _KEPT), default=0.0)
+    small = []
+    for event in events:
+        event = {**event, "ts": round(max(event.get("ts", start) - start, 0.0), 3)}
+        if event.get("cat") in _HOST + _CALLS:
+            wanted = ("External id", "correlation")
+            event["args"] = {k: v for k, v in event.get("args", {}).items() if k in wanted}
+        small.append(event)
+    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": small}
+    return gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), 9, mtime=0)
+
+
+def ops(trace: Trace) -> pd.DataFrame:
+    """The operators and ranges of a trace, in order of start, with who called whom.
+
+    Returns:
+        Columns `name`, `kind` (op or range), `depth` (0 is called by nobody), `parent` (a name or ""), `start_us`,
+        `duration_us`, `thread` (numbered from 1).
+    """
+    import pandas as pd
+
+    rows, stacks, threads = [], {}, {}
+    for event in trace.events:
+        if event["cat"] not in _HOST:
+            continue
+        key = (event.get("pid"), event.get("tid"))
+        stack = stacks.setdefault(key, [])
+        while stack and stack[-1]["ts"] + stack[-1]["dur"] <= event["ts"]:
+            stack.pop()
+        rows.append(
+            {
+                "name": event["name"],
+                "kind": _KIND[event["cat"]],
+                "depth": len(stack),
+                "parent": stack[-1]["name"] if stack else "",
+                "start_us": round(event["ts"], 3),
+                "duration_us": event["dur"],
+                "thread": threads.setdefault(key, len(threads) + 1),
+            }
+        )
+        stack.append(event)
+    return pd.DataFrame(
+        rows, columns=["name", "kind", "depth", "parent", "start_us", "duration_us", "thread"]
+    )
+
+
+def call_tree(trace: Trace, *, depth: int | None = None) -> str:
+    """The operators of a trace as an indented tree, in the order of their calls, repeats included.
+
+    Args:
+        trace: from `load_trace`.
+        depth: how many levels to show; all by default.
+    """
+    table = ops(trace)
+    shown = table if depth is None else table[table.depth < depth]
+    return "\n".join(
+        "   " * row.depth + ("└─ " if row.depth else "") + row.name for row in shown.itertuples()
+    )
+
+
+def kernels(trace: Trace) -> pd.DataFrame:
+    """Everything the GPU did in a trace, in order of start.
+
+    Returns:
+        Columns `kind` (kernel, memcpy, memset), `short` (a readable name), `op` (the operator that launched it, or ""),
+        `duration_us`, `grid` and `block` (x, y, z), `registers` (a thread), `shared_bytes` (a block), `n_bytes` and
+        `gb_per_s` (copies and fills), `stream`, `start_us`, `name` (in full). What does not apply is None.
+    """
+    import pandas as pd
+
+    launcher = {e["args"].get("External id"): e["name"] for e in trace.events if e["cat"] == "cpu_op"}
+    rows = []
+    for event in trace.events:
+        if event["cat"] not in _DEVICE:
+            continue
+        args, n_bytes = event["args"], event["args"].get("bytes")
+        rows.append(
+            {
+                "kind": _KIND[event["cat"]],
+                "short": _short(event["name"]),
+                "op": launcher.get(args.get("External id", args.get("external id")), ""),
+                "duration_us": event["dur"],
+                "grid": tuple(args["grid"]) if "grid" in args else None,
+                "block": tuple(args["block"]) if "block" in args else None,
+                "registers": args.get("registers per thread"),
+                "shared_bytes": args.get("shared memory"),
+                "n_bytes": n_bytes,
+                # bytes over µs is MB/s
+                "gb_per_s": round(n_bytes / event["dur"] / 1e3, 2) if n_bytes and event["dur"] else None,
+                "stream": args.get("stream"),
+                "start_us": round(event["ts"], 3),
+                "name": event["name"],
+            }
+        )
+    columns = (
+        "kind short op duration_us grid block registers shared_bytes n_bytes gb_per_s stream start_us name"
+    )
+    # dtype object keeps whole numbers whole beside None
+    table = pd.DataFrame(rows, columns=columns.split(), dtype=object)
+    return table.astype({"duration_us": float, "start_us": float})
+
+
+def _short(name: str) -> str:
+    try:
+        return read_kernel_name(name).short
+    except ValueError:
+        return name
+
+
+# -------------------------------------------------------------------------------------------------------- timeline
+def timeline(
+    trace: Trace,
+    *,
+    start_us: float = 0.0,
+    stop_us: float | None = None,
+    arrows: bool = True,
+    title: str | None = None,
+    max_events: int = 3000,
+) -> go.Figure:
+    """Draw a trace: a lane for each CPU thread's operators and CUDA calls, and one for each GPU stream.
+
+    Args:
+        trace: from `load_trace`.
+        start_us: left edge of the view.
+        stop_us: right edge; the end of the trace by default. Drag in the figure to zoom further.
+        arrows: draw a line from each CUDA call to what it launched.
+        title: shown above the figure.
+        max_events: beyond this the shortest events are left out, and the title says how many.
+
+    Raises:
+        ValueError: the trace is empty, or nothing lies between the edges.
+    """
+    import plotly.graph_objects as go
+
+    from helpers import plots
+
+    stop_us = trace.duration_us if stop_us is None else stop_us
+    rows, lanes = _lanes(trace)
+    rows = [r for r in rows if r["start"] <= stop_us and r["start"] + r["dur"] >= start_us]
+    if not rows:
+        raise ValueError(
+            f"{trace.path.name} has no event between {start_us:,.0f} and {stop_us:,.0f} µs to draw."
+        )
+    left_out = len(rows) - max_events
+    if left_out > 0:
+        rows = sorted(rows, key=lambda r: r["dur"], reverse=True)[:max_events]
+        title = f"{title or trace.path.name} (without the {left_out:,} shortest events)"
+    figure = go.Figure()
+    for kind, (colour, legend) in _COLOURS.items():
+        some = [r for r in rows if r["kind"] == kind]
+        if some:
+            figure.add_bar(
+                orientation="h",
+                base=[r["start"] for r in some],
+                x=[r["dur"] for r in some],
+                y=[r["y"] for r in some],
+                width=0.86,
+                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                text=[r["label"] for r in some],
+                textposition="inside",
+                insidetextanchor="start",
+                hovertext=[r["hover"] for r in some],
+                hoverinfo="text",
+                name=legend,
+            )
+    if arrows and (flow := _flow(rows)):
+        xs, ys = flow
+        line = {"color": "#555555", "width": 1, "dash": "dot"}
+        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
+    height = 150 + 26 * (max(last for _, _, last in lanes) + 1)
+    plots.layout(figure, title or "", "time since the trace began (µs)", height=height)
+    figure.update_layout(
+        barmode="overlay",
+        margin={"l": 130, "r": 20, "t": 50 if title else 20, "b": 50},
+        legend={
+            "orientation": "h",
+            "y": -60 / (height - 100),
+            "yanchor": "top",
+            "x": 0,
+            "traceorder": "normal",
+        },
+        uniformtext={"minsize": 9, "mode": "hide"},
+    )
+    figure.update_xaxes(range=[start_us, stop_us], tickformat=",~f", showspikes=True, spikethickness=1)
+    ticks, labels = [first for _, first, _ in lanes], [name for name, _, _ in lanes]
+    bottom = max(last for _, _, last in lanes)
+    figure.update_yaxes(
+        tickvals=ticks, ticktext=labels, range=[bottom + 0.6, -0.6], showgrid=False, zeroline=False
+    )
+    for _, first, _ in lanes[1:]:
+        figure.add_hline(y=first - 0.5, line={"color": plots.GRID_COLOUR, "width": 1})
+    return figure
+
+
+def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, int, int]]]:
+    """Rows to draw (kind, start, dur, y, label, hover, correlation) and lanes (name, first y, last y), top down."""
+    host, calls, streams = {}, {}, {}
+    for event in trace.events:
+        if event["cat"] in _HOST:
+            host.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+        elif event["cat"] in _CALLS:
+            calls.setdefault((event.get("pid"), event.get("tid")), []).append(event)
+        elif event["cat"] in _DEVICE:
+            streams.setdefault(event["args"].get("stream", event.get("tid")), []).append(event)
+    threads = list(dict.fromkeys([*host, *calls]))
+    groups = []
+    for number, key in enumerate(threads, 1):
+        name = "CPU" if len(threads) == 1 else f"CPU thread {number}"
+        groups += [(name, host.get(key, [])), (f"{name}, CUDA calls", calls.get(key, []))]
+    groups += [(f"GPU stream {stream}", streams[stream]) for stream in sorted(streams, key=str)]
+    rows, lanes, top = [], [], 0
+    for name, events in groups:
+        if not events:
+            continue
+        deepest, stack = 0, []
+        for event in events:
+            while stack and stack[-1] <= event["ts"]:
+                stack.pop()
+            deepest = max(deepest, len(stack))
+            rows.append(_row(event, top + len(stack)))
+            stack.append(event["ts"] + event["dur"])
+        lanes.append((name, top, top + deepest))
+        top += deepest + 1
+    return rows, lanes
+
+
+def _row(event: dict, y: int) -> dict:
+    kind, args = _KIND[event["cat"]], event["args"]
+    name = event["name"]
+    short = _short(name) if kind == "kernel" else name
+    label = _escape(short)
+    facts = [f"<b>{label}</b>", f"{event['dur']:,.3f} µs, from {event['ts']:,.3f} µs"]
+    if "grid" in args and "block" in args:
+        facts.append("grid {} × {} × {}, block {} × {} × {}".format(*args["grid"], *args["block"]))
+        shared = f"{args.get('shared memory', 0):,} bytes of shared memory a block"
+        facts.append(f"{args.get('registers per thread', '?')} registers a thread, {shared}")
+    if "bytes" in args:
+        rate = f", {args['bytes'] / event['dur'] / 1e3:,.1f} GB/s" if event["dur"] else ""
+        facts.append(f"{args['bytes']:,} bytes{rate}")
+    if kind in ("kernel", "memcpy", "memset"):
+        facts.append(f"stream {args.get('stream', '?')}")
+    if kind == "kernel" and short != name:
+        facts += [_escape(name[i : i + 100]) for i in range(0, min(len(name), 400), 100)]
+    hover = "<br>".join(facts)
+    start, dur = event["ts"], event["dur"]
+    return dict(kind=kind, start=start, dur=dur, y=y, label=label, hover=hover, link=args.get("correlation"))
+
+
+def _escape(text: str) -> str:
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _flow(rows: list[dict]) -> tuple[list, list] | None:
+    """Lines from each CUDA call to the work with the same correlation number, as x and y broken by None."""
+    work = {
+        r["link"]: r for r in rows if r["kind"] in ("kernel", "memcpy", "memset") and r["link"] is not None
+    }
+    xs, ys = [], []
+    for call in rows:
+        done = work.get(call["link"]) if call["kind"] == "runtime" else None
+        if done:
+            xs += [call["start"], done["start"], None]
+            ys += [call["y"] + 0.43, done["y"] - 0.43, None]
+    return (xs, ys) if xs else None
