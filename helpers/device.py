@@ -314,7 +314,7 @@ def _first_line(command: list[str], pattern: str) -> str | None:
 def driver_version() -> str | None:
     """The NVIDIA driver's version, from the kernel module or nvidia-smi; None without one."""
     try:
-        match = re.search(r"Kernel Module\D*([\d.]+)", Path("/proc/driver/nvidia/version").read_text())
+        match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", Path("/proc/driver/nvidia/version").read_text())
         if match:
             return match.group(1)
     except OSError:

@@ -145,7 +145,7 @@ def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float
     return None
 
 
-def _error_bar(df: pd.DataFrame, y: str) -> dict | None:
+def _error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
     distances = _interval(df, y)
     if distances is None:
         return None
@@ -155,6 +155,7 @@ def _error_bar(df: pd.DataFrame, y: str) -> dict | None:
         "symmetric": False,
         "array": up,
         "arrayminus": down,
+        "color": colour,
         "thickness": 1.2,
         "width": 3,
     }
@@ -230,7 +231,7 @@ def throughput(
             go.Scatter(
                 x=list(rows[x]),
                 y=list(rows[y]),
-                error_y=_error_bar(rows, y),
+                error_y=_error_bar(rows, y, colour),
                 mode="lines+markers",
                 name=str(name),
                 line={"color": colour, "width": 2},
@@ -435,7 +436,7 @@ def bars(
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
     for i, (name, rows) in enumerate(groups):
         labels, values = list(rows[x].astype(str)), list(rows[y])
-        error = _error_bar(rows, y)
+        error = _error_bar(rows, y, TEXT_COLOUR)
         fig.add_trace(
             go.Bar(
                 x=values if horizontal else labels,

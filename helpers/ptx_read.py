@@ -17,7 +17,16 @@ from dataclasses import dataclass, field
 
 GLOBAL_SPACES = ("global", "generic")
 _SPACES = ("global", "shared", "local", "param", "const", "tex")
-_LINE_DIRECTIVES = (".loc", ".file", ".version", ".target", ".address_size", ".maxntid", ".reqntid", ".minnctapersm")
+_LINE_DIRECTIVES = (
+    ".loc",
+    ".file",
+    ".version",
+    ".target",
+    ".address_size",
+    ".maxntid",
+    ".reqntid",
+    ".minnctapersm",
+)
 _TYPE = re.compile(r"(?:bf|[bfsu]|tf|e\dm\d)(\d+)(x2)?$")
 
 
@@ -105,7 +114,9 @@ class PtxReading:
     labels: tuple[str, ...] = field(repr=False)
     shared_declarations: tuple[str, ...] = field(repr=False)
 
-    def find(self, opcode: str, *, operand: str | None = None, source_line: int | None = None) -> list[Instruction]:
+    def find(
+        self, opcode: str, *, operand: str | None = None, source_line: int | None = None
+    ) -> list[Instruction]:
         """Instructions whose opcode is `opcode` or begins with it up to a dot.
 
         Args:
@@ -153,7 +164,13 @@ class PtxReading:
         return sum(n for kind, n in self.registers_declared.items() if kind != "pred")
 
     def __repr__(self) -> str:
-        block = f"reqntid {self.reqntid}" if self.reqntid else f"maxntid {self.maxntid}" if self.maxntid else "any block"
+        block = (
+            f"reqntid {self.reqntid}"
+            if self.reqntid
+            else f"maxntid {self.maxntid}"
+            if self.maxntid
+            else "any block"
+        )
         declared = ", ".join(f"{n} {kind}" for kind, n in self.registers_declared.items())
         return (
             f"{self.entry}: PTX {self.version} for {self.target}, {len(self.params)} parameters, {block}\n"
@@ -234,7 +251,9 @@ def _statements(text: str):
             end = n if end < 0 else end
             yield line, "directive", text[pos:end].strip()
             pos = end
-        elif char == "." and text.startswith((".section", ".visible", ".entry", ".func", ".weak", ".extern"), pos):
+        elif char == "." and text.startswith(
+            (".section", ".visible", ".entry", ".func", ".weak", ".extern"), pos
+        ):
             # A header: up to its body, or to the semicolon of a mere declaration.
             end = min((at for at in (text.find("{", pos), text.find(";", pos)) if at >= 0), default=n)
             # `.maxntid` and its like stand between header and body, on lines of their own.
@@ -254,7 +273,7 @@ def _statements(text: str):
 
 def _dimensions(text: str) -> tuple[int, int, int]:
     numbers = [int(number) for number in re.findall(r"\d+", text)]
-    return tuple((numbers + [1, 1])[:3])
+    return tuple([*numbers, 1, 1][:3])
 
 
 def entries(ptx: str) -> list[str]:
@@ -279,7 +298,9 @@ def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
     if not names:
         raise ValueError("This text has no .entry: it is not the PTX of a kernel; pass `stages(...).ptx`.")
     if entry is None and len(names) > 1:
-        raise ValueError(f"This PTX has {len(names)} kernels ({', '.join(names)}): say which one with entry=...")
+        raise ValueError(
+            f"This PTX has {len(names)} kernels ({', '.join(names)}): say which one with entry=..."
+        )
     entry = entry or names[0]
     if entry not in names:
         raise ValueError(f"This PTX has no kernel {entry!r}; it has {', '.join(names)}.")
@@ -362,7 +383,9 @@ def read_sass(sass: str) -> SassReading:
         if match is None:
             continue
         guard, opcode, rest = match[2], match[3].rstrip(";"), match[4]
-        jumps_to_itself = opcode == "BRA" and guard is None and previous_label and f"({previous_label})" in rest
+        jumps_to_itself = (
+            opcode == "BRA" and guard is None and previous_label and f"({previous_label})" in rest
+        )
         previous_label = None
         if opcode == "NOP" or jumps_to_itself:
             n_padding += 1
@@ -391,7 +414,10 @@ def mlir_lines(text: str) -> list[int | None]:
         if (named := re.fullmatch(r'"[^"]*"\((.*)\)', body)) is not None:
             return resolve(named[1], depth + 1)
         if (fused := re.fullmatch(r"fused(?:<.*>)?\[(.*)\]", body)) is not None:
-            return next((n for n in (resolve(b.strip(), depth + 1) for b in fused[1].split(",")) if n is not None), None)
+            return next(
+                (n for n in (resolve(b.strip(), depth + 1) for b in fused[1].split(",")) if n is not None),
+                None,
+            )
         return None
 
     found: list[int | None] = []
@@ -406,7 +432,9 @@ def llir_lines(text: str) -> list[int | None]:
     places = {
         number: (int(line), outer)
         for number, line, outer in re.findall(
-            r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),[^)]*?(?:inlinedAt: !(\d+))?\)", text, flags=re.M
+            r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),[^)]*?(?:inlinedAt: !(\d+))?\)",
+            text,
+            flags=re.M,
         )
     }
     found: list[int | None] = []

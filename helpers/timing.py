@@ -1,23 +1,23 @@
 """How long one kernel takes on the device, and how sure that is.
 
 The clock is CUPTI's, read through torch.profiler: the device's own start and end of every kernel, copy and fill, so
-the launch gap is not in it. Each call is preceded by a flush of the L2 cache (or not: `l2="warm"`), so that the
-question that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
+the launch gap is not in it. What a call finds in the L2 cache is arranged before each (`l2=`), so that the question
+that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
 """
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from helpers import device
 
 _MARK = "workbook::call"
-_COPIES_AND_FILLS = ("Memcpy", "Memset")
 
 
 class TimingError(RuntimeError):
@@ -113,33 +113,29 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float]:
 
 
 class _Flush:
-    """Empties the L2 cache of useful lines before a call, on the current stream.
+    """Puts the L2 cache into a known state before a call, on the current stream."""
 
-    A buffer of twice the L2 is written, so nothing of the inputs is left, and then another is read, so that the lines
-    in the cache are clean: otherwise the timed kernel pays for writing back the flush itself.
-    """
+    _TEXTS: ClassVar[dict[str, str]] = {
+        "cold": "before each call {:.0f} MiB are written: the L2 holds another kernel's output and none of the inputs",
+        "clean": "before each call {:.0f} MiB are written, then as much is read: no inputs in the L2, its lines are clean",
+        "warm": "none: the inputs stay in the L2 where they fit",
+    }
 
     def __init__(self, l2: str):
         import torch
 
-        if l2 not in ("cold", "warm"):
-            raise ValueError(f'l2 is "cold" or "warm"; it was given {l2!r}.')
-        size = max(2 * device.gpu_spec().l2_bytes, 32 << 20) if l2 == "cold" else 4
-        self._buffer = torch.ones(size // 4, dtype=torch.float32, device="cuda")
-        self._other = torch.ones_like(self._buffer)
-        self._l2 = l2
-        self.text = (
-            f"before each call {2 * size / 2**20:.0f} MiB written and read: the inputs are not in the L2, its lines are clean"
-            if l2 == "cold"
-            else "none: the inputs stay in the L2 where they fit"
-        )
+        if l2 not in self._TEXTS:
+            raise ValueError(f'l2 is "cold", "clean" or "warm"; it was given {l2!r}.')
+        # "warm" still launches one tiny fill: the timer knows its own stream by it
+        size = 4 if l2 == "warm" else max(2 * device.gpu_spec().l2_bytes, 32 << 20)
+        self._written = torch.ones(size // 4, dtype=torch.float32, device="cuda")
+        self._read = torch.ones_like(self._written) if l2 == "clean" else None
+        self.text = self._TEXTS[l2].format(size / 2**20)
 
     def __call__(self) -> None:
-        if self._l2 == "cold":
-            self._buffer.zero_()
-            self._other.amax()
-        else:
-            self._buffer.zero_()  # one tiny kernel: the timer knows its own stream by it
+        self._written.zero_()
+        if self._read is not None:
+            self._read.amax()
 
 
 def _profiler_running() -> bool:
@@ -165,7 +161,7 @@ def _measure(functions: Sequence[Callable[[], Any]], flush: _Flush, rounds: int)
     n = len(functions)
     order = [i for r in range(rounds) for i in (range(n) if r % 2 == 0 else reversed(range(n)))]
     torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as session:
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as session:
         for i in order:
             with record_function("workbook::flush"):
                 flush()
@@ -200,8 +196,6 @@ def _sort(events, order: list[int], n_functions: int) -> _Samples:
     samples = _Samples([[] for _ in range(n_functions)], [{} for _ in range(n_functions)], [()] * n_functions)
     per_call: list[list] = [[] for _ in calls]
     flush_streams = set()
-    import bisect
-
     starts = [c[0] for c in calls]
     flush_starts = [f[0] for f in flushes]
     for event in activities:
@@ -299,9 +293,9 @@ def _collect(
         raise TimingError("A CUDA graph is being captured: time outside the capture.")
     flush = _Flush(l2)
     _warm_up(functions)
+    _measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
     began = time.perf_counter()
     clock_before, held_before = _clock()
-    _measure(functions, flush, 2)  # CUPTI's own first use is slow, and its first durations are not kept
     all_samples: _Samples | None = None
     rounds = 10
     while True:
@@ -359,8 +353,9 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
 
     Args:
         fn: a function without arguments that launches kernels on the current stream.
-        l2: "cold": the inputs come from memory, as for data that another kernel has pushed out of the L2.
-            "warm": they may be in the L2 from the call before.
+        l2: what the call finds in the L2 cache. "cold": another kernel's output, as in a running program, so that the
+            inputs come from memory and each line written must push one out. "clean": nothing useful and nothing to
+            write back, as Nsight Compute arranges it. "warm": the inputs, where they fit.
         budget_s: seconds to measure for at most, beyond warm-up. It ends sooner, when the 95 % interval of the median is
             narrower than ±0.5 % or ±0.05 µs.
 

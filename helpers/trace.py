@@ -2,38 +2,41 @@
 
 Everything here works on a machine without a GPU: a profile of CPU operations has the same operators, and a trace
 that was taken on a GPU is a file that any machine can read. Times are microseconds, sizes are bytes.
-
-Source for the fields of a trace: the Chrome trace event format and Kineto's `output_json.cpp`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import gzip
 import json
 import os
 import re
 import tempfile
-import zlib
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from helpers.chrome_trace import CALLS, DEVICE, HOST, KIND, Trace, load_trace, trimmed
+from helpers.kernel_names import KernelName, read_kernel_name, short_name
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+__all__ = [
+    "KernelName",
+    "Trace",
+    "call_tree",
+    "capture",
+    "kernels",
+    "load_trace",
+    "ops",
+    "profile_table",
+    "read_kernel_name",
+    "timeline",
+]
+
 # Kineto writes "USDT: profiler_start" lines into a notebook's stderr unless told to be quiet before its first use.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-
-_HOST = ("cpu_op", "user_annotation")
-_CALLS = ("cuda_runtime", "cuda_driver")
-_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-_FLOW = "ac2g"  # Kineto's arrows from a launch to what it launched
-_KIND = {"cpu_op": "op", "user_annotation": "range", "gpu_user_annotation": "range", "kernel": "kernel"}
-_KIND |= {"gpu_memcpy": "memcpy", "gpu_memset": "memset", "cuda_runtime": "runtime", "cuda_driver": "runtime"}
-_KEPT = (*_KIND, _FLOW)
 
 # Okabe and Ito's palette, told apart by the colour-blind too: https://jfly.uni-koeln.de/color/
 _COLOURS = {
@@ -44,141 +47,6 @@ _COLOURS = {
     "memcpy": ("#D55E00", "copies"),
     "memset": ("#CC79A7", "fills"),
 }
-
-
-# ---------------------------------------------------------------------------------------------------------- names
-@dataclass(frozen=True)
-class KernelName:
-    """A kernel's demangled C++ name, taken apart. `vector_width` counts elements, not bytes."""
-
-    full: str
-    namespace: str
-    function: str
-    template: tuple[str, ...]
-    vector_width: int | None
-    functor: str | None
-    pointers: int | None
-    meaning: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-
-    @property
-    def short(self) -> str:
-        """One short line: the kernel, its vector width and what it does to an element."""
-        if not self.template:
-            return self.function
-        width = f"<{self.template[0]}>" if self.template[0].isdigit() else ""
-        return f"{self.function}{width}" + (f" · {_innermost(self.functor)}" if self.functor else "")
-
-    def __repr__(self) -> str:
-        lines = [self.function + (f", of {self.namespace}" if self.namespace else "")]
-        width = max((len(value) for value, _ in self.meaning), default=0)
-        lines += [f"  {value:<{width}}   {meaning}" for value, meaning in self.meaning]
-        return "\n".join(lines)
-
-
-# What PyTorch's template arguments mean: aten/src/ATen/native/cuda/CUDALoops.cuh and Reduce.cuh.
-_POINTERS = "the pointers: one output, the rest inputs"
-_FUNCTOR = "the functor: what is done to each element"
-_ARGUMENTS = {
-    "vectorized_elementwise_kernel": ("the vector width: elements in one load or store", _FUNCTOR, _POINTERS),
-    "unrolled_elementwise_kernel": (_FUNCTOR, _POINTERS, "elements a thread, one at a time"),
-    "elementwise_kernel": ("threads a block", "elements a thread", _FUNCTOR),
-    "reduce_kernel": ("the most threads a block", "outputs a thread", "the reduction"),
-}
-
-
-def read_kernel_name(name: str) -> KernelName:
-    """Take a kernel's name apart: namespace, function, template arguments, vector width, functor.
-
-    Understands the demangled names of torch.profiler, Nsight Systems and Nsight Compute, Triton's plain names,
-    and copies such as "Memcpy HtoD (Pageable -> Device)". A name that was cut short is read as far as it goes.
-
-    Args:
-        name: as a profiler shows it.
-
-    Raises:
-        ValueError: the name is empty or is still mangled (starts with `_Z`).
-    """
-    text = " ".join(str(name).split())
-    if not text:
-        raise ValueError(
-            "read_kernel_name() was given an empty name; pass it a kernel's name from a profile."
-        )
-    if text.startswith("_Z"):
-        raise ValueError(f"{text[:40]!r} is a mangled C++ name; run it through c++filt and pass the result.")
-    if text.startswith(("Memcpy ", "Memset ")):
-        return KernelName(text, "", text, (), None, None, None)
-    # Brackets that belong to a name and open no list would upset the counting below.
-    plain = text.replace("(anonymous namespace)", "{anonymous}").replace("<unnamed>", "{anonymous}")
-    plain = plain.replace("operator()", "operator{}").replace("operator ()", "operator{}")
-    head = plain[: _find(plain, "(")]
-    opens = head.find("<")
-    qualified = (head if opens < 0 else head[:opens]).split(" ")[-1]
-    *spaces, function = qualified.split("::")
-    template = ()
-    if opens >= 0:
-        inside = head[opens + 1 : _find(head, ">", opens + 1)]
-        template = tuple(re.sub(r"^\((?:unsigned )?\w+\)(?=-?\w)", "", part) for part in _split(inside))
-    meanings = _ARGUMENTS.get(function, ())
-    functors = [
-        a for a, m in zip(template, meanings, strict=False) if m == _FUNCTOR and not a.endswith("...")
-    ]
-    functor = _tidy(functors[0]) if functors else None
-    array = re.search(r"[Aa]rray<char ?\*, (?:\([\w ]+\))?(\d+)", head)
-    width = None
-    if function == "vectorized_elementwise_kernel" and template and template[0].isdigit():
-        width = int(template[0])
-    elif function == "unrolled_elementwise_kernel":
-        width = 1
-    rows = [(_tidy(argument), meaning) for argument, meaning in zip(template, meanings, strict=False)]
-    namespace = "::".join(part.replace("{anonymous}", "(anonymous namespace)") for part in spaces)
-    pointers = int(array[1]) if array else None
-    return KernelName(text, namespace, function, template, width, functor, pointers, tuple(rows))
-
-
-def _find(text: str, wanted: str, start: int = 0) -> int:
-    """Where `wanted` stands outside every bracket, counting from `start`; the end of the text if nowhere."""
-    depth = 0
-    for i in range(start, len(text)):
-        if depth == 0 and text[i] == wanted:
-            return i
-        if text[i] in "<({[":
-            depth += 1
-        elif text[i] in ">)}]":
-            depth -= 1
-    return len(text)
-
-
-def _split(text: str) -> list[str]:
-    """Split at the commas that stand outside every bracket."""
-    parts = []
-    while text:
-        cut = _find(text, ",")
-        parts.append(text[:cut].strip())
-        text = text[cut + 1 :]
-    return parts
-
-
-def _tidy(argument: str) -> str:
-    """A template argument without namespaces, parameter lists and the spaces of old C++."""
-    text = re.sub(r"^void (?=\w)", "", argument)
-    text = re.sub(
-        r"(?:\{anonymous\}|\b[A-Za-z_]\w*)::(?=[\w{\[])", lambda m: m[0] if "lambda" in m[0] else "", text
-    )
-    instance = re.search(r"[{\[]lambda[^#]*?(?:#|instance )(\d+)\)?[}\]]$", text)
-    if instance:
-        owner = re.search(r"([A-Za-z_]\w*(?:<[^()]*?>)?)\(", argument.replace("{anonymous}::", ""))
-        owner_name = re.sub(r"\b\w+::", "", owner[1]) if owner else "?"
-        return f"{owner_name}, lambda {instance[1]}"
-    text = re.sub(r"\(unsigned long\)|\((?:int|bool)\)|(?<=\d)ul\b", "", text).replace("char *", "char*")
-    while "> >" in text:
-        text = text.replace("> >", ">>")
-    return text
-
-
-def _innermost(functor: str) -> str:
-    """`MulFunctor` of `BinaryFunctor<float, float, float, MulFunctor<float>>`; `square` of `square<…>`."""
-    inner = re.findall(r"\b([A-Za-z]\w*Functor\w*)", functor)
-    return inner[-1] if inner else re.match(r"[\w?]*", functor)[0]
 
 
 # --------------------------------------------------------------------------------------------------------- tables
@@ -231,7 +99,7 @@ def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.Dat
 
 
 def _kind(row) -> str:
-    """Which of the kinds of `_KIND` an averaged event is."""
+    """Which of the kinds of `KIND` an averaged event is."""
     if getattr(row, "is_user_annotation", False) or row.key.startswith("ProfilerStep"):
         return "range"
     if row.device_type.name != "CPU":
@@ -275,64 +143,6 @@ def _only_profiler() -> Iterator[None]:
     if torch.autograd._profiler_enabled():
         raise RuntimeError("A profiler is already running in this process; leave its `with` block first.")
     yield
-
-
-# --------------------------------------------------------------------------------------------------------- traces
-@dataclass(frozen=True)
-class Trace:
-    """A Chrome trace. `events` are its complete events, in order of start, with `ts` from 0 and `dur` in µs."""
-
-    path: Path
-    events: tuple[dict, ...] = field(repr=False)
-
-    @property
-    def duration_us(self) -> float:
-        """From the start of the first event to the end of the last."""
-        return max((e["ts"] + e["dur"] for e in self.events), default=0.0)
-
-    def __repr__(self) -> str:
-        names = {
-            "op": "operators",
-            "runtime": "CUDA calls",
-            "kernel": "kernels",
-            "memcpy": "copies",
-            "memset": "fills",
-        }
-        kinds = [_KIND[e["cat"]] for e in self.events]
-        counts = ", ".join(f"{kinds.count(kind)} {name}" for kind, name in names.items() if kind in kinds)
-        steps = sum(
-            e["cat"] == "user_annotation" and e["name"].startswith("ProfilerStep#") for e in self.events
-        )
-        return f"{self.path.name}: {counts or 'no events'}" + (f", {steps} steps" if steps else "")
-
-
-def load_trace(path: str | os.PathLike) -> Trace:
-    """Read a Chrome trace that torch.profiler exported (.json or .json.gz).
-
-    Raises:
-        ValueError: no such file, not JSON, or JSON that is not a trace.
-    """
-    path = Path(path)
-    if not path.is_file():
-        raise ValueError(
-            f"There is no file {path}; export_chrome_trace(path) or trace.capture(fn, path=…) writes one."
-        )
-    raw = path.read_bytes()
-    try:
-        document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
-    except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a trace: it does not hold JSON ({error}).") from error
-    # The format also allows the bare list of events.
-    listed = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
-        raise ValueError(f"{path} is not a trace: it is JSON, but it has no list of traceEvents.")
-    kept = [e for e in listed if e.get("ph") == "X" and e.get("cat") in _KIND and "ts" in e]
-    start = min((float(e["ts"]) for e in kept), default=0.0)
-    events = [
-        {**e, "ts": float(e["ts"]) - start, "dur": float(e.get("dur", 0.0)), "args": e.get("args") or {}}
-        for e in kept
-    ]
-    return Trace(path, tuple(sorted(events, key=lambda e: (e["ts"], -e["dur"]))))
 
 
 def capture(
@@ -388,7 +198,7 @@ def capture(
                 if synchronize:
                     _synchronize()
                 prof.step()
-        data = _trimmed(json.loads(whole.read_bytes()))
+        data = trimmed(json.loads(whole.read_bytes()))
     if len(data) > max_bytes:
         raise ValueError(
             f"The trace is {len(data):,} bytes, above {max_bytes:,}: record fewer steps (active={active})."
@@ -398,21 +208,6 @@ def capture(
     unfinished.write_bytes(data)
     os.replace(unfinished, path)
     return path
-
-
-def _trimmed(document: dict) -> bytes:
-    """The events a reader needs, from time 0, as gzip that is the same for the same events."""
-    events = [e for e in document["traceEvents"] if e.get("cat") in _KEPT or e.get("ph") == "M"]
-    start = min((e["ts"] for e in events if e.get("cat") in _KEPT), default=0.0)
-    small = []
-    for event in events:
-        event = {**event, "ts": round(max(event.get("ts", start) - start, 0.0), 3)}
-        if event.get("cat") in _HOST + _CALLS:
-            wanted = ("External id", "correlation")
-            event["args"] = {k: v for k, v in event.get("args", {}).items() if k in wanted}
-        small.append(event)
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": small}
-    return gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), 9, mtime=0)
 
 
 def ops(trace: Trace) -> pd.DataFrame:
@@ -426,7 +221,7 @@ def ops(trace: Trace) -> pd.DataFrame:
 
     rows, stacks, threads = [], {}, {}
     for event in trace.events:
-        if event["cat"] not in _HOST:
+        if event["cat"] not in HOST:
             continue
         key = (event.get("pid"), event.get("tid"))
         stack = stacks.setdefault(key, [])
@@ -435,7 +230,7 @@ def ops(trace: Trace) -> pd.DataFrame:
         rows.append(
             {
                 "name": event["name"],
-                "kind": _KIND[event["cat"]],
+                "kind": KIND[event["cat"]],
                 "depth": len(stack),
                 "parent": stack[-1]["name"] if stack else "",
                 "start_us": round(event["ts"], 3),
@@ -476,13 +271,13 @@ def kernels(trace: Trace) -> pd.DataFrame:
     launcher = {e["args"].get("External id"): e["name"] for e in trace.events if e["cat"] == "cpu_op"}
     rows = []
     for event in trace.events:
-        if event["cat"] not in _DEVICE:
+        if event["cat"] not in DEVICE:
             continue
         args, n_bytes = event["args"], event["args"].get("bytes")
         rows.append(
             {
-                "kind": _KIND[event["cat"]],
-                "short": _short(event["name"]),
+                "kind": KIND[event["cat"]],
+                "short": short_name(event["name"]),
                 "op": launcher.get(args.get("External id", args.get("external id")), ""),
                 "duration_us": event["dur"],
                 "grid": tuple(args["grid"]) if "grid" in args else None,
@@ -503,13 +298,6 @@ def kernels(trace: Trace) -> pd.DataFrame:
     # dtype object keeps whole numbers whole beside None
     table = pd.DataFrame(rows, columns=columns.split(), dtype=object)
     return table.astype({"duration_us": float, "start_us": float})
-
-
-def _short(name: str) -> str:
-    try:
-        return read_kernel_name(name).short
-    except ValueError:
-        return name
 
 
 # -------------------------------------------------------------------------------------------------------- timeline
@@ -601,11 +389,11 @@ def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, int, int]]]:
     """Rows to draw (kind, start, dur, y, label, hover, correlation) and lanes (name, first y, last y), top down."""
     host, calls, streams = {}, {}, {}
     for event in trace.events:
-        if event["cat"] in _HOST:
+        if event["cat"] in HOST:
             host.setdefault((event.get("pid"), event.get("tid")), []).append(event)
-        elif event["cat"] in _CALLS:
+        elif event["cat"] in CALLS:
             calls.setdefault((event.get("pid"), event.get("tid")), []).append(event)
-        elif event["cat"] in _DEVICE:
+        elif event["cat"] in DEVICE:
             streams.setdefault(event["args"].get("stream", event.get("tid")), []).append(event)
     threads = list(dict.fromkeys([*host, *calls]))
     groups = []
@@ -630,9 +418,9 @@ def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, int, int]]]:
 
 
 def _row(event: dict, y: int) -> dict:
-    kind, args = _KIND[event["cat"]], event["args"]
+    kind, args = KIND[event["cat"]], event["args"]
     name = event["name"]
-    short = _short(name) if kind == "kernel" else name
+    short = short_name(name) if kind == "kernel" else name
     label = _escape(short)
     facts = [f"<b>{label}</b>", f"{event['dur']:,.3f} µs, from {event['ts']:,.3f} µs"]
     if "grid" in args and "block" in args:

@@ -3,7 +3,7 @@
 //
 // Shown, compared and timed in notebooks/02_load_inline.ipynb. Formula: Hendrycks and Gimpel 2016, arXiv:1606.08415.
 
-// [kernel:gelu_double]
+// [kernel:gelu]
 __global__ void gelu_double_kernel(const float* input, float* output, long long n) {
     const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -11,9 +11,7 @@ __global__ void gelu_double_kernel(const float* input, float* output, long long 
         output[i] = 0.5 * x * (1.0 + tanh(sqrt(2.0 / 3.141592653589793) * (x + 0.044715 * pow(x, 3.0))));
     }
 }
-// [/kernel:gelu_double]
 
-// [kernel:gelu_float]
 __global__ void gelu_float_kernel(const float* input, float* output, long long n) {
     const long long i = static_cast<long long>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (i < n) {
@@ -21,4 +19,4 @@ __global__ void gelu_float_kernel(const float* input, float* output, long long n
         output[i] = 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
     }
 }
-// [/kernel:gelu_float]
+// [/kernel:gelu]

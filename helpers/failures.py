@@ -1,0 +1,97 @@
+"""Run code that is meant to fail in a process of its own, and say what each step of it did.
+
+An illegal memory access on a GPU poisons its process: every later CUDA call fails, and only a new process helps. So a
+lesson that shows one must not make it in its own kernel.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Each outcome is written at once, so that those of a process that dies half-way are kept. os._exit leaves out the
+# destructors, which abort where the CUDA context is poisoned.
+_CHILD = """\
+import json, os, sys
+steps = json.load(sys.stdin)
+names = {}
+with open(sys.argv[1], "w") as report:
+    for label, code in steps:
+        error = message = None
+        try:
+            exec(compile(code, label, "exec"), names)
+        except BaseException as caught:
+            error, message = type(caught).__name__, str(caught)
+        report.write(json.dumps([label, error, message]) + "\\n")
+        report.flush()
+os._exit(0)
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one step did: `error` is the exception's type and `message` its text; both are None where none was raised."""
+
+    step: str
+    error: str | None
+    message: str | None
+
+    @property
+    def first_line(self) -> str:
+        """The message's first line; "no error" where there was none."""
+        return self.message.strip().split("\n")[0] if self.message else (self.error or "no error")
+
+    def __repr__(self) -> str:
+        return f"{self.step}: {self.error + ': ' if self.error else ''}{self.first_line}"
+
+
+def run_steps(
+    steps: Sequence[tuple[str, str]], *, environment: Mapping[str, str] | None = None, timeout_s: float = 120.0
+) -> tuple[Outcome, ...]:
+    """Run steps of Python one after another in one fresh process, going on after each exception.
+
+    Args:
+        steps: (label, code) pairs. They share their names; the code may be several lines.
+        environment: variables to set beside this process's own, such as `{"CUDA_LAUNCH_BLOCKING": "1"}`.
+        timeout_s: for the whole process, in seconds.
+
+    Returns:
+        An outcome for each step, in order. A step during which the process died says so in its message, and the steps
+        after it say that they were not reached.
+
+    Raises:
+        ValueError: no step.
+        TimeoutError: the process did not end in time; it has been stopped.
+    """
+    if not steps:
+        raise ValueError("run_steps() was given no step: pass at least one (label, code) pair.")
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report"
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", _CHILD, str(report)],
+                input=json.dumps([list(step) for step in steps]),
+                env={**os.environ, **(environment or {})},
+                capture_output=True,
+                text=True,
+                timeout=timeout_s,
+            )
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(
+                f"The process with the steps {', '.join(label for label, _ in steps)} did not end within "
+                f"{timeout_s:g} s and was stopped; raise timeout_s if it needs longer."
+            ) from None
+        lines = report.read_text().splitlines() if report.exists() else []
+    outcomes = [Outcome(*json.loads(line)) for line in lines]
+    for label, _ in steps[len(outcomes) :]:
+        first = len(outcomes) == len(lines)
+        last_words = done.stderr.strip().split("\n")[-1]
+        died = f"the process died here (exit status {done.returncode}){': ' + last_words if last_words else ''}"
+        outcomes.append(Outcome(label, "ProcessDied", died if first else "not reached: the process was dead"))
+    return tuple(outcomes)

@@ -1,0 +1,423 @@
+"""Read Nsight Compute reports with NVIDIA's own reader, without a GPU: kernels, counters, advice, hot lines.
+
+The counters' names and what they mean: Nsight Compute, "Kernel Profiling Guide", Metrics Reference.
+"""
+
+from __future__ import annotations
+
+import difflib
+import html
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_MESSAGE_KINDS = {0: "note", 1: "note", 2: "advice", 3: "warning", 4: "error"}  # ncu_report.MsgType
+_SPEEDUP_KINDS = {1: "local", 2: "global"}  # ncu_report.SpeedupType
+
+
+class ReportError(RuntimeError):
+    """A report that cannot be read, or that does not hold what was asked of it."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """What one of Nsight Compute's rules says about one launch.
+
+    Attributes:
+        name: the rule, such as "LaunchConfiguration".
+        title: its heading, such as "Tail Effect".
+        markup: its message as ncu wrote it, with @section:…@ and @url:…@ marks; `message` is the readable text.
+        kind: "advice" (OPT in ncu's own output), "note", "warning" or "error".
+        section: the identifier of the section that it belongs to.
+        speedup_percent: the estimated part of the run time that could be saved, 0 to 100, or None.
+        speedup_type: "global" (of the whole kernel's time) or "local" (of the one unit that the rule looks at).
+    """
+
+    name: str
+    title: str
+    markup: str
+    kind: str
+    section: str
+    speedup_percent: float | None
+    speedup_type: str | None
+
+    @property
+    def message(self) -> str:
+        """The message in plain text."""
+        return readable(self.markup)
+
+
+class Metrics(Mapping):
+    """A launch's counters by name, read when asked for."""
+
+    def __init__(self, action: Any):
+        self._action = action
+
+    def __getitem__(self, name: str) -> Any:
+        metric = self._action.metric_by_name(name)
+        if metric is None:
+            near = difflib.get_close_matches(name, self._action.metric_names(), n=3, cutoff=0.5)
+            hint = f"; near it are {', '.join(near)}" if near else ""
+            raise KeyError(f"this launch has no counter {name!r}{hint}. Was its section collected?")
+        return metric.value()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._action.metric_names())
+
+    def __len__(self) -> int:
+        return len(self._action.metric_names())
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and self._action.metric_by_name(name) is not None
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value of a counter, or `default` where the launch has none or the counter has no value."""
+        metric = self._action.metric_by_name(name)
+        value = None if metric is None else metric.value()
+        return default if value is None else value
+
+    def unit(self, name: str) -> str:
+        """A counter's unit, such as "byte/s"; empty where it has none."""
+        metric = self._action.metric_by_name(name)
+        return "" if metric is None else metric.unit()
+
+    def instances(self, name: str) -> dict[Any, Any]:
+        """A counter's single values by what they belong to: a code address, an opcode, a time.
+
+        Empty where the counter is not there or has no such values.
+        """
+        metric = self._action.metric_by_name(name)
+        if metric is None or not metric.has_correlation_ids():
+            return {}
+        keys = metric.correlation_ids()
+        return {keys.value(i): metric.value(i) for i in range(metric.num_instances())}
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """One profiled launch: what was launched, its counters, and what ncu's rules say."""
+
+    index: int
+    name: str
+    demangled_name: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    nvtx: tuple[str, ...]
+    metrics: Metrics = field(repr=False)
+    rules: tuple[Rule, ...] = field(repr=False)
+    _action: Any = field(repr=False)
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks in the grid."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def duration_us(self) -> float | None:
+        """Time on the GPU in microseconds, as ncu's counter gives it (its caches flushed first)."""
+        nanoseconds = self.metrics.get("gpu__time_duration.sum")
+        return None if nanoseconds is None else nanoseconds / 1e3
+
+    def rule(self, name: str, title: str = "") -> Rule | None:
+        """The first advice of a rule of that name (and title), or None."""
+        return next(
+            (r for r in self.rules if r.name == name and r.kind == "advice" and title in r.title), None
+        )
+
+    def sources(self) -> dict[str, str]:
+        """The source files that the report carries: path to text (empty where it was not imported)."""
+        return dict(self._action.source_files())
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """A report: its launches in order. `report[0]` is the first, `len(report)` their number."""
+
+    path: Path
+    gpu: str
+    compute_capability: tuple[int, int] | None
+    kernels: tuple[Kernel, ...] = field(repr=False)
+    _context: Any = field(repr=False)  # the reader's; the actions live only as long as it does
+
+    def __len__(self) -> int:
+        return len(self.kernels)
+
+    def __iter__(self) -> Iterator[Kernel]:
+        return iter(self.kernels)
+
+    def __getitem__(self, index: int) -> Kernel:
+        try:
+            return self.kernels[index]
+        except IndexError:
+            raise IndexError(
+                f"{self.path.name} has {len(self)} launches; there is no number {index}."
+            ) from None
+
+    def __repr__(self) -> str:
+        names = ", ".join(dict.fromkeys(k.name for k in self.kernels))
+        launches = f"{len(self)} launch{'es' if len(self) != 1 else ''}"
+        return f"{self.path.name}: {launches} of {names or 'nothing'} on {self.gpu}"
+
+    def _repr_html_(self) -> str:
+        return f"<p>{html.escape(repr(self))}</p>" + summary(self).to_html(
+            index=False, float_format=lambda v: f"{v:,.4g}"
+        )
+
+
+def load_report(path: str | Path) -> Report:
+    """Read an `.ncu-rep` file.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ReportError: the file is no report, or comes from an Nsight Compute newer than the reader.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"There is no report {path}; ncu writes one with -o NAME (NAME.ncu-rep).")
+    try:
+        import ncu_report
+    except ImportError as error:
+        raise ReportError(
+            "NVIDIA's report reader is not here: pip install ncu-report (it needs no GPU)."
+        ) from error
+    with path.open("rb") as file:
+        if file.read(4) != b"NVR\0":  # the reader itself does not survive every other file
+            raise ReportError(f"{path.name} is no Nsight Compute report (it does not begin as one).")
+    try:
+        context = ncu_report.load_report(str(path))
+    except Exception as error:  # the reader's exceptions are bare ones from C++
+        raise ReportError(
+            f"{path.name} cannot be read with ncu-report {_reader_version()}: {error}. A report from a newer "
+            "Nsight Compute needs a newer reader: pip install --upgrade ncu-report."
+        ) from error
+    kernels: list[Kernel] = []
+    for r in range(context.num_ranges()):
+        one_range = context.range_by_idx(r)
+        # Each call of action_by_idx reads the launch anew and keeps it (30 MB), so it is called once a launch.
+        kernels += [
+            _kernel(one_range.action_by_idx(i), len(kernels) + i) for i in range(one_range.num_actions())
+        ]
+    first = kernels[0].metrics if kernels else {}
+    major, minor = (first.get(f"device__attribute_compute_capability_{m}") for m in ("major", "minor"))
+    return Report(
+        path=path,
+        gpu=first.get("device__attribute_display_name") or "an unnamed GPU",
+        compute_capability=None if major is None else (int(major), int(minor)),
+        kernels=tuple(kernels),
+        _context=context,
+    )
+
+
+def _reader_version() -> str:
+    from helpers import device
+
+    return device.package_version("ncu-report") or "(unknown version)"
+
+
+def _kernel(action: Any, index: int) -> Kernel:
+    metrics = Metrics(action)
+
+    def dimensions(what: str) -> tuple[int, int, int]:
+        return tuple(int(metrics.get(f"launch__{what}_dim_{axis}", 1)) for axis in "xyz")
+
+    return Kernel(
+        index=index,
+        name=action.name(),
+        demangled_name=action.name(action.NameBase_DEMANGLED) or action.name(),
+        grid=dimensions("grid"),
+        block=dimensions("block"),
+        nvtx=_nvtx_ranges(action),
+        metrics=metrics,
+        rules=tuple(_rule(d) for d in action.rule_results_as_dicts()),
+        _action=action,
+    )
+
+
+def _nvtx_ranges(action: Any) -> tuple[str, ...]:
+    state = action.nvtx_state()
+    if state is None:
+        return ()
+    domains = [state.domain_by_id(i) for i in state.domains()]
+    return tuple(name for domain in domains for name in domain.push_pop_ranges())
+
+
+def _rule(result: dict) -> Rule:
+    message = result.get("rule_message") or {}
+    speedup = result.get("speedup_estimation") or {}
+    return Rule(
+        name=result["rule_identifier"],
+        title=message.get("title") or result["name"],
+        markup=message.get("message", ""),
+        kind=_MESSAGE_KINDS.get(message.get("type"), "note"),
+        section=result["section_identifier"],
+        speedup_percent=speedup.get("speedup"),
+        speedup_type=_SPEEDUP_KINDS.get(speedup.get("type")),
+    )
+
+
+# --- ncu's marks in messages: @section:Identifier:Text@, @url:Text:https://…@, @sass:Address:Text@, @source:File:Line:Text@
+_MARK = re.compile(r"@(section|url|sass|source):(.*?)@", re.DOTALL)
+
+
+def _mark_parts(match: re.Match) -> tuple[str, str | None]:
+    """The text of a mark, and its address where it is a link."""
+    kind, rest = match.groups()
+    if kind == "url":
+        text, _, address = rest.partition(":")
+        return (text, address) if "://" in address else (rest, None)
+    return rest.rsplit(":", 1)[-1], None
+
+
+def readable(markup: str) -> str:
+    """A rule's message without ncu's marks: sections by their names, links as text with the address behind it."""
+
+    def plain(match: re.Match) -> str:
+        text, address = _mark_parts(match)
+        return f"{text} ({address})" if address else text
+
+    return _MARK.sub(plain, markup)
+
+
+def readable_html(markup: str) -> str:
+    """The same as HTML, with live links and section names in italics."""
+    pieces, end = [], 0
+    for match in _MARK.finditer(markup):
+        pieces.append(html.escape(markup[end : match.start()]))
+        text, address = _mark_parts(match)
+        shown = html.escape(text)
+        pieces.append(
+            f'<a href="{html.escape(address)}">{shown}</a>' if address else f"<i>{shown}</i>"
+        )
+        end = match.end()
+    return "".join([*pieces, html.escape(markup[end:])])
+
+
+# --- tables
+def _launches(report: Report | Kernel, kernel: int | Kernel | None = None) -> list[Kernel]:
+    """The launches that a call is about: all of a report, or the one that `kernel` names."""
+    if isinstance(report, Kernel):
+        return [report]
+    if kernel is None:
+        return list(report)
+    return [kernel if isinstance(kernel, Kernel) else report[kernel]]
+
+
+def _number(kernel: Kernel, name: str, factor: float = 1.0) -> float:
+    value = kernel.metrics.get(name)
+    return float("nan") if value is None else float(value) * factor
+
+
+def _estimate(kernel: Kernel) -> float:
+    """The largest estimate that is about the kernel's whole time; 0 where no rule gives one."""
+    found = [r.speedup_percent for r in kernel.rules if r.speedup_type == "global" and r.kind == "advice"]
+    return max((s for s in found if s is not None), default=0.0)
+
+
+def summary(report: Report | Kernel) -> pd.DataFrame:
+    """One row a launch, with the columns of Nsight Compute's own Summary page and a few more.
+
+    `est_speedup_percent` is the largest estimate among the rules that speak of the whole kernel ("global"), as the
+    part of its time that could be saved; `runtime_improvement_us` is that part of the duration. A counter that was
+    not collected is NaN.
+    """
+    import pandas as pd
+
+    rows = []
+    for k in _launches(report):
+        estimate = _estimate(k)
+        duration = float("nan") if k.duration_us is None else k.duration_us
+        read, written = _number(k, "dram__bytes_read.sum"), _number(k, "dram__bytes_write.sum")
+        rows.append(
+            {
+                "est_speedup_percent": estimate,
+                "function_name": k.name,
+                "demangled_name": k.demangled_name,
+                "duration_us": duration,
+                "runtime_improvement_us": duration * estimate / 100,
+                "compute_throughput_percent": _number(k, "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+                "memory_throughput_percent": _number(
+                    k, "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
+                ),
+                "registers_per_thread": _number(k, "launch__registers_per_thread"),
+                "grid_size": ", ".join(map(str, k.grid)),
+                "block_size": ", ".join(map(str, k.block)),
+                "waves_per_sm": _number(k, "launch__waves_per_multiprocessor"),
+                "achieved_occupancy_percent": _number(k, "sm__warps_active.avg.pct_of_peak_sustained_active"),
+                "dram_read_bytes": read,
+                "dram_write_bytes": written,
+                "dram_gb_per_s": (read + written) / duration / 1e3,
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def advice(
+    report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0, notes: bool = False
+) -> pd.DataFrame:
+    """What ncu's rules advise (OPT in its own output), the largest estimates first, whole-kernel ones before local ones.
+
+    Args:
+        report: a report, or one of its launches.
+        kernel: which launch of the report, by number; all by default.
+        from_percent: leave out estimates below this; advice without an estimate stays.
+        notes: also the rules' notes and warnings.
+    """
+    import pandas as pd
+
+    rows = []
+    for k in _launches(report, kernel):
+        for rule in k.rules:
+            if rule.kind != "advice" and not notes:
+                continue
+            if rule.speedup_percent is not None and rule.speedup_percent < from_percent:
+                continue
+            rows.append(
+                {
+                    "launch": k.index,
+                    "grid_size": ", ".join(map(str, k.grid)),
+                    "title": rule.title,
+                    "est_speedup_percent": rule.speedup_percent,
+                    "speedup_type": rule.speedup_type or "",
+                    "message": rule.message,
+                    "rule": rule.name,
+                    "section": rule.section,
+                    "kind": rule.kind,
+                    "markup": rule.markup,
+                }
+            )
+    columns = ["launch", "grid_size", "title", "est_speedup_percent", "speedup_type", "message"]
+    columns += ["rule", "section", "kind", "markup"]
+    table = pd.DataFrame(rows, columns=columns)
+    order = {"global": 0, "local": 1, "": 2}
+    table = table.assign(_rank=table["speedup_type"].map(order))
+    table = table.sort_values(
+        ["launch", "_rank", "est_speedup_percent"], ascending=[True, True, False], kind="stable"
+    )
+    return table.drop(columns="_rank").reset_index(drop=True)
+
+
+def advice_html(
+    report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0
+) -> str:
+    """The advice as HTML, one fold a launch (open where there is only one), links live."""
+    launches = _launches(report, kernel)
+    parts = []
+    for k in launches:
+        rows = advice(k, from_percent=from_percent)
+        items = []
+        for row in rows.to_dict("records"):
+            estimate = row["est_speedup_percent"]
+            badge = f"{estimate:.1f} %, {row['speedup_type']}" if estimate == estimate else "no estimate"
+            items.append(
+                f"<li><b>{html.escape(row['title'])}</b> <small>({badge})</small><br>"
+                f"{readable_html(row['markup'])}</li>"
+            )
+        head = f"{html.escape(k.name)}, grid {', '.join(map(str, k.grid))}: {len(rows)} pieces of advice"
+        is_open = " open" if len(launches) == 1 else ""
+        parts.append(f"<details{is_open}><summary>{head}</summary><ul>{''.join(items)}</ul></details>")
+    return "".join(parts)

@@ -1,0 +1,404 @@
+"""What a batch will run: notebooks, their parameters parsed and checked, the points of a grid, the outputs' names.
+
+Everything that can be wrong with a command line is found here, before anything runs or is written.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import hashlib
+import itertools
+import re
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+
+class UsageError(ValueError):
+    """A batch that cannot begin: what is wrong, where, and what to give instead, in one sentence."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One assignment of a notebook's parameters cell.
+
+    Attributes:
+        name: The variable.
+        annotation: Its type as written, or "" where none is.
+        default: Its default as written.
+    """
+
+    name: str
+    annotation: str
+    default: str
+
+    def __str__(self) -> str:
+        return f"{self.name}{f': {self.annotation}' if self.annotation else ''} = {self.default}"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook with one set of parameters.
+
+    Attributes:
+        name: The outputs' name, without a suffix; it names the grid's point.
+        source: The notebook, an absolute path.
+        title: Its first heading, or its file name.
+        kernel: The kernelspec that runs it.
+        parameters: What is injected after its parameters cell.
+        sha256: The hash of the source file, by which `--resume` knows it.
+    """
+
+    name: str
+    source: Path
+    title: str
+    kernel: str
+    parameters: dict[str, Any] = field(default_factory=dict)
+    sha256: str = ""
+
+    @property
+    def same_work(self) -> dict[str, Any]:
+        """What must be equal for a finished output to be this job's."""
+        return {"sha256": self.sha256, "parameters": self.parameters, "kernel": self.kernel}
+
+
+def plan(
+    notebooks: Sequence[Path], parameters: Mapping[str, Any], grid: Mapping[str, Sequence[Any]] | None = None
+) -> list[Job]:
+    """Turn a command line into jobs.
+
+    Args:
+        notebooks: Files, or folders whose notebooks are taken in the order of their names.
+        parameters: Name to value; a text is parsed by the type that the notebook's parameters cell gives.
+        grid: Name to values; every notebook that has such parameters runs at every point of their product.
+
+    Raises:
+        UsageError: No notebook, a file that is none, a kernel that is not installed, a parameter that no notebook
+            has, a value of the wrong type.
+    """
+    grid = grid or {}
+    if twice := sorted(set(parameters) & set(grid)):
+        raise UsageError(f"{twice[0]} is given both by -p and by --grid; give it once.")
+    paths = _files(notebooks)
+    names = _output_names(paths)
+    known: dict[Path, dict[str, Parameter]] = {}
+    documents: dict[Path, tuple[NotebookNode, str]] = {}
+    for path in paths:
+        notebook = read_notebook(path)
+        documents[path] = notebook, choose_kernel(notebook, path.name)
+        known[path] = parameters_of(notebook)
+    for name in [*parameters, *grid]:
+        if not any(name in found for found in known.values()):
+            raise UsageError(_unknown(name, known))
+    jobs = []
+    for path in paths:
+        notebook, kernel = documents[path]
+
+        def value(name: str, given: Any, path: Path = path) -> Any:
+            try:
+                return parse_value(given, known[path][name])
+            except ValueError as error:
+                listed = ", ".join(str(p) for p in known[path].values())
+                raise UsageError(f"{path.name}: {name} {error}; its parameters are {listed}.") from None
+
+        fixed = {name: value(name, given) for name, given in parameters.items() if name in known[path]}
+        axes = {
+            name: [value(name, v) for v in values] for name, values in grid.items() if name in known[path]
+        }
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        for point in itertools.product(*axes.values()):
+            at = dict(zip(axes, point, strict=True))
+            name = names[path] + "".join(f"__{axis}={_slug(v)}" for axis, v in at.items())
+            jobs.append(Job(name, path, _title(notebook, path), kernel, {**fixed, **at}, digest))
+    seen: set[str] = set()
+    for job in jobs:
+        if job.name in seen:
+            raise UsageError(
+                f"Two outputs would be called {job.name}: a grid's values must differ in their names."
+            )
+        seen.add(job.name)
+    return jobs
+
+
+def split_assignment(text: str, option: str) -> tuple[str, str]:
+    """`NAME=VALUE` as a pair.
+
+    Raises:
+        UsageError: It has not that shape.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not name.strip().isidentifier():
+        raise UsageError(f"{option} {text!r} is not NAME=VALUE; write for example {option} n_rows=512.")
+    return name.strip(), value.strip()
+
+
+def assignments(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Every `NAME=VALUE` given by one option; a name given twice is a `UsageError`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, value = split_assignment(text, option)
+        if name in found:
+            raise UsageError(f"{option} gives {name} twice; give it once.")
+        found[name] = value
+    return found
+
+
+def split_values(text: str) -> list[str]:
+    """`A,B` as a list; commas inside brackets or quotes do not split.
+
+    Raises:
+        UsageError: A value is empty.
+    """
+    values, depth, quote, current = [], 0, "", ""
+    for character in text:
+        if quote:
+            quote = "" if character == quote else quote
+        elif character in "'\"":
+            quote = character
+        elif character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        if character == "," and depth == 0 and not quote:
+            values.append(current.strip())
+            current = ""
+        else:
+            current += character
+    values.append(current.strip())
+    if not all(values):
+        raise UsageError(f"--grid …={text} has an empty value; write for example --grid n_rows=1,8,64.")
+    return values
+
+
+def read_notebook(path: Path) -> NotebookNode:
+    """The notebook as nbformat 4.5, with the metadata that papermill needs.
+
+    Raises:
+        UsageError: The file is no notebook.
+    """
+    from papermill.iorw import load_notebook_node
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old notebooks lack cell ids; they get them here
+            # Read by nbformat first: papermill formats a path that has braces in it.
+            notebook = load_notebook_node(nbformat.reads(path.read_text("utf-8"), as_version=4))
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise UsageError(f"{path} is not a notebook that can be read: {reason}.") from error
+    return notebook
+
+
+def choose_kernel(notebook: NotebookNode, shown: str) -> str:
+    """The installed kernelspec for a notebook; a Python notebook falls back on this environment's `python3`.
+
+    Raises:
+        UsageError: The notebook is in another language whose kernel is not installed.
+    """
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    spec = notebook.metadata.get("kernelspec", {})
+    name = spec.get("name", "")
+    language = notebook.metadata.get("language_info", {}).get("name") or spec.get("language") or "python"
+    installed = KernelSpecManager().find_kernel_specs()
+    if name not in installed:
+        if not language.lower().startswith(("python", "ipython")) and "python" not in name:
+            raise UsageError(
+                f"{shown} needs the kernel {name or language!r}, which is not installed; "
+                f"installed are {', '.join(sorted(installed))}."
+            )
+        name, language = "python3", "python"
+    notebook.metadata["kernelspec"] = {**spec, "name": name, "display_name": spec.get("display_name", name)}
+    notebook.metadata.setdefault("language_info", {}).setdefault("name", language)
+    return name
+
+
+def parameters_of(notebook: NotebookNode) -> dict[str, Parameter]:
+    """The assignments of the cell tagged `parameters`, by name; empty where there is no such cell.
+
+    papermill reads them line by line and misses `int | None` and values that contain `=`, so a cell that is plain
+    Python is read as Python and papermill's reading serves for everything else.
+    """
+    from papermill.inspection import inspect_notebook
+
+    cell = next((c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])), None)
+    if cell is None:
+        return {}
+    if notebook.metadata["language_info"]["name"].startswith("python"):
+        try:
+            tree = ast.parse(cell.source)
+        except SyntaxError:
+            tree = None
+        if tree is not None:
+            return {p.name: p for node in tree.body for p in _assigned(node)}
+    return {
+        name: Parameter(
+            name, "" if p["inferred_type_name"] == "None" else p["inferred_type_name"], p["default"]
+        )
+        for name, p in inspect_notebook(notebook).items()
+    }
+
+
+def _assigned(node: ast.stmt) -> list[Parameter]:
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        return [Parameter(node.target.id, ast.unparse(node.annotation), ast.unparse(node.value))]
+    if isinstance(node, ast.Assign):
+        return [Parameter(t.id, "", ast.unparse(node.value)) for t in node.targets if isinstance(t, ast.Name)]
+    return []
+
+
+def parse_value(given: Any, parameter: Parameter) -> Any:
+    """A parameter's value from what was given, by its annotation or else by its default's type.
+
+    Args:
+        given: A text as on a command line, or a value already.
+        parameter: What the notebook declares.
+
+    Raises:
+        ValueError: It is not of that type; the message completes a sentence that begins with the name.
+    """
+    annotation = parameter.annotation
+    if not annotation:
+        try:
+            default = ast.literal_eval(parameter.default)
+            annotation = "Any" if default is None else type(default).__name__
+        except ValueError:
+            annotation = "Any"
+    try:
+        node = ast.parse(annotation, mode="eval").body
+    except SyntaxError:
+        node = ast.Name("Any")
+    found, value = _convert(given, node) if isinstance(given, str) else (_fits(given, node), given)
+    if not found:
+        raise ValueError(f"is {annotation} (default {parameter.default}), and {given!r} is not")
+    return list(value) if isinstance(value, tuple) else value  # papermill writes a tuple as a text
+
+
+_TRUE_FALSE = {"true": True, "false": False}
+_CONTAINERS = {"list": list, "tuple": (list, tuple), "dict": dict}
+
+
+def _parts(node: ast.expr) -> tuple[str, list[ast.expr]]:
+    """An annotation as its name and its arguments: `int | None` is ("Union", [int, None])."""
+    if isinstance(node, ast.Constant):
+        return ("None", []) if node.value is None else _parts(ast.parse(str(node.value), mode="eval").body)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return "Union", [node.left, node.right]
+    if isinstance(node, ast.Subscript):
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        name = _parts(node.value)[0]
+        return ("Union", [*inner, ast.Constant(None)]) if name == "Optional" else (name.capitalize(), inner)
+    if isinstance(node, ast.Attribute):
+        return node.attr, []
+    return (node.id if isinstance(node, ast.Name) else "Any"), []
+
+
+def _convert(text: str, node: ast.expr) -> tuple[bool, Any]:
+    """Whether `text` is a value of the annotated type, and the value."""
+    name, inner = _parts(node)
+    if name == "Union":
+        # A text fits str always, so str is tried last: "512" for `str | int` is the number.
+        for option in sorted(inner, key=lambda n: _parts(n)[0] == "str"):
+            fits, value = _convert(text, option)
+            if fits:
+                return True, value
+        return False, None
+    if name == "str":
+        return True, text
+    if name == "bool":
+        return text.lower() in _TRUE_FALSE, _TRUE_FALSE.get(text.lower())
+    if name == "Literal":
+        choices = [ast.literal_eval(choice) for choice in inner]
+        return next(((True, choice) for choice in choices if str(choice) == text), (False, None))
+    try:
+        value = float(text) if name == "float" else ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        # Without a known type a bare word is a text, as -p dtype=float16 means it.
+        return name not in ("int", "float", "None", *_CONTAINERS, "List", "Tuple", "Dict"), text
+    return _fits(value, node), value
+
+
+def _fits(value: Any, node: ast.expr) -> bool:
+    """Whether a value is of the annotated type; a type not known here fits everything."""
+    name, inner = _parts(node)
+    if name == "Union":
+        return any(_fits(value, option) for option in inner)
+    if name == "Literal":
+        return value in [ast.literal_eval(choice) for choice in inner]
+    if name == "None":
+        return value is None
+    if name in ("int", "float"):
+        return isinstance(value, int if name == "int" else (int, float)) and not isinstance(value, bool)
+    if name in ("str", "bool"):
+        return isinstance(value, str if name == "str" else bool)
+    if name.lower() in _CONTAINERS:
+        if not isinstance(value, _CONTAINERS[name.lower()]):
+            return False
+        if name.lower() == "dict":
+            return True
+        items = [n for n in inner if not (isinstance(n, ast.Constant) and n.value is ...)]
+        if name.lower() == "tuple" and len(items) == len(inner) > 0:
+            return len(items) == len(value) and all(map(_fits, value, items))
+        return not items or all(_fits(v, items[0]) for v in value)
+    return True
+
+
+def _unknown(name: str, known: Mapping[Path, Mapping[str, Parameter]]) -> str:
+    names = sorted({n for found in known.values() for n in found})
+    near = difflib.get_close_matches(name, names, 1)
+    hint = f" (did you mean {near[0]}?)" if near else ""
+    listed = "; ".join(
+        f"{path.name}: {', '.join(map(str, found.values())) or 'none'}" for path, found in known.items()
+    )
+    who = "has" if len(known) == 1 else "of these notebooks has"
+    what = f"{next(iter(known)).name} has no parameter" if len(known) == 1 else f"None {who} a parameter"
+    return f"{what} {name}{hint}; there are {listed}."
+
+
+def _files(notebooks: Sequence[Path]) -> list[Path]:
+    if not notebooks:
+        raise UsageError("No notebook is given; name at least one file or folder.")
+    paths: list[Path] = []
+    for given in map(Path, notebooks):
+        if given.is_dir():
+            inside = sorted(p for p in given.glob("*.ipynb") if not p.name.startswith("."))
+            if not inside:
+                raise UsageError(f"The folder {given} holds no notebook (*.ipynb).")
+            paths += inside
+        elif given.is_file():
+            paths.append(given)
+        else:
+            raise UsageError(f"There is no notebook {given}.")
+    return list(dict.fromkeys(path.resolve() for path in paths))
+
+
+def _output_names(paths: Sequence[Path]) -> dict[Path, str]:
+    """The file's own name; with its folder's before it where two files have the same one."""
+    stems = [path.stem for path in paths]
+    names = {p: p.stem if stems.count(p.stem) == 1 else f"{p.parent.name}-{p.stem}" for p in paths}
+    taken: dict[str, Path] = {}
+    for path, name in names.items():
+        if name in taken:
+            raise UsageError(f"{taken[name]} and {path} would have the same output; run them in two batches.")
+        taken[name] = path
+    return names
+
+
+def _slug(value: Any) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return re.sub(r"[^\w.+-]+", "_", text).strip("_") or "_"
+
+
+def _title(notebook: NotebookNode, path: Path) -> str:
+    headings = (
+        match[1]
+        for cell in notebook.cells
+        if cell.cell_type == "markdown" and (match := re.search(r"^#\s+(.+)$", cell.source, re.MULTILINE))
+    )
+    return next(headings, path.stem).strip()

@@ -1,0 +1,483 @@
+"""Triton and CUDA C++ kernels on their way down: TTIR, TTGIR, LLVM IR, PTX, SASS. No GPU is needed for any of it.
+
+`stages` compiles a `@triton.jit` kernel for the target you name, `cuda_stages` compiles CUDA C++ with NVRTC, and
+`summary` puts what matters about them into a table. `side_by_side` shows them coloured by source line, `read_ptx` lets
+you ask a PTX text questions, and `interpreted` runs a Triton kernel on the CPU in a process that also compiles.
+
+A process started with `TRITON_INTERPRET=1` holds `InterpretedFunction`s, which Triton cannot compile; `stages` then
+compiles in a second Python without that switch, from the kernel's source and the globals that it names
+(`helpers.ptx_isolated`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import inspect
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from helpers.ptx_read import Instruction, PtxReading, SassReading, entries, read_ptx, read_sass
+from helpers.ptx_view import View, side_by_side
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = [
+    "CompileError",
+    "Instruction",
+    "PtxReading",
+    "SassReading",
+    "Stages",
+    "View",
+    "cuda_stages",
+    "from_compiled",
+    "interpreted",
+    "read_ptx",
+    "read_sass",
+    "side_by_side",
+    "stages",
+    "summary",
+]
+
+TARGETS = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
+_TYPES = re.compile(r"\*?(fp16|bf16|fp32|fp64|fp8\w+|i1|[iu](8|16|32|64))$")
+
+
+class CompileError(RuntimeError):
+    """A kernel that does not compile; the message says which, for what, and what the compiler found wrong where."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """One kernel, compiled for one target, at every stage on the way down.
+
+    Attributes:
+        kernel: the kernel's name.
+        language: "triton" or "cuda".
+        target: such as "sm_90".
+        num_warps: warps a block, for Triton; None for CUDA C++, where the launch decides.
+        source: the kernel's source text; `first_line` is the number of its first line in its file or cell.
+        ttir, ttgir, llir: texts; None for CUDA C++, whose compiler shows none of them.
+        ptx: text, every kernel of the module.
+        cubin: the ELF file that the GPU loads.
+        metadata: what Triton noted (num_stages, shared, ...); for CUDA C++ the flags.
+    """
+
+    kernel: str
+    language: str
+    target: str
+    num_warps: int | None
+    source: str = field(repr=False)
+    first_line: int = field(repr=False)
+    ttir: str | None = field(repr=False)
+    ttgir: str | None = field(repr=False)
+    llir: str | None = field(repr=False)
+    ptx: str = field(repr=False)
+    cubin: bytes = field(repr=False)
+    metadata: Mapping[str, Any] = field(repr=False)
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The kernel's machine code with source lines, by the nvdisasm that comes with Triton."""
+        text = _tool("nvdisasm", self.cubin, "--print-code", "--print-line-info")
+        at = text.find(f".text.{self.kernel}:")
+        if at < 0:
+            raise CompileError(f"nvdisasm found no code of {self.kernel} in the cubin for {self.target}.")
+        end = text.find("//-----", at)
+        return text[at : end if end > 0 else len(text)].rstrip() + "\n"
+
+    @functools.cached_property
+    def reading(self) -> PtxReading:
+        """The PTX, in pieces that can be asked about."""
+        return read_ptx(self.ptx, self.kernel)
+
+    @functools.cached_property
+    def sass_reading(self) -> SassReading:
+        """The SASS, in pieces that can be asked about."""
+        return read_sass(self.sass)
+
+    @functools.cached_property
+    def resources(self) -> Mapping[str, int]:
+        """What cuobjdump reads from the cubin: REG, STACK, SHARED, LOCAL, ... for this kernel."""
+        text = _tool("cuobjdump", self.cubin, "--dump-resource-usage", after=False)
+        match = re.search(rf"Function {re.escape(self.kernel)}:\s*\n(.*)", text)
+        if match is None:
+            raise CompileError(
+                f"cuobjdump found no resources of {self.kernel} in the cubin for {self.target}."
+            )
+        return MappingProxyType(
+            {name: int(n) for name, n in re.findall(r"([A-Z]+)(?:\[\d+\])?:(\d+)", match[1])}
+        )
+
+    @property
+    def n_registers(self) -> int:
+        """Registers that the assembler really gave each thread."""
+        return self.resources["REG"]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, in bytes: fixed in the cubin, plus what Triton asks for at launch."""
+        return self.resources.get("SHARED", 0) + int(self.metadata.get("shared", 0))
+
+    @property
+    def spill_bytes(self) -> int:
+        """Local memory of a thread, in bytes: spilled registers, and arrays that cannot live in registers."""
+        return self.resources.get("STACK", 0) + self.resources.get("LOCAL", 0)
+
+    def text(self, kind: str) -> str:
+        """The text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
+
+        Raises:
+            ValueError: no such stage, or this kernel's compiler does not show it.
+        """
+        kinds = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
+        if kind not in kinds:
+            raise ValueError(f"There is no stage {kind!r}; choose from {', '.join(kinds)}.")
+        found = getattr(self, kind)
+        if found is None:
+            raise ValueError(
+                f"{self.kernel} is CUDA C++, and NVRTC shows no {kind}; ask for source, ptx or sass."
+            )
+        return found
+
+    def __repr__(self) -> str:
+        row = _row(self)
+        warps = f", {self.num_warps} warps" if self.num_warps else ""
+        return (
+            f"{self.kernel} for {self.target}{warps}: {row['loads']} loads and {row['stores']} stores a thread, "
+            f"up to {row['load_bytes']} bytes each; {self.n_registers} registers, {self.shared_bytes} bytes of shared "
+            f"memory, {self.spill_bytes} bytes spilled"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{repr(self).replace(self.kernel, f'<b><code>{self.kernel}</code></b>', 1)}</p>"
+
+
+def _tool(name: str, cubin: bytes, *options: str, after: bool = True) -> str:
+    """What a disassembler bundled with Triton prints about a cubin."""
+    import triton
+
+    path = getattr(triton.knobs.nvidia, name).path
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CompileError(
+            f"{Path(path).name} could not read the cubin: {done.stderr.strip().splitlines()[-1:]}."
+        )
+    return done.stdout
+
+
+def parse_target(target: str | int) -> int:
+    """The compute capability in `target`: 90 from "sm_90", "90" or 90.
+
+    Raises:
+        ValueError: not a target that this release compiles for.
+    """
+    match = re.fullmatch(r"(?:sm_)?(\d+)[af]?", str(target))
+    if match is None or int(match[1]) not in TARGETS:
+        known = ", ".join(f"sm_{n}" for n in TARGETS)
+        raise ValueError(f"There is no target {target!r} here; choose from {known}.")
+    return int(match[1])
+
+
+_cache: dict[Any, Stages] = {}
+
+
+def stages(
+    kernel: Any,
+    *,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, Any] | None = None,
+    target: str | int = "sm_90",
+    num_warps: int = 4,
+    num_stages: int | None = None,
+    divisible_by_16: Sequence[str] | None = None,
+    **options: Any,
+) -> Stages:
+    """Compile a Triton kernel for a target, and keep every stage.
+
+    The first compile of a process takes about half a second, later ones about 0.1 s, a repeated one nothing.
+
+    Args:
+        kernel: a `@triton.jit` function, also one that is wrapped for autotuning or made for the interpreter.
+        signature: the type of each run-time argument, such as {"x_ptr": "*fp32", "n": "i32"}.
+        constexprs: the value of each `tl.constexpr` argument.
+        target: "sm_90" or 90; see `TARGETS`.
+        num_warps: warps a block: 1, 2, 4, 8, 16 or 32.
+        num_stages: depth of software pipelining; Triton's own default where None.
+        divisible_by_16: the arguments that the compiler may take for multiples of 16 (pointers: of 16 bytes). Triton
+            looks at the values of a launch for this. None means the pointers, as torch allocates them, and no
+            integer; `()` means none at all.
+        **options: any other compile option of Triton, such as `maxnreg=32` or `enable_fp_fusion=False`.
+
+    Returns:
+        A `Stages`; SASS and resources are read when first asked for.
+
+    Raises:
+        ValueError: not a Triton kernel; an unknown target, argument, type or option; an argument left out.
+        CompileError: the kernel does not compile.
+    """
+    function, arguments = _unwrap(kernel)
+    capability = parse_target(target)
+    constexprs = dict(constexprs or {})
+    signature = _check_signature(function, arguments, signature, constexprs)
+    if divisible_by_16 is None:
+        divisible_by_16 = [name for name, kind in signature.items() if kind.startswith("*")]
+    if unknown := [name for name in divisible_by_16 if name not in signature]:
+        raise ValueError(
+            f"divisible_by_16 names {unknown[0]!r}, which is no run-time argument of {function.__name__}; "
+            f"it has {', '.join(signature)}."
+        )
+    options = _check_options(num_warps, num_stages, options)
+    key = (
+        *(getattr(kernel, "cache_key", None) or inspect.getsource(function), function.__code__.co_filename),
+        *(tuple(sorted(d.items())) for d in (signature, constexprs, options)),
+        *(capability, tuple(sorted(divisible_by_16))),
+    )
+    if key not in _cache:
+        request = {
+            "signature": {n: signature.get(n, "constexpr") for n in arguments},
+            "constexprs": constexprs,
+            "divisible": [arguments.index(name) for name in divisible_by_16],
+            "capability": capability,
+            "options": options,
+        }
+        made = _compile_anywhere(kernel, function, request)
+        _cache[key] = _triton_stages(function, f"sm_{capability}", made)
+    return _cache[key]
+
+
+def _unwrap(kernel: Any) -> tuple[Any, list[str]]:
+    """The Python function under a Triton kernel, and its argument names."""
+    while not _is_kernel(kernel) and hasattr(kernel, "fn"):
+        kernel = kernel.fn
+    if not _is_kernel(kernel):
+        raise ValueError(
+            f"stages() takes a @triton.jit function, and {getattr(kernel, '__name__', kernel)!r} is a "
+            f"{type(kernel).__name__}; for CUDA C++ use cuda_stages()."
+        )
+    return kernel.fn, list(inspect.signature(kernel.fn).parameters)
+
+
+def _is_kernel(kernel: Any) -> bool:
+    return type(kernel).__name__ in ("JITFunction", "InterpretedFunction")
+
+
+def _check_signature(function, arguments, signature, constexprs) -> dict[str, str]:
+    name = function.__name__
+    for argument in [*signature, *constexprs]:
+        if argument not in arguments:
+            raise ValueError(f"{name} has no argument {argument!r}; it has {', '.join(arguments)}.")
+    for argument, kind in signature.items():
+        if argument in constexprs:
+            raise ValueError(f"{argument!r} of {name} is both in signature and in constexprs; keep one.")
+        if not _TYPES.match(str(kind)):
+            raise ValueError(
+                f"{argument!r} of {name} has the type {kind!r}, which Triton does not know; "
+                "write fp32, bf16, i32 and so on, with a * in front for a pointer."
+            )
+    for argument, parameter in inspect.signature(function).parameters.items():
+        if argument not in signature and argument not in constexprs:
+            where = "constexprs" if "constexpr" in str(parameter.annotation) else "signature"
+            raise ValueError(f"{argument!r} of {name} is missing; give it in {where}.")
+    return {argument: str(signature[argument]) for argument in arguments if argument in signature}
+
+
+def _check_options(num_warps: int, num_stages: int | None, options: dict[str, Any]) -> dict[str, Any]:
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    if num_warps not in (1, 2, 4, 8, 16, 32):
+        raise ValueError(f"num_warps is {num_warps!r}; a block has 1, 2, 4, 8, 16 or 32 warps.")
+    known = {f.name for f in dataclasses.fields(CUDAOptions)} - {"arch", "backend_name"}
+    if unknown := [name for name in options if name not in known]:
+        raise ValueError(f"Triton has no compile option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
+    return {"num_warps": num_warps, **({} if num_stages is None else {"num_stages": num_stages}), **options}
+
+
+def _compile_anywhere(kernel: Any, function: Any, request: dict[str, Any]) -> dict[str, Any]:
+    """Compile in this process, or, for a kernel made for the interpreter, in one without the interpreter."""
+    from helpers import ptx_isolated
+
+    while not _is_kernel(kernel):
+        kernel = kernel.fn
+    if type(kernel).__name__ == "InterpretedFunction":
+        made = ptx_isolated.compile_elsewhere(function, request)
+    else:
+        made = ptx_isolated.compile_here(kernel, request)
+    if "error" in made:
+        raise CompileError(
+            f"{function.__name__} does not compile for sm_{request['capability']}: {made['error']}"
+        )
+    return made
+
+
+def _triton_stages(function: Any, target: str, made: dict[str, Any]) -> Stages:
+    lines, first = inspect.getsourcelines(function)
+    asm, metadata = made["asm"], made["metadata"]
+    return Stages(
+        kernel=metadata["name"],
+        language="triton",
+        target=target,
+        num_warps=metadata["num_warps"],
+        source="".join(lines).rstrip() + "\n",
+        first_line=first,
+        ttir=asm["ttir"],
+        ttgir=asm["ttgir"],
+        llir=asm["llir"],
+        ptx=asm["ptx"],
+        cubin=asm["cubin"],
+        metadata=MappingProxyType(metadata),
+    )
+
+
+def from_compiled(kernel: Any, compiled: Any) -> Stages:
+    """The stages of a kernel as a launch compiled it on this GPU: `compiled = kernel[grid](...)`.
+
+    Args:
+        kernel: the `@triton.jit` function.
+        compiled: what its launch returned.
+    """
+    from helpers.ptx_isolated import plain
+
+    made = plain(compiled)
+    return _triton_stages(_unwrap(kernel)[0], f"sm_{made['capability']}", made)
+
+
+def cuda_stages(
+    source: str, *, target: str | int = "sm_90", flags: Sequence[str] = (), kernel: str | None = None
+) -> Stages:
+    """Compile CUDA C++ with NVRTC for a target, without nvcc and without a GPU.
+
+    Args:
+        source: CUDA C++ with a `__global__` function; NVRTC knows no host code and no host headers.
+        target: as for `stages`.
+        flags: NVRTC options, such as "--use_fast_math". `-lineinfo` is added for the colours, except under `-G`.
+        kernel: which kernel, where the source has several: its name, mangled or not.
+
+    Raises:
+        ValueError: an unknown target, no kernel, or several and none named.
+        helpers.build.BuildError: the source does not compile.
+    """
+    from helpers import build
+
+    capability = parse_target(target)
+    key = ("cuda", source, capability, tuple(flags), kernel)
+    if key not in _cache:
+        debug = any(flag in ("-G", "--device-debug") for flag in flags)
+        options = {"target": f"sm_{capability}", "flags": (*flags, *(() if debug else ("-lineinfo",)))}
+        text = build.compile_ptx(source, **options)
+        _cache[key] = Stages(
+            kernel=_choose(entries(text), kernel),
+            language="cuda",
+            target=f"sm_{capability}",
+            num_warps=None,
+            source=source,
+            first_line=1,
+            ttir=None,
+            ttgir=None,
+            llir=None,
+            ptx=text,
+            cubin=build.compile_cubin(source, **options),
+            metadata=MappingProxyType({"flags": tuple(flags)}),
+        )
+    return _cache[key]
+
+
+def _choose(names: list[str], kernel: str | None) -> str:
+    if not names:
+        raise ValueError(
+            "This CUDA source has no kernel: mark a function __global__ (a template needs an instance)."
+        )
+    if kernel is None:
+        if len(names) > 1:
+            raise ValueError(
+                f"This CUDA source has {len(names)} kernels ({', '.join(names)}): name one with kernel=..."
+            )
+        return names[0]
+    # A mangled name holds the length of the plain one before it: _Z6squarePfPKfi.
+    mangled = [
+        name for name in names if name == kernel or re.match(rf"_Z{len(kernel)}{kernel}(?![a-z])", name)
+    ]
+    if not mangled:
+        raise ValueError(f"This CUDA source has no kernel {kernel!r}; it has {', '.join(names)}.")
+    return mangled[0]
+
+
+def interpreted(kernel: Any) -> Any:
+    """The same Triton kernel, run by Triton's interpreter on CPU tensors: `interpreted(k)[grid](*args, ...)`.
+
+    Unlike `TRITON_INTERPRET=1`, which has to be set before Triton is imported and then rules the whole process, this
+    leaves `kernel` itself compilable. A kernel that calls other `@triton.jit` functions needs the switch.
+    """
+    from triton.runtime.interpreter import InterpretedFunction
+
+    return InterpretedFunction(_unwrap(kernel)[0])
+
+
+def _row(stages: Stages) -> dict[str, Any]:
+    reading = stages.reading
+    widest = lambda found: max((i.n_bytes or 0 for i in found), default=0)  # noqa: E731
+    limit = reading.reqntid or reading.maxntid
+    return {
+        "kernel": stages.kernel,
+        "language": stages.language,
+        "target": stages.target,
+        "num_warps": stages.num_warps,
+        "threads": f"{'exactly' if reading.reqntid else 'up to'} {limit[0] * limit[1] * limit[2]}"
+        if limit
+        else "any",
+        "loads": len(reading.loads),
+        "load_bytes": widest(reading.loads),
+        "stores": len(reading.stores),
+        "store_bytes": widest(reading.stores),
+        "predicated": len(reading.predicated),
+        "ptx_instructions": len(reading.instructions),
+        "registers_declared": reading.n_registers_declared,
+    }
+
+
+def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFrame:
+    """A row for each kernel: what it asks of memory, registers and instructions.
+
+    Columns: `loads`, `stores` (a thread, from global memory, counted in the text: one in a loop counts once),
+    `load_bytes`, `store_bytes` (the widest one), `predicated` (PTX instructions under a guard), `ptx_instructions` and
+    `sass_instructions` (padding apart), `registers_declared` (virtual, in PTX) and `registers` (allocated by the
+    assembler, a thread), `shared_bytes` (a block), `spill_bytes` (a thread), `threads` (what PTX says of a block).
+
+    Args:
+        *stages: from `stages` or `cuda_stages`.
+        labels: index of the table, one a row; the kernels' names where None.
+
+    Raises:
+        ValueError: nothing to sum up, or another number of labels than rows.
+    """
+    import pandas as pd
+
+    if not stages:
+        raise ValueError(
+            "summary() needs at least one Stages; pass what stages(...) or cuda_stages(...) returned."
+        )
+    if labels is not None and len(labels) != len(stages):
+        raise ValueError(
+            f"summary() got {len(stages)} kernels and {len(labels)} labels; give one label for each."
+        )
+    rows = [
+        {
+            **_row(s),
+            "registers": s.n_registers,
+            "sass_instructions": len(s.sass_reading.instructions),
+            "shared_bytes": s.shared_bytes,
+            "spill_bytes": s.spill_bytes,
+        }
+        for s in stages
+    ]
+    return pd.DataFrame(rows, index=pd.Index(labels, name="variant") if labels is not None else None)

@@ -1,0 +1,242 @@
+"""Show the stages of kernels beside one another, every line tinted by the source line that it came from.
+
+The HTML carries inline styles only and no script, so that it looks the same in Jupyter, in a page made by nbconvert and
+on GitHub's viewer where styles are kept. The tints are translucent, so text and background stay the page's own, in the
+dark and in the light; the palette is Okabe and Ito's, and every line also carries the number of its source line, so
+that nothing hangs on telling colours apart. No syntax highlighter is needed: the opcode is bold, the comment faint.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from helpers.ptx_read import llir_lines, mlir_lines, ptx_lines, sass_lines
+
+if TYPE_CHECKING:
+    from helpers.ptx import Stages
+
+# Okabe and Ito's palette without black, as red, green, blue.
+COLOURS = (
+    (230, 159, 0),
+    (86, 180, 233),
+    (0, 158, 115),
+    (240, 228, 66),
+    (0, 114, 178),
+    (213, 94, 0),
+    (204, 121, 167),
+)
+TITLES = {
+    "source": "source",
+    "ttir": "TTIR: what the kernel says",
+    "ttgir": "TTGIR: who holds which element",
+    "llir": "LLVM IR: one thread's work",
+    "ptx": "PTX: a virtual machine's instructions",
+    "sass": "SASS: what the GPU runs",
+}
+
+
+@dataclass(frozen=True)
+class View:
+    """A piece of HTML for a notebook; in a terminal one line says what it shows."""
+
+    html: str = field(repr=False)
+    text: str
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line to show: its number in the full text, the source line it came from, and what is left of it to read."""
+
+    number: int
+    source_line: int | None
+    text: str
+
+
+def pane(stages: Stages, kind: str) -> list[Line]:
+    """The lines of a stage that are worth reading, each with its source line.
+
+    Left out: location tables and debug sections, `.loc` and labels that only carry them, and SASS padding. Numbers are
+    those of the full text, so the gaps show.
+    """
+    text = stages.text(kind)
+    rows = text.split("\n")
+    if kind == "source":
+        return [
+            Line(stages.first_line + n, stages.first_line + n, row) for n, row in enumerate(rows) if row or n
+        ]
+    mapped = {
+        "ttir": mlir_lines,
+        "ttgir": mlir_lines,
+        "llir": llir_lines,
+        "ptx": ptx_lines,
+        "sass": sass_lines,
+    }[kind](text)
+    show = {"ttir": _mlir, "ttgir": _mlir, "llir": _llir, "ptx": _ptx, "sass": _sass}[kind]
+    span = _span(kind, rows, stages.kernel)
+    found = []
+    for n in span:
+        cut = show(rows[n])
+        if cut is not None and cut.strip():
+            found.append(Line(n + 1, mapped[n], cut.expandtabs(4).rstrip()))
+    return found
+
+
+def _span(kind: str, rows: list[str], kernel: str) -> range:
+    """Which lines of the full text belong to the kernel."""
+    if kind == "ptx":
+        starts = [
+            n for n, row in enumerate(rows) if re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])", row)
+        ]
+        start = starts[0] if starts else 0
+        end = next((n for n in range(start, len(rows)) if rows[n].startswith("}")), len(rows) - 1)
+        first = next((n for n, row in enumerate(rows) if row.startswith(".version")), start)
+        return range(first if len([r for r in rows if ".entry" in r]) == 1 else start, end + 1)
+    if kind == "llir":
+        start = next(
+            (n for n, row in enumerate(rows) if row.startswith("define") and f"@{kernel}(" in row), 0
+        )
+        end = next((n for n in range(start, len(rows)) if rows[n].startswith("}")), len(rows) - 1)
+        return range(start, end + 1)
+    return range(len(rows))
+
+
+def _mlir(row: str) -> str | None:
+    if row.startswith("#loc") or row.strip() == "":
+        return None
+    row = re.sub(r' loc\("[^"]*"\(#loc\d*\)\)', "", row)
+    return re.sub(r" loc\((?:#loc\d*|\".*|callsite.*)\)\s*$", "", row)
+
+
+def _llir(row: str) -> str | None:
+    return re.sub(r",? !dbg !\d+", "", row)
+
+
+def _ptx(row: str) -> str | None:
+    bare = row.strip()
+    if (
+        bare.startswith((".loc", "$L__tmp", "$L__func", "// begin", "// end", "// --", "// -- ", "//\t"))
+        or bare == "//"
+    ):
+        return None
+    if re.match(r"//\s*(%bb|@|\.globl)", bare):
+        return None
+    return re.sub(r"\s*// (?:-- Begin|@|\.globl).*$", "", row)
+
+
+def _sass(row: str) -> str | None:
+    if re.search(r"\bNOP\b", row) or not re.match(r"\s*(/\*[0-9a-f]{4,}\*/|\.L_\w+:)", row):
+        return None
+    return re.sub(r"/\*0*([0-9a-f]{3,})\*/\s{0,19}", r"\1  ", row.strip())
+
+
+def _styled(kind: str, text: str) -> str:
+    """The text as HTML: comments faint, the opcode bold."""
+    if kind == "source":
+        code, mark, comment = text.partition("#") if "//" not in text else text.partition("//")
+        return html.escape(code) + (
+            f'<span style="opacity:.65">{html.escape(mark + comment)}</span>' if mark else ""
+        )
+    code, mark, comment = text.partition("//") if kind == "ptx" else (text, "", "")
+    opcode = {
+        "ptx": r"^(\s*(?:@!?\S+\s+)?)([a-z][\w.:]*)(?=\s|;)",
+        "sass": r"^(\s*[0-9a-f]{3,}\s+(?:@!?\w+\s+)?)([A-Z][\w.]*)",
+        "llir": r"^(\s*(?:%\S+ = )?(?:tail )?)([a-z]+)(?=\s)",
+    }.get(kind, r"^(\s*(?:%\S+ = )?\"?)([a-z]+\.[a-z_]+)(?=[\s\"])")
+    match = re.match(opcode, code)
+    if match:
+        out = f"{html.escape(match[1])}<b>{html.escape(match[2])}</b>{html.escape(code[match.end() :])}"
+    else:
+        out = html.escape(code)
+    return out + (f'<span style="opacity:.65">{html.escape(mark + comment)}</span>' if mark else "")
+
+
+def _pane_html(
+    kind: str, title: str, lines: Sequence[Line], colours: dict[int, tuple[int, int, int]], height: str
+) -> str:
+    wide = max((len(str(line.number)) for line in lines), default=1)
+    deep = max((len(str(line.source_line or "")) for line in lines), default=1)
+    rows = []
+    for line in lines:
+        rgb = colours.get(line.source_line or -1)
+        tint = (
+            f"background:rgba({rgb[0]},{rgb[1]},{rgb[2]},.22);border-left:4px solid rgb{rgb}"
+            if rgb
+            else ("border-left:4px solid transparent")
+        )
+        own = "" if kind == "source" else f"{line.number:>{wide}} "
+        tag = f"{line.source_line if line.source_line else '':>{deep}}"
+        rows.append(
+            f'<div style="{tint.replace(" ", "")};padding:0 6px"><span style="opacity:.55">{own}</span>'
+            f"<b>{tag}</b> {_styled(kind, line.text)}</div>"
+        )
+    return (
+        '<div style="min-width:0;border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden">'
+        '<div style="font:600 13px sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)">'
+        f"{html.escape(title)}</div>"
+        f'<div style="overflow:auto;max-height:{height}"><div style="font:12px/1.45 ui-monospace,Menlo,Consolas,'
+        "'DejaVu Sans Mono',monospace;white-space:pre;width:max-content;min-width:100%;padding:2px 0\">"
+        f"{''.join(rows)}</div></div></div>"
+    )
+
+
+def side_by_side(
+    *stages: Stages,
+    kinds: Sequence[str] = ("source", "ttgir", "ptx", "sass"),
+    columns: int | None = None,
+    height: str = "30em",
+) -> View:
+    """Stages of one kernel, or of several, beside one another; lines from the same source line have the same tint.
+
+    The bold number in front of a line is its source line; the faint one is its place in the full text. Several kernels
+    get a column each and `kinds` as rows; a stage that a kernel does not have (TTGIR of CUDA C++) is left out.
+
+    Args:
+        *stages: from `stages` or `cuda_stages`.
+        kinds: of "source", "ttir", "ttgir", "llir", "ptx", "sass".
+        columns: panes in a row; as many as kernels, or two for one kernel, where None.
+        height: the most that a pane takes before it scrolls, as CSS.
+
+    Raises:
+        ValueError: no kernel, or an unknown kind.
+    """
+    if not stages:
+        raise ValueError(
+            "side_by_side() needs at least one Stages; pass what stages(...) or cuda_stages(...) returned."
+        )
+    for kind in kinds:
+        if kind not in TITLES:
+            raise ValueError(f"There is no stage {kind!r}; choose from {', '.join(TITLES)}.")
+    panes, counts = [], []
+    for kind in kinds:
+        for one in stages:
+            if getattr(one, kind) is None:
+                panes.extend(['<div style="min-width:0"></div>'] if len(stages) > 1 else [])
+                continue
+            lines = pane(one, kind)
+            counts.append(f"{kind} {len(lines)} lines")
+            title = TITLES[kind] if len(stages) == 1 else f"{one.kernel} · {one.target} · {kind}"
+            panes.append(_pane_html(kind, title, lines, _colours(one), height))
+    columns = columns or (len(stages) if len(stages) > 1 else min(2, len(panes)))
+    names = ", ".join(f"{one.kernel} ({one.target})" for one in stages)
+    grid = f'<div style="display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px">{"".join(panes)}</div>'
+    return View(grid, f"{names}: {', '.join(counts)}")
+
+
+def _colours(stages: Stages) -> dict[int, tuple[int, int, int]]:
+    """A colour for each source line that any stage came from; neighbours differ, the palette repeats after seven."""
+    used: set[int] = {n for n in ptx_lines(stages.text("ptx")) if n}
+    for text, reader in ((stages.ttgir, mlir_lines), (stages.llir, llir_lines)):
+        used |= {n for n in reader(text) if n} if text else set()
+    last = stages.first_line + stages.source.count("\n")
+    inside = sorted(n for n in used if stages.first_line <= n <= last)
+    return {n: COLOURS[i % len(COLOURS)] for i, n in enumerate(inside)}
