@@ -8,6 +8,7 @@ notebook and no other.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -29,12 +30,17 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.log import logger as papermill_logger
 from papermill.parameterize import parameterize_notebook
 
-from helpers import report
-from helpers.plan import Job, UsageError, plan, read_notebook
+from helpers import pages, report
+from helpers.plan import Job, UsageError, choose_kernel, plan, read_notebook
 from helpers.report import Failure, NotebookRun, RunReport
 
 METADATA = "kernel_workbook"  # the key in an output's metadata by which --resume knows it
 _GRACE_S = 5.0  # between a hanging cell's interrupt, which shows where it hung, and its kernel's end
+# A kernel that crashes in C++ says in which Python line it was, on the stderr that ipykernel keeps for its own log.
+_FAULTHANDLER = (
+    "--IPKernelApp.exec_lines=__import__('faulthandler')"
+    ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2))"
+)
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -52,7 +58,9 @@ class _Watch:
         self.seconds: dict[str, float] = {}
         self.peak_mb = 0.0
         self.timed_out = False
+        self.status = ""  # how the kernel ended, where it died
         self.gentle = True  # whether SIGINT means anything to this kernel
+        self.leads = False  # whether it leads a process group of its own, as Jupyter starts it
         self._timers: list[threading.Timer] = []
         self._since = 0.0
 
@@ -89,7 +97,7 @@ class _Watch:
         # A kernel leads its own process group, so that a compiler it started ends with it.
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, number)
+                (os.killpg if self.leads else os.kill)(self.pid, number)
 
 
 class _Client(PapermillNotebookClient):
@@ -99,6 +107,7 @@ class _Client(PapermillNotebookClient):
 
     def papermill_execute_cells(self) -> None:
         self.watch.pid = getattr(self.km.provisioner, "pid", None)
+        self.watch.leads = bool(self.watch.pid) and os.getpgid(self.watch.pid) == self.watch.pid
         self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
         for index, cell in enumerate(self.nb.cells):
             self.watch.enter(cell)
@@ -113,6 +122,9 @@ class _Client(PapermillNotebookClient):
                 if error.ename == "SystemExit" and error.evalue in ("", "0", "None"):
                     return
                 self.nb_man.cell_exception(self.nb.cells[index], cell_index=index, exception=error)
+                raise
+            except DeadKernelError:
+                self.watch.status = _exit_status(self.km)
                 raise
             finally:
                 self.watch.leave()
@@ -135,6 +147,10 @@ class _Engine(NBClientEngine):
             log=papermill_logger,
         )
         client.watch = watch
+        client.create_kernel_manager()
+        client.owns_km = True
+        if "ipykernel_launcher" in client.km.kernel_spec.argv:
+            client.extra_arguments = [_FAULTHANDLER]
         try:
             return client.execute(stdout=log, stderr=log, env=_environment())
         finally:
@@ -211,29 +227,37 @@ class _Batch:
             # Pages are made while the next notebook's kernel works.
             ThreadPoolExecutor(1, "page") as page_maker,
         ):
-            pages: list[Future] = []
-            waiting: set[Future] = set()
+            published: list[Future] = []
+            running: list[Future] = []
+
+            def take(future: Future) -> None:
+                run, notebook = future.result()
+                if run.name not in self.results:
+                    self.results[run.name] = run
+                    bar.update()
+                    with bar.external_write_mode(file=sys.stderr):
+                        print(report.line(run), file=sys.stderr, flush=True)
+                    published.append(page_maker.submit(self._publish, run, notebook))
+
             try:
                 self._write_index()
-                waiting = {runners.submit(self._run, job) for job in self.todo}
-                while waiting:
-                    done, waiting = wait(waiting, return_when=FIRST_COMPLETED)
-                    for future in done:
-                        run, notebook = future.result()
-                        self.results[run.name] = run
-                        bar.update()
-                        with bar.external_write_mode(file=sys.stderr):
-                            print(report.line(run), file=sys.stderr, flush=True)
-                        pages.append(page_maker.submit(self._publish, run, notebook))
-                for page in pages:
+                running = [runners.submit(self._run, job) for job in self.todo]
+                for future in as_completed(running):
+                    take(future)
+                for page in published:
                     page.result()
             except KeyboardInterrupt:
-                signal.signal(signal.SIGINT, signal.SIG_IGN)  # a second Ctrl-C must not halve what closes now
+                _ignore_interrupts()  # a second Ctrl-C must not halve what closes now
                 self.stop.set()
-                for future in waiting:
-                    future.cancel()
+                runners.shutdown(wait=False, cancel_futures=True)
                 for watch in tuple(self.watches):
                     watch.kill()
+                for future in running:
+                    # A notebook that finished while the interrupt came is finished; a stopped one is not.
+                    with contextlib.suppress(Stopped, CancelledError):
+                        take(future)
+                for page in published:
+                    page.result()
         final = self.report(running=False)
         report.write_index(final)
         return final
@@ -257,7 +281,14 @@ class _Batch:
         """The page of one finished notebook, and the index that links it."""
         page = self.out / f"{run.name}.html"
         if run.status != "kept" or not page.exists():
-            report.write_page(notebook, run, page, self.pages)
+            try:
+                pages.write_page(notebook, run, page, self.pages)
+            except (
+                Exception
+            ) as error:  # nbconvert's, of any kind: the executed notebook is there all the same
+                says = f"its page could not be made ({type(error).__name__}: {_first(error)})"
+                print(f"{run.name}: {says}", file=sys.stderr)
+                self.results[run.name] = dataclasses.replace(run, page_error=says)
         self._write_index()
 
     def _run(self, job: Job) -> tuple[NotebookRun, NotebookNode]:
@@ -284,8 +315,7 @@ def _execute(job: Job, watch: _Watch, slot: int) -> tuple[NotebookNode, Failure 
     """Run one job in a fresh kernel: the notebook with its outputs, what ended it early, the seconds it took."""
     begin = time.monotonic()
     notebook = read_notebook(job.source)
-    notebook.metadata["kernelspec"] = {**notebook.metadata.get("kernelspec", {}), "name": job.kernel}
-    notebook.metadata.setdefault("language_info", {}).setdefault("name", "python")
+    choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
     if job.parameters:
         notebook = parameterize_notebook(notebook, job.parameters)
         _name_injected_cell(notebook)
@@ -325,7 +355,9 @@ def _failure(error: Exception, watch: _Watch, log: str) -> Failure:
         message = f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
         return Failure("timeout", cell["id"], line, source_line, message, traceback or _tail(log))
     if isinstance(error, DeadKernelError):
-        return Failure("died", cell["id"], None, None, f"the kernel died in {where}", _tail(log))
+        return Failure(
+            "died", cell["id"], None, None, f"the kernel died in {where}{watch.status}", _tail(log)
+        )
     if isinstance(error, CellExecutionError):
         value = error.evalue.splitlines()[0] if error.evalue else ""
         message = f"{where}: {error.ename}" + (f": {value}" if value else "")
@@ -340,6 +372,18 @@ def _mark(cell: NotebookNode | None, failure: Failure) -> None:
     if cell is not None and cell.cell_type == "code" and failure.kind in ("timeout", "died"):
         text = f"{failure.message}.\n"
         cell.outputs.append(nbformat.v4.new_output("stream", name="stderr", text=text))
+
+
+def _exit_status(manager) -> str:
+    """How a dead kernel ended, such as " (SIGSEGV)"; empty where its process does not tell."""
+    process = getattr(manager.provisioner, "process", None)
+    status = process.poll() if process is not None else None
+    if status is None:
+        return ""
+    if status >= 0:
+        return f" (exit status {status})"
+    name = signal.Signals(-status).name
+    return f" ({name}: was there memory enough?)" if name == "SIGKILL" else f" ({name})"
 
 
 def _line(traceback: str, count: int | None, source: str) -> int | None:
@@ -405,6 +449,12 @@ def _peak_mb(pid: int | None) -> float:
     except OSError:
         return 0.0
     return int(match[1]) * 1024 / 1e6 if match else 0.0
+
+
+def _ignore_interrupts() -> None:
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 @contextlib.contextmanager

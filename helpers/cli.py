@@ -8,9 +8,11 @@ from typing import Annotated, NoReturn
 import typer
 
 app = typer.Typer(
+    help="Kernel Workbook: run lessons in batch, see what this machine lacks, look after the notebooks.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -20,9 +22,76 @@ def _stop(sentence: object, status: int = 2) -> NoReturn:
     raise typer.Exit(status)
 
 
-@app.callback()
-def _workbook() -> None:
-    """Kernel Workbook: run lessons in batch, and look after their form."""
+@app.command()
+def run(
+    notebooks: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            help="Notebooks or folders of them; without any, the course's lessons.", show_default=False
+        ),
+    ] = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "-p", "--parameter", metavar="NAME=VALUE", help="A parameter, given to notebooks that have it."
+        ),
+    ] = None,
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME=A,B", help="Run once for each value; several grids give their product."),
+    ] = None,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the outputs go.")] = Path("build/course"),
+    cell_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Stop a cell that runs longer; 0 for no limit.")
+    ] = 900,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Notebooks at the same time; more than 1 disturbs timings.")
+    ] = 1,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Keep finished outputs of the same source and parameters.")
+    ] = False,
+) -> None:
+    """Run notebooks with papermill and write them, a page of each and index.html."""
+    from helpers import plan
+
+    try:
+        fixed = plan.assignments(parameter or [], "-p")
+        axes = {
+            name: plan.split_values(text) for name, text in plan.assignments(grid or [], "--grid").items()
+        }
+        if not notebooks:
+            from helpers import form
+
+            notebooks = [form.find_root() / "notebooks"]
+        from helpers import batch
+
+        report = batch.run_course(
+            notebooks,
+            out,
+            fixed,
+            grid=axes,
+            cell_timeout=None if cell_timeout == 0 else cell_timeout,
+            jobs=jobs,
+            resume=resume,
+        )
+    except (plan.UsageError, RuntimeError) as error:
+        _stop(error)
+    typer.echo(repr(report))
+    raise typer.Exit(report.exit_status)
+
+
+@app.command()
+def doctor() -> None:
+    """Say what is here, what is missing and the one line that gets it; exit 1 if a lesson could not run."""
+    try:
+        from helpers import device
+
+        survey = device.survey()
+    except ImportError as error:
+        _stop(f"A lesson could not run: {error}. To get it: pip install -e . in the workbook's folder.", 1)
+    typer.echo(survey.doctor())
+    if not survey.ok:
+        raise typer.Exit(1)
 
 
 @app.command("form")
@@ -53,6 +122,23 @@ def form_command(
         typer.echo(f"{len(written)} notebooks written" + (": " + ", ".join(written) if written else "."))
     if problems or (check and differences):
         raise typer.Exit(1)
+
+
+@app.command("publish")
+def publish_command(
+    repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="The repository on GitHub.")],
+) -> None:
+    """Stamp the repository's address into pyproject.toml, the README and every notebook."""
+    from helpers import form, publish
+
+    try:
+        changed = publish.publish(repository, form.find_root())
+    except (ValueError, RuntimeError) as error:
+        _stop(error)
+    for change in changed:
+        typer.echo(change)
+    if not changed:
+        typer.echo(f"Nothing to change: {repository} stands everywhere already.")
 
 
 def main() -> None:

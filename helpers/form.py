@@ -452,17 +452,17 @@ def form(
         if run and not check:
             # The form first, so that what runs is the setup cell and the kernels of today.
             if formed.differences:
-                _replace(path, formed.text)
+                replace(path, formed.text)
             formed = canonical(path, project, execute(path))
         differences += formed.differences
         problems += formed.problems
         if formed.differences and not check:
-            _replace(path, formed.text)
+            replace(path, formed.text)
             written.append(path.name)
     return written, differences, problems
 
 
-def _replace(path: Path, text: str) -> None:
+def replace(path: Path, text: str) -> None:
     """Put `text` in place whole: a reader sees the old file or the new one."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     temporary.write_text(text, "utf-8")

@@ -202,7 +202,11 @@ def load_report(path: str | Path) -> Report:
         kernels += [
             _kernel(one_range.action_by_idx(i), len(kernels) + i) for i in range(one_range.num_actions())
         ]
-    first = kernels[0].metrics if kernels else {}
+    if not kernels:
+        raise ReportError(
+            f"{path.name} holds no launches: was it cut short, or did ncu's filters match nothing?"
+        )
+    first = kernels[0].metrics
     major, minor = (first.get(f"device__attribute_compute_capability_{m}") for m in ("major", "minor"))
     return Report(
         path=path,
@@ -261,10 +265,10 @@ def _rule(result: dict) -> Rule:
 
 
 # --- ncu's marks in messages: @section:Identifier:Text@, @url:Text:https://…@, @sass:Address:Text@, @source:File:Line:Text@
-_MARK = re.compile(r"@(section|url|sass|source):(.*?)@", re.DOTALL)
+MARK = re.compile(r"@(section|url|sass|source):(.*?)@", re.DOTALL)
 
 
-def _mark_parts(match: re.Match) -> tuple[str, str | None]:
+def mark_parts(match: re.Match) -> tuple[str, str | None]:
     """The text of a mark, and its address where it is a link."""
     kind, rest = match.groups()
     if kind == "url":
@@ -277,28 +281,14 @@ def readable(markup: str) -> str:
     """A rule's message without ncu's marks: sections by their names, links as text with the address behind it."""
 
     def plain(match: re.Match) -> str:
-        text, address = _mark_parts(match)
+        text, address = mark_parts(match)
         return f"{text} ({address})" if address else text
 
-    return _MARK.sub(plain, markup)
-
-
-def readable_html(markup: str) -> str:
-    """The same as HTML, with live links and section names in italics."""
-    pieces, end = [], 0
-    for match in _MARK.finditer(markup):
-        pieces.append(html.escape(markup[end : match.start()]))
-        text, address = _mark_parts(match)
-        shown = html.escape(text)
-        pieces.append(
-            f'<a href="{html.escape(address)}">{shown}</a>' if address else f"<i>{shown}</i>"
-        )
-        end = match.end()
-    return "".join([*pieces, html.escape(markup[end:])])
+    return MARK.sub(plain, markup)
 
 
 # --- tables
-def _launches(report: Report | Kernel, kernel: int | Kernel | None = None) -> list[Kernel]:
+def launches_of(report: Report | Kernel, kernel: int | Kernel | None = None) -> list[Kernel]:
     """The launches that a call is about: all of a report, or the one that `kernel` names."""
     if isinstance(report, Kernel):
         return [report]
@@ -307,7 +297,7 @@ def _launches(report: Report | Kernel, kernel: int | Kernel | None = None) -> li
     return [kernel if isinstance(kernel, Kernel) else report[kernel]]
 
 
-def _number(kernel: Kernel, name: str, factor: float = 1.0) -> float:
+def number(kernel: Kernel, name: str, factor: float = 1.0) -> float:
     value = kernel.metrics.get(name)
     return float("nan") if value is None else float(value) * factor
 
@@ -328,10 +318,10 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
     import pandas as pd
 
     rows = []
-    for k in _launches(report):
+    for k in launches_of(report):
         estimate = _estimate(k)
         duration = float("nan") if k.duration_us is None else k.duration_us
-        read, written = _number(k, "dram__bytes_read.sum"), _number(k, "dram__bytes_write.sum")
+        read, written = number(k, "dram__bytes_read.sum"), number(k, "dram__bytes_write.sum")
         rows.append(
             {
                 "est_speedup_percent": estimate,
@@ -339,85 +329,18 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
                 "demangled_name": k.demangled_name,
                 "duration_us": duration,
                 "runtime_improvement_us": duration * estimate / 100,
-                "compute_throughput_percent": _number(k, "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
-                "memory_throughput_percent": _number(
+                "compute_throughput_percent": number(k, "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+                "memory_throughput_percent": number(
                     k, "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
                 ),
-                "registers_per_thread": _number(k, "launch__registers_per_thread"),
+                "registers_per_thread": number(k, "launch__registers_per_thread"),
                 "grid_size": ", ".join(map(str, k.grid)),
                 "block_size": ", ".join(map(str, k.block)),
-                "waves_per_sm": _number(k, "launch__waves_per_multiprocessor"),
-                "achieved_occupancy_percent": _number(k, "sm__warps_active.avg.pct_of_peak_sustained_active"),
+                "waves_per_sm": number(k, "launch__waves_per_multiprocessor"),
+                "achieved_occupancy_percent": number(k, "sm__warps_active.avg.pct_of_peak_sustained_active"),
                 "dram_read_bytes": read,
                 "dram_write_bytes": written,
                 "dram_gb_per_s": (read + written) / duration / 1e3,
             }
         )
     return pd.DataFrame(rows)
-
-
-def advice(
-    report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0, notes: bool = False
-) -> pd.DataFrame:
-    """What ncu's rules advise (OPT in its own output), the largest estimates first, whole-kernel ones before local ones.
-
-    Args:
-        report: a report, or one of its launches.
-        kernel: which launch of the report, by number; all by default.
-        from_percent: leave out estimates below this; advice without an estimate stays.
-        notes: also the rules' notes and warnings.
-    """
-    import pandas as pd
-
-    rows = []
-    for k in _launches(report, kernel):
-        for rule in k.rules:
-            if rule.kind != "advice" and not notes:
-                continue
-            if rule.speedup_percent is not None and rule.speedup_percent < from_percent:
-                continue
-            rows.append(
-                {
-                    "launch": k.index,
-                    "grid_size": ", ".join(map(str, k.grid)),
-                    "title": rule.title,
-                    "est_speedup_percent": rule.speedup_percent,
-                    "speedup_type": rule.speedup_type or "",
-                    "message": rule.message,
-                    "rule": rule.name,
-                    "section": rule.section,
-                    "kind": rule.kind,
-                    "markup": rule.markup,
-                }
-            )
-    columns = ["launch", "grid_size", "title", "est_speedup_percent", "speedup_type", "message"]
-    columns += ["rule", "section", "kind", "markup"]
-    table = pd.DataFrame(rows, columns=columns)
-    order = {"global": 0, "local": 1, "": 2}
-    table = table.assign(_rank=table["speedup_type"].map(order))
-    table = table.sort_values(
-        ["launch", "_rank", "est_speedup_percent"], ascending=[True, True, False], kind="stable"
-    )
-    return table.drop(columns="_rank").reset_index(drop=True)
-
-
-def advice_html(
-    report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0
-) -> str:
-    """The advice as HTML, one fold a launch (open where there is only one), links live."""
-    launches = _launches(report, kernel)
-    parts = []
-    for k in launches:
-        rows = advice(k, from_percent=from_percent)
-        items = []
-        for row in rows.to_dict("records"):
-            estimate = row["est_speedup_percent"]
-            badge = f"{estimate:.1f} %, {row['speedup_type']}" if estimate == estimate else "no estimate"
-            items.append(
-                f"<li><b>{html.escape(row['title'])}</b> <small>({badge})</small><br>"
-                f"{readable_html(row['markup'])}</li>"
-            )
-        head = f"{html.escape(k.name)}, grid {', '.join(map(str, k.grid))}: {len(rows)} pieces of advice"
-        is_open = " open" if len(launches) == 1 else ""
-        parts.append(f"<details{is_open}><summary>{head}</summary><ul>{''.join(items)}</ul></details>")
-    return "".join(parts)

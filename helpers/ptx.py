@@ -12,18 +12,14 @@ compiles in a second Python without that switch, from the kernel's source and th
 from __future__ import annotations
 
 import dataclasses
-import functools
 import inspect
 import re
-import subprocess
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from helpers.ptx_read import Instruction, PtxReading, SassReading, entries, read_ptx, read_sass
+from helpers.ptx_stages import CompileError, Stages, facts
 from helpers.ptx_view import View, side_by_side
 
 if TYPE_CHECKING:
@@ -48,132 +44,6 @@ __all__ = [
 
 TARGETS = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 _TYPES = re.compile(r"\*?(fp16|bf16|fp32|fp64|fp8\w+|i1|[iu](8|16|32|64))$")
-
-
-class CompileError(RuntimeError):
-    """A kernel that does not compile; the message says which, for what, and what the compiler found wrong where."""
-
-
-@dataclass(frozen=True)
-class Stages:
-    """One kernel, compiled for one target, at every stage on the way down.
-
-    Attributes:
-        kernel: the kernel's name.
-        language: "triton" or "cuda".
-        target: such as "sm_90".
-        num_warps: warps a block, for Triton; None for CUDA C++, where the launch decides.
-        source: the kernel's source text; `first_line` is the number of its first line in its file or cell.
-        ttir, ttgir, llir: texts; None for CUDA C++, whose compiler shows none of them.
-        ptx: text, every kernel of the module.
-        cubin: the ELF file that the GPU loads.
-        metadata: what Triton noted (num_stages, shared, ...); for CUDA C++ the flags.
-    """
-
-    kernel: str
-    language: str
-    target: str
-    num_warps: int | None
-    source: str = field(repr=False)
-    first_line: int = field(repr=False)
-    ttir: str | None = field(repr=False)
-    ttgir: str | None = field(repr=False)
-    llir: str | None = field(repr=False)
-    ptx: str = field(repr=False)
-    cubin: bytes = field(repr=False)
-    metadata: Mapping[str, Any] = field(repr=False)
-
-    @functools.cached_property
-    def sass(self) -> str:
-        """The kernel's machine code with source lines, by the nvdisasm that comes with Triton."""
-        text = _tool("nvdisasm", self.cubin, "--print-code", "--print-line-info")
-        at = text.find(f".text.{self.kernel}:")
-        if at < 0:
-            raise CompileError(f"nvdisasm found no code of {self.kernel} in the cubin for {self.target}.")
-        end = text.find("//-----", at)
-        return text[at : end if end > 0 else len(text)].rstrip() + "\n"
-
-    @functools.cached_property
-    def reading(self) -> PtxReading:
-        """The PTX, in pieces that can be asked about."""
-        return read_ptx(self.ptx, self.kernel)
-
-    @functools.cached_property
-    def sass_reading(self) -> SassReading:
-        """The SASS, in pieces that can be asked about."""
-        return read_sass(self.sass)
-
-    @functools.cached_property
-    def resources(self) -> Mapping[str, int]:
-        """What cuobjdump reads from the cubin: REG, STACK, SHARED, LOCAL, ... for this kernel."""
-        text = _tool("cuobjdump", self.cubin, "--dump-resource-usage", after=False)
-        match = re.search(rf"Function {re.escape(self.kernel)}:\s*\n(.*)", text)
-        if match is None:
-            raise CompileError(
-                f"cuobjdump found no resources of {self.kernel} in the cubin for {self.target}."
-            )
-        return MappingProxyType(
-            {name: int(n) for name, n in re.findall(r"([A-Z]+)(?:\[\d+\])?:(\d+)", match[1])}
-        )
-
-    @property
-    def n_registers(self) -> int:
-        """Registers that the assembler really gave each thread."""
-        return self.resources["REG"]
-
-    @property
-    def shared_bytes(self) -> int:
-        """Shared memory of a block, in bytes: fixed in the cubin, plus what Triton asks for at launch."""
-        return self.resources.get("SHARED", 0) + int(self.metadata.get("shared", 0))
-
-    @property
-    def spill_bytes(self) -> int:
-        """Local memory of a thread, in bytes: spilled registers, and arrays that cannot live in registers."""
-        return self.resources.get("STACK", 0) + self.resources.get("LOCAL", 0)
-
-    def text(self, kind: str) -> str:
-        """The text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
-
-        Raises:
-            ValueError: no such stage, or this kernel's compiler does not show it.
-        """
-        kinds = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
-        if kind not in kinds:
-            raise ValueError(f"There is no stage {kind!r}; choose from {', '.join(kinds)}.")
-        found = getattr(self, kind)
-        if found is None:
-            raise ValueError(
-                f"{self.kernel} is CUDA C++, and NVRTC shows no {kind}; ask for source, ptx or sass."
-            )
-        return found
-
-    def __repr__(self) -> str:
-        row = _row(self)
-        warps = f", {self.num_warps} warps" if self.num_warps else ""
-        return (
-            f"{self.kernel} for {self.target}{warps}: {row['loads']} loads and {row['stores']} stores a thread, "
-            f"up to {row['load_bytes']} bytes each; {self.n_registers} registers, {self.shared_bytes} bytes of shared "
-            f"memory, {self.spill_bytes} bytes spilled"
-        )
-
-    def _repr_html_(self) -> str:
-        return f"<p>{repr(self).replace(self.kernel, f'<b><code>{self.kernel}</code></b>', 1)}</p>"
-
-
-def _tool(name: str, cubin: bytes, *options: str, after: bool = True) -> str:
-    """What a disassembler bundled with Triton prints about a cubin."""
-    import triton
-
-    path = getattr(triton.knobs.nvidia, name).path
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
-        file.flush()
-        done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CompileError(
-            f"{Path(path).name} could not read the cubin: {done.stderr.strip().splitlines()[-1:]}."
-        )
-    return done.stdout
 
 
 def parse_target(target: str | int) -> int:
@@ -423,28 +293,6 @@ def interpreted(kernel: Any) -> Any:
     return InterpretedFunction(_unwrap(kernel)[0])
 
 
-def _row(stages: Stages) -> dict[str, Any]:
-    reading = stages.reading
-    widest = lambda found: max((i.n_bytes or 0 for i in found), default=0)  # noqa: E731
-    limit = reading.reqntid or reading.maxntid
-    return {
-        "kernel": stages.kernel,
-        "language": stages.language,
-        "target": stages.target,
-        "num_warps": stages.num_warps,
-        "threads": f"{'exactly' if reading.reqntid else 'up to'} {limit[0] * limit[1] * limit[2]}"
-        if limit
-        else "any",
-        "loads": len(reading.loads),
-        "load_bytes": widest(reading.loads),
-        "stores": len(reading.stores),
-        "store_bytes": widest(reading.stores),
-        "predicated": len(reading.predicated),
-        "ptx_instructions": len(reading.instructions),
-        "registers_declared": reading.n_registers_declared,
-    }
-
-
 def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFrame:
     """A row for each kernel: what it asks of memory, registers and instructions.
 
@@ -472,7 +320,7 @@ def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFram
         )
     rows = [
         {
-            **_row(s),
+            **facts(s),
             "registers": s.n_registers,
             "sass_instructions": len(s.sass_reading.instructions),
             "shared_bytes": s.shared_bytes,
@@ -480,4 +328,5 @@ def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFram
         }
         for s in stages
     ]
-    return pd.DataFrame(rows, index=pd.Index(labels, name="variant") if labels is not None else None)
+    table = pd.DataFrame(rows, index=pd.Index(labels, name="variant") if labels is not None else None)
+    return table.astype({"num_warps": "Int64"})

@@ -63,14 +63,17 @@ def _sentence(error: Any, kernel: Any) -> str:
     cause = error
     while type(cause.__cause__).__name__ in ("CompilationError", "CompileTimeAssertionFailure"):
         cause = cause.__cause__
-    message = cause.error_message if getattr(cause, "error_message", None) else str(cause.__cause__ or cause)
-    message = " ".join(str(message).split())
+    # What Triton's own library raised says it best; the CompilationError around it holds no more than its repr.
+    message = " ".join(str(cause.__cause__ or getattr(cause, "error_message", None) or cause).split())
+    message = re.sub(r"^\w+\((['\"])(.*)\1\)$", r"\2", message)
     node, text = getattr(error, "node", None), getattr(error, "src", None)
     if node is None or not text:
         return message
     lines = text.split("\n")
     shown = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
-    start = getattr(kernel, "starting_line_number", 1)
+    # Triton counts from the `def`; decorators stand above it.
+    source, start = inspect.getsourcelines(kernel.fn)
+    start += next((n for n, line in enumerate(source) if line.lstrip().startswith("def ")), 0)
     return f"line {start + node.lineno - 1}, `{shown}`: {message}"
 
 
@@ -125,11 +128,12 @@ def _describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
 def _describe_value(name: str, value: Any, seen: dict[str, Any]) -> tuple[str, Any]:
     if isinstance(value, ModuleType):
         return "module", value.__name__
-    module = getattr(value, "__module__", None) or ""
-    if module.split(".")[0] == "triton" and hasattr(value, "__name__"):
-        return "attribute", (module, value.__name__)
+    function = getattr(value, "fn", value)
+    module = getattr(function, "__module__", None) or ""
+    if module.split(".")[0] == "triton" and hasattr(function, "__name__"):
+        return "attribute", (module, function.__name__)
     if type(value).__name__ in ("InterpretedFunction", "JITFunction"):
-        return "function", _describe(value.fn, seen)
+        return "function", _describe(function, seen)
     if type(value).__name__ == "constexpr":
         return "constexpr", value.value
     if isinstance(value, (bool, int, float, str, tuple, type(None))):
@@ -154,7 +158,7 @@ def _rebuild(order: dict[str, Any], made: dict[str, Any]) -> Any:
         if kind == "module":
             namespace[name] = importlib.import_module(value)
         elif kind == "attribute":
-            namespace[name] = getattr(importlib.import_module(value[0]), re.sub(r".*\.", "", value[1]))
+            namespace[name] = getattr(importlib.import_module(value[0]), value[1])
         elif kind == "function":
             namespace[name] = _rebuild(value, made)
         else:

@@ -2,11 +2,7 @@
 
 Nothing here compiles anything. `helpers.ptx` does, and hands its texts to these readers.
 
-The line maps are our own. tritonparse 0.6 has such maps inside its trace reader, but they are not a public API and its
-PTX reader wants the `// file:line` comment that only LLVM writes, so CUDA C++ from NVRTC would have stayed without colours.
-
-Sources: NVIDIA, "Parallel Thread Execution ISA" (statement grammar, `.loc` with `inlined_at`, state spaces);
-MLIR location syntax; LLVM `DILocation`; the output of `nvdisasm --print-line-info`.
+Source: NVIDIA, "Parallel Thread Execution ISA" (statements, state spaces, types).
 """
 
 from __future__ import annotations
@@ -15,17 +11,13 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
+from helpers.ptx_lines import SASS, ptx_lines, sass_lines
+
 GLOBAL_SPACES = ("global", "generic")
 _SPACES = ("global", "shared", "local", "param", "const", "tex")
-_LINE_DIRECTIVES = (
-    ".loc",
-    ".file",
-    ".version",
-    ".target",
-    ".address_size",
-    ".maxntid",
-    ".reqntid",
-    ".minnctapersm",
+_LINE_DIRECTIVES = re.compile(
+    r"\.(loc|file|version|target|address_size|maxntid|reqntid|minnctapersm|maxnctapersm|maxnreg|maxclusterrank"
+    r"|reqnctapercluster|explicitcluster|blocksareclusters|noreturn)\b"
 )
 _TYPE = re.compile(r"(?:bf|[bfsu]|tf|e\dm\d)(\d+)(x2)?$")
 
@@ -175,7 +167,7 @@ class PtxReading:
         return (
             f"{self.entry}: PTX {self.version} for {self.target}, {len(self.params)} parameters, {block}\n"
             f"  {len(self.instructions)} instructions, {len(self.predicated)} under a predicate; "
-            f"{len(self.loads)} loads and {len(self.stores)} stores a thread\n"
+            f"{_count(self.loads, 'load')} and {_count(self.stores, 'store')} a thread\n"
             f"  virtual registers: {declared or 'none'}; shared memory: {'named' if self.uses_shared else 'not named'}"
         )
 
@@ -203,6 +195,10 @@ class SassReading:
 
     def __repr__(self) -> str:
         return f"{len(self.instructions)} SASS instructions (and {self.n_padding} that only pad)"
+
+
+def _count(found: list[Instruction], what: str) -> str:
+    return f"{len(found)} {what}{'s' * (len(found) != 1)}"
 
 
 def _is_global(i: Instruction) -> bool:
@@ -246,7 +242,7 @@ def _statements(text: str):
         elif (match := label.match(text, pos)) is not None:
             yield line, "label", match[1]
             pos = match.end()
-        elif text.startswith(_LINE_DIRECTIVES, pos):
+        elif _LINE_DIRECTIVES.match(text, pos):
             end = text.find("\n", pos)
             end = n if end < 0 else end
             yield line, "directive", text[pos:end].strip()
@@ -256,9 +252,9 @@ def _statements(text: str):
         ):
             # A header: up to its body, or to the semicolon of a mere declaration.
             end = min((at for at in (text.find("{", pos), text.find(";", pos)) if at >= 0), default=n)
-            # `.maxntid` and its like stand between header and body, on lines of their own.
+            # `.maxntid` and its like stand between a kernel's header and its body, on lines of their own.
             body = text[pos:end]
-            cut = re.search(r"\n\s*\.(maxntid|reqntid|minnctapersm|maxnreg|pragma|noreturn)", body)
+            cut = re.search(r"\n\s*\.(?!param\b)[a-z]", body)
             end = pos + cut.start() if cut else end
             yield line, "header", text[pos:end]
             line += text.count("\n", pos, end)
@@ -364,22 +360,20 @@ def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
     )
 
 
-_SASS = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?\w+)\s+)?(\S+)\s*(.*?)\s*;?\s*$")
-
-
-def read_sass(sass: str) -> SassReading:
+def read_sass(sass: str, ptx: str = "") -> SassReading:
     """Read one kernel's SASS as `Stages.sass` has it (nvdisasm with line information).
 
+    With the kernel's PTX too, code inlined from other functions is laid to the line that called it.
     `NOP` and the final jump-to-itself are padding that no thread reaches; they are counted apart.
     """
-    lines = sass_lines(sass)
+    lines = sass_lines(sass, ptx)
     found, n_padding = [], 0
     previous_label = None
     for number, text in enumerate(sass.split("\n"), 1):
         if (label := re.match(r"\s*(\.L_\w+):", text)) is not None:
             previous_label = label[1]
             continue
-        match = _SASS.match(text)
+        match = SASS.match(text)
         if match is None:
             continue
         guard, opcode, rest = match[2], match[3].rstrip(";"), match[4]
@@ -392,93 +386,3 @@ def read_sass(sass: str) -> SassReading:
         else:
             found.append(Instruction(number, opcode, _split(rest), guard, lines[number - 1]))
     return SassReading(tuple(found), n_padding)
-
-
-# Line maps: for each line of a text, the line of the kernel's source, or None ---------------------------------------
-
-
-def mlir_lines(text: str) -> list[int | None]:
-    """Source line of each line of TTIR or TTGIR, by its trailing `loc(...)`; a call site counts, not the callee."""
-    names = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, flags=re.M))
-
-    def resolve(body: str, depth: int = 0) -> int | None:
-        if depth > 50:
-            return None
-        if (place := re.fullmatch(r'"[^"]*":(\d+):\d+', body)) is not None:
-            return int(place[1])
-        if (call := re.fullmatch(r"callsite\((.*) at (.*)\)", body)) is not None:
-            outer = resolve(call[2], depth + 1)
-            return outer if outer is not None else resolve(call[1], depth + 1)
-        if body in names:
-            return resolve(names[body], depth + 1)
-        if (named := re.fullmatch(r'"[^"]*"\((.*)\)', body)) is not None:
-            return resolve(named[1], depth + 1)
-        if (fused := re.fullmatch(r"fused(?:<.*>)?\[(.*)\]", body)) is not None:
-            return next(
-                (n for n in (resolve(b.strip(), depth + 1) for b in fused[1].split(",")) if n is not None),
-                None,
-            )
-        return None
-
-    found: list[int | None] = []
-    for line in text.split("\n"):
-        match = re.search(r"\bloc\((#loc\d*|\".*|callsite.*)\)\s*$", line)
-        found.append(resolve(match[1]) if match and not line.startswith("#loc") else None)
-    return found
-
-
-def llir_lines(text: str) -> list[int | None]:
-    """Source line of each line of LLVM IR, by its `!dbg`; for inlined code the outermost call."""
-    places = {
-        number: (int(line), outer)
-        for number, line, outer in re.findall(
-            r"^!(\d+) = (?:distinct )?!DILocation\(line: (\d+),[^)]*?(?:inlinedAt: !(\d+))?\)",
-            text,
-            flags=re.M,
-        )
-    }
-    found: list[int | None] = []
-    for line in text.split("\n"):
-        match = re.search(r"!dbg !(\d+)", line)
-        number = match[1] if match and not line.startswith("!") else None
-        while number in places and places[number][1]:
-            number = places[number][1]
-        found.append(places[number][0] if number in places else None)
-    return found
-
-
-def ptx_lines(text: str) -> list[int | None]:
-    """Source line of each line of PTX, by `.loc`; for inlined code the outermost `inlined_at`."""
-    loc = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:[^/]*inlined_at\s+(\d+)\s+(\d+)\s+(\d+))?")
-    outer: dict[tuple[str, ...], tuple[str, ...]] = {}
-    current: int | None = None
-    found: list[int | None] = []
-    for line in text.split("\n"):
-        match = loc.match(line)
-        if match is not None:
-            place = match.groups()[:3]
-            if match[4]:
-                outer[place] = match.groups()[3:]
-            for _ in range(50):
-                if place not in outer:
-                    break
-                place = outer[place]
-            current = int(place[1]) or None
-        elif line.startswith("}"):
-            current = None
-        found.append(None if match is not None else current)
-    return found
-
-
-def sass_lines(text: str) -> list[int | None]:
-    """Source line of each line of nvdisasm's SASS, by its `//## File` comments; the last of a run is the outermost."""
-    current: int | None = None
-    found: list[int | None] = []
-    for line in text.split("\n"):
-        if "//## File" in line:
-            numbers = re.findall(r"line (\d+)", line)
-            current = int(numbers[-1]) if numbers else current
-            found.append(None)
-        else:
-            found.append(current if _SASS.match(line) else None)
-    return found

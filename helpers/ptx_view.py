@@ -3,7 +3,7 @@
 The HTML carries inline styles only and no script, so that it looks the same in Jupyter, in a page made by nbconvert and
 on GitHub's viewer where styles are kept. The tints are translucent, so text and background stay the page's own, in the
 dark and in the light; the palette is Okabe and Ito's, and every line also carries the number of its source line, so
-that nothing hangs on telling colours apart. No syntax highlighter is needed: the opcode is bold, the comment faint.
+that nothing hangs on telling colours apart. No syntax highlighter is needed: the opcode is bold.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers.ptx_read import llir_lines, mlir_lines, ptx_lines, sass_lines
+from helpers.ptx_lines import llir_lines, mlir_lines, ptx_lines, sass_lines
 
 if TYPE_CHECKING:
     from helpers.ptx import Stages
@@ -71,16 +71,13 @@ def pane(stages: Stages, kind: str) -> list[Line]:
     text = stages.text(kind)
     rows = text.split("\n")
     if kind == "source":
+        rows = text.rstrip().split("\n")
+        numbers = range(stages.first_line, stages.first_line + len(rows))
         return [
-            Line(stages.first_line + n, stages.first_line + n, row) for n, row in enumerate(rows) if row or n
+            Line(number, number, row) for number, row in zip(numbers, rows, strict=True) if row or number > 1
         ]
-    mapped = {
-        "ttir": mlir_lines,
-        "ttgir": mlir_lines,
-        "llir": llir_lines,
-        "ptx": ptx_lines,
-        "sass": sass_lines,
-    }[kind](text)
+    readers = {"ttir": mlir_lines, "ttgir": mlir_lines, "llir": llir_lines, "ptx": ptx_lines}
+    mapped = sass_lines(text, stages.ptx) if kind == "sass" else readers[kind](text)
     show = {"ttir": _mlir, "ttgir": _mlir, "llir": _llir, "ptx": _ptx, "sass": _sass}[kind]
     span = _span(kind, rows, stages.kernel)
     found = []
@@ -123,14 +120,10 @@ def _llir(row: str) -> str | None:
 
 def _ptx(row: str) -> str | None:
     bare = row.strip()
-    if (
-        bare.startswith((".loc", "$L__tmp", "$L__func", "// begin", "// end", "// --", "// -- ", "//\t"))
-        or bare == "//"
-    ):
+    if bare.startswith((".loc", "$L__tmp", "$L__func", "//")):
         return None
-    if re.match(r"//\s*(%bb|@|\.globl)", bare):
-        return None
-    return re.sub(r"\s*// (?:-- Begin|@|\.globl).*$", "", row)
+    match = re.match(r"\s+((?:@!?\S+\s+)?[a-z][\w.:]*)\s+(.*)$", row)
+    return f"    {match[1]:<19} {match[2]}" if match else row
 
 
 def _sass(row: str) -> str | None:
@@ -140,24 +133,18 @@ def _sass(row: str) -> str | None:
 
 
 def _styled(kind: str, text: str) -> str:
-    """The text as HTML: comments faint, the opcode bold."""
+    """The text as HTML, its opcode bold."""
     if kind == "source":
-        code, mark, comment = text.partition("#") if "//" not in text else text.partition("//")
-        return html.escape(code) + (
-            f'<span style="opacity:.65">{html.escape(mark + comment)}</span>' if mark else ""
-        )
-    code, mark, comment = text.partition("//") if kind == "ptx" else (text, "", "")
+        return html.escape(text)
     opcode = {
         "ptx": r"^(\s*(?:@!?\S+\s+)?)([a-z][\w.:]*)(?=\s|;)",
         "sass": r"^(\s*[0-9a-f]{3,}\s+(?:@!?\w+\s+)?)([A-Z][\w.]*)",
         "llir": r"^(\s*(?:%\S+ = )?(?:tail )?)([a-z]+)(?=\s)",
     }.get(kind, r"^(\s*(?:%\S+ = )?\"?)([a-z]+\.[a-z_]+)(?=[\s\"])")
-    match = re.match(opcode, code)
-    if match:
-        out = f"{html.escape(match[1])}<b>{html.escape(match[2])}</b>{html.escape(code[match.end() :])}"
-    else:
-        out = html.escape(code)
-    return out + (f'<span style="opacity:.65">{html.escape(mark + comment)}</span>' if mark else "")
+    match = re.match(opcode, text)
+    if match is None:
+        return html.escape(text)
+    return f"{html.escape(match[1])}<b>{html.escape(match[2])}</b>{html.escape(text[match.end() :])}"
 
 
 def _pane_html(
@@ -168,15 +155,16 @@ def _pane_html(
     rows = []
     for line in lines:
         rgb = colours.get(line.source_line or -1)
+        colour = ",".join(map(str, rgb)) if rgb else "0,0,0"
         tint = (
-            f"background:rgba({rgb[0]},{rgb[1]},{rgb[2]},.22);border-left:4px solid rgb{rgb}"
+            f"background:rgba({colour},.22);border-left:4px solid rgb({colour})"
             if rgb
-            else ("border-left:4px solid transparent")
+            else "border-left:4px solid transparent"
         )
         own = "" if kind == "source" else f"{line.number:>{wide}} "
         tag = f"{line.source_line if line.source_line else '':>{deep}}"
         rows.append(
-            f'<div style="{tint.replace(" ", "")};padding:0 6px"><span style="opacity:.55">{own}</span>'
+            f'<div style="{tint};padding:0 6px"><span style="opacity:.55">{own}</span>'
             f"<b>{tag}</b> {_styled(kind, line.text)}</div>"
         )
     return (
@@ -228,15 +216,14 @@ def side_by_side(
             panes.append(_pane_html(kind, title, lines, _colours(one), height))
     columns = columns or (len(stages) if len(stages) > 1 else min(2, len(panes)))
     names = ", ".join(f"{one.kernel} ({one.target})" for one in stages)
-    grid = f'<div style="display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px">{"".join(panes)}</div>'
+    grid = f'<div style="display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px;align-items:start">{"".join(panes)}</div>'
     return View(grid, f"{names}: {', '.join(counts)}")
 
 
 def _colours(stages: Stages) -> dict[int, tuple[int, int, int]]:
     """A colour for each source line that any stage came from; neighbours differ, the palette repeats after seven."""
-    used: set[int] = {n for n in ptx_lines(stages.text("ptx")) if n}
-    for text, reader in ((stages.ttgir, mlir_lines), (stages.llir, llir_lines)):
-        used |= {n for n in reader(text) if n} if text else set()
+    kinds = [kind for kind in ("ttgir", "llir", "ptx") if getattr(stages, kind) is not None]
+    used = {line.source_line for kind in kinds for line in pane(stages, kind) if line.source_line}
     last = stages.first_line + stages.source.count("\n")
     inside = sorted(n for n in used if stages.first_line <= n <= last)
     return {n: COLOURS[i % len(COLOURS)] for i, n in enumerate(inside)}

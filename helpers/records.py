@@ -248,7 +248,7 @@ def _write_case(path: Path, name: str, case: dict) -> None:
     cases = json.loads(path.read_text())["cases"] if path.exists() else []
     cases = [c for c in cases if c["params"] != case["params"]] + [case]
     partial = path.with_name(f".{os.getpid()}-{path.name}")
-    partial.write_text(json.dumps({"name": name, "cases": cases}, indent=1, sort_keys=True) + "\n")
+    partial.write_text(json.dumps({"name": name, "cases": cases}, indent=1) + "\n")
     os.replace(partial, path)
 
 

@@ -32,6 +32,7 @@ __all__ = [
     "ops",
     "profile_table",
     "read_kernel_name",
+    "short_name",
     "timeline",
 ]
 

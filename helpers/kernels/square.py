@@ -72,16 +72,12 @@ def square_rows_kernel(
 # [/kernel:square_rows_kernel]
 
 
-# [kernel:warps_for]
+# [kernel:square_rows]
 def warps_for(block_size: int) -> int:
     """Warps for one program over `block_size` elements: 16 elements a thread, 4 to 16 warps."""
     return max(4, min(16, block_size // 512))
 
 
-# [/kernel:warps_for]
-
-
-# [kernel:square_rows]
 def square_rows(
     x: torch.Tensor, *, num_warps: int | None = None, out: torch.Tensor | None = None
 ) -> torch.Tensor:

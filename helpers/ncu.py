@@ -1,0 +1,310 @@
+"""Find and run Nsight Compute on a script or on a notebook cell, and read what it found.
+
+`run` profiles a script in a process of its own, `%%ncu` (after `%load_ext helpers.ncu`) a cell, `load_report` reads
+the file that they write; reading needs no GPU. The tables come from `ncu_reader` and `ncu_views`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from helpers import device
+from helpers.ncu_advice import advice, advice_html
+from helpers.ncu_errors import PERMISSION, NcuError, diagnose, script_output
+from helpers.ncu_reader import Kernel, Report, ReportError, Rule, load_report, readable, summary
+from helpers.ncu_views import (
+    STALLS,
+    instructions,
+    occupancy,
+    occupancy_curves,
+    over_time,
+    roofline_points,
+    sectors,
+    source_lines,
+)
+
+__all__ = [
+    "STALLS",
+    "Kernel",
+    "NcuError",
+    "Report",
+    "ReportError",
+    "Rule",
+    "advice",
+    "advice_html",
+    "command",
+    "diagnose",
+    "instructions",
+    "load_magic",
+    "load_report",
+    "occupancy",
+    "occupancy_curves",
+    "over_time",
+    "readable",
+    "roofline_points",
+    "run",
+    "sectors",
+    "source_lines",
+    "summary",
+    "why_not",
+]
+
+
+def why_not() -> NcuError | None:
+    """Why Nsight Compute cannot profile here, as far as can be told without trying; None where nothing stands against it."""
+    if not device.has_gpu():
+        return NcuError(
+            "Nsight Compute profiles kernels on an NVIDIA GPU, and this machine has none.", "no-gpu"
+        )
+    if device.find_tool("ncu") is None:
+        return NcuError(_not_found(), "not-found")
+    if device.counters_allowed() is False:
+        return NcuError(PERMISSION, "permission")
+    return None
+
+
+def _not_found() -> str:
+    try:
+        device.require("ncu")
+    except device.Missing as error:
+        return str(error)
+    return "ncu is not here; install NVIDIA Nsight Compute and put it on PATH."
+
+
+def command(
+    argv: Sequence[str | os.PathLike],
+    *,
+    out: str | os.PathLike,
+    kernel: str | None = None,
+    nvtx: str | None = None,
+    set: str | None = "full",  # ncu's own name for it
+    sections: Sequence[str] = (),
+    metrics: Sequence[str] = (),
+    launch_skip: int | None = None,
+    launch_count: int | None = None,
+    import_source: bool = True,
+    clock_control: str = "none",
+    ncu: str | os.PathLike = "ncu",
+    extra: Sequence[str] = (),
+) -> list[str]:
+    """The command line that `run` uses, as a list of words; `shlex.join` makes it one for a terminal.
+
+    Args:
+        argv: the program to profile and its arguments, such as `["python", "script.py"]`.
+        out: the report to write; ncu adds `.ncu-rep` where it is missing.
+        kernel: profile only kernels whose function name this regular expression finds.
+        nvtx: profile only launches inside this NVTX range (`torch.cuda.nvtx.range("name")`); with ncu's own marks
+            (`domain@`, `/`, `[`, `]`) it is passed on as it is.
+        set: ncu's set of sections ("basic", "detailed", "full", …); None where only `sections` and `metrics` count.
+        sections: single sections, such as "SpeedOfLight" or "SourceCounters".
+        metrics: single counters.
+        launch_skip: pass over so many matching launches first.
+        launch_count: stop after so many launches.
+        import_source: keep the source files in the report, so that hot lines can be shown anywhere.
+        clock_control: "none" leaves the clocks alone: locking them to base, ncu's default, needs rights that shared
+            and rented machines do not give, and the durations would be those of a slower chip than the one you use.
+        ncu: the executable.
+        extra: more of ncu's options.
+    """
+    words = [
+        os.fspath(ncu),
+        "--export",
+        os.fspath(out),
+        "--force-overwrite",
+        "--clock-control",
+        clock_control,
+    ]
+    if set and not sections:
+        words += ["--set", set]
+    for section in sections:
+        words += ["--section", section]
+    if metrics:
+        words += ["--metrics", ",".join(metrics)]
+    words += ["--import-source", "yes" if import_source else "no"]
+    if kernel:
+        words += ["--kernel-name", f"regex:{kernel}"]
+    if nvtx:
+        # ncu's notation: a closing slash means a push/pop range, which is what torch.cuda.nvtx makes
+        words += ["--nvtx", "--nvtx-include", nvtx if re.search(r"[/@\[\]]", nvtx) else f"{nvtx}/"]
+    if launch_skip is not None:
+        words += ["--launch-skip", str(launch_skip)]
+    if launch_count is not None:
+        words += ["--launch-count", str(launch_count)]
+    return [*words, *extra, *map(os.fspath, argv)]
+
+
+def run(
+    script: str | os.PathLike | Sequence[str | os.PathLike],
+    *,
+    out: str | os.PathLike,
+    files: dict[str, str] | None = None,
+    echo: bool = False,
+    timeout_s: float = 300,
+    **options,
+) -> Path:
+    """Profile a script with Nsight Compute and keep the report.
+
+    Args:
+        script: the path of a Python script, Python code (a text with a line break), or a whole command line as a list.
+        out: where the report goes; a partial one never stands under that name.
+        files: more files to put beside Python code given as text: name to content.
+        echo: print what the script printed.
+        timeout_s: stop after this many seconds; ncu runs a kernel once for each group of counters, 38 times for
+            `--set full` on an H100.
+        **options: see `command`.
+
+    Returns:
+        The report's path.
+
+    Raises:
+        NcuError: no GPU, no ncu, no permission, nothing matched the filters, the script failed, and so on: one
+            sentence with what to do, and the script's traceback where it is the script that failed.
+        FileNotFoundError: no such script.
+    """
+    out = Path(out)
+    if out.suffix != ".ncu-rep":
+        raise ValueError(f"A report's name ends with .ncu-rep; {out.name!r} does not.")
+    if (reason := why_not()) is not None and reason.reason != "permission":
+        raise reason  # a missing permission is only a guess until ncu has been asked
+    folder = Path(tempfile.mkdtemp(prefix="kernel-workbook-ncu-"))
+    try:
+        argv = _program(script, folder, files or {})
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial = folder / "report.ncu-rep"
+        words = command(argv, out=partial, ncu=device.find_tool("ncu"), **options)
+        code, text = _execute(words, folder, timeout_s)
+        if echo:
+            print(script_output(text), end="")
+        if code or not partial.is_file():
+            raise diagnose(text, code, options)
+        # beside `out` first: only a move within one file system is whole or not at all
+        near = out.with_name(f".{os.getpid()}-{out.name}")
+        try:
+            shutil.copyfile(partial, near)
+            os.replace(near, out)
+        finally:
+            near.unlink(missing_ok=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    return out
+
+
+def _program(script, folder: Path, files: dict[str, str]) -> list[str]:
+    if not isinstance(script, (str, os.PathLike)):
+        return [os.fspath(word) for word in script]
+    if isinstance(script, str) and "\n" in script:
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        path = folder / "cell.py"
+        path.write_text(script if script.endswith("\n") else script + "\n")
+    else:
+        path = Path(script).resolve()
+        if not path.is_file():
+            raise FileNotFoundError(f"There is no script {script}; give a path, or the code itself.")
+    return [sys.executable, str(path)]
+
+
+def _execute(words: list[str], folder: Path, timeout_s: float) -> tuple[int, str]:
+    """Run ncu; its exit status and everything that it and the script wrote, in order."""
+    environment = dict(os.environ)
+    environment.pop("TRITON_INTERPRET", None)  # interpreted kernels launch nothing that a counter could see
+    environment["PYTHONUNBUFFERED"] = "1"
+    root = str(Path(__file__).resolve().parents[1])
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
+    # A session of its own, so that a timeout ends the profiled script too, not only ncu.
+    process = subprocess.Popen(
+        words,
+        cwd=folder,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    try:
+        text, _ = process.communicate(timeout=timeout_s)
+    except BaseException as error:  # a timeout, or the learner's interrupt
+        os.killpg(process.pid, 9)
+        text, _ = process.communicate()
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise NcuError(
+                f"Nsight Compute was stopped after {timeout_s:g} seconds: profile fewer launches (launch_count, kernel, "
+                "nvtx) or fewer counters (sections), or give it longer (timeout_s).",
+                "timeout",
+                text,
+            ) from None
+        raise
+    return process.returncode, text
+
+
+def profile(
+    name: str,
+    code: str,
+    *,
+    files: dict[str, str] | None = None,
+    sources: Iterable = (),
+    params: dict | None = None,
+    **options,
+) -> Report:
+    """Profile code, or read what was recorded under `name` where Nsight Compute cannot run, and say why.
+
+    Args:
+        name: the record, "lesson/what".
+        code: Python code for a process of its own.
+        sources: the kernels in it, for the record's provenance.
+        params: what the code depends on.
+        **options: see `run`.
+
+    Raises:
+        NcuError: ncu could run here, and the code or a filter was wrong.
+        records.NoRecord: ncu cannot run here, and nothing was recorded.
+    """
+    from helpers import records
+
+    def live(path: Path) -> None:
+        run(code, out=path, files=files, **options)
+
+    sources = list(sources)
+    try:
+        path = records.measured(name, live, sources=sources, params=params, file=".ncu-rep")
+    except NcuError as error:
+        # There is a GPU, but the tool or the permission is missing: the record still teaches.
+        if error.reason not in ("not-found", "permission", "driver", "busy"):
+            raise
+        print(error)
+        prints = dict(records.fingerprint(source) for source in sources)
+        path = records._replay(name, prints, dict(params or {}), ".ncu-rep")
+    return load_report(path)
+
+
+def load_magic() -> None:
+    """Give this notebook the cell magic `%%ncu` (the same as `%load_ext helpers.ncu`)."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if shell is None:
+        raise RuntimeError("%%ncu works in a notebook or in IPython; in a script call helpers.ncu.run.")
+    load_ipython_extension(shell)
+
+
+def load_ipython_extension(shell) -> None:
+    """Called by `%load_ext helpers.ncu`."""
+    from helpers.ncu_magic import register
+
+    register(shell)
+
+
+def shell_line(words: Sequence[str]) -> str:
+    """A command as one line for a terminal, broken before each option where it is long."""
+    line = shlex.join(words)
+    return line if len(line) <= 100 else line.replace(" --", " \\\n    --")

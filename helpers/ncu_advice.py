@@ -1,0 +1,94 @@
+"""What Nsight Compute's rules advise, as a table and as HTML."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING
+
+from helpers.ncu_reader import MARK, Kernel, Report, launches_of, mark_parts
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def advice(
+    report: Report | Kernel,
+    kernel: int | Kernel | None = None,
+    *,
+    from_percent: float = 0.0,
+    notes: bool = False,
+) -> pd.DataFrame:
+    """What ncu's rules advise (OPT in its own output), the largest estimates first, whole-kernel ones before local ones.
+
+    Args:
+        report: a report, or one of its launches.
+        kernel: which launch of the report, by number; all by default.
+        from_percent: leave out estimates below this; advice without an estimate stays.
+        notes: also the rules' notes and warnings.
+    """
+    import pandas as pd
+
+    rows = []
+    for k in launches_of(report, kernel):
+        for rule in k.rules:
+            if rule.kind != "advice" and not notes:
+                continue
+            if rule.speedup_percent is not None and rule.speedup_percent < from_percent:
+                continue
+            rows.append(
+                {
+                    "launch": k.index,
+                    "grid_size": ", ".join(map(str, k.grid)),
+                    "title": rule.title,
+                    "est_speedup_percent": rule.speedup_percent,
+                    "speedup_type": rule.speedup_type or "",
+                    "message": rule.message,
+                    "rule": rule.name,
+                    "section": rule.section,
+                    "kind": rule.kind,
+                    "markup": rule.markup,
+                }
+            )
+    columns = ["launch", "grid_size", "title", "est_speedup_percent", "speedup_type", "message"]
+    columns += ["rule", "section", "kind", "markup"]
+    table = pd.DataFrame(rows, columns=columns)
+    order = {"global": 0, "local": 1, "": 2}
+    table = table.assign(_rank=table["speedup_type"].map(order))
+    table = table.sort_values(
+        ["launch", "_rank", "est_speedup_percent"], ascending=[True, True, False], kind="stable"
+    )
+    return table.drop(columns="_rank").reset_index(drop=True)
+
+
+def advice_html(
+    report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0
+) -> str:
+    """The advice as HTML, one fold a launch (open where there is only one), links live."""
+    launches = launches_of(report, kernel)
+    parts = []
+    for k in launches:
+        rows = advice(k, from_percent=from_percent)
+        items = []
+        for row in rows.to_dict("records"):
+            estimate = row["est_speedup_percent"]
+            badge = f"{estimate:.1f} %, {row['speedup_type']}" if estimate == estimate else "no estimate"
+            items.append(
+                f"<li><b>{html.escape(row['title'])}</b> <small>({badge})</small><br>"
+                f"{readable_html(row['markup'])}</li>"
+            )
+        head = f"{html.escape(k.name)}, grid {', '.join(map(str, k.grid))}: {len(rows)} pieces of advice"
+        is_open = " open" if len(launches) == 1 else ""
+        parts.append(f"<details{is_open}><summary>{head}</summary><ul>{''.join(items)}</ul></details>")
+    return "".join(parts)
+
+
+def readable_html(markup: str) -> str:
+    """The same as HTML, with live links and section names in italics."""
+    pieces, end = [], 0
+    for match in MARK.finditer(markup):
+        pieces.append(html.escape(markup[end : match.start()]))
+        text, address = mark_parts(match)
+        shown = html.escape(text)
+        pieces.append(f'<a href="{html.escape(address)}">{shown}</a>' if address else f"<i>{shown}</i>")
+        end = match.end()
+    return "".join([*pieces, html.escape(markup[end:])])

@@ -1,0 +1,230 @@
+"""The cell magic `%%ncu`: run a cell under Nsight Compute, show the summary table and the advice.
+
+A profiled cell runs in a process of its own, because ncu starts the process that it watches. What the cell uses from
+the notebook goes along as source: modules as imports, functions and Triton kernels with everything they use, plain
+values as they stand. Tensors stay behind; the cell makes its own.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import builtins
+import inspect
+import shlex
+import symtable
+import textwrap
+import types
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers import ncu
+
+COMPANION = "from_notebook.py"
+
+
+@dataclass
+class Brought:
+    """What a cell takes along from the notebook: the companion file's text, its names, the kernels, the plain values."""
+
+    lines: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
+    kernels: list[Any] = field(default_factory=list)
+    values: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """The companion file."""
+        return "\n".join(self.lines) + "\n"
+
+
+def free_names(code: str) -> list[str]:
+    """The names that code uses and does not itself define, builtins aside, in alphabetical order.
+
+    Raises:
+        SyntaxError: the code is no Python.
+    """
+    top = symtable.symtable(code, "<cell>", "exec")
+    defined = {
+        s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported() or s.is_namespace()
+    }
+    used: set[str] = set()
+
+    def walk(table: symtable.SymbolTable) -> None:
+        for symbol in table.get_symbols():
+            if symbol.is_referenced() and (table is top or symbol.is_global()):
+                used.add(symbol.get_name())
+            # `global x; x = …` inside a function defines a name of the module
+            if table is not top and symbol.is_declared_global() and symbol.is_assigned():
+                defined.add(symbol.get_name())
+        for child in table.get_children():
+            walk(child)
+
+    walk(top)
+    return sorted(used - defined - set(dir(builtins)))
+
+
+def bring(code: str, namespace: Mapping[str, Any]) -> Brought:
+    """Collect what `code` needs from a notebook's namespace, as source.
+
+    Raises:
+        ValueError: the code uses something that cannot go along, such as a tensor.
+    """
+    brought = Brought()
+    for name in free_names(code):
+        if name in namespace:
+            _bring_one(name, namespace, brought, "The cell")
+    return brought
+
+
+def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: str) -> None:
+    if name in brought.names:
+        return
+    value = namespace[name]
+    if isinstance(value, types.ModuleType):
+        brought.lines.append(f"import {value.__name__} as {name}")
+    elif type(value).__module__ == "torch" and type(value).__name__ == "dtype":
+        brought.lines.append(f"import torch; {name} = {value!r}")
+    elif _is_plain(value):
+        brought.lines.append(f"{name} = {value!r}")
+        brought.values[name] = value
+    else:
+        function = value
+        while not inspect.isroutine(function) and hasattr(function, "fn"):
+            function = function.fn  # Triton's JITFunction, InterpretedFunction and Autotuner keep it in .fn
+        module = getattr(function, "__module__", None)
+        if not (inspect.isfunction(function) or inspect.isclass(function) or inspect.isbuiltin(function)):
+            raise ValueError(
+                f"{who} uses {name}, which is a {type(value).__name__} in your notebook. A profiled cell runs in a process "
+                f"of its own, and only modules, functions, kernels and plain values go along: make {name} inside the cell."
+            )
+        if function is not value:
+            brought.kernels.append(value)
+        if module != "__main__":
+            brought.lines.append(f"from {module} import {function.__name__} as {name}")
+        else:
+            try:
+                source = textwrap.dedent(inspect.getsource(function))
+            except (OSError, TypeError) as error:
+                raise ValueError(
+                    f"{who} uses {name}, whose source Python cannot find; define it inside the cell."
+                ) from error
+            brought.names.append(name)  # before what it uses: it may use itself
+            for inner in free_names(source):
+                if inner in namespace:
+                    _bring_one(inner, namespace, brought, name)
+            brought.lines.append(source.rstrip())
+            return
+    brought.names.append(name)
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return True
+    if not isinstance(value, (tuple, list, dict, set)):
+        return False
+    try:
+        return ast.literal_eval(repr(value)) == value
+    except (ValueError, SyntaxError):
+        return False
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str):
+        raise ValueError(f"%%ncu: {message}. Options: {' '.join(self.format_usage().split()[2:])}")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(prog="%%ncu", add_help=False, allow_abbrev=False)
+    parser.add_argument("--kernel", metavar="REGEX", help="only kernels whose name this finds")
+    parser.add_argument("--nvtx", metavar="RANGE", help="only launches inside this NVTX range")
+    parser.add_argument("--record", metavar="LESSON/WHAT", help="replay this record where ncu cannot run")
+    parser.add_argument("--name", default="report", help="the variable that gets the report (report)")
+    parser.add_argument("--set", default="full", help="ncu's set of sections (full)")
+    parser.add_argument(
+        "--section", action="append", default=[], dest="sections", help="instead of a set; repeatable"
+    )
+    parser.add_argument("--metrics", default="", help="single counters, with commas")
+    parser.add_argument("--launch-skip", type=int)
+    parser.add_argument("--launch-count", type=int)
+    parser.add_argument(
+        "--no-source", action="store_false", dest="import_source", help="leave source files out"
+    )
+    parser.add_argument(
+        "--from-percent", type=float, default=10.0, help="show advice from this estimate on (10)"
+    )
+    parser.add_argument("--timeout", type=float, default=300, help="seconds (300)")
+    parser.add_argument("--out", help="also keep the report in this file, for the desktop UI")
+    parser.add_argument("--quiet", action="store_true", help="make the report, show nothing")
+    return parser
+
+
+def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
+    """What `%%ncu LINE` does with a cell: profile it or replay its record, show it, and bind the report to a name.
+
+    Raises:
+        ValueError: a wrong option, or a name that cannot go along.
+        ncu.NcuError: ncu cannot run here and no record is named, or the cell failed.
+    """
+    options = _parser().parse_args(shlex.split(line))
+    if not options.name.isidentifier():
+        raise ValueError(f"%%ncu: --name needs the name of a variable; {options.name!r} is none.")
+    brought = bring(cell, namespace)
+    # One line in place of the magic's own, so that the cell's line numbers are those of the report.
+    first = (
+        f"from {COMPANION.removesuffix('.py')} import {', '.join(brought.names)}" if brought.names else "#"
+    )
+    call = {
+        "files": {COMPANION: brought.text},
+        "kernel": options.kernel,
+        "nvtx": options.nvtx,
+        "set": options.set,
+        "sections": options.sections,
+        "metrics": [m for m in options.metrics.split(",") if m],
+        "launch_skip": options.launch_skip,
+        "launch_count": options.launch_count,
+        "import_source": options.import_source,
+        "timeout_s": options.timeout,
+        "echo": True,
+    }
+    code = f"{first}\n{cell}"
+    if options.record:
+        report = ncu.profile(
+            options.record, code, sources=brought.kernels or [cell], params=brought.values, **call
+        )
+    else:
+        from helpers import device
+
+        path = device.cache_folder() / "ncu" / f"{options.name}.ncu-rep"
+        report = ncu.load_report(ncu.run(code, out=path, **call))
+    if options.out:
+        import shutil
+
+        shutil.copyfile(report.path, options.out)
+    namespace[options.name] = report
+    if not options.quiet:
+        _show(report, options.from_percent)
+    return report
+
+
+def _show(report: ncu.Report, from_percent: float) -> None:
+    from IPython.display import HTML, display
+
+    table = ncu.summary(report)
+    display(table.rename(columns=lambda c: c.replace("_", " ")).round(3))
+    display(HTML(f"<p>Advice with an estimate of {from_percent:g} % or more:</p>"))
+    display(HTML(ncu.advice_html(report, from_percent=from_percent)))
+
+
+def register(shell: Any) -> None:
+    """Give an IPython shell the magic."""
+
+    def ncu_magic(line: str, cell: str) -> None:
+        """Run this cell under Nsight Compute; `%%ncu --help` lists the options."""
+        if "--help" in line.split():
+            print(_parser().format_help())
+        else:
+            run_cell(line, cell, shell.user_ns)
+
+    shell.register_magic_function(ncu_magic, "cell", "ncu")

@@ -1,0 +1,300 @@
+"""What a learner looks at in an Nsight Compute report: hot lines, roofline, sectors, occupancy, the launch over time.
+
+Every function takes a report or a launch from `ncu_reader.load_report` and gives a table. A counter that was not
+collected is NaN, a table that needs a section which was not collected is a `ReportError` that names the section.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers.ncu_reader import Kernel, Report, ReportError, launches_of, number
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_STALL = "smsp__pcsamp_warps_issue_stalled_"
+# What a warp waits for in each state: Kernel Profiling Guide, "Warp Stall Reasons". The ones that these kernels meet.
+STALLS = {
+    "long_scoreboard": "a load from L1, L2 or DRAM",
+    "drain": "stores to drain before the warp may exit",
+    "lg_throttle": "room in the queue for global memory instructions",
+    "mio_throttle": "room in the queue for memory input and output",
+    "short_scoreboard": "shared memory or a special register",
+    "wait": "a fixed latency of the instruction before",
+    "selected": "nothing: it issued",
+    "not_selected": "its turn: another warp issued",
+    "no_instructions": "the instruction cache",
+    "math_pipe_throttle": "a busy arithmetic pipe",
+    "dispatch_stall": "the dispatcher",
+    "branch_resolving": "a branch target",
+    "barrier": "other warps at a barrier",
+    "imc_miss": "the constant cache",
+}
+
+
+def instructions(kernel: Kernel) -> pd.DataFrame:
+    """One row an SASS instruction, in program order: its source line, PTX, executions, stall samples and sectors.
+
+    `samples` counts how often the sampler found a warp waiting at (or issuing) the instruction; `top_stall` is what
+    most of them waited for. A wait for a load is charged to the first instruction that needs the value, not to the
+    load. `sectors` are the 32-byte pieces of memory that the instruction's addresses touch, `sectors_ideal` how few
+    would do.
+
+    Raises:
+        ReportError: the section SourceCounters was not collected.
+    """
+    import pandas as pd
+
+    m, action = kernel.metrics, kernel._action
+    executed = m.instances("inst_executed")
+    if not executed:
+        raise ReportError(
+            "This launch has no counters for single instructions: profile with --set full or --section SourceCounters."
+        )
+    samples = m.instances("smsp__pcsamp_sample_count")
+    reasons = str(m.get("group:smsp__pcsamp_warp_stall_reasons", "")).split(",")
+    stalls = {
+        name.strip().removeprefix(_STALL): m.instances(name.strip()) for name in reasons if name.strip()
+    }
+    touched = m.instances("memory_l2_theoretical_sectors_global")
+    ideal = m.instances("memory_l2_theoretical_sectors_global_ideal")
+    width = m.instances("memory_access_size_type")
+    texts = kernel.sources()
+    start = min(executed)
+    rows = []
+    # Warps that have exited and wait for their stores are sampled just past the last instruction, which none executes.
+    for pc in sorted(executed | samples):
+        info = action.source_info(pc)
+        file, line = (info.file_name(), int(info.line())) if info else ("", 0)
+        here = {reason: counts.get(pc) or 0 for reason, counts in stalls.items()}
+        top = max(here, key=here.get, default="")
+        rows.append(
+            {
+                "address": pc - start,
+                # a branch's absolute target differs from run to run
+                "sass": re.sub(r" 0x[0-9a-f]{9,}$", "", " ".join(action.sass_by_pc(pc).split())),
+                "file": Path(file).name,
+                "line": line,
+                "source": _line_of(texts.get(file, ""), line),
+                "ptx": " ".join(action.ptx_by_pc(pc).split()),
+                "inst_executed": executed.get(pc) or 0,
+                "samples": samples.get(pc) or 0,
+                "top_stall": top if here.get(top) else "",
+                "access_bits": width.get(pc) or 0,
+                "sectors": touched.get(pc) or 0,
+                "sectors_ideal": ideal.get(pc) or 0,
+            }
+        )
+    table = pd.DataFrame(rows)
+    total = table["samples"].sum()
+    table.insert(8, "samples_percent", 100 * table["samples"] / total if total else 0.0)
+    table["sectors_excess"] = table["sectors"] - table["sectors_ideal"]
+    return table
+
+
+def source_lines(kernel: Kernel) -> pd.DataFrame:
+    """One row a source line that became instructions, the most sampled first: samples, executions, sectors.
+
+    `top_instruction` is the instruction of that line where most samples fell, and `top_stall` what it waited for.
+
+    Raises:
+        ReportError: the section SourceCounters was not collected.
+    """
+    import pandas as pd
+
+    rows = []
+    for (file, line), group in instructions(kernel).groupby(["file", "line"], sort=False):
+        hottest = group.loc[group["samples"].idxmax()]
+        rows.append(
+            {
+                "file": file,
+                "line": line,
+                "source": group["source"].iloc[0],
+                "samples": group["samples"].sum(),
+                "samples_percent": group["samples_percent"].sum(),
+                "top_instruction": hottest["sass"],
+                "top_stall": hottest["top_stall"],
+                "instructions": len(group),
+                "inst_executed": group["inst_executed"].sum(),
+                "sectors": group["sectors"].sum(),
+                "sectors_excess": group["sectors_excess"].sum(),
+            }
+        )
+    return pd.DataFrame(rows).sort_values("samples", ascending=False, kind="stable").reset_index(drop=True)
+
+
+def _line_of(text: str, line: int) -> str:
+    lines = text.splitlines()
+    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
+
+
+def sectors(report: Report | Kernel, kernel: int | Kernel | None = None) -> pd.DataFrame:
+    """Memory transactions of each launch, from the threads down to DRAM. A sector is 32 bytes.
+
+    `sectors_asked` is what the addresses of each warp touch, `sectors_ideal` what they would touch side by side, and
+    `excess_percent` the difference as a part of what was asked. `l2_sectors` reached the L2 cache.
+    """
+    import pandas as pd
+
+    rows = []
+    for k in launches_of(report, kernel):
+        asked = number(k, "memory_l2_theoretical_sectors_global")
+        ideal = number(k, "memory_l2_theoretical_sectors_global_ideal")
+        row: dict[str, Any] = {
+            "launch": k.index,
+            "function_name": k.name,
+            "grid_size": ", ".join(map(str, k.grid)),
+        }
+        for what in ("ld", "st"):
+            requests = number(k, f"l1tex__t_requests_pipe_lsu_mem_global_op_{what}.sum")
+            touched = number(k, f"l1tex__t_sectors_pipe_lsu_mem_global_op_{what}.sum")
+            row[f"{what}_requests"] = requests
+            row[f"{what}_sectors"] = touched
+            row[f"{what}_sectors_per_request"] = touched / requests if requests else float("nan")
+        row |= {
+            "sectors_asked": asked,
+            "sectors_ideal": ideal,
+            "sectors_excess": asked - ideal,
+            "excess_percent": 100 * (asked - ideal) / asked if asked else float("nan"),
+            "l2_sectors": number(k, "lts__t_sectors_srcunit_tex.sum"),
+            "dram_read_bytes": number(k, "dram__bytes_read.sum"),
+            "dram_write_bytes": number(k, "dram__bytes_write.sum"),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def roofline_points(report: Report | Kernel) -> pd.DataFrame:
+    """Each launch as a point for `plots.roofline`, from counters alone: fp32 operations, DRAM bytes, time.
+
+    An addition or a multiplication is one operation, a fused multiply-add two (as in ncu's own roofline). `.attrs`
+    has the ceilings that the report gives for the same GPU at the clocks of these launches: "peak_gb_per_s" and
+    "peak_gflop_per_s" (the highest among the launches).
+
+    Raises:
+        ReportError: the section SpeedOfLight_RooflineChart was not collected.
+    """
+    import pandas as pd
+
+    rows, bandwidths, peaks = [], [], []
+    for k in launches_of(report):
+        per_cycle = sum(
+            weight * number(k, f"smsp__sass_thread_inst_executed_op_{op}_pred_on.sum.per_cycle_elapsed")
+            for op, weight in (("fadd", 1), ("fmul", 1), ("ffma", 2))
+        )
+        gflop = per_cycle * number(k, "smsp__cycles_elapsed.avg.per_second", 1e-9)
+        gbyte = number(k, "dram__bytes.sum.per_second", 1e-9)
+        rows.append(
+            {
+                "name": f"{k.name}, {k.n_blocks:,} block{'s' if k.n_blocks != 1 else ''}",
+                "flop_per_byte": gflop / gbyte if gbyte else float("nan"),
+                "gflop_per_s": gflop,
+                "dram_gb_per_s": gbyte,
+            }
+        )
+        bandwidths.append(
+            number(k, "dram__bytes.sum.peak_sustained")
+            * number(k, "dram__cycles_elapsed.avg.per_second", 1e-9)
+        )
+        peaks.append(
+            2
+            * number(k, "sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained")
+            * number(k, "sm__cycles_elapsed.avg.per_second", 1e-9)
+        )
+    table = pd.DataFrame(rows)
+    if table["gflop_per_s"].isna().all():
+        raise ReportError(
+            "These launches have no roofline counters: profile with --set full or --section SpeedOfLight_RooflineChart."
+        )
+    table.attrs["peak_gb_per_s"], table.attrs["peak_gflop_per_s"] = max(bandwidths), max(peaks)
+    return table
+
+
+def occupancy(kernel: Kernel) -> pd.DataFrame:
+    """What limits how many of this kernel's blocks an SM holds at once: one row a resource, the tightest first.
+
+    `.attrs`: "blocks_per_sm", "warps_per_block", "theoretical_percent", "achieved_percent".
+    """
+    import pandas as pd
+
+    limits = {
+        what: kernel.metrics.get(f"launch__occupancy_limit_{what}")
+        for what in ("registers", "shared_mem", "warps", "blocks", "barriers")
+    }
+    rows = [
+        {"resource": what.replace("_mem", " memory"), "blocks_per_sm": int(v)}
+        for what, v in limits.items()
+        if v is not None
+    ]
+    if not rows:
+        raise ReportError(
+            "This launch has no occupancy counters: profile with --set full or --section Occupancy."
+        )
+    table = pd.DataFrame(rows).sort_values("blocks_per_sm", kind="stable").reset_index(drop=True)
+    threads = kernel.block[0] * kernel.block[1] * kernel.block[2]
+    table.attrs |= {
+        "blocks_per_sm": int(table["blocks_per_sm"].iloc[0]),
+        "warps_per_block": -(-threads // 32),
+        "theoretical_percent": kernel.metrics.get("sm__maximum_warps_per_active_cycle_pct"),
+        "achieved_percent": kernel.metrics.get("sm__warps_active.avg.pct_of_peak_sustained_active"),
+    }
+    return table
+
+
+_CURVES = {
+    "threads a block": "derived__pct_occupancy_per_block_size",
+    "registers a thread": "derived__pct_occupancy_per_register_count",
+    "shared bytes a block": "derived__pct_occupancy_per_shared_mem_size",
+}
+
+
+def occupancy_curves(kernel: Kernel) -> pd.DataFrame:
+    """ncu's occupancy calculator for this kernel: theoretical occupancy as one resource changes and the others stay.
+
+    Columns: `what` ("threads a block", "registers a thread", "shared bytes a block"), `value`, `occupancy_percent`.
+    """
+    import pandas as pd
+
+    rows = [
+        {"what": what, "value": int(value), "occupancy_percent": float(percent)}
+        for what, name in _CURVES.items()
+        for value, percent in sorted(kernel.metrics.instances(name).items())
+    ]
+    return pd.DataFrame(rows, columns=["what", "value", "occupancy_percent"])
+
+
+_OVER_TIME = {
+    "blocks_launched": "gr__ctas_launched_realtime.sum",
+    "dram_read_percent": "dramc__read_throughput.avg.pct_of_peak_sustained_elapsed",
+    "dram_write_percent": "dramc__write_throughput.avg.pct_of_peak_sustained_elapsed",
+    "sm_active_cycles": "TPC.TriageCompute.sm__cycles_active.avg",
+}
+
+
+def over_time(kernel: Kernel) -> pd.DataFrame:
+    """The launch over time, from ncu's PM sampling: one row a sample while the SMs were active.
+
+    Columns: `time_us` from the first sample, `blocks_launched` in that sample, `dram_read_percent` and
+    `dram_write_percent` of peak, `sm_active_percent` of the busiest sample. Empty where the report has no PM
+    sampling (GPUs before Ampere, or a profile without the section PmSampling).
+    """
+    import pandas as pd
+
+    columns = ["time_us", "blocks_launched", "dram_read_percent", "dram_write_percent", "sm_active_percent"]
+    series = {}
+    for column, ending in _OVER_TIME.items():
+        # the unit before the name (FE_B, FBSP, …) differs between chips
+        name = next((n for n in kernel.metrics if n.endswith(ending)), None)
+        series[column] = kernel.metrics.instances(name) if name else {}
+    active = {t for t, v in (series["sm_active_cycles"] or series["blocks_launched"]).items() if t and v}
+    if not active:
+        return pd.DataFrame(columns=columns)
+    times = sorted(t for t in series["dram_read_percent"] or active if min(active) <= t <= max(active))
+    table = pd.DataFrame({column: [values.get(t, 0.0) for t in times] for column, values in series.items()})
+    table.insert(0, "time_us", [(t - times[0]) / 1e3 for t in times])
+    busiest = table.pop("sm_active_cycles")
+    table["sm_active_percent"] = 100 * busiest / busiest.max() if busiest.max() else 0.0
+    return table

@@ -1,0 +1,146 @@
+"""The page of an executed notebook, which needs no network.
+
+nbconvert's JupyterLab page with its CDN scripts left out; Plotly figures are drawn by one copy of plotly.min.js that
+the pages of a batch share.
+"""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import nbformat
+from nbformat import NotebookNode
+
+from helpers.report import NotebookRun, in_words, replace
+
+PLOTLY = "application/vnd.plotly.v1+json"
+
+# nbconvert's JupyterLab page without what it would fetch from the network (RequireJS, MathJax, Mermaid, widgets).
+_PAGE = """\
+{%- extends 'lab/index.html.j2' -%}
+{%- block html_head_js_requirejs -%}
+{%- if resources.plotly -%}<script src="assets/plotly.min.js"></script>{%- endif -%}
+{%- endblock -%}
+{%- block html_head_js_mathjax -%}{%- endblock -%}
+{%- block html_head_js_mermaidjs -%}{%- endblock -%}
+{%- block jupyter_widgets -%}{%- endblock -%}
+{%- block html_head_css -%}
+<style>
+body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
+.workbook-top { font: 14px/1.5 system-ui, sans-serif; display: flex; flex-wrap: wrap; gap: 4px 20px; padding: 10px 0;
+  border-bottom: 1px solid #d0d7de; margin-bottom: 12px; color: #57606a; }
+.workbook-top a { color: #0b62b8; }
+.workbook-top .failed { color: #b3261e; font-weight: 600; }
+</style>
+{%- endblock -%}
+{%- block body_header -%}
+{{ super() }}
+<nav class="workbook-top">{{ resources.workbook_top }}</nav>
+{%- endblock -%}
+"""
+_LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")
+_CDN_PLOTLY = re.compile(r'<script[^>]*\ssrc="https?://[^"]*plotly[^"]*\.js"[^>]*>\s*</script>')
+
+
+def write_page(
+    notebook: NotebookNode, run: NotebookRun, page: Path, pages: Mapping[tuple[Path, str], str]
+) -> None:
+    """Write the page of one executed notebook.
+
+    Args:
+        notebook: The executed notebook; it is not changed.
+        run: What happened to it.
+        page: The file to write.
+        pages: (folder, file name) of every notebook of the batch to the name of its page, for links between them.
+    """
+    from jinja2 import DictLoader
+    from nbconvert import HTMLExporter
+
+    notebook = nbformat.reads(nbformat.writes(notebook, version=4), as_version=4)
+    notebook.metadata.pop("widgets", None)
+    notebook.metadata["title"] = run.title
+    folder = Path(run.source).parent
+    figures = 0
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = _LINK.sub(
+                lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
+            )
+        for output in cell.get("outputs", []):
+            figures += _draw_offline(output, f"figure-{figures + 1}")
+    exporter = HTMLExporter(
+        template_file="workbook.html.j2", extra_loaders=[DictLoader({"workbook.html.j2": _PAGE})]
+    )
+    resources = {
+        "metadata": {"name": run.title},
+        "plotly": bool(figures),
+        "workbook_top": _top(run),
+    }
+    body, _ = exporter.from_notebook_node(notebook, resources)
+    if figures:
+        _copy_plotly(page.parent / "assets")
+    replace(page, body)
+
+
+def _draw_offline(output: NotebookNode, name: str) -> int:
+    """Turn a Plotly output into a drawing by the page's own plotly.min.js; 1 if it was one."""
+    data = output.get("data", {})
+    if PLOTLY in data:
+        figure = dict(data[PLOTLY])
+        figure["config"] = {"responsive": True, "displaylogo": False, **figure.get("config", {})}
+        figure["config"].pop("plotlyServerURL", None)
+        height = figure.get("layout", {}).get("height") or 450
+        text = json.dumps(figure).replace("</", "<\\/")  # a title may hold </script>
+        output.data = nbformat.from_dict(
+            {
+                "text/html": f'<div id="{name}" style="height:{height}px"></div>'
+                f'<script>Plotly.newPlot("{name}", {text});</script>'
+            }
+        )
+        return 1
+    markup = data.get("text/html")
+    if isinstance(markup, str) and _CDN_PLOTLY.search(markup):
+        data["text/html"] = _CDN_PLOTLY.sub("", markup)
+        return 1
+    return 0
+
+
+def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str], str]) -> str:
+    """Where a relative link of a notebook in `folder` leads from a page in `out`."""
+    aim = (folder / link).resolve()
+    if (aim.parent, aim.name) in pages:
+        return pages[aim.parent, aim.name]
+    return Path(os.path.relpath(aim, out)).as_posix() if aim.exists() else link
+
+
+def _copy_plotly(assets: Path) -> None:
+    import plotly
+
+    source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"
+    target = assets / "plotly.min.js"
+    assets.mkdir(exist_ok=True)
+    if not target.exists() or target.stat().st_size != source.stat().st_size:
+        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+        shutil.copyfile(source, temporary)
+        os.replace(temporary, target)
+
+
+def _top(run: NotebookRun) -> str:
+    """The line above a page: back to the index, the notebook's file, where its figures come from, what failed."""
+    parts = [
+        '<a href="index.html">All notebooks</a>',
+        f'<a href="{html.escape(run.name)}.ipynb" download>This notebook, executed</a>',
+        f"<span>{html.escape(run.date[:10])} · {run.seconds:.1f} s · {html.escape(run.where)}</span>",
+    ]
+    if run.parameters:
+        parts.append(f"<span>{html.escape(in_words(run.parameters))}</span>")
+    if run.failure:
+        anchor = f"#cell-id={run.failure.cell}" if run.failure.cell else "#"
+        parts.append(f'<a class="failed" href="{html.escape(anchor)}">{html.escape(str(run.failure))}</a>')
+    return "".join(parts)

@@ -1,0 +1,168 @@
+"""One kernel at every stage of compilation, and what the disassemblers bundled with Triton say about it."""
+
+from __future__ import annotations
+
+import functools
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from helpers.ptx_read import PtxReading, SassReading, read_ptx, read_sass
+
+
+class CompileError(RuntimeError):
+    """A kernel that does not compile; the message says which, for what, and what the compiler found wrong where."""
+
+
+@dataclass(frozen=True)
+class Stages:
+    """One kernel, compiled for one target, at every stage on the way down.
+
+    Attributes:
+        kernel: the kernel's name.
+        language: "triton" or "cuda".
+        target: such as "sm_90".
+        num_warps: warps a block, for Triton; None for CUDA C++, where the launch decides.
+        source: the kernel's source text; `first_line` is the number of its first line in its file or cell.
+        ttir, ttgir, llir: texts; None for CUDA C++, whose compiler shows none of them.
+        ptx: text, every kernel of the module.
+        cubin: the ELF file that the GPU loads.
+        metadata: what Triton noted (num_stages, shared, ...); for CUDA C++ the flags.
+    """
+
+    kernel: str
+    language: str
+    target: str
+    num_warps: int | None
+    source: str = field(repr=False)
+    first_line: int = field(repr=False)
+    ttir: str | None = field(repr=False)
+    ttgir: str | None = field(repr=False)
+    llir: str | None = field(repr=False)
+    ptx: str = field(repr=False)
+    cubin: bytes = field(repr=False)
+    metadata: Mapping[str, Any] = field(repr=False)
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The kernel's machine code with source lines, by the nvdisasm that comes with Triton."""
+        text = _tool("nvdisasm", self.cubin, "--print-code", "--print-line-info")
+        at = text.find(f".text.{self.kernel}:")
+        if at < 0:
+            raise CompileError(f"nvdisasm found no code of {self.kernel} in the cubin for {self.target}.")
+        end = text.find("//-----", at)
+        return text[at : end if end > 0 else len(text)].rstrip() + "\n"
+
+    @functools.cached_property
+    def reading(self) -> PtxReading:
+        """The PTX, in pieces that can be asked about."""
+        return read_ptx(self.ptx, self.kernel)
+
+    @functools.cached_property
+    def sass_reading(self) -> SassReading:
+        """The SASS, in pieces that can be asked about."""
+        return read_sass(self.sass, self.ptx)
+
+    @functools.cached_property
+    def resources(self) -> Mapping[str, int]:
+        """What cuobjdump reads from the cubin: REG, STACK, SHARED, LOCAL, ... for this kernel."""
+        text = _tool("cuobjdump", self.cubin, "--dump-resource-usage")
+        match = re.search(rf"Function {re.escape(self.kernel)}:\s*\n(.*)", text)
+        if match is None:
+            raise CompileError(
+                f"cuobjdump found no resources of {self.kernel} in the cubin for {self.target}."
+            )
+        return MappingProxyType(
+            {name: int(n) for name, n in re.findall(r"([A-Z]+)(?:\[\d+\])?:(\d+)", match[1])}
+        )
+
+    @property
+    def n_registers(self) -> int:
+        """Registers that the assembler really gave each thread."""
+        return self.resources["REG"]
+
+    @property
+    def shared_bytes(self) -> int:
+        """Shared memory of a block, in bytes: fixed in the cubin, plus what Triton asks for at launch."""
+        return self.resources.get("SHARED", 0) + int(self.metadata.get("shared", 0))
+
+    @property
+    def spill_bytes(self) -> int:
+        """Local memory of a thread, in bytes: spilled registers, and arrays that cannot live in registers."""
+        return self.resources.get("STACK", 0) + self.resources.get("LOCAL", 0)
+
+    def text(self, kind: str) -> str:
+        """The text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
+
+        Raises:
+            ValueError: no such stage, or this kernel's compiler does not show it.
+        """
+        kinds = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
+        if kind not in kinds:
+            raise ValueError(f"There is no stage {kind!r}; choose from {', '.join(kinds)}.")
+        found = getattr(self, kind)
+        if found is None:
+            raise ValueError(
+                f"{self.kernel} is CUDA C++, and NVRTC shows no {kind}; ask for source, ptx or sass."
+            )
+        return found
+
+    def __repr__(self) -> str:
+        row = facts(self)
+        warps = f", {self.num_warps} warp{'s' * (self.num_warps > 1)}" if self.num_warps else ""
+        memory = ", ".join(
+            f"{row[what + 's']} {what}{'s' * (row[what + 's'] != 1)}"
+            + (f" of up to {row[what + '_bytes']} bytes" if row[what + "s"] else "")
+            for what in ("load", "store")
+        )
+        return (
+            f"{self.kernel} for {self.target}{warps}: {memory} a thread; {self.n_registers} registers, "
+            f"{self.shared_bytes} bytes of shared memory, {self.spill_bytes} bytes spilled"
+        )
+
+    def _repr_html_(self) -> str:
+        return f"<p>{repr(self).replace(self.kernel, f'<b><code>{self.kernel}</code></b>', 1)}</p>"
+
+
+def _tool(name: str, cubin: bytes, *options: str) -> str:
+    """What a disassembler bundled with Triton prints about a cubin."""
+    import triton
+
+    path = getattr(triton.knobs.nvidia, name).path
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(cubin)
+        file.flush()
+        done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise CompileError(
+            f"{Path(path).name} could not read the cubin: {done.stderr.strip().splitlines()[-1:]}."
+        )
+    return done.stdout
+
+
+def facts(stages: Stages) -> dict[str, Any]:
+    """What the PTX says about a kernel: the columns of `summary` that need no disassembler."""
+    reading = stages.reading
+    widest = lambda found: max((i.n_bytes or 0 for i in found), default=0)  # noqa: E731
+    limit = reading.reqntid or reading.maxntid
+    return {
+        "kernel": stages.kernel,
+        "language": stages.language,
+        "target": stages.target,
+        "num_warps": stages.num_warps,
+        "threads": f"{'exactly' if reading.reqntid else 'up to'} {limit[0] * limit[1] * limit[2]}"
+        if limit
+        else "any",
+        "loads": len(reading.loads),
+        "load_bytes": widest(reading.loads),
+        "stores": len(reading.stores),
+        "store_bytes": widest(reading.stores),
+        "predicated": len(reading.predicated),
+        "ptx_instructions": len(reading.instructions),
+        "registers_declared": reading.n_registers_declared,
+    }

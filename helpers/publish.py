@@ -1,0 +1,55 @@
+"""Stamp the repository's address everywhere it stands: pyproject.toml, the README's badges, the notebooks."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from helpers import form
+
+# GitHub's own rules for an account and a repository.
+_NAME = re.compile(r"(?!-)(?!.*--)[A-Za-z0-9-]{1,39}(?<!-)/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
+_TEXTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "environment.yml")
+
+
+def publish(repository: str, root: Path) -> list[str]:
+    """Write `https://github.com/OWNER/REPO` wherever the workbook names its repository.
+
+    Args:
+        repository: `OWNER/REPO`.
+        root: The checkout.
+
+    Returns:
+        A line for each file that changed; empty when the address stood everywhere already.
+
+    Raises:
+        ValueError: The name is not one that GitHub allows; nothing was changed.
+    """
+    if not _NAME.fullmatch(repository) or repository.endswith(".git"):
+        raise ValueError(
+            f"{repository!r} is not OWNER/REPO: an owner has letters, digits and single hyphens, a repository letters, "
+            "digits, '.', '_' and '-', and neither is an address or ends in .git."
+        )
+    before = form.load_project(root).repository
+    changed = []
+    pyproject = root / "pyproject.toml"
+    texts = [(pyproject, pyproject.read_text("utf-8"))]
+    texts += [(root / name, (root / name).read_text("utf-8")) for name in _TEXTS if (root / name).is_file()]
+    for path, text in texts:
+        stamped = stamp(text, before, repository)
+        if stamped != text:
+            form.replace(path, stamped)
+            changed.append(f"{path.name}: {before} is now {repository}.")
+    project = form.load_project(root)
+    for path in project.notebooks():
+        formed = form.canonical(path, project)
+        if formed.differences:
+            form.replace(path, formed.text)
+            changed.append(f"{path.relative_to(root)}: badge and setup cell name {repository}.")
+    return changed
+
+
+def stamp(text: str, before: str, after: str) -> str:
+    """Replace one repository's address by another's in GitHub and Colab addresses; other repositories stay."""
+    address = re.compile(rf"(github\.com/|/github/){re.escape(before)}(?![\w-]|\.(?!git\b)\w)")
+    return address.sub(lambda match: match[1] + after, text)

@@ -1,0 +1,84 @@
+"""The survey says what is here and what is missing."""
+
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from helpers import device
+
+
+def test_survey_of_this_machine():
+    survey = device.survey()
+    here = {finding.name: finding.here for finding in survey.findings}
+    assert here["torch"] == torch.__version__
+    assert here["c++"] and here["ninja"]
+    assert survey.ok
+    assert repr(survey).count("\n") <= 2
+    assert "<br>" in survey._repr_html_()
+
+
+def test_doctor_says_how_to_get_what_is_missing(monkeypatch):
+    monkeypatch.setattr(device, "find_tool", lambda name: None)
+    survey = device.survey()
+    assert not survey.ok
+    text = survey.doctor()
+    assert "pip install ninja" in text and "apt-get install g++" in text and "nsight-compute" in text
+    assert text.endswith("see the lines above.")
+
+
+def test_require():
+    with pytest.raises(ValueError, match="require\\(\\) knows"):
+        device.require("cuda")
+    device.require("c++", "ninja")
+
+
+def test_require_names_what_and_how(monkeypatch):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    with pytest.raises(device.Missing, match=r"NVIDIA GPU that torch can use is not here.*Runtime"):
+        device.require("gpu")
+
+
+def test_cpu_only_torch_on_a_gpu_machine_is_named(monkeypatch):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    (problem,) = device._problems("580.1", torch)
+    assert "CPU-only build" in problem and "580.1" in problem
+
+
+def test_driver_older_than_the_runtime_is_named(monkeypatch):
+    def too_old():
+        raise RuntimeError("The NVIDIA driver on your system is too old (found version 12000).\nmore")
+
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "init", too_old)
+    (problem,) = device._problems("470.1", torch)
+    assert "older than torch's CUDA runtime 13.0" in problem
+
+
+def test_no_permission_for_counters_is_named(monkeypatch):
+    monkeypatch.setattr(device, "has_gpu", lambda: True)
+    monkeypatch.setattr(device, "find_tool", lambda name: name)
+    monkeypatch.setattr(device, "counters_allowed", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    (problem,) = device._problems("580.1", torch)
+    assert "ERR_NVGPUCTRPERM" in problem and "NVreg_RestrictProfilingToAdminUsers=0" in problem
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.159.04  Release Build", "580.159.04"),
+        ("NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19", "535.104.05"),
+    ],
+)
+def test_driver_version_is_read(monkeypatch, text, version):
+    monkeypatch.setattr(device.Path, "read_text", lambda self: text)
+    assert device.driver_version() == version
+
+
+def test_helpers_import_is_light():
+    code = "import sys, helpers; assert not {'torch', 'triton', 'pandas', 'plotly', 'IPython'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,140 @@
+"""What only a GPU can show. Deselected where there is none (conftest.py), never counted as passed."""
+
+import pytest
+import torch
+
+from helpers import build, check, device, records, timing
+
+pytestmark = pytest.mark.gpu
+
+
+@pytest.fixture
+def x():
+    return torch.randn(4096, 1024, device="cuda")
+
+
+def test_spec_and_survey():
+    spec = device.gpu_spec()
+    assert spec.copy_gb_per_s > 50 and (spec.peak_gb_per_s or 1e9) > spec.copy_gb_per_s
+    assert "live" in repr(device.survey()) and device.driver_version().count(".") >= 1
+
+
+def test_time_names_and_counts_kernels(x):
+    one = timing.time_gpu(lambda: torch.square(x))
+    assert len(one.kernels) == 1 and one.kernels[0].calls == 1
+    two = timing.time_gpu(lambda: torch.square(torch.square(x)))
+    assert two.kernels[0].calls == 2
+    assert 1.5 < two.median_us / one.median_us < 2.5
+    assert one.ci95_us[0] <= one.median_us <= one.ci95_us[1]
+
+
+def test_launch_gap_is_not_in_it():
+    """Sixteen elements: the kernel takes a microsecond or two, its launch several."""
+    small = torch.randn(16, device="cuda")
+    assert timing.time_gpu(lambda: torch.square(small)).median_us < 3.5
+
+
+def test_warm_is_faster_than_cold_where_it_fits():
+    fits = torch.randn(device.gpu_spec().l2_bytes // 16, device="cuda")
+    f = lambda: torch.square(fits)  # noqa: E731
+    assert timing.time_gpu(f, l2="warm").median_us < 0.9 * timing.time_gpu(f, l2="cold").median_us
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("nothing", "launched nothing"),
+        ("side", "another stream"),
+        ("fails", "failed: TypeError"),
+        ("host", "launched nothing"),
+    ],
+)
+def test_what_cannot_be_timed_is_an_error(x, what, message):
+    stream = torch.cuda.Stream()
+
+    def side():
+        with torch.cuda.stream(stream):
+            torch.square(x)
+
+    functions = {
+        "nothing": lambda: None,
+        "side": side,
+        "fails": lambda: torch.square(None),
+        "host": lambda: torch.ones(3) * 2,
+    }
+    with pytest.raises(timing.TimingError, match=message):
+        timing.time_gpu(functions[what])
+
+
+def test_on_a_stream_of_ones_own_inside_its_context(x):
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        assert timing.time_gpu(lambda: torch.square(x)).median_us > 1
+
+
+def test_inside_a_profiler_is_an_error(x):
+    with torch.profiler.profile(), pytest.raises(timing.TimingError, match="already running"):
+        timing.time_gpu(lambda: torch.square(x))
+
+
+def test_graph_replay(x):
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        torch.square(x)
+    assert timing.time_gpu(graph.replay).kernels[0].calls == 1
+
+
+def test_compare_sees_a_difference_and_none():
+    a = torch.randn(4096, 4096, device="cuda")
+    assert timing.compare(lambda: torch.square(a), lambda: torch.square(a[:3584])).ratio > 1.1
+    wolves = sum(
+        timing.compare(lambda: torch.square(a), lambda: torch.square(a), budget_s=0.2).difference
+        for _ in range(10)
+    )
+    assert wolves <= 3
+
+
+def test_stale_answer_in_the_allocators_memory_cannot_pass():
+    x = torch.randn(64, 4096, device="cuda")
+    for _ in range(4):
+        torch.square(x)  # leaves right answers in the memory that comes next
+    with pytest.raises(check.Mismatch):
+        check.assert_matches(torch.empty_like, torch.square, shapes=[(64, 4096)])
+
+
+KERNEL = r"""
+__global__ void square_kernel(const float* x, float* y, int64_t n) {
+  int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+  if (i < n) y[i] = x[i] * x[i];
+}
+void square(int64_t x, int64_t y, int64_t n, int64_t stream) {
+  if (n == 0) return;
+  square_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>((const float*)x, (float*)y, n);
+}
+"""
+
+
+def test_cuda_extension_without_torch_headers():
+    module = build.load_cuda(
+        "gpu_test_square",
+        KERNEL,
+        ["square"],
+        cpp_source="void square(int64_t x, int64_t y, int64_t n, int64_t stream);",
+        torch_headers=False,
+    )
+
+    def square(x):
+        out = torch.empty_like(x)
+        module.square(x.data_ptr(), out.data_ptr(), x.numel(), torch.cuda.current_stream().cuda_stream)
+        return out
+
+    assert check.assert_matches(square, torch.square)
+
+
+def test_record_keeps_the_machine(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBOOK_RECORDS", str(tmp_path))
+    monkeypatch.setenv("WORKBOOK_RECORD", "1")
+    rows = records.measured("test/one", lambda: [{"a": 1}], sources=[KERNEL])
+    provenance = rows.attrs["provenance"]
+    assert provenance.gpu["name"] == torch.cuda.get_device_name() and provenance.sm_clock_mhz
+    assert (tmp_path / records.gpu_folder_name(provenance.gpu["name"]) / "test/one.json").is_file()

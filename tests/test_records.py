@@ -1,0 +1,170 @@
+"""Live and kept, or replayed with provenance."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from helpers import device, records
+
+GPU = {
+    "name": "NVIDIA H100 80GB HBM3",
+    "compute_capability": [9, 0],
+    "sm_count": 132,
+    "warp_size": 32,
+    "max_threads_per_sm": 2048,
+    "max_blocks_per_sm": 32,
+    "registers_per_sm": 65536,
+    "shared_bytes_per_sm": 233472,
+    "l2_bytes": 52428800,
+    "memory_bytes": 85017493504,
+    "peak_gb_per_s": 3352.3,
+    "copy_gb_per_s": 3003.2,
+}
+
+
+@pytest.fixture
+def on_gpu(tmp_path, monkeypatch):
+    """As on a GPU with recording on, into a folder of the test's own. Returns a switch back to no GPU."""
+    provenance = records.Provenance(GPU, "580", "13.0", "2.11.0", "3.6.0", 1980, 2619, "2026-11-21")
+    monkeypatch.setenv("WORKBOOK_RECORDS", str(tmp_path / "records"))
+    monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("WORKBOOK_RECORD", "1")
+    monkeypatch.setattr(records, "_live_provenance", lambda: provenance)
+    monkeypatch.setattr(device, "has_gpu", lambda: True)
+    monkeypatch.setattr(device, "gpu_spec", lambda: device.GpuSpec.from_dict(GPU))
+
+    def leave():
+        monkeypatch.setattr(device, "has_gpu", lambda: False)
+        monkeypatch.setattr(device, "gpu_spec", lambda: None)
+
+    return leave
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What was displayed, as mime bundles."""
+    import IPython.display
+
+    bundles = []
+    monkeypatch.setattr(IPython.display, "publish_display_data", lambda data, **_: bundles.append(data))
+    return bundles
+
+
+def never():
+    raise AssertionError("the measurement ran without a GPU")
+
+
+def test_round_trip_keeps_values_and_provenance(on_gpu, shown):
+    rows = [
+        {"n": 1, "us": 1.234567890123, "name": "a", "ci": [1.0, 2.0]},
+        {"n": 2, "us": None, "name": "b", "ci": []},
+    ]
+    live = records.measured("lesson/what", lambda: rows, sources=["__global__ void square(float* x) {}"])
+    on_gpu()
+    replayed = records.measured("lesson/what", never, sources=["__global__ void square(float* x) {}"])
+    assert replayed.to_dict("records")[0] == live.to_dict("records")[0]
+    assert pd.isna(replayed["us"][1]) and replayed["ci"][1] == []
+    assert replayed.attrs["provenance"].gpu["name"] == "NVIDIA H100 80GB HBM3"
+    assert set(replayed.attrs["provenance"].sources) == {"square"}
+    modes = [bundle[records.PROVENANCE_MIME]["mode"] for bundle in shown]
+    assert modes == ["live", "replayed"]
+    assert "Replayed, not measured here: NVIDIA H100 80GB HBM3, 2026-11-21" in shown[1]["text/plain"]
+    assert "changed" not in shown[1]["text/plain"]
+
+
+def test_changed_source_is_said(on_gpu, shown):
+    records.measured("lesson/what", lambda: [{"a": 1}], sources=["__global__ void square(float* x) {}"])
+    on_gpu()
+    records.measured("lesson/what", never, sources=["__global__ void square(float* x) { x[0] = 1; }"])
+    assert "The source of square has changed since it was measured" in shown[-1]["text/plain"]
+
+
+def test_nearest_parameters_are_named_and_never_interpolated(on_gpu, shown):
+    for n in (256, 4096):
+        records.measured("lesson/n", lambda n=n: [{"n": n}], params={"n": n, "dtype": "float32"})
+    on_gpu()
+    exact = records.measured("lesson/n", never, params={"n": 4096, "dtype": "float32"})
+    assert exact["n"].tolist() == [4096] and "never recorded" not in shown[-1]["text/plain"]
+    near = records.measured("lesson/n", never, params={"n": 3000, "dtype": "float32"})
+    assert near["n"].tolist() == [4096]
+    assert (
+        "n=3000, dtype=float32 was never recorded; this is the nearest record, n=4096"
+        in shown[-1]["text/plain"]
+    )
+
+
+def test_recording_again_replaces_the_case(on_gpu, shown):
+    for value in (1, 2):
+        records.measured("lesson/again", lambda value=value: [{"a": value}])
+    path = records.folder() / "h100/lesson/again.json"
+    assert len(json.loads(path.read_text())["cases"]) == 1
+    on_gpu()
+    assert records.measured("lesson/again", never)["a"].tolist() == [2]
+
+
+def test_file_records(on_gpu, shown):
+    path = records.measured("lesson/code", lambda path: path.write_text("x = 1\n"), file=".py")
+    assert path.read_text() == "x = 1\n"
+    on_gpu()
+    assert records.measured("lesson/code", never, file=".py").read_text() == "x = 1\n"
+
+
+def test_failed_file_leaves_nothing(on_gpu, shown):
+    def fails(path):
+        path.write_text("half")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        records.measured("lesson/half", fails, file=".txt")
+    with pytest.raises(RuntimeError, match="wrote no file"):
+        records.measured("lesson/nothing", lambda path: None, file=".txt")
+    assert not [p for p in records.folder().rglob("*") if p.is_file()]
+
+
+def test_live_without_recording_writes_no_record(on_gpu, shown, monkeypatch):
+    monkeypatch.delenv("WORKBOOK_RECORD")
+    assert records.measured("lesson/live", lambda: [{"a": 1}])["a"].tolist() == [1]
+    assert not list(records.folder().rglob("*.json"))
+
+
+def test_no_record_is_one_sentence(on_gpu, shown):
+    on_gpu()
+    with pytest.raises(records.NoRecord, match="no record of 'lesson/none'"):
+        records.measured("lesson/none", never)
+    with pytest.raises(records.NoRecord, match="make record"):
+        records.gpu_spec()
+    with pytest.raises(ValueError, match="lesson/what"):
+        records.measured("No Name", never)
+
+
+def test_gpu_spec_is_the_recorded_one(on_gpu, shown):
+    records.measured("lesson/a", lambda: [{"a": 1}])
+    on_gpu()
+    assert records.gpu_spec().copy_gb_per_s == 3003.2
+    records.headline("square", "266 µs")
+    assert shown[-1][records.HEADLINE_MIME] == {
+        "label": "square",
+        "value": "266 µs",
+        "source": "replayed, NVIDIA H100 80GB HBM3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("Tesla T4", "t4"),
+        ("NVIDIA A100-SXM4-40GB", "a100"),
+        ("NVIDIA GeForce RTX 4090", "4090"),
+        ("NVIDIA L4", "l4"),
+    ],
+)
+def test_folder_names(name, folder):
+    assert records.gpu_folder_name(name) == folder
+
+
+def test_fingerprints():
+    name, one = records.fingerprint("__global__ void square(float* x) {}")
+    assert name == "square" and len(one) == 64
+    assert records.fingerprint(never)[0] == "never"
