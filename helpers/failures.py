@@ -52,7 +52,10 @@ class Outcome:
 
 
 def run_steps(
-    steps: Sequence[tuple[str, str]], *, environment: Mapping[str, str] | None = None, timeout_s: float = 120.0
+    steps: Sequence[tuple[str, str]],
+    *,
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = 120.0,
 ) -> tuple[Outcome, ...]:
     """Run steps of Python one after another in one fresh process, going on after each exception.
 
@@ -92,6 +95,8 @@ def run_steps(
     for label, _ in steps[len(outcomes) :]:
         first = len(outcomes) == len(lines)
         last_words = done.stderr.strip().split("\n")[-1]
-        died = f"the process died here (exit status {done.returncode}){': ' + last_words if last_words else ''}"
+        died = (
+            f"the process died here (exit status {done.returncode}){': ' + last_words if last_words else ''}"
+        )
         outcomes.append(Outcome(label, "ProcessDied", died if first else "not reached: the process was dead"))
     return tuple(outcomes)

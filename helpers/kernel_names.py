@@ -23,7 +23,7 @@ class KernelName:
     def short(self) -> str:
         """One short line: the kernel, its vector width and what it does to an element."""
         if not self.template:
-            return self.function
+            return self.function if "(" in self.full and self.function else self.full
         width = f"<{self.template[0]}>" if self.template[0].isdigit() else ""
         return f"{self.function}{width}" + (f" · {_innermost(self.functor)}" if self.functor else "")
 

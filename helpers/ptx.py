@@ -19,7 +19,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from helpers.ptx_read import Instruction, PtxReading, SassReading, entries, read_ptx, read_sass
-from helpers.ptx_stages import CompileError, Stages, facts
+from helpers.ptx_stages import CompileError, Stages, facts, plain_name
 from helpers.ptx_view import View, side_by_side
 
 if TYPE_CHECKING:
@@ -273,10 +273,7 @@ def _choose(names: list[str], kernel: str | None) -> str:
                 f"This CUDA source has {len(names)} kernels ({', '.join(names)}): name one with kernel=..."
             )
         return names[0]
-    # A mangled name holds the length of the plain one before it: _Z6squarePfPKfi.
-    mangled = [
-        name for name in names if name == kernel or re.match(rf"_Z{len(kernel)}{kernel}(?![a-z])", name)
-    ]
+    mangled = [name for name in names if kernel in (name, plain_name(name))]
     if not mangled:
         raise ValueError(f"This CUDA source has no kernel {kernel!r}; it has {', '.join(names)}.")
     return mangled[0]

@@ -8,10 +8,10 @@ import subprocess
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from helpers import device
 from helpers.ptx_read import PtxReading, SassReading, read_ptx, read_sass
 
 
@@ -19,12 +19,18 @@ class CompileError(RuntimeError):
     """A kernel that does not compile; the message says which, for what, and what the compiler found wrong where."""
 
 
+def plain_name(name: str) -> str:
+    """A kernel's name as its author wrote it: `square` from `_Z6squarePKfPfi`, which holds the length before it."""
+    match = re.match(r"_Z(\d+)(.+)", name)
+    return match[2][: int(match[1])] if match else name
+
+
 @dataclass(frozen=True)
 class Stages:
     """One kernel, compiled for one target, at every stage on the way down.
 
     Attributes:
-        kernel: the kernel's name.
+        kernel: the kernel's name as the linker sees it; `name` is the plain one.
         language: "triton" or "cuda".
         target: such as "sm_90".
         num_warps: warps a block, for Triton; None for CUDA C++, where the launch decides.
@@ -47,6 +53,11 @@ class Stages:
     ptx: str = field(repr=False)
     cubin: bytes = field(repr=False)
     metadata: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The kernel's name as its author wrote it."""
+        return plain_name(self.kernel)
 
     @functools.cached_property
     def sass(self) -> str:
@@ -121,28 +132,29 @@ class Stages:
             for what in ("load", "store")
         )
         return (
-            f"{self.kernel} for {self.target}{warps}: {memory} a thread; {self.n_registers} registers, "
+            f"{self.name} for {self.target}{warps}: {memory} a thread; {self.n_registers} registers, "
             f"{self.shared_bytes} bytes of shared memory, {self.spill_bytes} bytes spilled"
         )
 
     def _repr_html_(self) -> str:
-        return f"<p>{repr(self).replace(self.kernel, f'<b><code>{self.kernel}</code></b>', 1)}</p>"
+        return f"<p>{repr(self).replace(self.name, f'<b><code>{self.name}</code></b>', 1)}</p>"
 
 
 def _tool(name: str, cubin: bytes, *options: str) -> str:
-    """What a disassembler bundled with Triton prints about a cubin."""
+    """What a disassembler prints about a cubin: the one bundled with Triton, else the toolkit's, which may be newer."""
     import triton
 
-    path = getattr(triton.knobs.nvidia, name).path
+    bundled = getattr(triton.knobs.nvidia, name).path
+    complaint = ""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(cubin)
         file.flush()
-        done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise CompileError(
-            f"{Path(path).name} could not read the cubin: {done.stderr.strip().splitlines()[-1:]}."
-        )
-    return done.stdout
+        for path in filter(None, (bundled, device.find_tool(name))):
+            done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
+            if done.returncode == 0:
+                return done.stdout
+            complaint = complaint or (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+    raise CompileError(f"{name}, which comes with Triton, could not read the machine code: {complaint}")
 
 
 def facts(stages: Stages) -> dict[str, Any]:
@@ -151,7 +163,7 @@ def facts(stages: Stages) -> dict[str, Any]:
     widest = lambda found: max((i.n_bytes or 0 for i in found), default=0)  # noqa: E731
     limit = reading.reqntid or reading.maxntid
     return {
-        "kernel": stages.kernel,
+        "kernel": stages.name,
         "language": stages.language,
         "target": stages.target,
         "num_warps": stages.num_warps,

@@ -212,10 +212,10 @@ def side_by_side(
                 continue
             lines = pane(one, kind)
             counts.append(f"{kind} {len(lines)} lines")
-            title = TITLES[kind] if len(stages) == 1 else f"{one.kernel} · {one.target} · {kind}"
+            title = TITLES[kind] if len(stages) == 1 else f"{one.name} · {one.target} · {kind}"
             panes.append(_pane_html(kind, title, lines, _colours(one), height))
     columns = columns or (len(stages) if len(stages) > 1 else min(2, len(panes)))
-    names = ", ".join(f"{one.kernel} ({one.target})" for one in stages)
+    names = ", ".join(f"{one.name} ({one.target})" for one in stages)
     grid = f'<div style="display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px;align-items:start">{"".join(panes)}</div>'
     return View(grid, f"{names}: {', '.join(counts)}")
 

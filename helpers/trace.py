@@ -61,7 +61,7 @@ def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.Dat
         calls: calls that are recorded; only for a function.
 
     Returns:
-        Columns `name`, `kind` (op, range, runtime, kernel, memcpy, memset), `calls`, `cpu_us` and `device_us` (with
+        Columns `name`, `kind` (op, range, runtime, kernel, memcpy, memset, overhead), `calls`, `cpu_us` and `device_us` (with
         what the row called), `self_cpu_us` and `self_device_us` (without). An operator's device time is that of the
         kernels it launched, which have rows of their own: do not add the two.
 
@@ -99,12 +99,26 @@ def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.Dat
     return table.sort_values(by, ascending=False, kind="stable").round(3).reset_index(drop=True)
 
 
+# What CUPTI reports about itself and about the driver's one-off work: CUpti_ActivityOverheadKind.
+_OVERHEAD = {
+    "Activity Buffer Request",
+    "Buffer Flush",
+    "Command Buffer Full",
+    "Instrumentation",
+    "Lazy Function Loading",
+    "Resource",
+    "Runtime Triggered Module Loading",
+}
+
+
 def _kind(row) -> str:
-    """Which of the kinds of `KIND` an averaged event is."""
+    """The kind of an averaged event, as `profile_table` names it."""
     if getattr(row, "is_user_annotation", False) or row.key.startswith("ProfilerStep"):
         return "range"
     if row.device_type.name != "CPU":
         return {"Memcpy": "memcpy", "Memset": "memset"}.get(row.key[:6], "kernel")
+    if row.key in _OVERHEAD:
+        return "overhead"
     # cudaLaunchKernel is the runtime, cuLaunchKernelEx (Triton's) the driver.
     return "runtime" if re.match(r"cu(da)?[A-Z]", row.key) else "op"
 
@@ -361,7 +375,7 @@ def timeline(
         xs, ys = flow
         line = {"color": "#555555", "width": 1, "dash": "dot"}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
-    height = 150 + 26 * (max(last for _, _, last in lanes) + 1)
+    height = round(150 + 26 * (max(last for _, _, last in lanes) + 1))
     plots.layout(figure, title or "", "time since the trace began (µs)", height=height)
     figure.update_layout(
         barmode="overlay",
@@ -382,11 +396,11 @@ def timeline(
         tickvals=ticks, ticktext=labels, range=[bottom + 0.6, -0.6], showgrid=False, zeroline=False
     )
     for _, first, _ in lanes[1:]:
-        figure.add_hline(y=first - 0.5, line={"color": plots.GRID_COLOUR, "width": 1})
+        figure.add_hline(y=first - 0.8, line={"color": plots.GRID_COLOUR, "width": 1})
     return figure
 
 
-def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, int, int]]]:
+def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, float, float]]]:
     """Rows to draw (kind, start, dur, y, label, hover, correlation) and lanes (name, first y, last y), top down."""
     host, calls, streams = {}, {}, {}
     for event in trace.events:
@@ -402,7 +416,7 @@ def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, int, int]]]:
         name = "CPU" if len(threads) == 1 else f"CPU thread {number}"
         groups += [(name, host.get(key, [])), (f"{name}, CUDA calls", calls.get(key, []))]
     groups += [(f"GPU stream {stream}", streams[stream]) for stream in sorted(streams, key=str)]
-    rows, lanes, top = [], [], 0
+    rows, lanes, top = [], [], 0.0
     for name, events in groups:
         if not events:
             continue
@@ -414,11 +428,11 @@ def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, int, int]]]:
             rows.append(_row(event, top + len(stack)))
             stack.append(event["ts"] + event["dur"])
         lanes.append((name, top, top + deepest))
-        top += deepest + 1
+        top += deepest + 1.6  # the gap leaves room for the arrows
     return rows, lanes
 
 
-def _row(event: dict, y: int) -> dict:
+def _row(event: dict, y: float) -> dict:
     kind, args = KIND[event["cat"]], event["args"]
     name = event["name"]
     short = short_name(name) if kind == "kernel" else name

@@ -1,0 +1,276 @@
+"""One notebook in one kernel, through papermill: what it is doing, how to end it, and why it ended early."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbformat import NotebookNode
+from papermill.clientwrap import PapermillNotebookClient
+from papermill.engines import NBClientEngine, papermill_engines
+from papermill.log import logger as papermill_logger
+from papermill.parameterize import parameterize_notebook
+
+from helpers.plan import Job, choose_kernel, read_notebook
+from helpers.report import Failure
+
+_GRACE_S = 5.0  # between a hanging cell's interrupt, which shows where it hung, and its kernel's end
+# A kernel that crashes in C++ says in which Python line it was, on the stderr that ipykernel keeps for its own log.
+_FAULTHANDLER = (
+    "--IPKernelApp.exec_lines=__import__('faulthandler')"
+    ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2), all_threads=False)"
+)
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Stopped(Exception):
+    """The batch was interrupted while this notebook ran."""
+
+
+class Watch:
+    """What one running notebook is doing: its kernel's process, its cell, its times; and the means to end it."""
+
+    def __init__(self, cell_timeout: float | None, stop: threading.Event) -> None:
+        self.cell_timeout, self.stop = cell_timeout, stop
+        self.pid: int | None = None
+        self.cell: NotebookNode | None = None
+        self.seconds: dict[str, float] = {}
+        self.peak_mb = 0.0
+        self.timed_out = False
+        self.status = ""  # how the kernel ended, where it died
+        self.gentle = True  # whether SIGINT means anything to this kernel
+        self.leads = False  # whether it leads a process group of its own, as Jupyter starts it
+        self._timers: list[threading.Timer] = []
+        self._since = 0.0
+
+    def enter(self, cell: NotebookNode) -> None:
+        """A cell begins: start its clock and its time limit. Raises `Stopped` where the batch was interrupted."""
+        if self.stop.is_set():
+            raise Stopped
+        self.cell, self._since = cell, time.monotonic()
+        if self.cell_timeout and cell.cell_type == "code":
+            self._timers = [
+                threading.Timer(self.cell_timeout, self._interrupt),
+                threading.Timer(self.cell_timeout + _GRACE_S, self.kill),
+            ]
+            for timer in self._timers:
+                timer.daemon = True
+                timer.start()
+
+    def leave(self) -> None:
+        """The cell ended, one way or another."""
+        for timer in self._timers:
+            timer.cancel()
+        self._timers = []
+        if self.cell is not None and self.cell.cell_type == "code":
+            self.seconds[self.cell["id"]] = time.monotonic() - self._since
+            self.peak_mb = max(self.peak_mb, _peak_mb(self.pid))
+
+    def _interrupt(self) -> None:
+        self.timed_out = True
+        self._signal(signal.SIGINT if self.gentle else signal.SIGKILL)
+
+    def kill(self) -> None:
+        """End the kernel and every process it started."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: int) -> None:
+        # A kernel leads its own process group, so that a compiler it started ends with it.
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError):
+                (os.killpg if self.leads else os.kill)(self.pid, number)
+
+
+class _Client(PapermillNotebookClient):
+    """papermill's client, telling a `Watch` what happens and never interrupting by itself."""
+
+    watch: Watch
+
+    def papermill_execute_cells(self) -> None:
+        self.watch.pid = getattr(self.km.provisioner, "pid", None)
+        self.watch.leads = bool(self.watch.pid) and os.getpgid(self.watch.pid) == self.watch.pid
+        self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
+        for index, cell in enumerate(self.nb.cells):
+            self.watch.enter(cell)
+            if self.nb_man.pbar is not None:
+                self.nb_man.pbar.set_postfix_str(cell["id"])
+            try:
+                self.nb_man.cell_start(cell, index)
+                self.execute_cell(cell, index)
+                if self.watch.timed_out:  # it swallowed the interrupt, or may raise what it likes
+                    raise CellExecutionError("", "KeyboardInterrupt", "")
+            except CellExecutionError as error:
+                if error.ename == "SystemExit" and error.evalue in ("", "0", "None"):
+                    return
+                self.nb_man.cell_exception(self.nb.cells[index], cell_index=index, exception=error)
+                raise
+            except DeadKernelError:
+                self.watch.status = _exit_status(self.km)
+                raise
+            finally:
+                self.watch.leave()
+                self.nb_man.cell_complete(self.nb.cells[index], cell_index=index)
+
+
+class _Engine(NBClientEngine):
+    """papermill's own engine with our client."""
+
+    @classmethod
+    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, **kwargs):
+        client = _Client(
+            nb_man,
+            kernel_name=kernel_name,
+            timeout=None,
+            startup_timeout=120,
+            iopub_timeout=120,  # four seconds, the default, fails a cell that shows megabytes on a slow machine
+            store_widget_state=False,  # a FigureWidget's state is 5 MB that a page without a kernel cannot use
+            resources={"metadata": {"path": str(folder)}},
+            log=papermill_logger,
+        )
+        client.watch = watch
+        client.create_kernel_manager()
+        client.owns_km = True
+        if "ipykernel_launcher" in client.km.kernel_spec.argv:
+            client.extra_arguments = [_FAULTHANDLER]
+        try:
+            return client.execute(stdout=log, stderr=log, env=_environment())
+        finally:
+            watch.kill()
+
+
+papermill_engines.register("kernel-workbook", _Engine)
+papermill_logger.setLevel("CRITICAL")  # what it would log is in the report
+
+
+def execute(job: Job, watch: Watch, slot: int) -> tuple[NotebookNode, Failure | None, float]:
+    """Run one job in a fresh kernel: the notebook with its outputs, what ended it early, the seconds it took."""
+    begin = time.monotonic()
+    notebook = read_notebook(job.source)
+    choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
+    if job.parameters:
+        notebook = parameterize_notebook(notebook, job.parameters)
+        _name_injected_cell(notebook)
+    failure = None
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+        try:
+            papermill_engines.execute_notebook_with_engine(
+                "kernel-workbook",
+                notebook,
+                kernel_name=job.kernel,
+                progress_bar={"desc": job.name, "position": slot, "leave": False, "disable": None},
+                autosave_cell_every=0,
+                watch=watch,
+                folder=job.source.parent,
+                log=log,
+            )
+        except Exception as error:  # whatever ends a notebook must end only this one
+            if watch.stop.is_set():
+                raise Stopped from None
+            log.seek(0)
+            failure = _failure(error, watch, log.read())
+            _mark(watch.cell, failure)
+    return notebook, failure, time.monotonic() - begin
+
+
+def _failure(error: Exception, watch: Watch, log: str) -> Failure:
+    """Name the cell, the line and the reason."""
+    if watch.cell is None:
+        return Failure(
+            "start", None, None, None, f"The kernel did not start: {first_line(error)}", _tail(log)
+        )
+    cell = watch.cell
+    said = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
+    traceback = _ANSI.sub("", "\n".join(said.traceback)) if said else ""
+    line = _line(traceback, cell.get("execution_count"), cell.source)
+    source_line = cell.source.splitlines()[line - 1].strip() if line else None
+    where = f"cell {cell['id']}"
+    if watch.timed_out:
+        message = f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
+        return Failure("timeout", cell["id"], line, source_line, message, traceback or _tail(log))
+    if isinstance(error, DeadKernelError):
+        line, stack = _crash(log)
+        source_line = cell.source.splitlines()[line - 1].strip() if line else None
+        message = f"the kernel died in {where}{watch.status}"
+        return Failure("died", cell["id"], line, source_line, message, stack)
+    if isinstance(error, CellExecutionError):
+        value = error.evalue.splitlines()[0] if error.evalue else ""
+        message = f"{where}: {error.ename}" + (f": {value}" if value else "")
+        return Failure("error", cell["id"], line, source_line, message, traceback)
+    return Failure(
+        "error", cell["id"], None, None, f"{where}: {type(error).__name__}: {first_line(error)}", _tail(log)
+    )
+
+
+def _mark(cell: NotebookNode | None, failure: Failure) -> None:
+    """Say in the cell's own outputs what ended it, where the kernel could not say it itself."""
+    if cell is not None and cell.cell_type == "code" and failure.kind in ("timeout", "died"):
+        text = f"{failure.message}.\n"
+        cell.outputs.append(nbformat.v4.new_output("stream", name="stderr", text=text))
+
+
+def _crash(log: str) -> tuple[int | None, str]:
+    """The line of the cell that crashed, where faulthandler wrote it, and the kernel's last words up to that line."""
+    frames = list(re.finditer(r'File "[^"]*ipykernel_\d+/\d+\.py", line (\d+) in .*', log))
+    if not frames:
+        return None, _tail(log)
+    # The innermost call comes first; the cell itself is the last of its frames.
+    return int(frames[-1][1]), _tail(log[: frames[-1].end()])
+
+
+def _exit_status(manager) -> str:
+    """How a dead kernel ended, such as " (SIGSEGV)"; empty where its process does not tell."""
+    process = getattr(manager.provisioner, "process", None)
+    status = process.poll() if process is not None else None
+    if status is None:
+        return ""
+    if status >= 0:
+        return f" (exit status {status})"
+    name = signal.Signals(-status).name
+    return f" ({name}: was there memory enough?)" if name == "SIGKILL" else f" ({name})"
+
+
+def _line(traceback: str, count: int | None, source: str) -> int | None:
+    """The line of the failing cell that IPython's traceback names, counted from 1."""
+    lines = [int(n) for c, n in re.findall(r"Cell In\[(\d+)\], line (\d+)", traceback) if int(c) == count]
+    return lines[-1] if lines and lines[-1] <= len(source.splitlines()) else None
+
+
+def _tail(log: str, lines: int = 30) -> str:
+    """The kernel's last words, without ipykernel's remark on its transport."""
+    kept = [line for line in log.splitlines() if "Kernel is running over TCP" not in line]
+    return "\n".join(kept[-lines:])
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message, or its type."""
+    return (str(error).splitlines() or [type(error).__name__])[0]
+
+
+def _name_injected_cell(notebook: NotebookNode) -> None:
+    for cell in notebook.cells:
+        if "injected-parameters" in cell.metadata.get("tags", []):
+            cell["id"] = "injected-parameters"
+
+
+def _environment() -> dict[str, str]:
+    """The kernels' environment: this environment's tools (ninja) come first, and Plotly shows figures as data."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {"PLOTLY_RENDERER": "plotly_mimetype", **os.environ, "PATH": path}
+
+
+def _peak_mb(pid: int | None) -> float:
+    """The most memory that a process has held, in MB (10^6 bytes); 0 where the system does not tell."""
+    try:
+        match = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    except OSError:
+        return 0.0
+    return int(match[1]) * 1024 / 1e6 if match else 0.0
