@@ -26,7 +26,7 @@ COMPANION = "from_notebook.py"
 
 @dataclass
 class Brought:
-    """What a cell takes along from the notebook: the companion file's text, its names, the kernels, the plain values."""
+    """What a cell takes along from the notebook: the companion file's lines, its names, the kernels, the single values."""
 
     lines: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
@@ -88,7 +88,8 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
         brought.lines.append(f"import torch; {name} = {value!r}")
     elif _is_plain(value):
         brought.lines.append(f"{name} = {value!r}")
-        brought.values[name] = value
+        if isinstance(value, (bool, int, float, str)):
+            brought.values[name] = value
     else:
         function = value
         while not inspect.isroutine(function) and hasattr(function, "fn"):

@@ -217,7 +217,8 @@ def throughput(
     origin = _origin(df)
     if not isinstance(series, str):
         _require_columns(df, [x, *series], "throughput")
-        df = df.melt(id_vars=[x], value_vars=list(series), var_name="series", value_name=y)
+        df = df.melt(id_vars=[x], value_vars=list(series), var_name="series", value_name="_value")
+        df = df.rename(columns={"_value": y})
         series = "series"
     _require_columns(df, [x, series, y], "throughput")
     usable, left_out = _usable(df, y)
@@ -254,6 +255,7 @@ def heatmap(
     *,
     title: str = "",
     z_format: str = ",.0f",
+    from_zero: bool = True,
     height: int = 400,
 ) -> go.Figure:
     """A grid of values, each printed in its cell; a cell that is wrong or refused says so and has no colour.
@@ -265,6 +267,7 @@ def heatmap(
         z: the value's column.
         title: the figure's title.
         z_format: the format of the values in the cells.
+        from_zero: start the colours at 0, so that a small difference looks small.
         height: pixels.
 
     Raises:
@@ -303,6 +306,8 @@ def heatmap(
     fig = go.Figure(
         go.Heatmap(z=values, text=text, colorscale="Cividis", colorbar=bar, hovertemplate=hover, **names)
     )
+    if from_zero:
+        fig.update_traces(zmin=0, zmax=max((v for line in values for v in line if v is not None), default=1))
     # Cells without a value are grey: on a transparent page their text would have no background to stand on.
     grey = [[1 if value is None and word else None for value, word in line] for line in grid]
     words = [[word if value is None else "" for value, word in line] for line in grid]

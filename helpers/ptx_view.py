@@ -163,9 +163,11 @@ def _pane_html(
         )
         own = "" if kind == "source" else f"{line.number:>{wide}} "
         tag = f"{line.source_line if line.source_line else '':>{deep}}"
+        # Spaces between two tags are lost where a page is tidied up, as nbconvert does; these are not.
+        indent = "&nbsp;" * (2 + len(line.text) - len(line.text.lstrip()))
         rows.append(
             f'<div style="{tint};padding:0 6px"><span style="opacity:.55">{own}</span>'
-            f"<b>{tag}</b> {_styled(kind, line.text)}</div>"
+            f"<b>{tag}</b>{indent}{_styled(kind, line.text.lstrip())}</div>"
         )
     return (
         '<div style="min-width:0;border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden">'
@@ -180,6 +182,7 @@ def _pane_html(
 def side_by_side(
     *stages: Stages,
     kinds: Sequence[str] = ("source", "ttgir", "ptx", "sass"),
+    labels: Sequence[str] | None = None,
     columns: int | None = None,
     height: str = "30em",
 ) -> View:
@@ -191,11 +194,12 @@ def side_by_side(
     Args:
         *stages: from `stages` or `cuda_stages`.
         kinds: of "source", "ttir", "ttgir", "llir", "ptx", "sass".
+        labels: a title for each kernel; name and target where None.
         columns: panes in a row; as many as kernels, or two for one kernel, where None.
         height: the most that a pane takes before it scrolls, as CSS.
 
     Raises:
-        ValueError: no kernel, or an unknown kind.
+        ValueError: no kernel, an unknown kind, or another number of labels than kernels.
     """
     if not stages:
         raise ValueError(
@@ -204,15 +208,20 @@ def side_by_side(
     for kind in kinds:
         if kind not in TITLES:
             raise ValueError(f"There is no stage {kind!r}; choose from {', '.join(TITLES)}.")
+    if labels is not None and len(labels) != len(stages):
+        raise ValueError(
+            f"side_by_side() got {len(stages)} kernels and {len(labels)} labels; give one label for each."
+        )
+    labels = labels or [f"{one.name} · {one.target}" for one in stages]
     panes, counts = [], []
     for kind in kinds:
-        for one in stages:
+        for one, label in zip(stages, labels, strict=True):
             if getattr(one, kind) is None:
                 panes.extend(['<div style="min-width:0"></div>'] if len(stages) > 1 else [])
                 continue
             lines = pane(one, kind)
             counts.append(f"{kind} {len(lines)} lines")
-            title = TITLES[kind] if len(stages) == 1 else f"{one.name} · {one.target} · {kind}"
+            title = TITLES[kind] if len(stages) == 1 else f"{label} · {kind}"
             panes.append(_pane_html(kind, title, lines, _colours(one), height))
     columns = columns or (len(stages) if len(stages) > 1 else min(2, len(panes)))
     names = ", ".join(f"{one.name} ({one.target})" for one in stages)

@@ -6,6 +6,7 @@ where the kernel is wrong, or that the kernel or the GPU refuses, stays in the t
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -69,6 +70,7 @@ def sweep(
 
     Raises:
         ValueError: no shapes, an axis without values, or an axis that has the name of a result column.
+        helpers.device.Missing: a right kernel is to be timed and there is no GPU (and no `timer`).
         RuntimeError: the GPU stopped working (an illegal access poisons the process), so later rows would be noise.
     """
     import pandas as pd
@@ -132,27 +134,29 @@ def _measure(
     """One row: checked, then timed."""
 
     from helpers import check
+    from helpers.device import Missing
 
-    def at_point(*inputs: torch.Tensor) -> torch.Tensor:
-        return kernel(*inputs, **point)
-
+    name = getattr(kernel, "__name__", type(kernel).__name__)
+    at_point = functools.partial(kernel, **point) if point else kernel
     try:
         check.assert_matches(
             at_point,
             reference,
             shapes=[shape],
-            timed_shape=shape,
             dtype=dtype,
             device=device,
             make_inputs=make_inputs,
+            name=name,
         )
         inputs = _inputs(make_inputs, shape, seed, device, dtype)
         timing = timer(lambda: at_point(*inputs), l2=l2, budget_s=budget_s)
     except check.Mismatch as error:
         return _row("wrong", _one_line(error))
+    except Missing:  # without a GPU nothing can be timed: that is no property of this row
+        raise
     except (
         Exception
-    ) as error:  # a launch that the kernel, Triton or the driver refuses is a result, not an accident
+    ) as error:  # what the kernel, Triton or the driver refuses to launch is a result, not an accident
         _require_living_gpu(device, error)
         return _row("refused", f"{type(error).__name__}: {_one_line(error)}")
     low, high = timing.ci95_us

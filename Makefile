@@ -1,0 +1,59 @@
+# Kernel Workbook. Needs Python 3.11 or newer and a C++ compiler; everything else goes into .venv.
+#   make run PYTHON=python3.12            another Python
+#   make run ARGS="-p n_rows=512"         options of `workbook run`
+PYTHON ?= python3
+ARGS ?=
+
+VENV := .venv
+STAMP := $(VENV)/.installed
+BIN := $(VENV)/bin
+# Kernels and compilers find this environment's ninja; the recipes below name its programs by path.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help run test lab record bench form
+help:
+	@echo "make run     run the course; the result is build/course/index.html"
+	@echo "make test    everything that CI checks"
+	@echo "make lab     open JupyterLab on the first lesson"
+	@echo "make record  on a GPU: run the course and keep its measurements as the records"
+	@echo "make bench   print times, memory and sizes; on a GPU also the performance ratios"
+	@echo "make form    format and lint, and bring the notebooks into their canonical form"
+
+# The stamp stands for the whole environment: it is made last, and made anew when the dependencies change.
+$(STAMP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+	  { echo "'$(PYTHON)' is missing or older than Python 3.11: install Python 3.11 or newer, or name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || \
+	  { echo "'$(PYTHON)' has no venv or no pip: install them (on Debian and Ubuntu: apt-get install python3-venv)." >&2; exit 1; }
+	@command -v "$${CXX:-c++}" >/dev/null || command -v g++ >/dev/null || command -v clang++ >/dev/null || \
+	  { echo "There is no C++ compiler: install one (on Debian and Ubuntu: apt-get install g++)." >&2; exit 1; }
+	@$(PYTHON) -c 'import os, sys, sysconfig; sys.exit(not os.path.exists(os.path.join(sysconfig.get_path("include"), "Python.h")))' || \
+	  { echo "'$(PYTHON)' has no header files, which C++ extensions need: install them (on Debian and Ubuntu: apt-get install python3-dev)." >&2; exit 1; }
+	@echo "Setting up $(VENV) from constraints.txt; the first time this downloads torch and takes some minutes."
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	@touch $@
+
+run: $(STAMP)
+	@$(BIN)/workbook run notebooks --out build/course $(ARGS)
+
+test: $(STAMP)
+	$(BIN)/workbook form --check
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/python -m pytest $(ARGS)
+
+lab: $(STAMP)
+	$(BIN)/jupyter lab notebooks/01_profiling.ipynb
+
+record: $(STAMP)
+	@$(BIN)/python -c 'import sys; from helpers import device; sys.exit(None if device.has_gpu() else "make record keeps measurements of an NVIDIA GPU, and torch can use none here (workbook doctor says why): run it on a machine with a GPU.")'
+	@WORKBOOK_RECORD=1 $(BIN)/workbook run notebooks --out build/course $(ARGS)
+
+bench: $(STAMP)
+	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+form: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/workbook form

@@ -1,0 +1,62 @@
+"""The `workbook` command as a whole: cheap to import, honest about this machine, helpful when asked."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from conftest import command, environment
+
+
+def test_importing_it_loads_nothing_heavy():
+    code = "import sys, json, helpers, helpers.cli; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+    loaded = json.loads(
+        subprocess.run(
+            [sys.executable, "-c", code], env=environment(), capture_output=True, check=True
+        ).stdout
+    )
+    assert not {"torch", "triton", "pandas", "numpy", "plotly", "nbformat", "papermill", "IPython"} & set(
+        loaded
+    )
+
+
+def test_doctor_says_what_is_here(workbook):
+    result = workbook("doctor")
+    assert result.returncode == 0, result.stdout + result.stderr
+    for name in ("Python", "torch", "triton", "c++", "ninja", "nvcc", "ncu"):
+        assert name in result.stdout
+    assert "Every lesson can run." in result.stdout
+
+
+def test_doctor_fails_where_a_lesson_could_not_run(tmp_path):
+    without = {k: v for k, v in environment().items() if k not in ("CXX", "CUDA_HOME", "CUDA_PATH")}
+    result = subprocess.run(
+        command("doctor"), env={**without, "PATH": str(tmp_path)}, capture_output=True, text=True
+    )
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "to get it: apt-get install g++" in result.stdout and "could not run" in result.stdout
+
+
+@pytest.mark.parametrize("name", [None, "run", "doctor", "form", "publish"])
+def test_help(workbook, name):
+    result = workbook(*([name] if name else []), "--help")
+    assert result.returncode == 0 and "Usage" in result.stdout
+
+
+@pytest.mark.parametrize("arguments", [["walk"], ["run", "--colour"], ["publish"]])
+def test_what_does_not_exist(workbook, arguments):
+    result = workbook(*arguments)
+    assert result.returncode == 2 and "Traceback" not in result.stderr
+
+
+def test_run_without_a_notebook_outside_a_checkout(workbook):
+    result = workbook("run")
+    assert result.returncode == 2 and "lies in no checkout" in result.stderr
+
+
+def test_the_console_script_is_installed():
+    script = os.path.join(os.path.dirname(sys.executable), "workbook")
+    assert subprocess.run([script, "--help"], capture_output=True).returncode == 0

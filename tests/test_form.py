@@ -1,0 +1,289 @@
+"""helpers.form and helpers.publish on a small checkout of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import ROOT
+
+from helpers import form, publish
+
+KERNELS = """\
+import torch
+
+# [kernel:double_it]
+def double_it(x):
+    return x + x
+# [/kernel:double_it]
+"""
+CUDA = """\
+// [kernel:triple_it]
+__global__ void triple_it(float* x) {
+    x[0] *= 3;
+}
+// [/kernel:triple_it]
+"""
+BADGE = "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({})"
+GOOD_BADGE = BADGE.format(
+    "https://colab.research.google.com/github/ada/kernels/blob/main/notebooks/01_x.ipynb"
+)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """A checkout with a pyproject, two kernels and a README."""
+    (tmp_path / "helpers" / "kernels").mkdir(parents=True)
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "helpers" / "kernels" / "k.py").write_text(KERNELS)
+    (tmp_path / "helpers" / "kernels" / "k.cu").write_text(CUDA)
+    pyproject = (
+        '[project]\nname = "kernel-workbook"\n[project.urls]\nRepository = "https://github.com/ada/kernels"\n'
+    )
+    (tmp_path / "pyproject.toml").write_text(pyproject)
+    (tmp_path / "README.md").write_text(
+        f"{GOOD_BADGE}\n`git clone https://github.com/ada/kernels`\ngithub.com/ada/kernels-old\n"
+    )
+    return tmp_path
+
+
+def lesson(checkout: Path, *cells: nbformat.NotebookNode, name: str = "01_x", setup: bool = True) -> Path:
+    first = [
+        nbformat.v4.new_markdown_cell(
+            f"# Title\n\n{BADGE.format('https://colab.research.google.com/github/x/y')}", id="title"
+        ),
+        code("print('setup')", "setup", "setup"),
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[*(first if setup else first[:1]), *cells])
+    path = checkout / "notebooks" / f"{name}.ipynb"
+    nbformat.write(notebook, path)
+    return path
+
+
+def code(
+    source: str, name: str, *tags: str, outputs: tuple = (), count: int | None = None
+) -> nbformat.NotebookNode:
+    cell = nbformat.v4.new_code_cell(source, id=name, outputs=list(outputs), execution_count=count)
+    if tags:
+        cell.metadata["tags"] = list(tags)
+    return cell
+
+
+def stream(text: str, name: str = "stdout") -> nbformat.NotebookNode:
+    return nbformat.v4.new_output("stream", name=name, text=text)
+
+
+def formed(path: Path) -> tuple[dict[str, nbformat.NotebookNode], form.Formed]:
+    """Form a notebook in place; its cells by id, and what the form said."""
+    said = form.canonical(path, form.load_project(form.find_root(path.parent)))
+    path.write_text(said.text)
+    return {cell["id"]: cell for cell in nbformat.reads(said.text, as_version=4).cells}, said
+
+
+def test_the_form_of_a_messy_notebook(checkout):
+    messy = code("x = 1   \n\n\n", "run-me", "b", "a", outputs=(stream("1\n"),), count=7)
+    messy.metadata["collapsed"] = True
+    path = lesson(
+        checkout,
+        messy,
+        code("", "nothing"),
+        code("def first_thing(): pass", "3f2a9c1d"),
+        code("pass", "triple", "kernel:triple_it"),
+    )
+    cells, said = formed(path)
+    notebook = json.loads(path.read_text())
+    assert notebook["metadata"] == form.METADATA and (notebook["nbformat"], notebook["nbformat_minor"]) == (
+        4,
+        5,
+    )
+    assert list(cells) == ["title", "setup", "run-me", "first-thing", "triple"]
+    assert cells["run-me"].source == "x = 1" and cells["run-me"].metadata == {"tags": ["a", "b"]}
+    assert cells["run-me"].outputs == [] and cells["run-me"].execution_count is None
+    assert (
+        cells["setup"].source == form.setup_source("ada/kernels")
+        and 'github.com/ada/kernels"' in cells["setup"].source
+    )
+    assert GOOD_BADGE in cells["title"].source
+    assert (
+        cells["triple"].source
+        == 'TRIPLE_IT_CUDA = r"""\n__global__ void triple_it(float* x) {\n    x[0] *= 3;\n}\n"""'
+    )
+    assert path.read_text().endswith("}\n") and not said.problems
+    for part in ("metadata", "1 empty cells", "badge with another address", "not the setup cell", "sorted tags",
+                 "stored output or execution count but is not checked", "'3f2a9c1d'", "not the triple_it of helpers/kernels"):  # fmt: skip
+        assert any(part in sentence for sentence in said.differences), (part, said.differences)
+
+
+def test_the_form_is_a_fixed_point_that_ruff_leaves_alone(checkout):
+    checked = code("print(1)", "checked", form.CHECKED, outputs=(stream("1\n"),), count=9)
+    path = lesson(
+        checkout, code("pass", "k", "kernel:double_it"), checked, code("%timeit -n1 pass\n!ls", "magic")
+    )
+    formed(path)
+    before = path.read_text()
+    _, again = formed(path)
+    assert not again.differences and path.read_text() == before
+    config = f"--config={ROOT / 'pyproject.toml'}"
+    for arguments in (["format", config], ["check", config, "--fix"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "ruff", *arguments, str(path)], capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert path.read_text() == before
+
+
+def test_checked_outputs_keep_what_nbval_compares(checkout):
+    table = nbformat.v4.new_output(
+        "execute_result",
+        {"text/plain": "t", "text/html": "<b>", "image/png": "aGk="},
+        execution_count=31,
+        metadata={"x": 1},
+    )
+    error = nbformat.v4.new_output("error", ename="E", evalue="v", traceback=["\x1b[0m /somewhere"])
+    path = lesson(
+        checkout,
+        code("f()", "checked", form.CHECKED, outputs=(stream("a"), table, stream("b"), error), count=31),
+    )
+    cells, said = formed(path)
+    first, second, third = cells["checked"].outputs
+    assert (first.text, cells["checked"].execution_count) == ("ab", 1)
+    assert (
+        second.data == {"text/plain": "t", "text/html": "<b>"}
+        and second.execution_count == 1
+        and second.metadata == {}
+    )
+    assert third.traceback == [] and not said.problems
+
+
+@pytest.mark.parametrize(
+    ("outputs", "count", "says"),
+    [
+        ((), None, "is checked but has no stored output"),
+        ((), 3, "is checked but has no stored output"),
+        ((stream("1"),), None, "is checked but has no stored output"),
+        ((stream("at 0x7f3b2c001a90"),), 1, "prints a memory address"),
+        ((stream("/tmp/abc/x.py"),), 1, "prints a path of this machine"),
+        ((stream("Warning", "stderr"),), 1, "writes to stderr"),
+        ((nbformat.v4.new_output("display_data", {"application/vnd.plotly.v1+json": {}}),), 1, "which nbval cannot compare"),
+        ((nbformat.v4.new_output("display_data", {"application/vnd.kernel-workbook.provenance+json": {}}),), 1, "cannot compare"),
+    ],
+)  # fmt: skip
+def test_a_checked_cell_that_could_pass_silently_or_fail_elsewhere_is_a_problem(
+    checkout, outputs, count, says
+):
+    _, said = formed(lesson(checkout, code("f()", "weak", form.CHECKED, outputs=outputs, count=count)))
+    assert len(said.problems) == 1 and "weak" in said.problems[0] and says in said.problems[0]
+
+
+def test_what_only_a_person_can_repair(checkout):
+    _, said = formed(lesson(checkout, code("pass", "k", "kernel:unknown"), setup=False))
+    assert (
+        "shows kernel:unknown, which helpers/kernels does not mark (there: double_it, triple_it)"
+        in said.problems[0]
+    )
+    assert "0 cells are tagged setup" in said.problems[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("# [kernel:a]\n", r"\[kernel:a\] is never closed"),
+        ("# [/kernel:a]\n", "closes a block that is not open"),
+        ("# [kernel:a]\n# [kernel:b]\n", r"before \[kernel:a\] is closed"),
+        ("# [kernel:double_it]\n# [/kernel:double_it]\n", "already marked elsewhere"),
+    ],
+)
+def test_broken_kernel_markers(checkout, text, says):
+    (checkout / "helpers" / "kernels" / "m.py").write_text(text)
+    with pytest.raises(ValueError, match=says):
+        form.load_project(checkout)
+
+
+def test_the_command(checkout, workbook):
+    path = lesson(checkout, code("x = 2", "compute"), code("print(x)", "checked", form.CHECKED))
+    checked = workbook("form", "--check", cwd=checkout)
+    assert (
+        checked.returncode == 1
+        and "not the setup cell" in checked.stdout
+        and "no stored output" in checked.stdout
+    )
+    before = path.read_text()
+    assert workbook("form", "--check", cwd=checkout).stdout == checked.stdout and path.read_text() == before
+    # Its setup cell imports helpers.device, which this small checkout has not; the installed one serves.
+    executed = workbook("form", "--execute", path, cwd=checkout)
+    assert executed.returncode == 0, executed.stdout + executed.stderr
+    cells = {cell["id"]: cell for cell in nbformat.read(path, as_version=4).cells}
+    assert cells["checked"].outputs[0].text == "2\n" and cells["setup"].outputs == []
+    assert workbook("form", "--check", cwd=checkout).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("1/0", "ZeroDivisionError"), ("import os; os._exit(1)", "the kernel died in cell bad")],
+)
+def test_execute_stores_nothing_when_a_cell_fails(checkout, workbook, source, says):
+    path = lesson(
+        checkout,
+        code("print(1)", "checked", form.CHECKED, outputs=(stream("0\n"),), count=1),
+        code(source, "bad"),
+    )
+    result = workbook("form", "--execute", path, cwd=checkout)
+    assert result.returncode == 2 and says in result.stderr and "cell bad" in result.stderr
+    assert nbformat.read(path, as_version=4).cells[2].outputs[0].text == "0\n"
+
+
+@pytest.mark.parametrize("arguments", [["missing.ipynb"], ["--check", "--execute"]])
+def test_wrong_commands_are_one_sentence(checkout, workbook, arguments):
+    result = workbook("form", *arguments, cwd=checkout)
+    assert result.returncode == 2 and len(result.stderr.strip().splitlines()) == 1
+
+
+def test_outside_a_checkout(tmp_path, workbook):
+    result = workbook("form", cwd=tmp_path)
+    assert result.returncode == 2 and "lies in no checkout" in result.stderr
+
+
+def test_publish_stamps_everything_once(checkout, workbook):
+    path = lesson(checkout)
+    formed(path)
+    result = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
+    assert result.returncode == 0, result.stderr
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == [
+        "pyproject.toml",
+        "README.md",
+        "notebooks/01_x.ipynb",
+    ]
+    assert (
+        'Repository = "https://github.com/grace-h/gpu.course_2"' in (checkout / "pyproject.toml").read_text()
+    )
+    readme = (checkout / "README.md").read_text()
+    assert "ada/kernels-old" in readme and readme.count("grace-h/gpu.course_2") == 2
+    assert path.read_text().count("grace-h/gpu.course_2") == 2 and "ada/kernels" not in path.read_text()
+    again = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
+    assert again.returncode == 0 and again.stdout.startswith("Nothing to change")
+    assert workbook("form", "--check", cwd=checkout).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ada",
+        "https://github.com/ada/kernels",
+        "ada/",
+        "-ada/x",
+        "ada--x/y",
+        "ada/x y",
+        "a/b/c",
+        "ada/x.git",
+        "ada/..",
+    ],
+)
+def test_publish_refuses_what_is_no_repository(checkout, name):
+    before = (checkout / "pyproject.toml").read_text()
+    with pytest.raises(ValueError, match="is not OWNER/REPO"):
+        publish.publish(name, checkout)
+    assert (checkout / "pyproject.toml").read_text() == before

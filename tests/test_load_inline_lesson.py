@@ -1,0 +1,180 @@
+"""Lesson 02: what the generic notebook tests do not cover: its kernels' sources, its stand-in for a GPU, its arithmetic."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import nbformat
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from helpers import build, check, failures, form
+
+ROOT = Path(__file__).parents[1]
+KERNELS = form.read_kernels(ROOT / "helpers" / "kernels")
+LESSON = ROOT / "notebooks" / "02_load_inline.ipynb"
+
+
+@pytest.fixture(scope="module")
+def cells() -> dict[str, str]:
+    return {cell.id: cell.source for cell in nbformat.read(LESSON, as_version=4).cells}
+
+
+# The kernels' files
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100"])
+@pytest.mark.parametrize("file", ["square.cu", "gelu.cu"])
+def test_kernel_file_compiles_without_nvcc_or_gpu(file, target):
+    ptx = build.compile_ptx((ROOT / "helpers" / "kernels" / file).read_text(), target=target)
+    assert ptx.count(".entry") == {"square.cu": 1, "gelu.cu": 2}[file]
+
+
+def test_only_the_double_gelu_computes_in_double():
+    texts = re.findall(r"__global__ void gelu_\w+.*?\n}", KERNELS["gelu"][1], re.DOTALL)
+    in_double = {re.search(r"gelu_(\w+)_kernel", t)[1]: "f64" in build.compile_ptx(t) for t in texts}
+    assert in_double == {"double": True, "float": False}
+
+
+def test_wrapper_makes_every_check_before_it_launches():
+    wrapper = KERNELS["square_matrix_wrapper"][1]
+    launch = wrapper.index("<<<")
+    for needed in ("is_cuda()", "kFloat32", "is_contiguous()", "CUDAGuard", "numel() == 0", "- 1) / block.x"):
+        assert -1 < wrapper.find(needed) < launch, needed
+    assert "getCurrentCUDAStream()>>>" in wrapper
+    assert wrapper.index("C10_CUDA_KERNEL_LAUNCH_CHECK") > launch
+
+
+# threads_on_cpu.cpp: a CUDA kernel's text as C++
+
+
+@pytest.fixture(scope="module")
+def on_cpu(cells):
+    """The lesson's launcher with the kernel and with three wrong ones, in one build."""
+    launcher = re.search(r'SQUARE_RAW = r"""\n(.*?)"""', cells["build-square"], re.DOTALL)[1]
+    kernel = KERNELS["square_matrix"][1]
+    variants = {
+        "right": kernel,
+        "transposed": kernel.replace("output[index] =", "output[col * height + row] ="),
+        "narrow": kernel.replace("col < width", "col < width - 1"),
+        "unguarded": kernel.replace("if (row < height && col < width) {", "{"),
+    }
+    assert len(set(variants.values())) == len(variants), (
+        "the kernel's text has changed: write the wrong ones again"
+    )
+    text = KERNELS["threads_on_cpu"][1] + "\n"
+    for name, variant in variants.items():
+        text += (
+            (variant + "\n" + launcher)
+            .replace("square_matrix_kernel", f"{name}_kernel")
+            .replace("square_raw", name)
+        )
+    return build.load_cpp("square_variants", text, list(variants), torch_headers=False)
+
+
+def square_by(launch, bx=16, by=16):
+    def square(x):
+        y = torch.empty_like(x)
+        assert launch(x.data_ptr(), y.data_ptr(), *x.shape, bx, by, 0) == "no error"
+        return y
+
+    return square
+
+
+@pytest.mark.parametrize("block", [(16, 16), (32, 8), (256, 1), (1, 256)])
+def test_square_matrix_is_right_for_every_block_shape(on_cpu, block):
+    shapes = [(0, 5), (1, 1), (17, 33), (3, 781), (257, 31)]
+    check.assert_matches(
+        square_by(on_cpu.right, *block), torch.square, shapes=shapes, device="cpu", name="right"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("transposed", "elements differ"), ("narrow", "never wrote them")]
+)
+def test_wrong_kernels_are_rejected(on_cpu, name, says):
+    # not a square, so that exchanged indices show; no whole number of blocks
+    with pytest.raises(check.Mismatch, match=says):
+        check.assert_matches(
+            square_by(getattr(on_cpu, name)), torch.square, shapes=[(15, 31)], device="cpu", name=name
+        )
+
+
+@pytest.mark.parametrize(("height", "width", "behind"), [(30, 50, 114), (32, 48, 0), (1, 1, 30)])
+def test_missing_guard_writes_behind_the_matrix(on_cpu, height, width, behind):
+    source, memory = torch.rand(8192) + 1, torch.full((8192,), -1.0)
+    on_cpu.unguarded(source.data_ptr(), memory.data_ptr(), height, width, 16, 16, 0)
+    n = height * width
+    assert torch.equal(memory[:n], source[:n] ** 2)
+    assert int((memory[n:] != -1).sum()) == behind
+
+
+# The arithmetic of the picture
+
+
+@pytest.mark.parametrize("width", [10_000, 781])
+@pytest.mark.parametrize(("bx", "by"), [(16, 16), (32, 8), (256, 1), (1, 256), (8, 4)])
+def test_pieces_against_a_loop_over_threads(cells, width, bx, by):
+    functions = cells["sectors"].split("\nshapes = ")[0]
+    names = {"np": np, "pd": pd}
+    exec(functions, names)
+    for size in (32, 128):
+        counts = []
+        for row0 in range(0, 256, by):
+            for col0 in range(0, 256, bx):
+                for first in range(0, bx * by, 32):
+                    threads = range(first, min(first + 32, bx * by))
+                    counts.append(
+                        len({4 * ((row0 + t // bx) * width + col0 + t % bx) // size for t in threads})
+                    )
+        assert names["pieces"](bx, by, width, size) == pytest.approx(np.mean(counts))
+
+
+# failures.run_steps
+
+
+def test_steps_share_names_and_go_on_after_an_exception():
+    outcomes = failures.run_steps(
+        [
+            ("one", "x = 1"),
+            ("two", "raise ValueError('first line\\nsecond')"),
+            ("three", "assert x == 2, x"),
+            ("four", "x"),
+        ]
+    )
+    assert [(o.step, o.error, o.first_line) for o in outcomes] == [
+        ("one", None, "no error"),
+        ("two", "ValueError", "first line"),
+        ("three", "AssertionError", "1"),
+        ("four", None, "no error"),
+    ]
+    assert outcomes[1].message == "first line\nsecond"
+
+
+def test_a_process_that_dies_says_where():
+    outcomes = failures.run_steps([("before", "pass"), ("abort", "import os; os.abort()"), ("after", "pass")])
+    assert [o.error for o in outcomes] == [None, "ProcessDied", "ProcessDied"]
+    assert "exit status -6" in outcomes[1].message
+    assert "not reached" in outcomes[2].message
+
+
+def test_the_environment_is_that_of_the_steps_alone(monkeypatch):
+    monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
+    code = "import os; raise RuntimeError(os.environ.get('CUDA_LAUNCH_BLOCKING'))"
+    (outcome,) = failures.run_steps([("look", code)], environment={"CUDA_LAUNCH_BLOCKING": "1"})
+    assert outcome.message == "1"
+    (outcome,) = failures.run_steps([("look", code)])
+    assert outcome.message == "None"
+
+
+def test_a_process_that_hangs_is_stopped():
+    with pytest.raises(TimeoutError, match="hang did not end within 1 s"):
+        failures.run_steps([("hang", "import time; time.sleep(60)")], timeout_s=1)
+
+
+def test_no_steps():
+    with pytest.raises(ValueError, match="no step"):
+        failures.run_steps([])

@@ -1,0 +1,124 @@
+"""nbval over every lesson, and the proof that it would notice: broken copies of two lessons fail.
+
+Each notebook is a pytest of its own in a subprocess, two at a time (one where there is a GPU, so that live timings do
+not disturb each other). They start with the first test here and each test waits for its own.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import LESSONS, ROOT, environment
+
+from helpers import form
+
+
+def nbval(notebook: Path, *options: str) -> subprocess.CompletedProcess:
+    """Run every cell of a notebook and compare the checked ones."""
+    arguments = [
+        "--nbval-lax",
+        "--nbval-current-env",
+        "--nbval-cell-timeout=600",
+        "-p",
+        "no:cacheprovider",
+        "-q",
+    ]
+    config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(notebook.parent)]
+    return subprocess.run(
+        [sys.executable, "-m", "pytest", *arguments, *config, *options, str(notebook)],
+        cwd=ROOT, env={**environment(), "PLOTLY_RENDERER": "plotly_mimetype"}, capture_output=True, text=True,
+    )  # fmt: skip
+
+
+def lesson(number: str) -> Path:
+    return next(path for path in LESSONS if path.name.startswith(number))
+
+
+def change(source: Path, target: Path, alter: Callable[[dict[str, nbformat.NotebookNode]], None]) -> Path:
+    """A copy of a lesson with some cells changed, named after the lesson in a folder of its own."""
+    notebook = nbformat.read(source, as_version=4)
+    alter({cell["id"]: cell for cell in notebook.cells})
+    nbformat.write(notebook, target)
+    return target
+
+
+def tagged(cells: dict[str, nbformat.NotebookNode], tag: str) -> nbformat.NotebookNode:
+    return next(cell for cell in cells.values() if tag in form.tags(cell))
+
+
+def break_kernel(cells: dict[str, nbformat.NotebookNode]) -> None:
+    cell = tagged(cells, "kernel:square_rows_kernel")
+    assert cell.source.count("x * x") == 1
+    cell.source = cell.source.replace("x * x", "x * x * 1.001")
+
+
+def break_reading(cells: dict[str, nbformat.NotebookNode]) -> None:
+    # A reader that takes every load for one word, whatever its vector.
+    broken = "from helpers import ptx_read\n\nptx_read.Instruction.n_bytes = property(lambda self: 4)"
+    tagged(cells, "setup").source += f"\n\n{broken}"
+
+
+COPIES = {
+    "unbroken-03": ("03", lambda cells: None),
+    "unbroken-04": ("04", lambda cells: None),
+    "broken-kernel-03": ("03", break_kernel),
+    "broken-reading-04": ("04", break_reading),
+}
+
+
+@pytest.fixture(scope="module")
+def results(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future]]:
+    """One running nbval for each test that was selected."""
+    from helpers import device
+
+    selected = {
+        item.name.split("[")[-1].rstrip("]") for item in request.session.items if item.path == request.path
+    }
+    with ThreadPoolExecutor(1 if device.has_gpu() else min(2, os.cpu_count() or 1)) as pool:
+        started: dict[str, Future] = {}
+        for path in LESSONS:
+            if path.stem in selected:
+                started[path.stem] = pool.submit(nbval, path)
+        for name, (number, alter) in COPIES.items():
+            if name in selected:
+                copy = change(lesson(number), tmp_path_factory.mktemp(name) / lesson(number).name, alter)
+                options = ["--exitfirst"] if name.startswith("broken") else []
+                started[name] = pool.submit(nbval, copy, *options)
+        yield started
+
+
+@pytest.mark.parametrize("name", [path.stem for path in LESSONS])
+def test_lesson(name, results):
+    result = results[name].result()
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    cells = [
+        c
+        for c in nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
+        if c.cell_type == "code"
+    ]
+    assert re.search(rf"\b{len(cells)} passed\b", result.stdout), result.stdout[-500:]
+
+
+@pytest.mark.parametrize("name", [name for name in COPIES if name.startswith("unbroken")])
+def test_an_unbroken_copy_passes(name, results):
+    result = results[name].result()
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("broken-kernel-03", "Mismatch"), ("broken-reading-04", "Cell outputs differ")]
+)
+def test_a_broken_copy_fails(name, says, results):
+    result = results[name].result()
+    assert result.returncode == 1, result.stdout[-6000:] + result.stderr[-2000:]
+    assert says in result.stdout, result.stdout[-6000:]

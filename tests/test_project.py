@@ -1,0 +1,248 @@
+"""The project as a whole: its three lists of dependencies, its documents, its notebooks' form, its sizes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+from conftest import LESSONS, ROOT
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.utils import canonicalize_name
+from packaging.version import Version
+
+from helpers import form
+
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+EXTRAS = PYPROJECT["optional-dependencies"]
+
+
+def pins() -> dict[str, Version]:
+    found = {}
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        text = line.split("#")[0].strip()
+        if text:
+            requirement = Requirement(text)
+            (specifier,) = requirement.specifier
+            assert specifier.operator == "==", f"constraints.txt: {text} is no exact pin"
+            name = canonicalize_name(requirement.name)
+            assert name not in found, f"constraints.txt pins {name} twice"
+            found[name] = Version(specifier.version)
+    return found
+
+
+# ---------------------------------------------------------------------------------------------- dependencies
+
+
+@pytest.mark.parametrize(
+    "text", [*PYPROJECT["dependencies"], *(r for extra in EXTRAS.values() for r in extra)]
+)
+def test_every_requirement_has_a_pin_that_satisfies_it(text):
+    requirement = Requirement(text)
+    assert pins()[canonicalize_name(requirement.name)] in requirement.specifier
+
+
+@pytest.mark.parametrize(
+    ("name", "colab"),
+    [
+        ("torch", "2.11.0"),
+        ("triton", "3.6.0"),
+        ("ipywidgets", "7.7.1"),
+        ("plotly", "5.24.1"),
+        ("ipython", "7.34.0"),
+        ("anywidget", "0.9.21"),
+    ],
+)
+def test_colabs_own_builds_satisfy_the_ranges(name, colab):
+    wanted = {canonicalize_name(r.name): r for r in map(Requirement, PYPROJECT["dependencies"])}
+    assert Version(colab) in wanted[name].specifier and Version("3.13") in SpecifierSet(
+        PYPROJECT["requires-python"]
+    )
+
+
+def test_what_is_imported_is_required():
+    """Every third-party module that helpers imports belongs to a distribution that pyproject names."""
+    distributions = {"IPython": "ipython", "cuda": "cuda-bindings", "pynvml": "nvidia-ml-py", "jinja2": "nbconvert",
+                     "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
+                     "tritonparse": "tritonparse", "traitlets": "ipython"}  # fmt: skip
+    named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
+    import sys
+
+    for path in (ROOT / "helpers").rglob("*.py"):
+        for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
+            if module in sys.stdlib_module_names or module in ("helpers", "__future__"):
+                continue
+            assert canonicalize_name(distributions.get(module, module)) in named, (
+                f"{path.name} imports {module}"
+            )
+
+
+def test_environment_yml_says_the_same_for_conda():
+    assert set(CONDA["channels"]) <= {"conda-forge", "nodefaults"} and "conda-forge" in CONDA["channels"]
+    (pip,) = [part["pip"] for part in CONDA["dependencies"] if isinstance(part, dict)]
+    conda = {re.match(r"[\w-]+", d)[0]: d for d in CONDA["dependencies"] if isinstance(d, str)}
+    assert set(conda) == {"python", "pip", "cxx-compiler", "ninja", "cuda-nvcc", "nsight-compute"}
+    python = Version(conda["python"].split("=")[1])
+    assert python in SpecifierSet(PYPROJECT["requires-python"])
+    assert pip == ["-c constraints.txt", f"-e .[{','.join(sorted(EXTRAS, reverse=True))}]"]
+    assert (
+        "'.[lab,dev]'" in (ROOT / "Makefile").read_text()
+        and "-c constraints.txt" in (ROOT / "Makefile").read_text()
+    )
+    # nvcc builds against the headers that torch's CUDA build asks for: one major and minor version.
+    nvrtc = pins()["nvidia-cuda-nvrtc"]
+    assert conda["cuda-nvcc"] == f"cuda-nvcc={nvrtc.major}.{nvrtc.minor}"
+
+
+def test_the_package_lists_every_folder_and_kernel_source():
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    folders = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "helpers").rglob("__init__.py")}
+    assert set(setup["packages"]) == folders
+    suffixes = {
+        p.suffix for p in (ROOT / "helpers" / "kernels").iterdir() if p.is_file() and p.suffix != ".py"
+    }
+    assert {f"kernels/*{s}" for s in suffixes} <= set(setup["package-data"]["helpers"])
+
+
+def test_ci_runs_make_test():
+    lines = [
+        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")
+    ]
+    assert lines[-1] == "make test" and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+
+
+# ---------------------------------------------------------------------------------------------- documents
+
+
+def anchors(text: str) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_links_and_files_resolve(path):
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text):
+        link = next(filter(None, target))
+        if re.match(r"https?://|mailto:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        aim = path.parent / file if file else path
+        assert aim.exists(), f"{path.name} links {link}"
+        assert not anchor or anchor in anchors(aim.read_text()), f"{path.name} links {link}"
+    # Names of files in backticks, where they look like a path of ours.
+    for name in re.findall(r"`([\w./-]+/[\w.-]+\.\w+|[\w-]+\.(?:py|ipynb|toml|txt|yml|md))`", text):
+        if not name.startswith(("build/", "dist/")) and "NN_" not in name:
+            assert (ROOT / name).exists(), f"{path.name} names {name}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
+def test_commands_in_the_documents_exist(path, workbook):
+    text = path.read_text()
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    code = "\n".join(re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", text, re.DOTALL) and
+                     [a or b for a, b in re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", text, re.DOTALL)])  # fmt: skip
+    for target in re.findall(r"\bmake ([a-z]+)\b", code):
+        assert target in targets, f"{path.name} says make {target}"
+    helps: dict[str, str] = {}
+    for line in re.findall(r"workbook ((?:run|doctor|form|publish)\b[^\n`]*)", code):
+        name = line.split()[0]
+        helps.setdefault(name, workbook(name, "--help").stdout)
+        for option in re.findall(r"(?<=\s)(--?[a-z][\w-]*)", line):
+            assert option in helps[name], f"{path.name} says workbook {name} {option}"
+
+
+def test_the_readme_lists_every_lesson():
+    text = (ROOT / "README.md").read_text()
+    for path in LESSONS:
+        assert f"](notebooks/{path.name})" in text and f"/blob/main/notebooks/{path.name})" in text
+
+
+def test_one_address_everywhere():
+    repository = form.load_project(ROOT).repository
+    for path in [*DOCUMENTS, *LESSONS]:
+        for found in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)/", path.read_text()):
+            assert found == repository, f"{path.name} names {found}; run `workbook publish {repository}`"
+
+
+# ---------------------------------------------------------------------------------------------- notebooks and sizes
+
+
+def test_there_are_five_lessons():
+    assert [p.name[:2] for p in LESSONS][:5] == ["01", "02", "03", "04", "05"]
+
+
+@pytest.fixture(scope="module")
+def project() -> form.Project:
+    return form.load_project(ROOT)
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
+def test_canonical_form(path, project):
+    """Also: the setup cell is the same everywhere, shown kernels equal helpers/kernels, no checked cell lacks its output."""
+    said = form.canonical(path, project)
+    assert [*said.differences, *said.problems] == []
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
+def test_what_every_lesson_has(path):
+    notebook = nbformat.read(path, as_version=4)
+    nbformat.validate(notebook)
+    cells = {cell["id"]: cell for cell in notebook.cells}
+    ids = list(cells)
+    assert ids[:2] == ["title", "goals"] and ids.index("setup") < ids.index("parameters")
+    assert cells["setup"].metadata.tags == ["setup"] and cells["parameters"].metadata.tags == ["parameters"]
+    annotated = [line for line in cells["parameters"].source.splitlines() if re.match(r"\w+\s*[:=]", line)]
+    assert annotated and all(re.match(r"\w+: [\w\[\], |]+ = ", line) for line in annotated), annotated
+    checked = [cell for cell in notebook.cells if form.CHECKED in form.tags(cell)]
+    assert len(checked) >= 8
+    for cell in checked:
+        assert cell.execution_count is not None and cell.outputs, cell["id"]
+    source = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
+    assert "records.headline(" in source
+    assert not re.search(r"\b(TODO|FIXME|XXX)\b", source)
+    assert len(notebook.cells) <= 45, f"{len(notebook.cells)} cells; 20 to 35 is the aim, 45 the most"
+
+
+@pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
+def test_links_in_lessons_resolve(path):
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "markdown":
+            for link in re.findall(r"\]\((?!https?:|#)([^)\s#]+)", cell.source):
+                assert (path.parent / link).exists(), f"{path.name}, cell {cell['id']}: {link}"
+            # Pages are offline and have no MathJax.
+            assert not re.search(r"\$\$|\\\(|(?<![\w$`])\$[^$`\n]*\\[a-z]+[^$`\n]*\$", cell.source), cell[
+                "id"
+            ]
+
+
+def test_setup_cells_are_equal(project):
+    setups = {
+        cell.source
+        for path in project.notebooks()
+        for cell in nbformat.read(path, 4).cells
+        if "setup" in form.tags(cell)
+    }
+    assert len(setups) <= 1
+
+
+def test_sizes():
+    for path in LESSONS:
+        assert path.stat().st_size < 300_000, path.name
+    records = [p for p in (ROOT / "helpers" / "records").rglob("*") if p.is_file()]
+    assert sum(p.stat().st_size for p in records) < 20_000_000
+
+
+def test_nothing_committed_names_a_machine():
+    paths = [
+        p for folder in ("helpers", "notebooks", "tests", "benchmarks") for p in (ROOT / folder).rglob("*")
+    ]
+    for path in [*DOCUMENTS, *(p for p in paths if p.suffix in {".py", ".ipynb", ".cu", ".json", ".md"})]:
+        if path != Path(__file__):
+            assert not re.search(r"(?<![\w.])/(?:root|home/\w+|work)/", path.read_text()), path
