@@ -26,7 +26,7 @@ SHAPES = [
 
 
 def cupti_truth(fn, n: int = 101) -> float:
-    """Median duration in µs of the one kernel that `fn` launches, out of a Chrome trace."""
+    """Median duration in µs of the square_flat_kernel that `fn` launches, out of a Chrome trace."""
     import torch
 
     zeros = torch.empty(64 << 20, dtype=torch.int32, device="cuda")
@@ -53,18 +53,19 @@ def main() -> None:
     import torch
     from triton.testing import do_bench
 
+    from helpers.kernels.square import square_flat
+
     print(
         f"{'square of':>16} {'CUPTI µs':>10} {'time_gpu':>10} {'95 % CI':>20} {'off':>7} {'do_bench':>9} {'off':>7} {'seconds':>8}"
     )
     worst = 0.0
     for shape in SHAPES:
         x = torch.randn(shape, device="cuda")
-        torch.square(x)
-        truth = cupti_truth(lambda x=x: torch.square(x))
+        truth = cupti_truth(lambda x=x: square_flat(x))
         start = time.perf_counter()
-        ours = timing.time_gpu(lambda x=x: torch.square(x))
+        ours = timing.time_gpu(lambda x=x: square_flat(x))
         seconds = time.perf_counter() - start
-        bench = do_bench(lambda x=x: torch.square(x), return_mode="median") * 1e3
+        bench = do_bench(lambda x=x: square_flat(x), return_mode="median") * 1e3
         off = ours.median_us - truth
         worst = max(worst, abs(off) / max(0.5, 0.01 * truth))
         print(

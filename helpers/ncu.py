@@ -43,6 +43,7 @@ __all__ = [
     "command",
     "diagnose",
     "instructions",
+    "last",
     "load_magic",
     "load_report",
     "occupancy",
@@ -178,8 +179,8 @@ def run(
     try:
         argv = _program(script, folder, files or {})
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial = folder / "report.ncu-rep"
-        words = command(argv, out=partial, ncu=device.find_tool("ncu"), **options)
+        words = command(argv, out=folder / "report", ncu=device.find_tool("ncu"), **options)
+        partial = folder / "report.ncu-rep"  # ncu adds the ending
         code, text = _execute(words, folder, timeout_s)
         if echo:
             print(script_output(text), end="")
@@ -285,6 +286,28 @@ def profile(
         prints = dict(records.fingerprint(source) for source in sources)
         path = records._replay(name, prints, dict(params or {}), ".ncu-rep")
     return load_report(path)
+
+
+_last: Report | None = None
+
+
+def last() -> Report:
+    """The report of the last `%%ncu` cell.
+
+    Raises:
+        RuntimeError: no such cell has run yet.
+    """
+    if _last is None:
+        raise RuntimeError(
+            "No %%ncu cell has run in this notebook yet; run one, or call ncu.load_report(path)."
+        )
+    return _last
+
+
+def set_last(report: Report) -> None:
+    """Called by `%%ncu`."""
+    global _last
+    _last = report
 
 
 def load_magic() -> None:

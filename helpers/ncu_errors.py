@@ -70,7 +70,17 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
             "busy",
             output,
         )
-    if "No kernels were profiled" in output and exit_status == 0:
+    if re.search(
+        r"[Uu]nrecogni[sz]ed option|[Uu]nknown|[Ii]nvalid (argument|option|value)|Failed to find (section|metric|set)",
+        said,
+    ):
+        return NcuError(f"Nsight Compute does not take these options: {_first(ncu_lines)}", "option", output)
+    if "application returned an error code" in said:
+        tail = "\n".join(script_output(output).splitlines()[-15:])
+        return NcuError(
+            f"The script failed while Nsight Compute ran it ({_first(ncu_lines)}):\n{tail}", "script", output
+        )
+    if "No kernels were profiled" in output:
         wanted = " and ".join(
             f"{what} {options[key]!r}"
             for key, what in (("kernel", "the kernel name"), ("nvtx", "the NVTX range"))
@@ -84,16 +94,6 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
             else "The script ran, but it launched no kernel on the GPU, so there is nothing to profile.",
             "no-kernels",
             output,
-        )
-    if re.search(
-        r"[Uu]nrecogni[sz]ed option|[Uu]nknown|[Ii]nvalid (argument|option|value)|Failed to find (section|metric|set)",
-        said,
-    ):
-        return NcuError(f"Nsight Compute does not take these options: {_first(ncu_lines)}", "option", output)
-    if "application returned an error code" in said:
-        tail = "\n".join(script_output(output).splitlines()[-15:])
-        return NcuError(
-            f"The script failed while Nsight Compute ran it ({_first(ncu_lines)}):\n{tail}", "script", output
         )
     what = _first(ncu_lines) or "\n".join(output.splitlines()[-10:]) or "it wrote nothing."
     return NcuError(f"Nsight Compute gave no report (exit status {exit_status}): {what}", "other", output)

@@ -141,10 +141,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kernel", metavar="REGEX", help="only kernels whose name this finds")
     parser.add_argument("--nvtx", metavar="RANGE", help="only launches inside this NVTX range")
     parser.add_argument("--record", metavar="LESSON/WHAT", help="replay this record where ncu cannot run")
-    parser.add_argument("--name", default="report", help="the variable that gets the report (report)")
+    parser.add_argument("--name", metavar="VARIABLE", help="also bind the report; ncu.last() has it anyway")
     parser.add_argument("--set", default="full", help="ncu's set of sections (full)")
     parser.add_argument(
-        "--section", action="append", default=[], dest="sections", help="instead of a set; repeatable"
+        "--section",
+        action="append",
+        default=[],
+        dest="sections",
+        help="instead of a set; several with commas, or repeated",
     )
     parser.add_argument("--metrics", default="", help="single counters, with commas")
     parser.add_argument("--launch-skip", type=int)
@@ -162,14 +166,14 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
-    """What `%%ncu LINE` does with a cell: profile it or replay its record, show it, and bind the report to a name.
+    """What `%%ncu LINE` does with a cell: profile it or replay its record, show it, and keep the report for `ncu.last()`.
 
     Raises:
         ValueError: a wrong option, or a name that cannot go along.
         ncu.NcuError: ncu cannot run here and no record is named, or the cell failed.
     """
     options = _parser().parse_args(shlex.split(line))
-    if not options.name.isidentifier():
+    if options.name is not None and not options.name.isidentifier():
         raise ValueError(f"%%ncu: --name needs the name of a variable; {options.name!r} is none.")
     brought = bring(cell, namespace)
     # One line in place of the magic's own, so that the cell's line numbers are those of the report.
@@ -181,7 +185,7 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
         "kernel": options.kernel,
         "nvtx": options.nvtx,
         "set": options.set,
-        "sections": options.sections,
+        "sections": [s for several in options.sections for s in several.split(",") if s],
         "metrics": [m for m in options.metrics.split(",") if m],
         "launch_skip": options.launch_skip,
         "launch_count": options.launch_count,
@@ -197,13 +201,15 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
     else:
         from helpers import device
 
-        path = device.cache_folder() / "ncu" / f"{options.name}.ncu-rep"
+        path = device.cache_folder() / "ncu" / f"{options.name or 'last'}.ncu-rep"
         report = ncu.load_report(ncu.run(code, out=path, **call))
     if options.out:
         import shutil
 
         shutil.copyfile(report.path, options.out)
-    namespace[options.name] = report
+    ncu.set_last(report)
+    if options.name:
+        namespace[options.name] = report
     if not options.quiet:
         _show(report, options.from_percent)
     return report

@@ -302,6 +302,11 @@ def number(kernel: Kernel, name: str, factor: float = 1.0) -> float:
     return float("nan") if value is None else float(value) * factor
 
 
+def _whole(kernel: Kernel, name: str) -> float | int:
+    value = kernel.metrics.get(name)
+    return float("nan") if value is None else int(value)
+
+
 def _estimate(kernel: Kernel) -> float:
     """The largest estimate that is about the kernel's whole time; 0 where no rule gives one."""
     found = [r.speedup_percent for r in kernel.rules if r.speedup_type == "global" and r.kind == "advice"]
@@ -321,7 +326,7 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
     for k in launches_of(report):
         estimate = _estimate(k)
         duration = float("nan") if k.duration_us is None else k.duration_us
-        read, written = number(k, "dram__bytes_read.sum"), number(k, "dram__bytes_write.sum")
+        read, written = _whole(k, "dram__bytes_read.sum"), _whole(k, "dram__bytes_write.sum")
         rows.append(
             {
                 "est_speedup_percent": estimate,
@@ -333,7 +338,7 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
                 "memory_throughput_percent": number(
                     k, "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
                 ),
-                "registers_per_thread": number(k, "launch__registers_per_thread"),
+                "registers_per_thread": _whole(k, "launch__registers_per_thread"),
                 "grid_size": ", ".join(map(str, k.grid)),
                 "block_size": ", ".join(map(str, k.block)),
                 "waves_per_sm": number(k, "launch__waves_per_multiprocessor"),

@@ -45,6 +45,9 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 {%- endblock -%}
 """
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")
+_REMOTE_IMAGE = re.compile(
+    r"!\[([^\]]*)\]\(https?://[^)]*\)"
+)  # the Colab badge: a page offline keeps its words
 _CDN_PLOTLY = re.compile(r'<script[^>]*\ssrc="https?://[^"]*plotly[^"]*\.js"[^>]*>\s*</script>')
 
 
@@ -69,6 +72,7 @@ def write_page(
     figures = 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
+            cell.source = _REMOTE_IMAGE.sub(r"\1", cell.source)
             cell.source = _LINK.sub(
                 lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
             )

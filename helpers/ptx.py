@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from helpers import ptx_isolated
 from helpers.ptx_read import Instruction, PtxReading, SassReading, entries, read_ptx, read_sass
 from helpers.ptx_stages import CompileError, Stages, facts, plain_name
 from helpers.ptx_view import View, side_by_side
@@ -96,7 +97,8 @@ def stages(
         ValueError: not a Triton kernel; an unknown target, argument, type or option; an argument left out.
         CompileError: the kernel does not compile.
     """
-    function, arguments = _unwrap(kernel)
+    kernel = _unwrap(kernel)
+    function, arguments = kernel.fn, list(inspect.signature(kernel.fn).parameters)
     capability = parse_target(target)
     constexprs = dict(constexprs or {})
     signature = _check_signature(function, arguments, signature, constexprs)
@@ -109,7 +111,7 @@ def stages(
         )
     options = _check_options(num_warps, num_stages, options)
     key = (
-        *(getattr(kernel, "cache_key", None) or inspect.getsource(function), function.__code__.co_filename),
+        *(_identity(kernel), function.__code__.co_filename),
         *(tuple(sorted(d.items())) for d in (signature, constexprs, options)),
         *(capability, tuple(sorted(divisible_by_16))),
     )
@@ -121,13 +123,13 @@ def stages(
             "capability": capability,
             "options": options,
         }
-        made = _compile_anywhere(kernel, function, request)
+        made = _compile_anywhere(kernel, request)
         _cache[key] = _triton_stages(function, f"sm_{capability}", made)
     return _cache[key]
 
 
-def _unwrap(kernel: Any) -> tuple[Any, list[str]]:
-    """The Python function under a Triton kernel, and its argument names."""
+def _unwrap(kernel: Any) -> Any:
+    """The Triton kernel itself, without what wraps it for autotuning or heuristics."""
     while not _is_kernel(kernel) and hasattr(kernel, "fn"):
         kernel = kernel.fn
     if not _is_kernel(kernel):
@@ -135,7 +137,14 @@ def _unwrap(kernel: Any) -> tuple[Any, list[str]]:
             f"stages() takes a @triton.jit function, and {getattr(kernel, '__name__', kernel)!r} is a "
             f"{type(kernel).__name__}; for CUDA C++ use cuda_stages()."
         )
-    return kernel.fn, list(inspect.signature(kernel.fn).parameters)
+    return kernel
+
+
+def _identity(kernel: Any) -> str:
+    """What changes when the kernel's source, or a global that it names, does."""
+    if type(kernel).__name__ == "JITFunction":
+        return kernel.cache_key
+    return repr(ptx_isolated.describe(kernel.fn, {}))
 
 
 def _is_kernel(kernel: Any) -> bool:
@@ -173,20 +182,15 @@ def _check_options(num_warps: int, num_stages: int | None, options: dict[str, An
     return {"num_warps": num_warps, **({} if num_stages is None else {"num_stages": num_stages}), **options}
 
 
-def _compile_anywhere(kernel: Any, function: Any, request: dict[str, Any]) -> dict[str, Any]:
+def _compile_anywhere(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile in this process, or, for a kernel made for the interpreter, in one without the interpreter."""
-    from helpers import ptx_isolated
-
-    while not _is_kernel(kernel):
-        kernel = kernel.fn
     if type(kernel).__name__ == "InterpretedFunction":
-        made = ptx_isolated.compile_elsewhere(function, request)
+        made = ptx_isolated.compile_elsewhere(kernel.fn, request)
     else:
         made = ptx_isolated.compile_here(kernel, request)
     if "error" in made:
-        raise CompileError(
-            f"{function.__name__} does not compile for sm_{request['capability']}: {made['error']}"
-        )
+        target = f"sm_{request['capability']}"
+        raise CompileError(f"{kernel.fn.__name__} does not compile for {target}: {made['error']}")
     return made
 
 
@@ -216,10 +220,8 @@ def from_compiled(kernel: Any, compiled: Any) -> Stages:
         kernel: the `@triton.jit` function.
         compiled: what its launch returned.
     """
-    from helpers.ptx_isolated import plain
-
-    made = plain(compiled)
-    return _triton_stages(_unwrap(kernel)[0], f"sm_{made['capability']}", made)
+    made = ptx_isolated.plain(compiled)
+    return _triton_stages(_unwrap(kernel).fn, f"sm_{made['capability']}", made)
 
 
 def cuda_stages(
@@ -287,7 +289,7 @@ def interpreted(kernel: Any) -> Any:
     """
     from triton.runtime.interpreter import InterpretedFunction
 
-    return InterpretedFunction(_unwrap(kernel)[0])
+    return InterpretedFunction(_unwrap(kernel).fn)
 
 
 def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFrame:

@@ -79,7 +79,7 @@ def _sentence(error: Any, kernel: Any) -> str:
 
 def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile the kernel around `function` in a Python without the interpreter. Returns what `compile_here` does."""
-    order = {"kernel": _describe(function, {}), "request": request}
+    order = {"kernel": describe(function, {}), "request": request}
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
     root = str(Path(__file__).resolve().parent.parent)
     environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
@@ -101,7 +101,7 @@ def serve() -> None:
     path.write_bytes(pickle.dumps(compile_here(_rebuild(order["kernel"], {}), order["request"])))
 
 
-def _describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
+def describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
     """A function's source and the globals that it names, as plain values."""
     key = f"{function.__module__}.{function.__qualname__}"
     if key in seen:
@@ -117,6 +117,7 @@ def _describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
         "file": function.__code__.co_filename,
         # Padded, so that line numbers are those of the file or cell that the learner sees.
         "text": "\n" * (first - 1) + source,
+        "line": first,
         "globals": {
             n: _describe_value(n, known[n], seen)
             for n in sorted(names)
@@ -133,7 +134,7 @@ def _describe_value(name: str, value: Any, seen: dict[str, Any]) -> tuple[str, A
     if module.split(".")[0] == "triton" and hasattr(function, "__name__"):
         return "attribute", (module, function.__name__)
     if type(value).__name__ in ("InterpretedFunction", "JITFunction"):
-        return "function", _describe(function, seen)
+        return "function", describe(function, seen)
     if type(value).__name__ == "constexpr":
         return "constexpr", value.value
     if isinstance(value, (bool, int, float, str, tuple, type(None))):
@@ -168,8 +169,10 @@ def _rebuild(order: dict[str, Any], made: dict[str, Any]) -> Any:
     tree = ast.parse(text)
     tree.body[0].decorator_list = []
     exec(compile(tree, order["file"], "exec"), namespace)
-    # Found by its file and line in the padded text, decorators included, as Triton looks for it.
-    kernel = triton.jit(namespace[order["name"]])
+    function = namespace[order["name"]]
+    # Triton finds the source by its first line, that of the decorators, and keys its cache by that line.
+    function.__code__ = function.__code__.replace(co_firstlineno=order["line"])
+    kernel = triton.jit(function)
     made[order["key"]] = kernel
     namespace[order["name"]] = kernel
     return kernel

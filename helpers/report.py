@@ -303,14 +303,19 @@ def _row(run: NotebookRun, out: Path) -> str:
     since = (
         f"<br><small>{html.escape(run.date[:16].replace('T', ' '))}</small>" if run.status == "kept" else ""
     )
-    slow = f"<code>{html.escape(run.slowest[0])}</code> {run.slowest[1]:.1f} s" if run.slowest else ""
+    slow = f"<code>{html.escape(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""
     memory = f"<br><small>peak {run.peak_mb / 1000:.1f} GB</small>" if run.peak_mb else ""
     return (
         f"<tr><td>{title}<br><small>{name}{files}</small>{given}</td>"
         f'<td class="status {run.status.replace(" ", "-")}">{run.status}{since}</td>'
         f'<td class="number">{f"{run.seconds:.1f}" if run.seconds else ""}</td>'
-        f"<td>{slow}{memory}</td><td>{html.escape(run.where)}</td></tr>"
+        f"<td>{slow}{memory}</td><td>{_unbroken_dates(run.where)}</td></tr>"
     )
+
+
+def _unbroken_dates(text: str) -> str:
+    """HTML in which a date is not broken at its hyphens."""
+    return re.sub(r"\d{4}-\d\d-\d\d", r'<span style="white-space: nowrap">\g<0></span>', html.escape(text))
 
 
 def _headlines(runs: Iterable[NotebookRun]) -> list[str]:

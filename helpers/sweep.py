@@ -55,7 +55,7 @@ def sweep(
         make_inputs: `make_inputs(shape, generator, device, dtype)` gives the kernel's inputs; by default one tensor
             of normally distributed numbers.
         dtype: of the inputs; float32 by default.
-        l2: "cold" or "warm", as in `timing.time_gpu`.
+        l2: the state of the L2 cache before each call, "cold" or another that `timing.time_gpu` knows.
         budget_s: seconds of timing a row.
         device: where the inputs are made; the GPU by default.
         seed: of the inputs that are timed. The check draws its own.

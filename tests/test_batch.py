@@ -53,7 +53,7 @@ def test_a_batch_leaves_notebooks_pages_index_and_report(make_notebook, tmp_path
     (tmp_path / "notebooks" / "near.txt").write_text("beside me")
     first = make_notebook(
         "01_first",
-        "# %md # First lesson\nNext: [second](02_second.ipynb#there), [text](near.txt), [web](https://a.example/b.ipynb)",
+        "# %md # First lesson\nNext: [second](02_second.ipynb#there), [text](near.txt), [web](https://a.example/b.ipynb) [![badge](https://a.example/b.svg)](https://b.example)",
         "print(open('near.txt').read())",  # it runs in its own folder
         RECORDS,
         FIGURE,

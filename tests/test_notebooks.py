@@ -116,7 +116,11 @@ def test_an_unbroken_copy_passes(name, results):
 
 
 @pytest.mark.parametrize(
-    ("name", "says"), [("broken-kernel-03", "Mismatch"), ("broken-reading-04", "Cell outputs differ")]
+    ("name", "says"),
+    [
+        pytest.param("broken-kernel-03", "Mismatch", id="broken-kernel-03"),
+        pytest.param("broken-reading-04", "Cell outputs differ", id="broken-reading-04"),
+    ],
 )
 def test_a_broken_copy_fails(name, says, results):
     result = results[name].result()

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -72,8 +76,6 @@ def test_what_is_imported_is_required():
                      "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
                      "tritonparse": "tritonparse", "traitlets": "ipython"}  # fmt: skip
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
-    import sys
-
     for path in (ROOT / "helpers").rglob("*.py"):
         for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
             if module in sys.stdlib_module_names or module in ("helpers", "__future__"):
@@ -246,3 +248,56 @@ def test_nothing_committed_names_a_machine():
     for path in [*DOCUMENTS, *(p for p in paths if p.suffix in {".py", ".ipynb", ".cu", ".json", ".md"})]:
         if path != Path(__file__):
             assert not re.search(r"(?<![\w.])/(?:root|home/\w+|work)/", path.read_text()), path
+
+
+# ---------------------------------------------------------------------------------------------- make
+
+
+@pytest.fixture
+def bare(tmp_path) -> Path:
+    """The Makefile with what its environment depends on, and none yet made."""
+    for name in ("Makefile", "pyproject.toml", "constraints.txt"):
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    return tmp_path
+
+
+def make(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    kept = {k: v for k, v in os.environ.items() if k not in ("CXX", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    return subprocess.run(
+        [shutil.which("make"), *arguments],
+        cwd=folder,
+        env={**kept, **environment},
+        capture_output=True,
+        text=True,
+    )
+
+
+def test_make_names_a_python_that_is_missing_or_too_old(bare):
+    (bare / "python2").write_text("#!/bin/sh\nexit 1\n")
+    (bare / "python2").chmod(0o755)
+    for python in ("no-such-python", "./python2"):
+        result = make(bare, "run", f"PYTHON={python}")
+        assert result.returncode == 2 and f"'{python}' is missing or older than Python 3.11" in result.stderr
+    assert not (bare / ".venv").exists()
+
+
+def test_make_names_a_compiler_that_is_missing(bare):
+    (bare / "bin").mkdir()
+    for tool in ("sh", "touch"):
+        (bare / "bin" / tool).symlink_to(shutil.which(tool))
+    result = make(bare, "test", f"PYTHON={sys.executable}", PATH=str(bare / "bin"))
+    assert result.returncode == 2 and "There is no C++ compiler: install one" in result.stderr, result.stderr
+    assert not (bare / ".venv").exists()
+
+
+def test_make_record_refuses_without_a_gpu():
+    stamp = f"{sys.prefix}/.installed"
+    result = make(ROOT, "-o", stamp, "record", f"VENV={sys.prefix}", CUDA_VISIBLE_DEVICES="")
+    assert result.returncode == 2 and "make record keeps measurements of an NVIDIA GPU" in result.stderr
+    assert result.stdout == ""
+
+
+def test_make_alone_lists_its_targets(bare):
+    result = make(bare)
+    targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert result.returncode == 0 and all(f"make {t}" in result.stdout for t in targets if t != "help")

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 import torch
@@ -172,7 +173,7 @@ def test_a_kernel_that_does_not_compile_names_its_line():
 def test_works_in_a_process_made_for_the_interpreter():
     code = """
         import sys
-        sys.path.insert(0, "tests")
+        sys.path.insert(0, sys.argv[1])
         import test_ptx as t
         assert type(t.max_kernel).__name__ == "InterpretedFunction"
         made = t.maximum()
@@ -184,7 +185,7 @@ def test_works_in_a_process_made_for_the_interpreter():
             print(error)
     """
     environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-c", textwrap.dedent(code)]
+    command = [sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.stdout.strip() == "8 True True", done.stdout + done.stderr
 
@@ -272,7 +273,18 @@ def test_read_ptx_counts_what_is_there():
     assert (first.maxntid, first.reqntid) == ((64, 2, 1), None)
     assert first.registers_declared == {"pred": 4, "b32": 11, "f64": 4}
     assert first.labels == ("start", "$L__done")
-    assert [i.parts[0] for i in first.instructions] == "setp bra ld st ld ld ld cp st ret".split()
+    assert [i.parts[0] for i in first.instructions] == [
+        "setp",
+        "bra",
+        "ld",
+        "st",
+        "ld",
+        "ld",
+        "ld",
+        "cp",
+        "st",
+        "ret",
+    ]
     assert [i.opcode for i in first.loads] == ["ld.global.nc.L1::no_allocate.v4.f32", "ld.u8"]
     wide, store = first.loads[0], first.stores[0]
     assert (wide.predicate, wide.n_bytes, wide.operands[1]) == ("!%p1", 16, "[%rd1+16]")
