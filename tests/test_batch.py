@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import pty
 import re
 import signal
+import struct
 import subprocess
+import termios
 import time
 from pathlib import Path
 
@@ -227,6 +232,21 @@ def test_ctrl_c_leaves_finished_notebooks_whole(make_notebook, tmp_path, number)
     assert [n["status"] for n in saved["notebooks"]] == ["ok", "not run", "not run"] and saved["interrupted"]
     assert (out / "index.html").read_text().count('class="status not-run"') == 2
     assert "Interrupted" in said
+
+
+def test_a_terminal_sees_a_bar_for_notebooks_and_one_for_cells(make_notebook, tmp_path):
+    slow = make_notebook("slow", "import time; time.sleep(0.3)", "time.sleep(0.3)")
+    pid, terminal = pty.fork()
+    if pid == 0:
+        time.sleep(0.2)  # until the window has its size: a terminal of no columns shows no bar
+        os.execvpe(command()[0], command("run", slow, "--out", tmp_path / "out"), environment())
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    shown = b""
+    with contextlib.suppress(OSError):  # what Linux answers when the other side is closed
+        while part := os.read(terminal, 4096):
+            shown += part
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0, shown.decode()
+    assert "Notebooks: 100%" in shown.decode() and re.search(r"slow: .*1/2 .*cell-1", shown.decode())
 
 
 def test_an_old_output_stays_until_the_new_one_is_whole(make_notebook, tmp_path):
