@@ -233,7 +233,8 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     if arch:
         number = arch.removeprefix("sm_")
         environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
-        environment["CUDA_HOME"] = str(device.find_tool("nvcc").resolve().parent.parent)
+        if cpp_extension.CUDA_HOME is None:  # torch looks once, at its import; nvcc may be where only we look
+            cpp_extension.CUDA_HOME = str(_toolkit())
     output = io.StringIO()
     start = time.perf_counter()
     try:
@@ -345,13 +346,21 @@ def _nvrtc(source: str, options: list[str], what: str) -> bytes:
         nvrtc.nvrtcDestroyProgram(program)
 
 
+def _toolkit() -> Path | None:
+    """The CUDA toolkit's folder that nvcc belongs to."""
+    nvcc = device.find_tool("nvcc")
+    if nvcc is None:
+        return None
+    homes = (nvcc.parent.parent, nvcc.resolve().parent.parent, Path("/usr/local/cuda"))
+    return next((home for home in homes if (home / "include/cuda_runtime.h").is_file()), homes[0])
+
+
 @functools.cache
 def _cuda_include() -> list[str]:
     """The folder of CUDA's own headers (cuda_fp16.h, …), from the runtime's wheel or the toolkit; empty without one."""
     folders = [Path(entry) / "nvidia/cu13/include" for entry in sys.path]
-    nvcc = device.find_tool("nvcc")
-    if nvcc:
-        folders.append(nvcc.resolve().parent.parent / "include")
+    if toolkit := _toolkit():
+        folders.append(toolkit / "include")
     found = next((f for f in folders if (f / "cuda_fp16.h").is_file()), None)
     return [f"--include-path={found}"] if found else []
 

@@ -273,19 +273,15 @@ def profile(
     from helpers import records
 
     def live(path: Path) -> None:
-        run(code, out=path, files=files, **options)
-
-    sources = list(sources)
-    try:
-        path = records.measured(name, live, sources=sources, params=params, file=".ncu-rep")
-    except NcuError as error:
-        # There is a GPU, but the tool or the permission is missing: the record still teaches.
-        if error.reason not in ("not-found", "permission", "driver", "busy"):
+        try:
+            run(code, out=path, files=files, **options)
+        except NcuError as error:
+            # There is a GPU, but the tool or the permission is missing: the record still teaches.
+            if error.reason in ("not-found", "permission", "driver", "busy"):
+                raise records.CannotMeasure(str(error)) from error
             raise
-        print(error)
-        prints = dict(records.fingerprint(source) for source in sources)
-        path = records._replay(name, prints, dict(params or {}), ".ncu-rep")
-    return load_report(path)
+
+    return load_report(records.measured(name, live, sources=sources, params=params, file=".ncu-rep"))
 
 
 _last: Report | None = None

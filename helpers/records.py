@@ -31,7 +31,11 @@ HEADLINE_MIME = "application/vnd.kernel-workbook.headline+json"
 
 
 class NoRecord(LookupError):
-    """There is no GPU here and nothing was recorded under that name."""
+    """What cannot be measured here was not recorded either."""
+
+
+class CannotMeasure(RuntimeError):
+    """Raised by a measurement that this GPU machine cannot make (no tool, no permission): the record is shown instead."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ def measured(
     Args:
         name: the record, "lesson/what".
         live: called only where a GPU is. Without `file` it takes nothing and returns a DataFrame or a list of
-            dicts of plain values; with `file` it takes a path and writes that file.
+            dicts of plain values; with `file` it takes a path and writes that file. It may raise `CannotMeasure`.
         sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and a
             replay says when one has changed since.
         params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
@@ -206,9 +210,12 @@ def measured(
         raise ValueError(f'A record is named "lesson/what" in small letters; this one is {name!r}.')
     params = dict(params or {})
     prints = dict(fingerprint(s) for s in sources)
-    return (
-        _live(name, live, prints, params, file) if device.has_gpu() else _replay(name, prints, params, file)
-    )
+    if not device.has_gpu():
+        return _replay(name, prints, params, file)
+    try:
+        return _live(name, live, prints, params, file)
+    except CannotMeasure as why:
+        return _replay(name, prints, params, file, why=f"{why} ")
 
 
 def _live(name: str, live: Callable, prints: dict, params: dict, file: str | None):
@@ -263,18 +270,18 @@ def _frame(rows) -> pd.DataFrame:
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
-def _replay(name: str, prints: dict, params: dict, file: str | None):
+def _replay(name: str, prints: dict, params: dict, file: str | None, why: str = ""):
     chosen = _replay_folder()
     path = chosen / f"{name}.json" if chosen else None
     if path is None or not path.is_file():
         raise NoRecord(
-            f"There is no GPU here and no record of {name!r} in {chosen or folder()}: run this lesson once on a GPU "
-            "with WORKBOOK_RECORD=1 (make record)."
+            f"{why or 'There is no GPU here. '}There is no record of {name!r} in {chosen or folder()} either: run this "
+            "lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
         )
     cases = json.loads(path.read_text())["cases"]
     case = min(cases, key=lambda c: _distance(params, c["params"]))
     provenance = Provenance(**case["provenance"])
-    text = f"Replayed, not measured here: {provenance}."
+    text = f"{why}Replayed, not measured here: {provenance}."
     if case["params"] != params:
         asked = ", ".join(f"{k}={v}" for k, v in params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())

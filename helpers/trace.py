@@ -36,10 +36,6 @@ __all__ = [
     "timeline",
 ]
 
-# Kineto writes "USDT: profiler_start" lines into a notebook's stderr unless told to be quiet before its first use.
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")
-
-
 # --------------------------------------------------------------------------------------------------------- tables
 def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.DataFrame:
     """What a profile recorded, one row a name, the longest first.
@@ -119,7 +115,7 @@ def _profile(fn: Callable[[], Any], warmup: int, calls: int):
     for _ in range(warmup):
         fn()
     _synchronize()
-    with _only_profiler(), torch.profiler.profile(activities=_activities()) as prof:
+    with _only_profiler(), torch.profiler.profile(activities=_activities(), acc_events=True) as prof:
         for _ in range(calls):
             fn()
         _synchronize()
@@ -196,6 +192,7 @@ def capture(
                 activities=_activities(),
                 schedule=plan,
                 on_trace_ready=lambda p: p.export_chrome_trace(str(whole)),
+                acc_events=True,  # older versions warn without it, although one cycle is all there is
             ) as prof,
         ):
             for _ in range(wait + warmup + active):

@@ -168,3 +168,14 @@ def test_fingerprints():
     name, one = records.fingerprint("__global__ void square(float* x) {}")
     assert name == "square" and len(one) == 64
     assert records.fingerprint(never)[0] == "never"
+
+
+def test_gpu_without_the_tool_replays_and_says_why(on_gpu, shown):
+    def cannot():
+        raise records.CannotMeasure("ncu is not here.")
+
+    records.measured("lesson/tool", lambda: [{"a": 1}])
+    assert records.measured("lesson/tool", cannot)["a"].tolist() == [1]
+    assert shown[-1]["text/plain"].startswith("ncu is not here. Replayed, not measured here: NVIDIA H100")
+    with pytest.raises(records.NoRecord, match=r"ncu is not here. There is no record of 'lesson/none'"):
+        records.measured("lesson/none", cannot)
