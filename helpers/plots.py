@@ -1,4 +1,4 @@
-"""Plotly figures from tables: throughput curves, heat maps, rooflines and bars.
+"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables made to be read.
 
 All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
 transparent backgrounds with grey text (readable on light and on dark pages), units on the axes, error bars where the
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+    from pandas.io.formats.style import Styler
 
 # Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, so that it shows on a dark page too.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#767676")
@@ -471,3 +472,109 @@ def bars(
     if horizontal:
         fig.update_yaxes(autorange="reversed")
     return fig
+
+
+def dots(
+    df: pd.DataFrame,
+    x: str,
+    y: str,
+    low: str | None = None,
+    high: str | None = None,
+    *,
+    title: str = "",
+    x_title: str | None = None,
+    value_format: str = ",.0f",
+    log_x: bool = False,
+    reference: float | None = None,
+    at_least: float = 0.0,
+    height: int | None = None,
+) -> go.Figure:
+    """One point for each row with its value beside it; every point and interval lies inside the axes.
+
+    Args:
+        df: one row for each point; the order is kept, from the top.
+        x: the column of values.
+        y: the column that names the points.
+        low: the column of the intervals' lower ends; a row without one has no interval.
+        high: the column of their upper ends.
+        title: the figure's title.
+        x_title: instead of the column's name in words.
+        value_format: the format of the printed values.
+        log_x: a logarithmic axis of values.
+        reference: a dashed line at this value, in the middle of the axis; not with `log_x`.
+        at_least: the axis goes at least so far to both sides of `reference`, so that a small difference looks small.
+        height: pixels; by default what the rows need.
+
+    Raises:
+        ValueError: a column that the table does not have, or a value that a logarithmic axis cannot show.
+    """
+    import plotly.graph_objects as go
+
+    ends = [c for c in (low, high) if c]
+    _require_columns(df, [x, y, *ends], "dots")
+    if log_x and not (df[[x, *ends]].fillna(1) > 0).all().all():
+        raise ValueError(f"dots: every {x} must be above 0, since its axis is logarithmic.")
+    first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
+    if log_x:
+        # in powers of ten; the right side has room for the last value's text
+        limits = [math.log10(first) - 0.2, math.log10(last) + 0.2 + 0.1 * math.log10(10 * last / first)]
+    elif reference is not None:
+        half = max(1.6 * abs(first - reference), 1.6 * abs(last - reference), at_least)
+        limits = [reference - half, reference + half]
+    else:
+        margin = 0.1 * (last - first or 1)
+        limits = [first - margin, last + 2 * margin]
+    error = None
+    words = [format(v, value_format) for v in df[x]]
+    if low and high:
+        up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
+        error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
+    fig = go.Figure(
+        go.Scatter(
+            x=list(df[x]),
+            y=list(df[y].astype(str)),
+            error_x=error,
+            mode="markers" if error else "markers+text",
+            text=words,
+            textposition="top center",
+            marker={"size": 11, "color": PALETTE[0]},
+            showlegend=False,
+        )
+    )
+    if error:  # beside the marker the text would lie on the interval
+        edge = 10 ** limits[1] if log_x else limits[1]
+        ends = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
+        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **ends)
+    if reference is not None:
+        fig.add_vline(x=reference, line={"dash": "dash", "color": TEXT_COLOUR})
+    layout(fig, title, x_title or axis_title(x), note=_origin(df), height=height or 150 + 40 * len(df))
+    fig.update_xaxes(range=limits, **({"type": "log", "dtick": 1, "tickformat": ",~f"} if log_x else {}))
+    fig.update_yaxes(type="category", range=[len(df) - 0.5, -0.6])
+    return fig
+
+
+def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mapping[str, int] = 1) -> Styler:
+    """A table to be read: chosen columns under headings with units, rounded, a dash where there is no value.
+
+    Args:
+        df: any table.
+        columns: column to heading, in the order shown; the others are left out.
+        decimals: places after the point, of all numbers that are not whole, or a number for each column.
+
+    Raises:
+        ValueError: a column that the table does not have.
+    """
+    _require_columns(df, list(columns), "table")
+    shown = df[list(columns)].reset_index(drop=True)
+    words = [columns[c] for c in columns if any(isinstance(v, str) for v in shown[c])]
+    places = {} if isinstance(decimals, int) else {columns[c]: f"{{:,.{n}f}}" for c, n in decimals.items()}
+    styler = shown.rename(columns=dict(columns)).style.hide(axis="index")
+    styler.format(
+        places or None,
+        precision=decimals if isinstance(decimals, int) else 1,
+        thousands=",",
+        na_rep="–",
+        escape="html",
+    )
+    left = [{"selector": "th, td", "props": "text-align: left"}]
+    return styler.set_table_styles({word: left for word in words} if words else [])
