@@ -99,7 +99,7 @@ def test_a_wrong_kernels_rows_are_counted_and_not_drawn():
     df.loc[0, ["verdict", "gb_per_s"]] = ["wrong", float("nan")]
     df.loc[1, "verdict"] = "refused"  # even with a number in it
     fig = plots.throughput(df, "n_cols", "kernel")
-    assert list(lines(fig)[0].x) == [4096]
+    assert list(lines(fig, "markers")[0].x) == [4096]  # one point is a marker, not a line
     assert "not drawn: 1 wrong, 1 refused" in fig.layout.title.text
 
 
@@ -252,3 +252,18 @@ def test_table_names_rounds_and_shows_a_dash():
     assert ">1,235<" in plots.table(df, {"us": "time (µs)"}, decimals={"us": 0}).to_html()
     with pytest.raises(ValueError, match="no column nothing"):
         plots.table(df, {"nothing": "x"})
+
+
+def test_a_bar_charts_ceiling_crosses_the_whole_figure():
+    df = pd.DataFrame({"kernel": ["a", "b"], "gb_per_s": [1000.0, 2000.0]})
+    for horizontal, axis in ((False, "xref"), (True, "yref")):
+        fig = plots.bars(
+            df, "kernel", "gb_per_s", ceilings={"copy": 3000.0, "peak": None}, horizontal=horizontal
+        )
+        (shape,) = fig.layout.shapes
+        assert shape[axis].endswith("domain") and "copy: 3,000" in [t.name for t in fig.data]
+
+
+def test_logarithmic_axes_label_powers_of_ten():
+    assert plots.log_axis([1, 1000])["dtick"] == 1
+    assert plots.log_axis([100, 300])["dtick"] == "D2"
