@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from helpers import device
 
 # Each outcome is written at once, so that those of a process that dies half-way are kept. os._exit leaves out the
 # destructors, which abort where the CUDA context is poisoned.
@@ -49,6 +52,48 @@ class Outcome:
 
     def __repr__(self) -> str:
         return f"{self.step}: {self.error + ': ' if self.error else ''}{self.first_line}"
+
+
+def told(run: Callable[[], object]) -> Outcome:
+    """What a call that should fail says, once the GPU has been waited for."""
+    import torch
+
+    try:
+        run()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+    except Exception as error:
+        return Outcome("call", type(error).__name__, str(error))
+    return Outcome("call", None, None)
+
+
+def sanitize(program: str) -> Outcome:
+    """Build a CUDA program with nvcc and run it under compute-sanitizer: its first complaint, and its summary.
+
+    Args:
+        program: CUDA C++ with a `main`.
+    """
+    tool, nvcc = device.find_tool("compute-sanitizer"), device.find_tool("nvcc")
+    if tool is None or nvcc is None:
+        return Outcome("run", "not here", "compute-sanitizer and nvcc come with the CUDA toolkit")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "program.cu").write_text(program)
+        compiler = [
+            str(nvcc),
+            f"-arch={device.gpu_spec().target}",
+            "-lineinfo",
+            "-o",
+            "program",
+            "program.cu",
+        ]
+        how = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
+        try:
+            subprocess.run(compiler, check=True, **how)
+            said = subprocess.run([str(tool), "./program"], **how).stdout
+        except subprocess.SubprocessError as error:
+            return Outcome("run", "not run", str(error))
+    found = re.findall(r"========= ((?:Invalid|ERROR SUMMARY).*)", said)
+    return Outcome("run", "sanitizer", f"{found[0]} · {found[-1]}" if found else said.strip()[-200:])
 
 
 def run_steps(

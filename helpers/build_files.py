@@ -1,0 +1,128 @@
+"""What a build of torch's `load_inline`, `load` or `setup.py` leaves in its folder, and what it read."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from helpers import build, device
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+@contextlib.contextmanager
+def alone_in(folder: Path) -> Iterator[Path]:
+    """Hold a build folder for this process, and clear what a killed build left in it.
+
+    torch's own `lock` file stays behind when a build is killed, and then the next build waits for ever.
+
+    Raises:
+        helpers.build.BuildError: another process holds the folder for longer than `build.LOCK_TIMEOUT_S`; it is named.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with build._lock(folder):
+        (folder / "lock").unlink(missing_ok=True)
+        yield folder
+
+
+def folder_for(name: str) -> Path:
+    """A folder for a build that must not be shared between versions of Python or torch, or with and without a GPU."""
+    import torch
+
+    python = "{}.{}".format(*sys.version_info)
+    where = "cuda" if device.has_gpu() else "cpu"
+    return build.build_folder() / f"{name}-torch{torch.__version__}-python{python}-{where}".replace("+", "-")
+
+
+def write(path: Path, text: str) -> str:
+    """Write a file unless it already says this, since ninja goes by its date; returns the path as a string."""
+    if not path.exists() or path.read_text() != text:
+        path.write_text(text)
+    return str(path)
+
+
+def flags(folder: Path, variable: str) -> str:
+    """One of build.ninja's variables ("cflags", "ldflags", "cuda_cflags"), without its include and library paths."""
+    line = re.search(rf"^{variable} = (.*)$", (folder / "build.ninja").read_text(), re.M)
+    if line is None:
+        raise ValueError(f"{folder / 'build.ninja'} sets no {variable}.")
+    words = [word for word in line[1].split() if word.startswith("-")]
+    return " ".join(word for word in words if not word.startswith(("-I", "-isystem", "-L")))
+
+
+def steps(folder: Path) -> pd.DataFrame:
+    """What ninja remembers of the build that made these files: `step` and its own `seconds`."""
+    import pandas as pd
+
+    rows = [line.split("\t") for line in (folder / ".ninja_log").read_text().splitlines()[1:]]
+    last = {step: (int(end) - int(start)) / 1e3 for start, end, _, step, _ in rows}
+    return pd.DataFrame({"step": last.keys(), "seconds": last.values()})
+
+
+def files_read(folder: Path) -> int:
+    """How many files the compiler reads for main.cpp, PyTorch's and the system's headers included."""
+    line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
+    command = [str(device.find_tool("c++")), *shlex.split(line), "-M", "main.cpp"]
+    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    return len(listed.replace("\\\n", " ").split()) - 1
+
+
+def seconds_of(run) -> float:
+    """Seconds on the host's clock that a call takes."""
+    start = time.perf_counter()
+    run()
+    return time.perf_counter() - start
+
+
+def import_from(path: Path, name: str) -> ModuleType:
+    """Import a shared object as module `name`."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def import_seconds(module: ModuleType) -> float:
+    """Seconds for importing a finished build: of a copy, since the system keeps a library that it has loaded."""
+    with tempfile.TemporaryDirectory() as folder:
+        copy = Path(shutil.copy(module.__file__, folder))
+        return seconds_of(lambda: import_from(copy, module.__name__))
+
+
+def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleType:
+    """Write a package's files and build it with `python setup.py build_ext --inplace`; prints the seconds and the files.
+
+    Args:
+        folder: where; unchanged files are left alone, so a second build is quick.
+        files: file name to text, setup.py among them.
+        name: of the extension module, which is imported and returned.
+
+    Raises:
+        helpers.build.BuildError: setup.py failed; the compiler's errors with their lines.
+    """
+    with alone_in(folder):
+        for file, text in files.items():
+            write(folder / file, text)
+        command = [sys.executable, "setup.py", "build_ext", "--inplace"]
+        start = time.perf_counter()
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        took = time.perf_counter() - start
+        if done.returncode:
+            raise build.BuildError(build.readable_errors(done.stdout + done.stderr, dict(files)))
+    print(
+        f"python setup.py build_ext --inplace took {took:.1f} s this time and left",
+        *sorted(p.name for p in folder.iterdir()),
+    )
+    return import_from(next(folder.glob(f"{name}*.so")), name)

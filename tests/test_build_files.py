@@ -1,0 +1,91 @@
+"""What a build leaves behind: read from a real one, without torch's headers, so that it takes seconds."""
+
+import time
+
+import pytest
+
+from helpers import build, build_files, failures
+
+ADD = "int add(int a, int b) { return a + b; }"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """A finished extension with one function."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBOOK_CACHE", str(tmp_path_factory.mktemp("cache")))
+        patch.setattr(build, "_loaded", {})
+        yield build.load_cpp("files_add", ADD, ["add"], torch_headers=False)
+
+
+def test_what_ninja_left(built):
+    folder = build.info(built).directory
+    assert "-O2" in build_files.flags(folder, "cflags") and "-I" not in build_files.flags(folder, "cflags")
+    steps = build_files.steps(folder)
+    assert {"main.o", "files_add.so"} <= set(steps.step) and (steps.seconds >= 0).all()
+    assert build_files.files_read(folder) > 100
+    with pytest.raises(ValueError, match="sets no nonsense"):
+        build_files.flags(folder, "nonsense")
+
+
+def test_import_of_a_copy(built):
+    assert 0 < build_files.import_seconds(built) < 5
+
+
+def test_write_leaves_an_unchanged_file_alone(tmp_path):
+    path = tmp_path / "a.cpp"
+    build_files.write(path, "one")
+    before = path.stat().st_mtime_ns
+    time.sleep(0.02)
+    assert build_files.write(path, "one") == str(path) and path.stat().st_mtime_ns == before
+    build_files.write(path, "two")
+    assert path.read_text() == "two"
+
+
+def test_torchs_stale_lock_is_cleared(tmp_path):
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b/lock").touch()
+    with build_files.alone_in(tmp_path / "b"):
+        assert not (tmp_path / "b/lock").exists()
+
+
+def test_folder_keeps_versions_apart():
+    name = build_files.folder_for("lesson").name
+    assert name.startswith("lesson-torch") and "python3" in name and "+" not in name
+
+
+SETUP = """
+from setuptools import Extension, setup
+setup(name="tiny", version="1", ext_modules=[Extension("tiny", ["tiny.c"])])
+"""
+TINY = """
+#include <Python.h>
+static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "tiny", NULL, -1, NULL};
+PyMODINIT_FUNC PyInit_tiny(void) { PyObject* m = PyModule_Create(&def); PyModule_AddIntConstant(m, "answer", 42); return m; }
+"""
+
+
+def test_setup_py_builds_and_says_what_is_wrong(tmp_path, capsys):
+    module = build_files.run_setup_py(tmp_path / "p", {"setup.py": SETUP, "tiny.c": TINY}, "tiny")
+    assert module.answer == 42 and "setup.py" in capsys.readouterr().out
+    with pytest.raises(build.BuildError, match=r"tiny\.c, line 4"):
+        build_files.run_setup_py(
+            tmp_path / "q", {"setup.py": SETUP, "tiny.c": TINY.replace("42)", "fortytwo)")}, "tiny"
+        )
+
+
+def test_told():
+    assert failures.told(lambda: 1 / 0).first_line == "division by zero"
+    assert failures.told(lambda: None).first_line == "no error"
+    assert (
+        subprocess.run([sys.executable, "-c", "from helpers import build_files"], check=True).returncode == 0
+    )
+
+
+@pytest.mark.gpu
+def test_sanitizer_finds_a_missing_guard():
+    program = """
+    __global__ void k(float* x) { x[threadIdx.x] = 1; }
+    int main() { float* x; cudaMalloc(&x, 100); k<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
+    """
+    assert "Invalid __global__ write of size 4 bytes" in failures.sanitize(program).message
