@@ -350,7 +350,9 @@ def _square_cuda(x: torch.Tensor, block_x: int, block_y: int) -> torch.Tensor:
     from cuda.bindings import driver
 
     if block_x * block_y > 1024:
-        raise RuntimeError(f"a block of {block_x} × {block_y} has {block_x * block_y:,} threads, and 1,024 is the most")
+        raise RuntimeError(
+            f"a block of {block_x} × {block_y} has {block_x * block_y:,} threads, and 1,024 is the most"
+        )
     function = _cuda_function()
     y = torch.empty_like(x)
     height, width = x.shape
