@@ -314,9 +314,9 @@ def cuda_text() -> str:
     """The kernel `square_matrix_kernel` of helpers/kernels/square.cu, without its wrapper."""
     from pathlib import Path
 
-    from helpers import form
+    from helpers import project
 
-    return form.read_kernels(Path(__file__).parent / "kernels")["square_matrix"][1]
+    return project.read_kernels(Path(__file__).parent / "kernels")["square_matrix"][1]
 
 
 @functools.cache
