@@ -139,7 +139,6 @@ class _Explorer:
 
     def __init__(self, table: Table, kernels: tuple[str, ...], point: dict[str, Any]) -> None:
         import ipywidgets as w
-        import plotly.graph_objects as go
 
         from helpers import widgets_figure
 
@@ -147,7 +146,7 @@ class _Explorer:
         self.parts = widgets_figure
         space = table.space
         self.mapped = next(k for k in kernels if k in space.mapped)
-        self.figure = go.FigureWidget(widgets_figure.build(table, kernels, self.mapped, point))
+        self.figure = live_figure(widgets_figure.build(table, kernels, self.mapped, point))
         self.sliders = {}
         for axis, values in space.axes.items():
             if len(values) == 1:
@@ -236,17 +235,29 @@ class _Explorer:
             self.show(redraw_map=True)
 
 
+def live_figure(fig: Any) -> Any:
+    """A FigureWidget of a fixed width: it cannot know that of its place when it is first drawn."""
+    import plotly.graph_objects as go
+
+    widget = go.FigureWidget(fig)
+    widget.layout.width = 920
+    widget._config = {**(widget._config or {}), "displaylogo": False}
+    return widget
+
+
 def labelled_slider(axis: str, values: Sequence[Any], value: Any, *, continuous: bool = True) -> Any:
     """A slider over given values, with its name and unit beside it."""
     import ipywidgets as w
 
     options = [(f"{v:,}" if isinstance(v, int) else str(v), v) for v in values]
-    name = WORDS.get(axis, axis)
-    unit = UNITS.get(axis, "")
+    name, unit = WORDS.get(axis, axis), UNITS.get(axis, "")
+    tooltip = (
+        "tooltip" if hasattr(w.DOMWidget, "tooltip") else "description_tooltip"
+    )  # ipywidgets 8 renamed it
     return w.SelectionSlider(
         options=options, value=value, description=name, continuous_update=continuous,
-        description_tooltip=f"{name} ({unit})" if unit else name, style={"description_width": "12em"},
-        layout={"width": "100%", "max_width": "34em"},
+        style={"description_width": "11em"}, layout={"width": "100%"},
+        **{tooltip: f"{name} ({unit})" if unit else name},
     )  # fmt: skip
 
 
@@ -254,8 +265,9 @@ def grid_of(sliders: Sequence[Any]) -> Any:
     """Sliders two beside each other where there is room, one under another where there is not."""
     import ipywidgets as w
 
-    columns = "repeat(auto-fit, minmax(22em, 1fr))"
-    return w.GridBox(list(sliders), layout={"grid_template_columns": columns, "grid_gap": "0 1.5em"})
+    columns = "repeat(auto-fit, minmax(min(100%, 26em), 1fr))"
+    layout = {"grid_template_columns": columns, "grid_gap": "0 1.5em", "max_width": "72em"}
+    return w.GridBox(list(sliders), layout=layout)
 
 
 # ------------------------------------------------------------------------------------------- explore_grid
@@ -294,15 +306,15 @@ def explore_grid(
     if frontend() == "plain":
         return Shown(text, plain)
     import ipywidgets as w
-    import plotly.graph_objects as go
 
-    figure = go.FigureWidget(widgets_grid.build(table, *point.values()))
+    figure = live_figure(widgets_grid.build(block_x, block_y, widgets_grid.LEGEND))
     sliders = {a: labelled_slider(a, space.axes[a], v, continuous=not table.live) for a, v in point.items()}
     line = w.HTML(_grid_line(widgets_grid.summary(table, *point.values())))
 
     def moved(change: dict) -> None:
-        said = widgets_grid.change(figure, table, *(slider.value for slider in sliders.values()))
-        line.value = _grid_line(said)
+        at = [slider.value for slider in sliders.values()]
+        widgets_grid.change(figure, *at[:2])
+        line.value = _grid_line(widgets_grid.summary(table, *at))
 
     for slider in sliders.values():
         slider.observe(moved, "value")
@@ -419,21 +431,14 @@ class _PtxExplorer:
         self.sliders = {"block_size": self.block, "num_warps": self.warps, "target": self.target}
         for control in (*self.sliders.values(), self.aligned):
             control.observe(self._moved, "value")
-        pane = {"width": "auto", "min_width": "0"}
-        self.summary = w.HTML(widgets_ptx.summary_html(widgets_ptx.facts(first), None))
+        pane = {"width": "100%", "min_width": "0"}
+        self.summary = w.HTML(widgets_ptx.summary_html(first, None))
         self.source = w.HTML(
             widgets_ptx.style(first, name) + widgets_ptx.source_html(first, name), layout=pane
         )
-        self.panes = {
-            kind: w.HTML(widgets_ptx.code_html(first, kind, None), layout=pane) for kind in ("ptx", "sass")
-        }
-        columns = "repeat(auto-fit, minmax(min(100%, 26em), 1fr))"
-        code = w.GridBox(
-            list(self.panes.values()),
-            layout={"grid_template_columns": columns, "grid_gap": "8px", "width": "100%"},
-        )
+        self.code = w.HTML(widgets_ptx.panes_html(first, None), layout=pane)
         controls = grid_of([*self.sliders.values(), self.aligned])
-        self.box = w.VBox([controls, self.summary, self.source, code])
+        self.box = w.VBox([controls, self.summary, self.source, self.code])
         self.box.add_class("kw")
         self.box.add_class(name)
 
@@ -448,7 +453,5 @@ class _PtxExplorer:
             self.summary.value = f'<div role="status">refused: {html.escape(str(error))}</div>'
             return
         before, self.now = self.now, new
-        parts = self.parts
-        self.summary.value = parts.summary_html(parts.facts(new), parts.facts(before))
-        for kind, box in self.panes.items():
-            box.value = parts.code_html(new, kind, before)
+        self.summary.value = self.parts.summary_html(new, before)
+        self.code.value = self.parts.panes_html(new, before)

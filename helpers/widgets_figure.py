@@ -39,10 +39,10 @@ def percent(table: Table, gb_per_s: float) -> str:
 def bar_text(table: Table, row: Mapping[str, Any] | None) -> str:
     """What stands beside a kernel's bar."""
     if row is None:
-        return " not measured yet"
+        return "not measured yet"
     if row["verdict"] != "ok":
-        return f" {row['verdict']}"
-    return f" {row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
+        return str(row["verdict"])
+    return f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
 
 
 def interval(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -52,26 +52,22 @@ def interval(row: Mapping[str, Any]) -> tuple[float, float]:
 
 
 def bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> dict[str, Any]:
-    """The bars' data at a point: values, texts, intervals and hover texts, in the order of `kernels`."""
-    found = [table.row(kernel, point) for kernel in kernels]
-    good = [row is not None and row["verdict"] == "ok" for row in found]
-    spread = [interval(row) if ok else (0, 0) for row, ok in zip(found, good, strict=True)]
-    hover = []
-    for kernel, row, ok in zip(kernels, found, good, strict=True):
-        text = f"{kernel}: {bar_text(table, row).strip()}"
+    """The bars' data at a point: values, labels, intervals and hover texts, in the order of `kernels`."""
+    data: dict[str, list] = {name: [] for name in ("x", "label", "hovertext", "up", "down")}
+    for kernel in kernels:
+        row = table.row(kernel, point)
+        ok = row is not None and row["verdict"] == "ok"
+        label = f"<b>{kernel}</b>  {bar_text(table, row)}"
+        hover = label
         if ok:
-            text += f"<br>{row['median_us']:,.2f} µs (95 % CI {row['ci_low_us']:,.2f} to {row['ci_high_us']:,.2f})"
+            hover += f"<br>{row['median_us']:,.2f} µs (95 % CI {row['ci_low_us']:,.2f} to {row['ci_high_us']:,.2f})"
         elif row is not None:
-            text += f"<br>{row['reason']}"
-        hover.append(text)
-    return {
-        "y": list(kernels),
-        "x": [row["gb_per_s"] if ok else 0 for row, ok in zip(found, good, strict=True)],
-        "text": [bar_text(table, row) for row in found],
-        "hovertext": hover,
-        "up": [up for up, _ in spread],
-        "down": [down for _, down in spread],
-    }
+            hover += f"<br>{row['reason']}"
+        up, down = interval(row) if ok else (0, 0)
+        found = (row["gb_per_s"] if ok else 0, label, hover, up, down)
+        for name, value in zip(data, found, strict=True):
+            data[name].append(value)
+    return data
 
 
 def cells(table: Table, kernel: str, point: Mapping[str, Any]) -> dict[str, list[list[Any]]]:
@@ -114,72 +110,99 @@ def highest(table: Table) -> float:
 
 
 def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any]) -> go.Figure:
-    """The whole figure at a point: traces bars, map, grey cells, the point's mark."""
+    """The whole figure at a point: traces bars, their labels, map, grey cells, the point's frame."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
     space, top = table.space, highest(table)
-    fig = make_subplots(
-        rows=1, cols=2, column_widths=[0.5, 0.5], horizontal_spacing=0.13,
-        subplot_titles=("at this point", map_title(mapped)),
-    )  # fmt: skip
-    data = bars(table, kernels, point)
+    fig = make_subplots(rows=1, cols=2, column_widths=[0.47, 0.53], horizontal_spacing=0.12)
+    data, places = bars(table, kernels, point), list(range(len(kernels)))
     fig.add_trace(
         go.Bar(
-            orientation="h", y=data["y"], x=data["x"], text=data["text"], hovertext=data["hovertext"],
-            hovertemplate="%{hovertext}<extra></extra>", textposition="auto", insidetextanchor="start",
-            textangle=0, cliponaxis=False, showlegend=False,
+            orientation="h", y=places, x=data["x"], hovertext=data["hovertext"], width=0.42,
+            hovertemplate="%{hovertext}<extra></extra>", showlegend=False,
             marker={"color": [KERNEL_COLOURS[k] for k in kernels]},
-            textfont={"size": 13}, insidetextfont={"color": [_ink(k) for k in kernels]},
             error_x={"type": "data", "symmetric": False, "array": data["up"], "arrayminus": data["down"],
                      "color": plots.TEXT_COLOUR, "thickness": 1.5, "width": 4},
         ),
         row=1, col=1,
     )  # fmt: skip
-    grid = cells(table, mapped, point)
-    names = {"x": [str(v) for v in space.axes[space.x]], "y": [str(v) for v in space.axes[space.y]]}
-    look = {**names, "texttemplate": "%{text}", "xgap": 2, "ygap": 2, "textfont": {"size": 11}}
-    fig.add_trace(
-        go.Heatmap(
-            z=grid["z"], text=grid["text"], hovertext=grid["hovertext"],
-            hovertemplate="%{hovertext}<extra></extra>", colorscale="Cividis", zmin=0, zmax=top,
-            colorbar={"title": {"text": "GB/s", "side": "right"}, "thickness": 14}, **look,
-        ),
-        row=1, col=2,
-    )  # fmt: skip
-    fig.add_trace(
-        go.Heatmap(
-            z=_grey(grid), text=grid["words"], hovertext=grid["hovertext_grey"],
-            hovertemplate="%{hovertext}<extra></extra>", colorscale=[[0, GREY], [1, GREY]], showscale=False,
-            **{**look, "textfont": {"size": 11, "color": "#333333"}},
-        ),
-        row=1, col=2,
-    )  # fmt: skip
     fig.add_trace(
         go.Scatter(
-            x=[str(point[space.x])], y=[str(point[space.y])], mode="markers", hoverinfo="skip", showlegend=False,
-            marker={"symbol": "square-open", "size": 26, "color": plots.PALETTE[3], "line": {"width": 4}},
+            x=[0] * len(places), y=[i - 0.36 for i in places], text=data["label"], mode="text",
+            textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
         ),
-        row=1, col=2,
+        row=1, col=1,
     )  # fmt: skip
-    plots.layout(fig, heading(table, point), height=470)
-    fig.update_layout(margin={"l": 110, "r": 20, "t": 100, "b": 60}, bargap=0.35)
+    for trace in map_traces(table, mapped, point, top):
+        fig.add_trace(trace, row=1, col=2)
+    x, y = frame(table, point)
+    fig.add_trace(go.Scatter(x=x, y=y, **FRAME), row=1, col=2)
+    plots.layout(fig, heading(table, point), height=460)
+    fig.update_layout(margin={"l": 20, "r": 20, "t": 100, "b": 60}, autosize=True)
     fig.update_xaxes(title_text="effective bandwidth (GB/s)", range=[0, 1.04 * top], row=1, col=1)
-    fig.update_yaxes(title_text="", autorange="reversed", row=1, col=1)
-    fig.update_xaxes(title_text=axis_name(space.x), type="category", showgrid=False, row=1, col=2)
-    fig.update_yaxes(title_text=axis_name(space.y), type="category", showgrid=False, row=1, col=2)
+    fig.update_yaxes(
+        title_text="", range=[len(kernels) - 0.6, -0.7], showticklabels=False, showgrid=False, ticks="", zeroline=False,
+        row=1, col=1,
+    )  # fmt: skip
+    fig.update_xaxes(**map_axis(table, space.x), row=1, col=2)
+    fig.update_yaxes(**map_axis(table, space.y), row=1, col=2)
+    about = {"showarrow": False, "yanchor": "bottom", "y": 1.005, "font": {"size": 13}}
+    fig.add_annotation(text=map_title(mapped), x=0.5, xref="x2 domain", yref="y2 domain", **about)
     if copy := table.spec.copy_gb_per_s:
         fig.add_vline(x=copy, line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}, row=1, col=1)
         fig.add_annotation(
-            x=copy, y=1, xref="x", yref="y domain", text=f"copy {copy:,.0f}", showarrow=False, yanchor="bottom",
-            xanchor="right", font={"size": 12},
-        )  # fmt: skip
+            text=f"copy: {copy:,.0f}", x=copy, xref="x", yref="y domain", xanchor="right", **about
+        )
     return fig
 
 
-def _ink(kernel: str) -> str:
-    """Text on a bar: white on the dark colours, near-black on the light ones."""
-    return "#ffffff" if kernel in ("Triton rows", "CUDA C++") else "#1a1a1a"
+FRAME = {
+    "mode": "lines",
+    "line": {"color": plots.PALETTE[3], "width": 4},
+    "hoverinfo": "skip",
+    "showlegend": False,
+}
+
+
+def frame(table: Table, point: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """The outline of the point's cell on the map, whose axes count positions."""
+    space = table.space
+    x, y = (list(space.axes[axis]).index(point[axis]) for axis in (space.x, space.y))
+    return [x - 0.5, x + 0.5, x + 0.5, x - 0.5, x - 0.5], [y - 0.5, y - 0.5, y + 0.5, y + 0.5, y - 0.5]
+
+
+def map_axis(table: Table, axis: str) -> dict[str, Any]:
+    """An axis of the map: one position for each value of the slider."""
+    values = table.space.axes[axis]
+    return {
+        "title": {"text": axis_name(axis)}, "tickvals": list(range(len(values))), "ticktext": [f"{v:,}" for v in values],
+        "range": [-0.5, len(values) - 0.5], "showgrid": False, "zeroline": False,
+    }  # fmt: skip
+
+
+def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, **look: Any) -> tuple:
+    """The map's two layers: cells with a value, and grey cells that say why they have none."""
+    import plotly.graph_objects as go
+
+    grid = cells(table, kernel, point)
+    look = {
+        "texttemplate": "%{text}",
+        "xgap": 2,
+        "ygap": 2,
+        "hovertemplate": "%{hovertext}<extra></extra>",
+        **look,
+    }
+    bar = {"title": {"text": "GB/s", "side": "right"}, "thickness": 14}
+    values = go.Heatmap(
+        z=grid["z"], text=grid["text"], hovertext=grid["hovertext"], colorscale="Cividis", zmin=0, zmax=top,
+        textfont={"size": 11}, **{"colorbar": bar, **look},
+    )  # fmt: skip
+    grey = go.Heatmap(
+        z=grey_cells(grid), text=grid["words"], hovertext=grid["hovertext_grey"], colorscale=[[0, GREY], [1, GREY]],
+        textfont={"size": 11, "color": "#333333"}, **{**look, "showscale": False},
+    )  # fmt: skip
+    return values, grey
 
 
 def map_title(kernel: str) -> str:
@@ -187,7 +210,8 @@ def map_title(kernel: str) -> str:
     return f"{kernel}: GB/s"
 
 
-def _grey(grid: Mapping[str, list]) -> list[list[int | None]]:
+def grey_cells(grid: Mapping[str, list]) -> list[list[int | None]]:
+    """1 where a cell is grey, None elsewhere."""
     return [[1 if word else None for word in line] for line in grid["words"]]
 
 
@@ -196,21 +220,21 @@ def change(
 ) -> None:
     """Move an existing figure (widget) to another point; the map only where it is another one."""
     with fig.batch_update():
-        bar, heat, grey, mark = fig.data
-        data = bars(table, kernels, point)
-        if list(bar.y) != data["y"]:
-            bar.y = data["y"]
+        bar, label, heat, grey, mark = fig.data
+        data, places = bars(table, kernels, point), list(range(len(kernels)))
+        if len(bar.y) != len(places) or redraw_map:
+            bar.y, label.y, label.x = places, [i - 0.36 for i in places], [0] * len(places)
             bar.marker.color = [KERNEL_COLOURS[k] for k in kernels]
-            bar.insidetextfont.color = [_ink(k) for k in kernels]
-        bar.x, bar.text, bar.hovertext = data["x"], data["text"], data["hovertext"]
+            fig.layout.yaxis.range = [len(kernels) - 0.6, -0.7]
+        bar.x, bar.hovertext, label.text = data["x"], data["hovertext"], data["label"]
         bar.error_x.array, bar.error_x.arrayminus = data["up"], data["down"]
-        mark.x, mark.y = [str(point[table.space.x])], [str(point[table.space.y])]
+        mark.x, mark.y = frame(table, point)
         if redraw_map:
             grid = cells(table, mapped, point)
             heat.z, heat.text, heat.hovertext = grid["z"], grid["text"], grid["hovertext"]
-            grey.z, grey.text, grey.hovertext = _grey(grid), grid["words"], grid["hovertext_grey"]
+            grey.z, grey.text, grey.hovertext = grey_cells(grid), grid["words"], grid["hovertext_grey"]
             fig.layout.title.text = heading(table, point)
-            fig.layout.annotations[1].text = map_title(mapped)
+            fig.layout.annotations[0].text = map_title(mapped)
 
 
 def reasons_html(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> str:

@@ -47,7 +47,7 @@ def summary(table: Table | None, block_x: int, block_y: int, width: int) -> str:
     sectors, lines = (pieces(block_x, block_y, width, size) for size in (32, 128))
     text = (
         f"{threads:,} threads, {warps} warp{'s' * (warps > 1)} a block{idle} · "
-        f"{sectors:.4g} sectors and {lines:.4g} lines a request"
+        f"{sectors:.4g} {_plural('sector', sectors)} and {lines:.4g} {_plural('line', lines)} a request"
     )
     if table is None:
         return text
@@ -57,6 +57,10 @@ def summary(table: Table | None, block_x: int, block_y: int, width: int) -> str:
         return f"{text} · {reason(table, row)}"
     speed = f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
     return f"{text} · {speed} ({table.origin})"
+
+
+def _plural(word: str, n: float) -> str:
+    return word if n == 1 else word + "s"
 
 
 def _elements(block_x: int, block_y: int) -> tuple[Any, Any]:
@@ -89,8 +93,8 @@ def title(block_x: int, block_y: int, line: str) -> str:
     return f"Blocks of {block_x} × {block_y} threads (x × y)<br><sub>{line}</sub>"
 
 
-def build(table: Table | None, block_x: int, block_y: int, width: int) -> go.Figure:
-    """The picture: traces elements, sector lines, block borders."""
+def build(block_x: int, block_y: int, line: str) -> go.Figure:
+    """The picture: traces elements, sector lines, block borders. `line` stands under its title."""
     import plotly.graph_objects as go
 
     colour, numbers = _elements(block_x, block_y)
@@ -121,8 +125,7 @@ def build(table: Table | None, block_x: int, block_y: int, width: int) -> go.Fig
             line={"width": 2, "color": plots.TEXT_COLOUR},
         )  # fmt: skip
         fig.add_annotation(x=32 * line + 15.5, y=-2.4, text=f"row 0: 128-byte line {line}", showarrow=False)
-    text = title(block_x, block_y, summary(table, block_x, block_y, width))
-    plots.layout(fig, text, "column", "row", height=380)
+    plots.layout(fig, title(block_x, block_y, line), "column", "row", height=380)
     fig.update_layout(margin={"t": 80})
     fig.update_xaxes(showgrid=False, zeroline=False, dtick=8, range=[-1, N_COLS])
     return fig.update_yaxes(showgrid=False, zeroline=False, tickvals=[0, 8, 15], range=[N_ROWS - 0.4, -3.5])
@@ -134,15 +137,13 @@ LEGEND = (
 )
 
 
-def change(fig: Any, table: Table | None, block_x: int, block_y: int, width: int) -> str:
-    """Move an existing picture to another shape; returns the line under its title."""
-    line = summary(table, block_x, block_y, width)
+def change(fig: Any, block_x: int, block_y: int) -> None:
+    """Move an existing picture to another shape."""
     with fig.batch_update():
         colour, numbers = _elements(block_x, block_y)
         fig.data[0].z, fig.data[0].customdata = colour, numbers
         fig.data[2].x, fig.data[2].y = _borders(block_x, block_y)
-        fig.layout.title.text = title(block_x, block_y, line)
-    return line
+        fig.layout.title.text = title(block_x, block_y, LEGEND)
 
 
 def plain(
@@ -154,7 +155,7 @@ def plain(
 ) -> go.Figure:
     """The picture with a Plotly slider over a dozen shapes."""
     shapes = sorted({*shapes, (block_x, block_y)})
-    fig = build(table, block_x, block_y, width)
+    fig = build(block_x, block_y, summary(table, block_x, block_y, width))
     steps = []
     for bx, by in shapes:
         colour, numbers = _elements(bx, by)

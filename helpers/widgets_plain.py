@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import plots
 from helpers.widgets_data import N_ROWS, WORDS, Table
-from helpers.widgets_figure import GREY, KERNEL_COLOURS, _grey, axis_name, cells, highest
+from helpers.widgets_figure import (
+    FRAME,
+    KERNEL_COLOURS,
+    axis_name,
+    cells,
+    frame,
+    grey_cells,
+    highest,
+    map_axis,
+    map_traces,
+)
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -61,11 +71,8 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
                 line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}, hoverinfo="name",
             )
         )  # fmt: skip
-    names = {"x": [str(v) for v in xs], "y": [str(v) for v in ys]}
     for i, kernel in enumerate(mapped):
         where = {"xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
-        look = {**names, **where, "texttemplate": "%{text}", "xgap": 2, "ygap": 2,
-                "hovertemplate": "%{hovertext}<extra></extra>", "textfont": {"size": 10}}  # fmt: skip
         bar = {
             "title": {"text": "GB/s", "side": "right"},
             "len": 0.4,
@@ -74,30 +81,14 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
             "thickness": 14,
         }
         for dtype in dtypes:
-            grid = cells(table, kernel, {**start, "dtype": dtype})
-            heat = add(
-                go.Heatmap(
-                    z=grid["z"], text=grid["text"], hovertext=grid["hovertext"], colorscale="Cividis", zmin=0, zmax=top,
-                    colorbar=bar, showscale=i == 0, **look,
-                ),
-                dtype,
-            )  # fmt: skip
-            grey = add(
-                go.Heatmap(
-                    z=_grey(grid), text=grid["words"], hovertext=grid["hovertext_grey"], showscale=False,
-                    colorscale=[[0, GREY], [1, GREY]], **{**look, "textfont": {"size": 10, "color": "#333333"}},
-                ),
-                dtype,
-            )  # fmt: skip
+            layers = map_traces(
+                table, kernel, {**start, "dtype": dtype}, top, colorbar=bar, showscale=i == 0, **where
+            )
+            heat, grey = (add(layer, dtype) for layer in layers)
             maps.append((heat, grey, kernel, dtype))
         for x in xs:
-            mark = {"symbol": "square-open", "size": 22, "color": plots.PALETTE[3], "line": {"width": 4}}
-            index = add(
-                go.Scatter(x=[str(x)], y=[str(start[space.y])], mode="markers", marker=mark, hoverinfo="skip",
-                           showlegend=False, **where),
-                None, x,
-            )  # fmt: skip
-            marks.append(index)
+            path = frame(table, {**start, space.x: x})
+            marks.append(add(go.Scatter(x=path[0], y=path[1], **FRAME, **where), None, x))
     views = [(dtype, x) for dtype in dtypes for x in xs]
     chosen = (start["dtype"], start[space.x])
     for trace, visible in zip(traces, _visible(shown, chosen), strict=True):
@@ -114,7 +105,7 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
         data: dict[str, list] = {"z": [], "text": [], "hovertext": []}
         for _, _, kernel, dtype in maps:
             grid = cells(table, kernel, {**start, "dtype": dtype, "n_cols": n})
-            data["z"] += [grid["z"], _grey(grid)]
+            data["z"] += [grid["z"], grey_cells(grid)]
             data["text"] += [grid["text"], grid["words"]]
             data["hovertext"] += [grid["hovertext"], grid["hovertext_grey"]]
         targets = [index for heat, grey, _, _ in maps for index in (heat, grey)]
@@ -123,7 +114,8 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
     for y in ys:
         lines = [curve(kernel, {**point, space.y: y}) for _, kernel, point in curves]
         targets = [index for index, _, _ in curves] + marks
-        y_steps.append((str(y), [{"y": lines + [[str(y)]] * len(marks)}, {}, targets]))
+        path = frame(table, {**start, space.y: y})[1]
+        y_steps.append((f"{y:,}", [{"y": lines + [path] * len(marks)}, {}, targets]))
     menu_steps = [
         (f"{dtype}, {WORDS[space.x]} {x}", [{"visible": _visible(shown, (dtype, x))}, {}])
         for dtype, x in views
@@ -171,20 +163,12 @@ def _dress(fig: go.Figure, table: Table, n_maps: int, top: float) -> None:
     space = table.space
     note = f"{table.origin} · every kernel was checked before it was timed · point at a cell for the reason"
     plots.layout(fig, f"square of {N_ROWS:,} × N", note=note, height=860)
-    axis = {"showgrid": False, "type": "category", "automargin": True}
-    width = 0.46 if n_maps > 1 else 1.0
+    width = 0.44 if n_maps > 1 else 1.0
     for i in range(n_maps):
-        left = i * 0.54
-        fig.update_layout(
-            {
-                f"xaxis{i + 2}": {
-                    **axis, "domain": [left, left + width], "anchor": f"y{i + 2}", "title": {"text": axis_name(space.x)}
-                },
-                f"yaxis{i + 2}": {
-                    **axis, "domain": [0, 0.38], "anchor": f"x{i + 2}", "title": {"text": axis_name(space.y)}
-                },
-            }
-        )  # fmt: skip
+        left, n = i * 0.56, i + 2
+        across = {**map_axis(table, space.x), "domain": [left, left + width], "anchor": f"y{n}"}
+        up = {**map_axis(table, space.y), "domain": [0, 0.38], "anchor": f"x{n}"}
+        fig.update_layout({f"xaxis{n}": across, f"yaxis{n}": up})
     fig.update_layout(
         xaxis={
             "domain": [0, 1], "anchor": "y", "type": "log", "title": {"text": "columns, N"},

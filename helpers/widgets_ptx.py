@@ -53,8 +53,6 @@ def style(stages: Stages, name: str) -> str:
         stages: any of its positions; only the source's line numbers count.
         name: the CSS class of the explorer's outermost box.
     """
-    first = stages.first_line
-    n_lines = stages.source.rstrip().count("\n") + 1
     rules = [
         f".{name} .kw-pane{{border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden;min-width:0}}",
         f".{name} .kw-title{{font:600 13px sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)}}",
@@ -80,7 +78,6 @@ def style(stages: Stages, name: str) -> str:
         rules.append(
             f".{name}:has(.kw-l{number}:hover) .kw-l{number},.{name}:has(.kw-p{number}:checked) .kw-l{number}{{{lit}}}"
         )
-    del first, n_lines
     return f"<style>{''.join(rules)}</style>"
 
 
@@ -162,19 +159,25 @@ def code_html(stages: Stages, kind: str, before: Stages | None) -> str:
     return _pane(title, rows)
 
 
-def summary_html(now: dict[str, int], before: dict[str, int] | None) -> str:
-    """The table of facts; one that changed says what it was."""
-    names, values = [], []
-    for key, words in FACTS.items():
-        changed = before is not None and before[key] != now[key]
-        was = f' <span class="kw-was">(was {before[key]:,})</span>' if changed else ""
-        names.append(f"<tr><th scope='row'>{words}</th><td><b>{now[key]:,}</b>{was}</td></tr>")
-        values.append(now[key])
-    half = -(-len(names) // 2)
+def panes_html(stages: Stages, before: Stages | None) -> str:
+    """PTX and SASS beside one another."""
     return (
-        '<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em">'
-        f'<table class="kw-facts">{"".join(names[:half])}</table><table class="kw-facts">{"".join(names[half:])}</table></div>'
+        f'<div class="kw-panes">{"".join(code_html(stages, kind, before) for kind in ("ptx", "sass"))}</div>'
     )
+
+
+def summary_html(stages: Stages, before: Stages | None) -> str:
+    """The table of facts; one that changed since `before` says what it was."""
+    now, then = facts(stages), None if before is None else facts(before)
+    rows = []
+    for key, words in FACTS.items():
+        was = f' <span class="kw-was">(was {then[key]:,})</span>' if then and then[key] != now[key] else ""
+        rows.append(f"<tr><th scope='row'>{words}</th><td><b>{now[key]:,}</b>{was}</td></tr>")
+    half = -(-len(rows) // 2)
+    tables = "".join(
+        f'<table class="kw-facts">{"".join(part)}</table>' for part in (rows[:half], rows[half:])
+    )
+    return f'<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em">{tables}</div>'
 
 
 def plain_html(positions: list[tuple[str, Stages]], start: int, name: str, what: str) -> str:
@@ -183,11 +186,8 @@ def plain_html(positions: list[tuple[str, Stages]], start: int, name: str, what:
     before: Stages | None = None
     for i, (_, stages) in enumerate(positions):
         hidden = "" if i == start else " hidden"
-        facts_before = None if before is None else facts(before)
-        panes = "".join(code_html(stages, kind, before) for kind in ("ptx", "sass"))
         shown.append(
-            f'<div class="kw-position"{hidden}>{summary_html(facts(stages), facts_before)}'
-            f'<div class="kw-panes">{panes}</div></div>'
+            f'<div class="kw-position"{hidden}>{summary_html(stages, before)}{panes_html(stages, before)}</div>'
         )
         before = stages
     labels = ",".join(f"&quot;{html.escape(label)}&quot;" for label, _ in positions)

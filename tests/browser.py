@@ -28,7 +28,9 @@ ARGUMENTS = (
 )
 GET = "apt-get install -y chromium"
 # What JupyterLab itself complains about where there is no network.
-_HARMLESS = re.compile(r"favicon|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE)
+_HARMLESS = re.compile(
+    r"favicon|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
+)
 
 
 def chromium() -> str:
@@ -85,7 +87,15 @@ def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
     private = {"JUPYTER_CONFIG_DIR": str(folder / ".config"), "JUPYTER_DATA_DIR": str(folder / ".data"),
                "JUPYTER_RUNTIME_DIR": str(folder / ".runtime"), "JUPYTER_PLATFORM_DIRS": "0"}  # fmt: skip
     command = [
-        *(sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", f"--port={port}", "--allow-root"),
+        *(
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+            "--allow-root",
+        ),
         *("--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="),
         *("--LabApp.expose_app_in_browser=True", f"--LabApp.user_settings_dir={settings}"),
         *(f"--ServerApp.root_dir={folder}", "--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
@@ -102,7 +112,9 @@ def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
     try:
         for _ in range(300):
             if server.poll() is not None:
-                raise RuntimeError(f"JupyterLab did not start: {(folder / 'jupyterlab.log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"JupyterLab did not start: {(folder / 'jupyterlab.log').read_text()[-2000:]}"
+                )
             with contextlib.suppress(OSError):
                 urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=2).close()
                 break
@@ -123,7 +135,12 @@ class Page:
     def __init__(self, page: Any) -> None:
         self.page, self.errors = page, []
         page.on("pageerror", lambda error: self._note(str(error)))
-        page.on("console", lambda said: self._note(f"{said.text} ({said.location.get('url', '')})") if said.type == "error" else None)
+        page.on(
+            "console",
+            lambda said: (
+                self._note(f"{said.text} ({said.location.get('url', '')})") if said.type == "error" else None
+            ),
+        )
 
     def _note(self, text: str) -> None:
         if not _HARMLESS.search(text):
