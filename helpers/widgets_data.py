@@ -496,12 +496,29 @@ def reason(table: Table, row: Mapping[str, Any] | None) -> str:
         return f"{row['verdict']}: {row['reason']}"
     if not row.get("registers"):
         return "a library's kernel: nothing here compiled it"
-    spec = table.spec
-    at_once, tightest = occupancy(spec, row["threads"], row["registers"], row["shared_bytes"] or 0)
-    busy = 100 * at_once * row["threads"] / spec.max_threads_per_sm
-    waves = n_blocks(table.space, row) / max(1, at_once * spec.sm_count)
-    spills = f"{row['spill_bytes']} spilled" if row["spill_bytes"] else "none spilled"
+    at_once, tightest, busy, waves = _residence(table, row)
+    spills = f"{row['spill_bytes']} bytes spilled" if row["spill_bytes"] else "none spilled"
     return (
         f"{row['registers']} registers a thread ({spills}) · {row['loads']} × {row['load_bytes']}-byte loads · "
         f"{at_once} blocks an SM, {busy:.0f} % of its threads (limit: {tightest}) · {waves:,.1f} waves"
     )
+
+
+def brief(table: Table, row: Mapping[str, Any] | None) -> str:
+    """The same for a hover text, of which a figure holds hundreds."""
+    if row is None or row["verdict"] != "ok" or not row.get("registers"):
+        return reason(table, row)[:90]
+    _, _, busy, waves = _residence(table, row)
+    spills = f", {row['spill_bytes']} B spilled" if row["spill_bytes"] else ""
+    return (
+        f"{row['registers']} registers{spills}, {row['loads']} × {row['load_bytes']} B loads<br>"
+        f"{busy:.0f} % of an SM's threads, {waves:,.1f} waves"
+    )
+
+
+def _residence(table: Table, row: Mapping[str, Any]) -> tuple[int, str, float, float]:
+    """Blocks an SM, what limits them, per cent of its threads, waves of the launch."""
+    spec = table.spec
+    at_once, tightest = occupancy(spec, row["threads"], row["registers"], row["shared_bytes"] or 0)
+    busy = 100 * at_once * row["threads"] / spec.max_threads_per_sm
+    return at_once, tightest, busy, n_blocks(table.space, row) / max(1, at_once * spec.sm_count)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets_data import N_ROWS, UNITS, WORDS, Table, reason
+from helpers.widgets_data import N_ROWS, UNITS, WORDS, Table, brief, reason
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -73,26 +73,23 @@ def bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> dict
 def cells(table: Table, kernel: str, point: Mapping[str, Any]) -> dict[str, list[list[Any]]]:
     """The map of one kernel at the point's size and dtype, for two layers: cells with a value, and grey ones with words.
 
-    Each cell belongs to one layer and has its hover text there.
+    Each cell belongs to one layer and has its hover text there; None elsewhere, since a page holds hundreds of maps.
     """
     space = table.space
-    values, texts, words, hovers, hovers_grey = [], [], [], [], []
+    grid: dict[str, list[list[Any]]] = {name: [] for name in ("z", "hovertext", "words", "hovertext_grey")}
     for y in space.axes[space.y]:
-        line: tuple[list, ...] = ([], [], [], [], [])
+        for line in grid.values():
+            line.append([])
         for x in space.axes[space.x]:
             row = table.row(kernel, {**point, space.x: x, space.y: y})
             ok = row is not None and row["verdict"] == "ok"
-            line[0].append(row["gb_per_s"] if ok else None)
-            line[1].append(f"{row['gb_per_s']:,.0f}" if ok else "")
-            line[2].append("" if ok or row is None else row["verdict"])
-            about = f"{row['gb_per_s']:,.0f} GB/s<br>" if ok else ""
-            hover = f"{WORDS[space.y]} {y}, {WORDS[space.x]} {x}<br>{about}{reason(table, row)}"
-            hover = hover.replace(" · ", "<br>")
-            line[3].append(hover if ok else "")
-            line[4].append(hover if row is not None and not ok else "")
-        for target, part in zip((values, texts, words, hovers, hovers_grey), line, strict=True):
-            target.append(part)
-    return {"z": values, "text": texts, "words": words, "hovertext": hovers, "hovertext_grey": hovers_grey}
+            grey = row is not None and not ok
+            about = brief(table, row)
+            found = (row["gb_per_s"] if ok else None, about if ok else None,
+                     row["verdict"] if grey else "", about if grey else None)  # fmt: skip
+            for line, value in zip(grid.values(), found, strict=True):
+                line[-1].append(value)
+    return grid
 
 
 def heading(table: Table, point: Mapping[str, Any]) -> str:
@@ -186,21 +183,15 @@ def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, 
     import plotly.graph_objects as go
 
     grid = cells(table, kernel, point)
-    look = {
-        "texttemplate": "%{text}",
-        "xgap": 2,
-        "ygap": 2,
-        "hovertemplate": "%{hovertext}<extra></extra>",
-        **look,
-    }
+    look = {"xgap": 2, "ygap": 2, "hovertemplate": "%{hovertext}<extra></extra>", **look}
     bar = {"title": {"text": "GB/s", "side": "right"}, "thickness": 14}
     values = go.Heatmap(
-        z=grid["z"], text=grid["text"], hovertext=grid["hovertext"], colorscale="Cividis", zmin=0, zmax=top,
-        textfont={"size": 11}, **{"colorbar": bar, **look},
+        z=grid["z"], hovertext=grid["hovertext"], colorscale="Cividis", zmin=0, zmax=top,
+        texttemplate="%{z:,.0f}", textfont={"size": 11}, **{"colorbar": bar, **look},
     )  # fmt: skip
     grey = go.Heatmap(
         z=grey_cells(grid), text=grid["words"], hovertext=grid["hovertext_grey"], colorscale=[[0, GREY], [1, GREY]],
-        textfont={"size": 11, "color": "#333333"}, **{**look, "showscale": False},
+        texttemplate="%{text}", textfont={"size": 11, "color": "#333333"}, **{**look, "showscale": False},
     )  # fmt: skip
     return values, grey
 
@@ -231,7 +222,7 @@ def change(
         mark.x, mark.y = frame(table, point)
         if redraw_map:
             grid = cells(table, mapped, point)
-            heat.z, heat.text, heat.hovertext = grid["z"], grid["text"], grid["hovertext"]
+            heat.z, heat.hovertext = grid["z"], grid["hovertext"]
             grey.z, grey.text, grey.hovertext = grey_cells(grid), grid["words"], grid["hovertext_grey"]
             fig.layout.title.text = heading(table, point)
             fig.layout.annotations[0].text = map_title(mapped)

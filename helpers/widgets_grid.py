@@ -119,12 +119,12 @@ def build(block_x: int, block_y: int, line: str) -> go.Figure:
     )
     x, y = _borders(block_x, block_y)
     fig.add_scatter(x=x, y=y, line={"width": 3, "color": plots.TEXT_COLOUR}, **quiet)
-    for line in range(N_COLS // 32):  # a bracket over each 128 bytes
+    for part in range(N_COLS // 32):  # a bracket over each 128 bytes
         fig.add_shape(
-            type="line", x0=32 * line - 0.2, x1=32 * line + 31.2, y0=-1.2, y1=-1.2,
+            type="line", x0=32 * part - 0.2, x1=32 * part + 31.2, y0=-1.2, y1=-1.2,
             line={"width": 2, "color": plots.TEXT_COLOUR},
         )  # fmt: skip
-        fig.add_annotation(x=32 * line + 15.5, y=-2.4, text=f"row 0: 128-byte line {line}", showarrow=False)
+        fig.add_annotation(x=32 * part + 15.5, y=-2.4, text=f"row 0: 128-byte line {part}", showarrow=False)
     plots.layout(fig, title(block_x, block_y, line), "column", "row", height=380)
     fig.update_layout(margin={"t": 80})
     fig.update_xaxes(showgrid=False, zeroline=False, dtick=8, range=[-1, N_COLS])
@@ -156,18 +156,15 @@ def plain(
     """The picture with a Plotly slider over a dozen shapes."""
     shapes = sorted({*shapes, (block_x, block_y)})
     fig = build(block_x, block_y, summary(table, block_x, block_y, width))
+    # Hover numbers of every element and shape would be a megabyte: here an element tells only its place.
+    fig.data[0].update(customdata=None, hovertemplate="element (%{y}, %{x})<extra></extra>")
     steps = []
     for bx, by in shapes:
-        colour, numbers = _elements(bx, by)
         x, y = _borders(bx, by)
-        data = {"z": [colour.tolist()], "customdata": [numbers.tolist()]}
         heading = title(bx, by, summary(table, bx, by, width))
-        # One call changes traces 0 and 2; x and y of the map are its own, and None leaves them alone.
-        steps.append((f"{bx} × {by}", [{**data, "x": [None, x], "y": [None, y]}, {"title.text": heading}]))
-    for step in steps:
-        data = step[1][0]
-        data["z"], data["customdata"] = [data["z"][0], None], [data["customdata"][0], None]
-        step[1].append([0, 2])
+        # One call changes traces 0 and 2; None leaves an attribute of a trace alone.
+        data = {"z": [_elements(bx, by)[0].tolist(), None], "x": [None, x], "y": [None, y]}
+        steps.append((f"{bx} × {by}", [data, {"title.text": heading}, [0, 2]]))
     fig.update_layout(
         height=480, margin={"t": 80, "b": 130},
         sliders=[

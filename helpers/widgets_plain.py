@@ -106,7 +106,7 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
         for _, _, kernel, dtype in maps:
             grid = cells(table, kernel, {**start, "dtype": dtype, "n_cols": n})
             data["z"] += [grid["z"], grey_cells(grid)]
-            data["text"] += [grid["text"], grid["words"]]
+            data["text"] += [None, grid["words"]]
             data["hovertext"] += [grid["hovertext"], grid["hovertext_grey"]]
         targets = [index for heat, grey, _, _ in maps for index in (heat, grey)]
         size_steps.append((f"{n:,}", [data, {"shapes": [_at(n)]}, targets]))

@@ -67,6 +67,7 @@ def style(stages: Stages, name: str) -> str:
         f".{name} table.kw-facts{{border-collapse:collapse;font:13px/1.5 sans-serif;margin:4px 0}}",
         f".{name} table.kw-facts td,.{name} table.kw-facts th{{padding:1px 12px 1px 0;text-align:left;font-weight:400;"
         "background:none;border:none}",
+        f".{name} table.kw-facts tr{{background:none!important}}",
         f".{name} table.kw-facts td{{text-align:right;font-variant-numeric:tabular-nums}}",
         f".{name} .kw-was{{color:{plots.PALETTE[3]};font-weight:600}}",
         f".{name} .kw-panes{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26em),1fr));gap:8px}}",
