@@ -161,8 +161,9 @@ class _Explorer:
         for box in self.boxes.values():
             box.observe(self._moved, "value")
         choices = [k for k in kernels if k in space.mapped]
-        self.map_of = w.Dropdown(
-            options=choices, value=self.mapped, description="Map of", layout={"width": "16em"},
+        # Buttons, not a menu: JupyterLab takes a menu's arrow keys for moves between cells.
+        self.map_of = w.ToggleButtons(
+            options=choices, value=self.mapped, description="Map of", style={"button_width": "auto"},
             disabled=len(choices) == 1,
         )  # fmt: skip
         self.map_of.observe(self._moved, "value")
@@ -241,7 +242,7 @@ def live_figure(fig: Any) -> Any:
 
     widget = go.FigureWidget(fig)
     widget.layout.width = 920
-    widget._config = {**(widget._config or {}), "displaylogo": False}
+    widget._config = {**(widget._config or {}), "displayModeBar": False}
     return widget
 
 

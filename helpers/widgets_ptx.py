@@ -100,9 +100,10 @@ def source_html(stages: Stages, name: str) -> str:
 
 
 def _pane(title: str, rows: list[str]) -> str:
+    # JupyterLab would take arrow keys for moves between cells; the attribute leaves them to what has the focus.
     text = "".join(rows)
     return (
-        f'<div class="kw-pane"><div class="kw-title">{html.escape(title)}</div>'
+        f'<div class="kw-pane" data-lm-suppress-shortcuts="true"><div class="kw-title">{html.escape(title)}</div>'
         f'<div class="kw-text" tabindex="0">{text}</div></div>'
     )
 

@@ -27,9 +27,9 @@ ARGUMENTS = (
     "--disable-dev-shm-usage",
 )
 GET = "apt-get install -y chromium"
-# What JupyterLab itself complains about where there is no network.
+# What JupyterLab itself complains about, above all where there is no network (the lessons' badge is an image elsewhere).
 _HARMLESS = re.compile(
-    r"favicon|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
+    r"favicon|colab-badge|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
 )
 
 
@@ -69,7 +69,9 @@ def browser() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
-    """JupyterLab on a free port, serving `folder`; gives its address up to the file's name."""
+    """JupyterLab on a free port, serving `folder`; gives its address. A notebook has a workspace of its own:
+    `{address}/lab/workspaces/NAME/tree/NAME.ipynb`, or JupyterLab reopens the last one too.
+    """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -77,7 +79,6 @@ def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
     quiet = {"fetchNews": "false", "checkForUpdates": False}
     for name, value in {
         "@jupyterlab/apputils-extension/notification": quiet,
-        "@jupyterlab/notebook-extension/tracker": {"windowingMode": "none"},
     }.items():
         path = settings / f"{name}.jupyterlab-settings"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -108,7 +109,7 @@ def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    address = f"http://127.0.0.1:{port}/lab/tree/"
+    address = f"http://127.0.0.1:{port}"
     try:
         for _ in range(300):
             if server.poll() is not None:
@@ -149,6 +150,7 @@ class Page:
     def run_notebook(self, address: str, timeout_s: float = 400) -> None:
         """Open a notebook in JupyterLab and run all its cells; raises where a cell fails."""
         self.page.goto(address)
+        self.page.set_default_timeout(30_000)
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1"
             " && jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'",
@@ -173,11 +175,15 @@ class Page:
         if index < 0:
             raise AssertionError(f"there is no cell {name!r}")
         self.page.evaluate(
-            "async i => { const n = jupyterapp.shell.currentWidget.content; n.activeCellIndex = i;"
-            " await n.scrollToItem(i, 'start'); }",
-            index,
+            """async ([i, name]) => {
+              const notebook = jupyterapp.shell.currentWidget.content;
+              notebook.activeCellIndex = i;
+              await notebook.scrollToItem(i, 'start');
+              notebook.widgets[i].node.setAttribute('data-cell', name);
+            }""",
+            [index, name],
         )
-        return self.page.locator(".jp-Notebook .jp-Cell").nth(index)
+        return self.page.locator(f'[data-cell="{name}"]')
 
 
 # Starts a clock at the next key or pointer press and stops it when the browser has painted what came of it.
