@@ -127,8 +127,9 @@ def explore(
     if table.live:
         for kernel in chosen:
             table.measured(kernel, point)
-    plain = widgets_plain.figure(table, chosen, point)
-    if frontend() == "plain":
+    alone = frontend() == "plain"
+    plain = widgets_plain.figure(table, chosen, point, hover=alone)
+    if alone:
         return Shown(text, plain)
     explorer = _Explorer(table, chosen, point)
     return Shown(text, plain, explorer.box, explorer=explorer)

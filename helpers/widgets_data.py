@@ -512,7 +512,7 @@ def brief(table: Table, row: Mapping[str, Any] | None) -> str:
     spills = f", {row['spill_bytes']} B spilled" if row["spill_bytes"] else ""
     return (
         f"{row['registers']} registers{spills}, {row['loads']} × {row['load_bytes']} B loads<br>"
-        f"{busy:.0f} % of an SM's threads, {waves:,.1f} waves"
+        f"{busy:.0f} % occupied, {waves:,.1f} waves"
     )
 
 

@@ -27,8 +27,13 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 
-def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> go.Figure:
-    """Curves over the size, a map for each kernel that depends on the sliders, two sliders and a menu."""
+def figure(
+    table: Table, kernels: tuple[str, ...], start: Mapping[str, Any], *, hover: bool = True
+) -> go.Figure:
+    """Curves over the size, a map for each kernel that depends on the sliders, two sliders and a menu.
+
+    Without `hover` the cells do not say what was compiled: half the size, for the copy that lies behind widgets.
+    """
     import plotly.graph_objects as go
 
     space, top = table.space, highest(table)
@@ -84,6 +89,11 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
             layers = map_traces(
                 table, kernel, {**start, "dtype": dtype}, top, colorbar=bar, showscale=i == 0, **where
             )
+            if not hover:
+                for layer in layers:
+                    layer.update(hovertext=None, hovertemplate="%{z:,.0f} GB/s<extra></extra>")
+                layers[1].hoverinfo = "skip"
+                layers[1].hovertemplate = None
             heat, grey = (add(layer, dtype) for layer in layers)
             maps.append((heat, grey, kernel, dtype))
         for x in xs:
@@ -102,12 +112,13 @@ def figure(table: Table, kernels: tuple[str, ...], start: Mapping[str, Any]) -> 
         )  # fmt: skip
     size_steps = []
     for n in sizes:
-        data: dict[str, list] = {"z": [], "text": [], "hovertext": []}
+        data: dict[str, list] = {"z": [], "text": [], **({"hovertext": []} if hover else {})}
         for _, _, kernel, dtype in maps:
             grid = cells(table, kernel, {**start, "dtype": dtype, "n_cols": n})
             data["z"] += [grid["z"], grey_cells(grid)]
             data["text"] += [None, grid["words"]]
-            data["hovertext"] += [grid["hovertext"], grid["hovertext_grey"]]
+            if hover:
+                data["hovertext"] += [grid["hovertext"], grid["hovertext_grey"]]
         targets = [index for heat, grey, _, _ in maps for index in (heat, grey)]
         size_steps.append((f"{n:,}", [data, {"shapes": [_at(n)]}, targets]))
     y_steps = []
@@ -161,7 +172,7 @@ def _slider(prefix: str, steps: list, active: int, x: float, length: float) -> d
 
 def _dress(fig: go.Figure, table: Table, n_maps: int, top: float) -> None:
     space = table.space
-    note = f"{table.origin} · every kernel was checked before it was timed · point at a cell for the reason"
+    note = f"{table.origin} · every kernel was checked before it was timed"
     plots.layout(fig, f"square of {N_ROWS:,} × N", note=note, height=860)
     width = 0.44 if n_maps > 1 else 1.0
     for i in range(n_maps):

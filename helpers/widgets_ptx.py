@@ -18,6 +18,8 @@ from helpers.ptx_view import COLOURS, TITLES, Line, _colours, _styled, pane
 if TYPE_CHECKING:
     from helpers.ptx import Stages
 
+# JupyterLab takes arrow keys for moves between cells; an element with this attribute keeps its own.
+KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
 LONGEST = 400  # lines of a pane that are shown
 FACTS = {
     "loads": "loads a thread",
@@ -89,21 +91,20 @@ def source_html(stages: Stages, name: str) -> str:
     for line in pane(stages, "source"):
         code = _styled("source", line.text) or "&nbsp;"
         if line.number in used:
-            pick = f'<input type="radio" class="kw-pick kw-p{line.number}" name="{name}-line" aria-label="source line {line.number}">'
+            pick = f'<input type="radio" class="kw-pick kw-p{line.number}" name="{name}-line" {KEEP_KEYS} aria-label="source line {line.number}">'
             rows.append(
                 f'<label class="kw-line kw-l{line.number}">{pick}<b>{line.number}</b>  {code}</label>'
             )
         else:
             rows.append(f'<span class="kw-line"><span class="kw-n">   {line.number}</span>  {code}</span>')
-    none = f'<label class="kw-line"><input type="radio" class="kw-pick" name="{name}-line" checked>no line picked</label>'
+    none = f'<label class="kw-line"><input type="radio" class="kw-pick" name="{name}-line" {KEEP_KEYS} checked>no line picked</label>'
     return _pane("source: point at a line, or pick it", [*rows, none])
 
 
 def _pane(title: str, rows: list[str]) -> str:
-    # JupyterLab would take arrow keys for moves between cells; the attribute leaves them to what has the focus.
     text = "".join(rows)
     return (
-        f'<div class="kw-pane" data-lm-suppress-shortcuts="true"><div class="kw-title">{html.escape(title)}</div>'
+        f'<div class="kw-pane"><div class="kw-title">{html.escape(title)}</div>'
         f'<div class="kw-text" tabindex="0">{text}</div></div>'
     )
 
@@ -200,7 +201,7 @@ def plain_html(positions: list[tuple[str, Stages]], start: int, name: str, what:
     )
     control = (
         f'<label style="font:13px sans-serif">{html.escape(what)} '
-        f'<input type="range" min="0" max="{len(positions) - 1}" value="{start}" step="1" oninput="{move}" '
+        f'<input type="range" {KEEP_KEYS} min="0" max="{len(positions) - 1}" value="{start}" step="1" oninput="{move}" '
         f'style="width:20em;vertical-align:middle"> <output>{html.escape(positions[start][0])}</output></label>'
     )
     return (
