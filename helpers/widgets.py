@@ -433,7 +433,7 @@ class _PtxExplorer:
         self.sliders = {"block_size": self.block, "num_warps": self.warps, "target": self.target}
         for control in (*self.sliders.values(), self.aligned):
             control.observe(self._moved, "value")
-        pane = {"width": "100%", "min_width": "0"}
+        pane = {"width": "auto", "min_width": "0"}
         self.summary = w.HTML(widgets_ptx.summary_html(first, None))
         self.source = w.HTML(
             widgets_ptx.style(first, name) + widgets_ptx.source_html(first, name), layout=pane

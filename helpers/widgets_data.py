@@ -34,7 +34,7 @@ WORDS = {
     "dtype": "dtype",
     "block_x": "block, x",
     "block_y": "block, y",
-    "padding": "padding between rows",
+    "padding": "row padding",
     "offset": "first element",
 }
 UNITS = {"block_size": "elements", "block_x": "threads", "block_y": "threads", "padding": "elements",

@@ -144,7 +144,7 @@ def test_the_grid_of_lesson_02(lesson, lab):
 
 
 def test_the_kernels_of_lesson_03(lesson, lab):
-    page, cell = lesson("03_triton", color_scheme="dark")
+    page, cell = lesson("03_triton")
     rows = record("triton/launch-sweep")
     plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
     point = {"block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "float32"}
@@ -155,6 +155,9 @@ def test_the_kernels_of_lesson_03(lesson, lab):
         "dtype": ("dtype", "bfloat16"),
     }
     screenshot(page, "lab-03-explore")
+    page.page.evaluate(
+        "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+    )
     for axis, (label, value) in axes.items():
         press(page, cell, label, "ArrowRight")
         point[axis] = value
@@ -183,7 +186,7 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     screenshot(page, "lab-03-explore-moved")
     # The second set of sliders in the same cell.
     second = cell.locator(".js-plotly-plot").nth(1)
-    press(page, cell, "padding between rows", "ArrowRight")
+    press(page, cell, "row padding", "ArrowRight")
     row = found(
         record("triton/alignment-sweep"),
         kernel="Triton rows",
