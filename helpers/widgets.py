@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, widgets_data
-from helpers.widgets_data import SPACES, UNITS, WORDS, Table
+from helpers.widgets_controls import grid_of, labelled_slider, live_figure
+from helpers.widgets_data import SPACES, WORDS, Table
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -164,8 +165,8 @@ class _Explorer:
         choices = [k for k in kernels if k in space.mapped]
         # Buttons, not a menu: JupyterLab takes a menu's arrow keys for moves between cells.
         self.map_of = w.ToggleButtons(
-            options=choices, value=self.mapped, description="Map of", style={"button_width": "auto"},
-            disabled=len(choices) == 1,
+            options=choices, value=self.mapped, description="Map of", disabled=len(choices) == 1,
+            style={"button_width": "auto", "description_width": "initial"}, layout={"width": "26em"},
         )  # fmt: skip
         self.map_of.observe(self._moved, "value")
         self.sentence = w.HTML(widgets_figure.reasons_html(table, kernels, point))
@@ -237,41 +238,6 @@ class _Explorer:
             self.show(redraw_map=True)
 
 
-def live_figure(fig: Any) -> Any:
-    """A FigureWidget of a fixed width: it cannot know that of its place when it is first drawn."""
-    import plotly.graph_objects as go
-
-    widget = go.FigureWidget(fig)
-    widget.layout.width = 920
-    widget._config = {**(widget._config or {}), "displayModeBar": False}
-    return widget
-
-
-def labelled_slider(axis: str, values: Sequence[Any], value: Any, *, continuous: bool = True) -> Any:
-    """A slider over given values, with its name and unit beside it."""
-    import ipywidgets as w
-
-    options = [(f"{v:,}" if isinstance(v, int) else str(v), v) for v in values]
-    name, unit = WORDS.get(axis, axis), UNITS.get(axis, "")
-    tooltip = (
-        "tooltip" if hasattr(w.DOMWidget, "tooltip") else "description_tooltip"
-    )  # ipywidgets 8 renamed it
-    return w.SelectionSlider(
-        options=options, value=value, description=name, continuous_update=continuous,
-        style={"description_width": "11em"}, layout={"width": "100%"},
-        **{tooltip: f"{name} ({unit})" if unit else name},
-    )  # fmt: skip
-
-
-def grid_of(sliders: Sequence[Any]) -> Any:
-    """Sliders two beside each other where there is room, one under another where there is not."""
-    import ipywidgets as w
-
-    columns = "repeat(auto-fit, minmax(min(100%, 26em), 1fr))"
-    layout = {"grid_template_columns": columns, "grid_gap": "0 1.5em", "max_width": "72em"}
-    return w.GridBox(list(sliders), layout=layout)
-
-
 # ------------------------------------------------------------------------------------------- explore_grid
 
 
@@ -335,7 +301,6 @@ def _grid_line(text: str) -> str:
 # ------------------------------------------------------------------------------------------- explore_ptx
 
 
-TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
 _SQUARE = {
     "output_ptr": "*fp32",
     "input_ptr": "*fp32",
@@ -375,7 +340,7 @@ def explore_ptx(
 
     blocks, warps = tuple(2**i for i in range(6, 14)), (1, 2, 4, 8, 16, 32)
     for name, value, values in (
-        ("block_size", block_size, blocks), ("num_warps", num_warps, warps), ("target", target, TARGETS)
+        ("block_size", block_size, blocks), ("num_warps", num_warps, warps), ("target", target, widgets_ptx.TARGETS)
     ):  # fmt: skip
         if value not in values:
             known = ", ".join(map(str, values))
@@ -405,55 +370,10 @@ def explore_ptx(
     text = f"PTX and SASS of {first.name}, with sliders over {constexpr}, num_warps and target."
     if os.environ.get("WORKBOOK_WIDGETS") == "plain" or device.package_version("ipywidgets") is None:
         return Shown(text, plain)
-    explorer = _PtxExplorer(compiled, first, name, blocks, warps, (block_size, num_warps, target, aligned))
+    explorer = widgets_ptx.Explorer(
+        compiled, first, name, blocks, warps, (block_size, num_warps, target, aligned)
+    )
     return Shown(text, plain, explorer.box, explorer=explorer)
 
 
 _explorers: list[int] = []  # so that two explorers of one notebook have different CSS classes
-
-
-class _PtxExplorer:
-    """The live form of `explore_ptx`: only sliders and HTML boxes, which Colab's old ipywidgets have too."""
-
-    def __init__(self, compiled, first, name: str, blocks, warps, at: tuple) -> None:
-        import ipywidgets as w
-
-        from helpers import widgets_ptx
-
-        self.compiled, self.now, self.parts = compiled, first, widgets_ptx
-        self.block = labelled_slider("block_size", blocks, at[0], continuous=False)
-        self.warps = labelled_slider("num_warps", warps, at[1], continuous=False)
-        self.target = labelled_slider("target", TARGETS, at[2], continuous=False)
-        self.aligned = w.Checkbox(
-            value=at[3],
-            description="strides and sizes are multiples of 16",
-            indent=False,
-            layout={"width": "auto"},
-        )
-        self.sliders = {"block_size": self.block, "num_warps": self.warps, "target": self.target}
-        for control in (*self.sliders.values(), self.aligned):
-            control.observe(self._moved, "value")
-        pane = {"width": "auto", "min_width": "0"}
-        self.summary = w.HTML(widgets_ptx.summary_html(first, None))
-        self.source = w.HTML(
-            widgets_ptx.style(first, name) + widgets_ptx.source_html(first, name), layout=pane
-        )
-        self.code = w.HTML(widgets_ptx.panes_html(first, None), layout=pane)
-        controls = grid_of([*self.sliders.values(), self.aligned])
-        self.box = w.VBox([controls, self.summary, self.source, self.code])
-        self.box.add_class("kw")
-        self.box.add_class(name)
-
-    def _moved(self, change: dict) -> None:
-        from helpers.ptx import CompileError
-
-        try:
-            new = self.compiled(self.block.value, self.warps.value, self.target.value, self.aligned.value)
-        except CompileError as error:
-            import html
-
-            self.summary.value = f'<div role="status">refused: {html.escape(str(error))}</div>'
-            return
-        before, self.now = self.now, new
-        self.summary.value = self.parts.summary_html(new, before)
-        self.code.value = self.parts.panes_html(new, before)

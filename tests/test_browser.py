@@ -19,7 +19,7 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from helpers import batch, device
+from helpers import batch
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 SLIDERS = {"02_load_inline": "grid-picture", "03_triton": "try-block-size", "04_ptx": "try-it"}
@@ -286,20 +286,10 @@ def offline(chrome: Any, pages: Path) -> Iterator[Callable]:
     assert [error for page in opened for error in page.errors] == []
 
 
-def click_step(page: harness.Page, plot: Any, slider: int, label: str) -> None:
-    """Click a Plotly slider at the tick with that label."""
-    group = plot.locator(".slider-container .slider-group").nth(slider)
-    group.scroll_into_view_if_needed()
-    names = group.locator(".slider-label").all_text_contents()
-    rail = group.locator(".slider-rail-touch-rect").bounding_box()
-    tick = group.locator(".slider-label").nth(names.index(label)).bounding_box()
-    page.page.mouse.click(tick["x"] + tick["width"] / 2, rail["y"] + rail["height"] / 2)
-
-
 def test_the_page_of_lesson_02_keeps_its_slider(offline):
     page = offline("02_load_inline")
     plot = page.page.locator(".js-plotly-plot").first
-    click_step(page, plot, 0, "1 × 256")
+    harness.click_step(page, plot, 0, "1 × 256")
     see(plot.locator(".gtitle"), "Blocks of 1 × 256")
     row = found(record("load_inline/shape-sweep"), kernel="CUDA C++", block_x=1, block_y=256, n_cols=4096)
     see(plot.locator(".gtitle"), f"{row['gb_per_s']:,.0f} GB/s")
@@ -311,8 +301,8 @@ def test_the_page_of_lesson_03_keeps_its_sliders(offline):
     page = offline("03_triton")
     rows = record("triton/launch-sweep")
     plot = page.page.locator(".js-plotly-plot").first
-    click_step(page, plot, 0, "512")
-    click_step(page, plot, 1, "1,024")
+    harness.click_step(page, plot, 0, "512")
+    harness.click_step(page, plot, 1, "1,024")
     values = plot.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
     sizes = (256, 512, 781, 1024, 1536, 2048, 4096, 8192)
     point = {"kernel": "Triton flat", "num_warps": 8, "dtype": "float32"}
@@ -353,7 +343,3 @@ def test_where_chromium_is_missing_one_line_says_how_to_get_it(monkeypatch):
     monkeypatch.setattr(harness.os, "geteuid", lambda: 1000)
     with pytest.raises(RuntimeError, match=r"get it with: sudo apt-get install -y chromium$"):
         harness.chromium()
-
-
-def test_the_lab_replays():
-    assert device.has_gpu() or device.gpu_spec() is None

@@ -9,7 +9,16 @@ import json
 import pandas as pd
 import pytest
 
-from helpers import device, records, widgets, widgets_data, widgets_figure, widgets_grid, widgets_ptx
+from helpers import (
+    device,
+    records,
+    widgets,
+    widgets_data,
+    widgets_figure,
+    widgets_grid,
+    widgets_measure,
+    widgets_ptx,
+)
 from helpers.widgets_data import CUDA, FLAT, ROWS, SPACES, TORCH
 
 START = SPACES["launch"].start
@@ -42,7 +51,7 @@ def live(recorded, monkeypatch) -> tuple[widgets_data.Table, list]:
         asked.append((kernel, point["block_size"], point["num_warps"]))
         return recorded["launch"].rows[space.key(kernel, point)]
 
-    monkeypatch.setattr(widgets_data, "measure", measure)
+    monkeypatch.setattr(widgets_measure, "measure", measure)
     return table, asked
 
 
@@ -350,7 +359,7 @@ def test_heading_escapes(recorded):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [ROWS, FLAT, CUDA, TORCH])
 def test_measuring_a_point_live(kernel):
-    row = widgets_data.measure(SPACES["launch"], kernel, START)
+    row = widgets_measure.measure(SPACES["launch"], kernel, START)
     assert row["verdict"] == "ok" and row["gb_per_s"] > 10 and row["reason"] == ""
     if kernel != TORCH:
         assert row["registers"] >= 8 and row["loads"] >= 1
@@ -359,7 +368,7 @@ def test_measuring_a_point_live(kernel):
 @pytest.mark.gpu
 def test_what_a_gpu_refuses_and_what_is_wrong():
     shape = {"block_x": 64, "block_y": 32, "n_cols": 1024, "dtype": "float32"}
-    row = widgets_data.measure(SPACES["shape"], CUDA, shape)
+    row = widgets_measure.measure(SPACES["shape"], CUDA, shape)
     assert row["verdict"] == "refused" and "2,048 threads" in row["reason"]
-    row = widgets_data.measure(SPACES["launch"], ROWS, {**START, "block_size": 64})
+    row = widgets_measure.measure(SPACES["launch"], ROWS, {**START, "block_size": 64})
     assert row["verdict"] == "wrong" and row["gb_per_s"] is None
