@@ -22,7 +22,7 @@ from nbclient import NotebookClient
 STACK = ROOT / "build" / "colab-stack"
 VERSIONS = {"ipywidgets": "7.7.1", "plotly": "5.24.1", "ipython": "7.34.0", "ipykernel": "6.17.1"}
 # What only these old versions need: IPython's own, and the widgets' old names for their browser half.
-ALSO = {"backcall": "0.2.0", "pickleshare": "0.7.5", "ipython_genutils": "0.2.0", "widgetsnbextension": "3.6.10",
+ALSO = {"backcall": "0.2.0", "pickleshare": "0.7.5", "decorator": "5.2.1", "ipython_genutils": "0.2.0", "widgetsnbextension": "3.6.10",
         "jupyterlab_widgets": "1.1.11"}  # fmt: skip
 LOOK = """
 import json
