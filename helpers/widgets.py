@@ -165,17 +165,14 @@ class _Explorer:
         choices = [k for k in kernels if k in space.mapped]
         # Buttons, not a menu: JupyterLab takes a menu's arrow keys for moves between cells.
         self.map_of = w.ToggleButtons(
-            options=choices, value=self.mapped, description="Map of", disabled=len(choices) == 1,
-            style={"button_width": "auto", "description_width": "initial"}, layout={"width": "26em"},
+            options=choices, value=self.mapped, disabled=len(choices) == 1, style={"button_width": "auto"},
+            layout={"width": "auto"},
         )  # fmt: skip
         self.map_of.observe(self._moved, "value")
         self.sentence = w.HTML(widgets_figure.reasons_html(table, kernels, point))
         controls: list[Any] = [grid_of(list(self.sliders.values()))]
-        controls.append(
-            w.HBox(
-                [*self.boxes.values(), self.map_of], layout={"flex_flow": "row wrap", "grid_gap": "0 1.2em"}
-            )
-        )
+        row = {"flex_flow": "row wrap", "grid_gap": "0 1.2em", "align_items": "center"}
+        controls.append(w.HBox([*self.boxes.values(), w.HBox([w.Label("Map of"), self.map_of])], layout=row))
         self.button = w.Button(description="Measure all of this map", layout={"width": "14em"})
         self.bar = w.IntProgress(description="", min=0, max=1)
         self.bar.layout.visibility = "hidden"
@@ -286,9 +283,7 @@ def explore_grid(
 
     for slider in sliders.values():
         slider.observe(moved, "value")
-    box = w.VBox(
-        [grid_of(list(sliders.values())), figure, line, w.HTML(f"<small>{widgets_grid.LEGEND}</small>")]
-    )
+    box = w.VBox([grid_of(list(sliders.values())), line, figure])
     return Shown(text, plain, box, sliders=sliders, figure=figure, line=line)
 
 

@@ -41,7 +41,9 @@ def bar_text(table: Table, row: Mapping[str, Any] | None) -> str:
     if row is None:
         return "not measured yet"
     if row["verdict"] != "ok":
-        return str(row["verdict"])
+        if row["kernel"] in table.space.mapped:
+            return str(row["verdict"])  # the sentence under the figure has the reason
+        return f"{row['verdict']}: {row['reason'][:46]}"
     return f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
 
 
@@ -135,8 +137,8 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
         fig.add_trace(trace, row=1, col=2)
     x, y = frame(table, point)
     fig.add_trace(go.Scatter(x=x, y=y, **FRAME), row=1, col=2)
-    plots.layout(fig, heading(table, point), height=440)
-    fig.update_layout(margin={"l": 20, "r": 20, "t": 80, "b": 60}, autosize=True)
+    plots.layout(fig, heading(table, point), height=460)
+    fig.update_layout(margin={"l": 20, "r": 20, "t": 96, "b": 60}, autosize=True)
     fig.update_xaxes(title_text="effective bandwidth (GB/s)", range=[0, 1.04 * top], row=1, col=1)
     fig.update_yaxes(
         title_text="", range=[len(kernels) - 0.6, -0.7], showticklabels=False, showgrid=False, ticks="", zeroline=False,
