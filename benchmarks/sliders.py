@@ -10,7 +10,6 @@ compiled, checked and measured, and the same one again. Its peers are the projec
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import sys
 import tempfile
@@ -122,9 +121,12 @@ def on_this_gpu() -> None:
 
 
 if __name__ == "__main__":
-    if shutil.which("chromium") is None:
-        print(f"Chromium: {harness.chromium()}")
-    in_the_browser()
+    try:
+        harness.chromium()
+    except RuntimeError as missing:
+        print(missing)
+    else:
+        in_the_browser()
     if device.has_gpu():
         on_this_gpu()
     else:

@@ -123,12 +123,12 @@ def explore(
             values = ", ".join(map(str, space.axes[axis]))
             raise ValueError(f"{axis}={value!r} is no position of its slider; choose from {values}.")
     point = {**space.start, **start}
-    table = table or widgets_data.load(space)
+    alone = frontend() == "plain"
+    table = table or widgets_data.load(space, replay=alone)
     text = f"Sliders over {', '.join(WORDS[a] for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
     if table.live:
         for kernel in chosen:
             table.measured(kernel, point)
-    alone = frontend() == "plain"
     plain = widgets_plain.figure(table, chosen, point, hover=alone)
     if alone:
         return Shown(text, plain)
@@ -264,11 +264,12 @@ def explore_grid(
         if value not in space.axes[axis]:
             values = ", ".join(map(str, space.axes[axis]))
             raise ValueError(f"{axis}={value!r} is no position of its slider; choose from {values}.")
-    table = table or widgets_data.load(space)
+    alone = frontend() == "plain"
+    table = table or widgets_data.load(space, replay=alone)
     text = f"Sliders over the block's shape, on a matrix of 4,096 rows; {table.origin}."
     # The plain form has a dozen shapes: on a GPU they would all be measured now, so it goes without their speed.
-    plain = widgets_grid.plain(None if table.live else table, *point.values())
-    if frontend() == "plain":
+    plain = widgets_grid.plain(None if table.live and not alone else table, *point.values())
+    if alone:
         return Shown(text, plain)
     import ipywidgets as w
 

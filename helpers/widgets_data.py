@@ -161,23 +161,33 @@ class Table:
         return self.rows.get(key)
 
 
-def load(space: Space) -> Table:
+def load(space: Space, *, replay: bool = False) -> Table:
     """The space's table: recorded where there is no GPU, empty and to be filled where there is one.
 
     While records are being made (`make record`) the whole space is measured.
 
+    Args:
+        space: which one.
+        replay: take the record even on a GPU, for a figure that can measure nothing itself.
+
     Raises:
-        helpers.records.NoRecord: no GPU here and nothing recorded.
+        helpers.records.NoRecord: nothing recorded, and no GPU here or `replay`.
     """
-    recording = os.environ.get("WORKBOOK_RECORD") == "1"
-    if device.has_gpu() and not recording:
-        return Table(space, device.gpu_spec(), live=True)
     from helpers import widgets_measure
 
-    frame = records.measured(
-        space.record, lambda: widgets_measure.record(space), sources=widgets_measure.sources(space)
-    )
-    return from_frame(space, frame, live=device.has_gpu())
+    here, recording = device.has_gpu(), os.environ.get("WORKBOOK_RECORD") == "1"
+    if here and not recording and not replay:
+        return Table(space, device.gpu_spec(), live=True)
+
+    def measure() -> list[dict[str, Any]]:
+        if not recording:
+            raise records.CannotMeasure(
+                "These sliders move over a whole sweep, which is not measured in passing."
+            )
+        return widgets_measure.record(space)
+
+    frame = records.measured(space.record, measure, sources=widgets_measure.sources(space))
+    return from_frame(space, frame, live=here and recording)
 
 
 def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Table:

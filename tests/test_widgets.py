@@ -191,6 +191,19 @@ def test_on_a_gpu_a_point_is_measured_when_you_come_to_it_and_once(live):
     assert len(filled) == 2 and "live on NVIDIA H100" in explorer.figure.layout.title.text
 
 
+def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
+    spec = recorded["launch"].spec
+    gpu = {"gpu": spec.as_dict(), "driver": None, "cuda": None, "torch": "2", "triton": None}
+    here = records.Provenance(**gpu, sm_clock_mhz=None, memory_clock_mhz=None, date="2026-01-01")
+    monkeypatch.setattr(device, "has_gpu", lambda: True)
+    monkeypatch.setattr(device, "gpu_spec", lambda: spec)
+    monkeypatch.setattr(records, "_live_provenance", lambda: here)
+    monkeypatch.delenv("WORKBOOK_RECORD", raising=False)
+    assert widgets_data.load(SPACES["launch"]).rows == {}
+    table = widgets_data.load(SPACES["launch"], replay=True)
+    assert table.rows == recorded["launch"].rows and table.origin.startswith("replayed: ")
+
+
 def test_the_button_fills_the_map_and_can_be_stopped(live):
     table, asked = live
     explorer = widgets.explore(table=table, kernels=[FLAT]).explorer
