@@ -262,9 +262,12 @@ def _name_injected_cell(notebook: NotebookNode) -> None:
 
 
 def _environment() -> dict[str, str]:
-    """The kernels' environment: this environment's tools (ninja) come first, and Plotly shows figures as data."""
+    """The kernels' environment: this environment's tools (ninja) come first, Plotly shows figures as data, and sliders
+    are the figures' own, since nobody can move a widget whose kernel has ended.
+    """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {"PLOTLY_RENDERER": "plotly_mimetype", **os.environ, "PATH": path}
+    defaults = {"PLOTLY_RENDERER": "plotly_mimetype", "WORKBOOK_WIDGETS": "plain"}
+    return {**defaults, **os.environ, "PATH": path}
 
 
 def _peak_mb(pid: int | None) -> float:

@@ -20,6 +20,7 @@ from nbformat import NotebookNode
 from helpers.report import NotebookRun, in_words, replace
 
 PLOTLY = "application/vnd.plotly.v1+json"
+WIDGET = "application/vnd.jupyter.widget-view+json"
 
 # nbconvert's JupyterLab page without what it would fetch from the network (RequireJS, MathJax, Mermaid, widgets).
 _PAGE = """\
@@ -95,6 +96,8 @@ def write_page(
 def _draw_offline(output: NotebookNode, name: str) -> int:
     """Turn a Plotly output into a drawing by the page's own plotly.min.js; 1 if it was one."""
     data = output.get("data", {})
+    if PLOTLY in data or "text/html" in data:
+        data.pop(WIDGET, None)  # a widget needs its kernel; what was put out beside it does not
     if PLOTLY in data:
         figure = dict(data[PLOTLY])
         figure["config"] = {"responsive": True, "displaylogo": False, **figure.get("config", {})}

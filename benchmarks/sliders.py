@@ -1,0 +1,133 @@
+"""How quickly a slider answers, in a real browser: from the key press to the repainted figure.
+
+    python benchmarks/sliders.py
+
+JupyterLab shows the sliders' cells of lessons 02, 03 and 04; each slider is moved by keyboard, and the
+browser's own clock runs from the key's event to the frame after the plot was drawn anew. On a GPU also a live point:
+compiled, checked and measured, and the same one again. Its peers are the project's targets, printed as ratios
+(below 1 is within the target).
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+import browser as harness  # noqa: E402
+
+from helpers import device  # noqa: E402
+
+MOVE_MS, PTX_MS, LIVE_S, AGAIN_S = 150, 500, 1.5, 0.1
+CELLS = {
+    "02_load_inline": ("grid-picture",),
+    "03_triton": ("imports", "try-block-size"),
+    "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
+}
+ROUNDS = 5
+
+
+def against(what: str, figure: float, unit: str, target: float) -> None:
+    """One line: a figure, its target, their ratio."""
+    print(f"{what:<52} {figure:>8.3g} {unit:<3} target {target:>5g} {unit:<3} ratio {figure / target:.2f}")
+
+
+def moves(page: harness.Page, cell, lesson: str) -> dict[str, list[float]]:
+    """Milliseconds of every move of every slider that belongs to the cell's first figure."""
+    times: dict[str, list[float]] = {}
+    handles = cell.locator(".noUi-handle")
+    plot, line = (
+        cell.locator(".js-plotly-plot").first,
+        cell.locator("[role=status]").first.locator("xpath=.."),
+    )
+    keys = [(i, key) for i in range(min(handles.count(), 4)) for key in ("ArrowRight", "ArrowLeft") * ROUNDS]
+    if (
+        lesson == "04_ptx"
+    ):  # every position is new: none was compiled before, and Triton's cache folder is empty
+        keys = [(2, "ArrowLeft"), *[(0, "ArrowRight")] * 3, *[(1, "ArrowRight")] * 2, *[(0, "ArrowLeft")] * 4]
+    for i, key in keys:
+        handle = handles.nth(i)
+        name = handle.locator("xpath=ancestor::*[label][1]/label").first.text_content()
+        if lesson == "04_ptx":  # the box around the panes stays while its text is replaced
+            target = cell.locator(".kw-panes").first.locator("xpath=..")
+        else:  # the rows' length moves no block in the picture, only the line above it
+            target = line if (lesson, name) == ("02_load_inline", "columns, N") else plot
+        times.setdefault(name, []).append(harness.timed_press(page.page, handle, key, target))
+        page.page.wait_for_timeout(120)
+    return times
+
+
+def in_the_browser() -> None:
+    """Moves in JupyterLab, from the record."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for lesson, ids in CELLS.items():
+            notebook = nbformat.read(ROOT / "notebooks" / f"{lesson}.ipynb", as_version=4)
+            notebook.cells = [c for c in notebook.cells if c["id"] in ("setup", "parameters", *ids)]
+            nbformat.write(notebook, folder / f"{lesson}.ipynb")
+        with (
+            harness.jupyterlab(
+                folder, CUDA_VISIBLE_DEVICES="", TRITON_CACHE_DIR=f"{name}/.triton"
+            ) as address,
+            harness.browser() as chrome,
+        ):
+            for lesson, ids in CELLS.items():
+                page = harness.Page(chrome.new_page(viewport={"width": 1440, "height": 1200}))
+                page.run_notebook(f"{address}/lab/workspaces/{lesson}/tree/{lesson}.ipynb")
+                cell = page.cell(ids[-1])
+                cell.locator(".noUi-handle").first.wait_for()
+                page.page.wait_for_timeout(1500)
+                ptx = lesson == "04_ptx"
+                times = moves(page, cell, lesson)
+                for slider, found in times.items():
+                    print(
+                        f"  {lesson}, {slider:<20} median {statistics.median(found):>5.0f} ms, worst {max(found):>5.0f} ms"
+                    )
+                every = [t for found in times.values() for t in found]
+                what = "PTX recompiled and repainted" if ptx else "slider moved and repainted, recorded data"
+                against(f"{lesson}: {what}", statistics.median(every), "ms", PTX_MS if ptx else MOVE_MS)
+                page.page.close()
+
+
+def on_this_gpu() -> None:
+    """A point that was never measured, and the same one again."""
+    from helpers import widgets_data
+
+    space = widgets_data.SPACES["launch"]
+    first, again = [], []
+    for n_cols in (
+        1000,
+        2000,
+        3000,
+        5000,
+        7000,
+    ):  # sizes that no slider has: nothing is compiled or measured yet
+        table = widgets_data.Table(space, device.gpu_spec(), live=True)
+        for kernel in space.mapped:
+            point = {**space.start, "block_size": 8192, "n_cols": n_cols}
+            for times in (first, again):
+                begin = time.perf_counter()
+                table.measured(kernel, point)
+                times.append(time.perf_counter() - begin)
+    against("a live point: compiled, checked, measured", statistics.median(first), "s", LIVE_S)
+    against("the same point again", statistics.median(again), "s", AGAIN_S)
+
+
+if __name__ == "__main__":
+    try:
+        harness.chromium()
+    except RuntimeError as missing:
+        print(missing)
+    else:
+        in_the_browser()
+    if device.has_gpu():
+        on_this_gpu()
+    else:
+        print("a live point: not here, it needs a GPU")

@@ -1,0 +1,43 @@
+"""The controls that the sliders of `helpers.widgets` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from helpers.widgets_data import UNITS, WORDS
+
+
+def live_figure(fig: Any) -> Any:
+    """A FigureWidget of a fixed width: it cannot know that of its place when it is first drawn."""
+    import plotly.graph_objects as go
+
+    widget = go.FigureWidget(fig)
+    widget.layout.width = 920
+    widget._config = {**(widget._config or {}), "displayModeBar": False}
+    return widget
+
+
+def labelled_slider(axis: str, values: Sequence[Any], value: Any, *, continuous: bool = True) -> Any:
+    """A slider over given values, with its name and unit beside it."""
+    import ipywidgets as w
+
+    options = [(f"{v:,}" if isinstance(v, int) else str(v), v) for v in values]
+    name, unit = WORDS.get(axis, axis), UNITS.get(axis, "")
+    tooltip = (
+        "tooltip" if hasattr(w.DOMWidget, "tooltip") else "description_tooltip"
+    )  # ipywidgets 8 renamed it
+    return w.SelectionSlider(
+        options=options, value=value, description=name, continuous_update=continuous,
+        style={"description_width": "11em"}, layout={"width": "100%"},
+        **{tooltip: f"{name} ({unit})" if unit else name},
+    )  # fmt: skip
+
+
+def grid_of(sliders: Sequence[Any]) -> Any:
+    """Sliders two beside each other where there is room, one under another where there is not."""
+    import ipywidgets as w
+
+    columns = "repeat(auto-fit, minmax(min(100%, 26em), 1fr))"
+    layout = {"grid_template_columns": columns, "grid_gap": "0 1.5em", "max_width": "72em"}
+    return w.GridBox(list(sliders), layout=layout)

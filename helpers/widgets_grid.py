@@ -1,0 +1,179 @@
+"""The picture of lesson 02: blocks and warps over a corner of a matrix, and what a block's shape does to memory requests."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from helpers import plots
+from helpers.widgets_data import CUDA, Table, reason
+from helpers.widgets_figure import percent
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+N_ROWS, N_COLS = 16, 64  # of the corner that is drawn
+PLAIN_SHAPES = ((1, 256), (2, 128), (4, 64), (8, 32), (16, 16), (32, 8), (64, 4), (128, 2), (256, 1), (8, 8), (32, 1),
+                (32, 32))  # fmt: skip
+
+
+def place(row: Any, col: Any, block_x: int, block_y: int) -> tuple:
+    """Which block (x, y) and which thread of it has an element, and that thread's warp and lane; for ints or arrays."""
+    thread = (row % block_y) * block_x + col % block_x  # numbered along x first
+    return (col // block_x, row // block_y), (col % block_x, row % block_y), thread // 32, thread % 32
+
+
+@functools.lru_cache(maxsize=1024)
+def pieces(block_x: int, block_y: int, width: int, size: int) -> float:
+    """How many pieces of `size` bytes a warp's request touches: the mean over a 256 × 256 corner of float32 rows."""
+    import numpy as np
+
+    row, col = np.indices((256, 256), dtype=np.int64).reshape(2, -1)
+    (across, down), _, warp, _ = place(row, col, block_x, block_y)
+    request = (down * 256 + across) * 32 + warp
+    piece = 4 * (row * width + col) // size
+    pairs = np.unique(request * (int(piece.max()) + 1) + piece)
+    return len(pairs) / len(np.unique(request))
+
+
+def summary(table: Table | None, block_x: int, block_y: int, width: int) -> str:
+    """What a block of that shape is and asks for, and how fast the kernel was with it, in one line of text."""
+    threads = block_x * block_y
+    if threads > 1024:
+        return f"{block_x} × {block_y} is refused: a block of {threads:,} threads, and 1,024 is the most"
+    warps = -(-threads // 32)
+    idle = "" if threads % 32 == 0 else f", {32 * warps - threads} lanes without a thread"
+    sectors, lines = (pieces(block_x, block_y, width, size) for size in (32, 128))
+    text = (
+        f"{threads:,} threads, {warps} warp{'s' * (warps > 1)} a block{idle} · "
+        f"{sectors:.4g} {_plural('sector', sectors)} and {lines:.4g} {_plural('line', lines)} a request"
+    )
+    if table is None:
+        return text
+    point = {"block_x": block_x, "block_y": block_y, "n_cols": width, "dtype": "float32"}
+    row = table.measured(CUDA, point)
+    if row is None or row["verdict"] != "ok":
+        return f"{text} · {reason(table, row)}"
+    speed = f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
+    return f"{text} · {speed} ({table.origin})"
+
+
+def _plural(word: str, n: float) -> str:
+    return word if n == 1 else word + "s"
+
+
+def _elements(block_x: int, block_y: int) -> tuple[Any, Any]:
+    """Colour and hover numbers of every element of the corner."""
+    import numpy as np
+
+    row, col = np.indices((N_ROWS, N_COLS))
+    block, thread, warp, lane = place(row, col, block_x, block_y)
+    colour = (warp + 2 * block[0] + 3 * block[1]) % 7  # neighbours differ
+    first = (block[0] == 0) & (block[1] == 0) & (warp == 0)
+    numbers = np.stack([*block, *thread, warp, lane, col // 8], axis=-1)
+    return np.where(first, 7, colour).astype("int8"), numbers.astype("int16")
+
+
+def _borders(block_x: int, block_y: int) -> tuple[list, list]:
+    """The lines between blocks, as one path with gaps."""
+    x: list[float | None] = []
+    y: list[float | None] = []
+    for at in range(0, N_COLS + 1, block_x):
+        x += [at - 0.5, at - 0.5, None]
+        y += [-0.5, N_ROWS - 0.5, None]
+    for at in range(0, N_ROWS + 1, block_y):
+        x += [-0.5, N_COLS - 0.5, None]
+        y += [at - 0.5, at - 0.5, None]
+    return x, y
+
+
+def title(block_x: int, block_y: int, line: str) -> str:
+    """Two lines over the picture: the shape, and what it asks for."""
+    return f"Blocks of {block_x} × {block_y} threads (x × y)<br><sub>{line}</sub>"
+
+
+def build(block_x: int, block_y: int, line: str) -> go.Figure:
+    """The picture: traces elements, sector lines, block borders. `line` stands under its title."""
+    import plotly.graph_objects as go
+
+    colour, numbers = _elements(block_x, block_y)
+    shades = [*plots.PALETTE[:7], "#1A1A1A"]
+    scale = [((i + step) / 8, shade) for i, shade in enumerate(shades) for step in (0, 1)]
+    fig = go.Figure(
+        go.Heatmap(
+            z=colour, customdata=numbers, colorscale=scale, zmin=-0.5, zmax=7.5, showscale=False, opacity=0.8,
+            hovertemplate="element (%{y}, %{x})<br>block (%{customdata[0]}, %{customdata[1]}), "
+            "thread (%{customdata[2]}, %{customdata[3]})<br>warp %{customdata[4]}, lane %{customdata[5]}<br>"
+            "sector %{customdata[6]} of its row<extra></extra>",
+        )
+    )  # fmt: skip
+    sectors = [
+        (x, y)
+        for at in range(8, N_COLS, 8)
+        for x, y in ((at - 0.5, -0.5), (at - 0.5, N_ROWS - 0.5), (None, None))
+    ]
+    quiet = {"mode": "lines", "hoverinfo": "skip", "showlegend": False}
+    fig.add_scatter(
+        x=[x for x, _ in sectors], y=[y for _, y in sectors], line={"width": 1, "color": "white"}, **quiet
+    )
+    x, y = _borders(block_x, block_y)
+    fig.add_scatter(x=x, y=y, line={"width": 3, "color": plots.TEXT_COLOUR}, **quiet)
+    for part in range(N_COLS // 32):  # a bracket over each 128 bytes
+        fig.add_shape(
+            type="line", x0=32 * part - 0.2, x1=32 * part + 31.2, y0=-1.2, y1=-1.2,
+            line={"width": 2, "color": plots.TEXT_COLOUR},
+        )  # fmt: skip
+        fig.add_annotation(x=32 * part + 15.5, y=-2.4, text=f"row 0: 128-byte line {part}", showarrow=False)
+    plots.layout(fig, title(block_x, block_y, line), "column", "row", height=380)
+    fig.update_layout(margin={"t": 80})
+    fig.update_xaxes(showgrid=False, zeroline=False, dtick=8, range=[-1, N_COLS])
+    return fig.update_yaxes(showgrid=False, zeroline=False, tickvals=[0, 8, 15], range=[N_ROWS - 0.4, -3.5])
+
+
+LEGEND = (
+    "A colour: a warp; black: warp 0 of block (0, 0). White line: a 32-byte sector. Grey line: a block. "
+    "Point at an element to see whose it is."
+)
+
+
+def change(fig: Any, block_x: int, block_y: int) -> None:
+    """Move an existing picture to another shape."""
+    with fig.batch_update():
+        colour, numbers = _elements(block_x, block_y)
+        fig.data[0].z, fig.data[0].customdata = colour, numbers
+        fig.data[2].x, fig.data[2].y = _borders(block_x, block_y)
+        fig.layout.title.text = title(block_x, block_y, LEGEND)
+
+
+def plain(
+    table: Table | None,
+    block_x: int,
+    block_y: int,
+    width: int,
+    shapes: Sequence[tuple[int, int]] = PLAIN_SHAPES,
+) -> go.Figure:
+    """The picture with a Plotly slider over a dozen shapes."""
+    shapes = sorted({*shapes, (block_x, block_y)})
+    fig = build(block_x, block_y, summary(table, block_x, block_y, width))
+    # Hover numbers of every element and shape would be a megabyte: here an element tells only its place.
+    fig.data[0].update(customdata=None, hovertemplate="element (%{y}, %{x})<extra></extra>")
+    steps = []
+    for bx, by in shapes:
+        x, y = _borders(bx, by)
+        heading = title(bx, by, summary(table, bx, by, width))
+        # One call changes traces 0 and 2; None leaves an attribute of a trace alone.
+        data = {"z": [_elements(bx, by)[0].tolist(), None], "x": [None, x], "y": [None, y]}
+        steps.append((f"{bx} × {by}", [data, {"title.text": heading}, [0, 2]]))
+    fig.update_layout(
+        height=480, margin={"t": 80, "b": 130},
+        sliders=[
+            {
+                "active": shapes.index((block_x, block_y)), "y": -0.16, "yanchor": "top", "pad": {"t": 20},
+                "currentvalue": {"prefix": "block, x × y: "}, "bgcolor": "#E6E6E6",
+                "activebgcolor": plots.PALETTE[3], "bordercolor": plots.TEXT_COLOUR,
+                "steps": [{"label": label, "method": "update", "args": args} for label, args in steps],
+            }
+        ],
+    )  # fmt: skip
+    return fig

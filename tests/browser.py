@@ -1,0 +1,220 @@
+"""JupyterLab and pages in a real Chromium, for tests and benchmarks: start, open, run, move a slider, time it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+ARGUMENTS = (
+    "--no-sandbox",
+    "--disable-quic",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--no-first-run",
+    "--disable-dev-shm-usage",
+)
+GET = "apt-get install -y chromium"
+# What JupyterLab itself complains about, above all where there is no network (the lessons' badge is an image elsewhere).
+_HARMLESS = re.compile(
+    r"favicon|colab-badge|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
+)
+
+
+def chromium() -> str:
+    """Chromium's path; installed by apt-get where it is missing and this user may.
+
+    Raises:
+        RuntimeError: it is not here and could not be installed; the message is the line that does it.
+    """
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
+        print("Chromium is missing; installing it with apt-get.", file=sys.stderr)
+        quiet = {"stdout": subprocess.DEVNULL, "check": False, "timeout": 900}
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update"], env=environment, **quiet)
+        subprocess.run(GET.split(), env=environment, **quiet)
+        found = shutil.which("chromium")
+    if found is None:
+        raise RuntimeError(f"The browser tests need Chromium, which is not here; get it with: sudo {GET}")
+    return found
+
+
+@contextlib.contextmanager
+def browser() -> Iterator[Any]:
+    """A headless Chromium."""
+    from playwright.sync_api import sync_playwright
+
+    path = chromium()
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=list(ARGUMENTS))
+        try:
+            yield running
+        finally:
+            running.close()
+
+
+@contextlib.contextmanager
+def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
+    """JupyterLab on a free port, serving `folder`; gives its address. A notebook has a workspace of its own:
+    `{address}/lab/workspaces/NAME/tree/NAME.ipynb`, or JupyterLab reopens the last one too.
+    """
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    settings = folder / ".settings"
+    quiet = {"fetchNews": "false", "checkForUpdates": False}
+    for name, value in {
+        "@jupyterlab/apputils-extension/notification": quiet,
+    }.items():
+        path = settings / f"{name}.jupyterlab-settings"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(value))
+    modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    private = {"JUPYTER_CONFIG_DIR": str(folder / ".config"), "JUPYTER_DATA_DIR": str(folder / ".data"),
+               "JUPYTER_RUNTIME_DIR": str(folder / ".runtime"), "JUPYTER_PLATFORM_DIRS": "0"}  # fmt: skip
+    command = [
+        *(
+            sys.executable,
+            "-m",
+            "jupyterlab",
+            "--no-browser",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+            "--allow-root",
+        ),
+        *("--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="),
+        *("--LabApp.expose_app_in_browser=True", f"--LabApp.user_settings_dir={settings}"),
+        *(f"--ServerApp.root_dir={folder}", "--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
+    ]
+    log = open(folder / "jupyterlab.log", "w")  # noqa: SIM115, it outlives this statement
+    server = subprocess.Popen(
+        command,
+        env={**os.environ, **private, "PYTHONPATH": modules, "PATH": tools, **environment},
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    address = f"http://127.0.0.1:{port}"
+    try:
+        for _ in range(300):
+            if server.poll() is not None:
+                raise RuntimeError(
+                    f"JupyterLab did not start: {(folder / 'jupyterlab.log').read_text()[-2000:]}"
+                )
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"http://127.0.0.1:{port}/api", timeout=2).close()
+                break
+            time.sleep(0.2)
+        yield address
+    finally:
+        server.terminate()
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            server.kill()
+        log.close()
+
+
+class Page:
+    """A page with what went wrong on it."""
+
+    def __init__(self, page: Any) -> None:
+        self.page, self.errors = page, []
+        page.on("pageerror", lambda error: self._note(str(error)))
+        page.on(
+            "console",
+            lambda said: (
+                self._note(f"{said.text} ({said.location.get('url', '')})") if said.type == "error" else None
+            ),
+        )
+
+    def _note(self, text: str) -> None:
+        if not _HARMLESS.search(text):
+            self.errors.append(text)
+
+    def run_notebook(self, address: str, timeout_s: float = 400) -> None:
+        """Open a notebook in JupyterLab and run all its cells; raises where a cell fails."""
+        self.page.goto(address)
+        self.page.set_default_timeout(30_000)
+        self.page.wait_for_function(
+            "() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1"
+            " && jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'",
+            timeout=90_000,
+        )
+        self.page.evaluate("() => { window.ran = null; jupyterapp.commands.execute('notebook:run-all-cells')"
+                           ".then(r => window.ran = true, e => window.ran = String(e)) }")  # fmt: skip
+        self.page.wait_for_function("() => window.ran !== null", timeout=1000 * timeout_s)
+        failed = self.page.evaluate(
+            """() => jupyterapp.shell.currentWidget.content.widgets.filter(c => c.model.type === 'code')
+            .flatMap(c => c.model.outputs.toJSON().filter(o => o.output_type === 'error')
+            .map(o => c.model.id + ': ' + o.ename + ': ' + o.evalue))"""
+        )
+        if failed:
+            raise AssertionError(f"cells failed: {failed}")
+
+    def cell(self, name: str) -> Any:
+        """The cell of that id, scrolled to."""
+        index = self.page.evaluate(
+            "name => jupyterapp.shell.currentWidget.content.widgets.findIndex(c => c.model.id === name)", name
+        )
+        if index < 0:
+            raise AssertionError(f"there is no cell {name!r}")
+        self.page.evaluate(
+            """async ([i, name]) => {
+              const notebook = jupyterapp.shell.currentWidget.content;
+              notebook.activeCellIndex = i;
+              await notebook.scrollToItem(i, 'start');
+              notebook.widgets[i].node.setAttribute('data-cell', name);
+            }""",
+            [index, name],
+        )
+        return self.page.locator(f'[data-cell="{name}"]')
+
+
+def click_step(page: Page, plot: Any, slider: int, label: str) -> None:
+    """Click a Plotly slider at the tick with that label."""
+    group = plot.locator(".slider-container .slider-group").nth(slider)
+    group.scroll_into_view_if_needed()
+    names = group.locator(".slider-label").all_text_contents()
+    rail = group.locator(".slider-rail-touch-rect").bounding_box()
+    tick = group.locator(".slider-label").nth(names.index(label)).bounding_box()
+    page.page.mouse.click(tick["x"] + tick["width"] / 2, rail["y"] + rail["height"] / 2)
+
+
+# Starts a clock at the next key or pointer press and stops it when the browser has painted what came of it.
+_CLOCK = """(target) => {
+  window.__paint = null;
+  let t0 = null;
+  const start = () => { if (t0 === null) t0 = performance.now(); };
+  for (const name of ['keydown', 'pointerdown']) window.addEventListener(name, start, {capture: true, once: true});
+  const stop = () => requestAnimationFrame(() => setTimeout(() => {
+    if (t0 !== null && window.__paint === null) window.__paint = performance.now() - t0;
+  }, 0));
+  if (target.on) target.once('plotly_afterplot', stop);
+  else { const seen = new MutationObserver(() => { seen.disconnect(); stop(); });
+         seen.observe(target, {childList: true, subtree: true, characterData: true}); }
+}"""
+
+
+def timed_press(page: Any, handle: Any, key: str, target: Any) -> float:
+    """Press a key on a slider's handle; milliseconds until `target` (a plot or any element) was painted anew."""
+    handle.focus()
+    target.evaluate(_CLOCK)
+    page.keyboard.press(key)
+    page.wait_for_function("() => window.__paint !== null", timeout=30_000)
+    return page.evaluate("() => window.__paint")

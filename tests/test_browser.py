@@ -1,0 +1,345 @@
+"""The sliders in a real browser: lessons in JupyterLab moved by keyboard and mouse, pages opened from disk.
+
+What a position must show is read from the shipped records, not from the widgets' own code. Screenshots stay in
+build/screenshots. `make test` installs Chromium where it is missing and it may; otherwise these tests say the line
+that does, and fail.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import browser as harness
+import nbformat
+import pytest
+from conftest import ROOT
+
+from helpers import batch
+
+SCREENSHOTS = ROOT / "build" / "screenshots"
+SLIDERS = {"02_load_inline": "grid-picture", "03_triton": "try-block-size", "04_ptx": "try-it"}
+
+
+def record(name: str) -> list[dict]:
+    return json.loads((ROOT / "helpers" / "records" / "h100" / f"{name}.json").read_text())["cases"][0][
+        "rows"
+    ]
+
+
+def found(rows: list[dict], **point: Any) -> dict:
+    (row,) = [r for r in rows if all(r[k] == v for k, v in point.items())]
+    return row
+
+
+@pytest.fixture(scope="module")
+def chrome() -> Iterator[Any]:
+    SCREENSHOTS.mkdir(parents=True, exist_ok=True)
+    with harness.browser() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """A JupyterLab over copies of the lessons with sliders. It replays, so that a GPU machine sees the records too."""
+    folder = tmp_path_factory.mktemp("lab")
+    for name in SLIDERS:
+        shutil.copy(ROOT / "notebooks" / f"{name}.ipynb", folder)
+    with harness.jupyterlab(folder, CUDA_VISIBLE_DEVICES="") as address:
+        yield address, folder
+
+
+@pytest.fixture
+def lesson(chrome: Any, lab: tuple[str, Path]) -> Iterator[Callable]:
+    """Open a lesson in JupyterLab and run all of it; what went wrong on the page fails the test at its end."""
+    opened = []
+
+    def run(name: str, **context: Any) -> tuple[harness.Page, Any]:
+        page = harness.Page(chrome.new_page(viewport={"width": 1440, "height": 1200}, **context))
+        opened.append(page)
+        page.run_notebook(f"{lab[0]}/lab/workspaces/{name}/tree/{name}.ipynb")
+        cell = page.cell(SLIDERS[name])
+        screenshot(page, f"lab-{name[:2]}-ran")
+        cell.locator(".noUi-handle").first.wait_for(timeout=30_000)
+        return page, cell
+
+    yield run
+    for page in opened:
+        page.page.close()
+    assert [error for page in opened for error in page.errors] == []
+
+
+def handle(cell: Any, name: str) -> Any:
+    """The handle of the slider with that label."""
+    label = cell.locator("label.widget-label").filter(has_text=name).first
+    return label.locator("xpath=..").locator(".noUi-handle")
+
+
+def press(page: harness.Page, cell: Any, name: str, key: str) -> None:
+    handle(cell, name).focus()
+    page.page.keyboard.press(key)
+
+
+def drag(page: harness.Page, cell: Any, name: str, share: float) -> None:
+    """Drag a slider's handle with the mouse to a share of its length."""
+    knob = handle(cell, name)
+    base = knob.locator("xpath=ancestor::*[contains(@class, 'noUi-base')]").bounding_box()
+    box = knob.bounding_box()
+    mouse = page.page.mouse
+    mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    mouse.down()
+    mouse.move(base["x"] + share * base["width"], box["y"] + box["height"] / 2, steps=6)
+    mouse.up()
+
+
+def see(where: Any, text: str) -> None:
+    """Wait until an element shows a text."""
+    from playwright.sync_api import expect
+
+    expect(where).to_contain_text(text, timeout=15_000)
+
+
+def screenshot(page: harness.Page, name: str) -> None:
+    page.page.wait_for_timeout(300)
+    page.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
+
+
+def save(page: harness.Page, path: Path) -> int:
+    """Save the notebook that is open in JupyterLab; its size in bytes."""
+    page.page.evaluate("async () => { await jupyterapp.commands.execute('docmanager:save'); }")
+    return path.stat().st_size
+
+
+# ------------------------------------------------------------------------------------------- JupyterLab
+
+
+def test_the_grid_of_lesson_02(lesson, lab):
+    page, cell = lesson("02_load_inline")
+    rows = record("load_inline/shape-sweep")
+    plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
+    press(page, cell, "block, x", "ArrowRight")
+    see(plot.locator(".gtitle"), "Blocks of 32 × 16")
+    row = found(rows, kernel="CUDA C++", block_x=32, block_y=16, n_cols=4096)
+    see(
+        status,
+        f"512 threads, 16 warps a block · 4 sectors and 1 line a request · {row['gb_per_s']:,.0f} GB/s",
+    )
+    press(page, cell, "block, y", "ArrowRight")
+    row = found(rows, kernel="CUDA C++", block_x=32, block_y=32, n_cols=4096)
+    see(status, f"{row['gb_per_s']:,.0f} GB/s")
+    press(page, cell, "columns, N", "ArrowLeft")
+    row = found(rows, kernel="CUDA C++", block_x=32, block_y=32, n_cols=1024)
+    see(status, f"{row['gb_per_s']:,.0f} GB/s")
+    drag(page, cell, "block, x", 1.0)
+    see(status, "1024 × 32 is refused")
+    drag(page, cell, "block, x", 0.0)
+    see(plot.locator(".gtitle"), "Blocks of 1 × 32")
+    see(status, "32 sectors and 32 lines a request")
+    screenshot(page, "lab-02-grid")
+    assert save(page, lab[1] / "02_load_inline.ipynb") < 1_000_000
+
+
+def test_the_kernels_of_lesson_03(lesson, lab):
+    page, cell = lesson("03_triton")
+    rows = record("triton/launch-sweep")
+    plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
+    point = {"block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "float32"}
+    axes = {
+        "block_size": ("BLOCK_SIZE", 8192),
+        "num_warps": ("num_warps", 16),
+        "n_cols": ("columns, N", 8192),
+        "dtype": ("dtype", "bfloat16"),
+    }
+    screenshot(page, "lab-03-explore")
+    page.page.evaluate(
+        "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+    )
+    for axis, (label, value) in axes.items():
+        press(page, cell, label, "ArrowRight")
+        point[axis] = value
+        for kernel in ("Triton rows", "Triton flat"):
+            row = found(rows, kernel=kernel, **point)
+            see(plot, f"{row['gb_per_s']:,.0f} GB/s" if row["verdict"] == "ok" else row["verdict"])
+            registers = f"{kernel}: {row['registers']:.0f} registers a thread"
+            see(status, registers if row["verdict"] == "ok" else f"{kernel}: {row['verdict']}")
+    see(plot.locator(".gtitle"), "square of 4,096 × 8,192 bfloat16")
+    # The mouse: to the smallest block, where a program a row leaves most of the row out.
+    drag(page, cell, "BLOCK_SIZE", 0.0)
+    see(status, "Triton rows: wrong")
+    drag(page, cell, "columns, N", 0.0)
+    flat = found(rows, kernel="Triton flat", **{**point, "block_size": 64, "n_cols": 256})
+    see(plot, f"{flat['gb_per_s']:,.0f} GB/s")
+    # The map of the other kernel, and a kernel less, by keyboard alone.
+    cell.locator("button", has_text="Triton flat").first.focus()
+    page.page.keyboard.press("Space")
+    see(plot, "Triton flat: GB/s")
+    box = cell.locator("input[type=checkbox]").nth(3)
+    box.focus()
+    page.page.keyboard.press("Space")
+    from playwright.sync_api import expect
+
+    expect(plot.locator(".barlayer .point")).to_have_count(4, timeout=15_000)
+    screenshot(page, "lab-03-explore-moved")
+    # The second set of sliders in the same cell.
+    second = cell.locator(".js-plotly-plot").nth(1)
+    press(page, cell, "row padding", "ArrowRight")
+    row = found(
+        record("triton/alignment-sweep"),
+        kernel="Triton rows",
+        padding=1,
+        offset=0,
+        n_cols=4096,
+        dtype="float32",
+    )
+    see(second, f"{row['gb_per_s']:,.0f} GB/s")
+    press(page, cell, "first element", "ArrowRight")
+    row = found(
+        record("triton/alignment-sweep"),
+        kernel="Triton rows",
+        padding=1,
+        offset=1,
+        n_cols=4096,
+        dtype="float32",
+    )
+    see(second, f"{row['gb_per_s']:,.0f} GB/s")
+    assert save(page, lab[1] / "03_triton.ipynb") < 1_000_000
+
+
+def test_the_ptx_of_lesson_04(lesson, lab):
+    page, cell = lesson("04_ptx")
+    status, code = cell.locator("[role=status]").first, cell.locator(".kw-panes").first
+    see(status, "loads a thread2")
+    press(page, cell, "BLOCK_SIZE", "ArrowRight")
+    see(status, "loads a thread4 (was 2)")
+    see(code, "lines new (+)")
+    press(page, cell, "num_warps", "ArrowLeft")
+    see(status, "loads a thread8 (was 4)")
+    press(page, cell, "target", "ArrowLeft")
+    see(code, ".target sm_80")
+    drag(page, cell, "target", 0.0)
+    see(code, ".target sm_75")
+    drag(page, cell, "BLOCK_SIZE", 0.0)
+    see(status, "loads a thread1 (was 8)")
+    cell.locator("input[type=checkbox]").first.focus()
+    page.page.keyboard.press("Space")
+    see(status, "widest load (bytes)4")
+    # Pick the line of the load with the keyboard: its instructions light up, and only they.
+    store = cell.locator("input.kw-pick").nth(4)
+    line = re.search(r"kw-p(\d+)", store.get_attribute("class"))[1]
+    lit = code.locator(f".kw-l{line}").first
+    assert lit.evaluate("e => getComputedStyle(e).outlineStyle") == "none"
+    cell.locator("input.kw-pick").nth(3).check()
+    page.page.keyboard.press("ArrowDown")
+    assert store.is_checked() and lit.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    other = cell.locator("label.kw-line").nth(1)
+    other.hover()
+    pointed = re.search(r"kw-l(\d+)", other.get_attribute("class"))[1]
+    assert code.locator(f".kw-l{pointed}").first.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    screenshot(page, "lab-04-ptx")
+    assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
+
+
+# ------------------------------------------------------------------------------------------- pages
+
+
+@pytest.fixture(scope="module")
+def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pages of the sliders' cells, as `workbook run` makes them of a lesson."""
+    folder = tmp_path_factory.mktemp("pages")
+    needed = {
+        "02_load_inline": ("grid-picture",),
+        "03_triton": ("imports", "try-block-size"),
+        "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
+    }
+    for name, ids in needed.items():
+        notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+        notebook.cells = [c for c in notebook.cells if c["id"] in ("setup", "parameters", *ids)]
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CUDA_VISIBLE_DEVICES", "")
+        report = batch.run_course([folder / f"{name}.ipynb" for name in needed], out=folder / "out")
+    assert report.ok, repr(report)
+    return folder / "out"
+
+
+@pytest.fixture
+def offline(chrome: Any, pages: Path) -> Iterator[Callable]:
+    """Open a page from disk in a browser that has no network."""
+    opened = []
+
+    def open_page(name: str, scheme: str = "light") -> harness.Page:
+        context = chrome.new_context(
+            viewport={"width": 1200, "height": 1000}, offline=True, color_scheme=scheme
+        )
+        page = harness.Page(context.new_page())
+        opened.append(page)
+        page.page.goto((pages / f"{name}.html").as_uri())
+        return page
+
+    yield open_page
+    for page in opened:
+        page.page.context.close()
+    assert [error for page in opened for error in page.errors] == []
+
+
+def test_the_page_of_lesson_02_keeps_its_slider(offline):
+    page = offline("02_load_inline")
+    plot = page.page.locator(".js-plotly-plot").first
+    harness.click_step(page, plot, 0, "1 × 256")
+    see(plot.locator(".gtitle"), "Blocks of 1 × 256")
+    row = found(record("load_inline/shape-sweep"), kernel="CUDA C++", block_x=1, block_y=256, n_cols=4096)
+    see(plot.locator(".gtitle"), f"{row['gb_per_s']:,.0f} GB/s")
+    see(plot.locator(".gtitle"), "32 sectors")
+    screenshot(page, "page-02-grid")
+
+
+def test_the_page_of_lesson_03_keeps_its_sliders(offline):
+    page = offline("03_triton")
+    rows = record("triton/launch-sweep")
+    plot = page.page.locator(".js-plotly-plot").first
+    harness.click_step(page, plot, 0, "512")
+    harness.click_step(page, plot, 1, "1,024")
+    values = plot.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
+    sizes = (256, 512, 781, 1024, 1536, 2048, 4096, 8192)
+    point = {"kernel": "Triton flat", "num_warps": 8, "dtype": "float32"}
+    assert values == [found(rows, **point, block_size=512, n_cols=n)["gb_per_s"] for n in sizes]
+    shown = found(rows, **point, block_size=128, n_cols=1024)
+    see(plot, f"{shown['gb_per_s']:,.0f}")
+    plot.locator(".updatemenu-header").click()
+    plot.locator(".updatemenu-dropdown-button").filter(has_text="bfloat16, num_warps 4").click()
+    values = plot.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
+    point = {"kernel": "Triton flat", "num_warps": 4, "dtype": "bfloat16"}
+    assert values == [found(rows, **point, block_size=512, n_cols=n)["gb_per_s"] for n in sizes]
+    see(plot, "wrong")
+    screenshot(page, "page-03-explore")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_of_lesson_04_keeps_its_slider(offline, scheme):
+    page = offline("04_ptx", scheme)
+    knob = page.page.locator(".kw input[type=range]")
+    knob.scroll_into_view_if_needed()
+    knob.focus()
+    see(page.page.locator(".kw output"), "1,024")
+    page.page.keyboard.press("ArrowRight")
+    see(page.page.locator(".kw output"), "2,048")
+    status = page.page.locator(".kw-position:not([hidden]) [role=status]")
+    see(status, "loads a thread4 (was 2)")
+    box = knob.bounding_box()
+    page.page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
+    see(page.page.locator(".kw output"), "64")
+    screenshot(page, f"page-04-ptx-{scheme}")
+
+
+# ------------------------------------------------------------------------------------------- without Chromium
+
+
+def test_where_chromium_is_missing_one_line_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(harness.shutil, "which", lambda name: None)
+    monkeypatch.setattr(harness.os, "geteuid", lambda: 1000)
+    with pytest.raises(RuntimeError, match=r"get it with: sudo apt-get install -y chromium$"):
+        harness.chromium()

@@ -1,0 +1,143 @@
+"""The sliders on Colab's versions: ipywidgets 7.7, plotly 5.24, IPython 7.34, ipykernel 6.17, laid over this environment.
+
+They go into build/colab-stack once (pip, without their dependencies, which this environment has). A kernel started with
+that folder first on its path runs the sliders' cells; the figures that it puts out are drawn by plotly 5.24's own
+script in the browser.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import browser as harness
+import nbformat
+import pytest
+from conftest import ROOT
+from nbclient import NotebookClient
+
+STACK = ROOT / "build" / "colab-stack"
+VERSIONS = {"ipywidgets": "7.7.1", "plotly": "5.24.1", "ipython": "7.34.0", "ipykernel": "6.17.1"}
+# What only these old versions need: IPython's own, and the widgets' old names for their browser half.
+ALSO = {"backcall": "0.2.0", "pickleshare": "0.7.5", "decorator": "5.2.1", "ipython_genutils": "0.2.0", "widgetsnbextension": "3.6.10",
+        "jupyterlab_widgets": "1.1.11"}  # fmt: skip
+LOOK = """
+import json
+from importlib.metadata import version
+print(json.dumps({name: version(name) for name in ("ipywidgets", "plotly", "ipython", "ipykernel")}))
+from helpers import widgets
+print(widgets.frontend())
+"""
+PTX = """
+shown = widgets.explore_ptx(aligned=True)
+before = shown.explorer.code.value
+shown.explorer.block.value = 4096
+print("(was 2)" in shown.explorer.summary.value and shown.explorer.code.value != before)
+shown
+"""
+COLAB = """
+import sys, types
+sys.modules["google.colab"] = types.ModuleType("google.colab")
+import os
+os.environ.pop("WORKBOOK_WIDGETS", None)
+print(widgets.frontend())
+widgets.explore_grid()
+"""
+
+
+@pytest.fixture(scope="module")
+def stack() -> Path:
+    """The folder with Colab's versions."""
+    wanted = [f"{name}=={version}" for name, version in (VERSIONS | ALSO).items()]
+    done = STACK / "installed.json"
+    if not done.exists() or json.loads(done.read_text()) != wanted:
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--upgrade",
+            "--target",
+            str(STACK),
+        ]
+        result = subprocess.run([*pip, *wanted], capture_output=True, text=True)
+        assert result.returncode == 0, f"pip could not get Colab's versions: {result.stderr[-500:]}"
+        done.write_text(json.dumps(wanted))
+    return STACK
+
+
+@pytest.fixture(scope="module")
+def outputs(stack: Path) -> list[list[dict]]:
+    """The outputs of the cells LOOK, explore, explore_grid, PTX, COLAB, run by Colab's versions."""
+    cells = [LOOK, "widgets.explore()", "widgets.explore_grid()", PTX, COLAB]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
+    path = os.pathsep.join([str(stack), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
+    environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
+    environment.pop("WORKBOOK_WIDGETS", None)
+    client = NotebookClient(notebook, timeout=180, kernel_name="python3", store_widget_state=False)
+    client.execute(env=environment)
+    return [cell.outputs for cell in notebook.cells]
+
+
+def data(outputs: list[dict]) -> dict:
+    """What the cell showed as its result."""
+    return next(o["data"] for o in outputs if o["output_type"] == "execute_result")
+
+
+def text(outputs: list[dict]) -> str:
+    return "".join(o["text"] for o in outputs if o["output_type"] == "stream")
+
+
+def test_the_plain_figure_is_chosen_by_itself(outputs):
+    versions, frontend = text(outputs[0]).splitlines()
+    assert json.loads(versions) == VERSIONS and frontend == "plain"
+    for cell in outputs[1:3]:
+        shown = data(cell)
+        assert "application/vnd.plotly.v1+json" in shown
+        assert "application/vnd.jupyter.widget-view+json" not in shown
+
+
+def test_ptx_has_live_sliders_even_there(outputs):
+    assert text(outputs[3]).strip() == "True"
+    shown = data(outputs[3])
+    assert "application/vnd.jupyter.widget-view+json" in shown and "kw-position" in shown["text/html"]
+
+
+def test_in_colab_the_figure_is_html_with_its_own_slider(outputs):
+    assert text(outputs[4]).strip() == "plain"
+    shown = data(outputs[4])
+    assert "Plotly.newPlot" in shown["text/html"] and "application/vnd.plotly.v1+json" not in shown
+    assert "block, x \\u00d7 y: " in shown["text/html"]
+
+
+def test_plotly_5_draws_the_figures_and_their_sliders(outputs, stack, tmp_path):
+    script = (stack / "plotly" / "package_data" / "plotly.min.js").as_uri()
+    figures = [data(cell)["application/vnd.plotly.v1+json"] for cell in outputs[1:3]]
+    divs = "".join(f'<div id="figure{i}" style="width:1000px"></div>' for i in range(2))
+    calls = "".join(
+        f"Plotly.newPlot('figure{i}', {json.dumps(figure)});".replace("</", "<\\/")
+        for i, figure in enumerate(figures)
+    )
+    page_file = tmp_path / "figures.html"
+    page_file.write_text(
+        f'<meta charset="utf-8"><script src="{script}"></script>{divs}<script>{calls}</script>'
+    )
+    with harness.browser() as chrome:
+        page = harness.Page(chrome.new_page(viewport={"width": 1100, "height": 1000}))
+        page.page.goto(page_file.as_uri())
+        kernels, grid = page.page.locator("#figure0"), page.page.locator("#figure1")
+        before = kernels.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
+        harness.click_step(page, kernels, 0, "64")
+        after = kernels.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
+        assert len(after) == len(before) and after != before
+        harness.click_step(page, grid, 0, "256 × 1")
+        grid.locator(".gtitle", has_text="Blocks of 256 × 1").wait_for(timeout=10_000)
+        folder = ROOT / "build" / "screenshots"
+        folder.mkdir(parents=True, exist_ok=True)
+        page.page.screenshot(path=str(folder / "plotly-5.png"), full_page=True)
+        assert page.errors == []

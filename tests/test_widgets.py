@@ -1,0 +1,387 @@
+"""The sliders: what they show is what the table holds, at every position; what a GPU measures is measured once."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+
+import pandas as pd
+import pytest
+
+from helpers import (
+    device,
+    records,
+    widgets,
+    widgets_data,
+    widgets_figure,
+    widgets_grid,
+    widgets_measure,
+    widgets_ptx,
+)
+from helpers.widgets_data import CUDA, FLAT, ROWS, SPACES, TORCH
+
+START = SPACES["launch"].start
+
+
+@pytest.fixture(autouse=True)
+def on_widgets(monkeypatch):
+    monkeypatch.setenv("WORKBOOK_WIDGETS", "widgets")
+
+
+@pytest.fixture(scope="module")
+def recorded() -> dict[str, widgets_data.Table]:
+    """The shipped tables, as a machine without a GPU loads them."""
+    tables = {}
+    for name, space in SPACES.items():
+        case = json.loads((records.folder() / "h100" / f"{space.record}.json").read_text())["cases"][0]
+        frame = pd.DataFrame(case["rows"], columns=case["columns"])
+        frame.attrs["provenance"] = records.Provenance(**case["provenance"])
+        tables[name] = widgets_data.from_frame(space, frame)
+    return tables
+
+
+@pytest.fixture
+def live(recorded, monkeypatch) -> tuple[widgets_data.Table, list]:
+    """An empty table of a "GPU" whose measurements come from the record, and the list of what was measured."""
+    table = widgets_data.Table(SPACES["launch"], recorded["launch"].spec, live=True)
+    asked = []
+
+    def measure(space, kernel, point, **_):
+        asked.append((kernel, point["block_size"], point["num_warps"]))
+        return recorded["launch"].rows[space.key(kernel, point)]
+
+    monkeypatch.setattr(widgets_measure, "measure", measure)
+    return table, asked
+
+
+# ------------------------------------------------------------------------------------------- the tables
+
+
+@pytest.mark.parametrize("name", SPACES)
+def test_every_position_of_every_slider_was_recorded(name, recorded):
+    space, table = SPACES[name], recorded[name]
+    for values in itertools.product(*space.axes.values()):
+        point = dict(zip(space.axes, values, strict=True))
+        for kernel in (*space.mapped, *space.rivals):
+            row = table.row(kernel, point)
+            assert row is not None, (kernel, point)
+            assert row["verdict"] in ("ok", "wrong", "refused") and (row["verdict"] == "ok" or row["reason"])
+            if row["verdict"] == "ok":
+                assert row["ci_low_us"] <= row["median_us"] <= row["ci_high_us"]
+                n_bytes = 2 * 4096 * row["n_cols"] * widgets_data.BYTES[row["dtype"]]
+                assert row["gb_per_s"] == pytest.approx(n_bytes / row["median_us"] / 1e3, rel=1e-3)
+
+
+def test_the_recorded_sweep_is_as_wide_as_promised(recorded):
+    axes = SPACES["launch"].axes
+    assert min(axes["block_size"]) == 64 and max(axes["block_size"]) == 8192
+    assert axes["num_warps"] == (1, 2, 4, 8, 16, 32) and len(axes["n_cols"]) >= 8
+    assert axes["dtype"] == ("float32", "bfloat16")
+    rows = recorded["launch"].rows.values()
+    assert all(r["verdict"] == "wrong" for r in rows if r["kernel"] == ROWS and r["block_size"] < r["n_cols"])
+    assert all(r["verdict"] == "ok" for r in rows if r["kernel"] == FLAT)
+    refused = [r for r in recorded["shape"].rows.values() if r["verdict"] == "refused"]
+    assert refused and all(r["block_x"] * r["block_y"] > 1024 for r in refused)
+
+
+def test_occupancy_and_waves():
+    h100 = device.GpuSpec("H100", (9, 0), 132, 32, 2048, 32, 65536, 233472, 1, 1, None, None)
+    assert widgets_data.occupancy(h100, 256, 32, 0) == (8, "threads")
+    assert widgets_data.occupancy(h100, 32, 16, 0) == (32, "blocks")
+    assert widgets_data.occupancy(h100, 128, 255, 0) == (2, "registers")
+    assert widgets_data.occupancy(h100, 128, 16, 100_000) == (2, "shared memory")
+
+
+def test_the_sentence_names_what_the_compiler_did(recorded):
+    table = recorded["launch"]
+    said = widgets_data.reason(table, table.row(FLAT, START))
+    assert (
+        "registers a thread" in said
+        and "16-byte loads" in said
+        and "blocks an SM" in said
+        and "waves" in said
+    )
+    odd = widgets_data.reason(table, table.row(ROWS, {**START, "n_cols": 781}))
+    assert " 4-byte loads" in odd  # 781 is no multiple of 16
+    spilled = table.row(FLAT, {**START, "block_size": 8192, "num_warps": 1})
+    assert spilled["spill_bytes"] > 0 and f"{spilled['spill_bytes']} bytes spilled" in widgets_data.reason(
+        table, spilled
+    )
+    assert widgets_data.reason(table, table.row(ROWS, {**START, "block_size": 64})).startswith("wrong: ")
+    assert widgets_data.reason(table, None) == "not measured yet"
+
+
+# ------------------------------------------------------------------------------------------- explore
+
+
+def test_a_move_shows_the_new_points_values(recorded):
+    table = recorded["launch"]
+    explorer = widgets.explore(table=table).explorer
+    for axis, value in (("block_size", 512), ("num_warps", 16), ("n_cols", 256), ("dtype", "bfloat16")):
+        explorer.sliders[axis].value = value
+        point = dict(explorer.point)
+        assert point[axis] == value
+        figure, kernels = explorer.figure, explorer.shown
+        for i, kernel in enumerate(kernels):
+            row = table.row(kernel, point)
+            assert figure.data[0].x[i] == (row["gb_per_s"] if row["verdict"] == "ok" else 0)
+            says = f"{row['gb_per_s']:,.0f} GB/s" if row["verdict"] == "ok" else row["verdict"]
+            assert says in figure.data[1].text[i] and kernel in figure.data[1].text[i]
+            if kernel in table.space.mapped:
+                assert widgets_data.reason(table, row) in explorer.sentence.value
+        where = list(table.space.axes["num_warps"]).index(point["num_warps"])
+        assert min(figure.data[4].x) == where - 0.5
+        heat = figure.data[2].z[list(table.space.axes["block_size"]).index(1024)]
+        expected = [
+            table.row(ROWS, {**point, "block_size": 1024, "num_warps": w})
+            for w in table.space.axes["num_warps"]
+        ]
+        assert list(heat) == [row["gb_per_s"] for row in expected]
+        assert f"{point['n_cols']:,} {point['dtype']}" in figure.layout.title.text
+        assert "replayed: NVIDIA H100" in figure.layout.title.text
+
+
+def test_kernels_are_taken_out_and_the_map_changes(recorded):
+    table = recorded["launch"]
+    explorer = widgets.explore(table=table).explorer
+    explorer.boxes[CUDA].value = False
+    assert CUDA not in explorer.shown and len(explorer.figure.data[0].x) == 4
+    explorer.map_of.value = FLAT
+    assert FLAT in explorer.figure.layout.annotations[0].text
+    assert (
+        explorer.figure.data[2].z[0][0]
+        == table.row(FLAT, {**START, "block_size": 64, "num_warps": 1})["gb_per_s"]
+    )
+
+
+def test_a_refused_point_is_shown_with_its_reason(recorded):
+    table = recorded["shape"]
+    explorer = widgets.explore("shape", table=table, block_x=64, block_y=16).explorer
+    explorer.sliders["block_x"].value = 128
+    assert "refused" in explorer.figure.data[1].text[0] and explorer.figure.data[0].x[0] == 0
+    assert "2,048 threads" in explorer.sentence.value and "1,024" in explorer.sentence.value
+    words = explorer.figure.data[3].text[list(table.space.axes["block_y"]).index(16)]
+    assert words[list(table.space.axes["block_x"]).index(128)] == "refused"
+
+
+@pytest.mark.parametrize(
+    ("over", "start", "says"),
+    [
+        ("speed", {}, "choose from launch, shape, alignment"),
+        ("launch", {"block": 64}, "There is no slider 'block'"),
+        ("launch", {"block_size": 100}, "block_size=100 is no position"),
+        ("launch", {"kernels": ["cuda"]}, "There is no kernel 'cuda'"),
+        ("launch", {"kernels": [TORCH]}, "at least one kernel that the sliders change"),
+    ],
+)
+def test_what_there_is_no_slider_for(over, start, says):
+    with pytest.raises(ValueError, match=says):
+        widgets.explore(over, **start)
+
+
+def test_on_a_gpu_a_point_is_measured_when_you_come_to_it_and_once(live):
+    table, asked = live
+    explorer = widgets.explore(table=table, kernels=[FLAT]).explorer
+    assert asked == [(FLAT, 4096, 8)]
+    explorer.sliders["block_size"].value = 2048
+    explorer.sliders["block_size"].value = 4096
+    assert asked == [(FLAT, 4096, 8), (FLAT, 2048, 8)]
+    filled = [value for line in explorer.figure.data[2].z for value in line if value is not None]
+    assert len(filled) == 2 and "live on NVIDIA H100" in explorer.figure.layout.title.text
+
+
+def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
+    spec = recorded["launch"].spec
+    gpu = {"gpu": spec.as_dict(), "driver": None, "cuda": None, "torch": "2", "triton": None}
+    here = records.Provenance(**gpu, sm_clock_mhz=None, memory_clock_mhz=None, date="2026-01-01")
+    monkeypatch.setattr(device, "has_gpu", lambda: True)
+    monkeypatch.setattr(device, "gpu_spec", lambda: spec)
+    monkeypatch.setattr(records, "_live_provenance", lambda: here)
+    monkeypatch.delenv("WORKBOOK_RECORD", raising=False)
+    assert widgets_data.load(SPACES["launch"]).rows == {}
+    table = widgets_data.load(SPACES["launch"], replay=True)
+    assert table.rows == recorded["launch"].rows and table.origin.startswith("replayed: ")
+
+
+def test_the_button_fills_the_map_and_can_be_stopped(live):
+    table, asked = live
+    explorer = widgets.explore(table=table, kernels=[FLAT]).explorer
+
+    async def stop_early():
+        explorer.button.click()
+        while len(asked) < 5:
+            await asyncio.sleep(0)
+        assert explorer.button.description == "Stop" and explorer.bar.layout.visibility == "visible"
+        explorer.button.click()
+        await explorer.task
+
+    asyncio.run(stop_early())
+    assert 5 <= len(asked) < 48 and explorer.bar.layout.visibility == "hidden"
+
+    async def to_the_end():
+        explorer.button.click()
+        await explorer.task
+
+    asyncio.run(to_the_end())
+    assert len(asked) == len(set(asked)) == 48
+    assert all(value is not None for line in explorer.figure.data[2].z for value in line)
+
+
+# ------------------------------------------------------------------------------------------- the plain figure
+
+
+def apply(figure: dict, args: list) -> None:
+    """Do to a figure what Plotly's `update` does with a slider's or menu's arguments."""
+    data, layout, *targets = args
+    indices = targets[0] if targets else range(len(figure["data"]))
+    for name, values in data.items():
+        for i, index in enumerate(indices):
+            value = values[i % len(values)]
+            if value is not None:
+                figure["data"][index][name] = value
+    figure["layout"].update(layout)
+
+
+def test_the_plain_sliders_show_the_same_values(recorded):
+    table = recorded["launch"]
+    shown = widgets.explore(table=table)
+    figure = shown._repr_mimebundle_()[widgets.PLOTLY]
+    blocks, sizes = figure["layout"]["sliders"]
+    (menu,) = figure["layout"]["updatemenus"]
+    apply(figure, next(s for s in blocks["steps"] if s["label"] == "512")["args"])
+    apply(figure, next(s for s in sizes["steps"] if s["label"] == "1,024")["args"])
+    apply(figure, next(b for b in menu["buttons"] if b["label"] == "bfloat16, num_warps 4")["args"])
+    visible = [t for t in figure["data"] if t["visible"]]
+    point = {"block_size": 512, "num_warps": 4, "n_cols": 1024, "dtype": "bfloat16"}
+    (flat,) = [t for t in visible if t.get("name") == FLAT]
+    assert flat["y"] == [
+        table.row(FLAT, {**point, "n_cols": n})["gb_per_s"] for n in table.space.axes["n_cols"]
+    ]
+    (heat, _) = [t for t in visible if t["type"] == "heatmap" and t["xaxis"] == "x3"]
+    row = list(table.space.axes["block_size"]).index(64)
+    expected = [
+        table.row(FLAT, {**point, "block_size": 64, "num_warps": w}) for w in table.space.axes["num_warps"]
+    ]
+    assert heat["z"][row] == [r["gb_per_s"] for r in expected]
+    frames = [t for t in visible if t["type"] == "scatter" and t.get("xaxis") == "x3"]
+    assert [min(t["x"]) for t in frames] == [1.5] and [min(t["y"]) for t in frames] == [2.5]
+
+
+def test_a_page_without_widgets_and_without_network_is_small_enough(recorded):
+    sizes = {}
+    for name, table in recorded.items():
+        sizes[name] = len(json.dumps(widgets.explore(name, table=table)._repr_mimebundle_(), indent=1))
+    sizes["grid"] = len(
+        json.dumps(widgets.explore_grid(table=recorded["shape"])._repr_mimebundle_(), indent=1)
+    )
+    sizes["ptx"] = len(json.dumps(widgets.explore_ptx()._repr_mimebundle_(), indent=1))
+    assert max(sizes.values()) < 500_000 and sizes["launch"] + sizes["alignment"] < 700_000, sizes
+
+
+def test_which_form_is_chosen(recorded, monkeypatch):
+    assert widgets.explore(table=recorded["launch"])._repr_mimebundle_().keys() == {
+        "text/plain", widgets.PLOTLY, widgets.WIDGET,
+    }  # fmt: skip
+    monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
+    assert widgets.explore(table=recorded["launch"])._repr_mimebundle_().keys() == {
+        "text/plain",
+        widgets.PLOTLY,
+    }
+    monkeypatch.delenv("WORKBOOK_WIDGETS")
+    assert widgets.frontend() == "widgets"
+    monkeypatch.setattr(device, "package_version", lambda name: {"plotly": "5.24.1"}.get(name, "9.0"))
+    assert widgets.frontend() == "plain"
+
+
+# ------------------------------------------------------------------------------------------- the grid
+
+
+@pytest.mark.parametrize(
+    ("shape", "sectors", "lines"), [((16, 16), 4, 2), ((32, 8), 4, 1), ((256, 1), 4, 1), ((1, 256), 32, 32)]
+)
+def test_sectors_of_a_request(shape, sectors, lines):
+    assert widgets_grid.pieces(*shape, 4096, 32) == sectors
+    assert widgets_grid.pieces(*shape, 4096, 128) == lines
+
+
+def test_moving_the_blocks_shape(recorded):
+    table = recorded["shape"]
+    shown = widgets.explore_grid(table=table)
+    shown.sliders["block_x"].value = 32
+    shown.sliders["block_y"].value = 8
+    numbers = shown.figure.data[0].customdata
+    # element (9, 40): block (1, 1), thread (8, 1), warp 1, lane 8, sector 5 of its row
+    assert list(numbers[9][40]) == [1, 1, 8, 1, 1, 8, 5]
+    row = table.row(CUDA, {"block_x": 32, "block_y": 8, "n_cols": 4096, "dtype": "float32"})
+    assert (
+        f"{row['gb_per_s']:,.0f} GB/s" in shown.line.value
+        and "4 sectors and 1 line a request" in shown.line.value
+    )
+    assert "Blocks of 32 × 8" in shown.figure.layout.title.text
+    shown.sliders["block_y"].value = 64
+    assert "refused: a block of 2,048 threads" in shown.line.value
+    with pytest.raises(ValueError, match="block_x=48 is no position"):
+        widgets.explore_grid(48, 8)
+
+
+# ------------------------------------------------------------------------------------------- PTX
+
+
+def test_ptx_is_compiled_anew_and_says_what_changed():
+    explorer = widgets.explore_ptx(aligned=True).explorer
+    assert ">2</b>" in explorer.summary.value and "(was" not in explorer.summary.value
+    assert "kw-new" not in explorer.code.value
+    explorer.block.value = 4096
+    assert '<b>8</b> <span class="kw-was">(was 2)</span>' in explorer.summary.value  # loads a thread
+    assert "kw-new" in explorer.code.value and "lines new (+)" in explorer.code.value
+    explorer.aligned.value = False
+    assert widgets_ptx.facts(explorer.now)["load_bytes"] == 4
+    explorer.target.value = "sm_75"
+    assert ".target sm_75" in explorer.code.value
+    # every line of code carries the class of a source line that can be picked
+    assert 'class="kw-pick kw-p' in explorer.source.value and "aria-label" in explorer.source.value
+
+
+def test_what_is_new_ignores_renumbered_registers():
+    lines = [widgets_ptx.Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
+    renumbered = [
+        widgets_ptx.Line(i, 1, text)
+        for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
+    ]
+    assert widgets_ptx.news("ptx", lines, renumbered) == ({1}, 0)
+    assert widgets_ptx.news("ptx", None, renumbered) == (set(), 0)
+    long = [widgets_ptx.Line(i, 1, f"st.global [{i}];") for i in range(600)]
+    assert widgets_ptx.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
+
+
+def test_ptx_of_a_kernel_that_is_refused_or_has_no_such_position():
+    with pytest.raises(ValueError, match="target='sm_91' is no position"):
+        widgets.explore_ptx(target="sm_91")
+    with pytest.raises(ValueError, match="needs the signature"):
+        widgets.explore_ptx(object())
+
+
+def test_heading_escapes(recorded):
+    assert "<script" not in widgets_figure.heading(recorded["launch"], START)
+
+
+# ------------------------------------------------------------------------------------------- on a GPU
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("kernel", [ROWS, FLAT, CUDA, TORCH])
+def test_measuring_a_point_live(kernel):
+    row = widgets_measure.measure(SPACES["launch"], kernel, START)
+    assert row["verdict"] == "ok" and row["gb_per_s"] > 10 and row["reason"] == ""
+    if kernel != TORCH:
+        assert row["registers"] >= 8 and row["loads"] >= 1
+
+
+@pytest.mark.gpu
+def test_what_a_gpu_refuses_and_what_is_wrong():
+    shape = {"block_x": 64, "block_y": 32, "n_cols": 1024, "dtype": "float32"}
+    row = widgets_measure.measure(SPACES["shape"], CUDA, shape)
+    assert row["verdict"] == "refused" and "2,048 threads" in row["reason"]
+    row = widgets_measure.measure(SPACES["launch"], ROWS, {**START, "block_size": 64})
+    assert row["verdict"] == "wrong" and row["gb_per_s"] is None
