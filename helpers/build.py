@@ -25,7 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from helpers import device
+from helpers import device, host_translate
+from helpers import device as _machine  # load_cuda has a parameter of that name
 
 LOCK_TIMEOUT_S = 600.0
 
@@ -108,29 +109,57 @@ def load_cuda(
     cpp_source: str = "",
     torch_headers: bool = True,
     flags: Sequence[str] = ("-O2",),
+    device: str = "auto",
 ) -> ModuleType:
-    """Build a CUDA extension for this machine's GPU with torch's `load_inline` and import it.
+    """Build a CUDA extension and import it: for this machine's GPU, or, where there is none, for the host.
+
+    On the host the same text is built by the C++ compiler and runs thread by thread on CPU tensors, for correctness
+    and understanding, never for timing; what a kernel must not do raises `helpers.host_cuda.HostCudaError`.
 
     Args:
         name: the module's name, a Python identifier.
         cuda_source: kernels and the functions that launch them.
-        functions: the functions to bind to Python. They need a declaration in `cpp_source`.
+        functions: the functions to bind to Python. For a GPU they need a declaration in `cpp_source`.
         cpp_source: C++ text beside the CUDA source, at least the declarations of `functions`.
         torch_headers: False leaves torch's headers out, in both texts: see `load_cpp`.
-        flags: for nvcc. The architecture of this GPU is added.
+        flags: for nvcc, to which the architecture of this GPU is added; the host's compiler takes of them
+            -O, -D, -I and -std.
+        device: "cuda", "host", or "auto": "cuda" where torch can use a GPU, else "host".
 
     Returns:
         The imported module.
 
     Raises:
-        BuildError, ValueError: as in `load_cpp`.
+        BuildError: the compiler's complaint, or the name of a construct that the host does not run.
+        ValueError: as in `load_cpp`, or another device.
         helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
     """
-    device.require("gpu", "nvcc", "c++", "ninja")
-    return _load(name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)})
+    if device not in ("auto", "cuda", "host"):
+        raise ValueError(f'`device` is "auto", "cuda" or "host"; it was given {device!r}.')
+    if device == "auto":
+        device = "cuda" if _machine.has_gpu() else "host"
+    if device == "cuda":
+        _machine.require("gpu", "nvcc", "c++", "ninja")
+        return _load(name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)})
+    _machine.require("c++", "ninja")
+    try:
+        translation = host_translate.translate(cuda_source)
+    except host_translate.Unsupported as error:
+        code = cuda_source.splitlines()[error.line - 1].strip()
+        raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
+    kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
+    module = _load(
+        name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, translation.text)
+    )
+    if not hasattr(module, "__host_cuda__"):
+        from helpers import host_cuda
+
+        host_cuda.attach(module, functions, cuda_source, translation.sites, torch_headers=torch_headers)
+        module.__host_cuda__ = True
+    return module
 
 
-def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> ModuleType:
+def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=None) -> ModuleType:
     import torch
 
     if not name.isidentifier():
@@ -152,6 +181,8 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> Modul
         "arch": arch,
         "compilers": [_compiler_identity("c++"), _compiler_identity("nvcc") if cuda else None],
     }
+    if host:  # the CUDA text, and what became of it
+        what["host"], what["host_text"], what["host_headers"] = *host, _host_headers()
     key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if key in _loaded:
         return _loaded[key]
@@ -167,6 +198,13 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> Modul
     module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached)
     _loaded[key] = module
     return module
+
+
+@functools.cache
+def _host_headers() -> str:
+    """A hash of the headers that translated text includes."""
+    texts = b"".join(path.read_bytes() for path in sorted(host_translate.HEADERS.glob("*.h")))
+    return hashlib.sha256(texts).hexdigest()
 
 
 def _compiler_identity(tool: str) -> str | None:
@@ -225,6 +263,11 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
     texts = {f"{what['name']}.cpp": what["cpp"], f"{what['name']}.cu": what["cuda"]}
     cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
+    if "host" in what:
+        header = host_translate.HEADERS / "cuda_host.h"
+        file = f"{what['name']}.cu"
+        texts[file] = what["host"]
+        cpp += f'#line 1 "host.h"\n#include "{header}"\n#line 1 "{file}"\n{what["host_text"]}\n'
     if not what["torch_headers"]:
         cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
         cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
@@ -258,7 +301,10 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
         shutil.rmtree(home, ignore_errors=True)
         os.replace(partial, home)
     except Exception as error:
-        raise BuildError(readable_errors(f"{output.getvalue()}\n{error}", texts)) from None
+        said = f"{output.getvalue()}\n{error}"
+        if "host" in what:  # columns are those of the translated text
+            said = re.sub(rf"(\b{what['name']}\.cu:\d+):\d+:", r"\1:", said)
+        raise BuildError(readable_errors(said, texts)) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     module.__file__ = str(home / Path(module.__file__).name)
