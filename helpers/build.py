@@ -15,6 +15,7 @@ import importlib.util
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import socket
@@ -148,6 +149,8 @@ def load_cuda(
         code = cuda_source.splitlines()[error.line - 1].strip()
         raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
     kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
+    if platform.machine() == "x86_64" and "g++" in _machine.find_tool("c++").resolve().name:
+        kept.append("-mtls-dialect=gnu2")  # threadIdx and its like are thread-local: this makes them cheap to reach
     module = _load(
         name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, translation.text)
     )

@@ -115,7 +115,8 @@ struct Context {
     Worker* worker;
     unsigned tid;
 };
-static thread_local Context ctx;
+// Constant-initialised, so that reading it is one address computation and no call of an initialiser.
+static thread_local Context ctx = {{0, 0, 0}, {0, 0, 0}, dim3(), dim3(), nullptr, nullptr, 0};
 
 struct Range {
     char* base;
@@ -622,13 +623,16 @@ inline void run_block(Worker& w, unsigned long long number) {
         } catch (Error&) {
         }
     }
-    if (w.failed) {  // fibers that still wait hold a thread that will never end: begin anew with fresh ones
-        for (unsigned i = 0; i < w.n_fibers; ++i) {
-            w.fibers[i]->sp = first_frame(w.fibers[i]->stack + STACK, fiber_main);
-            w.idle[i] = w.fibers[i];
-        }
-        w.n_idle = w.n_fibers;
+}
+
+// Fibers begin anew with each launch: after a failure some hold a thread that never ends, and the operating-system thread may
+// be another one, whose thread-local variables lie elsewhere than the compiler has remembered.
+inline void renew_fibers(Worker& w) {
+    for (unsigned i = 0; i < w.n_fibers; ++i) {
+        w.fibers[i]->sp = first_frame(w.fibers[i]->stack + STACK, fiber_main);
+        w.idle[i] = w.fibers[i];
     }
+    w.n_idle = w.n_fibers;
 }
 
 struct Job {
@@ -646,6 +650,7 @@ static void* work(void* argument) {
     ctx.block_dim = job.launch->block, ctx.grid_dim = job.launch->grid;
     w.launch = job.launch;
     w.n = job.launch->block.x * job.launch->block.y * job.launch->block.z;
+    renew_fibers(w);
     w.failed = false;
     w.n_shared = 0, w.static_bytes = 0;
     w.dynamic.bytes = 0;
