@@ -104,7 +104,7 @@ struct Worker {
     int n_shared;
     Alloc dynamic;
     unsigned epoch, block_epoch;
-    struct { bool set; unsigned tid; uint3 thread; const Kernel* kernel; int site; const Alloc* a; char* at; } unwritten;
+    struct { bool set; unsigned tid; uint3 thread; const Kernel* kernel; int site; const Alloc* a; char* at; size_t size; } unwritten;
     struct { bool set; char* at; size_t size; char was[16]; unsigned first, second; uint3 thread; const Kernel* kernel; int first_site, site; const Alloc* a; } overwritten;
 };
 
@@ -226,7 +226,7 @@ inline void check_overwritten() {  // two threads wrote one element: harmless on
 void fail_unwritten() {
     auto u = ctx.worker->unwritten;
     fail("uninitialised", argument_name(u.a, u.kernel), u.kernel, u.thread, site_of(u.site).line, site_of(u.site).text, 0,
-         "reads byte " + std::to_string(u.at - u.a->base) + " of " + where(u.a) + ", which no thread of the block has written");
+         "reads element " + std::to_string((u.at - u.a->base) / (long long)u.size) + " of " + where(u.a) + ", which no thread of the block has written");
 }
 
 inline void end_of_interval() {
@@ -257,7 +257,7 @@ void look_closer_shared(char* at, size_t size, const Alloc* a, Use use, int site
         const bool clash = fresh && c.writer != tid && !ordered(c.writer, c.wrote_sync);
         if (use != WRITE) {
             if (c.wrote < w.block_epoch) {
-                if (!w.unwritten.set) w.unwritten = {true, tid, ctx.thread, ctx.kernel, site, a, at + k};
+                if (!w.unwritten.set) w.unwritten = {true, tid, ctx.thread, ctx.kernel, site, a, at, size};
             } else if (clash) race("reads", c.writer, c.wrote_site, at, size, a, site);
         }
         if (use != READ) {
@@ -467,14 +467,14 @@ inline int barrier(int line, int vote) {
     if (++w.at_barrier == w.n) {
         end_of_interval();
         w.at_barrier = 0, w.voted = w.votes, w.votes = 0;
-        for (unsigned t = 0; t < w.n; ++t)
-            if (w.state[t] == AT_BARRIER) make_ready(w, t);
+        w.fiber_of[ctx.tid] = w.current;
+        for (unsigned t = 0; t < w.n; ++t) make_ready(w, t);  // this one too: the threads go on in their order
     } else {
         w.state[ctx.tid] = AT_BARRIER;
         w.waits_at[ctx.tid] = line;
         w.fiber_of[ctx.tid] = w.current;
-        yield();
     }
+    yield();
     return w.voted;
 }
 
