@@ -144,7 +144,7 @@ def load_cuda(
         return _load(name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)})
     _machine.require("c++", "ninja")
     try:
-        translation = host_translate.translate(cuda_source)
+        text = host_translate.cpp_file(cuda_source, f"{name}.cu")
     except host_translate.Unsupported as error:
         code = cuda_source.splitlines()[error.line - 1].strip()
         raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
@@ -152,12 +152,12 @@ def load_cuda(
     if platform.machine() == "x86_64" and "g++" in _machine.find_tool("c++").resolve().name:
         kept.append("-mtls-dialect=gnu2")  # threadIdx and its like are thread-local: this makes them cheap to reach
     module = _load(
-        name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, translation.text)
+        name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, text)
     )
     if not hasattr(module, "__host_cuda__"):
         from helpers import host_cuda
 
-        host_cuda.attach(module, functions, cuda_source, translation.sites, torch_headers=torch_headers)
+        host_cuda.attach(module, functions, cuda_source, torch_headers=torch_headers)
         module.__host_cuda__ = True
     return module
 
@@ -267,10 +267,8 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     texts = {f"{what['name']}.cpp": what["cpp"], f"{what['name']}.cu": what["cuda"]}
     cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
     if "host" in what:
-        header = host_translate.HEADERS / "cuda_host.h"
-        file = f"{what['name']}.cu"
-        texts[file] = what["host"]
-        cpp += f'#line 1 "host.h"\n#include "{header}"\n#line 1 "{file}"\n{what["host_text"]}\n'
+        texts[f"{what['name']}.cu"] = what["host"]
+        cpp += what["host_text"]
     if not what["torch_headers"]:
         cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
         cuda = f"#include <cstdint>\n{cuda}" if cuda else ""

@@ -16,11 +16,13 @@ import ctypes
 import functools
 import gc
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
+
+from helpers import host_translate
 
 if TYPE_CHECKING:
     import torch
@@ -62,7 +64,6 @@ class _Hosted:
 
     library: ctypes.CDLL
     source: str
-    file: str
     sites: tuple[tuple[int, str], ...]
 
 
@@ -70,14 +71,13 @@ _hosted: list[_Hosted] = []
 _traces: list[list] = []  # of the traces that are running, innermost last
 
 
-def attach(module: ModuleType, functions, source: str, sites, *, torch_headers: bool) -> None:
-    """Put the host's checks around the functions of a module that `build.load_cuda` made for the host.
+def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_headers: bool) -> None:
+    """Put the host's checks around a module's functions. `build.load_cuda` does it for its own modules.
 
     Args:
-        module: with the C functions of helpers/host/engine.h.
-        functions: names of the functions to guard.
-        source: the CUDA text, for messages.
-        sites: of `host_translate.Translation`.
+        module: built from `host_translate.cpp_file(source)`.
+        functions: names of the functions that launch kernels.
+        source: the CUDA text.
         torch_headers: whether the functions take tensors; otherwise integers may be addresses of tensors.
     """
     library = ctypes.CDLL(module.__file__)
@@ -85,7 +85,7 @@ def attach(module: ModuleType, functions, source: str, sites, *, torch_headers: 
     library.wb_accesses.restype = ctypes.c_void_p
     library.wb_n_accesses.restype = ctypes.c_ulonglong
     library.wb_add_range.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
-    hosted = _Hosted(library, source, f"{module.__name__}.cu", tuple(sites))
+    hosted = _Hosted(library, source, host_translate.translate(source).sites)
     _hosted.append(hosted)
     for name in functions:
         setattr(module, name, _guarded(getattr(module, name), hosted, torch_headers))
@@ -278,12 +278,12 @@ _ACCESS = [
     ("site", "i4"),
     ("size", "u2"),
     ("use", "u2"),
-    ("pad", "u4"),
+    ("phase", "u4"),
 ]
 
 
 @dataclass(frozen=True)
-class RawTrace:
+class Recording:
     """What one traced call did, before `helpers.grid` makes tables and pictures of it.
 
     Attributes:
@@ -299,7 +299,7 @@ class RawTrace:
     result: object = field(repr=False)
 
 
-def record(run: Callable[[], object]) -> RawTrace:
+def record(run: Callable[[], object]) -> Recording:
     """Call `run` and keep every access to a tensor that kernels on the host make in it.
 
     Raises:
@@ -326,4 +326,4 @@ def record(run: Callable[[], object]) -> RawTrace:
         name, *words = hosted.library.wb_launch(i).decode().split("\t")
         sizes = tuple(map(int, words[:6]))
         launches.append((name, sizes[:3], sizes[3:], tuple(words[6:])))
-    return RawTrace(np.frombuffer(raw, kind), tuple(launches), hosted.sites, result)
+    return Recording(np.frombuffer(raw, kind), tuple(launches), hosted.sites, result)

@@ -575,3 +575,12 @@ def translate(source: str) -> Translation:
         Unsupported: something in it that needs a GPU, named, with its line.
     """
     return _Translator(source).run()
+
+
+def cpp_file(source: str, name: str = "kernel.cu") -> str:
+    """The text of a C++ file for the host's compiler; its messages speak of lines of `name`, which are those of `source`.
+
+    Raises:
+        Unsupported: as in `translate`.
+    """
+    return f'#line 1 "host.h"\n#include "{HEADERS / "cuda_host.h"}"\n#line 1 "{name}"\n{translate(source).text}\n#line 1 "binding.cpp"\n'

@@ -61,6 +61,7 @@ struct Access {  // of a traced run
     int launch, argument, site;
     unsigned short size;
     unsigned short use;
+    unsigned phase;  // how far the argument points past a multiple of 128 bytes of its tensor's memory
 };
 
 struct Launch {
@@ -206,7 +207,8 @@ void look_closer(char* at, size_t size, const Alloc* a, Use use, int site) {
         if (accesses.size() >= max_accesses)
             fail("trace too long", argument_name(a, ctx.kernel), ctx.kernel, ctx.thread, s.line, s.text, 0,
                  "a traced run keeps at most " + std::to_string(max_accesses) + " accesses: trace a smaller tensor");
-        accesses.push_back({ctx.worker->block_number, at - a->start, ctx.tid, ctx.worker->launch->number, a->argument, site, (unsigned short)size, (unsigned short)use});
+        accesses.push_back({ctx.worker->block_number, at - a->start, ctx.tid, ctx.worker->launch->number, a->argument, site, (unsigned short)size,
+                            (unsigned short)use, unsigned((a->start - a->base) % 128)});
     }
 }
 

@@ -290,7 +290,7 @@ EXPECTED = {
     "early_return": Expected("barrier", (7, 0, 0), (104, 0, 0), "", "synccheck"),
     "missing_barrier": Expected("race", (0, 0, 0), (64, 0, 0), "s", "racecheck"),
     "barrier_not_in_loop": Expected("race", (0, 0, 0), (1, 0, 0), "s", "racecheck"),
-    "tile_overwritten": Expected("race", (0, 0, 0), (0, 0, 0), "tile", "racecheck"),
+    "tile_overwritten": Expected("race", (0, 0, 0), (1, 0, 0), "tile", "racecheck"),
     "last_wins": Expected("race", (0, 0, 0), (1, 0, 0), "last", "racecheck"),
     "half_loaded": Expected("uninitialised", (0, 0, 0), (100, 0, 0), "s", "initcheck"),
     "bins_not_zeroed": Expected("uninitialised", (0, 0, 0), (0, 0, 0), "bins", "initcheck"),
