@@ -141,7 +141,9 @@ def load_cuda(
         device = "cuda" if _machine.has_gpu() else "host"
     if device == "cuda":
         _machine.require("gpu", "nvcc", "c++", "ninja")
-        return _load(name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)})
+        return _load(
+            name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)}
+        )
     _machine.require("c++", "ninja")
     try:
         text = host_translate.cpp_file(cuda_source, f"{name}.cu")
@@ -150,7 +152,9 @@ def load_cuda(
         raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
     kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
     if platform.machine() == "x86_64" and "g++" in _machine.find_tool("c++").resolve().name:
-        kept.append("-mtls-dialect=gnu2")  # threadIdx and its like are thread-local: this makes them cheap to reach
+        kept.append(
+            "-mtls-dialect=gnu2"
+        )  # threadIdx and its like are thread-local: this makes them cheap to reach
     module = _load(
         name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, text)
     )

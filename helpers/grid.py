@@ -64,7 +64,11 @@ class GridTrace:
             wide = last - first >= step
             rows.append(a.loc[wide, [*keys, "request"]].assign(sector=first[wide] + step))
         touched = pd.concat(rows).groupby([*keys, "request"], sort=False)["sector"].nunique()
-        used = a.drop_duplicates(["request", "byte", "n_bytes"]).groupby([*keys, "request"], sort=False)["n_bytes"].sum()
+        used = (
+            a.drop_duplicates(["request", "byte", "n_bytes"])
+            .groupby([*keys, "request"], sort=False)["n_bytes"]
+            .sum()
+        )
         each = pd.DataFrame({"touched": touched, "used": used}).reset_index()
         each["needed"] = np.ceil(each["used"] / SECTOR)
         found = each.groupby(keys, sort=False).agg(
@@ -107,7 +111,9 @@ class GridTrace:
         """The elements 0 … n - 1 of an argument that no thread wrote."""
         return sorted(set(range(n)) - set(self.writers(argument)["element"]))
 
-    def draw(self, argument: str, shape: tuple[int, int], *, title: str = "", corner: tuple[int, int] | None = None) -> go.Figure:
+    def draw(
+        self, argument: str, shape: tuple[int, int], *, title: str = "", corner: tuple[int, int] | None = None
+    ) -> go.Figure:
         """Draw who wrote each element of a matrix: a colour for each warp, lines around blocks, white lines between sectors.
 
         Args:
@@ -124,7 +130,9 @@ class GridTrace:
     def _need(self, rows, argument: str) -> None:
         if not len(rows):
             there = ", ".join(sorted(set(self.accesses["argument"]))) or "none"
-            raise ValueError(f"The traced run has no such access to {argument!r}; its arguments are: {there}.")
+            raise ValueError(
+                f"The traced run has no such access to {argument!r}; its arguments are: {there}."
+            )
 
 
 _PLACES = ("block_x", "block_y", "block_z", "thread_x", "thread_y", "thread_z")
@@ -188,7 +196,12 @@ def trace(run: Callable[[], object]) -> GridTrace:
 
 
 def draw_writers(
-    traced: GridTrace, argument: str, shape: Sequence[int], *, title: str = "", corner: Sequence[int] | None = None
+    traced: GridTrace,
+    argument: str,
+    shape: Sequence[int],
+    *,
+    title: str = "",
+    corner: Sequence[int] | None = None,
 ) -> go.Figure:
     """See `GridTrace.draw`."""
     import numpy as np
@@ -220,14 +233,23 @@ def draw_writers(
     scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
     fig = go.Figure(
         go.Heatmap(
-            z=colour, text=hover, hoverinfo="text", colorscale=scale, zmin=0, zmax=6, showscale=False, opacity=0.8
+            z=colour,
+            text=hover,
+            hoverinfo="text",
+            colorscale=scale,
+            zmin=0,
+            zmax=6,
+            showscale=False,
+            opacity=0.8,
         )
     )
 
     lines: list[dict] = []
 
     def stroke(x0, x1, y0, y1, width, shade):
-        lines.append({"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": {"width": width, "color": shade}})
+        lines.append(
+            {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": {"width": width, "color": shade}}
+        )
 
     n_bytes = int(traced.accesses.loc[traced.accesses["argument"] == argument, "n_bytes"].iloc[0])
     right = shown_cols - 0.5
@@ -242,14 +264,23 @@ def draw_writers(
         stroke(c0 - 0.5, c1 + 0.5, r + 0.5, r + 0.5, 2, "#333333")
     if all_rows > n_rows:
         stroke(-0.5, right, n_rows - 0.5, n_rows - 0.5, 4, "#D55E00")
-        fig.add_annotation(x=right, y=n_rows, xanchor="right", text="behind the matrix", showarrow=False, bgcolor="white")
+        fig.add_annotation(
+            x=right, y=n_rows, xanchor="right", text="behind the matrix", showarrow=False, bgcolor="white"
+        )
     fig.update_layout(shapes=lines)
     bx, by, bz = traced.blocks[-1]
     size = f"{bx} × {by}" + (f" × {bz}" if bz > 1 else "")
     asked = f"{traced.sectors_per_request(argument):.3g} sectors a request"
     note = f"a colour: a warp · white line: 32-byte sector · dark line: block · {asked}"
     kernel = traced.accesses["kernel"].iloc[-1]
-    plots.layout(fig, title or f"{kernel}, blocks of {size}", "column", "row", note=note, height=90 + 14 * min(all_rows, 40) + 60)
+    plots.layout(
+        fig,
+        title or f"{kernel}, blocks of {size}",
+        "column",
+        "row",
+        note=note,
+        height=90 + 14 * min(all_rows, 40) + 60,
+    )
     fig.update_xaxes(showgrid=False, zeroline=False)
     return fig.update_yaxes(showgrid=False, zeroline=False, range=[all_rows - 0.5, -0.5])
 

@@ -120,7 +120,9 @@ class _Function:
 def _known_calls() -> frozenset[str]:
     """The names with two leading underscores that helpers/host defines."""
     text = "".join(p.read_text() for p in sorted(HEADERS.glob("*.h")))
-    made = {name + tail for name in re.findall(r"WB_ATOMIC\((\w+)", text) for tail in ("", "_block", "_system")}
+    made = {
+        name + tail for name in re.findall(r"WB_ATOMIC\((\w+)", text) for tail in ("", "_block", "_system")
+    }
     return frozenset(re.findall(r"\b(__\w+)(?=\(|\()", text)) | made | {"__restrict__"}
 
 
@@ -203,12 +205,21 @@ class _Translator:
                     self.refuse(i, re.search(r'[<"](.*)[>"]', token.text)[1])
             elif token.kind == "word":
                 called = self.is_at(i + 1, "(")
-                if token.text in _FOREIGN_WORDS and not (token.text in ("clock", "texture", "cub") and not called and not self.is_at(i + 1, "<", "::")):
+                if token.text in _FOREIGN_WORDS and not (
+                    token.text in ("clock", "texture", "cub")
+                    and not called
+                    and not self.is_at(i + 1, "<", "::")
+                ):
                     if token.text != "asm" or self.in_device(i):
                         self.refuse(i, _FOREIGN_WORDS[token.text])
                 elif token.text == "cuda" and self.is_at(i + 1, "::") and not self.is_at(i - 1, "::"):
                     self.refuse(i, "libcu++ (cuda::)")
-                elif token.text.startswith("__") and called and token.text not in _known_calls() and self.in_device(i):
+                elif (
+                    token.text.startswith("__")
+                    and called
+                    and token.text not in _known_calls()
+                    and self.in_device(i)
+                ):
                     defined = re.search(rf"\b(define|void|int|float|\w+_t|T)\s+{token.text}\b", self.source)
                     if not (token.text.startswith("__builtin") or defined):
                         self.refuse(i, f"{token.text}()")
@@ -241,7 +252,9 @@ class _Translator:
             if self.is_at(i, ";", "=", "{", "["):
                 return None
             if self.is_at(i, "("):
-                if self.is_at(i - 1, "__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype"):
+                if self.is_at(
+                    i - 1, "__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype"
+                ):
                     i = self.tokens[i].partner
                 elif self.is_at(i - 1, "operator"):
                     i = self.tokens[i].partner
@@ -327,7 +340,11 @@ class _Translator:
             j -= 1
         if not (self.word(j) and self.tokens[j].text in self.types) or self.is_at(j - 1, ".", "->"):
             return None
-        while self.word(j) and (self.tokens[j].text in self.types or self.is_at(j, *_QUALIFIERS)) or self.is_at(j, "::"):
+        while (
+            self.word(j)
+            and (self.tokens[j].text in self.types or self.is_at(j, *_QUALIFIERS))
+            or self.is_at(j, "::")
+        ):
             j -= 1
             if self.is_at(j + 1, "::") and self.word(j):
                 j -= 1
@@ -427,7 +444,9 @@ class _Translator:
         site = self.site(i, end)
         if self.is_at(end + 1, "="):
             tag = "W"
-        elif (end + 1 < len(self.tokens) and self.tokens[end + 1].text in _ASSIGNS) or self.is_at(i - 1, "++", "--"):
+        elif (end + 1 < len(self.tokens) and self.tokens[end + 1].text in _ASSIGNS) or self.is_at(
+            i - 1, "++", "--"
+        ):
             tag = "M"
         else:
             tag = "R"
@@ -445,9 +464,11 @@ class _Translator:
             return "N" if member else "P"
         if self.is_at(after, "="):
             return "W"
-        if (after < len(self.tokens) and self.tokens[after].kind == "mark" and self.tokens[after].text in _ASSIGNS) or self.is_at(
-            after, "++", "--"
-        ):
+        if (
+            after < len(self.tokens)
+            and self.tokens[after].kind == "mark"
+            and self.tokens[after].text in _ASSIGNS
+        ) or self.is_at(after, "++", "--"):
             return "M"
         return "M" if self.is_at(first - 1, "++", "--") else "R"
 
@@ -484,7 +505,9 @@ class _Translator:
         end = i
         while not self.is_at(end, ";"):
             if self.is_at(end, "="):
-                raise Unsupported(self.line(i), "a __shared__ variable cannot have an initial value, on a GPU neither")
+                raise Unsupported(
+                    self.line(i), "a __shared__ variable cannot have an initial value, on a GPU neither"
+                )
             end = self.tokens[end].partner if self.is_at(end, "(", "[", "{") else end
             end += 1
         j, kind = i + 1, []
@@ -512,7 +535,9 @@ class _Translator:
                     dims = "[1]"
                 key = f"wb_key_{len(self.sites)}_{len(out)}"
                 array = f"{kind_text}{dims}"
-                out.append(f'static const wb::Key {key}{{"{name}"}}; auto {name} = wb::shared<{array}>({key});')
+                out.append(
+                    f'static const wb::Key {key}{{"{name}"}}; auto {name} = wb::shared<{array}>({key});'
+                )
             j += 1
             if not self.is_at(j, ","):
                 break

@@ -199,7 +199,7 @@ void look_closer(char* at, size_t size, const Alloc* a, Use use, int site) {
         const long long outside = offset < 0 ? -offset : offset + (long long)size - (long long)a->bytes;
         std::string text = std::string(verb(use)) + " element " + std::to_string(element) + " of " + where(a) + ", " + std::to_string(outside) + " bytes ";
         text += offset < 0 ? "before its start" : "past its end";
-        text += "; it has " + std::to_string(a->bytes / size) + " elements of " + std::to_string(size) + " bytes";
+        text += " (" + std::to_string(a->bytes / size) + " × " + std::to_string(size) + " bytes)";
         fail("out of bounds", name, ctx.kernel, ctx.thread, s.line, s.text, outside, text);
     }
     if (a->kind == SHARED && use != TOUCH) look_closer_shared(at, size, a, use, site);

@@ -50,7 +50,9 @@ class Case:
 
 
 def _floats(*shape, dtype=torch.float32):
-    return lambda r, n, m: torch.from_numpy(r.standard_normal([eval(s, {}, {"n": n, "m": m}) if isinstance(s, str) else s for s in shape])).to(dtype)
+    return lambda r, n, m: torch.from_numpy(
+        r.standard_normal([eval(s, {}, {"n": n, "m": m}) if isinstance(s, str) else s for s in shape])
+    ).to(dtype)
 
 
 def _ints(*shape, low=-100, high=100):
@@ -86,7 +88,9 @@ def _blocks(x, size, fill=0):
 def _stencil(x, n, m):
     p = torch.nn.functional.pad(x.view(1, 1, n, n, n), (1,) * 6, mode="replicate")[0, 0]
     c = slice(1, -1)
-    return ((p[c, c, :-2] + p[c, c, 2:] + p[c, :-2, c] + p[c, 2:, c] + p[:-2, c, c] + p[2:, c, c]) / 6).reshape(n, n, n)
+    return (
+        (p[c, c, :-2] + p[c, c, 2:] + p[c, :-2, c] + p[c, 2:, c] + p[:-2, c, c] + p[2:, c, c]) / 6
+    ).reshape(n, n, n)
 
 
 def _votes(x, n, m):
@@ -98,7 +102,11 @@ def _votes(x, n, m):
         ballot = sum(1 << k for k, v in enumerate(warp) if v is not None and v & 1)
         kind = int(np.fmod(values[i], 4))
         same = sum(1 << k for k, v in enumerate(warp) if (7 if v is None else int(np.fmod(v, 4))) == kind)
-        word = bin(ballot).count("1") | any(v is not None and v > 90 for v in warp) << 8 | all(v is not None for v in warp) << 9
+        word = (
+            bin(ballot).count("1")
+            | any(v is not None and v > 90 for v in warp) << 8
+            | all(v is not None for v in warp) << 9
+        )
         out.append(((word | same << 10) ^ ballot) & 0xFFFFFFFF)
     return torch.from_numpy(np.array(out, dtype=np.uint32).view(np.int32).copy())
 
@@ -126,7 +134,15 @@ def _bits(x, n, m):
         perm = sum(((both >> (8 * ((0x5140 >> (4 * k)) & 7))) & 255) << (8 * k) for k in range(4))
         ffs = (u & -u).bit_length()
         as_float = int(np.float32(1.0 + (u & 1023)).view(np.uint32))
-        out.append(reverse ^ bin(u).count("1") ^ ((32 - u.bit_length()) << 8) ^ (ffs << 16) ^ perm ^ (u * u >> 32) ^ as_float)
+        out.append(
+            reverse
+            ^ bin(u).count("1")
+            ^ ((32 - u.bit_length()) << 8)
+            ^ (ffs << 16)
+            ^ perm
+            ^ (u * u >> 32)
+            ^ as_float
+        )
     return torch.from_numpy(np.array(out, dtype=np.uint32).view(np.int32).copy())
 
 
@@ -210,7 +226,9 @@ def right(where: str):
     declared = "".join(
         f"const char* {n}(int64_t, int64_t, int64_t, int64_t, int, int, int64_t);\n" for n in names
     )
-    return build.load_cuda("corpus_right", RIGHT, names, cpp_source=declared, torch_headers=False, device=where)
+    return build.load_cuda(
+        "corpus_right", RIGHT, names, cpp_source=declared, torch_headers=False, device=where
+    )
 
 
 @functools.cache
@@ -236,11 +254,20 @@ def digest(case: Case, outputs: tuple[torch.Tensor, ...]) -> list[dict]:
     """Small rows that hold the outputs: a hash of integers; of floats their sums and some elements."""
     rows = []
     for number, t in enumerate(outputs):
-        row = {"case": case.name, "output": number, "dtype": str(t.dtype).removeprefix("torch."), "n": t.numel()}
+        row = {
+            "case": case.name,
+            "output": number,
+            "dtype": str(t.dtype).removeprefix("torch."),
+            "n": t.numel(),
+        }
         if t.is_floating_point():
             flat = t.double().flatten()
             where = torch.linspace(0, flat.numel() - 1, min(SAMPLES, flat.numel())).long()
-            row |= {"sum": flat.sum().item(), "absolute_sum": flat.abs().sum().item(), "samples": flat[where].tolist()}
+            row |= {
+                "sum": flat.sum().item(),
+                "absolute_sum": flat.abs().sum().item(),
+                "samples": flat[where].tolist(),
+            }
         else:
             row["sha256"] = hashlib.sha256(t.contiguous().numpy().tobytes()).hexdigest()
         rows.append(row)
@@ -250,7 +277,9 @@ def digest(case: Case, outputs: tuple[torch.Tensor, ...]) -> list[dict]:
 def recorded():
     """The outputs on a GPU as `digest` gives them: measured where one is, replayed elsewhere."""
     return records.measured(
-        "host_cuda/corpus", lambda: [row for case in CASES for row in digest(case, run(case, "cuda"))], sources=[RIGHT]
+        "host_cuda/corpus",
+        lambda: [row for case in CASES for row in digest(case, run(case, "cuda"))],
+        sources=[RIGHT],
     )
 
 
@@ -316,7 +345,12 @@ def sanitized() -> list[dict]:
         raise records.CannotMeasure("compute-sanitizer is not here: it comes with the CUDA toolkit.")
     rows = []
     with tempfile.TemporaryDirectory() as folder:
-        compiler = [str(device.find_tool("nvcc")), f"-arch={device.gpu_spec().target}", "-lineinfo", "-DBROKEN_MAIN"]
+        compiler = [
+            str(device.find_tool("nvcc")),
+            f"-arch={device.gpu_spec().target}",
+            "-lineinfo",
+            "-DBROKEN_MAIN",
+        ]
         subprocess.run([*compiler, "-o", f"{folder}/broken", str(HERE / "broken.cu")], check=True)
         for name, expected in EXPECTED.items():
             command = [str(tool), "--tool", expected.tool]
@@ -326,12 +360,20 @@ def sanitized() -> list[dict]:
             try:
                 said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
                 text = "\n".join(re.findall(r"^========= ?(.*)$", said, re.M))
-                verdicts = re.findall(r"^(?:Error|Warning|Uninitialized|Invalid|Barrier|Race|Internal|Misaligned|Host API|Program hit|.*hazard|.*Divergent).*$", text, re.M)
+                verdicts = re.findall(
+                    r"^(?:Error|Warning|Uninitialized|Invalid|Barrier|Race|Internal|Misaligned|Host API|Program hit|.*hazard|.*Divergent).*$",
+                    text,
+                    re.M,
+                )
                 line = re.search(r"broken\.cu:(\d+)", text)
                 summary = re.search(r"^(?:ERROR|RACECHECK) SUMMARY: (.*)$", text, re.M)
                 asserted = re.search(r"broken\.cu:(\d+): .*Assertion.*failed", said)
                 row = {
-                    "verdict": verdicts[0] if verdicts else "Assertion failed" if asserted else "nothing found",
+                    "verdict": verdicts[0]
+                    if verdicts
+                    else "Assertion failed"
+                    if asserted
+                    else "nothing found",
                     "line": int(line[1]) if line else int(asserted[1]) if asserted else 0,
                     "summary": summary[1] if summary else "",
                 }
