@@ -36,7 +36,6 @@ __all__ = [
     "timeline",
 ]
 
-
 # --------------------------------------------------------------------------------------------------------- tables
 def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.DataFrame:
     """What a profile recorded, one row a name, the longest first.

@@ -41,9 +41,7 @@ empty_strided_p2p = torch._C._distributed_c10d._SymmetricMemory.empty_strided_p2
 #   %arg0_1 : Tensor "f32[4096, 12672][12672, 1]cuda:0" = PlaceHolder[target=arg0_1]
 #   %pow_1 : Tensor "f32[4096, 12672][12672, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.pow.Tensor_Scalar](args = (%arg0_1, 2), kwargs = {})
 #   return %pow_1
-triton_poi_fused_pow_0 = async_compile.triton(
-    "triton_poi_fused_pow_0",
-    """
+triton_poi_fused_pow_0 = async_compile.triton('triton_poi_fused_pow_0', '''
 import triton
 import triton.language as tl
 
@@ -69,14 +67,11 @@ def triton_poi_fused_pow_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     tmp0 = tl.load(in_ptr0 + (x0), None)
     tmp1 = tmp0 * tmp0
     tl.store(out_ptr0 + (x0), tmp1, None)
-""",
-    device_str="cuda",
-)
+''', device_str='cuda')
 
 
 async_compile.wait(globals())
 del async_compile
-
 
 class Runner:
     def __init__(self, partitions):
@@ -89,7 +84,7 @@ class Runner:
         self.partitions = new_callables
 
     def call(self, args):
-        (arg0_1,) = args
+        arg0_1, = args
         args.clear()
         assert_size_stride(arg0_1, (4096, 12672), (12672, 1))
         with torch.cuda._DeviceGuard(0):
@@ -99,8 +94,7 @@ class Runner:
             stream0 = get_raw_stream(0)
             triton_poi_fused_pow_0.run(arg0_1, buf0, 51904512, stream=stream0)
             del arg0_1
-        return (buf0,)
-
+        return (buf0, )
 
 runner = Runner(partitions=[])
 call = runner.call
@@ -109,22 +103,17 @@ recursively_apply_fns = runner.recursively_apply_fns
 
 def get_args():
     from torch._dynamo.testing import rand_strided
-
-    arg0_1 = rand_strided((4096, 12672), (12672, 1), device="cuda:0", dtype=torch.float32)
+    arg0_1 = rand_strided((4096, 12672), (12672, 1), device='cuda:0', dtype=torch.float32)
     return [arg0_1]
 
 
 def benchmark_compiled_module(args, times=10, repeat=10):
     from torch._inductor.utils import print_performance
-
     fn = lambda: call(list(args))
     return print_performance(fn, times=times, repeat=repeat)
 
 
 if __name__ == "__main__":
     from torch._inductor.wrapper_benchmark import compiled_module_main
-
     args = get_args()
-    compiled_module_main(
-        "None", lambda times, repeat: benchmark_compiled_module(args, times=times, repeat=repeat)
-    )
+    compiled_module_main('None', lambda times, repeat: benchmark_compiled_module(args, times=times, repeat=repeat))
