@@ -38,16 +38,23 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class BuildInfo:
-    """How a module came to be. `seconds` is what the build took, also when `cached` says it was not repeated."""
+    """How a module came to be.
+
+    Attributes:
+        seconds: what the build took, also when `cached` says it was not repeated.
+        host: whether its kernels run on the host instead of a GPU.
+    """
 
     name: str
     directory: Path
     seconds: float
     cached: bool
+    host: bool = False
 
     def __repr__(self) -> str:
         how = "loaded from the cache; it took" if self.cached else "built in"
-        return f"{self.name}: {how} {self.seconds:.1f} s"
+        where = ", for the host: it computes and checks, and says nothing about speed" if self.host else ""
+        return f"{self.name}: {how} {self.seconds:.1f} s{where}"
 
 
 _loaded: dict[str, ModuleType] = {}
@@ -202,7 +209,7 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
                 module = _build(what, home, arch)
     built = json.loads((home / "built.json").read_text())
     module = module or _import(home, built["module"])
-    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached)
+    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, host is not None)
     _loaded[key] = module
     return module
 

@@ -21,29 +21,10 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from helpers.host_tokens import CudaText
+
 HEADERS = Path(__file__).parent / "host"
 
-_TOKEN = re.compile(
-    r"""(?P<skip>//(?:\\\n|[^\n])*|/\*.*?\*/|\\\n|\s+)
-    |(?P<raw>R"(?P<d>[^()\s]*)\(.*?\)(?P=d)")
-    |(?P<string>"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*')
-    |(?P<include>\#[ \t]*include[ \t]*(?:<[^>\n]*>|"[^"\n]*"))
-    |(?P<word>[A-Za-z_]\w*)
-    |(?P<number>\.?\d(?:[eEpP][+-]|'\w|[\w.])*)
-    |(?P<mark><<<|<<=|>>=|->|\+\+|--|&&|\|\||::|[-+*/%&|^=!<>]=|<<|.)""",
-    re.DOTALL | re.VERBOSE,
-)
-_BUILTIN_TYPES = set(
-    """void bool char short int long float double signed unsigned auto size_t ptrdiff_t uintptr_t intptr_t
-    int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t uint uchar ushort ulong
-    half half2 __half __half2 nv_bfloat16 __nv_bfloat16 __nv_bfloat162 Half BFloat16 scalar_t dim3 uint3""".split()
-) | {
-    f"{base}{n}"
-    for base in "char uchar short ushort int uint long ulong longlong ulonglong float double".split()
-    for n in range(1, 5)
-}
-_QUALIFIERS = {"const", "volatile"}
-_NO_OPERAND = {"return", "case", "else", "do", "throw", "new", "delete", "goto", "sizeof", "co_return"}
 _ASSIGNS = {"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 _DROPPED_HEADER = re.compile(
     r"(c10/cuda/|ATen/cuda/(?!.*\.cuh)|cuda_runtime|cuda_fp16|cuda_bf16|cuda\.h|device_launch_parameters|math_constants|vector_types)"
@@ -99,15 +80,6 @@ class Translation:
 
 
 @dataclass
-class _Token:
-    kind: str
-    text: str
-    start: int
-    end: int
-    partner: int = -1  # of a bracket: the index of the other one
-
-
-@dataclass
 class _Function:
     first: int  # token of __global__ or __device__
     name: str
@@ -127,69 +99,9 @@ def _known_calls() -> frozenset[str]:
 
 
 @dataclass
-class _Translator:
-    source: str
-    tokens: list[_Token] = field(default_factory=list)
-    edits: list[tuple[int, int, int, str]] = field(default_factory=list)  # start, end, order, text
+class _Translator(CudaText):
     sites: list[tuple[int, str]] = field(default_factory=lambda: [(0, "")])
     kernels: list[str] = field(default_factory=list)
-    types: set[str] = field(default_factory=lambda: set(_BUILTIN_TYPES))
-
-    # ---- text and tokens
-
-    def line(self, i: int) -> int:
-        return self.source.count("\n", 0, self.tokens[i].start) + 1
-
-    def text(self, i: int, j: int) -> str:
-        """The source from token i to token j, both included."""
-        return self.source[self.tokens[i].start : self.tokens[j].end]
-
-    def is_at(self, i: int, *texts: str) -> bool:
-        return 0 <= i < len(self.tokens) and self.tokens[i].kind != "string" and self.tokens[i].text in texts
-
-    def word(self, i: int) -> bool:
-        return 0 <= i < len(self.tokens) and self.tokens[i].kind == "word"
-
-    def replace(self, i: int, j: int, text: str) -> None:
-        """Replace tokens i to j; newlines between them stay, so that no line moves."""
-        start, end = self.tokens[i].start, self.tokens[j].end
-        self.edits.append((start, end, 0, text + "\n" * self.source.count("\n", start, end)))
-
-    def before(self, i: int, text: str) -> None:
-        self.edits.append((self.tokens[i].start, self.tokens[i].start, len(self.edits), text))
-
-    def after(self, i: int, text: str) -> None:
-        self.edits.append((self.tokens[i].end, self.tokens[i].end, -len(self.edits), text))
-
-    def tokenize(self) -> None:
-        at, stack = 0, []
-        for match in _TOKEN.finditer(self.source):
-            assert match.start() == at
-            at = match.end()
-            kind = match.lastgroup if match.lastgroup != "d" else "raw"
-            if kind == "skip":
-                continue
-            index = len(self.tokens)
-            kind = "string" if kind == "raw" else kind
-            self.tokens.append(_Token(kind, match.group(), match.start(), match.end()))
-            text = match.group()
-            if kind == "mark" and text in "([{":
-                stack.append(index)
-            elif kind == "mark" and text in ")]}" and stack:
-                opened = stack.pop()
-                self.tokens[opened].partner, self.tokens[index].partner = index, opened
-
-    def collect_types(self) -> None:
-        for i, token in enumerate(self.tokens):
-            if token.text in ("typename", "class", "struct", "enum", "union") and self.word(i + 1):
-                self.types.add(self.tokens[i + 1].text)
-            elif token.text == "using" and self.word(i + 1) and self.is_at(i + 2, "="):
-                self.types.add(self.tokens[i + 1].text)
-            elif token.text == "typedef":
-                end = i
-                while end < len(self.tokens) and not self.is_at(end, ";"):
-                    end += 1
-                self.types.add(self.tokens[end - 1].text)
 
     # ---- what the host cannot do
 
@@ -254,9 +166,7 @@ class _Translator:
             if self.is_at(i, "("):
                 if self.is_at(
                     i - 1, "__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype"
-                ):
-                    i = self.tokens[i].partner
-                elif self.is_at(i - 1, "operator"):
+                ) or self.is_at(i - 1, "operator"):
                     i = self.tokens[i].partner
                 else:
                     break
@@ -333,42 +243,6 @@ class _Translator:
         self.sites.append((self.line(i), " ".join(self.text(i, j).split())))
         return len(self.sites) - 1
 
-    def type_before(self, i: int) -> int | None:
-        """The first token of the type that ends before token i, or None where there is no type."""
-        j = i - 1
-        while self.is_at(j, *_QUALIFIERS):
-            j -= 1
-        if not (self.word(j) and self.tokens[j].text in self.types) or self.is_at(j - 1, ".", "->"):
-            return None
-        while (
-            self.word(j)
-            and (self.tokens[j].text in self.types or self.is_at(j, *_QUALIFIERS))
-            or self.is_at(j, "::")
-        ):
-            j -= 1
-            if self.is_at(j + 1, "::") and self.word(j):
-                j -= 1
-        return j + 1
-
-    def operand_ends(self, i: int) -> bool:
-        """Whether token i can end an operand, so that what follows is a binary operator or a subscript."""
-        if not 0 <= i < len(self.tokens):
-            return False
-        token = self.tokens[i]
-        if token.kind == "word":
-            return token.text not in _NO_OPERAND
-        return token.kind in ("number", "string") or token.text in (")", "]")
-
-    def is_cast(self, i: int) -> bool:
-        """Whether the parenthesis that token i closes holds a type."""
-        opening = self.tokens[i].partner
-        if opening < 0 or self.operand_ends(opening - 1):
-            return False
-        inside = self.tokens[opening + 1 : i]
-        return bool(inside) and all(
-            t.text in self.types or t.text in _QUALIFIERS or t.text in ("*", "&", "::") for t in inside
-        )
-
     def star(self, i: int, done: set[int]) -> None:
         start = self.type_before(i)
         if start is not None:
@@ -407,35 +281,6 @@ class _Translator:
                 elif self.word(j + 1) and self.is_at(j + 2, "=", ",", ";", "["):
                     self.replace(j, j, f"; {kind}")
             j += 1
-
-    def operand_after(self, i: int) -> int:
-        """The last token of the unary expression that begins at token i."""
-        while self.is_at(i, "&", "*", "-", "+", "!", "~", "++", "--"):
-            i += 1
-        if self.is_at(i, "("):
-            closing = self.tokens[i].partner
-            if self.is_cast(closing):
-                return self.operand_after(closing + 1)
-            i = closing
-        elif self.word(i):
-            while self.is_at(i + 1, "::"):
-                i += 2
-            if self.tokens[i].text.endswith("_cast") and self.is_at(i + 1, "<"):
-                while not (self.is_at(i, ">") and self.is_at(i + 1, "(")):
-                    i += 1
-        return self.chain_after(i)
-
-    def chain_after(self, i: int) -> int:
-        """The last token of the suffixes (calls, subscripts, members, ++) that follow token i."""
-        while True:
-            if self.is_at(i + 1, "(", "["):
-                i = self.tokens[i + 1].partner
-            elif self.is_at(i + 1, ".", "->"):
-                i += 2
-            elif self.is_at(i + 1, "++", "--"):
-                i += 1
-            else:
-                return i
 
     def dereference(self, i: int) -> None:
         end = self.operand_after(i + 1)
@@ -486,7 +331,7 @@ class _Translator:
                 first -= 2
                 continue
             break
-        declares = self.type_before(first) is not None if self.word(first) else False
+        declares = self.word(first) and (self.type_before(first) is not None or self.next_declarator(first))
         brackets = [i]
         while self.is_at(self.tokens[brackets[-1]].partner + 1, "["):
             brackets.append(self.tokens[brackets[-1]].partner + 1)
@@ -576,21 +421,14 @@ class _Translator:
             self.replace(end, end + 2, "))")
 
     def run(self) -> Translation:
-        self.tokenize()
-        self.collect_types()
         self.functions = self.find_functions()
         self.check_words()
         for function in self.functions:
             self.device(function)
         self.launches()
-        out, at = [], 0
-        for start, end, _, text in sorted(self.edits, key=lambda e: (e[0], e[1] > e[0], e[2])):
-            out += [self.source[at:start], text]
-            at = max(at, end)
-        out.append(self.source[at:])
         rows = ", ".join(f'{{{n}, R"wb({t[:80]})wb"}}' for n, t in self.sites)
         table = f"\nnamespace wb {{ const Site sites[] = {{{rows}}}; }}\n"
-        return Translation("".join(out) + table, tuple(self.kernels), tuple(self.sites))
+        return Translation(self.edited() + table, tuple(self.kernels), tuple(self.sites))
 
 
 def translate(source: str) -> Translation:

@@ -26,6 +26,10 @@
 #include "vectors.h"
 // The order matters: each needs those above it.
 #include "pointers.h"
+#include "state.h"
+#include "shared_memory.h"
+#include "fibers.h"
+#include "waiting.h"
 #include "engine.h"
 #include "device_api.h"
 #include "half.h"

@@ -115,7 +115,13 @@ template <class I> using if_integer = std::enable_if_t<std::is_integral_v<I> || 
     Self& operator++() { return *this += 1; }                                                                   \
     Self& operator--() { return *this -= 1; }                                                                   \
     Self operator++(int) { Self was = *this; *this += 1; return was; }                                          \
-    Self operator--(int) { Self was = *this; *this -= 1; return was; }
+    Self operator--(int) { Self was = *this; *this -= 1; return was; }                                          \
+    friend bool operator==(const Self& s, const void* o) { return s.p == o; }                                   \
+    friend bool operator!=(const Self& s, const void* o) { return s.p != o; }                                   \
+    friend bool operator<(const Self& s, const void* o) { return s.p < o; }                                     \
+    friend bool operator==(const void* o, const Self& s) { return s.p == o; }                                   \
+    friend bool operator!=(const void* o, const Self& s) { return s.p != o; }                                   \
+    friend ptrdiff_t operator-(const Self& s, T* o) { return s.raw() - o; }
 
 template <class T>
 struct ptr<const T> {
@@ -142,8 +148,6 @@ template <class T, class U> bool operator<(const ptr<T>& x, const ptr<U>& y) { r
 template <class T, class U> bool operator<=(const ptr<T>& x, const ptr<U>& y) { return x.raw() <= y.raw(); }
 template <class T, class U> bool operator>(const ptr<T>& x, const ptr<U>& y) { return x.raw() > y.raw(); }
 template <class T, class U> bool operator>=(const ptr<T>& x, const ptr<U>& y) { return x.raw() >= y.raw(); }
-template <class T> bool operator==(const ptr<T>& x, std::nullptr_t) { return !x.raw(); }
-template <class T> bool operator!=(const ptr<T>& x, std::nullptr_t) { return x.raw(); }
 
 // reinterpret_cast in device code.
 template <class To> struct is_ptr : std::false_type {};

@@ -77,7 +77,7 @@ def _makes(*makers):
     return lambda r, n, m: tuple(make(r, n, m) for make in makers)
 
 
-F, I, D = torch.float32, torch.int32, torch.float64
+F, I32, D = torch.float32, torch.int32, torch.float64
 
 
 def _blocks(x, size, fill=0):
@@ -122,7 +122,7 @@ def _many_atomics(x, out, wrapped, n, m):
     o = np.bitwise_or.reduce(1 << (v & 15))
     xor = np.bitwise_xor.reduce(v)
     first = [min(v.min(), 0), max(v.max(), 0), int(a) & 0, o, xor, -int(v.sum()), 2 * n]
-    return torch.tensor(first, dtype=I), torch.tensor([n % 10], dtype=I)
+    return torch.tensor(first, dtype=I32), torch.tensor([n % 10], dtype=I32)
 
 
 def _bits(x, n, m):
@@ -182,33 +182,33 @@ _out = _made
 CASES = (
     Case("add", 1000, 0, _makes(_floats("n"), _floats("n"), _out(F, "n")), (2,), lambda x, y, o, n, m: x + y),
     Case("axpy", 2000, 0, _makes(_floats("n"), _floats("n")), (1,), lambda x, y, n, m: 1.5 * x + y),
-    Case("clamp", 777, 0, _makes(_ints("n"), _out(I, "n")), (1,), lambda x, o, n, m: x.clamp(-50, 50)),
+    Case("clamp", 777, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: x.clamp(-50, 50)),
     Case("gelu", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: torch.nn.functional.gelu(x, approximate="tanh")),
     Case("fast_math", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: _fast_math(x, n, m), (2e-5, 1e-5)),
     Case("square_matrix", 37, 50, _makes(_floats("n", "m"), _out(F, "n", "m")), (1,), lambda x, o, n, m: x * x),
     Case("stencil", 13, 0, _makes(_floats("n", "n", "n"), _out(F, "n", "n", "n")), (1,), lambda x, o, n, m: _stencil(x, n, m)),
     Case("transpose", 45, 70, _makes(_floats("n", "m"), _out(F, "m", "n")), (1,), lambda x, o, n, m: x.t()),
-    Case("block_sum", 1000, 0, _makes(_ints("n"), _out(I, 4)), (1,), lambda x, o, n, m: _blocks(x, 256).sum(1).to(I)),
-    Case("block_max", 1000, 0, _makes(_ints("n"), _out(I, 1, value=-1000)), (1,), lambda x, o, n, m: x.max().view(1)),
-    Case("scan", 200, 0, _makes(_ints("n"), _out(I, "n")), (1,), lambda x, o, n, m: _blocks(x, 64).cumsum(1).flatten()[:n].to(I)),
+    Case("block_sum", 1000, 0, _makes(_ints("n"), _out(I32, 4)), (1,), lambda x, o, n, m: _blocks(x, 256).sum(1).to(I32)),
+    Case("block_max", 1000, 0, _makes(_ints("n"), _out(I32, 1, value=-1000)), (1,), lambda x, o, n, m: x.max().view(1)),
+    Case("scan", 200, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _blocks(x, 64).cumsum(1).flatten()[:n].to(I32)),
     Case("matmul", 37, 29, _makes(_floats("n", "m"), _floats("m", "n"), _out(F, "n", "n")), (2,), lambda x, y, o, n, m: x @ y, (1e-5, 1e-5)),
     Case("softmax", 5, 300, _makes(_floats("n", "m"), _out(F, "n", "m")), (1,), lambda x, o, n, m: _softmax(x, n, m)),
     Case("shuffle_sum", 1000, 0, _makes(_floats("n"), _out(F, 4)), (1,), lambda x, o, n, m: _blocks(x, 256).sum(1), (1e-5, 1e-5)),
     Case("layernorm", 8, 100, _makes(_floats("n", "m"), _floats("m"), _out(F, "n", "m")), (2,), lambda x, w, o, n, m: _layernorm(x, w, n, m), (1e-5, 1e-5)),
-    Case("votes", 500, 0, _makes(_ints("n"), _out(I, "n")), (1,), lambda x, o, n, m: _votes(x, n, m)),
-    Case("warp_scan", 300, 0, _makes(_ints("n"), _out(I, "n")), (1,), lambda x, o, n, m: _warp_scan(x, n, m)),
-    Case("warp_synchronous", 300, 0, _makes(_ints("n"), _out(I, 10)), (1,), lambda x, o, n, m: _blocks(x, 32).sum(1).to(I)),
-    Case("histogram", 3000, 0, _makes(_ints("n", low=0), _out(I, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I)),
-    Case("histogram_shared", 3000, 0, _makes(_ints("n", low=0), _out(I, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I)),
-    Case("many_atomics", 1000, 0, _makes(_ints("n"), _out(I, 7, value=0), _out(I, 1, value=0)), (1, 2), _many_atomics),
+    Case("votes", 500, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _votes(x, n, m)),
+    Case("warp_scan", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _warp_scan(x, n, m)),
+    Case("warp_synchronous", 300, 0, _makes(_ints("n"), _out(I32, 10)), (1,), lambda x, o, n, m: _blocks(x, 32).sum(1).to(I32)),
+    Case("histogram", 3000, 0, _makes(_ints("n", low=0), _out(I32, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32)),
+    Case("histogram_shared", 3000, 0, _makes(_ints("n", low=0), _out(I32, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32)),
+    Case("many_atomics", 1000, 0, _makes(_ints("n"), _out(I32, 7, value=0), _out(I32, 1, value=0)), (1, 2), _many_atomics),
     Case("dot", 3000, 0, _makes(_floats("n", dtype=D), _floats("n", dtype=D), _out(D, 1, value=0.0)), (2,), lambda x, y, o, n, m: (x @ y).view(1), (1e-12, 1e-11)),
     Case("every", 100, 0, _makes(_floats("3 * n", dtype=D), _out(D, "n")), (1,), lambda x, o, n, m: 0.5 * x[::3], (1e-15, 0)),
-    Case("compose", 300, 0, _makes(_ints("n"), _out(I, "n")), (1,), lambda x, o, n, m: 2 * (x + 1)),
+    Case("compose", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: 2 * (x + 1)),
     Case("square4", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: x * x),
     Case("complex_product", 300, 0, _makes(_floats("n", 2), _floats("n", 2), _out(F, "n", 2)), (2,), lambda x, y, o, n, m: _complex(x, y, n, m), (1e-5, 1e-5)),
     Case("half_affine", 300, 0, _makes(_floats("n", dtype=torch.float16), _out(torch.float16, "n")), (1,), lambda x, o, n, m: 1.25 * x + 0.1, (2e-3, 1e-4)),
     Case("bfloat_triple", 300, 0, _makes(_floats("n", dtype=torch.bfloat16), _out(torch.bfloat16, "n")), (1,), lambda x, o, n, m: 3 * x, (1.6e-2, 1e-3)),
-    Case("bits", 300, 0, _makes(_ints("n"), _out(I, "n")), (1,), lambda x, o, n, m: _bits(x, n, m)),
+    Case("bits", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _bits(x, n, m)),
     Case("convolve", 300, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: _convolve(x, n, m)),
     Case("random_bits", 300, 0, _makes(_ints("n", low=0), _out(torch.int64, "n")), (1,), lambda x, o, n, m: _random(x, n, m)),
 )  # fmt: skip
