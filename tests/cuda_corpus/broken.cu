@@ -23,7 +23,7 @@ __global__ void off_by_one_kernel(const float* in, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i <= n) {
         float v = in[i];  // BROKEN
-        if (i < n) out[i] = v;
+        out[i < n ? i : 0] = v;
     }
 }
 LAUNCHER(off_by_one) {
@@ -246,6 +246,7 @@ int main(int, char** arguments) {
     for (int i = 0; i < n; ++i) host[i] = i;
     cudaMalloc(&in, n * sizeof(float));
     cudaMalloc(&out, n * sizeof(float));
+    if (strcmp(which, "tail_forgotten")) cudaMemset(out, 0, n * sizeof(float));  // copying `out` back is no fault of the others
     cudaMemcpy(in, host, n * sizeof(float), cudaMemcpyHostToDevice);
     CASE(missing_guard) CASE(off_by_one) CASE(left_neighbour) CASE(swapped_sizes) CASE(misaligned) CASE(null_pointer)
     CASE(barrier_in_branch) CASE(early_return) CASE(missing_barrier) CASE(barrier_not_in_loop) CASE(tile_overwritten)

@@ -10,7 +10,6 @@ import functools
 import hashlib
 import re
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -202,7 +201,7 @@ CASES = (
     Case("histogram_shared", 3000, 0, _makes(_ints("n", low=0), _out(I32, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32)),
     Case("many_atomics", 1000, 0, _makes(_ints("n"), _out(I32, 7, value=0), _out(I32, 1, value=0)), (1, 2), _many_atomics),
     Case("dot", 3000, 0, _makes(_floats("n", dtype=D), _floats("n", dtype=D), _out(D, 1, value=0.0)), (2,), lambda x, y, o, n, m: (x @ y).view(1), (1e-12, 1e-11)),
-    Case("every", 100, 0, _makes(_floats("3 * n", dtype=D), _out(D, "n")), (1,), lambda x, o, n, m: 0.5 * x[::3], (1e-15, 0)),
+    Case("every", 100, 0, _makes(_floats("3 * n", dtype=D), _out(D, "n")), (1,), lambda x, o, n, m: 0.5 * x[::3], (1e-13, 0)),
     Case("compose", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: 2 * (x + 1)),
     Case("square4", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: x * x),
     Case("complex_product", 300, 0, _makes(_floats("n", 2), _floats("n", 2), _out(F, "n", 2)), (2,), lambda x, y, o, n, m: _complex(x, y, n, m), (1e-5, 1e-5)),
@@ -369,7 +368,7 @@ def sanitized() -> list[dict]:
                 summary = re.search(r"^(?:ERROR|RACECHECK) SUMMARY: (.*)$", text, re.M)
                 asserted = re.search(r"broken\.cu:(\d+): .*Assertion.*failed", said)
                 row = {
-                    "verdict": verdicts[0]
+                    "verdict": re.sub(r" (at|to) (host access to )?0x[0-9a-f]+", "", verdicts[0])
                     if verdicts
                     else "Assertion failed"
                     if asserted
@@ -388,8 +387,37 @@ def sanitizer():
     return records.measured("host_cuda/sanitizer", sanitized, sources=[BROKEN])
 
 
+def table() -> str:
+    """What the host says about each broken kernel beside compute-sanitizer's verdict, as Markdown."""
+    theirs = sanitizer()
+    provenance = theirs.attrs["provenance"]
+    lines = [
+        "# Nineteen broken kernels, told twice",
+        "",
+        'What the host says about the kernels of `tests/cuda_corpus/broken.cu` (`build.load_cuda(..., device="host")`), beside',
+        f"what compute-sanitizer says about the same kernels on an {provenance.gpu['name']} ({provenance.date}). For each kernel it",
+        "ran the tool that looks for such a fault. `initcheck` does not look at shared memory, and a barrier that some threads",
+        "never reach is no fault to `synccheck` when those threads have ended: the GPU forgives it, the programming guide does not.",
+        "",
+        "Made by `python tests/cuda_corpus/corpus.py`.",
+        "",
+        "| kernel | the host: cause, thread, line | compute-sanitizer: verdict, line |",
+        "|---|---|---|",
+    ]
+    for row in theirs.itertuples():
+        e = EXPECTED[row.case]
+        if e.cause == "unwritten":
+            ours = "never written: elements 768 to 999 of `out` (a traced run)"
+        else:
+            ours = f"{e.cause}{f' (`{e.argument}`)' if e.argument else ''}, block {e.block[:2]}, thread {e.thread[:2]}, line {blamed_line(row.case)}"
+        line = f", line {row.line}" if row.line else ""
+        lines.append(f"| {row.case} | {ours} | {row.tool}: {row.verdict.rstrip(' .:')}{line} |")
+    return "\n".join(lines) + "\n"
+
+
+TABLE = HERE.parents[1] / "docs" / "broken-kernels.md"
+
 if __name__ == "__main__":
     print(recorded().drop(columns="samples").to_string())
     print(sanitizer().to_string())
-    if not device.has_gpu():
-        sys.exit("(replayed: no GPU here)")
+    TABLE.write_text(table())
