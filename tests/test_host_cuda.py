@@ -370,3 +370,14 @@ def test_an_element_that_nobody_wrote_and_one_too_many(shift):
     assert (caught.value.kernel, caught.value.argument) == ("shift_kernel", "x")
     assert (caught.value.block, caught.value.thread) == ((1, 0, 0), (36, 0, 0))
     check.assert_matches(lambda t: shift(t, t.numel(), 64), lambda t: t + 1, device="cpu", name="shift")
+
+
+def test_fibers_by_ucontext_where_the_processor_is_another():
+    case = CASES["block_sum"]
+    text = corpus.RIGHT.split("// warps")[0]
+    module = build.load_cuda(
+        "host_ucontext", text, ["block_sum"], torch_headers=False, device="host", flags=["-O2", "-DWB_UCONTEXT"]
+    )
+    x, out = corpus.inputs(case)
+    assert module.block_sum(x.data_ptr(), out.data_ptr(), 0, 0, case.n, case.m, 0) == "no error"
+    assert torch.equal(out, case.reference(x, out, case.n, case.m))

@@ -19,7 +19,7 @@
 #include <tuple>
 #include <type_traits>
 #include <vector>
-#if !defined(__x86_64__)
+#if !defined(__x86_64__) || defined(WB_UCONTEXT)
 #include <ucontext.h>
 #endif
 

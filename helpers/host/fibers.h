@@ -3,7 +3,7 @@
 
 namespace wb {
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(WB_UCONTEXT)
 extern "C" void wb_switch(void** save, void* load);
 asm(R"(
 .text
