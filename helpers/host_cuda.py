@@ -159,7 +159,7 @@ def _behind(addresses: list[int]) -> list[torch.Tensor]:
         if missing:
             search(list(frame.f_globals.values()))
         frame = frame.f_back
-    if any(a > 1 << 24 for a in missing):  # smaller numbers are sizes
+    if any(a > 1 << 32 for a in missing):  # smaller numbers are sizes
         import torch
 
         search([o for o in gc.get_objects() if issubclass(type(o), torch.Tensor)])

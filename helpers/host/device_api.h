@@ -116,6 +116,9 @@ WB_ATOMIC(atomicXor, old ^ v)
 WB_ATOMIC(atomicInc, old >= v ? 0 : old + 1)
 WB_ATOMIC(atomicDec, old == 0 || old > v ? v : old - 1)
 #undef WB_ATOMIC
+template <class T> T atomicCAS(T* p, wb::as<T> expected, wb::as<T> v) {
+    return wb::atomic(p, [&](T old) -> T { return old == expected ? v : old; });
+}
 template <class T> T atomicCAS(const wb::ptr<T>& p, wb::as<T> expected, wb::as<T> v, WB_LINE) {
     return wb::atomic(wb::place(p, line), [&](T old) -> T { return old == expected ? v : old; });
 }
