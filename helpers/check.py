@@ -41,10 +41,10 @@ class Agreement:
 
     def __repr__(self) -> str:
         sizes = sorted(self.shapes, key=_numel)
-        return (
-            f"{self.kernel} agrees with its float64 reference: {len(sizes)} shapes from {sizes[0]} to {sizes[-1]}, "
-            f"{self.dtype}."
+        shapes = (
+            f"{len(sizes)} shapes from {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"shape {sizes[0]}"
         )
+        return f"{self.kernel} agrees with its float64 reference: {shapes}, {self.dtype}."
 
 
 def _numel(shape: Sequence[int]) -> int:

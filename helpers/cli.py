@@ -60,9 +60,9 @@ def run(
             name: plan.split_values(text) for name, text in plan.assignments(grid or [], "--grid").items()
         }
         if not notebooks:
-            from helpers import form
+            from helpers.project import find_root
 
-            notebooks = [form.find_root() / "notebooks"]
+            notebooks = [find_root() / "notebooks"]
         from helpers import batch
 
         report = batch.run_course(
@@ -129,10 +129,11 @@ def publish_command(
     repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="The repository on GitHub.")],
 ) -> None:
     """Stamp the repository's address into pyproject.toml, the README and every notebook."""
-    from helpers import form, publish
+    from helpers.project import find_root
+    from helpers.publish import publish
 
     try:
-        changed = publish.publish(repository, form.find_root())
+        changed = publish(repository, find_root())
     except (ValueError, RuntimeError) as error:
         _stop(error)
     for change in changed:

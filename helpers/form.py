@@ -18,7 +18,6 @@ from __future__ import annotations
 import os
 import re
 import sys
-import tomllib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,8 +25,9 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
+from helpers.project import Project, find_root, kernel_cell, load_project
+
 CHECKED = "nbval-check-output"
-FOLDERS = ("notebooks", "labs", "labs/solutions")
 METADATA = {
     "accelerator": "GPU",
     "colab": {"gpuType": "T4"},
@@ -52,7 +52,6 @@ _BADGE = re.compile(
     r"\[!\[Open in Colab\]\([^)]*\)\]\(https://colab\.research\.google\.com/github/[^)]*\)", re.IGNORECASE
 )
 _BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
-_MARKER = re.compile(r"^\s*(?:#|//)\s*\[(/?)kernel:([A-Za-z_]\w*)\]\s*$")
 _WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _HEX_ID = re.compile(r"(?=.*\d)[0-9a-f]{6,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # What differs from machine to machine and so cannot stand in an output that nbval compares.
@@ -63,25 +62,6 @@ _UNSTABLE = (
 # Never compared by nbval, or random: keeping them would only make diffs.
 _UNCOMPARED = ("application/vnd.jupyter.widget-view+json", "image/png", "image/jpeg")
 _INCOMPARABLE = ("application/vnd.plotly.v1+json", "application/vnd.kernel-workbook.provenance+json")
-
-
-@dataclass(frozen=True)
-class Project:
-    """The checkout that notebooks belong to.
-
-    Attributes:
-        root: The folder of pyproject.toml.
-        repository: `OWNER/REPO` on GitHub, from `[project.urls] Repository`.
-        kernels: Kernel name to (suffix of its source file, the text of its block).
-    """
-
-    root: Path
-    repository: str
-    kernels: dict[str, tuple[str, str]]
-
-    def notebooks(self) -> list[Path]:
-        """Every notebook that the form applies to, sorted: lessons, labs, solutions."""
-        return [path for folder in FOLDERS for path in sorted((self.root / folder).glob("*.ipynb"))]
 
 
 @dataclass(frozen=True)
@@ -99,81 +79,6 @@ class Formed:
     text: str
     differences: tuple[str, ...]
     problems: tuple[str, ...]
-
-
-def find_root(start: Path | None = None) -> Path:
-    """The checkout's folder: the nearest one upwards from `start` (default: here) whose pyproject is ours.
-
-    Raises:
-        RuntimeError: `start` lies in no checkout of the workbook.
-    """
-    start = (start or Path.cwd()).resolve()
-    for folder in (start, *start.parents):
-        pyproject = folder / "pyproject.toml"
-        if (
-            pyproject.is_file()
-            and tomllib.loads(pyproject.read_text("utf-8")).get("project", {}).get("name")
-            == "kernel-workbook"
-        ):
-            return folder
-    raise RuntimeError(
-        f"{start} lies in no checkout of kernel-workbook: run this command in the folder that holds its pyproject.toml."
-    )
-
-
-def load_project(root: Path) -> Project:
-    """Read the repository's address and the kernels' sources of the checkout at `root`.
-
-    Raises:
-        ValueError: `[project.urls] Repository` is no GitHub address, or a kernel's markers do not pair up.
-    """
-    urls = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"].get("urls", {})
-    address = re.fullmatch(r"https://github\.com/([\w.-]+/[\w.-]+?)(?:\.git)?/?", urls.get("Repository", ""))
-    if not address:
-        raise ValueError(
-            f"pyproject.toml: [project.urls] Repository is {urls.get('Repository')!r}; "
-            "write https://github.com/OWNER/REPO, or run `workbook publish OWNER/REPO`."
-        )
-    return Project(root, address[1], read_kernels(root / "helpers" / "kernels"))
-
-
-def read_kernels(folder: Path) -> dict[str, tuple[str, str]]:
-    """Every marked block under `folder`: kernel name to (file suffix, text without the markers).
-
-    Raises:
-        ValueError: A marker without its partner, a block inside a block, or one name in two places.
-    """
-    kernels: dict[str, tuple[str, str]] = {}
-    for path in sorted(p for p in folder.glob("*") if p.suffix in {".py", ".cu", ".cpp"}):
-        name, block = None, []
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-            marker = _MARKER.match(line)
-            where = f"{path.name}, line {number}"
-            if not marker:
-                block.append(line)
-            elif marker[1]:
-                if marker[2] != name:
-                    raise ValueError(f"{where}: [/kernel:{marker[2]}] closes a block that is not open.")
-                kernels[name] = (path.suffix, "\n".join(block).strip("\n"))
-                name = None
-            else:
-                if name is not None:
-                    raise ValueError(f"{where}: [kernel:{marker[2]}] opens before [kernel:{name}] is closed.")
-                if marker[2] in kernels:
-                    raise ValueError(
-                        f"{where}: the kernel {marker[2]} is already marked elsewhere; names are unique."
-                    )
-                name, block = marker[2], []
-        if name is not None:
-            raise ValueError(f"{path.name}: [kernel:{name}] is never closed; end it with [/kernel:{name}].")
-    return kernels
-
-
-def kernel_cell(name: str, suffix: str, block: str) -> str:
-    """The source of the cell that shows a kernel: the block itself, or a raw string that holds it."""
-    if suffix == ".py":
-        return block
-    return f'{name.upper()}_{"CUDA" if suffix == ".cu" else "CPP"} = r"""\n{block}\n"""'
 
 
 def setup_source(repository: str) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from helpers import device
-from helpers.ncu_advice import advice, advice_html
+from helpers.ncu_advice import advice, advice_html, outcome
 from helpers.ncu_errors import PERMISSION, NcuError, diagnose, script_output
 from helpers.ncu_reader import Kernel, Report, ReportError, Rule, load_report, readable, summary
 from helpers.ncu_views import (
@@ -26,6 +26,7 @@ from helpers.ncu_views import (
     occupancy,
     occupancy_curves,
     over_time,
+    predicted_sectors,
     roofline_points,
     sectors,
     source_lines,
@@ -48,7 +49,9 @@ __all__ = [
     "load_report",
     "occupancy",
     "occupancy_curves",
+    "outcome",
     "over_time",
+    "predicted_sectors",
     "readable",
     "roofline_points",
     "run",
@@ -324,6 +327,11 @@ def load_ipython_extension(shell) -> None:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """A command as one line for a terminal, broken before each option where it is long."""
-    line = shlex.join(words)
-    return line if len(line) <= 100 else line.replace(" --", " \\\n    --")
+    """A command for a terminal, broken before options where a line would pass 100 characters."""
+    first, *options = shlex.join(words).split(" --")
+    lines = [first]
+    for option in options:
+        if len(lines[-1]) + len(option) > 95:
+            lines.append("   ")
+        lines[-1] += f" --{option}"
+    return " \\\n".join(lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from helpers.ncu_reader import MARK, Kernel, Report, launches_of, mark_parts
+from helpers.ncu_reader import MARK, Kernel, Report, Rule, launches_of, mark_parts
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,6 +80,28 @@ def advice_html(
         is_open = " open" if len(launches) == 1 else ""
         parts.append(f"<details{is_open}><summary>{head}</summary><ul>{''.join(items)}</ul></details>")
     return "".join(parts)
+
+
+def outcome(change: str, before: Kernel, after: Kernel, rule: Rule | None) -> dict[str, str | float]:
+    """What a rule promised of a change and what came: one row, with times in µs and parts of the time in percent.
+
+    Args:
+        change: what was changed, in words.
+        before: the launch that the rule advised on.
+        after: the launch with the change.
+        rule: the advice, or None where ncu gave none here.
+    """
+    estimate = rule.speedup_percent if rule is not None else None
+    estimate = float("nan") if estimate is None else estimate
+    return {
+        "change": change,
+        "advice": rule.title if rule is not None else "(none here)",
+        "estimate_percent": estimate,
+        "before_us": before.duration_us,
+        "promised_us": before.duration_us * (1 - estimate / 100),
+        "came_us": after.duration_us,
+        "saved_percent": 100 * (1 - after.duration_us / before.duration_us),
+    }
 
 
 def readable_html(markup: str) -> str:

@@ -218,8 +218,9 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
 def _show(report: ncu.Report, from_percent: float) -> None:
     from IPython.display import HTML, display
 
-    table = ncu.summary(report)
-    display(table.rename(columns=lambda c: c.replace("_", " ")).round(3))
+    from helpers import ncu_figures
+
+    display(ncu_figures.summary_table(report))
     display(HTML(f"<p>Advice with an estimate of {from_percent:g} % or more:</p>"))
     display(HTML(ncu.advice_html(report, from_percent=from_percent)))
 

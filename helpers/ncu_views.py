@@ -167,6 +167,47 @@ def sectors(report: Report | Kernel, kernel: int | Kernel | None = None) -> pd.D
     return pd.DataFrame(rows)
 
 
+def predicted_sectors(
+    n_rows: int,
+    n_cols: int,
+    stride: int,
+    block_size: int,
+    *,
+    per_thread: int = 1,
+    vector: int = 1,
+    num_warps: int = 4,
+    element_bytes: int = 4,
+) -> dict[str, int]:
+    """The requests and sectors of an element-wise kernel with one program a row, by arithmetic alone; loads plus stores.
+
+    A request is one instruction of one warp. Its sectors are the 32-byte pieces that its addresses touch; `ideal` is
+    how few they would touch side by side from a boundary on.
+
+    Args:
+        n_rows: rows, and programs.
+        n_cols: elements of a row that are not masked off.
+        stride: elements from the start of a row to the start of the next.
+        block_size: elements of a program, masked ones too; a multiple of 32 · num_warps · per_thread.
+        per_thread: neighbouring elements that a thread has.
+        vector: how many of them one instruction moves.
+        num_warps: warps of a program.
+        element_bytes: bytes of an element.
+    """
+    import numpy as np
+
+    # repeats, warps, lanes, pieces, vector; then the lanes last but one, so that a row is one request
+    elements = np.arange(block_size).reshape(-1, num_warps, 32, per_thread // vector, vector)
+    requests = elements.swapaxes(2, 3).reshape(-1, 32 * vector)
+    active = [request[request < n_cols] for request in requests if request[0] < n_cols]
+    starts = np.arange(n_rows)[:, None] * stride
+    asked = sum(
+        int((np.diff((starts + columns) * element_bytes // 32, axis=1) > 0).sum()) + n_rows
+        for columns in active
+    )
+    ideal = n_rows * sum(-(-len(columns) * element_bytes // 32) for columns in active)
+    return {"requests": 2 * n_rows * len(active), "sectors": 2 * asked, "ideal": 2 * ideal}
+
+
 def roofline_points(report: Report | Kernel) -> pd.DataFrame:
     """Each launch as a point for `plots.roofline`, from counters alone: fp32 operations, DRAM bytes, time.
 

@@ -1,4 +1,4 @@
-"""Plotly figures from tables: throughput curves, heat maps, rooflines and bars.
+"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables made to be read.
 
 All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
 transparent backgrounds with grey text (readable on light and on dark pages), units on the axes, error bars where the
@@ -12,170 +12,43 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from helpers.plot_style import (
+    DASHES,
+    GRID_COLOUR,
+    MARKERS,
+    PALETTE,
+    TEXT_COLOUR,
+    axis_title,
+    draw_ceilings,
+    error_bar,
+    join_notes,
+    layout,
+    log_axis,
+    origin_of,
+    require_columns,
+    theme,
+    usable_rows,
+)
+
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+    from pandas.io.formats.style import Styler
 
-# Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, so that it shows on a dark page too.
-PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#767676")
-TEXT_COLOUR = "#767676"  # contrast above 4 on white and on near-black
-GRID_COLOUR = "rgba(128,128,128,0.28)"
-MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
-
-DASHES = ("dash", "dot", "dashdot", "longdash")
-
-_AXIS_TITLES = {
-    "gb_per_s": "effective bandwidth (GB/s)",
-    "median_us": "time (µs)",
-    "n_rows": "rows",
-    "n_cols": "columns, N",
-    "n_elements": "elements",
-    "n_bytes": "bytes",
-    "block_size": "BLOCK_SIZE (elements)",
-    "num_warps": "warps a program",
-    "flop_per_byte": "arithmetic intensity (FLOP/byte)",
-    "gflop_per_s": "performance (GFLOP/s)",
-}
-_UNITS = {"_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_percent": "%", "_gb_per_s": "GB/s"}
-
-
-def axis_title(column: str) -> str:
-    """A column's name in words, with its unit: "copy_ms" gives "copy (ms)"."""
-    if column in _AXIS_TITLES:
-        return _AXIS_TITLES[column]
-    for ending in sorted(_UNITS, key=len, reverse=True):
-        if column.endswith(ending) and column != ending:
-            return f"{column.removesuffix(ending).replace('_', ' ')} ({_UNITS[ending]})"
-    return column.replace("_", " ")
-
-
-def theme() -> go.layout.Template:
-    """The look that all figures share, as a Plotly template."""
-    import plotly.graph_objects as go
-
-    axis = {
-        "gridcolor": GRID_COLOUR,
-        "zerolinecolor": GRID_COLOUR,
-        "linecolor": TEXT_COLOUR,
-        "ticks": "outside",
-        "tickcolor": TEXT_COLOUR,
-        "automargin": True,
-        "title": {"standoff": 10},
-    }
-    return go.layout.Template(
-        layout={
-            "colorway": list(PALETTE),
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": TEXT_COLOUR, "size": 13},
-            "title": {"x": 0.0, "xref": "paper", "font": {"size": 16}},
-            "legend": {"bgcolor": "rgba(0,0,0,0)"},
-            "margin": {"l": 70, "r": 20, "t": 70, "b": 60},
-            "xaxis": axis,
-            "yaxis": axis,
-        }
-    )
-
-
-def layout(fig: go.Figure, title: str = "", x: str = "", y: str = "", *, note: str = "", height: int = 430):
-    """Give a figure the shared look, a title and axis titles; returns the same figure.
-
-    Args:
-        fig: any Plotly figure with one pair of axes.
-        title: what is shown, in one line.
-        x: the title of the x axis, with its unit.
-        y: the title of the y axis, with its unit.
-        note: a smaller second line under the title, such as where the figures come from.
-        height: pixels.
-    """
-    text = title + (f"<br><sub>{note}</sub>" if note else "")
-    fig.update_layout(template=theme(), title_text=text, height=height)
-    fig.update_xaxes(title_text=x)
-    fig.update_yaxes(title_text=y)
-    return fig
-
-
-def _require_columns(df: pd.DataFrame, columns: Sequence[str], what: str) -> None:
-    missing = [c for c in columns if c not in df.columns]
-    if missing:
-        raise ValueError(
-            f"{what}: the table has no column {', '.join(missing)}; it has {', '.join(map(str, df.columns))}."
-        )
-
-
-def _usable(df: pd.DataFrame, y: str) -> tuple[pd.DataFrame, str]:
-    """The rows that have a value and are not wrong or refused, and a note on those that are left out."""
-    keep = df[y].notna()
-    if "verdict" in df.columns:
-        keep &= df["verdict"].eq("ok")
-    left_out = df[~keep]
-    if left_out.empty:
-        return df, ""
-    if "verdict" not in df.columns:
-        return df[keep], f"{len(left_out)} of {len(df)} points have no value"
-    counts = left_out["verdict"].value_counts()
-    return df[keep], "not drawn: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
-
-
-def _origin(df: pd.DataFrame) -> str:
-    """Where the table was measured, if it says so."""
-    provenance = df.attrs.get("provenance")
-    return f"{provenance.gpu['name']}, {provenance.date}" if provenance is not None else ""
-
-
-def _notes(*notes: str) -> str:
-    return " · ".join(n for n in notes if n)
-
-
-def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float]] | None:
-    """The distances up and down from `y` to its interval's ends, or None where the table has no interval.
-
-    A bandwidth's interval comes from the time's: the bytes are the same, so GB/s scales by median over bound.
-    """
-    if {f"{y}_low", f"{y}_high"} <= set(df.columns):
-        return list(df[f"{y}_high"] - df[y]), list(df[y] - df[f"{y}_low"])
-    if not {"median_us", "ci_low_us", "ci_high_us"} <= set(df.columns):
-        return None
-    if y == "median_us":
-        return list(df["ci_high_us"] - df[y]), list(df[y] - df["ci_low_us"])
-    if y == "gb_per_s":
-        up = df[y] * (df["median_us"] / df["ci_low_us"] - 1)
-        down = df[y] * (1 - df["median_us"] / df["ci_high_us"])
-        return list(up), list(down)
-    return None
-
-
-def _error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
-    distances = _interval(df, y)
-    if distances is None:
-        return None
-    up, down = distances
-    return {
-        "type": "data",
-        "symmetric": False,
-        "array": up,
-        "arrayminus": down,
-        "color": colour,
-        "thickness": 1.2,
-        "width": 3,
-    }
-
-
-def _ceilings(
-    fig: go.Figure, ends: Sequence, ceilings: Mapping[str, float] | None, *, horizontal=False
-) -> None:
-    """A dashed line across the figure for each ceiling, named with its value in the legend."""
-    import plotly.graph_objects as go
-
-    for i, (label, value) in enumerate((ceilings or {}).items()):
-        if value is None:
-            continue  # a GPU whose peak the driver does not tell
-        level = [value] * len(ends)
-        x, y = (level, list(ends)) if horizontal else (list(ends), level)
-        line = {"dash": DASHES[i % len(DASHES)], "color": TEXT_COLOUR, "width": 1.6}
-        fig.add_trace(
-            go.Scatter(x=x, y=y, mode="lines", line=line, name=f"{label}: {value:,.0f}", hoverinfo="name")
-        )
+__all__ = [
+    "GRID_COLOUR",
+    "PALETTE",
+    "TEXT_COLOUR",
+    "axis_title",
+    "bars",
+    "dots",
+    "heatmap",
+    "layout",
+    "roofline",
+    "table",
+    "theme",
+    "throughput",
+]
 
 
 def throughput(
@@ -214,14 +87,14 @@ def throughput(
     """
     import plotly.graph_objects as go
 
-    origin = _origin(df)
+    origin = origin_of(df)
     if not isinstance(series, str):
-        _require_columns(df, [x, *series], "throughput")
+        require_columns(df, [x, *series], "throughput")
         df = df.melt(id_vars=[x], value_vars=list(series), var_name="series", value_name="_value")
         df = df.rename(columns={"_value": y})
         series = "series"
-    _require_columns(df, [x, series, y], "throughput")
-    usable, left_out = _usable(df, y)
+    require_columns(df, [x, series, y], "throughput")
+    usable, left_out = usable_rows(df, y)
     if usable.empty:
         raise ValueError(f"throughput: no row of the table has a value in {y!r} that could be drawn.")
     fig = go.Figure()
@@ -232,18 +105,18 @@ def throughput(
             go.Scatter(
                 x=list(rows[x]),
                 y=list(rows[y]),
-                error_y=_error_bar(rows, y, colour),
-                mode="lines+markers",
+                error_y=error_bar(rows, y, colour),
+                mode="lines+markers" if len(rows) > 1 else "markers",
                 name=str(name),
                 line={"color": colour, "width": 2},
                 marker={"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
             )
         )
-    _ceilings(fig, [usable[x].min(), usable[x].max()], ceilings)
-    note = _notes(origin, left_out)
+    draw_ceilings(fig, [usable[x].min(), usable[x].max()], ceilings)
+    note = join_notes(origin, left_out)
     layout(fig, title, x_title or axis_title(x), y_title or axis_title(y), note=note, height=height)
-    fig.update_xaxes(**({"type": "log"} if log_x else {"tickformat": ","}))
-    fig.update_yaxes(**({"type": "log"} if log_y else {"rangemode": "tozero"}))
+    fig.update_xaxes(**(log_axis(usable[x]) if log_x else {"tickformat": ","}))
+    fig.update_yaxes(**(log_axis(usable[y]) if log_y else {"rangemode": "tozero"}))
     return fig
 
 
@@ -275,7 +148,7 @@ def heatmap(
     """
     import plotly.graph_objects as go
 
-    _require_columns(df, [x, y, z], "heatmap")
+    require_columns(df, [x, y, z], "heatmap")
     if df.duplicated([x, y]).any():
         raise ValueError(f"heatmap: several rows have the same {x} and {y}; keep one row for each pair.")
     columns, rows = sorted(df[x].unique()), sorted(df[y].unique())
@@ -316,7 +189,7 @@ def heatmap(
         fig.add_trace(
             go.Heatmap(z=grey, text=words, colorscale=flat, showscale=False, hovertemplate=hover, **names)
         )
-    layout(fig, title, axis_title(x), axis_title(y), note=_origin(df), height=height)
+    layout(fig, title, axis_title(x), axis_title(y), note=origin_of(df), height=height)
     fig.update_xaxes(type="category", showgrid=False)
     fig.update_yaxes(type="category", showgrid=False)
     return fig
@@ -353,7 +226,7 @@ def roofline(
     """
     import plotly.graph_objects as go
 
-    _require_columns(df, [x, y, label], "roofline")
+    require_columns(df, [x, y, label], "roofline")
     bandwidths = {k: v for k, v in bandwidths.items() if v is not None}
     peaks = {k: v for k, v in (peaks or {}).items() if v is not None}
     if not bandwidths:
@@ -390,7 +263,7 @@ def roofline(
                 },
             )
         )
-    layout(fig, title, axis_title(x), axis_title(y), note=_origin(df), height=height)
+    layout(fig, title, axis_title(x), axis_title(y), note=origin_of(df), height=height)
     fig.update_xaxes(type="log", dtick=1)
     fig.update_yaxes(type="log", dtick=1)
     return fig
@@ -432,8 +305,8 @@ def bars(
     """
     import plotly.graph_objects as go
 
-    _require_columns(df, [x, y, *([series] if series else [])], "bars")
-    usable, left_out = _usable(df, y)
+    require_columns(df, [x, y, *([series] if series else [])], "bars")
+    usable, left_out = usable_rows(df, y)
     if usable.empty:
         raise ValueError(f"bars: no row of the table has a value in {y!r} that could be drawn.")
     names = list(dict.fromkeys(usable[x].astype(str)))
@@ -441,7 +314,7 @@ def bars(
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
     for i, (name, rows) in enumerate(groups):
         labels, values = list(rows[x].astype(str)), list(rows[y])
-        error = _error_bar(rows, y, TEXT_COLOUR)
+        error = error_bar(rows, y, TEXT_COLOUR)
         fig.add_trace(
             go.Bar(
                 x=values if horizontal else labels,
@@ -456,9 +329,9 @@ def bars(
                 cliponaxis=False,
             )
         )
-    _ceilings(fig, names, ceilings, horizontal=horizontal)
+    draw_ceilings(fig, names, ceilings, horizontal=horizontal)
     across, along = x_title or axis_title(x), y_title or axis_title(y)
-    note = _notes(_origin(df), left_out)
+    note = join_notes(origin_of(df), left_out)
     if horizontal:
         across, along = along, across
     layout(fig, title, across, along, note=note, height=height)
@@ -466,8 +339,114 @@ def bars(
     values_axis, names_axis = (
         (fig.update_xaxes, fig.update_yaxes) if horizontal else (fig.update_yaxes, fig.update_xaxes)
     )
-    values_axis(**({"type": "log"} if log_y else {"rangemode": "tozero"}))
+    values_axis(**(log_axis(usable[y]) if log_y else {"rangemode": "tozero", "tickformat": ",~f"}))
     names_axis(type="category", showgrid=False)
     if horizontal:
         fig.update_yaxes(autorange="reversed")
     return fig
+
+
+def dots(
+    df: pd.DataFrame,
+    x: str,
+    y: str,
+    low: str | None = None,
+    high: str | None = None,
+    *,
+    title: str = "",
+    x_title: str | None = None,
+    value_format: str = ",.0f",
+    log_x: bool = False,
+    reference: float | None = None,
+    at_least: float = 0.0,
+    height: int | None = None,
+) -> go.Figure:
+    """One point for each row with its value beside it; every point and interval lies inside the axes.
+
+    Args:
+        df: one row for each point; the order is kept, from the top.
+        x: the column of values.
+        y: the column that names the points.
+        low: the column of the intervals' lower ends; a row without one has no interval.
+        high: the column of their upper ends.
+        title: the figure's title.
+        x_title: instead of the column's name in words.
+        value_format: the format of the printed values.
+        log_x: a logarithmic axis of values.
+        reference: a dashed line at this value, in the middle of the axis; not with `log_x`.
+        at_least: the axis goes at least so far to both sides of `reference`, so that a small difference looks small.
+        height: pixels; by default what the rows need.
+
+    Raises:
+        ValueError: a column that the table does not have, or a value that a logarithmic axis cannot show.
+    """
+    import plotly.graph_objects as go
+
+    ends = [c for c in (low, high) if c]
+    require_columns(df, [x, y, *ends], "dots")
+    if log_x and not (df[[x, *ends]].fillna(1) > 0).all().all():
+        raise ValueError(f"dots: every {x} must be above 0, since its axis is logarithmic.")
+    first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
+    if log_x:
+        # in powers of ten; the right side has room for the last value's text
+        limits = [math.log10(first) - 0.2, math.log10(last) + 0.2 + 0.1 * math.log10(10 * last / first)]
+    elif reference is not None:
+        half = max(1.6 * abs(first - reference), 1.6 * abs(last - reference), at_least)
+        limits = [reference - half, reference + half]
+    else:
+        margin = 0.1 * (last - first or 1)
+        limits = [first - margin, last + 2 * margin]
+    error = None
+    words = [format(v, value_format) for v in df[x]]
+    if low and high:
+        up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
+        error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
+    fig = go.Figure(
+        go.Scatter(
+            x=list(df[x]),
+            y=list(df[y].astype(str)),
+            error_x=error,
+            mode="markers" if error else "markers+text",
+            text=words,
+            textposition="top center",
+            marker={"size": 11, "color": PALETTE[0]},
+            showlegend=False,
+        )
+    )
+    if error:  # beside the marker the text would lie on the interval
+        edge = 10 ** limits[1] if log_x else limits[1]
+        ends = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
+        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **ends)
+    if reference is not None:
+        fig.add_vline(x=reference, line={"dash": "dash", "color": TEXT_COLOUR})
+    layout(fig, title, x_title or axis_title(x), note=origin_of(df), height=height or 150 + 40 * len(df))
+    fig.update_xaxes(range=limits, **(log_axis(df[x]) if log_x else {}))
+    fig.update_yaxes(type="category", range=[len(df) - 0.5, -0.6])
+    return fig
+
+
+def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mapping[str, int] = 1) -> Styler:
+    """A table to be read: chosen columns under headings with units, rounded, a dash where there is no value.
+
+    Args:
+        df: any table.
+        columns: column to heading, in the order shown; the others are left out.
+        decimals: places after the point, of all numbers that are not whole, or a number for each column.
+
+    Raises:
+        ValueError: a column that the table does not have.
+    """
+    require_columns(df, list(columns), "table")
+    shown = df[list(columns)].reset_index(drop=True)
+    words = [columns[c] for c in columns if any(isinstance(v, str) for v in shown[c])]
+    places = {} if isinstance(decimals, int) else {columns[c]: f"{{:,.{n}f}}" for c, n in decimals.items()}
+    styler = shown.rename(columns=dict(columns)).style.hide(axis="index")
+    styler.format(
+        places or None,
+        precision=decimals if isinstance(decimals, int) else 1,
+        thousands=",",
+        na_rep="–",
+        escape="html",
+    )
+    left = [{"selector": "th, td", "props": "text-align: left"}]
+    return styler.set_table_styles({word: left for word in words} if words else [])

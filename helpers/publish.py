@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from helpers import form
+from helpers.project import load_project
 
 # GitHub's own rules for an account and a repository.
 _NAME = re.compile(r"(?!-)(?!.*--)[A-Za-z0-9-]{1,39}(?<!-)/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
@@ -30,7 +31,7 @@ def publish(repository: str, root: Path) -> list[str]:
             f"{repository!r} is not OWNER/REPO: an owner has letters, digits and single hyphens, a repository letters, "
             "digits, '.', '_' and '-', and neither is an address or ends in .git."
         )
-    before = form.load_project(root).repository
+    before = load_project(root).repository
     changed = []
     pyproject = root / "pyproject.toml"
     texts = [(pyproject, pyproject.read_text("utf-8"))]
@@ -40,7 +41,7 @@ def publish(repository: str, root: Path) -> list[str]:
         if stamped != text:
             form.replace(path, stamped)
             changed.append(f"{path.name}: {before} is now {repository}.")
-    project = form.load_project(root)
+    project = load_project(root)
     for path in project.notebooks():
         formed = form.canonical(path, project)
         if formed.differences:

@@ -255,8 +255,19 @@ def _write_case(path: Path, name: str, case: dict) -> None:
     cases = json.loads(path.read_text())["cases"] if path.exists() else []
     cases = [c for c in cases if c["params"] != case["params"]] + [case]
     partial = path.with_name(f".{os.getpid()}-{path.name}")
-    partial.write_text(json.dumps({"name": name, "cases": cases}, indent=1) + "\n")
+    partial.write_text(_as_text(name, cases))
     os.replace(partial, path)
+
+
+def _as_text(name: str, cases: list[dict]) -> str:
+    """A record as JSON, one row a line: a diff shows which measurement changed."""
+    tables = {f"@rows {i}": case["rows"] for i, case in enumerate(cases) if "rows" in case}
+    marked = [{**case, "rows": f"@rows {i}"} if "rows" in case else case for i, case in enumerate(cases)]
+    text = json.dumps({"name": name, "cases": marked}, indent=1, ensure_ascii=False)
+    for mark, rows in tables.items():
+        lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in rows)
+        text = text.replace(json.dumps(mark), f"[\n{lines}\n   ]" if rows else "[]")
+    return text + "\n"
 
 
 def _cache_folder() -> Path:

@@ -180,7 +180,7 @@ class RunReport:
             if run.page_error:
                 lines += ["", f"{run.name}: {run.page_error}"]
             if run.failure:
-                lines += ["", f"{run.name}: {run.failure}", _indent(run.failure.traceback)]
+                lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
         lines += ["", f"{self.seconds:.0f} s. Open {self.out / 'index.html'}"]
@@ -349,8 +349,8 @@ def in_words(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} = {value!r}" for name, value in parameters.items())
 
 
-def _indent(text: str) -> str:
-    return "\n".join(f"    {part}" for part in text.splitlines())
+def _indented(text: str) -> list[str]:
+    return [f"    {part}" for part in text.splitlines()]
 
 
 @cache

@@ -174,6 +174,21 @@ def test_failures_are_named_and_the_others_go_on(make_notebook, tmp_path):
     assert not leftovers(tmp_path)
 
 
+def test_a_kernel_that_does_not_start_is_reported(make_notebook, tmp_path, monkeypatch):
+    kernel = tmp_path / "jupyter" / "kernels" / "broken" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(
+        json.dumps({"argv": ["false", "{connection_file}"], "display_name": "B", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    spec = {"kernelspec": {"name": "broken", "display_name": "B", "language": "python"}}
+    report = batch.run_course(
+        [make_notebook("one", "1", metadata=spec), make_notebook("two", "1")], tmp_path / "out"
+    )
+    assert [run.status for run in report.runs] == ["failed", "ok"]
+    assert report.runs[0].failure.kind == "start" and "did not start" in repr(report)
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

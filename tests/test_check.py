@@ -132,6 +132,8 @@ def test_several_inputs():
 def test_text_is_the_same_on_every_machine():
     text = repr(assert_matches(torch.square, torch.square, shapes=[(3, 5), (1, 1)]))
     assert text == "square agrees with its float64 reference: 2 shapes from (1, 1) to (3, 5), float32."
+    text = repr(assert_matches(torch.square, torch.square, shapes=[(3, 5)]))
+    assert text == "square agrees with its float64 reference: shape (3, 5), float32."
 
 
 def test_shapes_stand_around_the_block():

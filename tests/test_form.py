@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from helpers import form, publish
+from helpers import form, project, publish
 
 KERNELS = """\
 import torch
@@ -79,7 +79,7 @@ def stream(text: str, name: str = "stdout") -> nbformat.NotebookNode:
 
 def formed(path: Path) -> tuple[dict[str, nbformat.NotebookNode], form.Formed]:
     """Form a notebook in place; its cells by id, and what the form said."""
-    said = form.canonical(path, form.load_project(form.find_root(path.parent)))
+    said = form.canonical(path, project.load_project(project.find_root(path.parent)))
     path.write_text(said.text)
     return {cell["id"]: cell for cell in nbformat.reads(said.text, as_version=4).cells}, said
 
@@ -200,7 +200,7 @@ def test_what_only_a_person_can_repair(checkout):
 def test_broken_kernel_markers(checkout, text, says):
     (checkout / "helpers" / "kernels" / "m.py").write_text(text)
     with pytest.raises(ValueError, match=says):
-        form.load_project(checkout)
+        project.load_project(checkout)
 
 
 def test_the_command(checkout, workbook):

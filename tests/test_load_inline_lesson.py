@@ -11,10 +11,10 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import build, check, failures, form, host_cuda
+from helpers import build, check, failures, host_cuda, project
 
 ROOT = Path(__file__).parents[1]
-KERNELS = form.read_kernels(ROOT / "helpers" / "kernels")
+KERNELS = project.read_kernels(ROOT / "helpers" / "kernels")
 LESSON = ROOT / "notebooks" / "02_load_inline.ipynb"
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import math
 import os
+import shlex
 import stat
 import sys
 import textwrap
@@ -17,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import device, ncu, ncu_magic, ncu_reader, ncu_views, records
+from helpers import device, ncu, ncu_figures, ncu_magic, ncu_reader, ncu_views, records
 
 ROWS = [1, 8, 64, 512, 4096]
 COLUMNS = 4096
@@ -647,3 +648,44 @@ def test_predicted_sectors_against_a_count_of_their_own(lesson):
     assert predicted.sectors["packed, masked"] == 2 * asked
     assert predicted.sectors["rows 792 apart, masked"] == predicted.ideal["rows 792 apart, masked"]
     assert predicted.excess_percent["rows 784 apart, masked"] > 70
+
+
+def test_predicted_sectors_are_the_counted_ones():
+    path = _recorded().with_name("alignment.ncu-rep")
+    counted = ncu.sectors(ncu.load_report(path))
+    layouts = [(781, 781, 1024, 1, 1), (512, 781, 512, 1, 1), (781, 792, 1024, 1, 1)]
+    layouts += [(781, 784, 1024, 4, 1), (784, 784, 1024, 4, 4)]
+    for i, (n_cols, stride, block_size, per_thread, vector) in enumerate(layouts):
+        said = ncu.predicted_sectors(1823, n_cols, stride, block_size, per_thread=per_thread, vector=vector)
+        assert said["sectors"] == counted.ld_sectors[i] + counted.st_sectors[i]
+        assert said["requests"] == counted.ld_requests[i] + counted.st_requests[i]
+        assert said["ideal"] == counted.sectors_ideal[i]
+
+
+def test_outcome_compares_promise_and_result(report):
+    row = ncu.outcome("more rows", report[1], report[0], report[1].rule("LaunchConfiguration"))
+    assert row["promised_us"] == pytest.approx(row["before_us"] * (1 - row["estimate_percent"] / 100))
+    assert row["saved_percent"] == pytest.approx(100 * (1 - row["came_us"] / row["before_us"]))
+    assert math.isnan(ncu.outcome("x", report[1], report[0], None)["promised_us"])
+
+
+def test_the_summary_to_be_read_has_ncus_columns(report):
+    html = ncu_figures.summary_table(report).to_html()
+    assert "est. speedup (%)" in html and "demangled name" in html and "4096, 1, 1" in html
+
+
+@pytest.mark.parametrize("draw", ["draw_over_time", "draw_occupancy", "draw_hot_instructions"])
+def test_figures_of_a_launch_are_plain_json_with_units(report, draw):
+    fig = getattr(ncu_figures, draw)(report[4], title="a launch")
+    assert fig.to_json() and len(fig.data) > 1
+    assert any(axis.title.text and "%" in axis.title.text for axis in fig.select_yaxes())
+
+
+def test_shell_line_breaks_before_options():
+    words = ncu.command(
+        ["python", "train.py"], out="step", nvtx="step 3", sections=["SpeedOfLight", "SourceCounters"]
+    )
+    line = ncu.shell_line(words)
+    assert all(len(part) <= 105 for part in line.splitlines())
+    assert shlex.split(line.replace("\\\n", " ")) == words
+    assert ncu.shell_line(["ncu", "--set", "full", "a.py"]) == "ncu --set full a.py"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 
 import pandas as pd
@@ -98,7 +99,7 @@ def test_a_wrong_kernels_rows_are_counted_and_not_drawn():
     df.loc[0, ["verdict", "gb_per_s"]] = ["wrong", float("nan")]
     df.loc[1, "verdict"] = "refused"  # even with a number in it
     fig = plots.throughput(df, "n_cols", "kernel")
-    assert list(lines(fig)[0].x) == [4096]
+    assert list(lines(fig, "markers")[0].x) == [4096]  # one point is a marker, not a line
     assert "not drawn: 1 wrong, 1 refused" in fig.layout.title.text
 
 
@@ -217,3 +218,52 @@ def test_layout_dresses_any_figure():
     fig = plots.layout(go.Figure(go.Scatter(x=[1], y=[1])), "Title", "x (µs)", "y (GB/s)", note="an H100")
     assert fig.layout.title.text == "Title<br><sub>an H100</sub>"
     assert (fig.layout.xaxis.title.text, fig.layout.yaxis.title.text) == ("x (µs)", "y (GB/s)")
+
+
+@pytest.mark.parametrize("log_x", [False, True])
+def test_dots_keep_every_point_inside_the_axes(log_x):
+    df = pd.DataFrame({"clock": ["a", "b", "c"], "us": [56.0, 46_898.0, 267.0]})
+    fig = plots.dots(df, "us", "clock", log_x=log_x, x_title="time (µs)")
+    low, high = fig.layout.xaxis.range
+    shown = [math.log10(v) for v in df.us] if log_x else list(df.us)
+    assert low < min(shown) and max(shown) < high
+    assert list(fig.data[0].text) == ["56", "46,898", "267"]
+    assert fig.layout.xaxis.title.text == "time (µs)"
+
+
+def test_dots_with_intervals_and_a_reference():
+    df = pd.DataFrame({"pair": ["x", "y"], "ratio": [1.0, 1.2], "low": [0.99, 1.1], "high": [1.01, 1.5]})
+    fig = plots.dots(df, "ratio", "pair", "low", "high", reference=1.0, at_least=0.01)
+    low, high = fig.layout.xaxis.range
+    assert low == pytest.approx(2 - high) and high > 1.5
+    assert list(fig.data[0].error_x.array) == pytest.approx([0.01, 0.3])
+    small = plots.dots(df[:1], "ratio", "pair", "low", "high", reference=1.0, at_least=0.05)
+    assert small.layout.xaxis.range == pytest.approx((0.95, 1.05))
+    with pytest.raises(ValueError, match="above 0"):
+        plots.dots(df.assign(ratio=0.0), "ratio", "pair", log_x=True)
+
+
+def test_table_names_rounds_and_shows_a_dash():
+    df = pd.DataFrame({"name": ["k<4>", "b"], "us": [1234.567, None], "n": [100_000_000, 3], "raw": [1, 2]})
+    html = plots.table(df, {"name": "kernel", "us": "time (µs)", "n": "elements"}).to_html()
+    for text in ("k&lt;4&gt;", "1,234.6", "–", "100,000,000", "time (µs)"):
+        assert f">{text}<" in html
+    assert "raw" not in html and "nan" not in html.lower()
+    assert ">1,235<" in plots.table(df, {"us": "time (µs)"}, decimals={"us": 0}).to_html()
+    with pytest.raises(ValueError, match="no column nothing"):
+        plots.table(df, {"nothing": "x"})
+
+
+def test_a_bar_charts_ceiling_crosses_the_whole_figure():
+    df = pd.DataFrame({"kernel": ["a", "b"], "gb_per_s": [1000.0, 2000.0]})
+    for horizontal, axis in ((False, "xref"), (True, "yref")):
+        fig = plots.bars(
+            df, "kernel", "gb_per_s", ceilings={"copy": 3000.0, "peak": None}, horizontal=horizontal
+        )
+        (shape,) = fig.layout.shapes
+        assert shape[axis].endswith("domain") and "copy: 3,000" in [t.name for t in fig.data]
+
+
+def test_logarithmic_axes_label_powers_of_ten():
+    assert plots.log_axis([1, 1000])["dtick"] == 1
+    assert plots.log_axis([100, 300])["dtick"] == "D2"

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from helpers import form
+from helpers.project import Project, load_project
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -167,7 +168,7 @@ def test_the_readme_lists_every_lesson():
 
 
 def test_one_address_everywhere():
-    repository = form.load_project(ROOT).repository
+    repository = load_project(ROOT).repository
     for path in [*DOCUMENTS, *LESSONS]:
         for found in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)/", path.read_text()):
             assert found == repository, f"{path.name} names {found}; run `workbook publish {repository}`"
@@ -181,8 +182,8 @@ def test_there_are_five_lessons():
 
 
 @pytest.fixture(scope="module")
-def project() -> form.Project:
-    return form.load_project(ROOT)
+def project() -> Project:
+    return load_project(ROOT)
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)

@@ -94,6 +94,14 @@ def test_nearest_parameters_are_named_and_never_interpolated(on_gpu, shown):
     )
 
 
+def test_a_row_is_a_line(on_gpu, shown):
+    rows = [{"a": 1, "text": "@rows 0"}, {"a": 2, "text": "µs"}]
+    records.measured("lesson/lines", lambda: rows)
+    text = (records.folder() / "h100/lesson/lines.json").read_text()
+    assert '    {"a": 1, "text": "@rows 0"},\n    {"a": 2, "text": "µs"}\n' in text
+    assert json.loads(text)["cases"][0]["rows"] == rows
+
+
 def test_recording_again_replaces_the_case(on_gpu, shown):
     for value in (1, 2):
         records.measured("lesson/again", lambda value=value: [{"a": value}])

@@ -160,7 +160,7 @@ def test_without_a_gpu_a_right_kernel_cannot_be_timed_and_a_wrong_one_is_still_f
     assert sweep(first_columns, block_size=[4], **common).verdict[0] == "wrong"
 
 
-@pytest.mark.skipif(not device.has_gpu(), reason="needs a GPU")
+@pytest.mark.gpu
 def test_on_a_gpu_times_are_real():
     df = sweep(
         torch.square,

@@ -415,3 +415,22 @@ def test_an_empty_trace_has_tables_but_no_timeline(tmp_path):
 def test_the_import_is_cheap():
     code = "import sys, helpers.trace; sys.exit(bool({'torch', 'pandas', 'plotly'} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_overhead_does_not_count_a_kernel_twice():
+    """As seen on an H100: the kernel was charged to the launch and to "Activity Buffer Request" inside it."""
+    from torch.autograd.profiler_util import FunctionEvent
+
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as prof:
+        torch.square(torch.ones(3))
+    events = prof.events()
+    pow_event = next(e for e in events if e.name == "aten::pow")
+    overhead = FunctionEvent(10**6, "Activity Buffer Request", 1, 0.0, 1.0, use_device="cuda", stack=[])
+    for event in (pow_event, overhead):
+        event.use_device = "cuda"
+        event.append_kernel("kernel", 0, 264.0)
+    pow_event.cpu_children.append(overhead)
+    events.append(overhead)
+    table = trace.profile_table(prof).set_index("name")
+    assert table.device_us["aten::pow"] == 264.0
+    assert table.device_us["Activity Buffer Request"] == 0

@@ -1,6 +1,8 @@
 """Two Triton kernels that square a tensor: one program a row, and one program a block of a flat array.
 
-Both are correct for any number of elements (offsets are 64-bit), for tensors without elements, and for every real dtype
+Beside them stands lesson 02's CUDA kernel (`square.cu`), loaded as a function of a tensor: `load_square_matrix`.
+
+The Triton kernels are correct for any number of elements (offsets are 64-bit), for tensors without elements, and for every real dtype
 that Triton multiplies (float64, float32, float16, bfloat16, and the integers, which wrap as torch's do). Neither copies
 behind your back: a layout that a kernel cannot walk is a `ValueError` that says what to pass instead.
 
@@ -8,6 +10,9 @@ Set `TRITON_INTERPRET=1` before this module is imported to run the kernels in Tr
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import triton
@@ -123,3 +128,47 @@ def square_flat(x: torch.Tensor, *, block_size: int = 1024, num_warps: int = 4) 
 
 
 # [/kernel:square_flat]
+
+
+_LAUNCH = r"""
+void launch(int64_t input, int64_t output, int64_t height, int64_t width, int64_t bx, int64_t by, int64_t stream) {
+    const dim3 block(bx, by), grid((width + bx - 1) / bx, (height + by - 1) / by);
+    square_matrix_kernel<<<grid, block, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
+        reinterpret_cast<const float*>(input), reinterpret_cast<float*>(output), height, width);
+}
+"""
+
+
+def square_matrix_source() -> str:
+    """The CUDA C++ text of lesson 02's kernel, as its cell shows it."""
+    text = Path(__file__).with_name("square.cu").read_text()
+    return text.split("// [kernel:square_matrix]\n")[1].split("// [/kernel:square_matrix]")[0]
+
+
+def load_square_matrix() -> Callable[..., torch.Tensor]:
+    """Build lesson 02's CUDA kernel and return it as `square_matrix(x, block=(16, 16))`.
+
+    It is built without PyTorch's headers, which takes seconds: the launcher gets addresses. `x` is a contiguous 2-D
+    float32 tensor on the GPU; `block` has the threads of a block in x (columns) and y (rows).
+
+    Raises:
+        helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
+    """
+    from helpers import build
+
+    source, declaration = square_matrix_source() + _LAUNCH, _LAUNCH.split("{")[0].strip() + ";"
+    module = build.load_cuda("square_curve", source, ["launch"], cpp_source=declaration, torch_headers=False)
+
+    def square_matrix(x: torch.Tensor, block: tuple[int, int] = (16, 16)) -> torch.Tensor:
+        if x.ndim != 2 or x.dtype != torch.float32 or not x.is_cuda or not x.is_contiguous():
+            raise ValueError(
+                f"square_matrix takes a contiguous 2-D float32 tensor on the GPU; x is {tuple(x.shape)} {x.dtype} "
+                f"on {x.device} with strides {x.stride()}."
+            )
+        y = torch.empty_like(x)
+        if x.numel():
+            stream = torch.cuda.current_stream().cuda_stream
+            module.launch(x.data_ptr(), y.data_ptr(), *x.shape, *block, stream)
+        return y
+
+    return square_matrix

@@ -1,0 +1,197 @@
+"""The look that all figures share, and what the functions that draw them have in common."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+# Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, so that it shows on a dark page too.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#767676")
+TEXT_COLOUR = "#767676"  # contrast above 4 on white and on near-black
+GRID_COLOUR = "rgba(128,128,128,0.28)"
+MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
+
+DASHES = ("dash", "dot", "dashdot", "longdash")
+
+_AXIS_TITLES = {
+    "gb_per_s": "effective bandwidth (GB/s)",
+    "median_us": "time (µs)",
+    "n_rows": "rows",
+    "n_cols": "columns, N",
+    "n_elements": "elements",
+    "n_bytes": "bytes",
+    "block_size": "BLOCK_SIZE (elements)",
+    "num_warps": "warps a program",
+    "flop_per_byte": "arithmetic intensity (FLOP/byte)",
+    "gflop_per_s": "performance (GFLOP/s)",
+}
+_UNITS = {"_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_percent": "%", "_gb_per_s": "GB/s"}
+
+
+def axis_title(column: str) -> str:
+    """A column's name in words, with its unit: "copy_ms" gives "copy (ms)"."""
+    if column in _AXIS_TITLES:
+        return _AXIS_TITLES[column]
+    for ending in sorted(_UNITS, key=len, reverse=True):
+        if column.endswith(ending) and column != ending:
+            return f"{column.removesuffix(ending).replace('_', ' ')} ({_UNITS[ending]})"
+    return column.replace("_", " ")
+
+
+def theme() -> go.layout.Template:
+    """The look that all figures share, as a Plotly template."""
+    import plotly.graph_objects as go
+
+    axis = {
+        "gridcolor": GRID_COLOUR,
+        "zerolinecolor": GRID_COLOUR,
+        "linecolor": TEXT_COLOUR,
+        "ticks": "outside",
+        "tickcolor": TEXT_COLOUR,
+        "automargin": True,
+        "title": {"standoff": 10},
+    }
+    return go.layout.Template(
+        layout={
+            "colorway": list(PALETTE),
+            "paper_bgcolor": "rgba(0,0,0,0)",
+            "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": {"color": TEXT_COLOUR, "size": 13},
+            "title": {"x": 0.0, "xref": "paper", "font": {"size": 16}},
+            "legend": {"bgcolor": "rgba(0,0,0,0)"},
+            "margin": {"l": 70, "r": 20, "t": 70, "b": 60},
+            "xaxis": axis,
+            "yaxis": axis,
+        }
+    )
+
+
+def layout(fig: go.Figure, title: str = "", x: str = "", y: str = "", *, note: str = "", height: int = 430):
+    """Give a figure the shared look, a title and axis titles; returns the same figure.
+
+    Args:
+        fig: any Plotly figure with one pair of axes.
+        title: what is shown, in one line.
+        x: the title of the x axis, with its unit.
+        y: the title of the y axis, with its unit.
+        note: a smaller second line under the title, such as where the figures come from.
+        height: pixels.
+    """
+    text = title + (f"<br><sub>{note}</sub>" if note else "")
+    fig.update_layout(template=theme(), title_text=text, height=height)
+    fig.update_xaxes(title_text=x)
+    fig.update_yaxes(title_text=y)
+    return fig
+
+
+def require_columns(df: pd.DataFrame, columns: Sequence[str], what: str) -> None:
+    """Raise a ValueError that names the columns which `what` needs and the table lacks."""
+    missing = [c for c in columns if c not in df.columns]
+    if missing:
+        raise ValueError(
+            f"{what}: the table has no column {', '.join(missing)}; it has {', '.join(map(str, df.columns))}."
+        )
+
+
+def usable_rows(df: pd.DataFrame, y: str) -> tuple[pd.DataFrame, str]:
+    """The rows that have a value and are not wrong or refused, and a note on those that are left out."""
+    keep = df[y].notna()
+    if "verdict" in df.columns:
+        keep &= df["verdict"].eq("ok")
+    left_out = df[~keep]
+    if left_out.empty:
+        return df, ""
+    if "verdict" not in df.columns:
+        return df[keep], f"{len(left_out)} of {len(df)} points have no value"
+    counts = left_out["verdict"].value_counts()
+    return df[keep], "not drawn: " + ", ".join(f"{n} {verdict}" for verdict, n in counts.items())
+
+
+def origin_of(df: pd.DataFrame) -> str:
+    """Where the table was measured, if it says so."""
+    provenance = df.attrs.get("provenance")
+    return f"{provenance.gpu['name']}, {provenance.date}" if provenance is not None else ""
+
+
+def join_notes(*notes: str) -> str:
+    """The notes that are not empty, in one line."""
+    return " · ".join(n for n in notes if n)
+
+
+def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float]] | None:
+    """The distances up and down from `y` to its interval's ends, or None where the table has no interval.
+
+    A bandwidth's interval comes from the time's: the bytes are the same, so GB/s scales by median over bound.
+    """
+    if {f"{y}_low", f"{y}_high"} <= set(df.columns):
+        return list(df[f"{y}_high"] - df[y]), list(df[y] - df[f"{y}_low"])
+    if not {"median_us", "ci_low_us", "ci_high_us"} <= set(df.columns):
+        return None
+    if y == "median_us":
+        return list(df["ci_high_us"] - df[y]), list(df[y] - df["ci_low_us"])
+    if y == "gb_per_s":
+        up = df[y] * (df["median_us"] / df["ci_low_us"] - 1)
+        down = df[y] * (1 - df["median_us"] / df["ci_high_us"])
+        return list(up), list(down)
+    return None
+
+
+def error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
+    """Plotly's error bars for `y`, or None where the table has no interval."""
+    distances = _interval(df, y)
+    if distances is None:
+        return None
+    up, down = distances
+    return {
+        "type": "data",
+        "symmetric": False,
+        "array": up,
+        "arrayminus": down,
+        "color": colour,
+        "thickness": 1.2,
+        "width": 3,
+    }
+
+
+def draw_ceilings(
+    fig: go.Figure, ends: Sequence, ceilings: Mapping[str, float] | None, *, horizontal: bool = False
+) -> None:
+    """A dashed line across the whole figure for each ceiling, named with its value in the legend.
+
+    Args:
+        fig: the figure.
+        ends: the first and the last value of the other axis, between which the lines surely lie.
+        ceilings: label to value; a value of None (a GPU whose peak the driver does not tell) is left out.
+        horizontal: the values lie along x.
+    """
+    import plotly.graph_objects as go
+
+    for i, (label, value) in enumerate((ceilings or {}).items()):
+        if value is None:
+            continue
+        level = [value] * len(ends)
+        x, y = (level, list(ends)) if horizontal else (list(ends), level)
+        line = {"dash": DASHES[i % len(DASHES)], "color": TEXT_COLOUR, "width": 1.6}
+        # The trace names the line and keeps it inside the axes; the shape takes it to the figure's edges.
+        fig.add_trace(
+            go.Scatter(
+                x=x,
+                y=y,
+                mode="lines",
+                line=line,
+                name=f"{label}: {value:,.0f}",
+                hoverinfo="name",
+            )
+        )
+        (fig.add_vline if horizontal else fig.add_hline)(value, line=line)
+
+
+def log_axis(values: Sequence[float]) -> dict:
+    """A logarithmic axis for these values: labels at powers of ten where there are several, else in between too."""
+    decades = math.log10(max(values) / min(values)) if len(values) and min(values) > 0 else 0
+    return {"type": "log", "dtick": 1 if decades >= 1.5 else "D2", "tickformat": ",~f"}
