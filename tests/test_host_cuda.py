@@ -376,7 +376,12 @@ def test_fibers_by_ucontext_where_the_processor_is_another():
     case = CASES["block_sum"]
     text = corpus.RIGHT.split("// warps")[0]
     module = build.load_cuda(
-        "host_ucontext", text, ["block_sum"], torch_headers=False, device="host", flags=["-O2", "-DWB_UCONTEXT"]
+        "host_ucontext",
+        text,
+        ["block_sum"],
+        torch_headers=False,
+        device="host",
+        flags=["-O2", "-DWB_UCONTEXT"],
     )
     x, out = corpus.inputs(case)
     assert module.block_sum(x.data_ptr(), out.data_ptr(), 0, 0, case.n, case.m, 0) == "no error"
