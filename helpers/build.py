@@ -15,6 +15,7 @@ import importlib.util
 import io
 import json
 import os
+import platform
 import re
 import shutil
 import socket
@@ -25,7 +26,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from helpers import device
+from helpers import device, host_translate
+from helpers import device as _machine  # load_cuda has a parameter of that name
 
 LOCK_TIMEOUT_S = 600.0
 
@@ -36,16 +38,23 @@ class BuildError(RuntimeError):
 
 @dataclass(frozen=True)
 class BuildInfo:
-    """How a module came to be. `seconds` is what the build took, also when `cached` says it was not repeated."""
+    """How a module came to be.
+
+    Attributes:
+        seconds: what the build took, also when `cached` says it was not repeated.
+        host: whether its kernels run on the host instead of a GPU.
+    """
 
     name: str
     directory: Path
     seconds: float
     cached: bool
+    host: bool = False
 
     def __repr__(self) -> str:
         how = "loaded from the cache; it took" if self.cached else "built in"
-        return f"{self.name}: {how} {self.seconds:.1f} s"
+        where = ", for the host: it computes and checks, and says nothing about speed" if self.host else ""
+        return f"{self.name}: {how} {self.seconds:.1f} s{where}"
 
 
 _loaded: dict[str, ModuleType] = {}
@@ -108,29 +117,63 @@ def load_cuda(
     cpp_source: str = "",
     torch_headers: bool = True,
     flags: Sequence[str] = ("-O2",),
+    device: str = "auto",
 ) -> ModuleType:
-    """Build a CUDA extension for this machine's GPU with torch's `load_inline` and import it.
+    """Build a CUDA extension and import it: for this machine's GPU, or, where there is none, for the host.
+
+    On the host the same text is built by the C++ compiler and runs thread by thread on CPU tensors, for correctness
+    and understanding, never for timing; what a kernel must not do raises `helpers.host_cuda.HostCudaError`.
 
     Args:
         name: the module's name, a Python identifier.
         cuda_source: kernels and the functions that launch them.
-        functions: the functions to bind to Python. They need a declaration in `cpp_source`.
+        functions: the functions to bind to Python. For a GPU they need a declaration in `cpp_source`.
         cpp_source: C++ text beside the CUDA source, at least the declarations of `functions`.
         torch_headers: False leaves torch's headers out, in both texts: see `load_cpp`.
-        flags: for nvcc. The architecture of this GPU is added.
+        flags: for nvcc, to which the architecture of this GPU is added; the host's compiler takes of them
+            -O, -D, -I and -std.
+        device: "cuda", "host", or "auto": "cuda" where torch can use a GPU, else "host".
 
     Returns:
         The imported module.
 
     Raises:
-        BuildError, ValueError: as in `load_cpp`.
+        BuildError: the compiler's complaint, or the name of a construct that the host does not run.
+        ValueError: as in `load_cpp`, or another device.
         helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
     """
-    device.require("gpu", "nvcc", "c++", "ninja")
-    return _load(name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)})
+    if device not in ("auto", "cuda", "host"):
+        raise ValueError(f'`device` is "auto", "cuda" or "host"; it was given {device!r}.')
+    if device == "auto":
+        device = "cuda" if _machine.has_gpu() else "host"
+    if device == "cuda":
+        _machine.require("gpu", "nvcc", "c++", "ninja")
+        return _load(
+            name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)}
+        )
+    _machine.require("c++", "ninja")
+    try:
+        text = host_translate.cpp_file(cuda_source, f"{name}.cu")
+    except host_translate.Unsupported as error:
+        code = cuda_source.splitlines()[error.line - 1].strip()
+        raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
+    kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
+    if platform.machine() == "x86_64" and "g++" in _machine.find_tool("c++").resolve().name:
+        kept.append(
+            "-mtls-dialect=gnu2"
+        )  # threadIdx and its like are thread-local: this makes them cheap to reach
+    module = _load(
+        name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, text)
+    )
+    if not hasattr(module, "__host_cuda__"):
+        from helpers import host_cuda
+
+        host_cuda.attach(module, functions, cuda_source, torch_headers=torch_headers)
+        module.__host_cuda__ = True
+    return module
 
 
-def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> ModuleType:
+def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=None) -> ModuleType:
     import torch
 
     if not name.isidentifier():
@@ -152,6 +195,8 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> Modul
         "arch": arch,
         "compilers": [_compiler_identity("c++"), _compiler_identity("nvcc") if cuda else None],
     }
+    if host:  # the CUDA text, and what became of it
+        what["host"], what["host_text"], what["host_headers"] = *host, _host_headers()
     key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if key in _loaded:
         return _loaded[key]
@@ -164,9 +209,16 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict) -> Modul
                 module = _build(what, home, arch)
     built = json.loads((home / "built.json").read_text())
     module = module or _import(home, built["module"])
-    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached)
+    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, host is not None)
     _loaded[key] = module
     return module
+
+
+@functools.cache
+def _host_headers() -> str:
+    """A hash of the headers that translated text includes."""
+    texts = b"".join(path.read_bytes() for path in sorted(host_translate.HEADERS.glob("*.h")))
+    return hashlib.sha256(texts).hexdigest()
 
 
 def _compiler_identity(tool: str) -> str | None:
@@ -225,6 +277,9 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
     texts = {f"{what['name']}.cpp": what["cpp"], f"{what['name']}.cu": what["cuda"]}
     cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
+    if "host" in what:
+        texts[f"{what['name']}.cu"] = what["host"]
+        cpp += what["host_text"]
     if not what["torch_headers"]:
         cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
         cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
@@ -258,7 +313,10 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
         shutil.rmtree(home, ignore_errors=True)
         os.replace(partial, home)
     except Exception as error:
-        raise BuildError(readable_errors(f"{output.getvalue()}\n{error}", texts)) from None
+        said = f"{output.getvalue()}\n{error}"
+        if "host" in what:  # columns are those of the translated text
+            said = re.sub(rf"(\b{what['name']}\.cu:\d+):\d+:", r"\1:", said)
+        raise BuildError(readable_errors(said, texts)) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     module.__file__ = str(home / Path(module.__file__).name)

@@ -1,4 +1,4 @@
-"""Lesson 02: what the generic notebook tests do not cover: its kernels' sources, its stand-in for a GPU, its arithmetic."""
+"""Lesson 02: what the generic notebook tests do not cover: its kernels' sources, its launcher on the host, its arithmetic."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import build, check, failures, project
+from helpers import build, check, failures, host_cuda, project
 
 ROOT = Path(__file__).parents[1]
 KERNELS = project.read_kernels(ROOT / "helpers" / "kernels")
@@ -48,11 +48,11 @@ def test_wrapper_makes_every_check_before_it_launches():
     assert wrapper.index("C10_CUDA_KERNEL_LAUNCH_CHECK") > launch
 
 
-# threads_on_cpu.cpp: a CUDA kernel's text as C++
+# The lesson's launcher, built for the host
 
 
 @pytest.fixture(scope="module")
-def on_cpu(cells):
+def on_host(cells):
     """The lesson's launcher with the kernel and with three wrong ones, in one build."""
     launcher = re.search(r'SQUARE_RAW = r"""\n(.*?)"""', cells["build-square"], re.DOTALL)[1]
     kernel = KERNELS["square_matrix"][1]
@@ -65,51 +65,61 @@ def on_cpu(cells):
     assert len(set(variants.values())) == len(variants), (
         "the kernel's text has changed: write the wrong ones again"
     )
-    text = KERNELS["threads_on_cpu"][1] + "\n"
+    text = ""
     for name, variant in variants.items():
         text += (
             (variant + "\n" + launcher)
             .replace("square_matrix_kernel", f"{name}_kernel")
             .replace("square_raw", name)
         )
-    return build.load_cpp("square_variants", text, list(variants), torch_headers=False)
+    return build.load_cuda("square_variants", text, list(variants), torch_headers=False, device="host")
 
 
 def square_by(launch, bx=16, by=16):
     def square(x):
         y = torch.empty_like(x)
-        assert launch(x.data_ptr(), y.data_ptr(), *x.shape, bx, by, 0) == "no error"
+        said = launch(x.data_ptr(), y.data_ptr(), *x.shape, bx, by, 0)
+        assert said == ("no error" if x.numel() else "invalid configuration argument")
         return y
 
     return square
 
 
 @pytest.mark.parametrize("block", [(16, 16), (32, 8), (256, 1), (1, 256)])
-def test_square_matrix_is_right_for_every_block_shape(on_cpu, block):
+def test_square_matrix_is_right_for_every_block_shape(on_host, block):
     shapes = [(0, 5), (1, 1), (17, 33), (3, 781), (257, 31)]
     check.assert_matches(
-        square_by(on_cpu.right, *block), torch.square, shapes=shapes, device="cpu", name="right"
+        square_by(on_host.right, *block), torch.square, shapes=shapes, device="cpu", name="right"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "says"), [("transposed", "elements differ"), ("narrow", "never wrote them")]
 )
-def test_wrong_kernels_are_rejected(on_cpu, name, says):
+def test_wrong_kernels_are_rejected(on_host, name, says):
     # not a square, so that exchanged indices show; no whole number of blocks
     with pytest.raises(check.Mismatch, match=says):
         check.assert_matches(
-            square_by(getattr(on_cpu, name)), torch.square, shapes=[(15, 31)], device="cpu", name=name
+            square_by(getattr(on_host, name)), torch.square, shapes=[(15, 31)], device="cpu", name=name
         )
 
 
 @pytest.mark.parametrize(("height", "width", "behind"), [(30, 50, 114), (32, 48, 0), (1, 1, 30)])
-def test_missing_guard_writes_behind_the_matrix(on_cpu, height, width, behind):
+def test_missing_guard_writes_behind_the_matrix(on_host, height, width, behind):
     source, memory = torch.rand(8192) + 1, torch.full((8192,), -1.0)
-    on_cpu.unguarded(source.data_ptr(), memory.data_ptr(), height, width, 16, 16, 0)
+    on_host.unguarded(source.data_ptr(), memory.data_ptr(), height, width, 16, 16, 0)
     n = height * width
     assert torch.equal(memory[:n], source[:n] ** 2)
     assert int((memory[n:] != -1).sum()) == behind
+
+
+@pytest.mark.parametrize(("height", "width"), [(30, 50), (1, 1)])
+def test_missing_guard_is_stopped_where_nothing_lies_behind(on_host, height, width):
+    x, y = torch.rand(height, width), torch.empty(height, width)
+    with pytest.raises(
+        host_cuda.HostCudaError, match=r"unguarded_kernel, block .* line \d+: reads element .* of `input`"
+    ):
+        on_host.unguarded(x.data_ptr(), y.data_ptr(), height, width, 16, 16, 0)
 
 
 # The arithmetic of the picture

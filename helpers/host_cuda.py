@@ -1,0 +1,329 @@
+"""CUDA kernels on the host, from Python's side: errors with thread and line, and traced runs.
+
+`build.load_cuda(…, device="host")` translates the CUDA text (`host_translate`), builds it with the C++ compiler and
+passes the module to `attach`. A call then runs the kernels thread by thread and raises `HostCudaError` for what a GPU
+lets pass in silence: an access outside a tensor, a barrier that not all threads reach, shared memory read before it is
+written, two threads racing on it, an output element that no thread wrote.
+
+What a run on the host cannot show: time, memory traffic and caches, and the order in which a GPU's blocks and warps
+happen to run. Blocks here start in their order and threads of a block run one after the other up to their next
+barrier, so a kernel that needs two blocks to wait for each other, or that races in *global* memory, may look right.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+from helpers import host_translate
+
+if TYPE_CHECKING:
+    import torch
+
+_POISON_BYTE = 0x5B  # 0x5B5B5B5B: no result is that by chance; check.poisoned() uses NaN and 0x5A
+_MARK = "HostCudaError: "
+_FRAMES = 6
+
+
+class HostCudaError(RuntimeError):
+    """A kernel did on the host what it must not do on a GPU.
+
+    Attributes:
+        cause: "out of bounds", "no tensor", "misaligned", "barrier", "warp", "uninitialised", "race", "unwritten",
+            "assert", "too much shared memory" or "trace too long".
+        kernel: its name.
+        block, thread: (x, y, z) of the thread that did it; None for "unwritten".
+        line: in the CUDA source, from 1; 0 where it is not known.
+        argument: the parameter or shared array concerned, or "".
+        expression: the access as it stands in the source, or "".
+        bytes_outside: how far an access reaches outside its tensor.
+    """
+
+    def __init__(self, message: str, **fields):
+        super().__init__(message)
+        self.cause: str = fields["cause"]
+        self.kernel: str = fields["kernel"]
+        self.block: tuple[int, int, int] | None = fields.get("block")
+        self.thread: tuple[int, int, int] | None = fields.get("thread")
+        self.line: int = fields.get("line", 0)
+        self.argument: str = fields.get("argument", "")
+        self.expression: str = fields.get("expression", "")
+        self.bytes_outside: int = fields.get("bytes_outside", 0)
+
+
+@dataclass
+class _Hosted:
+    """A loaded module with what belongs to it."""
+
+    library: ctypes.CDLL
+    source: str
+    sites: tuple[tuple[int, str], ...]
+
+
+_hosted: list[_Hosted] = []
+_traces: list[list] = []  # of the traces that are running, innermost last
+
+
+def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_headers: bool) -> None:
+    """Put the host's checks around a module's functions. `build.load_cuda` does it for its own modules.
+
+    Args:
+        module: built from `host_translate.cpp_file(source)`.
+        functions: names of the functions that launch kernels.
+        source: the CUDA text.
+        torch_headers: whether the functions take tensors; otherwise integers may be addresses of tensors.
+    """
+    library = ctypes.CDLL(module.__file__)
+    library.wb_failure.restype = library.wb_launch.restype = ctypes.c_char_p
+    library.wb_accesses.restype = ctypes.c_void_p
+    library.wb_n_accesses.restype = ctypes.c_ulonglong
+    library.wb_add_range.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
+    hosted = _Hosted(library, source, host_translate.translate(source).sites)
+    _hosted.append(hosted)
+    for name in functions:
+        setattr(module, name, _guarded(getattr(module, name), hosted, torch_headers))
+
+
+def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callable:
+    @functools.wraps(function, assigned=("__name__", "__doc__"))
+    def call(*args, **kwargs):
+        values = [*args, *kwargs.values()]
+        tensors = [t for v in values for t in _tensors(v)]
+        if torch_headers:
+            tensors += [t for v in kwargs.values() for t in _tensors(v)]
+        else:
+            tensors += _behind([v for v in values if type(v) is int and v > 0xFFFF])
+        ranges = {(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) for t in tensors}
+        n = len(ranges)
+        starts, sizes = zip(*ranges, strict=True) if ranges else ((), ())
+        array = ctypes.c_ulonglong * max(n, 1)
+        hosted.library.wb_ranges(n, array(*starts), array(*sizes))
+        try:
+            if not torch_headers:
+                return function(*args, **kwargs)
+            with _watched(hosted) as born:
+                result = function(*args, **kwargs)
+            _all_written(function.__name__, result, born)
+            return result
+        except RuntimeError as error:
+            if not str(error).startswith(_MARK):
+                raise
+            raise _explain(hosted) from None
+        finally:
+            hosted.library.wb_ranges(0, array(), array())
+            if _traces:
+                _traces[-1].append((hosted, tensors))
+
+    return call
+
+
+def _tensors(value) -> Iterator[torch.Tensor]:
+    import torch
+
+    if isinstance(value, torch.Tensor):
+        if value.device.type == "cpu" and value.layout is torch.strided:
+            yield value
+    elif isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _tensors(one)
+
+
+def _behind(addresses: list[int]) -> list[torch.Tensor]:
+    """The tensors that own these addresses: first the variables of the callers, then everything that lives.
+
+    A function that takes `x.data_ptr()` sees a number. To know where its memory ends, the tensor has to be found again.
+    """
+    found: list[torch.Tensor] = []
+    missing = set(addresses)
+
+    def search(objects) -> None:
+        for t in (t for o in objects for t in _tensors(o)):
+            start = t.untyped_storage().data_ptr()
+            mine = {a for a in missing if start <= a < start + t.untyped_storage().nbytes()}
+            if mine:
+                found.append(t)
+                missing.difference_update(mine)
+
+    frame = sys._getframe(2)
+    for _ in range(_FRAMES):
+        if frame is None or not missing:
+            break
+        search(list(frame.f_locals.values()))
+        if missing:
+            search(list(frame.f_globals.values()))
+        frame = frame.f_back
+    if any(a > 1 << 32 for a in missing):  # smaller numbers are sizes
+        import torch
+
+        search([o for o in gc.get_objects() if issubclass(type(o), torch.Tensor)])
+    return found
+
+
+def _watched(hosted: _Hosted):
+    """While it is entered, tensors that torch makes are known to the checks, and empty ones are filled with poison."""
+    import torch
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    aten = torch.ops.aten
+    empty = {
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+    }
+
+    class Watch(TorchDispatchMode):
+        def __init__(self):
+            super().__init__()
+            self.poisoned: list[torch.Tensor] = []
+
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            for t in _tensors(result):
+                storage = t.untyped_storage()
+                hosted.library.wb_add_range(storage.data_ptr(), storage.nbytes())
+                if func in empty:
+                    _poison(t)
+                    self.poisoned.append(t)
+            return result
+
+    return Watch()
+
+
+def _poison(tensor: torch.Tensor) -> None:
+    if tensor.numel():
+        ctypes.memset(tensor.untyped_storage().data_ptr(), _POISON_BYTE, tensor.untyped_storage().nbytes())
+
+
+def _all_written(name: str, result, watch) -> None:
+    """Raise if a returned tensor still holds poison."""
+    import torch
+
+    starts = {t.untyped_storage().data_ptr() for t in watch.poisoned if t.numel()}
+    views = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    for number, t in enumerate(_tensors(result)):
+        size = t.element_size()
+        if not t.numel() or t.untyped_storage().data_ptr() not in starts or size not in (2, 4, 8):
+            continue  # a byte may be 0x5B by chance
+        poison = int.from_bytes(bytes([_POISON_BYTE]) * size, "little", signed=True)
+        left = (t.detach().view(views[size]) == poison).nonzero()
+        if len(left):
+            at = tuple(left[0].tolist())
+            which = "the returned tensor" if isinstance(result, torch.Tensor) else f"returned tensor {number}"
+            raise HostCudaError(
+                f"{name}: {len(left):,} of {t.numel():,} elements of {which} were never written; the first is {at}.",
+                cause="unwritten",
+                kernel=name,
+                argument=which,
+            )
+
+
+def _explain(hosted: _Hosted) -> HostCudaError:
+    text = hosted.library.wb_failure().decode(errors="replace")
+    cause, kernel, argument, expression, *numbers, said = text.split("\t", 12)
+    bx, by, bz, tx, ty, tz, line, outside = map(int, numbers)
+    message = f"{kernel}, block {_short(bx, by, bz)}, thread {_short(tx, ty, tz)}"
+    message += f", line {line}: {said}." if line else f": {said}."
+    lines = hosted.source.splitlines()
+    if 0 < line <= len(lines):
+        message += f"\n    {lines[line - 1].strip()}"
+    return HostCudaError(
+        message,
+        cause=cause,
+        kernel=kernel,
+        block=(bx, by, bz),
+        thread=(tx, ty, tz),
+        line=line,
+        argument=argument,
+        expression=expression,
+        bytes_outside=outside,
+    )
+
+
+def _short(x: int, y: int, z: int) -> str:
+    return f"({x}, {y}, {z})" if z else f"({x}, {y})"
+
+
+# Traced runs
+
+
+@contextmanager
+def _tracing() -> Iterator[list]:
+    calls: list = []
+    _traces.append(calls)
+    for one in _hosted:
+        one.library.wb_trace(1)
+    try:
+        yield calls
+    finally:
+        _traces.pop()
+        for one in _hosted:
+            one.library.wb_trace(0)
+
+
+_ACCESS = [
+    ("block", "u8"),
+    ("offset", "i8"),
+    ("thread", "u4"),
+    ("launch", "i4"),
+    ("argument", "i4"),
+    ("site", "i4"),
+    ("size", "u2"),
+    ("use", "u2"),
+    ("phase", "u4"),
+]
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What one traced call did, before `helpers.grid` makes tables and pictures of it.
+
+    Attributes:
+        accesses: a numpy record array, one row an access to a tensor, in the order of execution.
+        launches: (kernel, grid (x, y, z), block (x, y, z), parameter names) of each launch.
+        sites: number to (line, expression); a negative number is a line.
+        result: what the traced call returned.
+    """
+
+    accesses: object
+    launches: tuple
+    sites: tuple
+    result: object = field(repr=False)
+
+
+def record(run: Callable[[], object]) -> Recording:
+    """Call `run` and keep every access to a tensor that kernels on the host make in it.
+
+    Raises:
+        ValueError: `run` launched no kernel on the host.
+        HostCudaError: as in any run, and when there are more than four million accesses.
+    """
+    import numpy as np
+
+    with _tracing() as calls:
+        result = run()
+    used = list(dict.fromkeys(id(h) for h, _ in calls))
+    hosts = [h for h in _hosted if id(h) in used and h.library.wb_n_launches()]
+    if len(hosts) != 1:
+        raise ValueError(
+            "A traced run takes a call that launches kernels of exactly one module built with "
+            f'device="host"; this one launched kernels of {len(hosts)}.'
+        )
+    (hosted,) = hosts
+    n = hosted.library.wb_n_accesses()
+    kind = np.dtype(_ACCESS)
+    raw = ctypes.string_at(hosted.library.wb_accesses(), n * kind.itemsize) if n else b""
+    launches = []
+    for i in range(hosted.library.wb_n_launches()):
+        name, *words = hosted.library.wb_launch(i).decode().split("\t")
+        sizes = tuple(map(int, words[:6]))
+        launches.append((name, sizes[:3], sizes[3:], tuple(words[6:])))
+    return Recording(np.frombuffer(raw, kind), tuple(launches), hosted.sites, result)
