@@ -226,12 +226,14 @@ def _all_written(name: str, result, watch) -> None:
             )
 
 
-def _explain(hosted: _Hosted) -> HostCudaError:
+def _explain(hosted: _Hosted) -> HostCudaError | KeyboardInterrupt:
     text = hosted.library.wb_failure().decode(errors="replace")
     cause, kernel, argument, expression, *numbers, said = text.split("\t", 12)
     bx, by, bz, tx, ty, tz, line, outside = map(int, numbers)
     message = f"{kernel}, block {_short(bx, by, bz)}, thread {_short(tx, ty, tz)}"
     message += f", line {line}: {said}." if line else f": {said}."
+    if cause == "interrupted":
+        return KeyboardInterrupt(message)
     lines = hosted.source.splitlines()
     if 0 < line <= len(lines):
         message += f"\n    {lines[line - 1].strip()}"
