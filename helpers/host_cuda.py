@@ -96,10 +96,10 @@ def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callab
     def call(*args, **kwargs):
         values = [*args, *kwargs.values()]
         tensors = [t for v in values for t in _tensors(v)]
-        if torch_headers:
-            tensors += [t for v in kwargs.values() for t in _tensors(v)]
-        else:
-            tensors += _behind([v for v in values if type(v) is int and v > 0xFFFF])
+        least = (
+            1 << 32 if torch_headers else 0xFFFF
+        )  # a wrapper that takes tensors has sizes among its numbers
+        tensors += _behind([v for v in values if type(v) is int and v > least])
         ranges = {(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) for t in tensors}
         n = len(ranges)
         starts, sizes = zip(*ranges, strict=True) if ranges else ((), ())
@@ -226,12 +226,14 @@ def _all_written(name: str, result, watch) -> None:
             )
 
 
-def _explain(hosted: _Hosted) -> HostCudaError:
+def _explain(hosted: _Hosted) -> HostCudaError | KeyboardInterrupt:
     text = hosted.library.wb_failure().decode(errors="replace")
     cause, kernel, argument, expression, *numbers, said = text.split("\t", 12)
     bx, by, bz, tx, ty, tz, line, outside = map(int, numbers)
     message = f"{kernel}, block {_short(bx, by, bz)}, thread {_short(tx, ty, tz)}"
     message += f", line {line}: {said}." if line else f": {said}."
+    if cause == "interrupted":
+        return KeyboardInterrupt(message)
     lines = hosted.source.splitlines()
     if 0 < line <= len(lines):
         message += f"\n    {lines[line - 1].strip()}"

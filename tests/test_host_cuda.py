@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -243,6 +245,30 @@ def test_a_launch_in_a_macro_and_with_template_arguments():
     assert (
         '{ b<int, 4>(wb_arguments...); }, "b<int, 4>", wb::Config(dim3(1, 2), n > 1 ? 2 : 1))(x, y);' in after
     )
+
+
+ENDLESS = r"""
+__global__ void wait(int* flag) {
+    while (atomicAdd(flag, 0) == 0) {}
+}
+__global__ void work(float* out, int n) {
+    for (int i = 0; i < n; ++i) out[blockIdx.x % 32] += 1.0f;
+}
+void run_wait(int64_t flag) { wait<<<1, 1>>>((int*)flag); }
+void run_work(int64_t out, int n) { work<<<2000000000, 32>>>((float*)out, n); }
+"""
+
+
+@pytest.mark.parametrize("name", ["run_wait", "run_work"])
+def test_a_kernel_that_never_ends_is_interrupted_by_ctrl_c(name):
+    module = load("host_endless", ENDLESS, ["run_wait", "run_work"])
+    flag, out = torch.zeros(1, dtype=torch.int32), torch.zeros(32)
+    killer = subprocess.Popen(["sh", "-c", f"sleep 0.5; kill -INT {os.getpid()}"])
+    with pytest.raises(KeyboardInterrupt, match="interrupted"):
+        module.run_wait(flag.data_ptr()) if name == "run_wait" else module.run_work(out.data_ptr(), 10)
+    killer.wait()
+    flag.fill_(1)
+    assert module.run_wait(flag.data_ptr()) is None  # the process lives on
 
 
 # Traced runs

@@ -22,7 +22,7 @@ inline void run_block(Worker& w, unsigned long long number) {
     w.block_epoch = ++w.epoch;
     if (w.static_bytes) memset(w.arena + MAX_SHARED, 0xFF, w.static_bytes);
     if (l.dynamic_bytes) need_arena(w, 1), memset(w.arena, 0xFF, l.dynamic_bytes);
-    while (w.finished < w.n && !w.failed) {
+    while (w.finished < w.n && !w.failed && !interrupted) {
         if (w.next < w.n) {
             w.current = new_fiber(w);
         } else if (w.n_ready) {
@@ -50,7 +50,7 @@ inline void run_block(Worker& w, unsigned long long number) {
         }
         wb_switch(&w.scheduler, w.current->sp);
     }
-    if (!w.failed) {
+    if (!w.failed && !interrupted) {
         try {
             end_of_interval();
         } catch (Error&) {
@@ -92,7 +92,11 @@ static void* work(void* argument) {
         unsigned long long b = __atomic_fetch_add(job.next, job.chunk, __ATOMIC_RELAXED);
         if (b >= job.n_blocks) break;
         const unsigned long long end = b + job.chunk < job.n_blocks ? b + job.chunk : job.n_blocks;
-        for (; b < end && !w.failed && b < __atomic_load_n(job.bad, __ATOMIC_RELAXED); ++b) run_block(w, b);
+        for (; b < end && !w.failed && !interrupted && b < __atomic_load_n(job.bad, __ATOMIC_RELAXED); ++b) run_block(w, b);
+        if (interrupted && !w.failed) {
+            w.failed = true;
+            w.failure = {"interrupted", ctx.kernel ? ctx.kernel->name : "a kernel", "", ctx.block, ctx.thread, 0, "", 0, "the run was interrupted"};
+        }
         if (w.failed) {
             unsigned long long old = __atomic_load_n(job.bad, __ATOMIC_RELAXED);
             while (w.block_number < old && !__atomic_compare_exchange_n(job.bad, &old, w.block_number, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
@@ -103,7 +107,26 @@ static void* work(void* argument) {
     return nullptr;
 }
 
+// Python looks at Ctrl-C only when the call returns. While kernels run, it stops them: no access passes unseen any more.
+struct Interruptible {
+    struct sigaction before;
+    explicit Interruptible(Launch& l) {
+        interrupted = 0, running = &l;
+        struct sigaction ours = {};
+        ours.sa_handler = [](int) {
+            interrupted = 1;
+            for (int i = 0; running && i < running->n_allocs; ++i) running->allocs[i].limit = 0;
+        };
+        sigaction(SIGINT, &ours, &before);
+    }
+    ~Interruptible() {
+        sigaction(SIGINT, &before, nullptr);
+        interrupted = 0, running = nullptr;
+    }
+};
+
 inline void run(Launch& l) {
+    Interruptible until_the_end(l);
     static Worker* workers[8] = {};
     unsigned long long n_blocks = (unsigned long long)l.grid.x * l.grid.y * l.grid.z, next = 0, bad = ~0ull;
     const unsigned long long n_threads = n_blocks * l.block.x * l.block.y * l.block.z;

@@ -124,6 +124,8 @@ static bool tracing = false;
 static size_t max_accesses = 4000000;
 static std::vector<Access> accesses;
 static std::vector<std::string> launches;  // of a traced run
+static volatile sig_atomic_t interrupted = 0;
+static Launch* running = nullptr;
 static int last_error = 0;
 static Failure last_failure;
 static size_t allowed_dynamic = STATIC_SHARED;
@@ -184,6 +186,7 @@ void misaligned(char* at, size_t size, size_t alignment, const Alloc* a, int sit
 void look_closer(char* at, size_t size, const Alloc* a, Use use, int site) {
     const long long offset = at - a->base;
     const Site s = site_of(site);
+    if (interrupted) fail("interrupted", "", ctx.kernel, ctx.thread, s.line, s.text, 0, "the run was interrupted here");
     if (a->kind == NOWHERE || offset < 0 || offset + (long long)size > (long long)a->bytes) {
         if (ctx.worker->unwritten.set) fail_unwritten();
         const char* name = argument_name(a, ctx.kernel);
