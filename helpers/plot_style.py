@@ -159,36 +159,38 @@ def error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
 
 
 def draw_ceilings(
-    fig: go.Figure, ends: Sequence, ceilings: Mapping[str, float] | None, *, horizontal: bool = False
+    fig: go.Figure,
+    ceilings: Mapping[str, float] | None,
+    *,
+    ends: Sequence | None = None,
+    horizontal: bool = False,
 ) -> None:
-    """A dashed line across the whole figure for each ceiling, named with its value in the legend.
+    """A dashed line across the figure for each ceiling, named with its value in the legend.
 
     Args:
         fig: the figure.
-        ends: the first and the last value of the other axis, between which the lines surely lie.
         ceilings: label to value; a value of None (a GPU whose peak the driver does not tell) is left out.
+        ends: the first and the last value of the other axis, between which a line goes; without them it goes from
+            edge to edge, as over bars.
         horizontal: the values lie along x.
     """
     import plotly.graph_objects as go
 
-    for i, (label, value) in enumerate((ceilings or {}).items()):
-        if value is None:
-            continue
-        level = [value] * len(ends)
-        x, y = (level, list(ends)) if horizontal else (list(ends), level)
+    known = {label: value for label, value in (ceilings or {}).items() if value is not None}
+    for i, (label, value) in enumerate(known.items()):
         line = {"dash": DASHES[i % len(DASHES)], "color": TEXT_COLOUR, "width": 1.6}
-        # The trace names the line and keeps it inside the axes; the shape takes it to the figure's edges.
+        level, along = ([value] * len(ends), list(ends)) if ends is not None else ([None], [None])
+        x, y = (level, along) if horizontal else (along, level)
         fig.add_trace(
-            go.Scatter(
-                x=x,
-                y=y,
-                mode="lines",
-                line=line,
-                name=f"{label}: {value:,.0f}",
-                hoverinfo="name",
-            )
+            go.Scatter(x=x, y=y, mode="lines", line=line, name=f"{label}: {value:,.0f}", hoverinfo="name")
         )
-        (fig.add_vline if horizontal else fig.add_hline)(value, line=line)
+        if ends is None:
+            (fig.add_vline if horizontal else fig.add_hline)(value, line=line)
+    if ends is None and known:
+        # a shape alone would not keep its value inside the axis
+        (fig.update_xaxes if horizontal else fig.update_yaxes)(
+            autorangeoptions={"include": list(known.values())}
+        )
 
 
 def log_axis(values: Sequence[float]) -> dict:

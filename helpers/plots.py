@@ -112,7 +112,7 @@ def throughput(
                 marker={"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
             )
         )
-    draw_ceilings(fig, [usable[x].min(), usable[x].max()], ceilings)
+    draw_ceilings(fig, ceilings, ends=[usable[x].min(), usable[x].max()])
     note = join_notes(origin, left_out)
     layout(fig, title, x_title or axis_title(x), y_title or axis_title(y), note=note, height=height)
     fig.update_xaxes(**(log_axis(usable[x]) if log_x else {"tickformat": ","}))
@@ -309,7 +309,6 @@ def bars(
     usable, left_out = usable_rows(df, y)
     if usable.empty:
         raise ValueError(f"bars: no row of the table has a value in {y!r} that could be drawn.")
-    names = list(dict.fromkeys(usable[x].astype(str)))
     fig = go.Figure()
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
     for i, (name, rows) in enumerate(groups):
@@ -329,7 +328,7 @@ def bars(
                 cliponaxis=False,
             )
         )
-    draw_ceilings(fig, names, ceilings, horizontal=horizontal)
+    draw_ceilings(fig, ceilings, horizontal=horizontal)
     across, along = x_title or axis_title(x), y_title or axis_title(y)
     note = join_notes(origin_of(df), left_out)
     if horizontal:

@@ -173,9 +173,11 @@ def test_bars_keep_their_order_and_print_their_values():
     df = table().head(2).assign(name=["z last", "a first"], median_us=[12.3, 4.5])
     (bar,) = plots.bars(df, "name", "median_us", value_format=".1f").data
     assert list(bar.x) == ["z last", "a first"] and [t.strip() for t in bar.text] == ["12.3", "4.5"]
-    lying, ceiling = plots.bars(df, "name", horizontal=True, ceilings={"floor": 3.0}).data
+    fig = plots.bars(df, "name", horizontal=True, ceilings={"floor": 3.0, "roof": 99.0})
+    lying, ceiling, _ = fig.data
     assert lying.orientation == "h" and list(lying.y) == ["z last", "a first"]
-    assert list(ceiling.x) == [3.0, 3.0] and list(ceiling.y) == ["z last", "a first"]
+    assert ceiling.name == "floor: 3" and [shape.x0 for shape in fig.layout.shapes] == [3.0, 99.0]
+    assert list(fig.layout.xaxis.autorangeoptions.include) == [3.0, 99.0]  # both lines lie inside the axis
     assert lying.error_x.array is not None and lying.error_y.array is None
 
 
