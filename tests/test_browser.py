@@ -18,6 +18,7 @@ import browser as harness
 import nbformat
 import pytest
 from conftest import ROOT
+from playwright.sync_api import expect
 
 from helpers import batch
 
@@ -98,8 +99,6 @@ def drag(page: harness.Page, cell: Any, name: str, share: float) -> None:
 
 def see(where: Any, text: str) -> None:
     """Wait until an element shows a text."""
-    from playwright.sync_api import expect
-
     expect(where).to_contain_text(text, timeout=15_000)
 
 
@@ -180,8 +179,6 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     box = cell.locator("input[type=checkbox]").nth(3)
     box.focus()
     page.page.keyboard.press("Space")
-    from playwright.sync_api import expect
-
     expect(plot.locator(".barlayer .point")).to_have_count(4, timeout=15_000)
     screenshot(page, "lab-03-explore-moved")
     # The second set of sliders in the same cell.
@@ -231,14 +228,15 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     store = cell.locator("input.kw-pick").nth(4)
     line = re.search(r"kw-p(\d+)", store.get_attribute("class"))[1]
     lit = code.locator(f".kw-l{line}").first
-    assert lit.evaluate("e => getComputedStyle(e).outlineStyle") == "none"
+    expect(lit).to_have_css("outline-style", "none")
     cell.locator("input.kw-pick").nth(3).check()
     page.page.keyboard.press("ArrowDown")
-    assert store.is_checked() and lit.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    expect(store).to_be_checked()
+    expect(lit).to_have_css("outline-style", "solid")
     other = cell.locator("label.kw-line").nth(1)
     other.hover()
     pointed = re.search(r"kw-l(\d+)", other.get_attribute("class"))[1]
-    assert code.locator(f".kw-l{pointed}").first.evaluate("e => getComputedStyle(e).outlineStyle") == "solid"
+    expect(code.locator(f".kw-l{pointed}").first).to_have_css("outline-style", "solid")
     screenshot(page, "lab-04-ptx")
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
 
