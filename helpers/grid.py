@@ -223,26 +223,39 @@ def draw_writers(
     who, row, col = who[inside], row[inside], col[inside]
     colour = np.full((all_rows, shown_cols), np.nan)
     colour[row, col] = (who["warp"] + 2 * who["block_x"] + 3 * who["block_y"] + 5 * who["block_z"]) % 7
-    hover = np.full((all_rows, shown_cols), "nobody wrote this element", dtype=object)
-    for r, c, w in zip(row, col, who.itertuples(), strict=True):
-        hover[r, c] = (
-            f"element {w.element}: ({r}, {c})<br>block ({w.block_x}, {w.block_y}, {w.block_z}), "
-            f"thread ({w.thread_x}, {w.thread_y}, {w.thread_z})<br>warp {w.warp}, lane {w.lane}"
-            + (f"<br>written {w.n_writes} times" if w.n_writes > 1 else "")
-        )
-    scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
-    fig = go.Figure(
-        go.Heatmap(
-            z=colour,
-            text=hover,
-            hoverinfo="text",
-            colorscale=scale,
-            zmin=0,
-            zmax=6,
-            showscale=False,
-            opacity=0.8,
-        )
+    # Numbers, not sentences, for each element: a saved notebook stays small.
+    facts = (
+        "element",
+        "block_x",
+        "block_y",
+        "block_z",
+        "thread_x",
+        "thread_y",
+        "thread_z",
+        "warp",
+        "lane",
+        "n_writes",
     )
+    values = who[list(facts)].to_numpy()
+    small = np.int16 if values.size == 0 or values.max() < 2**15 else np.int32
+    numbers = np.zeros((all_rows, shown_cols, len(facts)), dtype=small)
+    numbers[row, col] = values
+    e, bx, by, bz, tx, ty, tz, warp, lane, n_writes = (f"%{{customdata[{i}]}}" for i in range(len(facts)))
+    hover = (
+        f"element {e}: (%{{y}}, %{{x}})<br>block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})<br>"
+        f"warp {warp}, lane {lane}<br>writes: {n_writes}<extra></extra>"
+    )
+    scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
+    look = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False}
+    fig = go.Figure(
+        go.Heatmap(z=colour, customdata=numbers, hovertemplate=hover, hoverongaps=False, opacity=0.8, **look)
+    )
+    unwritten = np.isnan(colour)
+    if unwritten.any():
+        nobody = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
+        fig.add_heatmap(
+            z=np.where(unwritten, 0.0, np.nan), hovertemplate=nobody, hoverongaps=False, opacity=0.0, **look
+        )
 
     lines: list[dict] = []
 
