@@ -87,6 +87,8 @@ def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_h
     library.wb_add_range.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
     hosted = _Hosted(library, source, host_translate.translate(source).sites)
     _hosted.append(hosted)
+    if _traces:  # built inside the call that is being traced
+        hosted.library.wb_trace(1)
     for name in functions:
         setattr(module, name, _guarded(getattr(module, name), hosted, torch_headers))
 
