@@ -65,23 +65,29 @@ def _fill(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.fill_(int.from_bytes(bytes([_SENTINEL]) * tensor.element_size(), "little", signed=True))
 
 
-@contextlib.contextmanager
-def poisoned() -> Iterator[None]:
-    """Fill everything that torch.empty, empty_like, empty_strided and new_empty hand out with NaN (integers: 0x5A bytes).
-
-    It works on the level of torch's dispatcher, so allocations made in C++ extensions are filled too.
-    """
+def empty_allocations() -> set:
+    """The operators of torch's dispatcher that hand out memory without filling it."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     aten = torch.ops.aten
-    allocations = {
+    return {
         aten.empty.memory_format,
         aten.empty_like.default,
         aten.empty_strided.default,
         aten.new_empty.default,
         aten.new_empty_strided.default,
     }
+
+
+@contextlib.contextmanager
+def poisoned() -> Iterator[None]:
+    """Fill everything that torch.empty, empty_like, empty_strided and new_empty hand out with NaN (integers: 0x5A bytes).
+
+    It works on the level of torch's dispatcher, so allocations made in C++ extensions are filled too.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    allocations = empty_allocations()
 
     class Poison(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):

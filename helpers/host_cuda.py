@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from helpers import host_translate
+from helpers import check, host_translate
 
 if TYPE_CHECKING:
     import torch
@@ -170,17 +170,9 @@ def _behind(addresses: list[int]) -> list[torch.Tensor]:
 
 def _watched(hosted: _Hosted):
     """While it is entered, tensors that torch makes are known to the checks, and empty ones are filled with poison."""
-    import torch
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    aten = torch.ops.aten
-    empty = {
-        aten.empty.memory_format,
-        aten.empty_like.default,
-        aten.empty_strided.default,
-        aten.new_empty.default,
-        aten.new_empty_strided.default,
-    }
+    empty = check.empty_allocations()
 
     class Watch(TorchDispatchMode):
         def __init__(self):
