@@ -49,6 +49,7 @@ lab: $(STAMP)
 record: $(STAMP)
 	@$(BIN)/python -c 'import sys; from helpers import device; sys.exit(None if device.has_gpu() else "make record keeps measurements of an NVIDIA GPU, and torch can use none here (workbook doctor says why): run it on a machine with a GPU.")'
 	@WORKBOOK_RECORD=1 $(BIN)/workbook run notebooks --out build/course $(ARGS)
+	@WORKBOOK_RECORD=1 $(BIN)/workbook run labs/solutions --out build/labs $(ARGS)
 
 bench: $(STAMP)
 	@set -e; for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done

@@ -1,8 +1,9 @@
 """Compile C++ and CUDA sources: fast the second time, with errors that can be read.
 
-`load_cpp` and `load_cuda` stand around torch's own `load_inline`. What they add: a build folder named by the hash of
-everything that goes into the build; a lock that a killed build cannot leave behind; and compiler errors cut to the
-lines that matter. `compile_ptx` and `compile_cubin` go through NVRTC, which needs neither nvcc nor a GPU.
+`load_cpp` and `load_cuda` go through torch's own `load_inline`, or, without PyTorch's headers, straight to the
+compilers (`build_light`). Both have a build folder named by the hash of everything that goes into the build; a lock
+that a killed build cannot leave behind; and compiler errors cut to the lines that matter. `compile_ptx`,
+`compile_cubin` and `load_kernel` go through NVRTC (`nvrtc`), which needs no nvcc.
 """
 
 from __future__ import annotations
@@ -26,14 +27,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from helpers import device, host_translate
+from helpers import build_light, device, host_translate
 from helpers import device as _machine  # load_cuda has a parameter of that name
+from helpers.build_errors import BuildError, readable_errors
+from helpers.nvrtc import LoadedKernel, compile_cubin, compile_ptx, load_kernel, toolkit
+
+__all__ = [
+    "BuildError",
+    "BuildInfo",
+    "LoadedKernel",
+    "build_folder",
+    "compile_cubin",
+    "compile_ptx",
+    "info",
+    "load_cpp",
+    "load_cuda",
+    "load_kernel",
+    "readable_errors",
+]
 
 LOCK_TIMEOUT_S = 600.0
-
-
-class BuildError(RuntimeError):
-    """A build that failed; the message holds the lines of the compiler's output that matter, with their source lines."""
 
 
 @dataclass(frozen=True)
@@ -87,14 +100,15 @@ def load_cpp(
     torch_headers: bool = True,
     flags: Sequence[str] = ("-O2",),
 ) -> ModuleType:
-    """Build a C++ extension with torch's `load_inline` and import it; live on every machine with a C++ compiler.
+    """Build a C++ extension and import it; live on every machine with a C++ compiler.
 
     Args:
         name: the module's name, a Python identifier.
         source: C++ text. With `torch_headers` it may use `torch::Tensor` without an include.
         functions: the functions to bind to Python.
-        torch_headers: False leaves `torch/extension.h` out (a few seconds instead of half a minute). Only pybind11's
-            header and `<cstdint>` are there then: pass addresses (`tensor.data_ptr()`) as `int64_t`.
+        torch_headers: False leaves `torch/extension.h` and torch's `load_inline` out (a second or two instead of half a
+            minute). Arguments and results are numbers, bool and text then: pass addresses (`tensor.data_ptr()`) as
+            `int64_t`. A text that includes pybind11 itself is bound by pybind11, as `load_inline` does it.
         flags: for the C++ compiler.
 
     Returns:
@@ -105,7 +119,7 @@ def load_cpp(
         helpers.device.Missing: no C++ compiler or no ninja.
         ValueError: a name that is not an identifier, or no function.
     """
-    device.require("c++", "ninja")
+    _require(torch_headers, source)
     return _load(name, source, None, functions, torch_headers, {"extra_cflags": list(flags)})
 
 
@@ -129,7 +143,8 @@ def load_cuda(
         cuda_source: kernels and the functions that launch them.
         functions: the functions to bind to Python. For a GPU they need a declaration in `cpp_source`.
         cpp_source: C++ text beside the CUDA source, at least the declarations of `functions`.
-        torch_headers: False leaves torch's headers out, in both texts: see `load_cpp`.
+        torch_headers: False leaves torch's headers out, in both texts: see `load_cpp`. On an H100's machine a cold build
+            then takes a tenth of the time.
         flags: for nvcc, to which the architecture of this GPU is added; the host's compiler takes of them
             -O, -D, -I and -std.
         device: "cuda", "host", or "auto": "cuda" where torch can use a GPU, else "host".
@@ -147,11 +162,12 @@ def load_cuda(
     if device == "auto":
         device = "cuda" if _machine.has_gpu() else "host"
     if device == "cuda":
-        _machine.require("gpu", "nvcc", "c++", "ninja")
+        _machine.require("gpu", "nvcc")
+        _require(torch_headers, cpp_source)
         return _load(
             name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)}
         )
-    _machine.require("c++", "ninja")
+    _require(torch_headers, cpp_source)
     try:
         text = host_translate.cpp_file(cuda_source, f"{name}.cu")
     except host_translate.Unsupported as error:
@@ -171,6 +187,12 @@ def load_cuda(
         host_cuda.attach(module, functions, cuda_source, torch_headers=torch_headers)
         module.__host_cuda__ = True
     return module
+
+
+def _require(torch_headers: bool, cpp: str) -> None:
+    """Raise `Missing` without the tools of a build."""
+    light = not torch_headers and build_light.suits(cpp)
+    _machine.require("c++", *([] if light else ["ninja"]))
 
 
 def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=None) -> ModuleType:
@@ -195,6 +217,8 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
         "arch": arch,
         "compilers": [_compiler_identity("c++"), _compiler_identity("nvcc") if cuda else None],
     }
+    if not torch_headers and build_light.suits(cpp):
+        what["bind"] = build_light.BIND.read_text()
     if host:  # the CUDA text, and what became of it
         what["host"], what["host_text"], what["host_headers"] = *host, _host_headers()
     key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
@@ -268,8 +292,6 @@ def _lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
 
 def _build(what: dict, home: Path, arch: str) -> ModuleType:
     """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
-    from torch.utils import cpp_extension
-
     for leftover in home.parent.glob(f"{home.name}.[0-9]*"):  # of builds that were killed: we hold the lock
         shutil.rmtree(leftover, ignore_errors=True)
     partial = home.with_name(f"{home.name}.{os.getpid()}")
@@ -280,35 +302,19 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     if "host" in what:
         texts[f"{what['name']}.cu"] = what["host"]
         cpp += what["host_text"]
-    if not what["torch_headers"]:
-        cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
-        cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
-    ninja = device.find_tool("ninja")
-    environment = {"LC_ALL": "C", "PATH": f"{ninja.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    if arch:
-        number = arch.removeprefix("sm_")
-        environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
-        if cpp_extension.CUDA_HOME is None:  # torch looks once, at its import; nvcc may be where only we look
-            cpp_extension.CUDA_HOME = str(_toolkit())
     output = io.StringIO()
     start = time.perf_counter()
+    built = {"what": what}
     try:
-        with (
-            _environment(environment),
-            contextlib.redirect_stdout(output),
-            contextlib.redirect_stderr(output),
-        ):
-            module = cpp_extension.load_inline(
-                what["name"],
-                cpp_sources=[cpp],
-                cuda_sources=[cuda] if cuda else [],
-                functions=what["functions"],
-                build_directory=str(partial),
-                no_implicit_headers=not what["torch_headers"],
-                with_pytorch_error_handling=what["torch_headers"],
-                **what["flags"],
+        if "bind" in what:
+            flags = next(iter(what["flags"].values()))
+            built["commands"] = build_light.build(
+                partial, what["name"], cpp, cuda, what["functions"], flags, arch=arch, toolkit=toolkit()
             )
-        built = {"seconds": time.perf_counter() - start, "module": Path(module.__file__).stem, "what": what}
+            module = _import(partial, what["name"])
+        else:
+            module = _build_with_torch(what, partial, arch, cpp, cuda, output)
+        built |= {"seconds": time.perf_counter() - start, "module": Path(module.__file__).stem}
         (partial / "built.json").write_text(json.dumps(built))
         shutil.rmtree(home, ignore_errors=True)
         os.replace(partial, home)
@@ -323,43 +329,33 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     return module
 
 
-_ERROR = re.compile(
-    r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<cu_line>\d+)\)): "
-    r"(?:fatal error|catastrophic error|error)\s*(?:#[\w-]+)?\s*: ?(?P<text>.*)$"
-)
-_SHOWN_ERRORS = 5
+def _build_with_torch(
+    what: dict, folder: Path, arch: str, cpp: str, cuda: str, output: io.StringIO
+) -> ModuleType:
+    """torch's `load_inline`; what it and the compilers print goes to `output`."""
+    from torch.utils import cpp_extension
 
-
-def readable_errors(output: str, texts: dict[str, str | None]) -> str:
-    """Cut a compiler's output to its errors, each with the line of the learner's text that it is about.
-
-    Args:
-        output: what g++, clang, nvcc, NVRTC, ld or the import printed.
-        texts: source texts by the file name that the compiler knows them by.
-    """
-    found: list[str] = []
-    for line in dict.fromkeys(output.splitlines()):  # nvcc says some things twice
-        match = _ERROR.match(line.strip())
-        if match:
-            file = Path(match["file"]).name
-            number = int(match["line"] or match["cu_line"] or 0)
-            found.append(f"{file}, line {number}: {match['text']}")
-            source = (texts.get(file) or "").splitlines()
-            if 0 < number <= len(source):
-                code = source[number - 1].rstrip()
-                found[-1] += f"\n    {code}"
-                if match["column"]:
-                    found[-1] += f"\n    {' ' * (int(match['column']) - 1)}^"
-        elif "undefined reference" in line or "undefined symbol" in line:
-            symbol = re.sub(r"^.*(undefined (?:reference|symbol))", r"\1", line.strip())
-            found.append(
-                f"{symbol}\n    It is declared or bound but defined nowhere: check `functions` and the definitions."
-            )
-    if not found:
-        last = [line for line in output.splitlines() if line.strip()][-12:]
-        return "The build failed:\n" + "\n".join(last)
-    more = f"\n… and {len(found) - _SHOWN_ERRORS} more errors" if len(found) > _SHOWN_ERRORS else ""
-    return "The build failed:\n" + "\n".join(found[:_SHOWN_ERRORS]) + more
+    if not what["torch_headers"]:
+        cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
+        cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
+    ninja = device.find_tool("ninja")
+    environment = {"LC_ALL": "C", "PATH": f"{ninja.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    if arch:
+        number = arch.removeprefix("sm_")
+        environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
+        if cpp_extension.CUDA_HOME is None:  # torch looks once, at its import; nvcc may be where only we look
+            cpp_extension.CUDA_HOME = str(toolkit())
+    with _environment(environment), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        return cpp_extension.load_inline(
+            what["name"],
+            cpp_sources=[cpp],
+            cuda_sources=[cuda] if cuda else [],
+            functions=what["functions"],
+            build_directory=str(folder),
+            no_implicit_headers=not what["torch_headers"],
+            with_pytorch_error_handling=what["torch_headers"],
+            **what["flags"],
+        )
 
 
 @contextlib.contextmanager
@@ -374,79 +370,3 @@ def _environment(values: dict[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-_TARGET = re.compile(r"sm_(\d+[a-z]?)")
-
-
-def _nvrtc(source: str, options: list[str], what: str) -> bytes:
-    """Compile CUDA C++ with NVRTC; `what` is "PTX" or "CUBIN"."""
-    from cuda.bindings import nvrtc
-
-    def must(result):
-        status, *values = result
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise BuildError(f"NVRTC: {status.name}")
-        return values[0] if values else None
-
-    program = must(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
-    encoded = [option.encode() for option in options]
-    (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-    try:
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = bytearray(must(nvrtc.nvrtcGetProgramLogSize(program)))
-            must(nvrtc.nvrtcGetProgramLog(program, log))
-            raise BuildError(readable_errors(log.decode().rstrip("\0"), {"kernel.cu": source}))
-        out = bytearray(must(getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
-        must(getattr(nvrtc, f"nvrtcGet{what}")(program, out))
-        return bytes(out)
-    finally:
-        nvrtc.nvrtcDestroyProgram(program)
-
-
-def _toolkit() -> Path | None:
-    """The CUDA toolkit's folder that nvcc belongs to."""
-    nvcc = device.find_tool("nvcc")
-    if nvcc is None:
-        return None
-    homes = (nvcc.parent.parent, nvcc.resolve().parent.parent, Path("/usr/local/cuda"))
-    return next((home for home in homes if (home / "include/cuda_runtime.h").is_file()), homes[0])
-
-
-@functools.cache
-def _cuda_include() -> list[str]:
-    """The folder of CUDA's own headers (cuda_fp16.h, …), from the runtime's wheel or the toolkit; empty without one."""
-    folders = [Path(entry) / "nvidia/cu13/include" for entry in sys.path]
-    if toolkit := _toolkit():
-        folders.append(toolkit / "include")
-    found = next((f for f in folders if (f / "cuda_fp16.h").is_file()), None)
-    return [f"--include-path={found}"] if found else []
-
-
-def _number(target: str) -> str:
-    match = _TARGET.fullmatch(target)
-    if match is None:
-        raise ValueError(f'A target is named like "sm_90"; this one is {target!r}.')
-    return match.group(1)
-
-
-def compile_ptx(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> str:
-    """CUDA C++ to PTX by NVRTC: no nvcc, no GPU, a fraction of a second.
-
-    Args:
-        source: device code only (no host functions, no torch headers). `extern "C"` keeps a kernel's name plain.
-        target: the architecture, such as "sm_75" or "sm_90".
-        flags: NVRTC's options, such as "--use_fast_math" or "-lineinfo".
-
-    Raises:
-        BuildError: the compiler's complaint with the source line.
-        ValueError: a target that is not named like "sm_90".
-    """
-    options = [f"--gpu-architecture=compute_{_number(target)}", *_cuda_include(), *flags]
-    return _nvrtc(source, options, "PTX").decode().rstrip("\0")
-
-
-def compile_cubin(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> bytes:
-    """CUDA C++ to machine code by NVRTC, for a disassembler. Arguments and errors as in `compile_ptx`."""
-    options = [f"--gpu-architecture=sm_{_number(target)}", *_cuda_include(), *flags]
-    return _nvrtc(source, options, "CUBIN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import json
 import re
 import shlex
 import shutil
@@ -73,8 +74,12 @@ def steps(folder: Path) -> pd.DataFrame:
 
 def files_read(folder: Path) -> int:
     """How many files the compiler reads for main.cpp, PyTorch's and the system's headers included."""
-    line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
-    command = [str(device.find_tool("c++")), *shlex.split(line), "-M", "main.cpp"]
+    if (folder / "build.ninja").exists():
+        line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
+        command = [str(device.find_tool("c++")), *shlex.split(line), "-M", "main.cpp"]
+    else:  # helpers.build without PyTorch's headers keeps its commands
+        compile_main = json.loads((folder / "built.json").read_text())["commands"][0]
+        command = [*compile_main[: compile_main.index("-c")], "-M", "main.cpp"]
     listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
     return len(listed.replace("\\\n", " ").split()) - 1
 

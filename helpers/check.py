@@ -54,8 +54,8 @@ def _numel(shape: Sequence[int]) -> int:
     return n
 
 
-def _fill(tensor: torch.Tensor) -> torch.Tensor:
-    """Poison one tensor in place: NaN where the dtype has it, 0x5A bytes elsewhere."""
+def fill_with_poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor in place with NaN where its dtype has it, with 0x5A bytes elsewhere, and return it."""
     import torch
 
     if tensor.is_floating_point() or tensor.is_complex():
@@ -92,7 +92,7 @@ def poisoned() -> Iterator[None]:
     class Poison(TorchDispatchMode):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             result = func(*args, **(kwargs or {}))
-            return _fill(result) if func in allocations else result
+            return fill_with_poison(result) if func in allocations else result
 
     with Poison():
         yield
@@ -259,6 +259,37 @@ def _bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(sizes[tensor.element_size()])
 
 
+def tolerance_of(dtype: torch.dtype) -> tuple[float, float]:
+    """(relative, absolute) within which a result of this floating-point dtype must lie."""
+    return _TOLERANCE[_dtype_name(dtype)]
+
+
+def wrong_elements(
+    got: torch.Tensor, expected: torch.Tensor, tolerance: tuple[float, float] | None = None
+) -> torch.Tensor:
+    """A mask, True where `got` differs from `expected` (float64, same shape) by more than the tolerance of `got`'s dtype.
+
+    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+    """
+    import torch
+
+    if not got.is_floating_point():
+        return got != expected.to(got.dtype)
+    relative, absolute = tolerance or tolerance_of(got.dtype)
+    # What overflows in this dtype is expected to be infinite in it. Chunked, as float64 copies of a timed size are large.
+    wrong = torch.empty(got.shape, dtype=torch.bool, device=got.device)
+    flat, flat_got, flat_expected = wrong.view(-1), got.reshape(-1), expected.reshape(-1)
+    step = 1 << 24
+    for start in range(0, got.numel(), step):
+        g, e = flat_got[start : start + step], flat_expected[start : start + step]
+        target = e.to(got.dtype)
+        finite = torch.isfinite(g) & torch.isfinite(target)
+        close = (g.double() - e).abs() <= absolute + relative * e.abs()
+        same = (g == target) | (torch.isnan(g) & torch.isnan(target))
+        flat[start : start + step] = torch.where(finite, ~close, ~same)
+    return wrong
+
+
 def compare(
     name: str,
     got: torch.Tensor,
@@ -271,26 +302,7 @@ def compare(
 
     NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
     """
-    import torch
-
-    if got.numel() == 0:
-        return
-    dtype = _dtype_name(got.dtype)
-    if not got.is_floating_point():
-        wrong = got != expected.to(got.dtype)
-    else:
-        relative, absolute = tolerance or _TOLERANCE[dtype]
-        # What overflows in this dtype is expected to be infinite in it. Chunked, as float64 copies of a timed size are large.
-        wrong = torch.empty(got.shape, dtype=torch.bool, device=got.device)
-        flat, flat_got, flat_expected = wrong.view(-1), got.reshape(-1), expected.reshape(-1)
-        step = 1 << 24
-        for start in range(0, got.numel(), step):
-            g, e = flat_got[start : start + step], flat_expected[start : start + step]
-            target = e.to(got.dtype)
-            finite = torch.isfinite(g) & torch.isfinite(target)
-            close = (g.double() - e).abs() <= absolute + relative * e.abs()
-            same = (g == target) | (torch.isnan(g) & torch.isnan(target))
-            flat[start : start + step] = torch.where(finite, ~close, ~same)
+    wrong = wrong_elements(got, expected, tolerance)
     n_wrong = int(wrong.sum())
     if n_wrong:
         raise Mismatch(_message(name, case, got, expected, wrong, n_wrong))

@@ -80,6 +80,57 @@ def run(
     raise typer.Exit(report.exit_status)
 
 
+@app.command("grade")
+def grade_command(
+    notebooks: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Learners' notebooks, or folders with them. A learner is called as the file, or as its folder where several "
+            "files have one name or a lab's: submissions/ada/03_triton.ipynb is ada's."
+        ),
+    ],
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Where the reports go.")] = Path("build/grades"),
+    time_limit: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            help="For one cell, and for one exercise's check; a notebook gets ten times as much.",
+        ),
+    ] = 120,
+    memory_limit: Annotated[
+        float, typer.Option(metavar="MB", help="For all processes of a notebook together.")
+    ] = 8000,
+    jobs: Annotated[
+        int, typer.Option("--jobs", "-j", help="Notebooks at the same time; more than 1 disturbs timings.")
+    ] = 1,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Of the hidden cases, the same for all; a new one by default.", show_default=False),
+    ] = None,
+    lab: Annotated[
+        str,
+        typer.Option(
+            metavar="LAB", help="Such as 03_triton; by default each notebook says it.", show_default=False
+        ),
+    ] = "",
+) -> None:
+    """Grade labs: run each notebook in processes of its own and check its exercises with hidden cases.
+
+    Writes grades.csv, a page for each learner and index.html. The exit status is 0 whatever the marks are. Grade
+    strangers' notebooks in a container: their code runs with your rights.
+    """
+    from helpers import grade, plan
+
+    try:
+        grades = grade.grade(
+            notebooks, out, time_limit=time_limit, memory_limit=memory_limit, jobs=jobs, seed=seed, lab=lab
+        )
+    except (plan.UsageError, RuntimeError) as error:
+        _stop(error)
+    typer.echo(repr(grades))
+    raise typer.Exit(grades.exit_status)
+
+
 @app.command()
 def doctor() -> None:
     """Say what is here, what is missing and the one line that gets it; exit 1 if a lesson could not run."""
@@ -107,19 +158,19 @@ def form_command(
         bool, typer.Option("--execute", help="Run them first and keep the checked cells' outputs.")
     ] = False,
 ) -> None:
-    """Bring notebooks into their one canonical form."""
-    from helpers import form
+    """Bring notebooks into their one canonical form and derive the labs' starters from their solutions."""
+    from helpers import form_files
 
     if check and execute:
         _stop("--check changes nothing and --execute stores outputs: give one of them.")
     try:
-        written, differences, problems = form.form(notebooks or [], check=check, run=execute)
+        written, differences, problems = form_files.form(notebooks or [], check=check, run=execute)
     except (ValueError, RuntimeError) as error:
         _stop(error)
     for sentence in [*(differences if check else []), *problems]:
         typer.echo(sentence)
     if not check:
-        typer.echo(f"{len(written)} notebooks written" + (": " + ", ".join(written) if written else "."))
+        typer.echo(f"{len(written)} files written" + (": " + ", ".join(written) if written else "."))
     if problems or (check and differences):
         raise typer.Exit(1)
 

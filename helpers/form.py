@@ -1,14 +1,14 @@
 """The one canonical form of a notebook, so that a diff shows what a person changed and nothing else.
 
-`canonical` turns any notebook into that form; `check` says in sentences where a file differs from it. The form:
+`canonical` turns any notebook into that form and says in sentences where its file differs from it. The form:
 
 * nbformat 4.5, keys sorted, one-space indent, a newline at the end, the same notebook metadata everywhere
   (kernel `python3`; Colab opens it with a T4);
 * cell ids are words; cell metadata holds tags and nothing else; no empty cells;
 * a cell tagged `nbval-check-output` keeps its outputs (nbval compares them) and the execution count 1, every other
   cell keeps neither; nbval passes a checked cell without an execution count silently, so that is a problem here;
-* the cell tagged `setup` holds `setup_source`, and the Colab badge the address: both take the repository from
-  `[project.urls]` in pyproject.toml;
+* the cell tagged `setup` holds `setup_source`, and the cell `title` a Colab badge with the notebook's address: both take
+  the repository from `[project.urls]` in pyproject.toml;
 * a cell tagged `kernel:NAME` shows the block of that name in helpers/kernels, which stands there between the lines
   `# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in C++ and CUDA).
 """
@@ -17,15 +17,14 @@ from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.project import Project, find_root, kernel_cell, load_project
+from helpers.project import Project, kernel_cell
 
 CHECKED = "nbval-check-output"
 METADATA = {
@@ -92,6 +91,12 @@ def badge(repository: str, path: str) -> str:
     return f"[![Open in Colab]({_BADGE_IMAGE})]({target})"
 
 
+def shown_name(path: Path, project: Project) -> str:
+    """How messages call a notebook: a lesson by its file name, a lab with its folder, since its solution has the same name."""
+    in_labs = project.starter_of(path) or project.solution_of(path)
+    return path.resolve().relative_to(project.root.resolve()).as_posix() if in_labs else path.name
+
+
 def tags(cell: NotebookNode) -> list[str]:
     """The cell's tags; an empty list where it has none."""
     return list(cell.metadata.get("tags", []))
@@ -114,7 +119,7 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
         original = nbformat.reads(before, as_version=4)
     except Exception as error:
         raise ValueError(f"{path.name} is no notebook that nbformat can read: {error}") from error
-    shown = path.name
+    shown = shown_name(path, project)
     problems: list[str] = []
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
@@ -130,7 +135,7 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
         if cell.cell_type == "code":
             _form_code(cell, shown, project, problems)
     notebook.cells = cells
-    _form_lesson(notebook, path, project, problems)
+    _form_lesson(notebook, path, shown, project, problems)
     formed = nbformat.writes(notebook, version=4) + "\n"
     on_disk = path.read_text("utf-8") if path.exists() else ""
     differences = () if formed == on_disk else tuple(_differences(original, notebook, shown))
@@ -211,21 +216,29 @@ def _instabilities(outputs: Iterable[NotebookNode]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _form_lesson(notebook: NotebookNode, path: Path, project: Project, problems: list[str]) -> None:
+def _form_lesson(
+    notebook: NotebookNode, path: Path, shown: str, project: Project, problems: list[str]
+) -> None:
     """What holds for the notebook as a whole: one setup cell, a badge with the right address."""
-    shown = path.name
     setups = [cell for cell in notebook.cells if "setup" in tags(cell)]
     if len(setups) != 1:
         problems.append(f"{shown}: {len(setups)} cells are tagged setup; there must be exactly one.")
     try:
         relative = path.resolve().relative_to(project.root.resolve()).as_posix()
     except ValueError:
-        relative = f"notebooks/{shown}"
+        relative = f"notebooks/{path.name}"
     badges = 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source, n = _BADGE.subn(lambda _: badge(project.repository, relative), cell.source)
             badges += n
+    title = next((c for c in notebook.cells if c.id == "title" and c.cell_type == "markdown"), None)
+    if badges == 0 and title is not None:
+        heading, _, rest = title.source.partition("\n")
+        title.source = "\n\n".join(
+            part for part in (heading, badge(project.repository, relative), rest.strip("\n")) if part
+        )
+        badges = 1
     if badges != 1:
         problems.append(
             f"{shown}: {badges} Colab badges; the title cell must have exactly one: {badge(project.repository, relative)}"
@@ -272,8 +285,8 @@ def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[
                 found.append(f"{cell} is not the setup cell that every lesson has.")
             elif kernel:
                 found.append(f"{cell} is not the {kernel.removeprefix('kernel:')} of helpers/kernels.")
-            elif _BADGE.search(old.source):
-                found.append(f"{cell} has a badge with another address, or blanks at line ends.")
+            elif _BADGE.search(new.source):
+                found.append(f"{cell} has no badge, one with another address, or blanks at line ends.")
             else:
                 found.append(f"{cell} has blanks at line ends or blank lines around it.")
         if old.metadata != new.metadata:
@@ -292,79 +305,6 @@ def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[
     return found or [
         f"{shown}: the file's layout differs from the canonical JSON, or its outputs were made anew."
     ]
-
-
-def execute(path: Path, timeout: float = 600) -> str:
-    """Run a notebook in its own folder, in a fresh kernel of this environment, and return it as text.
-
-    Raises:
-        RuntimeError: A cell failed, hung or killed the kernel; the message names it.
-    """
-    from nbclient import NotebookClient
-    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
-
-    os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(path.parent)}})
-    running = {"cell": "before the first cell"}
-    client.on_cell_start = lambda cell, cell_index: running.update(cell=f"cell {cell.get('id', cell_index)}")
-    try:
-        client.execute()
-    except CellExecutionError as error:
-        raise RuntimeError(f"{path.name}: {running['cell']} failed, nothing was stored.\n{error}") from error
-    except CellTimeoutError as error:
-        raise RuntimeError(
-            f"{path.name}: {running['cell']} ran past {timeout:g} s, nothing was stored."
-        ) from error
-    except DeadKernelError as error:
-        raise RuntimeError(
-            f"{path.name}: the kernel died in {running['cell']}, nothing was stored."
-        ) from error
-    return nbformat.writes(notebook, version=4)
-
-
-def form(
-    paths: Sequence[Path], *, check: bool = False, run: bool = False
-) -> tuple[list[str], list[str], list[str]]:
-    """Bring notebooks into canonical form, or only say where they are not.
-
-    Args:
-        paths: Notebooks; empty means every one of the checkout around the current folder.
-        check: Change nothing.
-        run: Execute each first, so that checked cells get their outputs.
-
-    Returns:
-        The names of the files written, the differences found, the problems that only a person can solve.
-
-    Raises:
-        RuntimeError, ValueError: No checkout, a missing file, a file that is no notebook, a cell that fails.
-    """
-    projects: dict[Path, Project] = {}
-
-    def project_of(path: Path | None) -> Project:
-        root = find_root(path.parent if path else None)
-        if root not in projects:
-            projects[root] = load_project(root)
-        return projects[root]
-
-    for path in paths:
-        if not path.is_file():
-            raise ValueError(f"{path} is not there; name a notebook file.")
-    written, differences, problems = [], [], []
-    for path in [p.resolve() for p in paths] or project_of(None).notebooks():
-        project = project_of(path)
-        formed = canonical(path, project)
-        if run and not check:
-            # The form first, so that what runs is the setup cell and the kernels of today.
-            if formed.differences:
-                replace(path, formed.text)
-            formed = canonical(path, project, execute(path))
-        differences += formed.differences
-        problems += formed.problems
-        if formed.differences and not check:
-            replace(path, formed.text)
-            written.append(path.name)
-    return written, differences, problems
 
 
 def replace(path: Path, text: str) -> None:

@@ -95,6 +95,7 @@ def command(
     launch_skip: int | None = None,
     launch_count: int | None = None,
     import_source: bool = True,
+    import_sass: bool = True,
     clock_control: str = "none",
     ncu: str | os.PathLike = "ncu",
     extra: Sequence[str] = (),
@@ -113,6 +114,7 @@ def command(
         launch_skip: pass over so many matching launches first.
         launch_count: stop after so many launches.
         import_source: keep the source files in the report, so that hot lines can be shown anywhere.
+        import_sass: keep the kernels' machine code in it; a library's kernel brings its whole module, of megabytes.
         clock_control: "none" leaves the clocks alone: locking them to base, ncu's default, needs rights that shared
             and rented machines do not give, and the durations would be those of a slower chip than the one you use.
         ncu: the executable.
@@ -133,6 +135,8 @@ def command(
     if metrics:
         words += ["--metrics", ",".join(metrics)]
     words += ["--import-source", "yes" if import_source else "no"]
+    if not import_sass:
+        words += ["--import-sass", "no"]
     if kernel:
         words += ["--kernel-name", f"regex:{kernel}"]
     if nvtx:

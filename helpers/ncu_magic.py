@@ -157,6 +157,9 @@ def _parser() -> argparse.ArgumentParser:
         "--no-source", action="store_false", dest="import_source", help="leave source files out"
     )
     parser.add_argument(
+        "--no-sass", action="store_false", dest="import_sass", help="leave the machine code out"
+    )
+    parser.add_argument(
         "--from-percent", type=float, default=10.0, help="show advice from this estimate on (10)"
     )
     parser.add_argument("--timeout", type=float, default=300, help="seconds (300)")
@@ -190,6 +193,7 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
         "launch_skip": options.launch_skip,
         "launch_count": options.launch_count,
         "import_source": options.import_source,
+        "import_sass": options.import_sass,
         "timeout_s": options.timeout,
         "echo": True,
     }

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDERS = ("notebooks", "labs", "labs/solutions")
+_LABS, _SOLUTIONS = FOLDERS[1:]
 _MARKER = re.compile(r"^\s*(?:#|//)\s*\[(/?)kernel:([A-Za-z_]\w*)\]\s*$")
 
 
@@ -32,6 +33,20 @@ class Project:
     def notebooks(self) -> list[Path]:
         """Every notebook that the form applies to, sorted: lessons, labs, solutions."""
         return [path for folder in FOLDERS for path in sorted((self.root / folder).glob("*.ipynb"))]
+
+    def solutions(self) -> list[Path]:
+        """Every lab's solution, from which its starter is derived."""
+        return sorted((self.root / _SOLUTIONS).glob("*.ipynb"))
+
+    def starter_of(self, path: Path) -> Path | None:
+        """The starter of a solution; None for every other notebook."""
+        inside = path.resolve().parent == (self.root / _SOLUTIONS).resolve()
+        return self.root / _LABS / path.name if inside else None
+
+    def solution_of(self, path: Path) -> Path | None:
+        """The solution of a starter, whether or not it is there; None for every other notebook."""
+        inside = path.resolve().parent == (self.root / _LABS).resolve()
+        return self.root / _SOLUTIONS / path.name if inside else None
 
 
 def find_root(start: Path | None = None) -> Path:

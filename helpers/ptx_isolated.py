@@ -111,6 +111,7 @@ def describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
     source = textwrap.dedent("".join(lines))
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+    names -= set(function.__code__.co_varnames)  # a notebook may have a global of the same name as a local
     return {
         "key": key,
         "name": function.__name__,

@@ -218,6 +218,26 @@ def measured(
         return _replay(name, prints, params, file, why=f"{why} ")
 
 
+def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """What was recorded earlier, also where a GPU is: for what takes longer to measure than a lesson may.
+
+    Args:
+        name: the record, "lesson/what".
+        params: as in `measured`.
+
+    Returns:
+        A DataFrame: this GPU's own record where it has one, else the recorded GPU's; where it comes from is shown.
+
+    Raises:
+        NoRecord: nothing was recorded under that name.
+    """
+    own = None
+    if device.has_gpu():
+        own = folder() / gpu_folder_name(device.gpu_spec().name)
+    chosen = own if own and (own / f"{name}.json").is_file() else _replay_folder()
+    return _replay(name, {}, dict(params or {}), None, why="Too long for a lesson. ", chosen=chosen)
+
+
 def _live(name: str, live: Callable, prints: dict, params: dict, file: str | None):
     provenance = Provenance(**{**asdict(_live_provenance()), "sources": prints})
     keep = os.environ.get("WORKBOOK_RECORD") == "1"
@@ -281,8 +301,10 @@ def _frame(rows) -> pd.DataFrame:
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
-def _replay(name: str, prints: dict, params: dict, file: str | None, why: str = ""):
-    chosen = _replay_folder()
+def _replay(
+    name: str, prints: dict, params: dict, file: str | None, why: str = "", chosen: Path | None = None
+):
+    chosen = chosen or _replay_folder()
     path = chosen / f"{name}.json" if chosen else None
     if path is None or not path.is_file():
         raise NoRecord(

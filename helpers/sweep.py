@@ -42,6 +42,7 @@ def sweep(
     seed: int = 0,
     progress: bool = False,
     timer: Callable[..., Any] | None = None,
+    tolerance: tuple[float, float] | None = None,
     **axes: Sequence[Any],
 ) -> pd.DataFrame:
     """Check and time a kernel at every shape and every combination of its launch parameters.
@@ -61,6 +62,7 @@ def sweep(
         seed: of the inputs that are timed. The check draws its own.
         progress: show a progress bar.
         timer: instead of `timing.time_gpu`, called as `timer(fn, l2=l2, budget_s=budget_s)`.
+        tolerance: (relative, absolute) of the check, instead of the dtype's own.
         **axes: each launch parameter with the values to try: `block_size=[256, 1024], num_warps=[4, 8]`.
 
     Returns:
@@ -101,7 +103,19 @@ def sweep(
     for shape, point in plan:
         row = {**_shape_columns(shape), **point}
         row |= _measure(
-            kernel, shape, point, reference, n_bytes, make_inputs, dtype, l2, budget_s, device, seed, timer
+            kernel,
+            shape,
+            point,
+            reference,
+            n_bytes,
+            make_inputs,
+            dtype,
+            l2,
+            budget_s,
+            device,
+            seed,
+            timer,
+            tolerance,
         )
         rows.append(row)
     columns = [
@@ -129,7 +143,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def _measure(
-    kernel, shape, point, reference, n_bytes, make_inputs, dtype, l2, budget_s, device, seed, timer
+    kernel, shape, point, reference, n_bytes, make_inputs, dtype, l2, budget_s, device, seed, timer, tolerance
 ) -> dict[str, Any]:
     """One row: checked, then timed."""
 
@@ -147,6 +161,7 @@ def _measure(
             device=device,
             make_inputs=make_inputs,
             name=name,
+            tolerance=tolerance,
         )
         inputs = _inputs(make_inputs, shape, seed, device, dtype)
         timing = timer(lambda: at_point(*inputs), l2=l2, budget_s=budget_s)

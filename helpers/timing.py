@@ -3,25 +3,38 @@
 The clock is CUPTI's, read through torch.profiler: the device's own start and end of every kernel, copy and fill, so
 the launch gap is not in it. What a call finds in the L2 cache is arranged before each (`l2=`), so that the question
 that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
+
+It is made against mistakes, and says what it can see of them: a function that launches nothing or on another stream
+is an error; inputs of one value only, a result that is no tensor, throttled clocks and replaced clock functions are
+notes. Code that wants to deceive can replace this module too: judge such code in a process of its own.
 """
 
 from __future__ import annotations
 
-import bisect
 import math
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
-from helpers import device
+from helpers import device, timing_notes
+from helpers.timing_cupti import Flush, Samples, TimingError, measure, short_name
+from helpers.timing_stats import median_interval, ratio_interval
 
-_MARK = "workbook::call"
+__all__ = [
+    "Comparison",
+    "Kernel",
+    "Timing",
+    "TimingError",
+    "compare",
+    "median_interval",
+    "ratio_interval",
+    "short_name",
+    "time_gpu",
+]
 
-
-class TimingError(RuntimeError):
-    """The function cannot be timed: it failed, launched nothing, or launched where the timer was not looking."""
+_clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 
 
 @dataclass(frozen=True)
@@ -92,142 +105,10 @@ class Comparison:
         return self.verdict
 
 
-def short_name(kernel: str) -> str:
-    """A kernel's name without return type, arguments and most of its template arguments."""
-    name = kernel.removeprefix("void ")
-    head, bracket, rest = name.partition("<")
-    head = head.split("(")[0].rsplit("::", 1)[-1]
-    return f"{head}<{rest.split(',')[0].split('>')[0]}, …>" if bracket and head else head or name
-
-
-def median_interval(samples: Sequence[float]) -> tuple[float, float]:
-    """The 95 % confidence interval of the median, from order statistics: it assumes no distribution.
-
-    Source: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2 (binomial, normal approximation to ranks).
-    """
-    ordered = sorted(samples)
-    n = len(ordered)
-    half = 1.96 * math.sqrt(n) / 2
-    low, high = math.floor(n / 2 - half), math.ceil(n / 2 + half)
-    return ordered[max(low - 1, 0)], ordered[min(high, n - 1)]
-
-
-class _Flush:
-    """Puts the L2 cache into a known state before a call, on the current stream."""
-
-    _TEXTS: ClassVar[dict[str, str]] = {
-        "cold": "before each call {:.0f} MiB are written: the L2 holds another kernel's output and none of the inputs",
-        "clean": "before each call {:.0f} MiB are written, then as much is read: no inputs in the L2, its lines are clean",
-        "warm": "none: the inputs stay in the L2 where they fit",
-    }
-
-    def __init__(self, l2: str):
-        import torch
-
-        if l2 not in self._TEXTS:
-            raise ValueError(f'l2 is "cold", "clean" or "warm"; it was given {l2!r}.')
-        # "warm" still launches one tiny fill: the timer knows its own stream by it
-        size = 4 if l2 == "warm" else max(2 * device.gpu_spec().l2_bytes, 32 << 20)
-        self._written = torch.ones(size // 4, dtype=torch.float32, device="cuda")
-        self._read = torch.ones_like(self._written) if l2 == "clean" else None
-        self.text = self._TEXTS[l2].format(size / 2**20)
-
-    def __call__(self) -> None:
-        self._written.zero_()
-        if self._read is not None:
-            self._read.amax()
-
-
 def _profiler_running() -> bool:
     import torch
 
     return bool(getattr(torch.autograd, "_profiler_enabled", lambda: False)())
-
-
-@dataclass
-class _Samples:
-    """Device times in µs, a list a function, and the kernels seen in its last call."""
-
-    times: list[list[float]]
-    kernels: list[dict[str, list[float]]]
-    per_call: list[tuple[str, ...]]
-
-
-def _measure(functions: Sequence[Callable[[], Any]], flush: _Flush, rounds: int) -> _Samples:
-    """Call each function `rounds` times in turns (a b, b a, …), each behind a flush, under CUPTI."""
-    import torch
-    from torch.profiler import ProfilerActivity, profile, record_function
-
-    n = len(functions)
-    order = [i for r in range(rounds) for i in (range(n) if r % 2 == 0 else reversed(range(n)))]
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as session:
-        for i in order:
-            with record_function("workbook::flush"):
-                flush()
-            with record_function(_MARK):
-                functions[i]()
-        torch.cuda.synchronize()
-    return _sort(session.profiler.kineto_results.events(), order, n)
-
-
-def _sort(events, order: list[int], n_functions: int) -> _Samples:
-    """Give every device activity to the call whose launch it came from."""
-    from torch.autograd import DeviceType
-
-    calls, flushes, launches, activities = [], [], {}, []
-    for event in events:
-        name = event.name()
-        if event.device_type() == DeviceType.CPU:
-            if name == _MARK:
-                calls.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-            elif name == "workbook::flush":
-                flushes.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-            elif name.startswith("cu"):
-                launches[event.correlation_id()] = event.start_ns()
-        elif not name.startswith("workbook::") and not name.startswith(
-            ("Context Sync", "Stream Sync", "Event Sync")
-        ):
-            activities.append(event)
-    calls.sort()
-    flushes.sort()
-    if len(calls) != len(order):
-        raise TimingError(f"CUPTI recorded {len(calls)} of {len(order)} calls: is another profiler running?")
-    samples = _Samples([[] for _ in range(n_functions)], [{} for _ in range(n_functions)], [()] * n_functions)
-    per_call: list[list] = [[] for _ in calls]
-    flush_streams = set()
-    starts = [c[0] for c in calls]
-    flush_starts = [f[0] for f in flushes]
-    for event in activities:
-        launched = launches.get(event.correlation_id())
-        if launched is None:
-            continue
-        k = bisect.bisect_right(starts, launched) - 1
-        if k >= 0 and launched <= calls[k][1]:
-            per_call[k].append(event)
-            continue
-        f = bisect.bisect_right(flush_starts, launched) - 1
-        if f >= 0 and launched <= flushes[f][1]:
-            flush_streams.add(event.device_resource_id())
-    for which, found in zip(order, per_call, strict=True):
-        if not found:
-            raise TimingError(
-                "The function launched nothing on the GPU. Does it really run the kernel, or is its result lazy or cached?"
-            )
-        strays = {e.device_resource_id() for e in found} - flush_streams
-        if strays:
-            raise TimingError(
-                f"The function launched {short_name(found[0].name())} on another stream than the current one. "
-                "Time it inside `with torch.cuda.stream(that_stream)`, or let it use torch.cuda.current_stream()."
-            )
-        samples.times[which].append(sum(e.duration_ns() for e in found) / 1e3)
-        sums: dict[str, float] = {}
-        for e in found:
-            sums[e.name()] = sums.get(e.name(), 0.0) + e.duration_ns() / 1e3
-        for name, us in sums.items():
-            samples.kernels[which].setdefault(name, []).append(us)
-        samples.per_call[which] = tuple(e.name() for e in found)
-    return samples
 
 
 def _clock() -> tuple[int | None, tuple[str, ...]]:
@@ -238,6 +119,8 @@ def _clock() -> tuple[int | None, tuple[str, ...]]:
     pynvml, handle = nvml
     reasons = {
         pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "thermal slowdown",
+        pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "thermal slowdown by the hardware",
+        pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "power brake",
         pynvml.nvmlClocksThrottleReasonHwSlowdown: "hardware slowdown",
         pynvml.nvmlClocksThrottleReasonSwPowerCap: "power cap",
     }
@@ -251,39 +134,43 @@ def _clock() -> tuple[int | None, tuple[str, ...]]:
         return None, ()
 
 
-def _warm_up(functions: Sequence[Callable[[], Any]]) -> None:
+def _warm_up(functions: Sequence[Callable[[], Any]]) -> list[str]:
     """Run until two successive blocks of calls take the same time within 2 %, or for half a second.
 
-    It also finds out whether a function fails, before anything is measured.
+    It also finds out whether a function fails, before anything is measured. Returns notes on what was returned.
     """
     import torch
 
     before = math.inf
-    stop = time.perf_counter() + 0.5
+    stop = _clock_s() + 0.5
     calls = 1
+    notes: list[str] | None = None
     while True:
-        start = time.perf_counter()
+        start = _clock_s()
         try:
             for _ in range(calls):
+                if notes is None:
+                    notes = timing_notes.odd_results(function() for function in functions)
+                    continue
                 for function in functions:
                     function()
-            torch.cuda.synchronize()
+            torch.accelerator.synchronize()
         except Exception as error:
             raise TimingError(
-                f"The function failed: {type(error).__name__}: {str(error).splitlines()[0]}"
+                f"The function failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
             ) from error
-        now = time.perf_counter()
+        now = _clock_s()
         block = (now - start) / calls
         if now > stop or (now - start > 0.005 and abs(block - before) < 0.02 * block):
-            return
+            return notes
         if now - start < 0.005:
             calls *= 2
         before = block
 
 
 def _collect(
-    functions, l2: str, budget_s: float, narrow: Callable[[_Samples], bool]
-) -> tuple[_Samples, _Flush, tuple]:
+    functions, l2: str, budget_s: float, narrow: Callable[[Samples], bool]
+) -> tuple[Samples, Flush, tuple]:
     import torch
 
     device.require("gpu")
@@ -291,33 +178,28 @@ def _collect(
         raise TimingError("A profiler is already running: time outside `with torch.profiler.profile(...)`.")
     if torch.cuda.is_current_stream_capturing():
         raise TimingError("A CUDA graph is being captured: time outside the capture.")
-    flush = _Flush(l2)
-    _warm_up(functions)
-    _measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
-    began = time.perf_counter()
+    flush = Flush(l2)
+    notes = [*timing_notes.replaced_clocks(), *_warm_up(functions), *timing_notes.constant_inputs(functions)]
+    measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
+    began = _clock_s()
     clock_before, held_before = _clock()
-    all_samples: _Samples | None = None
+    all_samples: Samples | None = None
     rounds = 10
     while True:
-        start = time.perf_counter()
-        batch = _measure(functions, flush, rounds)
-        took = time.perf_counter() - start
+        start = _clock_s()
+        batch = measure(functions, flush, rounds)
+        took = _clock_s() - start
         if all_samples is None:
             all_samples = batch
         else:
-            for mine, new in zip(all_samples.times, batch.times, strict=True):
-                mine.extend(new)
-            for mine_k, new_k in zip(all_samples.kernels, batch.kernels, strict=True):
-                for name, values in new_k.items():
-                    mine_k.setdefault(name, []).extend(values)
-        left = budget_s - (time.perf_counter() - began)
+            all_samples.add(batch)
+        left = budget_s - (_clock_s() - began)
         if narrow(all_samples) or left <= 0:
             break
         # as many rounds as have been, while the budget lasts
         rounds = max(4, min(len(all_samples.times[0]), 400, int(rounds * left / took)))
     clock_after, held_after = _clock()
-    seconds = time.perf_counter() - began
-    notes = []
+    seconds = _clock_s() - began
     held = sorted(set(held_before) | set(held_after))
     if held:
         notes.append(f"the driver held the clocks down: {', '.join(held)}")
@@ -330,12 +212,12 @@ def _collect(
     return all_samples, flush, (seconds, (clock_before, clock_after), notes)
 
 
-def _timing(samples: _Samples, i: int, flush: _Flush, l2: str, facts: tuple, goal: float) -> Timing:
+def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal: float) -> Timing:
     seconds, clocks, notes = facts
     times = samples.times[i]
     median = statistics.median(times)
-    low, high = median_interval(times)
-    if high - low > 2 * max(goal * median, 0.05):
+    low, high = median_interval(times, resolution=samples.step_us)
+    if high - low > 2 * max(goal * median, 0.05) + samples.step_us:
         notes = [
             *notes,
             f"the interval is still {100 * (high - low) / median:.1f} % wide: the time budget ended",
@@ -368,9 +250,9 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
     """
     goal = 0.005
 
-    def narrow(samples: _Samples) -> bool:
+    def narrow(samples: Samples) -> bool:
         low, high = median_interval(samples.times[0])
-        return len(samples.times[0]) >= 20 and high - low <= max(
+        return len(samples.times[0]) >= 40 and high - low <= max(
             goal * statistics.median(samples.times[0]), 0.05
         )
 
@@ -405,14 +287,11 @@ def compare(
         helpers.device.Missing, TimingError: as in `time_gpu`.
     """
 
-    def ratios(samples: _Samples) -> list[float]:
-        return [x / y for x, y in zip(*samples.times, strict=True)]
-
-    def narrow(samples: _Samples) -> bool:
-        low, high = median_interval(ratios(samples))
+    def narrow(samples: Samples) -> bool:
+        low, high = ratio_interval(*samples.times)[1]
         return len(samples.times[0]) >= 50 and high - low <= 0.004
 
     samples, flush, facts = _collect([a, b], l2, budget_s, narrow)
-    pairs = ratios(samples)
     timings = [_timing(samples, i, flush, l2, facts, 0.01) for i in (0, 1)]
-    return Comparison(labels, timings[0], timings[1], statistics.median(pairs), median_interval(pairs))
+    ratio, interval = ratio_interval(*samples.times, resolution=samples.step_us)
+    return Comparison(labels, *timings, ratio, interval)

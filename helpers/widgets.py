@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import device, widgets_data
 from helpers.widgets_controls import grid_of, labelled_slider, live_figure
-from helpers.widgets_data import SPACES, WORDS, Table
+from helpers.widgets_data import SPACES, WORDS, Space, Table
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -86,7 +86,11 @@ def _json(fig: Any) -> dict[str, Any]:
 
 
 def explore(
-    over: str = "launch", *, kernels: Sequence[str] | None = None, table: Table | None = None, **start: Any
+    over: str | Space = "launch",
+    *,
+    kernels: Sequence[str] | None = None,
+    table: Table | None = None,
+    **start: Any,
 ) -> Shown:
     """Sliders over launch parameters, size and dtype: what each kernel reaches, and the map of one of them.
 
@@ -95,7 +99,7 @@ def explore(
 
     Args:
         over: "launch" (BLOCK_SIZE and num_warps of the Triton kernels), "shape" (the CUDA kernel's block), or
-            "alignment" (where rows begin in memory).
+            "alignment" (where rows begin in memory); or a `Space` of one's own.
         kernels: which kernels to lay side by side; all of them where None.
         table: rows to move over instead of those of this GPU or of the record.
         **start: the sliders' first positions, such as `block_size=1024, dtype="bfloat16"`.
@@ -106,9 +110,11 @@ def explore(
     """
     from helpers import widgets_plain
 
-    if over not in SPACES:
-        raise ValueError(f"There is nothing to explore over {over!r}; choose from {', '.join(SPACES)}.")
-    space = SPACES[over]
+    if not isinstance(over, Space):
+        if over not in SPACES:
+            raise ValueError(f"There is nothing to explore over {over!r}; choose from {', '.join(SPACES)}.")
+        over = SPACES[over]
+    space, over = over, over.name
     known = (*space.mapped, *space.rivals)
     chosen = tuple(known if kernels is None else kernels)
     for kernel in chosen:

@@ -1,6 +1,6 @@
 """What the sliders of `helpers.widgets` move over: launch parameters crossed with sizes, checked and timed.
 
-A `Space` is a grid of points for some kernels that square a matrix of 4,096 rows. Its table has a row for each kernel
+A `Space` is a grid of points for some kernels that square a matrix of 4,096 rows, or do something else to one. Its table has a row for each kernel
 and point; `Table` finds rows in it, and on a GPU measures those that are still missing. Each row also holds what the
 compiler made of the kernel that was timed, so that the sentence under a figure is about that very kernel.
 """
@@ -51,6 +51,8 @@ class Space:
         mapped: the kernels that depend on all axes.
         rivals: the kernels that depend on size and dtype only.
         start: the sliders' first positions.
+        operation: what the kernels compute, in a word or two for titles.
+        n_elements: of every matrix, so that rows grow fewer as they grow wide; None where there are 4,096 rows.
     """
 
     name: str
@@ -61,6 +63,12 @@ class Space:
     mapped: tuple[str, ...]
     rivals: tuple[str, ...]
     start: Mapping[str, Any]
+    operation: str = "square"
+    n_elements: int | None = None
+
+    def rows(self, n_cols: int) -> int:
+        """The rows of a matrix of so many columns."""
+        return N_ROWS if self.n_elements is None else max(1, self.n_elements // n_cols)
 
     def key(self, kernel: str, point: Mapping[str, Any]) -> tuple:
         """What tells this kernel's row at a point from all others."""
@@ -211,10 +219,10 @@ def n_blocks(space: Space, row: Mapping[str, Any]) -> int:
     n = row["n_cols"]
     if row["kernel"] == CUDA:
         bx, by = row.get("block_x") or 32, row.get("block_y") or 8
-        return math.ceil(n / bx) * math.ceil(N_ROWS / by)
+        return math.ceil(n / bx) * math.ceil(space.rows(n) / by)
     if row["kernel"] == FLAT:
-        return math.ceil(N_ROWS * n / (row.get("block_size") or 1024))
-    return N_ROWS
+        return math.ceil(space.rows(n) * n / (row.get("block_size") or 1024))
+    return space.rows(n)
 
 
 def occupancy(spec: device.GpuSpec, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets_data import N_ROWS, UNITS, WORDS, Table, brief, reason
+from helpers.widgets_data import UNITS, WORDS, Table, brief, reason
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -22,6 +22,10 @@ KERNEL_COLOURS = {
     "CUDA C++": plots.PALETTE[2],
     "torch.square": plots.PALETTE[4],
     "torch.compile": plots.PALETTE[5],
+    "one block": plots.PALETTE[0],
+    "online": plots.PALETTE[1],
+    "by plan": plots.PALETTE[2],
+    "torch.softmax": plots.PALETTE[4],
 }
 
 
@@ -97,7 +101,7 @@ def cells(table: Table, kernel: str, point: Mapping[str, Any]) -> dict[str, list
 def heading(table: Table, point: Mapping[str, Any]) -> str:
     """The title: what is squared, and where the figures come from."""
     return (
-        f"square of {N_ROWS:,} × {point['n_cols']:,} {point['dtype']}<br><sub>{html.escape(table.origin)}"
+        f"{table.space.operation} of {table.space.rows(point['n_cols']):,} × {point['n_cols']:,} {point['dtype']}<br><sub>{html.escape(table.origin)}"
         " · every kernel was checked before it was timed</sub>"
     )
 

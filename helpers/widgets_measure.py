@@ -15,18 +15,22 @@ if TYPE_CHECKING:
     import torch
 
 
-class _Refused(Exception):
+class Refused(Exception):
     """A kernel that has no such point."""
 
 
 @dataclass(frozen=True)
-class _Candidate:
-    """One kernel at one point: `run(x)` squares; `facts(x)` says what was compiled; `inputs` where x is special."""
+class Candidate:
+    """One kernel at one point: `run(x)` squares; `facts(x)` says what was compiled; `inputs` where x is special.
+
+    `tolerance` is (relative, absolute), where the dtype's own would hide a wrong result.
+    """
 
     run: Callable[[torch.Tensor], torch.Tensor]
     facts: Callable[[torch.Tensor], dict[str, int]] = lambda x: {}
     reference: Callable[[torch.Tensor], torch.Tensor] | None = None
     make_inputs: Callable | None = None
+    tolerance: tuple[float, float] | None = None
 
 
 def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: float = 0.1) -> dict[str, Any]:
@@ -43,13 +47,13 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     from helpers.sweep import sweep
 
     device.require("gpu")
-    n_cols, dtype = point["n_cols"], getattr(torch, point["dtype"])
+    shape, dtype = (space.rows(point["n_cols"]), point["n_cols"]), getattr(torch, point["dtype"])
     row: dict[str, Any] = {"kernel": kernel, **{axis: point.get(axis) for axis in space.axes}}
     if kernel not in space.mapped:
         row |= {axis: None for axis in space.axes if axis not in ("n_cols", "dtype")}
     try:
         candidate = _candidate(space, kernel, point)
-    except _Refused as refusal:
+    except Refused as refusal:
         return row | dict.fromkeys(FACTS) | {"verdict": "refused", "reason": str(refusal)}
 
     def named(x):
@@ -58,17 +62,18 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     named.__name__ = kernel
     (found,) = sweep(
         named,
-        shapes=[(N_ROWS, n_cols)],
+        shapes=[shape],
         reference=candidate.reference or torch.square,
         make_inputs=candidate.make_inputs,
-        n_bytes=2 * N_ROWS * n_cols * dtype.itemsize,
+        n_bytes=2 * shape[0] * shape[1] * dtype.itemsize,
         dtype=dtype,
         budget_s=budget_s,
+        tolerance=candidate.tolerance,
     ).to_dict("records")
     facts: dict[str, int] = {}
     if found["verdict"] != "refused":
-        x = candidate.make_inputs((N_ROWS, n_cols), None, "cuda", dtype)[0] if candidate.make_inputs else None
-        facts = candidate.facts(torch.ones(N_ROWS, n_cols, dtype=dtype, device="cuda") if x is None else x)
+        x = candidate.make_inputs(shape, None, "cuda", dtype)[0] if candidate.make_inputs else None
+        facts = candidate.facts(torch.ones(shape, dtype=dtype, device="cuda") if x is None else x)
     row |= {name: facts.get(name) for name in FACTS}
     return row | {name: _short(found[name]) for name in RESULTS}
 
@@ -80,27 +85,31 @@ def _short(value: Any) -> Any:
     return None if math.isnan(value) else float(f"{value:.5g}")
 
 
-def _candidate(space: Space, kernel: str, point: Mapping[str, Any]) -> _Candidate:
+def _candidate(space: Space, kernel: str, point: Mapping[str, Any]) -> Candidate:
     import torch
 
+    if space.operation == "softmax":
+        from helpers import widgets_softmax
+
+        return widgets_softmax.candidate(kernel, point)
     if space.name == "alignment":
         return _unaligned(kernel, point)
     if kernel == TORCH:
-        return _Candidate(torch.square)
+        return Candidate(torch.square)
     if kernel == COMPILED:
-        return _Candidate(_compiled())
+        return Candidate(_compiled())
     if kernel == CUDA:
         if point["dtype"] != "float32":
-            raise _Refused("square_matrix is written for float32")
+            raise Refused("square_matrix is written for float32")
         shape = (point.get("block_x", 32), point.get("block_y", 8))
-        return _Candidate(lambda x: _square_cuda(x, *shape), lambda x: _cuda_facts(shape))
+        return Candidate(lambda x: _square_cuda(x, *shape), lambda x: _cuda_facts(shape))
     from helpers.kernels import square
 
     if kernel == FLAT:
         block, warps = point.get("block_size", 1024), point.get("num_warps", 4)
-        return _Candidate(
+        return Candidate(
             lambda x: square.square_flat(x, block_size=block, num_warps=warps),
-            lambda x: _triton_facts(
+            lambda x: triton_facts(
                 square.square_flat_kernel,
                 lambda y: square.square_flat_kernel[(math.ceil(x.numel() / block),)](
                     x, y, x.numel(), BLOCK_SIZE=block, num_warps=warps
@@ -113,7 +122,7 @@ def _candidate(space: Space, kernel: str, point: Mapping[str, Any]) -> _Candidat
     return _rows_candidate(lambda x: x, block, warps)
 
 
-def _rows_candidate(view: Callable, block: int, warps: int) -> _Candidate:
+def _rows_candidate(view: Callable, block: int, warps: int) -> Candidate:
     import torch
 
     from helpers.kernels.square import square_rows_kernel
@@ -129,14 +138,14 @@ def _rows_candidate(view: Callable, block: int, warps: int) -> _Candidate:
         launch(x, y)
         return y
 
-    return _Candidate(
+    return Candidate(
         run,
-        lambda x: _triton_facts(square_rows_kernel, lambda y: launch(x, y), view(x)),
+        lambda x: triton_facts(square_rows_kernel, lambda y: launch(x, y), view(x)),
         lambda x: torch.square(view(x)),
     )
 
 
-def _unaligned(kernel: str, point: Mapping[str, Any]) -> _Candidate:
+def _unaligned(kernel: str, point: Mapping[str, Any]) -> Candidate:
     """Rows that lie `padding` elements apart in a buffer and begin `offset` elements into it."""
     import dataclasses
 
@@ -152,7 +161,7 @@ def _unaligned(kernel: str, point: Mapping[str, Any]) -> _Candidate:
         return (torch.randn(offset + N_ROWS * stride, generator=generator, device=device, dtype=dtype),)
 
     if kernel == TORCH:
-        made = _Candidate(lambda x: torch.square(view(x)), reference=lambda x: torch.square(view(x)))
+        made = Candidate(lambda x: torch.square(view(x)), reference=lambda x: torch.square(view(x)))
     else:
         from helpers.kernels.square import warps_for
 
@@ -173,7 +182,8 @@ def _compiled() -> Callable:
     return torch.compile(torch.square, dynamic=False)
 
 
-def _triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str, int]:
+def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str, int]:
+    """What the compiler made of a Triton kernel that `launch(y)` launches; y is like `like`."""
     import torch
 
     from helpers import ptx
@@ -273,6 +283,10 @@ def record(space: Space, *, progress: bool = True, budget_s: float = 0.02) -> li
 
 def sources(space: Space) -> list:
     """The kernels of a space, for the record's hashes."""
+    if space.operation == "softmax":
+        from helpers import widgets_softmax
+
+        return widgets_softmax.sources()
     from helpers.kernels import square
 
     kernels = {*space.mapped, *space.rivals}

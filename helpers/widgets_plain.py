@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets_data import N_ROWS, WORDS, Table
+from helpers.widgets_data import WORDS, Table
 from helpers.widgets_figure import (
     FRAME,
     KERNEL_COLOURS,
@@ -126,17 +126,19 @@ def figure(
         lines = [curve(kernel, {**point, space.y: y}) for _, kernel, point in curves]
         targets = [index for index, _, _ in curves] + marks
         path = frame(table, {**start, space.y: y})[1]
-        y_steps.append((f"{y:,}", [{"y": lines + [path] * len(marks)}, {}, targets]))
+        at = {"shapes": [_at(y)]} if space.y == "n_cols" else {}
+        y_steps.append((f"{y:,}", [{"y": lines + [path] * len(marks)}, at, targets]))
+    sliders = [_slider(f"{axis_name(space.y)}: ", y_steps, list(ys).index(start[space.y]), 0.0, 0.46)]
+    if space.y != "n_cols":  # maps over the size show all sizes at once
+        at = list(sizes).index(start["n_cols"])
+        sliders.append(_slider("N of the maps (columns): ", size_steps, at, 0.54, 0.46))
     menu_steps = [
         (f"{dtype}, {WORDS[space.x]} {x}", [{"visible": _visible(shown, (dtype, x))}, {}])
         for dtype, x in views
     ]
     fig.update_layout(
         shapes=[_at(start["n_cols"])],
-        sliders=[
-            _slider(f"{axis_name(space.y)}: ", y_steps, list(ys).index(start[space.y]), 0.0, 0.46),
-            _slider("N of the maps (columns): ", size_steps, list(sizes).index(start["n_cols"]), 0.54, 0.46),
-        ],
+        sliders=sliders,
         updatemenus=[
             {
                 "type": "dropdown", "x": 1, "xanchor": "right", "y": 1.10, "yanchor": "bottom", "showactive": True,
@@ -170,10 +172,21 @@ def _slider(prefix: str, steps: list, active: int, x: float, length: float) -> d
     }  # fmt: skip
 
 
+def _size_labels(sizes: tuple[int, ...]) -> list[str]:
+    """A label for each size, without those that would lie on the one before."""
+    before = (0, *sizes)
+    return [f"{n:,}" if n > 1.1 * last else "" for n, last in zip(sizes, before, strict=False)]
+
+
 def _dress(fig: go.Figure, table: Table, n_maps: int, top: float) -> None:
     space = table.space
     note = f"{table.origin} · every kernel was checked before it was timed"
-    plots.layout(fig, f"square of {N_ROWS:,} × N", note=note, height=860)
+    size = (
+        f"{space.rows(1):,} × N"
+        if space.n_elements is None
+        else f"{space.n_elements / 1e6:,.0f} million elements"
+    )
+    plots.layout(fig, f"{space.operation} of {size}", note=note, height=860)
     width = 0.44 if n_maps > 1 else 1.0
     for i in range(n_maps):
         left, n = i * 0.56, i + 2
@@ -183,7 +196,7 @@ def _dress(fig: go.Figure, table: Table, n_maps: int, top: float) -> None:
     fig.update_layout(
         xaxis={
             "domain": [0, 1], "anchor": "y", "type": "log", "title": {"text": "columns, N"},
-            "tickvals": list(space.axes["n_cols"]), "ticktext": [f"{n:,}" for n in space.axes["n_cols"]],
+            "tickvals": list(space.axes["n_cols"]), "ticktext": _size_labels(space.axes["n_cols"]),
         },
         yaxis={"domain": [0.58, 1], "anchor": "x", "range": [0, 1.04 * top],
                "title": {"text": "effective bandwidth (GB/s)"}},

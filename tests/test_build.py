@@ -8,8 +8,9 @@ import textwrap
 import time
 
 import pytest
+import torch
 
-from helpers import build
+from helpers import build, device, nvrtc
 
 ADD = "int add(int a, int b) { return a + b; }"
 
@@ -65,6 +66,70 @@ def test_error_names_the_learners_line():
     assert not list(build.build_folder().glob("broken*/built.json"))
 
 
+TYPES = """
+#include <vector>
+int64_t wide(int64_t a, uint8_t b) { return a + b; }
+double half(float a, bool twice) { return twice ? a : a / 2; }
+std::string greet(const std::string& name, const char* end) { return "Hello " + name + end; }
+const char* said(bool well) { return well ? "no error" : nullptr; }
+void fail(int how) {
+  if (how == 0) throw std::runtime_error("a runtime_error");
+  if (how == 1) throw std::invalid_argument("an invalid_argument");
+  std::vector<int>().at(1);
+}
+int none() { return 7; }
+"""
+
+
+@pytest.fixture(scope="module")
+def types(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBOOK_CACHE", str(tmp_path_factory.mktemp("types")))
+        names = ["wide", "half", "greet", "said", "fail", "none"]
+        yield build.load_cpp("types", TYPES, names, torch_headers=False)
+
+
+def test_what_goes_through_without_pybind11(types):
+    assert types.wide(-(2**62), 255) == -(2**62) + 255 and types.wide(True, 0) == 1
+    assert types.half(3, False) == 1.5 and types.half(0.1, True) == float.fromhex("0x1.99999ap-4")
+    assert types.greet("kérnel", "!") == "Hello kérnel!"
+    assert types.said(True) == "no error" and types.said(False) is None
+    assert types.none() == 7 and types.fail.__name__ == "fail"
+    assert sys.modules["types"] is not types  # a learner's module may be called like one of Python's
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda m: m.fail(0), RuntimeError, "a runtime_error"),
+        (lambda m: m.fail(1), ValueError, "an invalid_argument"),
+        (lambda m: m.fail(2), IndexError, "vector"),
+        (lambda m: m.wide(1), TypeError, r"wide\(\) takes 2 arguments; it was given 1"),
+        (lambda m: m.wide(1.5, 0), TypeError, "argument 1 is of type float; it takes an integer"),
+        (
+            lambda m: m.wide(2**63, 0),
+            TypeError,
+            "argument 1 is 9223372036854775808, which does not fit 64 bits",
+        ),
+        (lambda m: m.wide(0, 256), TypeError, "argument 2 is 256, which does not fit unsigned 8 bits"),
+        (lambda m: m.wide(0, -1), TypeError, "argument 2 is -1"),
+        (lambda m: m.half("x", True), TypeError, "argument 1 is of type str; it takes a number"),
+        (lambda m: m.greet(1, ""), TypeError, "argument 1 is of type int; it takes text"),
+    ],
+)
+def test_errors_cross_into_python(types, call, error, message):
+    with pytest.raises(error, match=message):
+        call(types)
+
+
+def test_a_type_that_cannot_pass_is_said():
+    source = "#include <vector>\nint total(std::vector<int> x) { return x.size(); }"
+    with pytest.raises(build.BuildError, match="takes numbers, bool and text; for more, include <pybind11"):
+        build.load_cpp("vectors", source, ["total"], torch_headers=False)
+    with_pybind11 = f"#include <pybind11/stl.h>\n{source}"
+    assert build.load_cpp("vectors", with_pybind11, ["total"], torch_headers=False).total([1, 2]) == 2
+
+
 def test_undefined_function_is_said():
     with pytest.raises(build.BuildError, match="defined nowhere"):
         build.load_cpp("undefined", "int add(int a, int b);", ["add"], torch_headers=False)
@@ -82,7 +147,7 @@ def test_bad_arguments():
 def test_killed_build_never_blocks_the_next(own_cache):
     process = start(BUILD_IN_PROCESS)
     for _ in range(600):
-        if list((own_cache / "build").glob("slow_add-*.[0-9]*/build.ninja")):
+        if list((own_cache / "build").glob("slow_add-*.[0-9]*/main.cpp")):
             break
         time.sleep(0.1)
     else:
@@ -153,6 +218,76 @@ def test_ptx_error_and_bad_target():
         build.compile_ptx(SQUARE.replace("y[i] = x[i]", "y[i] = x[j]"))
     with pytest.raises(ValueError, match="sm_90"):
         build.compile_ptx(SQUARE, target="hopper")
+
+
+SCALE = """
+// __global__ void scale(int not_this_one)
+__global__ void __launch_bounds__(256) scale(const float* __restrict__ x, float* y, double factor,
+                                             /* how many */ const long long n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * factor;
+}
+extern "C" __global__ void other(unsigned int a) {}
+"""
+
+
+def test_a_kernel_to_call():
+    """On a machine without a GPU the same call runs the host's build."""
+    where = "cuda" if device.has_gpu() else "cpu"
+    scale = build.load_kernel(SCALE, "scale")
+    assert [f"{p.type} {p.name}" for p in scale.parameters] == [
+        "const float* x",
+        "float* y",
+        "double factor",
+        "const long long n",
+    ]
+    assert scale.where == where and scale.seconds > 0
+    x = torch.randn(1000, device=where)
+    for factor in (2.5, -1):
+        y = torch.empty_like(x)
+        scale(x, y, factor, x.numel(), grid=4, block=(256,))
+        assert torch.equal(y, x * factor)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "launch", "error", "message"),
+    [
+        ((1,), {}, TypeError, r"scale takes 4 arguments \(const float\* x, .*it was given 1"),
+        (("x", None, 1, 1), {}, TypeError, "takes a tensor, an address or None; it was given 'x'"),
+        (
+            (torch.zeros(1, dtype=torch.float64), None, 1, 1),
+            {},
+            TypeError,
+            "torch.float64 tensor; pass torch.float32",
+        ),
+        ((torch.zeros(1, device="meta"), None, 1, 1), {}, TypeError, "tensor on meta"),
+        ((None, None, "2", 1), {}, TypeError, "double factor takes a number; it was given '2'"),
+        ((None, None, 2, 1.5), {}, TypeError, "const long long n takes an integer; it was given 1.5"),
+        ((None, None, 2, 2**63), {}, TypeError, "was given 9223372036854775808, which does not fit"),
+        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid is one to three whole numbers above 0"),
+        ((None, None, 2, 0), {"block": (1024, 2)}, ValueError, "at most 1,024 threads"),
+    ],
+)
+def test_what_a_kernel_cannot_take(arguments, launch, error, message):
+    def never(*_):
+        raise AssertionError("it was launched")
+
+    kernel = nvrtc.LoadedKernel("scale", nvrtc.parameters(SCALE, "scale"), "cpu", 0.0, never)
+    with pytest.raises(error, match=message):
+        kernel(*arguments, **{"grid": 1, "block": 1, **launch})
+
+
+def test_kernels_that_cannot_be_loaded():
+    with pytest.raises(ValueError, match=r"no kernel 'square' in this source; it has scale, other"):
+        build.load_kernel(SCALE, "square")
+    with pytest.raises(ValueError, match="is a template"):
+        build.load_kernel("template <typename T>\n__global__ void f(T* x) {}", "f")
+    with pytest.raises(ValueError, match=r"'Pair p' cannot be passed from Python"):
+        build.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
+    with pytest.raises(build.BuildError, match="line 6"):
+        build.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
+    with pytest.raises(ValueError, match='"auto", "cuda" or "host"; it was given'):
+        build.load_kernel(SCALE, "scale", device="tpu")
 
 
 def test_nvcc_errors_are_cut():

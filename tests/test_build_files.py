@@ -1,4 +1,4 @@
-"""What a build leaves behind: read from a real one, without torch's headers, so that it takes seconds."""
+"""What a build leaves behind: read from real ones, without torch's headers, so that it takes seconds."""
 
 import time
 
@@ -6,7 +6,8 @@ import pytest
 
 from helpers import build, build_files, failures
 
-ADD = "int add(int a, int b) { return a + b; }"
+# it asks for pybind11, so torch's load_inline builds it
+ADD = "#include <pybind11/pybind11.h>\nint add(int a, int b) { return a + b; }"
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +27,12 @@ def test_what_ninja_left(built):
     assert build_files.files_read(folder) > 100
     with pytest.raises(ValueError, match="sets no nonsense"):
         build_files.flags(folder, "nonsense")
+
+
+def test_files_read_without_pytorchs_headers(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
+    module = build.load_cpp("files_light", ADD.split("\n")[1], ["add"], torch_headers=False)
+    assert 20 < build_files.files_read(build.info(module).directory) < 400
 
 
 def test_import_of_a_copy(built):

@@ -113,7 +113,7 @@ def test_the_form_of_a_messy_notebook(checkout):
         == 'TRIPLE_IT_CUDA = r"""\n__global__ void triple_it(float* x) {\n    x[0] *= 3;\n}\n"""'
     )
     assert path.read_text().endswith("}\n") and not said.problems
-    for part in ("metadata", "1 empty cells", "badge with another address", "not the setup cell", "sorted tags",
+    for part in ("metadata", "1 empty cells", "no badge, one with another address", "not the setup cell", "sorted tags",
                  "stored output or execution count but is not checked", "'3f2a9c1d'", "not the triple_it of helpers/kernels"):  # fmt: skip
         assert any(part in sentence for sentence in said.differences), (part, said.differences)
 
@@ -177,6 +177,16 @@ def test_a_checked_cell_that_could_pass_silently_or_fail_elsewhere_is_a_problem(
 ):
     _, said = formed(lesson(checkout, code("f()", "weak", form.CHECKED, outputs=outputs, count=count)))
     assert len(said.problems) == 1 and "weak" in said.problems[0] and says in said.problems[0]
+
+
+def test_a_missing_badge_is_put_below_the_heading(checkout):
+    path = lesson(checkout, code("x = 1", "one"))
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].source = "# Title\n\nWhat you will be able to do."
+    nbformat.write(notebook, path)
+    cells, said = formed(path)
+    assert cells["title"].source == f"# Title\n\n{GOOD_BADGE}\n\nWhat you will be able to do."
+    assert not said.problems and any("cell title has no badge" in sentence for sentence in said.differences)
 
 
 def test_what_only_a_person_can_repair(checkout):

@@ -154,7 +154,7 @@ def test_commands_in_the_documents_exist(path, workbook):
     for target in re.findall(r"\bmake ([a-z]+)\b", code):
         assert target in targets, f"{path.name} says make {target}"
     helps: dict[str, str] = {}
-    for line in re.findall(r"workbook ((?:run|doctor|form|publish)\b[^\n`]*)", code):
+    for line in re.findall(r"workbook ((?:run|grade|doctor|form|publish)\b[^\n`]*)", code):
         name = line.split()[0]
         helps.setdefault(name, workbook(name, "--help").stdout)
         for option in re.findall(r"(?<=\s)(--?[a-z][\w-]*)", line):

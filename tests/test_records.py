@@ -178,6 +178,25 @@ def test_fingerprints():
     assert records.fingerprint(never)[0] == "never"
 
 
+def test_stored_is_read_also_where_a_gpu_is(on_gpu, shown, monkeypatch):
+    records.measured("lesson/long", lambda: [{"a": 1}])
+    assert records.stored("lesson/long")["a"].tolist() == [1]
+    assert shown[-1]["text/plain"].startswith(
+        "Too long for a lesson. Replayed, not measured here: NVIDIA H100"
+    )
+    other = records.folder() / "t4"
+    (other / "lesson").mkdir(parents=True)
+    for name in ("x", "y"):  # the folder with the most records is the one that is replayed
+        (other / f"lesson/{name}.json").write_text("{}")
+    text = (records.folder() / "h100/lesson/long.json").read_text()
+    (other / "lesson/long.json").write_text(text.replace('"a": 1', '"a": 2'))
+    assert records.stored("lesson/long")["a"].tolist() == [1]
+    on_gpu()
+    assert records.stored("lesson/long")["a"].tolist() == [2]
+    with pytest.raises(records.NoRecord, match=r"Too long for a lesson. There is no record of 'lesson/none'"):
+        records.stored("lesson/none")
+
+
 def test_gpu_without_the_tool_replays_and_says_why(on_gpu, shown):
     def cannot():
         raise records.CannotMeasure("ncu is not here.")

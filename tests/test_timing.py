@@ -1,11 +1,15 @@
 """The parts of the timer that need no GPU; `test_gpu.py` has the rest."""
 
+import functools
+import math
 import random
 import statistics
+import time
 
 import pytest
+import torch
 
-from helpers import device, timing
+from helpers import device, timing, timing_cupti, timing_notes
 
 
 def test_interval_covers_the_median():
@@ -25,6 +29,142 @@ def test_interval_narrows_with_samples():
     many = timing.median_interval([rng.gauss(5, 1) for _ in range(2000)])
     assert many[1] - many[0] < (few[1] - few[0]) / 4
     assert many[0] <= statistics.median([5]) <= many[1]
+
+
+def independent(rng, n):
+    return [10 * math.exp(rng.gauss(0, 0.003)) for _ in range(n)]
+
+
+def wandering(rng, n, memory=0.8):
+    """Each sample resembles the one before it, as when clocks hunt around a limit."""
+    state, out = rng.gauss(0, 1), []
+    for _ in range(n):
+        state = memory * state + math.sqrt(1 - memory**2) * rng.gauss(0, 1)
+        out.append(10 * math.exp(0.003 * state))
+    return out
+
+
+def in_steps(rng, n):
+    """A short kernel by a clock that ticks every 32 ns: most samples are one of two values."""
+    return [round(rng.gauss(1.525, 0.01) / 0.032) * 0.032 for _ in range(n)]
+
+
+@pytest.mark.parametrize(
+    ("stream", "n", "truth"),
+    [(independent, 41, 10.0), (independent, 320, 10.0), (wandering, 160, 10.0), (in_steps, 100, 48 * 0.032)],
+)
+def test_interval_covers_the_truth_in_93_of_100(stream, n, truth):
+    rng = random.Random(11)
+    intervals = [timing.median_interval(stream(rng, n), resolution=0.001) for _ in range(400)]
+    assert sum(low <= truth <= high for low, high in intervals) >= 0.93 * 400
+
+
+def test_interval_widens_where_samples_resemble_each_other():
+    """The formula for independent samples would hold the truth in six of ten."""
+    rng = random.Random(5)
+    samples = wandering(rng, 320)
+    shuffled = rng.sample(samples, len(samples))
+    wide, narrow = timing.median_interval(samples), timing.median_interval(shuffled)
+    assert wide[1] - wide[0] > 1.5 * (narrow[1] - narrow[0])
+
+
+def test_a_steady_drift_is_not_hidden():
+    low, high = timing.median_interval([10 + 0.01 * i for i in range(100)])
+    assert low < 10.2 and high > 10.8
+
+
+def test_interval_is_never_below_the_clocks_step():
+    assert timing.median_interval([1.504] * 50, resolution=0.032) == pytest.approx((1.488, 1.520))
+
+
+def neighbours(rng, n, ratio, noise=0.004):
+    """Two functions in turns while the clock wanders by two percent."""
+    drift = [1 + 0.02 * math.sin(i / 25) for i in range(n)]
+    a = [100 * ratio * d * math.exp(rng.gauss(0, noise)) for d in drift]
+    return a, [100 * d * math.exp(rng.gauss(0, noise)) for d in drift]
+
+
+def test_equal_functions_rarely_differ_and_one_percent_is_found():
+    rng = random.Random(2)
+
+    def differs(ratio: float) -> bool:
+        low, high = timing.ratio_interval(*neighbours(rng, 200, ratio), resolution=0.032)[1]
+        return not low <= 1 <= high
+
+    assert sum(differs(1.0) for _ in range(200)) <= 0.05 * 200
+    assert sum(differs(1.01) for _ in range(100)) >= 90
+    assert timing.ratio_interval([2.0] * 9, [1.0] * 9)[0] == 2
+
+
+def test_step_of_the_clock():
+    """Durations of an H100, each 1 ns more or less than a multiple of 32."""
+    assert timing_cupti.clock_step_us([264964, 267876, 266339, 266371, 266819, 265156]) == 0.032
+    assert timing_cupti.clock_step_us([1504, 1504, 1505]) == 0.0
+
+
+# --------------------------------------------------------------------------------------- what a timer can notice
+ZEROS, RANDOM = torch.zeros(64, 64), torch.randn(64, 64)
+
+
+def holds_zeros():
+    zeros = torch.zeros(5000)
+    return lambda: zeros * 2
+
+
+class Lazy:
+    """A result that computes later."""
+
+
+@pytest.mark.parametrize(
+    ("function", "named"),
+    [
+        (lambda: ZEROS @ RANDOM, "ZEROS (all 0)"),
+        (holds_zeros(), "zeros (all 0)"),
+        (functools.partial(torch.mul, RANDOM, other=torch.ones(2000)), "other (all 1)"),
+        (functools.partial(torch.mul, ZEROS, other=2), "an argument (all 0)"),
+        (functools.partial(torch.stack, [ZEROS, ZEROS]), "an argument (all 0)"),
+        (torch.compile(holds_zeros()), "zeros (all 0)"),
+        (lambda x=ZEROS[::2, ::1]: x * 2, "a default (all 0)"),
+        (torch.zeros(3, 4096, dtype=torch.bfloat16).abs, "self (all 0)"),
+    ],
+)
+def test_data_of_one_value_is_noted(function, named):
+    notes = timing_notes.constant_inputs([function], device_type="cpu")
+    assert len(notes) == 1 and named in notes[0]
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: RANDOM + 1,
+        lambda: torch.zeros(9999),
+        functools.partial(torch.add, RANDOM, torch.zeros(8)),  # a small constant is no data
+        functools.partial(torch.add, torch.full((2000,), math.nan)),
+        torch.square,
+    ],
+)
+def test_other_data_is_not(function):
+    assert timing_notes.constant_inputs([function], device_type="cpu") == []
+
+
+def test_results_that_may_still_compute_are_noted():
+    plain = [None, 3, RANDOM, torch.nn.Parameter(RANDOM), (RANDOM, {"a": [1.5]}), torch.max(RANDOM, 0)]
+    assert timing_notes.odd_results(plain) == []
+    (note,) = timing_notes.odd_results([Lazy(), RANDOM, [Lazy()]])
+    assert "Lazy" in note and "not in this time" in note
+
+
+def test_replaced_clocks_are_noted(monkeypatch):
+    assert timing_notes.replaced_clocks() == []
+    monkeypatch.setattr(torch.cuda, "Event", type("Event", (torch.cuda.Event,), {}))
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda device=None: None)
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    notes = timing_notes.replaced_clocks()
+    assert [note.split(" has been replaced")[0] for note in notes] == [
+        "time.perf_counter",
+        "torch.cuda.Event",
+        "torch.cuda.synchronize",
+    ]
 
 
 def make(ratio, ci):

@@ -1,0 +1,269 @@
+"""The traps of `timer_truth.py --only traps`: functions that make a timer tell something untrue, and what each tells.
+
+A timer passes a trap when its figure is right, or when it refuses or says what is wrong. Right is: at most 10 % below
+the truth, and at most 10 % or 5 µs above it, so that the gap of a launch is no failure.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import timeit
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from helpers import device, timing
+
+Fn = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Trap:
+    """One trap.
+
+    Attributes:
+        make: allocates, and returns the function to time.
+        honest: makes the function whose time is the truth; None where nothing runs that has one.
+        around: what is set up around the timer.
+        silent: the figure can be right; the trap is passed only by saying so.
+    """
+
+    name: str
+    make: Callable[[], Fn]
+    honest: Callable[[], Fn] | None
+    around: Callable[[], contextlib.AbstractContextManager] = contextlib.nullcontext
+    silent: bool = False
+
+
+class Lazy:
+    """A result that computes when it is looked at."""
+
+    def __init__(self, fn: Fn):
+        self._fn = fn
+
+    @property
+    def value(self) -> Any:
+        return self._fn()
+
+
+def square_of(n: int) -> Fn:
+    import torch
+
+    x = torch.randn(n, device="cuda")
+    out = torch.empty_like(x)
+    return lambda: torch.square(x, out=out)
+
+
+def large() -> Fn:
+    return square_of(16384 * 8192)
+
+
+def fits() -> Fn:
+    return square_of(device.gpu_spec().l2_bytes * 2 // 25)  # input and output take 64 % of the L2
+
+
+def on_a_side_stream() -> Fn:
+    import torch
+
+    fn, stream = large(), torch.cuda.Stream()
+
+    def side() -> None:
+        with torch.cuda.stream(stream):
+            fn()
+
+    return side
+
+
+def cached() -> Fn:
+    result = large()()
+    return lambda: result
+
+
+def lazy() -> Fn:
+    fn = large()
+    return lambda: Lazy(fn)
+
+
+def lazy_with_a_decoy() -> Fn:
+    import torch
+
+    fn, small = large(), torch.randn(1024, device="cuda")
+
+    def decoy() -> Lazy:
+        torch.neg(small)
+        return Lazy(fn)
+
+    return decoy
+
+
+def matmul(fill: str) -> Fn:
+    import torch
+
+    a, b = (getattr(torch, fill)(8192, 8192, device="cuda", dtype=torch.bfloat16) for _ in range(2))
+    return lambda: a @ b
+
+
+def compiled_at_its_first_call() -> Fn:
+    import torch
+
+    x = torch.randn(16384, 8192, device="cuda")
+    torch.compiler.reset()
+    return torch.compile(lambda: torch.square(x), dynamic=False)
+
+
+@contextlib.contextmanager
+def throttled() -> Iterator[None]:
+    """The driver's answer "held down for its temperature": a stand-in, since clocks cannot be changed here."""
+    import pynvml
+
+    reason = pynvml.nvmlClocksThrottleReasonHwSlowdown
+    with mock.patch.object(pynvml, "nvmlDeviceGetCurrentClocksThrottleReasons", lambda handle: reason):
+        yield
+
+
+def event_of_a_tenth() -> contextlib.AbstractContextManager:
+    import torch
+
+    class Event(torch.cuda.Event):
+        def elapsed_time(self, end):
+            return super().elapsed_time(end) / 10
+
+    return mock.patch.object(torch.cuda, "Event", Event)
+
+
+def synchronize_of_nothing() -> contextlib.AbstractContextManager:
+    import torch
+
+    return mock.patch.object(torch.cuda, "synchronize", lambda device=None: None)
+
+
+@contextlib.contextmanager
+def host_clock_of_a_tenth() -> Iterator[None]:
+    real = time.perf_counter
+
+    def slow() -> float:
+        return real() / 10
+
+    with mock.patch.object(time, "perf_counter", slow), mock.patch.object(timeit, "default_timer", slow):
+        yield
+
+
+TRAPS = (
+    Trap("warm L2", fits, fits),
+    Trap("nothing launched: a cached result", cached, None),
+    Trap("lazy result", lazy, large),
+    Trap("lazy result behind a small kernel", lazy_with_a_decoy, large),
+    Trap("zeros as input", lambda: matmul("zeros"), lambda: matmul("randn"), silent=True),
+    Trap("throttling (the driver's word replaced)", large, large, throttled, silent=True),
+    Trap("compiled in the first call", compiled_at_its_first_call, large),
+    Trap("torch.cuda.Event replaced", large, large, event_of_a_tenth),
+    Trap("torch.cuda.synchronize replaced", large, large, synchronize_of_nothing),
+    Trap("the host's clock replaced", large, large, host_clock_of_a_tenth),
+    Trap("side stream", on_a_side_stream, large),
+)
+RANDOM = "random numbers as input"
+
+
+def makers() -> dict[str, Callable[[], Fn]]:
+    """What nvbench times in one process: every trap, replaced clocks at the end, where they stay replaced."""
+
+    def with_its_setting(trap: Trap) -> Fn:
+        fn = trap.make()
+        trap.around().__enter__()
+        return fn
+
+    made = {trap.name: lambda trap=trap: with_its_setting(trap) for trap in TRAPS}
+    return {RANDOM: lambda: matmul("randn"), **made}
+
+
+def judged(trap: Trap, timer: str, truth: float | None, us: float | None, said: str, seconds) -> dict:
+    """One row: what the timer told, and whether that is "right", "wrong", "refuses" or "says so"."""
+    if us is None:
+        outcome = "refuses"
+    elif trap.silent:
+        outcome = "says so" if said else "silent"
+    elif truth is None:
+        outcome = "says so" if said else "wrong"
+    elif 0.9 * truth <= us <= max(1.1 * truth, truth + 5):
+        outcome = "right"
+    else:
+        outcome = "says so" if said else "wrong"
+    return {
+        "trap": trap.name,
+        "timer": timer,
+        "truth_us": truth,
+        "us": us,
+        "error_percent": None if us is None or not truth else 100 * (us / truth - 1),
+        "outcome": outcome,
+        "told": in_words(outcome, truth, us),
+        "said": said[:300],
+        "seconds": seconds,
+    }
+
+
+def in_words(outcome: str, truth: float | None, us: float | None) -> str:
+    """What a table shows: "right", "refuses", "says so", "says nothing", or how far off."""
+    if outcome == "silent":
+        return "says nothing"
+    if outcome != "wrong":
+        return outcome
+    return f"{us:,.1f} µs for nothing" if truth is None else f"{100 * (us / truth - 1):+,.0f} %"
+
+
+def line(row: dict) -> str:
+    us = "–" if row["us"] is None else f"{row['us']:.2f}"
+    truth = "nothing" if row["truth_us"] is None else f"{row['truth_us']:.2f}"
+    percent = "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %"
+    return f"{row['trap']:<40} {row['timer']:<22} {row['outcome']:<8} {us:>10} of {truth:>8} {percent:>9}  {row['said']}"
+
+
+def run(timer: str, time_it: Callable[[Fn], float], truth_of: Callable[[Fn], float], out: Path) -> None:
+    """Every trap by one timer; a row is written as soon as it is known."""
+    import torch
+
+    def told(fn: Fn) -> tuple[float | None, str]:
+        try:
+            if timer == "time_gpu":
+                result = timing.time_gpu(fn)
+                return result.median_us, "; ".join(result.notes)
+            return time_it(fn), ""
+        except Exception as error:
+            return None, f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+
+    for trap in TRAPS:
+        truth = None
+        if trap.honest is not None:
+            # numbers change the time through the power they draw, which each timer does in its own way
+            truth = told(trap.honest())[0] if trap.name.startswith("zeros") else truth_of(trap.honest())
+        fn = trap.make()
+        start = clock()
+        with trap.around():
+            us, said = told(fn)
+        row = judged(trap, timer, truth, us, said, clock() - start)
+        with out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        del fn
+        torch.cuda.empty_cache()
+
+
+def nvbench_rows(found: dict[str, dict], truths: dict[str, float | None]) -> list[dict]:
+    """nvbench's rows, by the truths that the other timers' processes measured."""
+    rows = []
+    for trap in TRAPS:
+        if trap.name not in found:
+            continue
+        got = found[trap.name]
+        truth = truths.get(trap.name)
+        if trap.name.startswith("zeros"):
+            truth = found.get(RANDOM, {}).get("us")
+        rows.append(judged(trap, "nvbench", truth, got["us"], got["said"], got["seconds"]))
+    return rows
+
+
+clock = time.perf_counter
+if __name__ == "__main__":
+    print("The traps run with timer_truth.py.")

@@ -1,0 +1,636 @@
+"""The timer against the truth: twelve kernels, five timers, a hundred intervals, and traps.
+
+    python benchmarks/timer_truth.py                        everything, about seven minutes on an H100
+    python benchmarks/timer_truth.py --only kernels,traps   some parts: kernels, coverage, aa, difference, traps
+
+WORKBOOK_RECORD=1 keeps each part as the record timer/truth, timer/coverage, timer/aa, timer/difference, timer/traps.
+A part that fails is reported, and the rest goes on.
+
+**The truth by CUPTI** is read apart from the timer's own code: out of a Chrome trace of launches, each behind the same
+flush (zeros over twice the L2); what runs between two flushes, in the GPU's own order, is one call, and the median
+over the calls is the truth. Half of the calls are made before the timers, half after. **The truth by ncu** is
+`gpu__time_duration` in another process, with clocks and caches left alone, behind the same flush.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import gzip
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from helpers import device, records, timing, timing_cupti
+
+if __package__ in (None, ""):  # run as a script: its neighbour is importable by name
+    sys.path.insert(0, str(Path(__file__).parent))
+import timer_traps
+
+PARTS = {"kernels": 160, "coverage": 120, "aa": 80, "difference": 30, "traps": 90}  # seconds, on an H100
+RECORDS = {part: f"timer/{'truth' if part == 'kernels' else part}" for part in PARTS}
+Fn = Callable[[], Any]
+
+
+# ------------------------------------------------------------------------------------------------ what is timed
+def cases() -> dict[str, Callable[[], Fn]]:
+    """Twelve functions from 1.5 µs to 5 ms, each behind a maker that allocates its inputs."""
+    import torch
+
+    from helpers.kernels.square import square_flat, square_rows
+
+    def randn(*shape: int, dtype=torch.float32) -> torch.Tensor:
+        return torch.randn(shape, device="cuda", dtype=dtype)
+
+    def flat(*shape: int) -> Fn:
+        x = randn(*shape)
+        return lambda: square_flat(x)
+
+    def rows() -> Fn:
+        x = randn(4096, 4096)
+        return lambda: square_rows(x)
+
+    def add_then_square() -> Fn:
+        x = randn(256, 1024)
+        return lambda: torch.square(torch.add(x, 1.0))
+
+    def column_sums() -> Fn:
+        x = randn(1024, 4096)
+        return lambda: x.sum(dim=0)
+
+    def softmax(*shape: int) -> Fn:
+        x = randn(*shape)
+        return lambda: torch.softmax(x, dim=-1)
+
+    def copy() -> Fn:
+        x = randn(4096, 1024)
+        out = torch.empty_like(x)
+        return lambda: out.copy_(x)
+
+    def matmul() -> Fn:
+        a, b = randn(2048, 2048, dtype=torch.bfloat16), randn(2048, 2048, dtype=torch.bfloat16)
+        return lambda: a @ b
+
+    def compiled() -> Fn:
+        x = randn(8192, 4096)
+
+        @torch.compile(dynamic=False)
+        def gelu_and_scale(x):
+            return torch.nn.functional.gelu(x, approximate="tanh") * 2
+
+        return lambda: gelu_and_scale(x)
+
+    return {
+        "square_flat 8 × 1,024": lambda: flat(8, 1024),
+        "square_flat 512 × 1,024": lambda: flat(512, 1024),
+        "softmax 64 × 4,096": lambda: softmax(64, 4096),
+        "add, then square 256 × 1,024": add_then_square,
+        "sum of columns 1,024 × 4,096": column_sums,
+        "copy 4,096 × 1,024": copy,
+        "matmul bf16 2,048": matmul,
+        "square_rows 4,096 × 4,096": rows,
+        "compiled gelu · 2 8,192 × 4,096": compiled,
+        "square_flat 16,384 × 8,192": lambda: flat(16384, 8192),
+        "softmax 32,768 × 4,096": lambda: softmax(32768, 4096),
+        "square_flat 114,688 × 16,384": lambda: flat(114688, 16384),
+    }
+
+
+# --------------------------------------------------------------------------------------------------- the truth
+class Flush:
+    """The same flush as `time_gpu`'s, made anew: zeros over twice the L2."""
+
+    def __init__(self) -> None:
+        import torch
+
+        self._buffer = torch.ones(max(2 * device.gpu_spec().l2_bytes, 32 << 20) // 4, device="cuda")
+
+    def __call__(self) -> None:
+        self._buffer.zero_()
+
+
+def split_calls(events: list[dict]) -> list[float]:
+    """µs of each call in a Chrome trace: what ran between two fills, in the GPU's order, added up.
+
+    Args:
+        events: the trace's events. The fills are the flushes; nothing after the last one is left out.
+    """
+    work = [e for e in events if e.get("cat") in ("kernel", "gpu_memcpy", "gpu_memset")]
+    calls: list[float] = []
+    for event in sorted(work, key=lambda e: e["ts"]):
+        if "Fill" in event["name"] or event["cat"] == "gpu_memset":
+            calls.append(0.0)
+        elif calls:
+            calls[-1] += event["dur"]
+    return calls
+
+
+def cupti_samples(fn: Fn, n: int, flush: Flush) -> list[float]:
+    """Durations in µs of `n` calls behind the flush, out of a Chrome trace; two more go first and are thrown away."""
+    import torch
+
+    flush()
+    fn()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    ) as session:
+        for _ in range(n + 2):
+            flush()
+            fn()
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "trace.json.gz"
+        session.export_chrome_trace(str(path))
+        found = split_calls(json.loads(gzip.decompress(path.read_bytes()))["traceEvents"])
+    if len(found) != n + 2:
+        raise RuntimeError(f"the trace holds {len(found)} calls instead of {n + 2}")
+    return found[2:]
+
+
+# -------------------------------------------------------------------------------------------------- the timers
+def by_time_gpu(fn: Fn) -> float:
+    return timing.time_gpu(fn).median_us
+
+
+def by_do_bench(fn: Fn) -> float:
+    from triton.testing import do_bench
+
+    return do_bench(fn, return_mode="median") * 1e3
+
+
+def by_cudagraph(fn: Fn) -> float:
+    from triton.testing import do_bench_cudagraph
+
+    return do_bench_cudagraph(fn, return_mode="median") * 1e3
+
+
+def by_torch(fn: Fn) -> float:
+    from torch.utils.benchmark import Timer
+
+    return Timer("fn()", globals={"fn": fn}).blocked_autorange().median * 1e6
+
+
+TIMERS = {
+    "time_gpu": by_time_gpu,
+    "do_bench": by_do_bench,
+    "do_bench_cudagraph": by_cudagraph,
+    "torch.utils.benchmark": by_torch,
+}
+
+
+def goal_us(truth_us: float) -> float:
+    """How far off a timer may be: 0.5 µs or 1 %, whichever is more."""
+    return max(0.5, 0.01 * truth_us)
+
+
+# ---------------------------------------------------------------------------------------------------- children
+def child(words: list[str], timeout_s: float) -> tuple[list[dict], str]:
+    """Run this file again as `--child …`; the rows that it wrote, line by line, and what went wrong, or ""."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "rows.jsonl"
+        command = [sys.executable, __file__, "--child", *words, "--out", str(out)]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, check=False)
+            said = "" if done.returncode == 0 else last_line(done.stderr or done.stdout)
+        except subprocess.TimeoutExpired:
+            said = f"stopped after {timeout_s:.0f} s"
+        rows = [json.loads(line) for line in out.read_text().splitlines()] if out.is_file() else []
+    return rows, said
+
+
+def last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    return lines[-1][:300] if lines else "it ended without a word"
+
+
+def nvbench_child(names: dict[str, Callable[[], Fn]], out: Path, *, warm: bool) -> None:
+    """Time every function with nvbench, in one run (it allows no second), and write one row each.
+
+    With `warm`, each is called three times before, so that nvbench's blocking kernel never waits for an allocation.
+    """
+    import torch
+    from cuda import bench
+
+    seconds: dict[str, float] = {}
+    notes: dict[str, str] = {}
+
+    def register(index: int, name: str, make: Callable[[], Fn]) -> None:
+        def benchmark(state) -> None:
+            stream = torch.cuda.ExternalStream(state.get_stream().addressof())
+
+            def launch(launched) -> None:
+                with torch.cuda.stream(torch.cuda.ExternalStream(launched.get_stream().addressof())):
+                    fn()
+
+            try:
+                fn = make()
+                with torch.cuda.stream(stream):
+                    for _ in range(3 * warm):
+                        fn()
+                torch.cuda.synchronize()
+                start = timer_traps.clock()
+                state.exec(launch, batched=False)
+                seconds[name] = timer_traps.clock() - start
+            except Exception as error:
+                notes[name] = f"{type(error).__name__}: {last_line(str(error))}"
+                state.skip(notes[name])
+            finally:
+                fn = None
+                torch.cuda.empty_cache()
+
+        bench.register(benchmark).set_name(f"case{index}")
+
+    for index, (name, make) in enumerate(names.items()):
+        register(index, name, make)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "nvbench.json"
+        # its own 15 s timeout is cut to 3 s: a noisy kernel would run into it every time
+        bench.run_all_benchmarks(["nvbench", "--devices", "0", "--timeout", "3", "--json", str(path)])
+        results = json.loads(path.read_text())["benchmarks"]
+    with out.open("a") as file:
+        for result in results:
+            name = list(names)[int(result["name"].removeprefix("case"))]
+            row = {"kernel": name, "us": None, "seconds": seconds.get(name), "said": notes.get(name, "")}
+            for state in result["states"]:
+                found = {s["tag"]: s for s in state.get("summaries") or ()}
+                summary = found.get("nv/cold/time/gpu/median") or found.get("nv/cold/time/gpu/mean")
+                if summary:
+                    value = next(d["value"] for d in summary["data"] if d["name"] == "value")
+                    row["us"] = float(value) * 1e6
+            file.write(json.dumps(row) + "\n")
+
+
+def ncu_child(n: int) -> None:
+    """Launch every case `n` times behind the flush, in one NVTX range, for ncu to look at."""
+    os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # ncu would follow the compiler's processes
+    import torch
+
+    for make in cases().values():
+        fn, flush = make(), Flush()
+        for _ in range(3):
+            flush()
+            fn()
+        torch.cuda.synchronize()
+        for _ in range(n):
+            flush()
+            with torch.cuda.nvtx.range("timed"):
+                fn()
+        torch.cuda.synchronize()
+        del fn, flush
+        torch.cuda.empty_cache()
+
+
+def ncu_truth(kernels_a_call: list[int], n: int) -> list[float]:
+    """Medians in µs over `n` calls of each case by `gpu__time_duration`; clocks and caches are left alone."""
+    from helpers import ncu
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = ncu.run(
+            [sys.executable, str(Path(__file__).resolve()), "--child", "ncu", "--calls", str(n)],
+            out=Path(folder) / "truth.ncu-rep",
+            set=None,
+            metrics=["gpu__time_duration.sum"],
+            nvtx="timed",
+            import_source=False,
+            extra=["--cache-control", "none"],
+            timeout_s=240,
+        )
+        us = [kernel.duration_us for kernel in ncu.load_report(path)]
+    if len(us) != n * sum(kernels_a_call):
+        raise RuntimeError(f"ncu saw {len(us)} launches instead of {n * sum(kernels_a_call)}")
+    medians, at = [], 0
+    for k in kernels_a_call:
+        medians.append(statistics.median(sum(us[at + i * k : at + (i + 1) * k]) for i in range(n)))
+        at += n * k
+    return medians
+
+
+# --------------------------------------------------------------------------------------------------- the parts
+def kernels_part(options: argparse.Namespace) -> list[dict]:
+    """Each case by every timer, beside the truth."""
+    import torch
+
+    flush, rows, per_call = Flush(), [], []
+    for name, make in cases().items():
+        try:
+            fn = make()
+            for _ in range(3):
+                fn()
+            n = 101 if name != list(cases())[-1] else 31
+            before = cupti_samples(fn, n, flush)
+            found: dict[str, tuple[float | None, float, str]] = {}
+            ours = None
+            for timer, run in TIMERS.items():
+                start = time.perf_counter()
+                try:
+                    if timer == "time_gpu":
+                        ours = timing.time_gpu(fn)
+                        us = ours.median_us
+                    else:
+                        us = run(fn)
+                    found[timer] = us, time.perf_counter() - start, ""
+                except Exception as error:
+                    found[timer] = None, time.perf_counter() - start, f"{type(error).__name__}: {error}"
+            after = cupti_samples(fn, n, flush)
+            truth = statistics.median(before + after)
+            drift = statistics.median(after) - statistics.median(before)
+            per_call.append(sum(k.calls for k in ours.kernels) if ours else 1)
+            for timer, (us, seconds, said) in found.items():
+                extra = {}
+                if timer == "time_gpu" and ours:
+                    low, high = ours.ci95_us
+                    extra = {"low_us": low, "high_us": high, "n_samples": ours.n_samples}
+                    said = said or "; ".join(ours.notes)
+                rows.append(truth_row(name, timer, truth, drift, us, seconds, said) | extra)
+        except Exception as error:
+            per_call.append(1)
+            report("kernels", f"{name}: {type(error).__name__}: {error}")
+        fn = None
+        torch.cuda.empty_cache()
+        print_truth([row for row in rows if row["kernel"] == name])
+    truths = {row["kernel"]: (row["cupti_us"], row["drift_us"]) for row in rows}
+    if "ncu" not in options.skip:
+        try:
+            for name, us in zip(cases(), ncu_truth(per_call, 15), strict=True):
+                for row in rows:
+                    if row["kernel"] == name:
+                        row["ncu_us"] = us
+                print(f"ncu {name:<34} {us:10.2f} µs, CUPTI {truths.get(name, (math.nan,))[0]:10.2f}")
+        except Exception as error:
+            report("kernels", f"ncu: {error}")
+    if "nvbench" not in options.skip:
+        found_rows, said = child(["nvbench"], 240)
+        if said:
+            report("kernels", f"nvbench: {said}")
+        for row in found_rows:
+            truth, drift = truths.get(row["kernel"], (math.nan, math.nan))
+            ncu_us = next((r.get("ncu_us") for r in rows if r["kernel"] == row["kernel"]), None)
+            rows.append(
+                truth_row(row["kernel"], "nvbench", truth, drift, row["us"], row["seconds"], row["said"])
+                | {"ncu_us": ncu_us}
+            )
+            print_truth(rows[-1:])
+    order = list(cases())
+    rows.sort(key=lambda row: order.index(row["kernel"]))
+    for timer in dict.fromkeys(row["timer"] for row in rows):
+        mine = [r for r in rows if r["timer"] == timer and r["us"] is not None]
+        worst = max((abs(r["error_us"]) / goal_us(r["cupti_us"]) for r in mine), default=math.nan)
+        took = sum(r["seconds"] or 0 for r in mine)
+        print(f"{timer:<24} largest error {worst:6.2f} of the goal, max(0.5 µs, 1 %); {took:6.1f} s in all")
+    return rows
+
+
+def truth_row(kernel: str, timer: str, truth: float, drift: float, us, seconds, said: str) -> dict:
+    error = None if us is None else us - truth
+    return {
+        "kernel": kernel,
+        "timer": timer,
+        "cupti_us": truth,
+        "drift_us": drift,
+        "ncu_us": None,
+        "us": us,
+        "error_us": error,
+        "within_goal": error is not None and abs(error) <= goal_us(truth),
+        "seconds": seconds,
+        "low_us": None,
+        "high_us": None,
+        "n_samples": None,
+        "said": said.splitlines()[0][:200] if said else "",
+    }
+
+
+def print_truth(rows: list[dict]) -> None:
+    for r in rows:
+        us = "–" if r["us"] is None else f"{r['us']:10.2f} ({r['error_us']:+8.2f})"
+        seconds = "–" if r["seconds"] is None else f"{r['seconds']:.2f} s"
+        print(
+            f"{r['kernel']:<34} truth {r['cupti_us']:10.3f} (drift {r['drift_us']:+.3f})  {r['timer']:<22} {us:>22} {seconds:>8} "
+            f"{r['said']}",
+            flush=True,
+        )
+
+
+COVERED = ("square_flat 8 × 1,024", "copy 4,096 × 1,024", "square_flat 16,384 × 8,192")
+
+
+def coverage_part(options: argparse.Namespace) -> list[dict]:
+    """How many of 100 intervals hold the truth: the median of a reference taken between them, in the same minutes.
+
+    The reference is CUPTI's, from Chrome traces, 60 calls before every fifth repeat; the median of all of it is the
+    truth for every repeat. A machine whose speed drifts through the minutes makes every interval look too narrow.
+    """
+    rows = []
+    for name in COVERED:
+        fn, flush = cases()[name](), Flush()
+        reference: list[float] = []
+        blocks, timings = [], []
+        stop = time.perf_counter() + options.limit / len(COVERED)
+        while len(timings) < options.repeats and time.perf_counter() < stop:
+            if len(timings) % 5 == 0:
+                block = cupti_samples(fn, 60, flush)
+                blocks.append(statistics.median(block))
+                reference += block
+            timings.append(timing.time_gpu(fn))
+        truth = statistics.median(reference)
+        held = sum(t.ci95_us[0] <= truth <= t.ci95_us[1] for t in timings)
+        below = sum(t.ci95_us[1] < truth for t in timings)
+        width = statistics.median(t.ci95_us[1] - t.ci95_us[0] for t in timings)
+        medians = sorted(t.median_us for t in timings)
+        rows.append(
+            {
+                "kernel": name,
+                "repeats": len(timings),
+                "held": held,
+                "below": below,
+                "above": len(timings) - held - below,
+                "truth_us": truth,
+                "width_us": width,
+                "lowest_us": medians[0],
+                "highest_us": medians[-1],
+                "reference_low_us": min(blocks),
+                "reference_high_us": max(blocks),
+                "n_samples": statistics.median(t.n_samples for t in timings),
+                "seconds": statistics.median(t.seconds for t in timings),
+                "notes": "; ".join(sorted({n.split(" from ")[0][:60] for t in timings for n in t.notes})),
+            }
+        )
+        print(rows[-1], flush=True)
+        if options.dump:
+            dump(options.dump, name, fn, timings, reference)
+    return rows
+
+
+def dump(path: str, name: str, fn: Fn, timings: list[timing.Timing], reference: list[float]) -> None:
+    """Single results for a closer look: every interval, the reference, and eight sessions of the timer's raw samples."""
+    sessions = [timing_cupti.measure([fn], timing_cupti.Flush("cold"), 200).times[0] for _ in range(8)]
+    intervals = [[t.median_us, *t.ci95_us, t.n_samples, t.seconds] for t in timings]
+    row = {"kernel": name, "intervals": intervals, "reference": reference, "sessions": sessions}
+    with open(path, "a") as file:
+        file.write(json.dumps(row) + "\n")
+
+
+def comparisons(label: str, a: Fn, b: Fn, repeats: int, limit: float, **options) -> dict:
+    stop = time.perf_counter() + limit
+    results = []
+    while len(results) < repeats and time.perf_counter() < stop:
+        start = time.perf_counter()
+        results.append((timing.compare(a, b, **options), time.perf_counter() - start))
+    ratios = sorted(c.ratio for c, _ in results)
+    row = {
+        "pair": label,
+        "repeats": len(results),
+        "differences": sum(c.difference for c, _ in results),
+        "ratio": statistics.median(ratios),
+        "lowest": ratios[0],
+        "highest": ratios[-1],
+        "width": statistics.median(c.ci95[1] - c.ci95[0] for c, _ in results),
+        "n_pairs": statistics.median(c.a.n_samples for c, _ in results),
+        "seconds": statistics.median(s for _, s in results),
+        "slowest_s": max(s for _, s in results),
+    }
+    print(row, flush=True)
+    return row
+
+
+def aa_part(options: argparse.Namespace) -> list[dict]:
+    """A function against itself, 100 times: a "difference" is a false alarm."""
+    rows = []
+    names = ("square_flat 512 × 1,024", "square_flat 16,384 × 8,192")
+    for name in names:
+        fn = cases()[name]()
+        n, limit = options.repeats // len(names), options.limit / len(names)
+        rows.append(comparisons(name, fn, lambda fn=fn: fn(), n, limit, budget_s=0.4))
+    return rows
+
+
+def difference_part(options: argparse.Namespace) -> list[dict]:
+    """A function on 1 % more elements against itself: how often it is found within a second."""
+    import torch
+
+    from helpers.kernels.square import square_flat
+
+    rows = []
+    for n in (4096 * 4096, 16384 * 8192):
+        x = torch.randn(int(1.01 * n), device="cuda")
+        less = x[:n]
+        label = f"square_flat of {n:,} elements and of 1 % more"
+        rows.append(
+            comparisons(
+                label,
+                lambda x=x: square_flat(x),
+                lambda x=less: square_flat(x),
+                10,
+                options.limit / 2,
+                budget_s=1.0,
+            )
+        )
+    return rows
+
+
+def traps_part(options: argparse.Namespace) -> list[dict]:
+    """Every trap by every timer, each timer in a process of its own: a trap may break the process that it is set in."""
+    rows = []
+    for timer in [*TIMERS, "nvbench"]:
+        if timer in options.skip:
+            continue
+        words = ["nvbench-traps"] if timer == "nvbench" else ["traps", "--timer", timer]
+        found, said = child(words, 120)
+        if timer == "nvbench":
+            truths = {row["trap"]: row["truth_us"] for row in rows}
+            found = timer_traps.nvbench_rows({row["kernel"]: row for row in found}, truths)
+        rows += found
+        for row in found:
+            print(timer_traps.line(row), flush=True)
+        if said:
+            report("traps", f"{timer}: {said}")
+    return rows
+
+
+# -------------------------------------------------------------------------------------------------------- main
+FAILED: list[str] = []
+
+
+def report(part: str, what: str) -> None:
+    FAILED.append(f"{part}: {what}")
+    print(f"FAILED {part}: {what}", flush=True)
+
+
+@contextlib.contextmanager
+def reported(part: str) -> Iterator[None]:
+    """A part that fails is reported, and the next one runs."""
+    start = time.perf_counter()
+    print(f"== {part}", flush=True)
+    try:
+        yield
+    except Exception as error:
+        traceback.print_exc()
+        report(part, f"{type(error).__name__}: {error}")
+    print(f"== {part}: {time.perf_counter() - start:.0f} s", flush=True)
+
+
+def run_child(options: argparse.Namespace) -> None:
+    if options.child == "ncu":
+        ncu_child(options.calls)
+    elif options.child == "nvbench":
+        nvbench_child(cases(), Path(options.out), warm=True)
+    elif options.child == "nvbench-traps":
+        nvbench_child(timer_traps.makers(), Path(options.out), warm=False)
+    else:
+        flush = Flush()
+
+        def truth_of(fn: Fn) -> float:
+            return statistics.median(cupti_samples(fn, 51, flush))
+
+        timer_traps.run(options.timer, TIMERS[options.timer], truth_of, Path(options.out))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
+    parser.add_argument("--skip", default="", help="of ncu, nvbench and the other timers' names")
+    parser.add_argument("--repeats", type=int, default=100, help="intervals and A/A comparisons")
+    parser.add_argument("--limit", type=float, default=120, help="seconds at most for coverage, and for aa")
+    parser.add_argument("--dump", help="append coverage's single results to this file, as JSON lines")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--timer", help=argparse.SUPPRESS)
+    parser.add_argument("--calls", type=int, default=15, help=argparse.SUPPRESS)
+    parser.add_argument("--out", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    options.skip = {word for word in options.skip.split(",") if word}
+    if options.child:
+        run_child(options)
+        return
+    parts = [part for part in options.only.split(",") if part]
+    if unknown := set(parts) - set(PARTS):
+        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+    if not device.has_gpu():
+        print("timer_truth.py measures on an NVIDIA GPU, and there is none here.")
+        return
+    print(f"{', '.join(parts)}: about {sum(PARTS[part] for part in parts)} s on an H100")
+    functions = {
+        "kernels": kernels_part,
+        "coverage": coverage_part,
+        "aa": aa_part,
+        "difference": difference_part,
+        "traps": traps_part,
+    }
+    for part in parts:
+        with reported(part):
+            records.measured(RECORDS[part], lambda part=part: functions[part](options))
+    print("\n".join(["", f"{len(FAILED)} failures", *FAILED]))
+    if FAILED and os.environ.get("WORKBOOK_RECORD") == "1":
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

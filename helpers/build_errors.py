@@ -1,0 +1,49 @@
+"""A compiler's complaint, cut to the lines that matter."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+class BuildError(RuntimeError):
+    """A build that failed; the message holds the lines of the compiler's output that matter, with their source lines."""
+
+
+_ERROR = re.compile(
+    r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<cu_line>\d+)\)): "
+    r"(?:fatal error|catastrophic error|error)\s*(?:#[\w-]+)?\s*: ?(?P<text>.*)$"
+)
+_SHOWN_ERRORS = 5
+
+
+def readable_errors(output: str, texts: dict[str, str | None]) -> str:
+    """Cut a compiler's output to its errors, each with the line of the learner's text that it is about.
+
+    Args:
+        output: what g++, clang, nvcc, NVRTC, ld or the import printed.
+        texts: source texts by the file name that the compiler knows them by.
+    """
+    found: list[str] = []
+    for line in dict.fromkeys(output.splitlines()):  # nvcc says some things twice
+        match = _ERROR.match(line.strip())
+        if match:
+            file = Path(match["file"]).name
+            number = int(match["line"] or match["cu_line"] or 0)
+            found.append(f"{file}, line {number}: {match['text']}")
+            source = (texts.get(file) or "").splitlines()
+            if 0 < number <= len(source):
+                code = source[number - 1].rstrip()
+                found[-1] += f"\n    {code}"
+                if match["column"]:
+                    found[-1] += f"\n    {' ' * (int(match['column']) - 1)}^"
+        elif "undefined reference" in line or "undefined symbol" in line:
+            symbol = re.sub(r"^.*(undefined (?:reference|symbol))", r"\1", line.strip())
+            found.append(
+                f"{symbol}\n    It is declared or bound but defined nowhere: check `functions` and the definitions."
+            )
+    if not found:
+        last = [line for line in output.splitlines() if line.strip()][-12:]
+        return "The build failed:\n" + "\n".join(last)
+    more = f"\n… and {len(found) - _SHOWN_ERRORS} more errors" if len(found) > _SHOWN_ERRORS else ""
+    return "The build failed:\n" + "\n".join(found[:_SHOWN_ERRORS]) + more

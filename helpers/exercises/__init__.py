@@ -1,0 +1,76 @@
+"""The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
+
+Each lab's exercises are in a module of their own (`lab01` … `lab06`), which is imported when one of them is asked for.
+`factories` has what a person needs who adds one; `attempt` runs one; `helpers.lab` is what a lab's cells call.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import importlib
+
+from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
+
+__all__ = [
+    "LABS",
+    "Case",
+    "Exercise",
+    "Outcome",
+    "Raises",
+    "UnknownExercise",
+    "Verdict",
+    "all_ids",
+    "get",
+    "of_lab",
+]
+
+LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
+
+
+class UnknownExercise(ValueError):
+    """No exercise, or no lab, has this name; the message says which names are near."""
+
+
+@functools.cache
+def of_lab(lab: str) -> tuple[Exercise, ...]:
+    """A lab's exercises in their order; empty for a lab that has none.
+
+    Args:
+        lab: such as "03_triton".
+
+    Raises:
+        UnknownExercise: no lab has this name.
+    """
+    if lab not in LABS:
+        raise UnknownExercise(f"No lab is called {lab!r}; there are {', '.join(LABS)}.")
+    module = f"helpers.exercises.lab{lab[:2]}"
+    try:
+        return tuple(importlib.import_module(module).EXERCISES)
+    except ModuleNotFoundError as error:
+        if error.name != module:
+            raise
+        return ()  # a lesson whose lab is not written yet
+
+
+def all_ids() -> tuple[str, ...]:
+    """The ids of all exercises, lab by lab."""
+    return tuple(exercise.id for lab in LABS for exercise in of_lab(lab))
+
+
+def get(id: str) -> Exercise:
+    """The exercise with this id.
+
+    Raises:
+        UnknownExercise: none has it; the message names the nearest.
+    """
+    for lab in LABS:
+        for exercise in of_lab(lab):
+            if exercise.id == id:
+                return exercise
+    raise UnknownExercise(f"No exercise is called {id!r}{_near(id, all_ids()) or '.'}")
+
+
+def _near(name: object, names: tuple[str, ...]) -> str:
+    found = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+    return f"; did you mean {' or '.join(repr(one) for one in found)}?" if found else ""

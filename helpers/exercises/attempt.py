@@ -1,0 +1,116 @@
+"""Run an exercise's hidden cases against a learner's object and say what came of it.
+
+Calling and judging are apart: `judge_with` makes the cases and judges what a `call` gives back, wherever that ran.
+`attempt` calls in this process (`call_here`); the grader passes a call that goes to a worker process.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from helpers.exercises.call import call_here
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+
+__all__ = ["attempt", "call_here", "judge_with", "where"]
+
+
+def where(exercise: Exercise) -> str:
+    """The device that the exercise's tensors live on: "cuda" where there is a GPU and its kernels are compiled."""
+    from helpers import device
+
+    interpreted = exercise.must_launch == "triton" and os.environ.get("TRITON_INTERPRET", "0") not in (
+        "",
+        "0",
+    )
+    return "cuda" if exercise.on_gpu and not interpreted and device.has_gpu() else "cpu"
+
+
+def attempt(exercise: Exercise, obj: Any, seed: int | None = None, *, timed: bool = True) -> Verdict:
+    """Check a learner's object with hidden cases in this process.
+
+    Args:
+        exercise: from `helpers.exercises.get`.
+        obj: the learner's function, class or CUDA text.
+        seed: of the hidden cases; a new one each time by default. The verdict holds it.
+        timed: whether the speed is measured, where there is a GPU and the exercise has one.
+    """
+    return judge_with(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
+
+
+def judge_with(
+    exercise: Exercise, call: Callable[[Case], Outcome], seed: int | None = None, *, timed: bool = True
+) -> Verdict:
+    """Make the hidden cases, have each called, and judge until the first that fails.
+
+    Args:
+        exercise: from `helpers.exercises.get`.
+        call: `(case) -> Outcome`. What it is given holds `expected`: a call that sends the case elsewhere leaves that out.
+        seed: of the hidden cases.
+        timed: as in `attempt`.
+
+    Returns:
+        The verdict, with the seed and the number of cases that agreed.
+    """
+    seed = random.randrange(1 << 31) if seed is None else seed
+    rng = random.Random(seed)
+    device = where(exercise)
+    n_cases, skipped, earlier = 0, {}, []
+    for case in exercise.cases(rng, device):
+        if device == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
+            skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
+            continue
+        outcome = call(case)
+        if outcome.facts.get("skipped"):
+            skipped.setdefault(outcome.facts["skipped"], []).append(case.label)
+            continue
+        verdict = exercise.judge(case, outcome)
+        if verdict is not None:
+            verdict = _looked_at_again(verdict, case, outcome, call, earlier)
+            return replace(verdict, n_cases=n_cases, seed=seed)
+        n_cases += 1
+        earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
+    left_out = "; ".join(
+        f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} not tried ({why})"
+        for why, labels in skipped.items()
+    )
+    if not n_cases:
+        sentence = f"{exercise.id}: no case could be tried here{': ' if left_out else ''}{left_out}."
+        return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed)
+    speed = ""
+    if timed and exercise.speed is not None and device == "cuda":
+        from helpers.exercises.speed import judge_speed
+
+        case = exercise.speed(rng)
+        failed, speed = judge_speed(exercise, case, call(case)) if case is not None else (None, "")
+        if failed is not None:
+            return replace(failed, n_cases=n_cases, seed=seed)
+    sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"
+    sentence += f", {speed}" if speed else ""
+    sentence += f"; {left_out}" if left_out else ""
+    return Verdict(exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed)
+
+
+def _has_bfloat16(case: Case) -> bool:
+    return any(str(getattr(one, "dtype", "")) == "torch.bfloat16" for one in case.args)
+
+
+def _looked_at_again(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
+    """Tell two mistakes that one call does not show: an answer that never changes, and one that changes by itself."""
+    from helpers.exercises import answers, diagnose
+
+    if verdict.mistake == "wrong-answer" and earlier:
+        if all(answers.difference(outcome.value, value) is None for _, value in earlier):
+            return replace(verdict, mistake="constant", hint=diagnose.HINTS["constant"])
+    elif verdict.mistake in diagnose.MAY_BE_A_RACE:
+        second = call(case)
+        if diagnose.differ(outcome.value, second.value):
+            sentence = (
+                verdict.sentence.removesuffix(".")
+                + "; a second call with the same input gives another result."
+            )
+            return replace(verdict, sentence=sentence, mistake="race", hint=diagnose.HINTS["race"])
+    return verdict

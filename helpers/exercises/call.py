@@ -1,0 +1,239 @@
+"""Make one call of a learner's object and note everything that the judge wants to know about it.
+
+`call_here` runs in the notebook, and in the grader's worker process: it is given a case without what is expected.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from helpers.exercises import guard, launches
+from helpers.exercises.model import Case, Exercise, Outcome
+
+_KEPT = 1 << 22  # elements: larger results are not kept for a second look
+_TRACED = 1 << 13  # elements: a host run of more is not traced
+SPEED = "@speed"
+AGAIN = "@again"
+
+
+@dataclass
+class _Prepared:
+    """The object that was prepared last, and its last result."""
+
+    obj: Any
+    made: Any
+    result: Any = None
+    bits: Any = None
+
+
+_prepared: dict[str, _Prepared] = {}
+
+
+def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
+    """Call the learner's object with one case, in this process.
+
+    Args:
+        exercise: says how: what to prepare, whether tensors are guarded, whose launches are counted.
+        obj: the learner's object, as it came from the notebook.
+        case: label, args, kwargs and call; `expected` is not looked at.
+
+    Returns:
+        An `Outcome`; nothing that the learner's code raises passes through, but for KeyboardInterrupt.
+    """
+    state = _prepared.get(exercise.id)
+    if state is None or state.obj is not obj:
+        try:
+            made = exercise.prepare(obj) if exercise.prepare else obj
+        except (Exception, SystemExit) as error:
+            return _raised(error, obj, {"stage": "prepare"})
+        state = _prepared[exercise.id] = _Prepared(obj, made)
+    if not case.call and not callable(state.made):
+        return Outcome(
+            error=f"{exercise.name} is {_article(state.made)}, not a function", error_type="NotCallable"
+        )
+    if case.call == SPEED:
+        from helpers.exercises import speed
+
+        return speed.measure(exercise, state.made, case)
+    if case.call and case.call != AGAIN:
+        function = exercise.adapters[case.call]
+
+        def call(*args, **kwargs):
+            return function(state.made, *args, **kwargs)
+    elif case.call == AGAIN:
+
+        def call(*args, **kwargs):
+            half = len(args) // 2
+            state.made(*args[:half], **kwargs)
+            for old, new in zip(args[:half], args[half:], strict=True):
+                if isinstance(old, torch.Tensor):
+                    old.copy_(new)
+            return state.made(*args[:half], **kwargs)
+    else:
+        call = state.made
+    return _guarded_call(exercise, state, call, case) if exercise.guarded else _plain_call(state, call, case)
+
+
+def _plain_call(state: _Prepared, call: Callable, case: Case) -> Outcome:
+    args = guard.place(case.args, guard.Blocks())
+    try:
+        value = call(*args, **case.kwargs)
+        return Outcome(portable(value), args_after=args)
+    except (Exception, SystemExit) as error:
+        return _raised(error, state.obj)
+
+
+def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Case) -> Outcome:
+    blocks = guard.Blocks()
+    try:
+        args = guard.place(case.args, blocks)
+        kwargs = guard.place(case.kwargs, blocks)
+    except (OSError, MemoryError, torch.cuda.OutOfMemoryError) as error:
+        return Outcome(facts={"skipped": f"no room: {error}"})
+    facts: dict[str, Any] = {}
+    tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
+    on_gpu = any(t.is_cuda for t in tensors)
+    seen = launches.Seen()
+    try:
+        with contextlib.ExitStack() as stack:
+            # Triton's interpreter computes with numpy, which would warn of every overflow.
+            stack.enter_context(np.errstate(all="ignore"))
+            if exercise.must_launch == "triton":
+                seen = stack.enter_context(launches.triton_watched(blocks))
+            elif exercise.must_launch == "cuda" and not on_gpu:
+                small = sum(t.numel() for t in tensors) <= _TRACED
+                seen = stack.enter_context(launches.host_cuda_watched(small))
+            if not is_compiled(state.made):
+                stack.enter_context(guard.guarded(blocks))
+            if exercise.must_launch == "cuda" and on_gpu:
+                value, seen.launched = launches.profiled(lambda: call(*args, **kwargs), state.obj)
+            else:
+                value = call(*args, **kwargs)
+            if on_gpu:
+                torch.cuda.synchronize()
+    except (Exception, SystemExit) as error:
+        facts |= _outside(seen, blocks)
+        return _raised(error, state.obj, facts)
+    facts |= _outside(seen, blocks)
+    if seen.launched is not None:
+        facts["launched"] = sorted(set(seen.launched))
+    facts["gap_writes"] = blocks.writes_in_gaps()
+    if isinstance(value, torch.Tensor):
+        facts["device"] = value.device.type
+        facts["same_memory"] = value.numel() > 0 and any(
+            t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for t in tensors
+        )
+        facts["earlier_changed"] = _keep(state, value)
+    # Of a far view only the elements travel.
+    after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.far else t for t in args)
+    return Outcome(portable(value), args_after=after, facts=facts)
+
+
+def _outside(seen: launches.Seen, blocks: guard.Blocks) -> dict:
+    try:
+        return {
+            "guard_writes": max(blocks.writes_outside(), seen.writes_outside),
+            "guard_reads": seen.reads_outside,
+        }
+    except RuntimeError:  # a GPU that met an illegal access answers nothing any more
+        return {}
+
+
+def _keep(state: _Prepared, value: torch.Tensor) -> bool:
+    """Whether the result of the last call has changed since; and keep this one."""
+    changed = False
+    if state.result is not None and state.bits is not None:
+        changed = state.result.shape == state.bits.shape and not same_bits(state.result, state.bits)
+    small = value.numel() <= _KEPT
+    state.result, state.bits = (value, value.detach().clone()) if small else (None, None)
+    return changed
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Equality bit for bit, so that NaN equals itself."""
+    if a.shape != b.shape or a.dtype != b.dtype:
+        return False
+    return torch.equal(bits(a), bits(b))
+
+
+def bits(t: torch.Tensor) -> torch.Tensor:
+    """The tensor's bits as integers."""
+    sizes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    t = torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+    return t.detach().contiguous().view(sizes[t.element_size()])
+
+
+def is_compiled(obj: Any) -> bool:
+    """Whether it comes from torch.compile, whose code does not run under a dispatch mode."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return False
+    return hasattr(obj, "_torchdynamo_orig_callable") or isinstance(obj, dynamo.OptimizedModule)
+
+
+def portable(value: Any) -> Any:
+    """A result as what `torch.load(weights_only=True)` carries; other types become a text that says what they were."""
+    if isinstance(value, torch.Tensor):
+        return value.detach()
+    if isinstance(value, bool | int | float | complex | str | None):
+        if type(value) in (bool, int, float, complex, str, type(None)):
+            return value
+        return next(kind(value) for kind in (bool, int, float, complex, str) if isinstance(value, kind))
+    if isinstance(value, np.generic):
+        return portable(value.item())
+    if isinstance(value, np.ndarray):
+        return portable(value.tolist())
+    if isinstance(value, list | tuple):
+        made = [portable(one) for one in value]
+        return tuple(made) if isinstance(value, tuple) else made
+    if isinstance(value, set | frozenset):
+        return {"a set": sorted((portable(one) for one in value), key=repr)}
+    if isinstance(value, dict):
+        return {portable(key): portable(one) for key, one in value.items()}
+    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
+        return {name: portable(getattr(value, name)) for name in value.__dataclass_fields__}
+    return {"of type": type(value).__name__, "shown as": repr(value)[:500]}
+
+
+def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcome:
+    """An outcome from an exception: what it says, and the learner's line."""
+    facts = dict(facts or {})
+    line = _line(error, obj)
+    # Triton's interpreter wraps what a kernel raised.
+    while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
+        error = error.__cause__
+        line = _line(error, obj) or line
+    for name in ("cause", "bytes_outside", "kernel", "argument"):
+        found = getattr(error, name, None)
+        if isinstance(found, str | int):
+            facts[name] = found
+    kind = type(error).__name__
+    text = str(error).strip()
+    facts["bases"] = [one.__name__ for one in type(error).__mro__]
+    return Outcome(error=f"{kind}: {text}" if text else kind, error_type=kind, facts=facts, line=line)
+
+
+def _line(error: BaseException, obj: Any) -> int:
+    """The last line of the traceback that is in a notebook's cell or in the learner's own file."""
+    own = getattr(getattr(obj, "__code__", None), "co_filename", None)
+    found = 0
+    for frame, number in traceback.walk_tb(error.__traceback__):
+        file = frame.f_code.co_filename
+        if file == own or "ipykernel_" in file or file.startswith("<ipython-input"):
+            found = number
+    return found
+
+
+def _article(value: Any) -> str:
+    kind = type(value).__name__
+    if value is None or value is Ellipsis:
+        return f"still {value}"
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

@@ -1,0 +1,259 @@
+"""Lab 02's kernels: the launchers that stand behind a learner's text, one guarded run, one traced run.
+
+The learner writes the kernel alone. The launcher is the check's, takes addresses and needs none of PyTorch's headers, so
+that a build takes seconds. With a GPU the text is built for it; the traced run is made on the host everywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from helpers import build
+
+if TYPE_CHECKING:
+    import torch
+
+    from helpers import grid, host_cuda
+
+_POISON = float("nan")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """The host's side of one exercise.
+
+    Attributes:
+        name: of the module, and `<name>_kernel` of the kernel.
+        text: the C++ function `<name>_launch`, which takes addresses and integers and last the stream.
+        tensors: how many addresses it takes, the output's last.
+    """
+
+    name: str
+    text: str
+    tensors: int
+
+    @property
+    def function(self) -> str:
+        return f"{self.name}_launch"
+
+    @property
+    def declaration(self) -> str:
+        return self.text.strip().partition(" {")[0] + ";\n"
+
+
+DIFFERENCE = Launcher(
+    "difference",
+    r"""
+const char* difference_launch(int64_t input, int64_t output, int height, int width, int block_x, int block_y, int64_t stream) {
+    const dim3 block(block_x, block_y);
+    const dim3 grid((width + block.x - 1) / block.x, (height + block.y - 1) / block.y);
+    difference_kernel<<<grid, block, 0, (cudaStream_t)stream>>>((const float*)input, (float*)output, height, width);
+    return cudaGetErrorString(cudaGetLastError());
+}
+""",
+    2,
+)
+SCALE_ROWS = Launcher(
+    "scale_rows",
+    r"""
+const char* scale_rows_launch(int64_t input, int64_t factor, int64_t output, int height, int width, int64_t stream) {
+    const long long n = static_cast<long long>(height) * width;
+    scale_rows_kernel<<<dim3((n + 255) / 256), dim3(256), 0, (cudaStream_t)stream>>>(
+        (const float*)input, (const float*)factor, (float*)output, height, width);
+    return cudaGetErrorString(cudaGetLastError());
+}
+""",
+    3,
+)
+TRANSPOSE = Launcher(
+    "transpose",
+    r"""
+const char* transpose_launch(int64_t input, int64_t output, int height, int width, int64_t stream) {
+    const dim3 block(32, 8), grid((width + 31) / 32, (height + 31) / 32);
+    transpose_kernel<<<grid, block, 0, (cudaStream_t)stream>>>((const float*)input, (float*)output, height, width);
+    return cudaGetErrorString(cudaGetLastError());
+}
+""",
+    2,
+)
+LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TRANSPOSE)}
+
+
+@dataclass(frozen=True)
+class Built:
+    """A learner's kernel with its launcher, built: for this machine's GPU where there is one, else for the host."""
+
+    launcher: Launcher
+    text: str
+    module: ModuleType
+
+    def on_host(self) -> ModuleType:
+        """The same text for the host; built at the first call where there is a GPU."""
+        return self.module if build.info(self.module).host else _load(self.launcher, self.text, "host")
+
+    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
+        """The kernel's result in a new tensor, by blocks of 16 × 16 where the launcher asks for a shape."""
+        import torch
+
+        height, width = inputs[0].shape
+        shape = (width, height) if self.launcher is TRANSPOSE else (height, width)
+        out = torch.empty(shape, dtype=torch.float32, device=inputs[0].device)
+        self.launch(*inputs, out, numbers=(height, width, *(16, 16) * (self.launcher is DIFFERENCE)))
+        return out
+
+    def launch(self, *tensors: torch.Tensor, numbers: tuple[int, ...]) -> None:
+        """Launch on the tensors' device, on its current stream.
+
+        Raises:
+            RuntimeError: the launch was not accepted.
+            helpers.host_cuda.HostCudaError: on the host, what a kernel must not do.
+        """
+        import torch
+
+        on_gpu = tensors[0].is_cuda
+        stream = torch.cuda.current_stream().cuda_stream if on_gpu else 0
+        module = self.module if on_gpu else self.on_host()
+        said = getattr(module, self.launcher.function)(*(t.data_ptr() for t in tensors), *numbers, stream)
+        if said != "no error":
+            raise RuntimeError(f"the launch was not accepted: {said}")
+
+
+def kernel(name: str) -> Callable[[Any], Built]:
+    """What an exercise's `prepare` is: CUDA text -> `Built`.
+
+    Args:
+        name: of a launcher, such as "transpose".
+    """
+    return lambda text: load(name, text)
+
+
+def load(name: str, text: Any) -> Built:
+    """Build a learner's kernel.
+
+    Args:
+        name: of a launcher, such as "transpose".
+        text: CUDA C++ with `<name>_kernel`.
+
+    Raises:
+        helpers.build.BuildError: not a text, no such kernel in it, or the compiler's complaint.
+    """
+    launcher = LAUNCHERS[name]
+    if not isinstance(text, str):
+        raise build.BuildError(
+            f"The answer is CUDA text, a string; this one is of type {type(text).__name__}."
+        )
+    plain = _without_comments(text)
+    if "#error" not in plain and not re.search(rf"__global__[^;{{]*\b{name}_kernel\s*\(", plain):
+        raise build.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.")
+    return Built(launcher, text, _load(launcher, text, "auto"))
+
+
+def _without_comments(text: str) -> str:
+    return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
+
+
+def _load(launcher: Launcher, text: str, where: str) -> ModuleType:
+    return build.load_cuda(
+        f"lab02_{launcher.name}",
+        text + launcher.text,
+        [launcher.function],
+        cpp_source=launcher.declaration,
+        torch_headers=False,
+        device=where,
+    )
+
+
+def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
+    """Run once into an output of NaN between guard bands.
+
+    Args:
+        built: the kernel.
+        inputs: float32 tensors.
+        shape: of the output.
+        numbers: the launcher's integers.
+
+    Returns:
+        "out", "outside": elements written next to it, and "changed": whether an input changed. Or "trouble", "cause", "argument", "block", "thread" and
+        "has_barrier" of what the host found, or "refused": the launch's error.
+    """
+    import torch
+
+    from helpers import host_cuda
+    from helpers.exercises import guard
+    from helpers.exercises.call import same_bits
+
+    x, blocks = inputs[0], guard.Blocks()
+    before = [t.clone() for t in inputs]
+    n = 1
+    for size in shape:
+        n *= size
+    # 0x5A is what lies outside an output: reading it gives a large number, and a write there is seen.
+    _, middle = blocks.make(4 * n, 4, x.device, 0x5A)
+    out = torch.empty(0, dtype=torch.float32, device=x.device).set_(middle.untyped_storage(), 0, tuple(shape))
+    out.fill_(_POISON)
+    try:
+        built.launch(*inputs, out, numbers=tuple(numbers))
+        if x.is_cuda:
+            torch.cuda.synchronize()
+    except host_cuda.HostCudaError as error:
+        return _trouble(built, error)
+    except RuntimeError as error:
+        return {"refused": str(error).strip().split("\n")[0]}
+    changed = any(not same_bits(a, b) for a, b in zip(inputs, before, strict=True))
+    return {"out": out.clone(), "outside": blocks.writes_outside(), "changed": changed}
+
+
+def _trouble(built: Built, error: host_cuda.HostCudaError) -> dict:
+    return {
+        "trouble": str(error),
+        "cause": error.cause,
+        "argument": error.argument,
+        "block": error.block,
+        "thread": error.thread,
+        "has_barrier": "__syncthreads" in _without_comments(built.text),
+    }
+
+
+def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ()) -> grid.GridTrace:
+    """Run the kernel on the host on a (height, width) matrix and keep every access.
+
+    Raises:
+        helpers.host_cuda.HostCudaError, helpers.build.BuildError: as in any run and build for the host.
+    """
+    import torch
+
+    from helpers import grid
+
+    x = torch.rand(height, width)
+    out = torch.empty(width, height) if built.launcher is TRANSPOSE else torch.empty(height, width)
+    inputs = [x, torch.rand(height)] if built.launcher is SCALE_ROWS else [x]
+    return grid.trace(lambda: built.launch(*inputs, out, numbers=(height, width, *numbers)))
+
+
+def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
+    """For "input" and "output": sectors a request, and per cent of the sectors' bytes that were asked for."""
+    found = {}
+    for argument in ("input", "output"):
+        table = run.sectors()
+        mine = table[table["argument"] == argument]
+        n = mine["n_requests"].sum()
+        touched = mine["sectors_per_request"] * mine["n_requests"]
+        used = float((touched * mine["bytes_used_percent"]).sum() / touched.sum())
+        found[argument] = (float(touched.sum() / n), used)
+    return found
+
+
+def count(built: Built, height: int, width: int) -> dict:
+    """`memory_use` of a traced run, or "trouble", "cause" and more, as in `run`."""
+    from helpers import host_cuda
+
+    try:
+        return memory_use(traced(built, height, width))
+    except host_cuda.HostCudaError as error:
+        return _trouble(built, error)
+    except build.BuildError as error:
+        return {"trouble": str(error), "cause": "not traced"}

@@ -1,0 +1,104 @@
+"""Verdicts about calls that raised: untouched starters, builds, kernels that reach outside, refusals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from helpers.exercises.model import Case, Outcome, Raises, Verdict
+
+_TO_DO = re.compile(r"NotImplementedError\(\s*[\"'](.*?)[\"']\s*\)", re.DOTALL)
+_ERROR_LINE = re.compile(r"#error(?: directive)?:?\s+\"?([^\"\n]*)\"?")
+
+
+def explained(explain: Callable | None, *about: Any) -> tuple[str, str] | None:
+    """What an exercise's own diagnosis says; None where it says nothing, or fails on a result that nobody thought of."""
+    try:
+        return explain(*about) if explain is not None else None
+    except Exception:
+        return None
+
+
+def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict:
+    """The verdict about an outcome with an error."""
+    from helpers.exercises.diagnose import HINTS
+
+    text = to_do(outcome)
+    if text is not None:
+        sentence = f"{exercise} is still to do: {text}" if text else f"{exercise} is still to do."
+        return Verdict(exercise, False, sentence, case.label, "to-do")
+    mistake, said = _kind(name, case, outcome)
+    where = f" (line {outcome.line})" if outcome.line else ""
+    first, _, rest = said.partition("\n")
+    if first == "The build failed:" and rest:
+        first, _, rest = rest.partition("\n")
+        first = f"the build failed: {first}"
+    on = "" if mistake in ("not-callable", "does-not-build") else f", {case.label}"
+    sentence = f"{exercise}{on}: {first.removesuffix('.')}{where}"
+    return Verdict(
+        exercise,
+        False,
+        sentence if sentence.endswith((".", ":")) else f"{sentence}.",
+        case.label,
+        mistake,
+        HINTS.get(mistake, ""),
+        details=rest,
+    )
+
+
+def to_do(outcome: Outcome) -> str | None:
+    """The text of a starter's NotImplementedError or `#error`; None where it is something else."""
+    if outcome.error_type == "NotImplementedError":
+        return outcome.error.partition(": ")[2].strip()
+    if outcome.error_type == "BuildError":
+        found = _ERROR_LINE.search(outcome.error)
+        return found[1].strip() if found else None
+    if "Compilation" in outcome.error_type or "Unsupported" in outcome.error_type:
+        # Triton compiles kernels and knows no `raise`: its message holds the source line.
+        found = _TO_DO.search(outcome.error)
+        return found[1] if found else None
+    return None
+
+
+def _kind(name: str, case: Case, outcome: Outcome) -> tuple[str, str]:
+    from helpers.exercises.diagnose import of_error
+
+    if outcome.error_type == "NotCallable":
+        return "not-callable", outcome.error
+    if outcome.error_type == "BuildError":
+        return "does-not-build", outcome.error.partition(": ")[2]
+    if "Compilation" in outcome.error_type:  # Triton's: the source comes first and the reason last
+        *source, reason = outcome.error.strip().splitlines()
+        said = "\n".join([f"{name} raised {outcome.error_type}: {reason.strip()}", *source])
+        return of_error(case, outcome), said
+    return of_error(case, outcome), f"{name} raised {outcome.error}"
+
+
+def judge_refusal(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
+    """The verdict about a call that must be refused."""
+    from helpers.exercises.diagnose import HINTS
+
+    expected: Raises = case.expected
+
+    def wrong(what: str, mistake: str) -> Verdict:
+        sentence = f"{exercise}, {case.label}: {what}."
+        return Verdict(exercise, False, sentence, case.label, mistake, HINTS.get(mistake, ""))
+
+    if to_do(outcome) is not None or outcome.error_type in ("NotCallable", "BuildError"):
+        return judge_error(exercise, name, case, outcome)
+    types = " or ".join(expected.types)
+    if not outcome.error:
+        return wrong(
+            f"{name} must refuse it with a {types}, but it returned something", "accepts-wrong-input"
+        )
+    if not {outcome.error_type, *outcome.facts.get("bases", ())} & set(expected.types):
+        return wrong(
+            f"{name} must refuse it with a {types}, but it raised {outcome.error}", "wrong-exception"
+        )
+    said = outcome.error.partition(": ")[2].lower()
+    for words in expected.mention:
+        if not any(word.lower() in said for word in words):
+            told = f"{name} refuses it, but its message does not say {' or '.join(map(repr, words))}"
+            return wrong(f"{told}: {outcome.error}", "unclear-message")
+    return None

@@ -1,0 +1,101 @@
+"""What is known about a wrong result, and the question whether other values explain it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+
+from helpers import check
+from helpers.exercises.model import Case
+
+_EXPLAINED = 0.9  # of the wrong elements, by an experiment
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """All that is known about one wrong result.
+
+    Attributes:
+        case, kind: the case, and which kind it is (`inputs.Hidden.kind`).
+        args, before: the arguments, and those of earlier calls where a cached answer would show.
+        got, expected, wrong: the result, what is right (float64), and where they differ.
+        facts: of the outcome.
+        reference: arguments -> what is right for them.
+        tolerance: (relative, absolute), or None for the dtype's own.
+    """
+
+    case: Case
+    kind: str
+    args: tuple
+    before: tuple
+    got: torch.Tensor
+    expected: torch.Tensor
+    wrong: torch.Tensor
+    facts: dict
+    reference: Callable[[tuple], torch.Tensor]
+    tolerance: tuple[float, float] | None = None
+
+    @cached_property
+    def x(self) -> torch.Tensor:
+        """The first tensor of the input."""
+        return next((one for one in self.args if isinstance(one, torch.Tensor)), self.got)
+
+    @cached_property
+    def n_wrong(self) -> int:
+        return int(self.wrong.sum())
+
+    @cached_property
+    def unwritten(self) -> torch.Tensor:
+        """Where the output still holds the poison."""
+        return poison_left(self.got, self.expected)
+
+    @cached_property
+    def blank(self) -> torch.Tensor:
+        """Where the output holds poison, or a zero that is wrong."""
+        return self.unwritten | (self.wrong & (self.got == 0))
+
+    def with_first(self, x: torch.Tensor) -> tuple:
+        """The arguments, with another first tensor."""
+        done = False
+        made = []
+        for one in self.args:
+            made.append(x if not done and isinstance(one, torch.Tensor) else one)
+            done = done or isinstance(one, torch.Tensor)
+        return tuple(made)
+
+    def explains(self, values: torch.Tensor | None, valid: torch.Tensor | None = None) -> bool:
+        """Whether these values are what was got where it is wrong."""
+        if values is None or values.shape != self.got.shape:
+            return False
+        where = self.wrong if valid is None else self.wrong & valid
+        n = int(where.sum())
+        if not n or 2 * n < self.n_wrong:
+            return False
+        agree = ~check.wrong_elements(self.got, values, self.tolerance) & where
+        return int(agree.sum()) >= _EXPLAINED * n
+
+    def would_give(self, x: torch.Tensor) -> torch.Tensor | None:
+        """What is right for another first tensor; None where the reference does not take it."""
+        try:
+            return self.reference(self.with_first(x))
+        except Exception:  # whatever a reference says to a tensor that it was not written for
+            return None
+
+
+def poison_left(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
+    """Where a result still holds what its memory was filled with before the call."""
+    from helpers.exercises.call import bits
+
+    left = torch.zeros(got.shape, dtype=torch.bool, device=got.device)
+    if got.is_floating_point():
+        left |= got.isnan() & ~expected.isnan()
+    if got.element_size() > 1 and not got.is_complex():
+        raw = bits(got)
+        for byte in (0x5A, 0x5B):  # of check.poisoned(), of the CUDA host build
+            left |= raw == int.from_bytes(bytes([byte]) * got.element_size(), "little", signed=True)
+    elif got.dtype is not torch.bool:
+        left |= bits(got) == 0x5A
+    return left & (got != expected.to(got.dtype))

@@ -1,0 +1,123 @@
+"""What torch.compile writes for torch.square, for any shape, and the kernel in it: lab 04's `output-code`.
+
+The text is the one recorded on a GPU for (1823, 781), with the numbers of another shape filled in. What else depends on
+the shape is what the second record, (4096, 12672), shows (a test compares the two): a size that is a multiple of 4096,
+the largest XBLOCK, needs no mask, and a multiple of 16 is noted in `configs`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from helpers import device, ptx, records
+
+_RECORD = Path(records.__file__).with_name("records") / "h100" / "triton" / "output-code-781-1823.py"
+_LARGEST_XBLOCK = 4096
+_POINTERS_16 = "(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]"
+
+
+def code_for(n_rows: int, n_cols: int) -> str:
+    """The text that torch.compile writes for torch.square on a contiguous float32 tensor of this shape."""
+    n = n_rows * n_cols
+    text = _RECORD.read_text()
+    text = text.replace("1423763", str(n)).replace("17085156", str(12 * n))
+    text = text.replace("2097152", str(1 << (n - 1).bit_length()))
+    text = re.sub(r"\b1823, 781\b", f"{n_rows}, {n_cols}", text)
+    text = text.replace("(781, 1)", f"({n_cols}, 1)").replace("[781, 1]", f"[{n_cols}, 1]")
+    if n % 16 == 0:
+        text = text.replace(_POINTERS_16, _POINTERS_16 + ", (2,): [['tt.divisibility', 16]]")
+    if n % _LARGEST_XBLOCK == 0:
+        text = text.replace("xmask = xindex < xnumel", "xmask = tl.full([XBLOCK], True, tl.int1)[:]")
+        text = text.replace("(x0), xmask)", "(x0), None)").replace("tmp1, xmask)", "tmp1, None)")
+    return text
+
+
+def kernel_text(code: str) -> str:
+    """The Triton function in what torch.compile wrote, without the decorator that chooses XBLOCK at a launch."""
+    return re.search(r"^@triton\.jit\n(?:.+\n)+?(?=''')", code, re.MULTILINE)[0]
+
+
+def kernel_of(code: str) -> Any:
+    """The generated kernel as a `@triton.jit` function, to compile or to launch."""
+    text = f"import triton\nimport triton.language as tl\n\n\n{kernel_text(code)}"
+    name = f"generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    path = device.cache_folder() / "generated" / f"{name}.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    partial.write_text(text)
+    os.replace(partial, path)  # two processes may ask for the same kernel
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.triton_poi_fused_pow_0
+
+
+def generated_stages(code: str, xblock: int, target: str = "sm_90") -> ptx.Stages:
+    """The generated kernel compiled with 4 warps, and with the hints that torch.compile noted for it."""
+    noted = re.search(r"'configs': \[\{(.*?)\}\]", code)[1]
+    names = ("in_ptr0", "out_ptr0", "xnumel")
+    return ptx.stages(
+        kernel_of(code),
+        signature={"in_ptr0": "*fp32", "out_ptr0": "*fp32", "xnumel": "i32"},
+        constexprs={"XBLOCK": xblock},
+        target=target,
+        num_warps=4,
+        divisible_by_16=[
+            name for i, name in enumerate(names) if f"({i},): [['tt.divisibility', 16]]" in noted
+        ],
+    )
+
+
+def rows_stages(n_cols: int, target: str = "sm_90", num_warps: int = 4) -> ptx.Stages:
+    """`square_rows` of lesson 03, as a launch on contiguous rows of `n_cols` floats compiles it."""
+    from helpers.kernels.square import square_rows_kernel
+
+    pointers, integers = ["output_ptr", "input_ptr"], ["input_row_stride", "output_row_stride", "n_cols"]
+    return ptx.stages(
+        square_rows_kernel,
+        signature=dict.fromkeys(pointers, "*fp32") | dict.fromkeys(integers, "i32"),
+        constexprs={"BLOCK_SIZE": 1 << (n_cols - 1).bit_length()},
+        target=target,
+        num_warps=num_warps,
+        divisible_by_16=[*pointers, *(integers if n_cols % 16 == 0 else [])],
+    )
+
+
+def widest(stages: ptx.Stages) -> int:
+    """Bytes that the widest load of a kernel moves for one thread."""
+    return max(load.n_bytes for load in stages.reading.loads)
+
+
+def expected(n_rows: int, n_cols: int, xblock: int) -> dict[str, int]:
+    """What `output-code` asks for; the widths are read from PTX that is compiled now."""
+    n = n_rows * n_cols
+    return {
+        "elements": n,
+        "programs": -(-n // xblock),
+        "load_bytes": widest(generated_stages(code_for(n_rows, n_cols), xblock)),
+        "row_load_bytes": widest(rows_stages(n_cols)),
+    }
+
+
+def hidden(rng: random.Random) -> Iterator[tuple[int, int, int]]:
+    """Shapes and an XBLOCK: the recorded two, sizes that divide by 1, 2, 4, 16 and 4096, and some at random."""
+    xblock = rng.choice((512, 1024, 2048))
+    yield 1823, 781, xblock
+    yield 4096, 12672, 1024
+    yield 2 * rng.randrange(301, 900) + 1, 2 * rng.randrange(301, 500) + 1, xblock  # odd
+    yield 2 * (2 * rng.randrange(301, 900) + 1), 2 * rng.randrange(301, 500) + 1, 1024  # 2 times odd
+    yield (
+        2 * rng.randrange(301, 900) + 1,
+        4 * (2 * rng.randrange(201, 500) + 1),
+        2048,
+    )  # 4 times odd, in the columns
+    yield 16 * rng.randrange(20, 200), 2 * rng.randrange(301, 500) + 1, 512  # only the product divides by 16
+    yield 2 * rng.randrange(301, 900) + 1, 16 * rng.randrange(33, 200), 1024  # rows divide by 16
+    yield rng.randrange(300, 3000), rng.randrange(600, 3000), xblock

@@ -1,0 +1,277 @@
+"""Hidden inputs for kernels: sizes, layouts, dtypes and values where kernels break.
+
+Every maker draws from a `random.Random`, so a seed gives the same inputs again. The order is fixed, from the simplest
+case to the strangest: what fails first then says which mistake it is.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from helpers import check
+from helpers.exercises import guard
+from helpers.exercises.call import AGAIN
+from helpers.exercises.model import Case
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """What the judge knows about a kernel's case (`Case.expected`).
+
+    Attributes:
+        kind: "first", "again", "wide", "size", "view", "dtype", "special", "huge", "empty", "far", "many" or "extra".
+        before: the arguments of earlier calls, where a cached answer would show.
+        value: what is expected, where it does not come from the reference.
+    """
+
+    kind: str
+    before: tuple = ()
+    value: Any = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What `kernel_exercise` was told about the inputs."""
+
+    dtypes: tuple[str, ...] = ("float32",)
+    ndim: str | int = "any"
+    strides: bool = True
+    empty: bool = True
+    special: bool = True
+    far: bool = True
+    shapes: Sequence[tuple[int, ...]] | Callable[[random.Random], Sequence[tuple[int, ...]]] | None = None
+    n_inputs: int = 1
+    more_args: Callable[[torch.Tensor, random.Random], tuple] | None = None
+    make: Callable | None = None
+    extra: Callable[[random.Random, str], Iterator[Case]] | None = None
+
+
+def values(
+    rng: random.Random, shape: Sequence[int], dtype: torch.dtype | str = "float32", device: str = "cpu"
+):
+    """A contiguous tensor of normal values (integers: from -100 to 99, unsigned from 0), none of them zero.
+
+    Args:
+        rng: the exercise's generator of random numbers.
+        shape: of the tensor.
+        dtype: a torch.dtype or its name.
+        device: "cpu" or "cuda".
+    """
+    dtype = getattr(torch, dtype) if isinstance(dtype, str) else dtype
+    generator = torch.Generator().manual_seed(rng.getrandbits(62))
+    if dtype is torch.bool:
+        return torch.randint(0, 2, tuple(shape), generator=generator).to(device, dtype)
+    if dtype.is_floating_point:
+        made = torch.randn(tuple(shape), generator=generator, dtype=torch.float64)
+        return torch.where(made.abs() < 0.01, made + 0.05, made).to(device, dtype)
+    low = 1 if dtype is torch.uint8 else -100
+    made = torch.randint(low, 100, tuple(shape), generator=generator)
+    return torch.where(made == 0, 7, made).to(device, dtype)
+
+
+def poison(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    """A tensor full of NaN (integers: bytes 0x5A)."""
+    return check.fill_with_poison(torch.empty(tuple(shape), dtype=like.dtype, device=like.device))
+
+
+def with_row_gaps(x: torch.Tensor, before: int = 3, after: int = 6) -> torch.Tensor:
+    """The same values, with NaN between the rows."""
+    whole = poison((*x.shape[:-1], x.shape[-1] + before + after), x)
+    view = whole[..., before : before + x.shape[-1]]
+    view.copy_(x)
+    return view
+
+
+def with_steps(x: torch.Tensor, step: int = 2, dim: int = -1) -> torch.Tensor:
+    """The same values, every `step`-th element of `dim` of a larger tensor full of NaN."""
+    dim %= x.dim()
+    whole = poison([n * step if i == dim else n for i, n in enumerate(x.shape)], x)
+    view = whole[tuple(slice(None, None, step) if i == dim else slice(None) for i in range(x.dim()))]
+    view.copy_(x)
+    return view
+
+
+def permuted(x: torch.Tensor) -> torch.Tensor:
+    """The same values, with the dimensions in another order in memory: a transposed view."""
+    order = list(reversed(range(x.dim())))
+    return x.permute(order).contiguous().permute(order)
+
+
+def misaligned(x: torch.Tensor, offset: int = 1) -> torch.Tensor:
+    """The same values, contiguous, from an address that is no multiple of 16 bytes."""
+    view = poison((x.numel() + offset + 8,), x)[offset : offset + x.numel()].view(x.shape)
+    view.copy_(x)
+    return view
+
+
+def named(x: torch.Tensor, what: str = "tensor") -> str:
+    """ "a (3, 781) float16 tensor"."""
+    return f"a {tuple(x.shape)} {str(x.dtype).removeprefix('torch.')} {what}"
+
+
+def _sizes(plan: Plan, rng: random.Random) -> list[tuple[int, ...]]:
+    if plan.shapes is not None:
+        listed = plan.shapes(rng) if callable(plan.shapes) else plan.shapes
+        return [tuple(shape) for shape in listed]
+    odd = rng.choice([n for n in range(1100, 2040) if n % 32])
+    less = rng.choice([n for n in range(130, 1000) if n % 16])
+    if plan.ndim == 1:
+        return [(n,) for n in (781, 1, 2, 31, 33, less, 1023, 1025, odd, rng.randrange(2050, 4000))]
+    two = [
+        (3, 781),
+        (1, 1),
+        (2, 31),
+        (5, 33),
+        (rng.randrange(2, 7), less),
+        (1, 1025),
+        (rng.randrange(2, 5), odd),
+        (131, 3),
+        (197, 1),
+    ]
+    if plan.ndim == 2:
+        return two
+    return [*two, (), (1,), (1000,), (rng.randrange(2, 5), rng.randrange(3, 9), less), (2, 3, 5, 7)]
+
+
+def _first_shape(plan: Plan) -> tuple[int, ...]:
+    return (4096,) if plan.ndim == 1 else (4, 1024)
+
+
+def _views(
+    plan: Plan, x1: torch.Tensor, x2: torch.Tensor, rng: random.Random
+) -> Iterator[tuple[str, torch.Tensor]]:
+    """Layouts of one vector, one matrix, as label and tensor."""
+    if plan.ndim in ("any", 2):
+        before, after = rng.randrange(1, 9), rng.randrange(1, 9)
+        yield named(x2, "view with gaps between its rows"), with_row_gaps(x2, before, after)
+        yield named(x2, "transposed view"), permuted(x2)
+        yield named(x2, "view of every second row"), with_steps(x2, 2, 0)
+        yield named(x2, "view of every second column"), with_steps(x2, 2, 1)
+        yield named(x2, "tensor with a misaligned base"), misaligned(x2, rng.choice((1, 3)))
+        yield named(x2, "view with one row expanded to all"), x2[:1].expand(x2.shape)
+    step = rng.randrange(2, 4)
+    if plan.ndim in ("any", 1):
+        yield named(x1, f"view of every {'second' if step == 2 else 'third'} element"), with_steps(x1, step)
+        yield named(x1, "tensor with a misaligned base"), misaligned(x1, rng.choice((1, 3)))
+    if plan.ndim == "any":
+        x3 = values(rng, (rng.randrange(2, 5), 5, rng.randrange(20, 40)), x2.dtype, x2.device.type)
+        yield named(x3, "permuted view"), x3.permute(2, 0, 1)
+        yield named(x3, "view with steps in its middle dimension"), with_steps(x3, 2, 1)
+    elif isinstance(plan.ndim, int) and plan.ndim > 2:
+        x3 = values(rng, (2, *range(3, plan.ndim + 1), 17), x2.dtype, x2.device.type)
+        yield named(x3, "permuted view"), permuted(x3)
+
+
+class Maker:
+    """Makes the arguments of a case from a shape or from a first tensor."""
+
+    def __init__(self, plan: Plan, rng: random.Random, device: str):
+        self.plan, self.rng, self.device = plan, rng, device
+
+    def values(self, shape, dtype) -> torch.Tensor:
+        if self.plan.make is not None:
+            return self.plan.make(shape, self.rng, getattr(torch, dtype), self.device)
+        return values(self.rng, shape, dtype, self.device)
+
+    def args(self, first: torch.Tensor) -> tuple:
+        """The first input with its companions: as many inputs of its shape as the exercise has, then `more_args`.
+
+        Where the first is a view, the others are views of other layouts.
+        """
+        others = [
+            self.values(first.shape, str(first.dtype).removeprefix("torch."))
+            for _ in range(self.plan.n_inputs - 1)
+        ]
+        if not first.is_contiguous():
+            layouts = (permuted, with_row_gaps, with_steps)
+            others = [
+                layouts[i % 3](one) if one.dim() > 1 else with_steps(one) for i, one in enumerate(others)
+            ]
+        more = self.plan.more_args(first, self.rng) if self.plan.more_args else ()
+        return (first, *others, *more)
+
+
+def kernel_cases(plan: Plan, rng: random.Random, device: str) -> Iterator[Case]:
+    """All hidden cases of a kernel, from simple to strange."""
+    m = Maker(plan, rng, device)
+    main = plan.dtypes[0]
+    shape = _first_shape(plan) if plan.shapes is None else _sizes(plan, rng)[0]
+
+    def case(label, first, kind, **about):
+        return Case(label, m.args(first), expected=Hidden(kind, **about))
+
+    x = m.values(shape, main)
+    first = case(named(x), x, "first")
+    yield first
+    x = m.values(shape, main)
+    again = case(f"{named(x)}, the same shape as before with other values", x, "again", before=(first.args,))
+    yield again
+    changed = m.args(m.values(shape, main))
+    yield Case(
+        f"{named(x)} whose values changed between two calls",
+        again.args + changed,
+        expected=Hidden("again", before=(again.args, first.args)),
+        call=AGAIN,
+    )
+    if plan.shapes is None and plan.ndim in ("any", 2):
+        x = m.values((3, 4096), main)
+        yield case(named(x), x, "wide")
+    for shape in _sizes(plan, rng)[0 if plan.shapes is None else 1 :]:
+        x = m.values(shape, main)
+        if x.numel():
+            yield case(named(x), x, "size")
+    if plan.strides:
+        n = rng.randrange(33, 200)
+        for label, view in _views(plan, m.values((n,), main), m.values((5, n), main), rng):
+            yield case(label, view, "view")
+    for dtype in plan.dtypes[1:]:
+        x = m.values((781,) if plan.ndim == 1 else (3, 781), dtype)
+        yield case(named(x), x, "dtype")
+        if plan.strides:
+            view = with_steps(x, 2)
+            yield case(named(view, "view of every second element"), view, "dtype")
+    if plan.special:
+        yield from _special_cases(plan, m, case)
+    if plan.empty:
+        for shape in ((0,),) if plan.ndim == 1 else ((0, 5), (3, 0)):
+            x = torch.empty(shape, dtype=getattr(torch, main), device=device)
+            yield case(f"{named(x)} without elements", x, "empty")
+    if plan.strides and plan.far:
+        yield from _far_cases(plan, m)
+    if plan.extra is not None:
+        yield from plan.extra(rng, device)
+    if plan.shapes is None:
+        n = rng.randrange(66_000, 80_000)
+        x = m.values((n,) if plan.ndim in ("any", 1) else (30, n // 30), main)
+        yield case(named(x), x, "many")
+
+
+def _special_cases(plan: Plan, m: Maker, case: Callable) -> Iterator[Case]:
+    for name in plan.dtypes:
+        dtype = getattr(torch, name)
+        if not dtype.is_floating_point:
+            continue
+        x = m.values((257,) if plan.ndim == 1 else (4, 257), name) * 150
+        yield case(f"{named(x)} with values of several hundred", x, "huge")
+        x = m.values((1028,) if plan.ndim == 1 else (12, 257), name)
+        tiny = torch.finfo(dtype).tiny
+        marks = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, tiny / 2, tiny]
+        where = m.rng.sample(range(x.numel()), len(marks))
+        x.view(-1)[torch.tensor(where, device=x.device)] = torch.tensor(marks, device=x.device).to(dtype)
+        yield case(f"{named(x)} with NaN, infinities and zeros", x, "special")
+
+
+def _far_cases(plan: Plan, m: Maker) -> Iterator[Case]:
+    if plan.n_inputs != 1 or plan.more_args is not None:
+        return
+    # the smallest type, for the room; not bfloat16 if there is another, as Triton's interpreter does not compute in it
+    names = sorted(plan.dtypes, key=lambda name: (name == "bfloat16", getattr(torch, name).itemsize))
+    x = m.values((3,) if plan.ndim == 1 else (3, 97), names[0])
+    recipe = guard.far_rows(x, (1 << 30) + m.rng.randrange(7, 60))
+    label = named(x, "view whose rows lie more than 2**30 elements apart")
+    yield Case(label, (recipe,), expected=Hidden("far"))

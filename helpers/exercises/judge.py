@@ -1,0 +1,176 @@
+"""Judge one call of a kernel: errors, kind of result, inputs, guard bands, values, launches. The order is from the plainest fault on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from helpers import check
+from helpers.exercises import diagnose, errors, evidence, guard
+from helpers.exercises.call import AGAIN, SPEED, same_bits
+from helpers.exercises.inputs import Hidden, Plan
+from helpers.exercises.model import Case, Outcome, Raises, Verdict
+
+_SHOWN = 4
+
+
+@dataclass(frozen=True)
+class KernelJudge:
+    """Compares what a kernel gave with its reference in float64, which is computed only now."""
+
+    exercise: str
+    name: str
+    reference: Callable
+    must_launch: str = ""
+    out_dtype: str | None = None
+    tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None
+    mistakes: tuple[Callable, ...] = ()
+    plan: Plan = field(default_factory=Plan)
+
+    def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
+        if isinstance(case.expected, Raises):
+            return errors.judge_refusal(self.exercise, self.name, case, outcome)
+        hidden = case.expected if isinstance(case.expected, Hidden) else Hidden("extra", value=case.expected)
+        if outcome.error:
+            return errors.judge_error(self.exercise, self.name, case, outcome)
+        args, before = effective(case)
+        expected = hidden.value if hidden.value is not None else self.expected(args)
+        return (
+            self._result(case, outcome, args, expected)
+            or self._inputs(case, outcome, args)
+            or self._values(case, outcome, args, before, hidden, expected)
+            or self._beside(case, outcome)
+        )
+
+    def expected(self, args: tuple) -> torch.Tensor:
+        """The reference's result for plain arguments, floating-point tensors in float64."""
+        return self.reference(*(_wide(one) for one in args))
+
+    def tolerance_for(self, dtype: torch.dtype) -> tuple[float, float] | None:
+        if isinstance(self.tolerance, Mapping):
+            return self.tolerance.get(str(dtype).removeprefix("torch."))
+        return self.tolerance
+
+    def _say(self, case: Case, what: str, mistake: str, hint: str = "", details: str = "") -> Verdict:
+        sentence = f"{self.exercise}, {case.label}: {what}."
+        hint = hint or diagnose.HINTS.get(mistake, "")
+        return Verdict(self.exercise, False, sentence, case.label, mistake, hint, details=details)
+
+    def _result(self, case: Case, outcome: Outcome, args: tuple, expected: torch.Tensor) -> Verdict | None:
+        got = outcome.value
+        if not isinstance(got, torch.Tensor):
+            what = "nothing" if got is None else f"{_article(got)} instead of a tensor"
+            return self._say(case, f"{self.name} returned {what}", "no-tensor")
+        first = next((one for one in args if isinstance(one, torch.Tensor)), expected)
+        if got.shape != expected.shape:
+            turned = got.dim() > 1 and tuple(got.shape) == tuple(reversed(expected.shape))
+            what = f"the result has shape {tuple(got.shape)}, but {tuple(expected.shape)} is right"
+            return self._say(case, what, "transposed" if turned else "wrong-shape")
+        dtype = self.out_dtype and getattr(torch, self.out_dtype)
+        if dtype is None and not (first.is_floating_point() and not expected.is_floating_point()):
+            dtype = first.dtype
+        if (dtype and got.dtype != dtype) or (not dtype and got.is_floating_point()):
+            want = str(dtype or expected.dtype).removeprefix("torch.")
+            what = f"the result is {str(got.dtype).removeprefix('torch.')}, but {want} is right"
+            return self._say(case, what, "wrong-dtype")
+        if outcome.facts.get("device", first.device.type) != first.device.type:
+            what = f"the result is on {outcome.facts['device']}, but the input is on {first.device.type}"
+            return self._say(case, what, "wrong-device")
+        return None
+
+    def _inputs(self, case: Case, outcome: Outcome, args: tuple) -> Verdict | None:
+        for number, (after, given) in enumerate(zip(outcome.args_after, args, strict=False)):
+            if isinstance(given, torch.Tensor) and not same_bits(after.to(given.device), given):
+                which = f"input {number}" if len(args) > 1 else "its input"
+                same = " and returned it" if outcome.facts.get("same_memory") else ""
+                return self._say(case, f"{self.name} changed {which}{same}", "in-place")
+        return None
+
+    def _values(self, case, outcome: Outcome, args, before, hidden: Hidden, expected) -> Verdict | None:
+        got = outcome.value.to(expected.device)
+        tolerance = self.tolerance_for(got.dtype)
+        wrong = check.wrong_elements(got, expected, tolerance)
+        n_wrong = int(wrong.sum())
+        facts = outcome.facts
+        outside = facts.get("guard_writes", 0)
+        if not n_wrong and not outside and not facts.get("guard_reads") and not facts.get("gap_writes"):
+            return None
+        seen = evidence.Evidence(
+            case, hidden.kind, args, before, got, expected, wrong, facts, self.expected, tolerance
+        )
+        mistake, what, hint = diagnose.of_values(seen, self.mistakes)
+        if not n_wrong:
+            return self._say(case, what, mistake, hint)
+        share = "all" if n_wrong == got.numel() else f"{n_wrong:,} of {got.numel():,}"
+        one = (
+            "its one element is"
+            if got.numel() == 1
+            else f"{share} elements {'is' if n_wrong == 1 else 'are'}"
+        )
+        return self._say(
+            case,
+            f"{one} wrong{'; ' + what if what else ''}",
+            mistake,
+            hint,
+            first_wrong(got, expected, wrong),
+        )
+
+    def _beside(self, case: Case, outcome: Outcome) -> Verdict | None:
+        if outcome.facts.get("earlier_changed"):
+            what = f"the result of the call before changed when {self.name} was called again"
+            return self._say(case, what, "shared-output")
+        launched = outcome.facts.get("launched")
+        if self.must_launch and launched == [] and outcome.value.numel():
+            kernel = {"triton": "Triton kernel", "cuda": "CUDA kernel"}[self.must_launch]
+            return Verdict(
+                self.exercise,
+                False,
+                f"{self.name} launched no {kernel}: its result is right, but something else computed it.",
+                case.label,
+                "no-launch",
+                diagnose.HINTS["no-launch"],
+            )
+        return None
+
+
+def effective(case: Case) -> tuple[tuple, tuple]:
+    """The arguments whose result a case expects, and those of earlier calls."""
+    before = case.expected.before if isinstance(case.expected, Hidden) else ()
+    args = tuple(one[guard.FAR] if isinstance(one, dict) and guard.FAR in one else one for one in case.args)
+    if case.call == AGAIN:
+        half = len(args) // 2
+        pairs = zip(args[:half], args[half:], strict=True)
+        args = tuple(new if isinstance(new, torch.Tensor) else old for old, new in pairs)
+    elif case.call == SPEED:
+        args = ()
+    return args, before
+
+
+def first_wrong(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> str:
+    """The first wrong elements, a line each: index, value, expected value."""
+    where = wrong.nonzero()
+    lines = []
+    for index in where[:_SHOWN].tolist():
+        at = tuple(index)
+        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(expected[at])}")
+    if len(where) > _SHOWN:
+        lines.append(f"  … and {len(where) - _SHOWN:,} more")
+    return "\n".join(lines)
+
+
+def _number(value: torch.Tensor) -> str:
+    return f"{value.item():.7g}" if value.is_floating_point() else str(value.item())
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, torch.Tensor) and value.is_floating_point():
+        return value.double()
+    return value
+
+
+def _article(value: Any) -> str:
+    kind = value["of type"] if isinstance(value, dict) and "of type" in value else type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

@@ -1,0 +1,294 @@
+"""The hidden kernels of "catch-wrong-kernels": right ones and wrong ones, each a function of one matrix.
+
+They are written in plain torch, so that a learner's test of many sizes is quick without a GPU too; seen from outside
+they behave as the Triton kernels whose mistakes they have. Each starts afresh, so that nothing remembers earlier tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+
+Kernel = Callable[[torch.Tensor], torch.Tensor]
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """One hidden kernel: how to make it, what it does ("a kernel that …"), and what a test must do to see it."""
+
+    make: Callable[[], Kernel]
+    does: str
+    right: bool
+    hint: str
+
+
+def _filled(y: torch.Tensor) -> bool:
+    """Whether somebody filled this memory with NaN, or with one number of their own, before the kernel got it."""
+    if not y.numel():
+        return False
+    first = y.reshape(-1)[0]
+    return bool(y.isnan().all()) or (bool((y == first).all()) and first.item() != 0)
+
+
+def _columns(limit: int, rest: str) -> Callable[[], Kernel]:
+    """Only the first `limit` columns are written. The rest is "left", "zero", or "lucky": an earlier right answer."""
+
+    def make() -> Kernel:
+        def kernel(x):
+            y = torch.empty_like(x)
+            if rest == "lucky" and not _filled(y):
+                y.copy_(x * x)
+            elif rest == "zero":
+                y.zero_()
+            y[:, :limit] = x[:, :limit] ** 2
+            return y
+
+        return kernel
+
+    return make
+
+
+def _rows() -> Kernel:
+    def kernel(x):
+        y = torch.empty_like(x).zero_()
+        y[:256] = x[:256] ** 2
+        return y
+
+    return kernel
+
+
+def _whole_blocks() -> Kernel:
+    def kernel(x):
+        y = torch.empty_like(x).zero_()
+        whole = x.shape[1] // 128 * 128 if x.shape[1] > 128 else x.shape[1]
+        y[:, :whole] = x[:, :whole] ** 2
+        return y
+
+    return kernel
+
+
+def _one_element() -> Kernel:
+    def kernel(x):
+        y = x * x
+        if y.numel() > 512:
+            y[-1, -1] = x[-1, -1] + 1
+        return y
+
+    return kernel
+
+
+def _first_answer() -> Kernel:
+    kept: dict = {}
+
+    def kernel(x):
+        key = tuple(x.shape)
+        if key not in kept:
+            kept[key] = x * x
+        return kept[key].clone()
+
+    return kernel
+
+
+def _shared_output() -> Kernel:
+    kept: dict = {}
+
+    def kernel(x):
+        key = tuple(x.shape)
+        if key not in kept:
+            kept[key] = torch.empty_like(x)
+        return kept[key].copy_(x * x)
+
+    return kernel
+
+
+def _uses_input() -> Kernel:
+    def kernel(x):
+        y = torch.empty_like(x).copy_(x * x)
+        x.abs_()
+        return y
+
+    return kernel
+
+
+def _ignores_strides() -> Kernel:
+    def kernel(x):
+        return torch.as_strided(x, x.shape, (x.shape[1], 1)) ** 2
+
+    return kernel
+
+
+def _transposed() -> Kernel:
+    def kernel(x):
+        return (x * x).T.reshape(x.shape)
+
+    return kernel
+
+
+def _needs_elements() -> Kernel:
+    def kernel(x):
+        if not x.numel():
+            raise ValueError("the grid has no programs")
+        return x * x
+
+    return kernel
+
+
+def _column_major() -> Kernel:
+    def kernel(x):
+        return torch.empty_like(x.T.contiguous()).copy_(x.T).square_().T
+
+    return kernel
+
+
+def _in_larger_memory() -> Kernel:
+    def kernel(x):
+        whole = torch.empty_like(torch.nn.functional.pad(x, (3, 5)))
+        part = whole[:, 3 : 3 + x.shape[1]]
+        return part.copy_(x * x)
+
+    return kernel
+
+
+def _backwards() -> Kernel:
+    def kernel(x):
+        y = torch.empty_like(x)
+        for start in reversed(range(0, x.shape[1], 1000)):
+            y[:, start : start + 1000] = x[:, start : start + 1000] ** 2
+        return y
+
+    return kernel
+
+
+def _once(function: Kernel) -> Callable[[], Kernel]:
+    return lambda: lambda x: function(x)
+
+
+def _right(make: Callable[[], Kernel], does: str, hint: str) -> Hidden:
+    return Hidden(make, does, True, hint)
+
+
+def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> Hidden:
+    return Hidden(make, does, False, hint)
+
+
+_VALUES = "Compare the values only, and allow a rounding: torch.allclose(got, expected, equal_nan=True)."
+_LAYOUT = "The promise says nothing about how the output lies in memory: compare values, not strides."
+
+# From what most tests see to what few do.
+KERNELS: dict[str, Hidden] = {
+    "torch-square": _right(
+        _once(torch.square),
+        "calls torch.square",
+        "Run your test on torch.square in a cell of your own. Where NaN belongs to the answer, use equal_nan=True.",
+    ),
+    "signed": _wrong(
+        _once(lambda x: x * x.abs()), "keeps the sign of x", "Let negative values be among the inputs."
+    ),
+    "transposed": _wrong(
+        _transposed,
+        "mixes up rows and columns",
+        "Take a matrix with more rows than one, and compare all elements.",
+    ),
+    "one-element": _wrong(
+        _one_element, "gets the last element wrong", "Compare all elements, not a sum or a mean of them."
+    ),
+    "first-1024": _wrong(
+        _columns(1024, "zero"),
+        "squares the first 1,024 columns only",
+        "Try rows of more than 1,024 columns.",
+    ),
+    "product": _right(_once(lambda x: x * x), "multiplies x by itself", _VALUES),
+    "column-major": _right(_column_major, "returns a column-major matrix", _LAYOUT),
+    "whole-blocks": _wrong(
+        _whole_blocks,
+        "leaves out the columns after the last whole block of 128",
+        "Try widths that are no power of 2 and no multiple of one.",
+    ),
+    "half": _wrong(
+        _once(lambda x: x.half().square().float()),
+        "computes in float16",
+        "Compare as closely as float32 allows; a float16 has three digits.",
+    ),
+    "first-8192": _wrong(
+        _columns(8192, "zero"), "squares the first 8,192 columns only", "The promise goes to 20,000 columns."
+    ),
+    "many-rows": _wrong(_rows, "squares the first 256 rows only", "The promise goes to 300 rows."),
+    "double": _right(_once(lambda x: x.double().square().float()), "computes in float64", _VALUES),
+    "rounding": _right(
+        _once(lambda x: torch.nextafter(x * x, torch.full_like(x, float("inf")))),
+        "differs in the last bit",
+        "Allow a rounding, as torch.allclose does; torch.equal refuses it.",
+    ),
+    "lucky-memory": _wrong(
+        _columns(1024, "lucky"),
+        "squares the first 1,024 columns only, in memory where the right answer already lies",
+        "Fill its memory before it runs: call it inside `with checks.poisoned():`.",
+    ),
+    "in-larger-memory": _right(_in_larger_memory, "returns a part of a larger tensor", _LAYOUT),
+    "in-place": _wrong(
+        _once(lambda x: x.mul_(x)),
+        "squares x in place and returns it",
+        "Keep a clone of x from before the call, and compare x with it.",
+    ),
+    "uses-input": _wrong(
+        _uses_input,
+        "returns the right answer and changes x",
+        "Compare x with a clone from before the call. Its squares alone do not show everything.",
+    ),
+    "without-elements": _wrong(
+        _needs_elements,
+        "fails on a matrix without elements",
+        "The promise begins at 0 rows and at 0 columns.",
+    ),
+    "ignores-strides": _wrong(
+        _ignores_strides,
+        "reads x as if its rows had no gaps between them",
+        "Pass a part of a wider matrix, such as wide[:, 10:700].",
+    ),
+    "nan-blind": _wrong(
+        _once(lambda x: torch.where(x.isnan(), torch.zeros_like(x), x) ** 2),
+        "makes 0 of NaN",
+        "Put a NaN into an input; with equal_nan=True it has to come back as NaN.",
+    ),
+    "infinity-blind": _wrong(
+        _once(lambda x: (x * x).clamp(max=3e38)),
+        "makes a number of infinity",
+        "Put infinities into an input.",
+    ),
+    "backwards": _right(_backwards, "works in blocks of 1,000, from the last to the first", _VALUES),
+    "first-answer": _wrong(
+        _first_answer,
+        "returns the first answer for a shape again and again",
+        "Call it twice with the same shape and other values.",
+    ),
+    "shared-output": _wrong(
+        _shared_output,
+        "puts every answer for a shape into the same memory",
+        "Keep the first result, call again with other values, then look at the first result once more.",
+    ),
+    "through-a-copy": _right(
+        _once(lambda x: torch.empty_like(x).copy_(x).square_()), "squares a copy of x in place", _VALUES
+    ),
+}
+
+
+def ask(is_right: Callable[[Kernel], object], name: str) -> bool | str | None:
+    """Ask a learner's test about one hidden kernel.
+
+    Returns:
+        True or False. An exception is False for a wrong kernel; for a right one, what was raised. Else what was returned.
+    """
+    hidden = KERNELS[name]
+    try:
+        answer = is_right(hidden.make())
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"[:200] if hidden.right else False
+    if isinstance(answer, torch.Tensor) and answer.numel() == 1:
+        answer = answer.item()
+    if answer is None:
+        return None
+    return bool(answer) if type(answer).__name__ in ("bool", "bool_") else repr(answer)[:100]

@@ -1,0 +1,416 @@
+"""The exercises of lab 02, load_inline: a grid, a guard, a wrapper's checks, rows and columns, a transpose in tiles."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+
+from helpers.exercises import cuda02, inputs, speed, wrapper02
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.exercises.verdicts import is_number, raised, wrong
+
+LAB = "02_load_inline"
+
+
+# --------------------------------------------------------------------------------------------- cover a matrix
+def _cover_cases(rng: random.Random, device: str) -> Iterator[Case]:
+    def case(height: int, width: int, block_x: int, block_y: int) -> Case:
+        across, down = -(-width // block_x), -(-height // block_y)
+        idle = across * block_x * down * block_y - height * width
+        label = f"a {height:,} × {width:,} matrix (rows × columns) in blocks of {block_x} × {block_y} (x × y)"
+        return Case(label, (height, width, block_x, block_y), expected=(across, down, idle))
+
+    yield case(3, 7, 4, 2)
+    yield case(64, 64, 16, 16)
+    yield case(65, 64, 16, 16)
+    yield case(64, 65, 32, 8)
+    yield case(1, 1, 256, 1)
+    for _ in range(20):
+        block_x = rng.choice((1, 4, 8, 16, 32, 64, 256))
+        block_y = rng.choice([y for y in (1, 2, 4, 8, 16, 32) if block_x * y <= 1024])
+        yield case(rng.randrange(1, 20_000), rng.randrange(1, 20_000), block_x, block_y)
+
+
+def _judge_cover(case: Case, outcome: Outcome) -> Verdict | None:
+    if fell := raised("cover-a-matrix", "cover", case, outcome):
+        return fell
+    got, want = outcome.value, case.expected
+    numbers = isinstance(got, (tuple, list)) and len(got) == 3
+    if not numbers or not all(is_number(v) for v in got):
+        sentence = f"on {case.label} it returned {got!r}, not three numbers"
+        return wrong("cover-a-matrix", case, sentence, "no-tuple", "Return (across, down, idle).")
+    if tuple(got) == want:
+        return None
+    height, width, block_x, block_y = case.args
+    sentence = f"on {case.label} it returned {tuple(got)}, but it is {want}"
+    if (got[0], got[1]) == want[:2]:
+        mistake, hint = "idle", "Idle threads: all threads of all blocks, less one for each element."
+    elif (got[0], got[1]) == (want[1], want[0]) or (got[0], got[1]) == (
+        -(-height // block_x),
+        -(-width // block_y),
+    ):
+        mistake, hint = "x-for-rows", "x counts columns, so `across` comes from width and block_x."
+    elif got[0] == width // block_x and got[1] == height // block_y:
+        mistake, hint = "rounded-down", "The rest at the edge needs a block too: round up."
+    elif got[0] == width // block_x + 1 or got[1] == height // block_y + 1:
+        mistake, hint = (
+            "one-too-many",
+            "Where blocks fit exactly no further one is needed: (n + size - 1) // size.",
+        )
+    else:
+        mistake, hint = (
+            "blocks",
+            "As many blocks in each direction as it takes to cover it, each direction by itself.",
+        )
+    return wrong("cover-a-matrix", case, sentence, mistake, hint)
+
+
+COVER = Exercise(
+    id="cover-a-matrix",
+    lab=LAB,
+    title="Cover a matrix with blocks",
+    name="cover",
+    minutes=5,
+    cases=_cover_cases,
+    judge=_judge_cover,
+)
+
+
+# ------------------------------------------------------------------------------------------ what kernels share
+def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
+    """The verdict where a run did not come to a result, but for what an exercise knows better."""
+    if "refused" in value:
+        return wrong(
+            id,
+            case,
+            f"on {case.label} {value['refused']}",
+            "launch",
+            "Is the kernel's signature still the one given?",
+        )
+    if "trouble" not in value:
+        return None
+    first, *rest = value["trouble"].split("\n")
+    hints = {
+        "out of bounds": (
+            "missing-guard",
+            "That thread must not touch memory at all: which condition keeps it out?",
+        ),
+        "uninitialised": (
+            "missing-barrier",
+            "Another thread fills that place: all must have written (__syncthreads()) before one reads.",
+        ),
+        "race": ("missing-barrier", "Two threads use that place without a __syncthreads() between them."),
+        "barrier": (
+            "barrier-in-if",
+            "All threads of a block have to reach __syncthreads(): put it outside the if.",
+        ),
+    }
+    mistake, hint = hints.get(
+        value["cause"],
+        (value["cause"].replace(" ", "-"), "Look at that line; the traced run is made on the host."),
+    )
+    if value["cause"] == "uninitialised" and value["has_barrier"]:
+        sizes = case.args if case.call == "count" else case.args[1]
+        if any(size % 32 for size in sizes):
+            mistake = "missing-guard"
+            hint = "At the edge a tile is filled in part: write only what lies inside the output, width × height."
+        else:
+            mistake = "part-of-tile"
+            hint = (
+                "No thread filled that place: 32 × 8 threads fill a tile of 32 × 32 in four steps of 8 rows."
+            )
+    return wrong(id, case, f"on {case.label}: {first}", mistake, hint, "\n".join(rest))
+
+
+def _wrong_values(id: str, case: Case, value: dict, explain: Callable) -> Verdict | None:
+    """The verdict on a result that came: what was written outside, and the first wrong elements."""
+    from helpers import check
+
+    out = value["out"].cpu()
+
+    if value["changed"]:
+        hint = "Read from the inputs, write to the output: other code still needs its tensors."
+        return wrong(id, case, f"on {case.label} it changed an input", "changes-input", hint)
+    if value["outside"]:
+        sentence = f"on {case.label} it wrote {value['outside']:,} elements outside its output"
+        hint = "Threads outside the matrix must not touch memory: which condition keeps them out?"
+        return wrong(id, case, sentence, "missing-guard", hint)
+    try:
+        check.compare("it", out, case.expected.cpu().double(), case=case.label)
+    except check.Mismatch as error:
+        first, *rest = str(error).split("\n")
+        mistake, hint = explain(out, case)
+        what = f"on {case.label}: {first.rpartition(': ')[2]}"
+        return wrong(id, case, what, mistake, hint, "\n".join(rest))
+    return None
+
+
+def _special(rng: random.Random, height: int, width: int):
+    """Normal values with NaN, infinities and zeros among them."""
+    import torch
+
+    x = inputs.values(rng, (height, width))
+    values = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0])
+    x.view(-1)[torch.tensor(rng.sample(range(x.numel()), 5))] = values
+    return x
+
+
+def _is_wrong(out, expected):
+    expected = expected.cpu()
+    return ~((out == expected) | ((out - expected).abs() <= 1e-6 + 2e-6 * expected.abs()))
+
+
+# ------------------------------------------------------------------------------------------- mend the guard
+def _difference(x):
+    import torch
+
+    out = torch.zeros_like(x)
+    out[:, :-1] = x[:, 1:] - x[:, :-1]
+    return out
+
+
+def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
+    import torch
+
+    blocks = [(16, 16), (32, 8), (8, 4), (64, 1), (1, 32)]
+    shapes = [(30, 50), (16, 16), (17, 16), (16, 17), (1, 1), (1, 37), (37, 1), (32, 64)]
+    shapes += [(rng.randrange(1, 80), rng.randrange(1, 120)) for _ in range(8)]
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    for i, (height, width) in enumerate(shapes):
+        block_x, block_y = blocks[i] if i < 2 else rng.choice(blocks)
+        x = torch.randn(height, width, generator=generator)
+        if i == len(shapes) - 1 and x.numel() > 4:
+            x = _special(rng, height, width)
+        label = f"a {height} × {width} matrix in blocks of {block_x} × {block_y}"
+        yield Case(
+            label,
+            ([x.to(device)], (height, width), [height, width, block_x, block_y]),
+            expected=_difference(x).to(device),
+            call="run",
+        )
+
+
+def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
+    if fell := raised("mend-the-guard", "DIFFERENCE_CUDA", case, outcome):
+        return fell
+    value = outcome.value
+    height, width, block_x, block_y = case.args[2]
+    if value.get("cause") == "out of bounds" and value["block"]:
+        row = value["block"][1] * block_y + value["thread"][1]
+        col = value["block"][0] * block_x + value["thread"][0]
+        first, *rest = value["trouble"].split("\n")
+        sentence = f"on {case.label}: {first.rstrip('.')} (that is row {row}, column {col})"
+        if row < height and col < width:
+            mistake, hint = (
+                "neighbour",
+                "The last column has no right neighbour: its result is 0, without a read.",
+            )
+        else:
+            mistake, hint = "missing-guard", "The grid is rounded up: send threads outside the matrix home."
+        return wrong("mend-the-guard", case, sentence, mistake, hint, "\n".join(rest))
+    return _troubled("mend-the-guard", case, value) or _wrong_values(
+        "mend-the-guard", case, value, _why_difference
+    )
+
+
+def _why_difference(out, case: Case) -> tuple[str, str]:
+    wrong = _is_wrong(out, case.expected)
+    if out[wrong].isnan().all():
+        return (
+            "guard-too-strict",
+            "NaN: no thread wrote there. Your guard sends threads home that have work to do.",
+        )
+    if bool(wrong[:, -1].any()) and not bool(wrong[:, :-1].any()):
+        return (
+            "neighbour",
+            "The last column has no right neighbour: what lies behind it is the next row. It gets 0.",
+        )
+    if not _is_wrong(-out, case.expected).any():
+        return "sign", "Right neighbour minus the element itself."
+    return "missing-guard", "Did threads beyond the last column write into the next row?"
+
+
+MEND = Exercise(
+    id="mend-the-guard",
+    lab=LAB,
+    title="Mend the missing guard",
+    name="DIFFERENCE_CUDA",
+    minutes=12,
+    cases=_guard_cases,
+    judge=_judge_guard,
+    adapters={"run": cuda02.run},
+    prepare=cuda02.kernel("difference"),
+    on_gpu=True,
+)
+
+REFUSE = Exercise(
+    id="refuse-wrong-tensors",
+    lab=LAB,
+    title="A wrapper that refuses wrong tensors",
+    name="difference",
+    minutes=15,
+    cases=wrapper02.cases,
+    judge=wrapper02.judge,
+    adapters={"wrapped": wrapper02.wrapped},
+    on_gpu=True,
+)
+
+
+# -------------------------------------------------------------------------------------------- rows, not columns
+def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
+    import torch
+
+    shapes = [(3, 5), (1, 1), (1, 300), (300, 1), (16, 16), (33, 31)]
+    shapes += [(rng.randrange(1, 60), rng.randrange(1, 90)) for _ in range(6)]
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    for height, width in shapes:
+        x = torch.randn(height, width, generator=generator)
+        if (height, width) == shapes[-1] and x.numel() > 4:
+            x = _special(rng, height, width)
+        factor = torch.randn(height, generator=generator)
+        yield Case(
+            f"a {height} × {width} matrix",
+            ([x.to(device), factor.to(device)], (height, width), [height, width]),
+            expected=(x.double() * factor.double()[:, None]).to(device),
+            call="run",
+        )
+    for height, width in [(64, 256), (rng.randrange(40, 70), 100)]:
+        yield Case(
+            f"a traced run on a {height} × {width} matrix",
+            (height, width),
+            expected=(75, 60)[width == 100],
+            call="count",
+        )
+
+
+def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
+    id = "rows-not-columns"
+    if fell := raised(id, "SCALE_ROWS_CUDA", case, outcome):
+        return fell
+    if case.call == "count":
+        return _judge_use(
+            id,
+            case,
+            outcome.value,
+            "Neighbouring threads should have neighbouring columns of one row: width is the divisor.",
+        )
+    return _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_rows)
+
+
+def _judge_use(id: str, case: Case, value: dict, hint: str) -> Verdict | None:
+    if found := _troubled(id, case, value):
+        return found
+    for argument, (sectors, used) in value.items():
+        if used < case.expected:
+            sentence = (
+                f"right, but in {case.label} a warp's request for `{argument}` touches {sectors:.3g} sector{'' if sectors == 1 else 's'} "
+                f"and uses {used:.3g} % of their bytes (at least {case.expected} % is asked for)"
+            )
+            return wrong(id, case, sentence, "strided", hint)
+    return None
+
+
+def _why_rows(out, case: Case) -> tuple[str, str]:
+    x, factor = (t.cpu() for t in case.args[0])
+    n = min(x.shape)
+    wrong = _is_wrong(out.double(), case.expected)
+    if out[wrong].isnan().all():
+        return "unwritten", "NaN: no thread wrote there. Does your mapping reach every row and column once?"
+    across = x.double()[:, :n] * factor.double()[None, :n]
+    if x.shape[1] > 1 and not _is_wrong(out.double()[:, :n], across)[: x.shape[0]].any():
+        return "transposed", "The factor belongs to the row, not to the column."
+    return "mapping", "index = row * width + col; the factor is factor[row]."
+
+
+def _factors(x, rng: random.Random) -> tuple:
+    return (inputs.values(rng, (x.shape[0],), device=x.device),)
+
+
+ROWS = Exercise(
+    id="rows-not-columns",
+    lab=LAB,
+    title="Rows, not columns",
+    name="SCALE_ROWS_CUDA",
+    minutes=12,
+    cases=_rows_cases,
+    judge=_judge_rows,
+    adapters={"run": cuda02.run, "count": cuda02.count},
+    prepare=cuda02.kernel("scale_rows"),
+    speed=speed.Plan(
+        inputs.Plan(ndim=2, more_args=_factors), lambda x, factor: x * factor[:, None], 8, (8192, 8192), None
+    ),
+    on_gpu=True,
+)
+
+
+# ------------------------------------------------------------------------------------------ transpose in tiles
+def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
+    import torch
+
+    shapes = [(32, 32), (64, 96), (33, 31), (1, 1), (1, 70), (70, 1), (31, 65)]
+    shapes += [(rng.randrange(1, 130), rng.randrange(1, 130)) for _ in range(6)]
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    for height, width in shapes:
+        x = torch.randn(height, width, generator=generator)
+        if (height, width) == shapes[-1] and x.numel() > 4:
+            x = _special(rng, height, width)
+        yield Case(
+            f"a {height} × {width} matrix",
+            ([x.to(device)], (width, height), [height, width]),
+            expected=x.t().contiguous().to(device),
+            call="run",
+        )
+    for height, width in [(64, 96), (96, rng.choice((32, 64, 128)))]:
+        yield Case(f"a traced run on a {height} × {width} matrix", (height, width), expected=75, call="count")
+
+
+def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
+    id = "transpose-in-tiles"
+    if fell := raised(id, "TRANSPOSE_CUDA", case, outcome):
+        return fell
+    if case.call == "count":
+        hint = "Read rows of the tile and write rows of the tile: the turn happens inside shared memory."
+        return _judge_use(id, case, outcome.value, hint)
+    return _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_tiles)
+
+
+def _why_tiles(out, case: Case) -> tuple[str, str]:
+    x, wrong = case.args[0][0].cpu(), _is_wrong(out, case.expected)
+    if out[wrong].isnan().all():
+        return (
+            "unwritten",
+            "NaN: no thread wrote there. Guard the write with the output's sizes: it has width rows of height.",
+        )
+    if x.shape[0] == x.shape[1] and not _is_wrong(out, x).any():
+        return (
+            "not-turned",
+            "That is the input itself: turn the tile when you read it back, tile[threadIdx.x][…].",
+        )
+    if case.expected.numel() and not _is_wrong(out.reshape(-1), x.reshape(-1)).any():
+        return "not-turned", "That is the input in another shape: its elements have to change places."
+    if min(x.shape) > 32:
+        return (
+            "tiles-in-place",
+            "Each tile is turned, but it must also go to the place across: blockIdx.x and blockIdx.y change roles.",
+        )
+    return (
+        "mapping",
+        "output[col * height + row] = input[row * width + col]: which index does the write need?",
+    )
+
+
+TILES = Exercise(
+    id="transpose-in-tiles",
+    lab=LAB,
+    title="Transpose in tiles",
+    name="TRANSPOSE_CUDA",
+    minutes=25,
+    cases=_tile_cases,
+    judge=_judge_tiles,
+    adapters={"run": cuda02.run, "count": cuda02.count},
+    prepare=cuda02.kernel("transpose"),
+    speed=speed.Plan(inputs.Plan(ndim=2), lambda x: x.t(), 8, (8192, 8192), None),
+    on_gpu=True,
+)
+
+EXERCISES = (COVER, MEND, REFUSE, ROWS, TILES)

@@ -1,0 +1,204 @@
+"""Which kernels a call launches, and where interpreted Triton kernels reach: the facts that stand beside a result."""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from helpers.exercises.guard import Blocks
+
+# How the names of torch's kernels, and of the libraries that it calls, begin.
+_NOT_THE_LEARNERS = (
+    *(
+        "at::",
+        "(anonymous namespace)::",
+        "Memcpy",
+        "Memset",
+        "cutlass",
+        "cublas",
+        "cub::",
+        "cudnn",
+        "nvjet",
+        "gemv",
+    ),
+    *("sm75_", "sm80_", "sm86_", "sm90_", "sm100_", "volta_", "turing_", "ampere_", "triton_"),
+)
+
+
+class OutsideEveryTensor(RuntimeError):
+    """An interpreted kernel's pointer lies in no tensor and no guard band: it was stopped before the access."""
+
+
+@dataclass
+class Seen:
+    """What was seen while one call ran. `launched` is None where nobody could look."""
+
+    launched: list[str] | None = None
+    reads_outside: int = 0
+    writes_outside: int = 0
+    kernel: str = ""
+
+
+@contextmanager
+def triton_watched(blocks: Blocks) -> Iterator[Seen]:
+    """Count the launches of Triton kernels, compiled or interpreted, and check the interpreted ones' pointers."""
+    from triton.runtime import interpreter
+    from triton.runtime.jit import JITFunction
+
+    seen = Seen(launched=[])
+    executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
+    run_compiled, run_interpreted = JITFunction.run, executor.__call__
+
+    def compiled(self, *args, warmup=False, **kwargs):
+        if not warmup:
+            seen.launched.append(self.fn.__name__)
+        return run_compiled(self, *args, warmup=warmup, **kwargs)
+
+    def interpreted(self, *args, **kwargs):
+        name, before = self.fn.__name__, seen.kernel
+        seen.launched.append(name)
+        seen.kernel = name
+        try:
+            return run_interpreted(self, *args, **kwargs)
+        finally:
+            seen.kernel = before
+
+    def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
+        _look(seen, blocks, ptrs.data[mask.data], "reads")
+        return _call(self, ptrs, mask, *rest, **named)
+
+    def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
+        _look(seen, blocks, ptrs.data[mask.data], "writes")
+        return _call(self, ptrs, value, mask, *rest, **named)
+
+    def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
+        _look(seen, blocks, ptr.data[mask.data], "writes")
+        return _call(self, op, ptr, val, mask, *rest, **named)
+
+    def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
+        _look(seen, blocks, ptr.data.reshape(-1), "writes")
+        return _call(self, ptr, *rest, **named)
+
+    patches = [
+        (JITFunction, "run", compiled),
+        (executor, "__call__", interpreted),
+        (builder, "create_masked_load", load),
+        (builder, "create_masked_store", store),
+        (builder, "create_atomic_rmw", add),
+        (builder, "create_atomic_cas", swap),
+    ]
+    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    for owner, name, new in patches:
+        setattr(owner, name, new)
+    try:
+        yield seen
+    finally:
+        for owner, name, old in before:
+            setattr(owner, name, old)
+
+
+def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
+    """Sort the addresses of one access into tensors, bands and nowhere."""
+    if not addresses.size:
+        return
+    low, high = int(addresses.min()), int(addresses.max())
+    for block in blocks.blocks:
+        if block.address <= low and high < block.address + block.stop - block.start:
+            return
+    if any(start <= low and high < stop for start, stop in blocks.known):
+        return
+    left = addresses
+    n_outside = 0
+    for block in blocks.blocks:
+        start, n = block.raw.data_ptr(), block.raw.numel()
+        here = (left >= start) & (left < start + n)
+        inside = (left >= block.address) & (left < start + block.stop)
+        n_outside += int((here & ~inside).sum())
+        left = left[~here]
+    for start, stop in blocks.known:
+        left = left[(left < start) | (left >= stop)]
+    if left.size:
+        for start, stop in _living():
+            if bool(((left >= start) & (left < stop)).any()):
+                blocks.known.append((start, stop))
+                left = left[(left < start) | (left >= stop)]
+        if left.size:
+            raise OutsideEveryTensor(f"{seen.kernel} {what} {left.size:,} elements far outside every tensor")
+    if what == "reads":
+        seen.reads_outside += n_outside
+    else:
+        seen.writes_outside += n_outside
+
+
+def _living() -> list[tuple[int, int]]:
+    """The memory of every tensor that lives: kernels may also use tensors that were made before the call."""
+    import torch
+
+    ranges = []
+    for one in gc.get_objects():
+        if type(one) not in (torch.Tensor, torch.nn.Parameter):
+            continue
+        if one.device.type == "cpu" and one.layout is torch.strided:
+            storage = one.untyped_storage()
+            ranges.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+    return ranges
+
+
+@contextmanager
+def host_cuda_watched(small: bool) -> Iterator[Seen]:
+    """Names of the kernels that run on the host; only for small cases, as every access is recorded."""
+    from helpers import host_cuda
+
+    seen = Seen()
+    unwritten = host_cuda._all_written
+    # The judge sees poison by itself, and can say which part was written: the result is wanted, not the exception.
+    host_cuda._all_written = lambda name, result, watch: None
+    try:
+        if not small:
+            yield seen
+            return
+        with host_cuda._tracing() as calls:
+            yield seen
+        hosts = {id(hosted): hosted for hosted, _ in calls}.values()
+        seen.launched = [
+            hosted.library.wb_launch(i).decode().split("\t")[0]
+            for hosted in hosts
+            for i in range(hosted.library.wb_n_launches())
+        ]
+    finally:
+        host_cuda._all_written = unwritten
+
+
+def profiled(run: Callable[[], Any], source: Any = None) -> tuple[Any, list[str] | None]:
+    """Call `run` on a GPU under CUPTI.
+
+    Args:
+        run: the call.
+        source: CUDA text; then only its own kernels count. Otherwise all count that are not torch's or a library's.
+
+    Returns:
+        The call's result and the names of the kernels; None for those where CUPTI recorded nothing at all.
+    """
+    import torch
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as session:
+        result = run()
+        torch.cuda.synchronize()
+    events = session.profiler.kineto_results.events()
+    names = [event.name() for event in events if event.device_type() == DeviceType.CUDA]
+    names = [name for name in names if not name.startswith(("Context Sync", "Stream Sync", "Event Sync"))]
+    if not names:
+        return result, None
+    if isinstance(source, str):
+        own = re.findall(
+            r"__global__[^;{(]*?\b(\w+)\s*\(", re.sub(r"__launch_bounds__\s*\([^)]*\)", "", source)
+        )
+        return result, [name for name in names if any(re.search(rf"\b{kernel}\b", name) for kernel in own)]
+    return result, [name for name in names if not name.removeprefix("void ").startswith(_NOT_THE_LEARNERS)]

@@ -1,0 +1,157 @@
+"""What an exercise is made of: its hidden cases, what one call gave, and the verdict.
+
+A case and an outcome hold tensors, numbers, strings, lists, tuples and dicts only, so that they travel between the side
+that judges and the side that runs the learner's code (`torch.save`, `torch.load(weights_only=True)`). What is expected
+never travels: it stays where the verdict is made.
+"""
+
+from __future__ import annotations
+
+import html
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Case:
+    """One hidden call.
+
+    Attributes:
+        label: what is special about it, as messages say it: "a (3, 781) float16 view with gaps".
+        args, kwargs: for the learner's object, or for the adapter. Only what `torch.load(weights_only=True)` carries.
+        expected: for the judge; it is never sent to the side that runs the learner's code.
+        call: the name of the adapter that makes the call; "" calls the learner's object itself.
+    """
+
+    label: str
+    args: tuple = ()
+    kwargs: dict = field(default_factory=dict)
+    expected: Any = None
+    call: str = ""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one call gave.
+
+    Attributes:
+        value: what was returned, made portable by `call.portable`.
+        error: "ZeroDivisionError: division by zero" if it raised, or the reason why nothing could be called.
+        error_type: the exception's class name, or "NotCallable".
+        line: of the learner's cell or file where it raised; 0 where that is not known.
+        args_after: the inputs after the call.
+        facts: what the caller saw beside it. "launched": names of the kernels (absent where nobody looked);
+            "guard_writes" and "guard_reads": elements outside every tensor; "gap_writes": bytes between an input's
+            own elements; "same_memory": the result lies in an input; "earlier_changed": an earlier result changed;
+            "device": of the result; "skipped": why the call was not made; "bases": the exception's classes; "cause",
+            "kernel", "argument" and "bytes_outside": of a HostCudaError; "fraction" and others: of a speed case.
+        line: of the learner's cell or file where it raised; 0 where that is not known.
+        args_after: the inputs after the call.
+        facts: what the caller saw beside it. "launched": names of the kernels (absent where nobody looked);
+            "guard_writes" and "guard_reads": elements outside every tensor; "gap_writes": elements between an
+            input's own; "same_memory": the result lies in an input; "earlier_changed": an earlier result changed;
+            "cause" and "bytes_outside": of a HostCudaError; "percent": of the copy ceiling, in a speed case.
+    """
+
+    value: Any = None
+    error: str = ""
+    error_type: str = ""
+    args_after: tuple = ()
+    facts: dict = field(default_factory=dict)
+    line: int = 0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the check says about one attempt.
+
+    Attributes:
+        exercise: its id.
+        passed: True where every case agreed.
+        sentence: one sentence, the same for learners and for reports.
+        case: the label of the case that failed.
+        mistake: its kind, such as "missing-mask" (see `diagnose.HINTS`); "to-do" for an untouched starter.
+        hint: one sentence that fits the mistake.
+        details: the first wrong elements, a line each.
+        n_cases: cases that were called and agreed.
+        speed: "94 % of the copy ceiling", on a GPU.
+        seed: of the hidden cases; the same seed gives the same cases.
+    """
+
+    exercise: str
+    passed: bool
+    sentence: str
+    case: str = ""
+    mistake: str = ""
+    hint: str = ""
+    n_cases: int = 0
+    speed: str = ""
+    seed: int = 0
+    details: str = ""
+
+    def _lines(self) -> list[str]:
+        if self.passed:
+            return [f"✓ {self.sentence}"]
+        if self.mistake == "to-do":
+            return [self.sentence]
+        return [
+            f"✗ {self.sentence}",
+            *self.details.splitlines(),
+            *([f"Hint: {self.hint}"] if self.hint else []),
+        ]
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        lines = "<br>".join(html.escape(line).replace("  ", "&nbsp; ") for line in self._lines())
+        colour = "#1a7f37" if self.passed else "#b35900"
+        return f'<div style="border-left: 4px solid {colour}; padding-left: 0.6em">{lines}</div>'
+
+
+@dataclass(frozen=True)
+class Raises:
+    """The expectation that a call is refused: put it into `Case.expected`.
+
+    Attributes:
+        types: names of exceptions, one of which must be raised.
+        mention: of each inner tuple at least one word must stand in the message (capitals do not matter).
+    """
+
+    types: tuple[str, ...] = ("ValueError", "TypeError")
+    mention: tuple[tuple[str, ...], ...] = ()
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """One exercise. The factories make them; `attempt` and the grader run them.
+
+    Attributes:
+        id, lab, title: "square-any-shape", "03_triton", "Square a tensor of any shape".
+        name: of the object that the check is given.
+        minutes: that it takes.
+        cases: `(rng, device) -> iterator of Case`, new ones for each rng, made lazily.
+        judge: `(case, outcome) -> Verdict, or None where the case is fine`. It runs on the trusted side.
+        adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object.
+        prepare: the learner's object -> what is called; a `BuildError` of it becomes a verdict.
+        speed: `(rng) -> Case or None`: the case that is timed on a GPU after all others passed.
+        guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
+        must_launch: "triton", "cuda" or "": whose kernels are counted.
+        on_gpu: whether its cases live on the GPU where there is one.
+    """
+
+    id: str
+    lab: str
+    title: str
+    name: str
+    cases: Callable[[random.Random, str], Iterator[Case]] = field(repr=False)
+    judge: Callable[[Case, Outcome], Verdict | None] = field(repr=False)
+    minutes: int = 10
+    adapters: Mapping[str, Callable] = field(default_factory=dict, repr=False)
+    prepare: Callable[[Any], Any] | None = field(default=None, repr=False)
+    speed: Callable[[random.Random], Case | None] | None = field(default=None, repr=False)
+    guarded: bool = False
+    must_launch: str = ""
+    on_gpu: bool = False

@@ -1,0 +1,121 @@
+"""Speed on a GPU: told as per cent of the copy ceiling, never a pass by itself, and above the ceiling a failure."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from helpers.exercises import inputs
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+
+_ABOVE = 1.05  # of the copy ceiling
+_ABOVE_READING = 1.2  # for what hardly writes: memory reads faster than it turns between reading and writing
+_BYTES = 256 << 20  # of the first input
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How an exercise is timed. Called with an rng it gives the case."""
+
+    inputs: inputs.Plan
+    reference: Callable
+    bytes_per_element: float | None
+    shape: tuple[int, ...] | None
+    judge: Any
+
+    def __call__(self, rng: random.Random) -> Case:
+        import torch
+
+        from helpers import device
+
+        size = getattr(torch, self.inputs.dtypes[0]).itemsize
+        n = min(_BYTES, device.gpu_spec().memory_bytes // 64) // size
+        shape = self.shape or ((n,) if self.inputs.ndim == 1 else (n // 4096, 4096))
+        return Case("the size that is timed", (list(shape), rng.getrandbits(31)), call="@speed")
+
+
+def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
+    """Compare at the timed size on poisoned outputs, then time. Runs beside the learner's object."""
+    import torch
+
+    from helpers import check, device, timing
+    from helpers.exercises import guard
+    from helpers.exercises.call import is_compiled
+
+    plan: Plan = exercise.speed
+    shape, seed = case.args
+    torch.cuda.empty_cache()
+    maker = inputs.Maker(plan.inputs, random.Random(seed), "cuda")
+    generator = torch.Generator("cuda").manual_seed(seed)
+    dtype = getattr(torch, plan.inputs.dtypes[0])
+    if plan.inputs.make is None and dtype.is_floating_point:
+        maker.values = lambda shape, name: torch.randn(
+            tuple(shape), generator=generator, device="cuda", dtype=torch.float32
+        ).to(getattr(torch, name))
+    args = maker.args(maker.values(shape, plan.inputs.dtypes[0]))
+    tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    try:
+        with contextlib.nullcontext() if is_compiled(made) else guard.guarded(guard.Blocks()):
+            got = made(*args)
+        torch.cuda.synchronize()
+        right = plan.reference(*args)
+        # The reference in the input's own precision: float64 copies of this size would not fit everywhere.
+        low, high = check.tolerance_of(got.dtype)
+        close = torch.isclose(
+            got, right.to(got.dtype), rtol=max(4 * low, 1e-4), atol=4 * high, equal_nan=True
+        )
+        n_wrong = int((~close).sum())
+        if n_wrong:
+            return Outcome(facts={"wrong": n_wrong, "of": got.numel(), "nan": int(got.isnan().sum())})
+        n_bytes = plan.bytes_per_element and plan.bytes_per_element * args[0].numel()
+        n_bytes = n_bytes or sum(t.numel() * t.element_size() for t in (*tensors, got))
+        written = got.numel() * got.element_size() / n_bytes
+        del right, close, got
+        t = timing.time_gpu(lambda: made(*args))
+    except torch.cuda.OutOfMemoryError:
+        return Outcome(facts={"untimed": "the GPU's memory is too small for the size that is timed"})
+    except (Exception, SystemExit) as error:
+        if isinstance(error, timing.TimingError) and any(word in str(error) for word in ("rofiler", "CUPTI")):
+            return Outcome(facts={"untimed": str(error)})  # no fault of the kernel
+        return Outcome(error=f"{type(error).__name__}: {error}", error_type=type(error).__name__)
+    reached = t.gb_per_s(n_bytes)
+    ceiling = device.gpu_spec().copy_gb_per_s
+    return Outcome(
+        facts={
+            "gb_per_s": reached,
+            "median_us": t.median_us,
+            "fraction": reached / ceiling,
+            "written": written,
+        }
+    )
+
+
+def judge_speed(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Verdict | None, str]:
+    """A failing verdict or None, and the text about the speed."""
+    from helpers.exercises.diagnose import HINTS
+
+    shape = tuple(case.args[0])
+    label = f"a {shape} input, the size that is timed"
+
+    def fails(what: str, mistake: str) -> tuple[Verdict, str]:
+        sentence = f"{exercise.id}, {label}: {what}."
+        return Verdict(exercise.id, False, sentence, label, mistake, HINTS.get(mistake, "")), ""
+
+    if outcome.error:
+        verdict = Verdict(exercise.id, False, f"{exercise.id}, {label}: {outcome.error}", label, "raises")
+        return replace(verdict, hint=HINTS["raises"]), ""
+    facts = outcome.facts
+    if "untimed" in facts:
+        return None, ""
+    if facts.get("wrong"):
+        return fails(f"{facts['wrong']:,} of {facts['of']:,} elements are wrong", "fast-but-partial")
+    share = f"{facts['fraction']:.0%}".replace("%", " %")
+    if facts["fraction"] > (_ABOVE if facts["written"] > 0.1 else _ABOVE_READING):
+        what = f"{facts['gb_per_s']:,.0f} GB/s is {share} of what a copy reaches on this GPU"
+        return fails(
+            f"{what}, faster than the memory: it cannot have read and written everything", "above-ceiling"
+        )
+    return None, f"{share} of the copy ceiling"

@@ -1,0 +1,133 @@
+"""Runs and compiles the kernel of lab 04's `wide-loads`, beside the learner's object.
+
+A kernel that is only compiled right may still be wrong, and the other way round: Triton believes a hint such as
+`tl.max_constancy` when it compiles, and its interpreter ignores it. So the kernel is compiled for a size that nothing
+is known about, run on memory with guard bands, and every hint in it is held against the values it speaks of.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+from typing import Any
+
+SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32"}
+WANTED = "a @triton.jit function with the arguments x_ptr, y_ptr, n_elements and BLOCK_SIZE"
+_GUARD = 4096  # elements before and behind: more than a block can reach past the end by its last program
+_CLAIMS = {
+    "tt.divisibility": "multiple_of",
+    "tt.contiguity": "max_contiguous",
+    "tt.constancy": "max_constancy",
+}
+
+
+def compiled(kernel: Any, block_size: int, num_warps: int, target: str) -> dict[str, str]:
+    """The kernel's PTX, for pointers that are multiples of 16 bytes and a size that may be anything."""
+    from helpers import ptx
+
+    if other := _no_kernel(kernel):
+        return {"no_kernel": other}
+    made = ptx.stages(
+        kernel,
+        signature=SIGNATURE,
+        constexprs={"BLOCK_SIZE": block_size},
+        target=target,
+        num_warps=num_warps,
+        divisible_by_16=("x_ptr", "y_ptr"),
+    )
+    return {"ptx": made.ptx}
+
+
+def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
+    """Square n random floats with the kernel: on the CPU, with its hints watched, and on the GPU where one is."""
+    from helpers import device, ptx
+
+    if other := _no_kernel(kernel):
+        return {"no_kernel": other}
+    with _hints_watched() as false_hints:
+        facts = _square(ptx.interpreted(kernel), n, block_size, num_warps, seed, "cpu")
+    facts["false_hint"] = next(iter(false_hints), "")
+    wrong = facts["false_hint"] or facts["wrong"] or facts["outside"]
+    if wrong or not device.has_gpu() or not hasattr(kernel, "cache_key"):
+        return facts
+    return {**_square(kernel, n, block_size, num_warps, seed, "cuda"), "false_hint": ""}
+
+
+def _no_kernel(kernel: Any) -> str:
+    """What the learner's object is where it is not the kernel that was asked for; else ""."""
+    if type(kernel).__name__ not in ("JITFunction", "InterpretedFunction"):
+        return f"{kernel!r:.60}, no @triton.jit function"
+    arguments = list(inspect.signature(kernel.fn).parameters)
+    return "" if arguments == [*SIGNATURE, "BLOCK_SIZE"] else f"a kernel of {', '.join(arguments)}"
+
+
+def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, where: str) -> dict[str, Any]:
+    """One launch between guard bands: NaN around the input, a value that no square has around the output."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+    values = torch.randn(n, generator=generator).to(where)
+    memory = torch.full((n + 2 * _GUARD,), float("nan"), device=where)
+    memory[_GUARD : _GUARD + n] = values
+    result = torch.full_like(memory, -1.0)
+    x, y = memory[_GUARD : _GUARD + n], result[_GUARD : _GUARD + n]
+    n_programs = -(-n // block_size)
+    kernel[(n_programs,)](x, y, n, BLOCK_SIZE=block_size, num_warps=num_warps)
+    wrong = (y != values * values).nonzero().flatten().tolist()
+    band = torch.cat([result[:_GUARD], result[_GUARD + n :]])
+    return {
+        "wrong": len(wrong),
+        "first_wrong": wrong[:3],
+        "got": [y[i].item() for i in wrong[:3]],
+        "want": [(values[i] ** 2).item() for i in wrong[:3]],
+        "unwritten": int((y == -1.0).sum()),
+        "outside": int((band != -1.0).sum()),
+        "input_changed": not torch.equal(x, values),
+        "where": "on the GPU" if where == "cuda" else "in the interpreter",
+    }
+
+
+@contextlib.contextmanager
+def _hints_watched() -> Iterator[list[str]]:
+    """Hold each hint against its values, while Triton's interpreter runs a kernel; yield those that are false."""
+    from triton.runtime import interpreter
+
+    handle = interpreter.TensorHandle
+    keep = handle.set_attr
+    false: list[str] = []
+
+    def set_attr(self: Any, key: str, value: Any) -> None:
+        if key in _CLAIMS and not _holds(key, self, value):
+            false.append(f"tl.{_CLAIMS[key]}(…, {value[0] if len(value) == 1 else list(value)})")
+        keep(self, key, value)
+
+    handle.set_attr = set_attr
+    try:
+        yield false
+    finally:
+        handle.set_attr = keep
+
+
+def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
+    """Whether a value of the interpreter comes in groups along each axis: equal ones, neighbours, or from a multiple on."""
+    import numpy as np
+
+    data = np.asarray(handle.data)
+    pointed = getattr(handle.dtype, "element_ty", None)
+    neighbour = 1 if pointed is None else pointed.primitive_bitwidth // 8  # pointers count bytes
+    if data.dtype == bool:
+        data = data.astype(np.int8)
+    data = np.atleast_1d(data).astype(np.int64)
+    for axis, group in enumerate(groups):
+        lines = np.moveaxis(data, axis, -1)
+        if claim == "tt.divisibility":
+            if (lines[..., 0] % group).any():
+                return False
+            continue
+        width = min(int(group), lines.shape[-1])
+        pieces = lines[..., : lines.shape[-1] // width * width].reshape(*lines.shape[:-1], -1, width)
+        step = neighbour if claim == "tt.contiguity" else 0
+        if (np.diff(pieces, axis=-1) != step).any():
+            return False
+    return True

@@ -1,0 +1,291 @@
+"""Lab 02's wrapper: right and wrong tensors, a stand-in for the kernel's launch, and the judge of what was refused."""
+
+from __future__ import annotations
+
+import gc
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from helpers.exercises.model import Case, Outcome, Verdict
+from helpers.exercises.verdicts import raised, wrong
+
+ID = "refuse-wrong-tensors"
+_REFUSALS = ("ValueError", "TypeError", "RuntimeError")
+
+# What is wrong -> words of which one has to stand in the message, and the hint where it is let through.
+WRONG = {
+    "a list of lists": (
+        ("list", "tensor"),
+        "Ask isinstance(x, torch.Tensor) first: the other checks need a tensor.",
+    ),
+    "a NumPy array": (("ndarray", "numpy", "tensor"), "Ask isinstance(x, torch.Tensor) first."),
+    "a tensor on another device": (
+        ("device", "cuda", "cpu", "gpu", "meta"),
+        "Compare x.device.type with `on`: another device's address means nothing to the kernel.",
+    ),
+    "float64": (
+        ("float64", "double", "dtype", "float32"),
+        "The kernel reads float32; eight bytes would be read as two numbers.",
+    ),
+    "float16": (("float16", "half", "dtype", "float32"), "The kernel reads float32."),
+    "int32": (("int32", "int", "dtype", "float32"), "The kernel reads float32; integers have other bits."),
+    "one dimension": (
+        ("dim", "shape", "2-d", "2d", "matrix"),
+        "The kernel needs a height and a width: x.dim() == 2.",
+    ),
+    "three dimensions": (
+        ("dim", "shape", "2-d", "2d", "matrix"),
+        "Three sizes do not fit a height and a width: x.dim() == 2.",
+    ),
+    "a transposed matrix": (
+        ("contiguous", "stride"),
+        "The kernel computes row * width + col: ask x.is_contiguous().",
+    ),
+    "every second column": (
+        ("contiguous", "stride"),
+        "Between its elements lie others: ask x.is_contiguous().",
+    ),
+    "an empty float64 matrix": (
+        ("float64", "double", "dtype", "float32"),
+        "An empty tensor can be wrong too: check first, then return early.",
+    ),
+}
+RIGHT = (
+    "an ordinary matrix",
+    "one element",
+    "one row",
+    "one column",
+    "no row",
+    "no column",
+    "the last rows of a larger matrix",
+    "one row, transposed from one column",
+)
+
+
+def cases(rng: random.Random, device: str) -> Iterator[Case]:
+    """Right tensors first, then each kind of wrong one."""
+    sizes = rng.randrange(2, 20), rng.randrange(2, 30)
+    yield Case(RIGHT[0], (RIGHT[0], *sizes, device, rng.randrange(2**31)), expected=True, call="wrapped")
+    order = [*((kind, False) for kind in WRONG), *((kind, True) for kind in RIGHT[1:])]
+    rng.shuffle(order)
+    for kind, right in order:
+        sizes = rng.randrange(2, 20), rng.randrange(2, 30)
+        yield Case(kind, (kind, *sizes, device, rng.randrange(2**31)), expected=right, call="wrapped")
+
+
+def make(kind: str, height: int, width: int, device: str, seed: int) -> Any:
+    """The tensor (or what is none) of a case, on the device that the kernel is on unless that is what is wrong."""
+    import torch
+
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*shape: int) -> torch.Tensor:
+        return torch.randn(shape, generator=generator).to(device)
+
+    plain = normal(height, width)
+    made: dict[str, Callable[[], Any]] = {
+        "a list of lists": lambda: plain.tolist(),
+        "a NumPy array": lambda: plain.cpu().numpy(),
+        "a tensor on another device": lambda: plain.cpu() if device == "cuda" else plain.to("meta"),
+        "float64": lambda: plain.double(),
+        "float16": lambda: plain.half(),
+        "int32": lambda: plain.mul(100).int(),
+        "one dimension": lambda: normal(width),
+        "three dimensions": lambda: normal(2, height, width),
+        "a transposed matrix": lambda: plain.t(),
+        "every second column": lambda: normal(height, 2 * width)[:, ::2],
+        "an empty float64 matrix": lambda: torch.empty(0, width, dtype=torch.float64, device=device),
+        "one element": lambda: normal(1, 1),
+        "one row": lambda: normal(1, width),
+        "one column": lambda: normal(height, 1),
+        "no row": lambda: normal(0, width),
+        "no column": lambda: normal(height, 0),
+        "the last rows of a larger matrix": lambda: normal(height + 3, width)[3:],
+        "one row, transposed from one column": lambda: normal(width, 1).t(),
+    }
+    return made.get(kind, lambda: plain)()
+
+
+def reference(x: Any) -> Any:
+    """Right neighbour minus the element; 0 in the last column."""
+    import torch
+
+    out = torch.zeros_like(x)
+    if x.numel():
+        out[:, :-1] = x[:, 1:] - x[:, :-1]
+    return out
+
+
+class NotALaunch(RuntimeError):
+    """The stand-in was called as the real launch must not be called."""
+
+
+def _owner(address: int, n_bytes: int, device: str, made: list) -> tuple[Any, int]:
+    """The tensor whose memory holds these bytes, and the address's distance from that memory's start."""
+    import torch
+
+    def search(objects) -> tuple[Any, int] | None:
+        for one in objects:
+            if not issubclass(type(one), torch.Tensor):
+                continue
+            if one.device.type != device or one.layout is not torch.strided:
+                continue
+            storage = one.untyped_storage()
+            start = storage.data_ptr()
+            if start and start <= address and address + n_bytes <= start + storage.nbytes():
+                return one, address - start
+        return None
+
+    found = search(made) or search(gc.get_objects())
+    if found is None:
+        raise NotALaunch(
+            f"launch was given an address with {n_bytes:,} bytes that belong to no {device} tensor"
+        )
+    return found
+
+
+def _noted(made: list) -> Any:
+    """While it is entered, every tensor that torch makes is appended to `made`."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Note(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            made.append(result)
+            return result
+
+    return Note()
+
+
+def wrapped(difference: Any, kind: str, height: int, width: int, device: str, seed: int) -> dict:
+    """Call the learner's wrapper on one tensor with a launch that does on any device what the kernel would do.
+
+    Returns:
+        "raised": (type, message), or "right": whether the result is right, with what else was seen.
+    """
+    import torch
+
+    x = make(kind, height, width, device, seed)
+    before = x.clone() if isinstance(x, torch.Tensor) and x.device.type == device else None
+    launches: list[tuple] = []
+    made = [x]
+
+    def launch(input: int, output: int, height: int, width: int) -> None:
+        launches.append((height, width))
+        for name, value in (("input", input), ("output", output), ("height", height), ("width", width)):
+            if type(value) is not int:
+                raise NotALaunch(f"launch takes four integers; {name} is of type {type(value).__name__}")
+        n = height * width
+        if n == 0:
+            raise NotALaunch("launch was called for no element: a grid of zero blocks is an error")
+        flat = []
+        for address in (input, output):
+            owner, offset = _owner(address, 4 * n, device, made)
+            whole = torch.empty(0, dtype=torch.float32, device=owner.device)
+            flat.append(whole.set_(owner.untyped_storage(), offset // 4, (n,)))
+        source, target = flat
+        if source.data_ptr() == target.data_ptr():
+            raise NotALaunch("launch was given the input's address for the output too")
+        target.copy_(reference(source.view(height, width)).reshape(-1))
+
+    try:
+        with _noted(made):
+            result = difference(x, device, launch)
+    except NotImplementedError:
+        raise
+    except Exception as error:
+        return {"raised": (type(error).__name__, str(error)), "n_launches": len(launches)}
+    found: dict[str, Any] = {"n_launches": len(launches), "type": type(result).__name__}
+    if isinstance(result, torch.Tensor):
+        found["shape"] = list(result.shape)
+        found["about"] = f"{str(result.dtype).removeprefix('torch.')} on {result.device.type}"
+    if before is not None:
+        found["changed"] = x.shape != before.shape or not torch.equal(x, before)
+        alike = isinstance(result, torch.Tensor) and (result.shape, result.device) == (x.shape, x.device)
+        if alike and x.dim() == 2:
+            found["right"] = result.dtype is x.dtype and torch.allclose(result, reference(before))
+            found["same"] = bool(x.numel()) and result.data_ptr() == x.data_ptr()
+    return found
+
+
+def judge(case: Case, outcome: Outcome) -> Verdict | None:
+    """None where a right tensor got its result, or a wrong one was refused with a message that names what is wrong."""
+
+    def no(sentence: str, mistake: str, hint: str) -> Verdict:
+        return wrong(ID, case, sentence, mistake, hint)
+
+    if fell := raised(ID, "difference", case, outcome):
+        return fell
+    found = outcome.value
+    kind = case.label
+    error, message = found.get("raised", ("", ""))
+    if error == "NotALaunch" and case.expected:
+        hint = "launch(x.data_ptr(), y.data_ptr(), height, width), and not at all for an empty tensor."
+        return no(f"on {kind}: {message}", "empty" if "no element" in message else "launch", hint)
+    if case.expected:
+        return _judge_right(no, kind, found, error, message)
+    words, hint = WRONG[kind]
+    if not error or error == "NotALaunch":
+        how = "let it through to the launch" if found["n_launches"] else "returned something without a word"
+        if kind in ("a transposed matrix", "every second column") and found.get("right"):
+            how = "copied it in silence"
+            hint = "The contract says refuse: whoever calls decides what is copied, and pays for it."
+        return no(f"given {kind}, it {how}", "lets-through", hint)
+    if found["n_launches"]:
+        return no(
+            f"given {kind}, it launched before it refused",
+            "launches-first",
+            "All checks come before the launch.",
+        )
+    if error == "AssertionError":
+        hint = "`python -O` removes asserts: raise ValueError or TypeError."
+        return no(f"given {kind}, it refused with an assert", "assert", hint)
+    if error not in _REFUSALS:
+        return no(f"given {kind}, it fell over with {error}: {message}", "falls-over", hint)
+    if not any(word in message.lower() for word in words):
+        shown = f"{message!r} does not say what is wrong" if message else "without a message"
+        return no(
+            f"given {kind}, it raised {error}: {shown}",
+            "message",
+            f"Name it: for instance the word {words[0]!r}.",
+        )
+    return None
+
+
+def _judge_right(
+    no: Callable[..., Verdict], kind: str, found: dict, error: str, message: str
+) -> Verdict | None:
+    empty = kind in ("no row", "no column")
+    if error:
+        hint = "A right tensor must pass: are your conditions stricter than the contract?"
+        if empty:
+            hint = "An empty matrix is a right one: return an empty result."
+        elif "larger" in kind or "transposed" in kind:
+            hint = "x.is_contiguous() answers for this one; strides and offsets compared by hand do not."
+        return no(f"given {kind}, which is right, it raised {error}: {message}", "refuses-right", hint)
+    if found.get("changed"):
+        return no(
+            f"given {kind}, it changed its input",
+            "changes-input",
+            "Write into a new tensor: torch.empty_like(x).",
+        )
+    if found.get("same"):
+        return no(
+            f"given {kind}, it returned the input itself",
+            "returns-input",
+            "Return the tensor that the launch wrote.",
+        )
+    if "right" not in found:
+        what = found.get("about", found["type"].replace("NoneType", "None"))
+        shape = f" of shape {tuple(found['shape'])}" if "shape" in found else ""
+        hint = "The result has the input's shape, dtype and device."
+        return no(f"given {kind}, it returned {what}{shape}", "no-result", hint)
+    if not found["right"]:
+        hint = "Is height x.shape[0] and width x.shape[1], and is the output the second address?"
+        return no(f"given {kind}, the result is not what the kernel computes", "wrong-result", hint)
+    if not empty and found["n_launches"] != 1:
+        return no(
+            f"given {kind}, it launched {found['n_launches']} times", "launches", "Launch once for each call."
+        )
+    return None

@@ -1,0 +1,323 @@
+"""The examiner: takes notebooks one after another, has each run in a process of its own, makes the hidden calls and judges.
+
+It runs in a process of its own too, for it looks at what learners' processes send: where that ends an examiner, the batch
+goes on with another. It reads one JSON line a notebook and writes JSON lines: what
+it knows so far, so that nothing found is lost with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from helpers.exercises.attempt import judge_with
+from helpers.exercises.guard import FAR
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.grade_notebook import Submission, Unreadable, read
+from helpers.grade_process import Gone, Late, Limits, Process, outcome_of
+from helpers.grade_worker import known
+
+_MAX_STARTS = 6  # of one notebook's process
+_TEXT = 2000  # characters of a sentence in a report
+
+
+class _OutOfTime(Exception):
+    """The notebook's whole time is over."""
+
+
+class Examination:
+    """One notebook: run its cells, check its exercises where they stand, start again without what ended its process."""
+
+    def __init__(
+        self,
+        submission: Submission,
+        exercises: dict[str, Exercise],
+        further: str,
+        limits: Limits,
+        seed: int,
+        tell: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self._submission, self._exercises, self._further = submission, exercises, further
+        self._limits, self._seed, self._tell = limits, seed, tell
+        self._open = dict(submission.checks)  # exercises without a verdict, and where they are checked
+        self._left_out: set[int] = set()  # cells that ended the process
+        self._raised: dict[int, str] = {}  # what each cell raised, or how it ended the process
+        self._until = time.monotonic() + limits.total_s
+        self._doing, self._checking = -1, ""  # the cell that runs, the exercise that is checked
+
+    def run(self) -> None:
+        """Examine it; every exercise gets a verdict."""
+        reason = ""
+        for _ in range(_MAX_STARTS):
+            self._doing, started = -1, False
+            try:
+                with Process(self._submission.lab, self._further, self._limits, self._until) as process:
+                    started = True
+                    self._walk(process)
+                    return
+            except Gone as gone:
+                if not started:
+                    last = (gone.log.strip().splitlines() or ["it printed nothing"])[-1]
+                    reason = f"no process for the notebook could be started: {last}"
+                    break
+                reason = self._note_end(gone)
+            except _OutOfTime:
+                reason = ""
+            if not self._open:
+                return
+            if time.monotonic() > self._until or not reason:
+                reason = f"the notebook had run for {self._limits.total_s:g} s in all, its limit"
+                break
+        for exercise in list(self._open):
+            self._give(exercise, _failed(exercise, f"not reached: {reason}", "not-reached"), 0.0)
+
+    def _note_end(self, gone: Gone) -> str:
+        """Remember which cell ended the process; a clause that says it."""
+        if self._doing == -1:  # in a check, which has its verdict, or before the first cell
+            self._tell({"event": "ended", "says": f"{self._checking}: a call {gone}", "log": gone.log})
+            return f"the notebook {gone}"
+        cell = self._submission.cells[self._doing]
+        clause = f"the notebook {gone} in {_called(cell.name)}"
+        self._left_out.add(self._doing)
+        self._note_cell(self._doing, f"it {gone}", 0, gone.log)
+        return clause
+
+    def _walk(self, process: Process) -> None:
+        for index, cell in enumerate(self._submission.cells):
+            if not any(at >= index for at in self._open.values()):
+                return
+            if not cell.check and index not in self._left_out:
+                self._doing = index
+                self._run_cell(process, index)
+                self._doing = -1
+            self._check_all(process, index)
+        self._check_all(process, len(self._submission.cells))
+
+    def _run_cell(self, process: Process, index: int) -> None:
+        cell = self._submission.cells[index]
+        self._in_time()
+        try:
+            reply = process.request({"do": "cell", "source": cell.source}, self._limits.cell_s)
+            error, line = str(reply.get("error", ""))[:_TEXT], reply.get("line", 0)
+        except Late:
+            error, line = f"it ran past {self._limits.cell_s:g} s and was interrupted", 0
+        if error:
+            self._note_cell(index, error, line if type(line) is int else 0)
+
+    def _note_cell(self, index: int, error: str, line: int, log: str = "") -> None:
+        self._raised[index] = error
+        name = self._submission.cells[index].name
+        self._tell({"event": "cell", "index": index, "cell": name, "error": error, "line": line, "log": log})
+
+    def _check_all(self, process: Process, index: int) -> None:
+        """Check the exercises whose check cell this is."""
+        for exercise in [name for name, at in self._open.items() if at == index]:
+            begin = time.monotonic()
+            try:
+                verdict = self._check(process, self._exercises[exercise])
+            except Gone as gone:
+                self._give(
+                    exercise,
+                    _failed(exercise, f"the check's call {gone}", gone.mistake),
+                    time.monotonic() - begin,
+                )
+                raise
+            self._give(exercise, verdict, time.monotonic() - begin)
+
+    def _check(self, process: Process, exercise: Exercise) -> Verdict:
+        """The verdict on one exercise in the notebook's state of now.
+
+        Raises:
+            Gone: The process ended; a verdict is given to the exercise by then.
+        """
+        self._in_time()
+        self._checking = exercise.id
+        name = self._submission.names[exercise.id]
+        until = time.monotonic() + self._limits.cell_s
+        case = Case("")
+
+        def ask(message: dict[str, Any]) -> dict[str, Any]:
+            left = until - time.monotonic()
+            if left <= 0:
+                raise Late
+            return process.request({"exercise": exercise.id, **message}, left)
+
+        def call(given: Case) -> Outcome:
+            nonlocal case
+            case = given
+            reply = ask(
+                {
+                    "do": "call",
+                    "label": given.label,
+                    "args": given.args,
+                    "kwargs": given.kwargs,
+                    "call": given.call,
+                }
+            )
+            if reply.get("too_large"):
+                raise _Unusable("it is too large")
+            try:
+                outcome = outcome_of(reply.get("outcome"))
+            except ValueError as error:
+                raise _Unusable(str(error)) from None
+            if "skipped" in outcome.facts and not _may_be_skipped(given):
+                raise _Unusable("it claims that there is no room for so small a case")
+            return outcome
+
+        try:
+            if ask({"do": "has", "name": name}).get("found") is not True:
+                return _failed(exercise.id, self._missing(exercise.id, name), "missing")
+            return judge_with(exercise, call, self._seed)
+        except Late:
+            says = f"its check ran past {self._limits.cell_s:g} s" + (
+                f", the last call with {case.label}" if case.label else ""
+            )
+            return _failed(exercise.id, says, "timeout", case.label)
+        except _Unusable as error:
+            says = f"what came back for {case.label} cannot be judged: {error}"
+            return _failed(exercise.id, says, "unusable", case.label)
+        except Gone as gone:
+            says = (
+                f"the call with {case.label} {gone}"
+                if case.label
+                else f"the notebook {gone} before its check"
+            )
+            self._give(
+                exercise.id,
+                _failed(exercise.id, says, gone.mistake, case.label),
+                self._limits.cell_s + time.monotonic() - until,
+            )
+            raise
+        except Exception as error:  # a judge that stumbles over a strange answer passes nothing
+            says = f"what came back for {case.label} cannot be judged ({type(error).__name__}: {str(error)[:200]})"
+            return _failed(exercise.id, says, "unusable", case.label)
+
+    def _missing(self, exercise: str, name: str) -> str:
+        """That the checked object is not there, and why, where one of its cells says it."""
+        code = self._submission.code[exercise]
+        for index, error in self._raised.items():
+            source = self._submission.cells[index].source
+            if source.strip() and source in code:
+                says = error if error.startswith("it ") else f"it raised {error}"
+                return f"there is no {name}, for its cell did not run through: {says}"
+        return f"there is no {name} where it is checked"
+
+    def _give(self, exercise: str, verdict: Verdict, seconds: float) -> None:
+        if self._open.pop(exercise, None) is None:
+            return
+        later = "" if verdict.passed else self._submission.later[exercise]
+        self._tell(
+            {"event": "mark", **mark(self._exercises[exercise], verdict, seconds, self._submission, later)}
+        )
+
+    def _in_time(self) -> None:
+        if time.monotonic() > self._until:
+            raise _OutOfTime
+
+
+def _may_be_skipped(case: Case) -> bool:
+    """Whether a machine may have no room for a case: only for those that reach past 2^31 elements."""
+    return any(type(arg) is dict and FAR in arg for arg in (*case.args, *case.kwargs.values()))
+
+
+class _Unusable(Exception):
+    """An answer that is none. Not a ValueError, which a judge may expect of its own work."""
+
+
+def mark(
+    exercise: Exercise, verdict: Verdict, seconds: float, submission: Submission, later: str = ""
+) -> dict[str, Any]:
+    """A verdict as a line of the marks."""
+    word = (
+        "passed"
+        if verdict.passed is True
+        else {"to-do": "to do", "not-reached": "not reached"}.get(verdict.mistake, "failed")
+    )
+    sentence = verdict.sentence
+    if later:
+        sentence += f" ({submission.names[exercise.id]} is defined again in {_called(later)}, below its check, which does not count.)"
+    return {
+        "exercise": exercise.id,
+        "title": exercise.title,
+        "verdict": word,
+        "case": "" if word == "to do" else verdict.case[:_TEXT],
+        "mistake": verdict.mistake,
+        "sentence": sentence[:_TEXT],
+        "hint": verdict.hint[:_TEXT],
+        "details": getattr(verdict, "details", "")[:_TEXT],
+        "speed": verdict.speed,
+        "n_cases": verdict.n_cases,
+        "seconds": round(seconds, 2),
+        "code": submission.code[exercise.id][:100_000],
+    }
+
+
+def _failed(exercise: str, says: str, mistake: str, case: str = "") -> Verdict:
+    return Verdict(exercise, False, f"{exercise}: {says}.", case=case, mistake=mistake)
+
+
+def _called(name: str) -> str:
+    """A cell in a sentence."""
+    return name if name.startswith("cell ") else f"cell {name}"
+
+
+def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
+    """Examine one notebook and tell everything about it.
+
+    Args:
+        task: `notebook`, `lab` ("" to find out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
+        tell: Takes each event: "lab" (with its exercises), "cell" (one that raised or ended the process), "ended", "mark",
+            "unreadable" and, last, "done".
+    """
+    labs = _labs(task["exercises"])
+    try:
+        submission = read(
+            Path(task["notebook"]),
+            {lab: {e.id: e.name for e in of.values()} for lab, of in labs.items()},
+            task["lab"],
+        )
+    except Unreadable as error:
+        tell({"event": "unreadable", "says": str(error)})
+    else:
+        exercises = labs[submission.lab]
+        listed = [[e.id, e.title] for e in exercises.values()]
+        tell({"event": "lab", "lab": submission.lab, "exercises": listed})
+        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"])
+        Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
+    tell({"event": "done"})
+
+
+def _labs(further: str) -> dict[str, dict[str, Exercise]]:
+    """Every lab that has exercises, with them."""
+    from helpers.exercises import LABS
+
+    found: dict[str, dict[str, Exercise]] = {lab: dict(known(lab)) for lab in LABS}
+    if further:
+        for exercise in known("", further, every_lab=True).values():
+            found.setdefault(exercise.lab, {})[exercise.id] = exercise
+    return {lab: exercises for lab, exercises in found.items() if exercises}
+
+
+def main() -> None:
+    """Examine the notebooks that stand on stdin, a JSON line each, until it is closed."""
+    out = os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(2, 1)  # what else is printed here is no event
+
+    def tell(event: dict[str, Any]) -> None:
+        out.write(json.dumps(event, default=str) + "\n")
+        out.flush()
+
+    def end(number: int, frame: object) -> None:
+        raise KeyboardInterrupt  # so that the learner's process and its folder are cleared away
+
+    signal.signal(signal.SIGTERM, end)
+    with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
+        for line in sys.stdin:
+            examine(json.loads(line), tell)

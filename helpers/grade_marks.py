@@ -1,0 +1,112 @@
+"""What a batch of graded notebooks comes to: a mark for each exercise, a line for each notebook."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Mark:
+    """One exercise of one notebook.
+
+    Attributes:
+        exercise, title: Its id and title.
+        verdict: "passed", "failed", "to do" or "not reached".
+        case: What was special about the case that failed.
+        mistake: Its kind, such as "missing-mask".
+        sentence, hint, details: What the check says.
+        speed: "94 % of the copy ceiling", on a GPU.
+        n_cases: Hidden cases that agreed.
+        seconds: That the check took.
+        code: What the learner wrote.
+    """
+
+    exercise: str
+    title: str
+    verdict: str
+    case: str
+    mistake: str
+    sentence: str
+    hint: str
+    details: str
+    speed: str
+    n_cases: int
+    seconds: float
+    code: str
+
+
+@dataclass(frozen=True)
+class Raised:
+    """A cell that raised or ended its process: its name, what it said, the line or 0, the end of the log."""
+
+    cell: str
+    error: str
+    line: int
+    log: str
+
+
+@dataclass(frozen=True)
+class Graded:
+    """One notebook.
+
+    Attributes:
+        learner: Whose it is.
+        notebook: Its path as given.
+        lab: The lab's name, or "".
+        exercises: (id, title) of each exercise of the lab.
+        marks: One for each of them.
+        raised: What its cells raised, in order.
+        problem: Why it could not be graded, as the end of a sentence, or "".
+        seconds: From start to end.
+    """
+
+    learner: str
+    notebook: str
+    lab: str = ""
+    exercises: tuple[tuple[str, str], ...] = ()
+    marks: tuple[Mark, ...] = ()
+    raised: tuple[Raised, ...] = ()
+    problem: str = ""
+    seconds: float = 0.0
+
+    @property
+    def n_passed(self) -> int:
+        """How many exercises passed."""
+        return sum(mark.verdict == "passed" for mark in self.marks)
+
+    def __str__(self) -> str:
+        if self.problem:
+            return f"{self.learner}: not graded, {self.problem} ({Path(self.notebook).name})"
+        others = [
+            f"{m.exercise} {m.verdict}" + (f" ({m.mistake})" if m.verdict == "failed" and m.mistake else "")
+            for m in self.marks
+            if m.verdict != "passed"
+        ]
+        return f"{self.learner}: {self.lab}, {self.n_passed} of {len(self.marks)} passed" + (
+            f"; {', '.join(others)}" if others else ""
+        )
+
+
+@dataclass(frozen=True)
+class Grades:
+    """A whole batch: what was graded, in the order given, and where the reports are."""
+
+    out: Path
+    graded: tuple[Graded, ...]
+    seed: int
+    seconds: float = 0.0
+    interrupted: bool = False
+
+    @property
+    def exit_status(self) -> int:
+        """0 whatever the marks are; 130 after an interrupt."""
+        return 130 if self.interrupted else 0
+
+    def __repr__(self) -> str:
+        lines = [
+            f"{len(self.graded)} notebooks, seed {self.seed}, {self.seconds:.0f} s. Open {self.out / 'index.html'}"
+        ]
+        if self.interrupted:
+            lines.insert(0, "Interrupted: the notebooks that were not finished are marked as not graded.")
+        return "\n".join(lines)

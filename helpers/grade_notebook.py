@@ -1,0 +1,205 @@
+"""A learner's notebook as the grader reads it: which lab it is, its cells, where each exercise is checked.
+
+Colab and other editors may drop cell ids and tags, so a check cell is also known by its text, `check("<id>", <name>)`.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_MAX_FILE = 64 * 2**20
+
+
+class Unreadable(ValueError):
+    """A file that cannot be graded; the message is one sentence."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One code cell.
+
+    Attributes:
+        name: Its id, or "cell 4" by its place in the notebook.
+        source: Its text.
+        tags: Its tags.
+        check: The exercise that it checks, or "".
+        checked: The name of the object that it gives to the check, or "".
+    """
+
+    name: str
+    source: str
+    tags: tuple[str, ...] = ()
+    check: str = ""
+    checked: str = ""
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a notebook holds of one lab.
+
+    Attributes:
+        lab: The lab's name.
+        cells: Its code cells.
+        checks: Exercise id to the index of the cell where it is checked; `len(cells)` where that cell is gone.
+        names: Exercise id to the name of the object that is checked.
+        code: Exercise id to what the learner wrote, as far as it can be told.
+        later: Exercise id to the cell below its check that defines the object again, or "".
+    """
+
+    lab: str
+    cells: tuple[Cell, ...]
+    checks: dict[str, int]
+    names: dict[str, str]
+    code: dict[str, str]
+    later: dict[str, str]
+
+
+def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Submission:
+    """Read a learner's notebook.
+
+    Args:
+        path: The file.
+        labs: Lab to (exercise id to the object's name).
+        lab: Which lab it is; "" to find that out.
+
+    Raises:
+        Unreadable: It is no notebook, or of no lab.
+    """
+    cells = _cells(path, {name for ids in labs.values() for name in ids})
+    found = {
+        each: sum(cell.check in ids or cell.name in ids for cell in cells)
+        for each, ids in labs.items()
+        if ids
+    }
+    best = max(found, key=lambda each: found[each], default="")
+    if lab:
+        if not found.get(lab) and found.get(best):
+            raise Unreadable(f"it holds exercises of {best} and none of {lab}")
+    elif found.get(best):
+        lab = best
+    else:
+        lab = next((each for each in found if each in path.stem), "")
+        if not lab:
+            raise Unreadable("it holds no exercise of a lab: no cell checks one, and its name is no lab's")
+    checks = {
+        name: max((i for i, c in enumerate(cells) if c.check == name), default=len(cells))
+        for name in labs[lab]
+    }
+    names = {
+        name: (cells[at].checked if at < len(cells) else "") or labs[lab][name] for name, at in checks.items()
+    }
+    return Submission(
+        lab,
+        cells,
+        checks,
+        names,
+        {name: _code_of(name, names[name], cells[:at]) for name, at in checks.items()},
+        {name: _binding(cells[at + 1 :], names[name]) for name, at in checks.items()},
+    )
+
+
+def _cells(path: Path, known: set[str]) -> tuple[Cell, ...]:
+    if path.is_dir():
+        raise Unreadable("it is a folder without a notebook (*.ipynb)")
+    if not path.exists():
+        raise Unreadable("there is no such file")
+    if not path.is_file():
+        raise Unreadable("it is no ordinary file")
+    if path.stat().st_size > _MAX_FILE:
+        raise Unreadable(f"it is larger than {_MAX_FILE // 2**20} MB; clear its outputs")
+    import warnings
+
+    import nbformat
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # old notebooks lack ids
+            notebook = nbformat.reads(path.read_text("utf-8"), as_version=4)
+        cells = [
+            _cell(cell, i, known) for i, cell in enumerate(notebook.cells, 1) if cell.cell_type == "code"
+        ]
+    except Exception as error:  # whatever a broken file makes the reader raise
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise Unreadable(f"it is no notebook that can be read ({reason})") from error
+    if not cells:
+        raise Unreadable("it has no code cell")
+    return tuple(cells)
+
+
+def _cell(cell: Any, number: int, known: set[str]) -> Cell:
+    source = str(cell.source)
+    tags = tuple(str(tag) for tag in cell.metadata.get("tags", ()))
+    name = str(cell.metadata.get("id") or cell.get("id") or "")
+    # An id that a program made up says nothing to a reader.
+    name = (
+        name
+        if re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) and ("-" in name or name.isalpha())
+        else f"cell {number}"
+    )
+    check, checked = check_call(source)
+    if check not in known:
+        by_id = name.removeprefix("check-")
+        check = by_id if name.startswith("check-") and by_id in known else ""
+    if not check and "check" in tags:
+        check, checked = "?", ""  # a check cell that says nothing known: not run all the same
+    return Cell(name, source, tags, check, checked)
+
+
+def check_call(source: str) -> tuple[str, str]:
+    """The exercise and the object's name of a cell that is nothing but `check("<id>", <name>)`; else two empty texts."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "", ""
+    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute) and call.args):
+        return "", ""
+    name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
+    first, second = call.args[0], call.args[1] if len(call.args) > 1 else None
+    if name != "check" or not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
+        return "", ""
+    return first.value, second.id if isinstance(second, ast.Name) else ""
+
+
+def _code_of(exercise: str, name: str, above: Sequence[Cell]) -> str:
+    """The learner's cells of an exercise: by their ids, or else the last cell above the check that defines the object."""
+    own = [c.source for c in above if re.fullmatch(rf"{re.escape(exercise)}(-\d+)?", c.name)]
+    if own:
+        return "\n\n".join(own)
+    return next((c.source for c in reversed(above) if not c.check and name in bound(c.source)), "")
+
+
+def _binding(cells: Iterable[Cell], name: str) -> str:
+    """The name of the first of these cells that defines the object, or ""."""
+    return next((c.name for c in cells if not c.check and name in bound(c.source)), "")
+
+
+def bound(source: str) -> set[str]:
+    """The names that a cell gives a value on its top level."""
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return set()
+    found: set[str] = set()
+    for node in body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
+    return found
+
+
+def import_path() -> list[str]:
+    """Where this process imports from, without the folder it was started in."""
+    root = str(Path(__file__).resolve().parent.parent)
+    here = os.getcwd()
+    kept = [p for p in sys.path if os.path.isabs(p) and (p != here or p == root)]
+    return kept if root in kept else [root, *kept]

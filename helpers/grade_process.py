@@ -1,0 +1,336 @@
+"""The grader's end of the pipe to a learner's process: start it, ask it, watch it, end it, and believe nothing unseen."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import re
+import secrets
+import select
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from helpers.exercises.model import Outcome
+from helpers.grade_notebook import import_path
+from helpers.grade_worker import MAX_BYTES, frame
+
+_START_S = 120.0  # torch from a cold disk
+_GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
+_WATCH_S = 0.1
+_MAX_PROCESSES = 256
+_LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
+_MAX_NODES, _MAX_DEPTH, _MAX_TEXT = 200_000, 40, 1_000_000
+_ENVIRONMENT = re.compile(
+    r"PATH|LANG|LC_.*|TZ|TERM|LD_LIBRARY_PATH|C(C|XX)|CUDA_.*|NVIDIA_.*|(OMP|MKL)_NUM_THREADS|CONDA_PREFIX|TORCH_CUDA_ARCH_LIST|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_CERT_.*|SYSTEMROOT"
+)
+_BOOT = (
+    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path']; "
+    "from helpers import grade_worker; grade_worker.main(s)"
+)
+
+
+class Gone(Exception):
+    """The learner's process is no more: it ended, or had to be ended. The message completes "the notebook …"."""
+
+    def __init__(self, says: str, mistake: str, log: str = "") -> None:
+        super().__init__(says)
+        self.mistake, self.log = mistake, log
+
+
+class Late(Exception):
+    """The learner's code ran past its time and gave way to an interrupt; its process lives."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a notebook may use.
+
+    Attributes:
+        cell_s: Seconds for one cell, and for one exercise's check.
+        total_s: Seconds for the whole notebook.
+        memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
+    """
+
+    cell_s: float = 120.0
+    total_s: float = 1200.0
+    memory_mb: float = 8000.0
+
+
+class Process:
+    """One learner's process; a context manager that leaves nothing running and no file behind."""
+
+    def __init__(self, lab: str, exercises: str, limits: Limits, until: float) -> None:
+        """Start it.
+
+        Args:
+            lab: Whose exercises it is asked about.
+            exercises: A Python file with further exercises, or "".
+            limits: What it may use.
+            until: When the notebook's time ends, on `time.monotonic()`.
+
+        Raises:
+            Gone: It did not come up.
+        """
+        self._limits, self._until = limits, until
+        self._seen: dict[int, psutil.Process] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="workbook-grade-", ignore_cleanup_errors=True)
+        folder = Path(self._folder.name)
+        requests_read, self._requests = os.pipe()
+        self._replies, replies_write = os.pipe()
+        leash_read, self._leash = os.pipe()
+        ours = (requests_read, replies_write, leash_read)
+        settings = {
+            "requests": requests_read, "replies": replies_write, "leash": leash_read,
+            "lab": lab, "exercises": exercises, "folder": str(folder), "path": import_path(),
+        }  # fmt: skip
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)],
+            pass_fds=ours, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            env=_environment(folder), cwd=folder, start_new_session=True,
+        )  # fmt: skip
+        for fd in ours:
+            os.close(fd)
+        os.set_blocking(self._requests, False)
+        self._log = bytearray()
+        self._logger = threading.Thread(target=self._keep_log, daemon=True)
+        self._logger.start()
+        self._notebook = 0
+        try:
+            self._notebook = self._receive(time.monotonic() + _START_S, "", interrupt=False)["pid"]
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def request(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+        """Ask something.
+
+        Args:
+            message: `do` and what belongs to it.
+            seconds: How long the answer may take; the notebook's own end may come before.
+
+        Raises:
+            Gone: There is no answer and no process any more.
+            Late: It took too long and was interrupted.
+        """
+        if select.select([self._replies], [], [], 0)[0]:
+            if self._process.poll() is not None or not os.read(self._replies, 1):
+                self._gone()
+            self._end("wrote into the grader's pipe", "forged-answer")
+        token = secrets.token_hex(8)
+        buffer = io.BytesIO()
+        torch.save({**message, "token": token}, buffer)
+        until = min(time.monotonic() + seconds, self._until)
+        self._send(frame(buffer.getvalue()), until)
+        reply = self._receive(until, token)
+        if reply.get("interrupted"):
+            raise Late
+        if self._process.poll() is not None:  # a notebook that answers without its supervisor
+            self._gone()
+        return reply
+
+    def _send(self, data: bytes, until: float) -> None:
+        rest = memoryview(data)
+        while rest:
+            self._watch(until + _GRACE_S)
+            if select.select([], [self._requests], [], _WATCH_S)[1]:
+                try:
+                    rest = rest[os.write(self._requests, rest[: 1 << 20]) :]
+                except BrokenPipeError:
+                    self._gone()
+                except BlockingIOError:
+                    continue
+
+    def _receive(self, until: float, token: str, *, interrupt: bool = True) -> dict[str, Any]:
+        """The next reply, which must be whole, within the limits and repeat the token."""
+        interrupted = False
+
+        def exactly(n: int) -> bytes:
+            nonlocal until, interrupted
+            parts = bytearray()
+            while len(parts) < n:
+                if select.select([self._replies], [], [], _WATCH_S)[0]:
+                    part = os.read(self._replies, min(n - len(parts), 1 << 20))
+                    if not part:
+                        self._gone()
+                    parts += part
+                    continue
+                if time.monotonic() > until and interrupt and not interrupted:
+                    interrupted, until = True, time.monotonic() + _GRACE_S
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(self._notebook, signal.SIGINT)
+                self._watch(until)
+            return bytes(parts)
+
+        n = struct.unpack(">Q", exactly(8))[0]
+        payload = exactly(n) if n <= MAX_BYTES else b""
+        if not payload.startswith(b"PK"):  # torch.save makes a zip
+            self._end("wrote into the grader's pipe", "forged-answer")
+        try:
+            reply = torch.load(io.BytesIO(payload), weights_only=True)
+        except Exception:  # whatever torch makes of bytes that may not be a worker's
+            self._end("sent an answer that cannot be read", "unusable")
+        if type(reply) is not dict or reply.get("token") != token:
+            self._end("wrote into the grader's pipe", "forged-answer")
+        if interrupted:
+            raise Late
+        return reply
+
+    def _watch(self, until: float) -> None:
+        """End the process where it is past a limit; raise where it has ended."""
+        if self._process.poll() is not None:
+            self._gone()
+        family = self._family()
+        rss = 0
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                rss += process.memory_info().rss
+        if rss > self._limits.memory_mb * 1e6:
+            self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
+        if len(family) > _MAX_PROCESSES:
+            self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
+        if time.monotonic() > until:
+            self._end("ran past its time, did not heed an interrupt and was killed", "timeout")
+
+    def _family(self) -> list[psutil.Process]:
+        """The supervisor and every process below it."""
+        with contextlib.suppress(psutil.Error):
+            top = psutil.Process(self._process.pid)
+            found = [top, *top.children(recursive=True)]
+            self._seen.update({process.pid: process for process in found})
+            return found
+        return []
+
+    def _end(self, says: str, mistake: str) -> None:
+        self.close()
+        raise Gone(says, mistake, self.log)
+
+    def _gone(self) -> None:
+        """Say how it ended by itself."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(2)  # it may have closed its pipe and live
+        code = self._process.returncode
+        self.close()
+        if code is None:
+            raise Gone("closed the grader's pipe", "forged-answer", self.log)
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                code = signal.Signals(-code).name
+            raise Gone(f"crashed the process ({code})", "crash", self.log)
+        raise Gone(f"ended the process (exit status {code})", "ended", self.log)
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed, without faulthandler's list of modules."""
+        lines = bytes(self._log).decode("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("Extension modules:"))[-_SHOWN:]
+
+    def _keep_log(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while part := self._process.stdout.read1(1 << 16):
+                self._log += part
+                del self._log[:-_LOG]
+
+    def close(self) -> None:
+        """End the process and all that it started, and remove its folder."""
+        if self._leash < 0:
+            return
+        self._family()
+        for fd in (self._leash, self._requests, self._replies):
+            os.close(fd)
+        self._leash = -1
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(15)  # the supervisor ends everything below it, then itself
+        for process in self._seen.values():  # and where the notebook killed its supervisor
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._process.wait()
+        self._logger.join(2)
+        self._folder.cleanup()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What a notebook needs of this environment, and no token that may stand in it; caches of its own."""
+    kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
+    tools = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    for name in ("cache", "tmp"):
+        (folder / name).mkdir()
+    cache = str(folder / "cache")
+    return {
+        **kept,
+        "PATH": tools,
+        "HOME": str(folder),
+        "TMPDIR": str(folder / "tmp"),
+        "XDG_CACHE_HOME": cache,
+        "IPYTHONDIR": cache,
+        "MPLCONFIGDIR": cache,
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TORCH_EXTENSIONS_DIR": f"{cache}/torch_extensions",
+        "WORKBOOK_PROGRESS": f"{cache}/progress",
+        "WORKBOOK_WIDGETS": "plain",
+        "PLOTLY_RENDERER": "json",
+        "MPLBACKEND": "agg",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+
+
+def outcome_of(raw: Any) -> Outcome:
+    """An outcome from what the learner's process sent.
+
+    Raises:
+        ValueError: It is none: another shape, another type, or more than an answer can be.
+    """
+    if type(raw) is not dict or set(raw) != {field.name for field in fields(Outcome)}:
+        raise ValueError("it is no outcome")
+    seen = [0]
+    values = {name: _plain(value, seen, 0) for name, value in raw.items()}
+    expected = {"error": str, "error_type": str, "args_after": tuple, "facts": dict, "line": int}
+    for name, kind in expected.items():
+        if type(values[name]) is not kind:
+            raise ValueError(f"its {name} is a {type(values[name]).__name__}")
+    values["error"] = values["error"][:4000]
+    return Outcome(**values)
+
+
+def _plain(value: Any, seen: list[int], depth: int) -> Any:
+    """A value of plain types and plain tensors only; nested too deep or too large is a ValueError."""
+    seen[0] += 1
+    if seen[0] > _MAX_NODES or depth > _MAX_DEPTH:
+        raise ValueError("it has too many parts")
+    if value is None or type(value) in (bool, int, float, complex):
+        return value
+    if type(value) is str:
+        if len(value) > _MAX_TEXT:
+            raise ValueError("it holds a text of more than a million characters")
+        return value
+    if type(value) in (list, tuple):
+        return type(value)(_plain(one, seen, depth + 1) for one in value)
+    if type(value) is torch.Size:
+        return tuple(value)
+    if type(value) is dict:
+        return {_plain(k, seen, depth + 1): _plain(v, seen, depth + 1) for k, v in value.items()}
+    if type(value) is torch.Tensor:
+        if value.layout is not torch.strided or value.numel() * value.element_size() > MAX_BYTES:
+            raise ValueError("it holds a tensor that is sparse or too large")
+        return value.detach()
+    raise ValueError(f"it holds a {type(value).__name__}")

@@ -1,0 +1,250 @@
+"""What `workbook grade` leaves: grades.csv, a page for each learner, and index.html with the whole class.
+
+Everything that comes from a notebook (names, code, errors) is escaped, and the pages need no network.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import re
+from collections import Counter
+from collections.abc import Iterable
+from datetime import datetime
+from pathlib import Path
+
+from helpers.grade_marks import Graded, Grades, Mark
+from helpers.report import _STYLE as STYLE
+from helpers.report import machine, replace, versions
+
+COLUMNS = (
+    "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed",
+)  # fmt: skip
+_MORE_STYLE = """
+.passed { color: var(--good); } .to-do, .not-reached { color: var(--wait); } .not-graded { color: var(--bad); }
+td.mark, th.mark { text-align: center; white-space: nowrap; padding: 8px 10px; }
+th.mark { white-space: normal; vertical-align: bottom; }
+td.mark small { display: block; }
+h3 { font-size: 16px; margin: 28px 0 4px; } h3 .status { margin-left: 10px; }
+details { margin: 8px 0; } summary { cursor: pointer; color: var(--link); } .hint { border-left: 3px solid var(--line); padding-left: 10px; }
+li { margin: 4px 0; }"""
+_SIGNS = {"passed": "✓", "failed": "✗", "to do": "to do", "not reached": "not reached"}
+
+
+def write(grades: Grades) -> None:
+    """Write all files of a batch, each whole."""
+    pages = _pages(grades)
+    replace(grades.out / "grades.csv", csv_text(grades))
+    for learner, page in pages.items():
+        replace(grades.out / page, _learner_html(learner, grades))
+    replace(grades.out / "index.html", _index_html(grades, pages))
+
+
+def csv_text(grades: Grades) -> str:
+    """One row for a learner and exercise; one for a notebook that could not be graded."""
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for one in grades.graded:
+        if one.problem:
+            row = (
+                one.learner,
+                one.notebook,
+                one.lab,
+                "",
+                "not graded",
+                "",
+                "",
+                one.problem,
+                "",
+                f"{one.seconds:.1f}",
+                grades.seed,
+            )
+            writer.writerow([_cell(value) for value in row])
+        for m in one.marks if not one.problem else ():
+            row = (
+                one.learner, one.notebook, one.lab, m.exercise, m.verdict, m.case, m.mistake, m.sentence, m.speed,
+                f"{m.seconds:.1f}", grades.seed,
+            )  # fmt: skip
+            writer.writerow([_cell(value) for value in row])
+    return buffer.getvalue()
+
+
+def _cell(value: object) -> str:
+    """A value as a spreadsheet may read it: in one line, and never a formula."""
+    text = re.sub(r"[\x00-\x1f\x7f\u2028\u2029]+", " ", str(value)).strip()
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+
+
+def _pages(grades: Grades) -> dict[str, str]:
+    """Each learner's page, by name; names that differ only in odd characters get pages of their own."""
+    pages: dict[str, str] = {}
+    taken = {"index.html"}
+    for learner in dict.fromkeys(one.learner for one in grades.graded):
+        base, n = (re.sub(r"[^\w.-]+", "_", learner).strip("._") or "learner")[:100], 1
+        page = f"{base}.html"
+        while page.lower() in taken:
+            n += 1
+            page = f"{base}-{n}.html"
+        taken.add(page.lower())
+        pages[learner] = page
+    return pages
+
+
+def _document(title: str, body: Iterable[str]) -> str:
+    return (
+        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{_text(title)}</title>\n<style>\n{STYLE}{_MORE_STYLE}\n</style>\n</head>\n<body>\n"
+        + "\n".join(body)
+        + "\n</body>\n</html>\n"
+    )
+
+
+def _text(value: object) -> str:
+    """Any text as HTML, without characters that no page may hold."""
+    return html.escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "\N{REPLACEMENT CHARACTER}", str(value)))
+
+
+def _class(verdict: str) -> str:
+    return verdict.replace(" ", "-")
+
+
+# ------------------------------------------------------------------------------------------------ the class
+
+
+def _index_html(grades: Grades, pages: dict[str, str]) -> str:
+    n_marks = sum(len(one.marks) for one in grades.graded)
+    n_passed = sum(one.n_passed for one in grades.graded)
+    body = [
+        "<h1>Grades</h1>",
+        f"<p>{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')} · {n_passed} of {n_marks} exercises "
+        f"passed{' · interrupted' if grades.interrupted else ''} · {grades.seconds:.0f} s · "
+        f"{datetime.now():%Y-%m-%d %H:%M} · seed {grades.seed}</p>",
+        f'<p class="soft">{_text(machine())}</p>',
+        f'<p class="soft">{_text(" · ".join(f"{name} {v}" for name, v in versions().items()))}</p>',
+        '<p><a href="grades.csv">grades.csv</a></p>',
+    ]
+    labs: dict[str, list[Graded]] = {}
+    for one in grades.graded:
+        if not one.problem:
+            labs.setdefault(one.lab, []).append(one)
+    for lab in sorted(labs):
+        body += _lab_table(lab, labs[lab], pages)
+    broken = [one for one in grades.graded if one.problem]
+    if broken:
+        body += ["<h2>Not graded</h2>", "<ul>"]
+        body += [
+            f'<li><a href="{_text(pages[one.learner])}">{_text(one.learner)}</a>: {_text(one.problem)} '
+            f"<small>{_text(one.notebook)}</small></li>"
+            for one in broken
+        ]
+        body.append("</ul>")
+    return _document("Grades", body)
+
+
+def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[str]:
+    exercises = graded[0].exercises
+    body = [
+        f"<h2>{_text(lab)}</h2>",
+        '<div class="wide"><table><tr><th>Learner</th>',
+        *(
+            f'<th class="mark">{_text(title)}<br><small>{_text(name)}</small></th>'
+            for name, title in exercises
+        ),
+        '<th class="number">Passed</th><th class="number">Seconds</th></tr>',
+    ]
+    for one in graded:
+        marks = {mark.exercise: mark for mark in one.marks}
+        many = sum(other.learner == one.learner for other in graded) > 1
+        which = f"<br><small>{_text(Path(one.notebook).name)}</small>" if many else ""
+        body.append(
+            f'<tr><td><a href="{_text(pages[one.learner])}">{_text(one.learner)}</a>{which}</td>'
+            + "".join(_mark_cell(marks.get(name)) for name, _ in exercises)
+            + f'<td class="number">{one.n_passed} of {len(exercises)}</td><td class="number">{one.seconds:.0f}</td></tr>'
+        )
+    body.append("<tr><td>passed, and what went wrong most</td>")
+    for name, _ in exercises:
+        of = [mark for one in graded for mark in one.marks if mark.exercise == name]
+        wrong = Counter(mark.mistake for mark in of if mark.verdict == "failed" and mark.mistake).most_common(
+            1
+        )
+        often = f"<small>{wrong[0][1]} × {_text(wrong[0][0])}</small>" if wrong else ""
+        body.append(
+            f'<td class="mark soft">{sum(m.verdict == "passed" for m in of)} of {len(of)}{often}</td>'
+        )
+    return [*body, "<td></td><td></td></tr>", "</table></div>"]
+
+
+def _mark_cell(mark: Mark | None) -> str:
+    if mark is None:
+        return '<td class="mark"></td>'
+    beside = mark.speed if mark.verdict == "passed" else mark.mistake if mark.verdict == "failed" else ""
+    small = f"<small>{_text(beside)}</small>" if beside else ""
+    return f'<td class="mark"><span class="status {_class(mark.verdict)}" title="{_text(mark.sentence)}">{_SIGNS[mark.verdict]}</span>{small}</td>'
+
+
+# ------------------------------------------------------------------------------------------------ a learner
+
+
+def _learner_html(learner: str, grades: Grades) -> str:
+    body = [f"<h1>{_text(learner)}</h1>", '<p><a href="index.html">All learners</a></p>']
+    for one in grades.graded:
+        if one.learner == learner:
+            body += _notebook(one, grades.seed)
+    return _document(f"{learner}: grades", body)
+
+
+def _notebook(one: Graded, seed: int) -> list[str]:
+    body = [
+        f"<h2>{_text(one.lab or Path(one.notebook).name)}</h2>",
+        f'<p class="soft">{_text(one.notebook)}</p>',
+    ]
+    if one.problem:
+        return [*body, f'<p class="status not-graded">Not graded: {_text(one.problem)}.</p>']
+    body += [
+        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {seed}</p>",
+        '<div class="wide"><table><tr><th>Exercise</th><th>Verdict</th><th>Failing case</th><th>Speed</th>'
+        '<th class="number">Cases that agreed</th><th class="number">Seconds</th></tr>',
+    ]
+    for m in one.marks:
+        body.append(
+            f'<tr><td><a href="#{_text(one.lab)}-{_text(m.exercise)}">{_text(m.title)}</a><br><small>{_text(m.exercise)}</small></td>'
+            f'<td class="status {_class(m.verdict)}">{m.verdict}</td><td>{_text(m.case)}</td><td>{_text(m.speed)}</td>'
+            f'<td class="number">{m.n_cases}</td><td class="number">{m.seconds:.1f}</td></tr>'
+        )
+    body.append("</table></div>")
+    for m in one.marks:
+        body += _exercise(one.lab, m)
+    if one.raised:
+        body += ["<h3>What its cells raised</h3>", "<ul>"]
+        for raised in one.raised:
+            at = f", line {raised.line}" if raised.line else ""
+            called = raised.cell if raised.cell.startswith("cell ") else f"<code>{_text(raised.cell)}</code>"
+            log = _details("The end of what it printed", raised.log) if raised.log.strip() else ""
+            body.append(f"<li>{called + at + ': ' if raised.cell else ''}{_text(raised.error)}{log}</li>")
+        body.append("</ul>")
+    return body
+
+
+def _exercise(lab: str, m: Mark) -> list[str]:
+    body = [
+        f'<h3 id="{_text(lab)}-{_text(m.exercise)}">{_text(m.title)}<span class="status {_class(m.verdict)}">{m.verdict}</span></h3>',
+        f"<p>{_text(m.sentence)}</p>",
+    ]
+    if m.details.strip():
+        body.append(f"<pre>{_text(m.details)}</pre>")
+    if m.hint:
+        body.append(f'<p class="hint">Hint: {_text(m.hint)}</p>')
+    if m.code.strip():
+        body.append(_details("The learner's code", m.code, shown=m.verdict == "failed"))
+    return body
+
+
+def _details(summary: str, text: str, *, shown: bool = False) -> str:
+    return f"<details{' open' if shown else ''}><summary>{_text(summary)}</summary><pre>{_text(text)}</pre></details>"
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -1,0 +1,317 @@
+"""The process that runs one learner's notebook: it knows no expected result and makes no verdict.
+
+`main` forks. The first process stays what it is, a supervisor that runs nothing of the learner's: when the second one
+ends, or the grader lets go of the leash, it ends every process that the notebook started, however far they forked away.
+The second process runs the learner's cells in an IPython shell and answers the grader over a pipe of its own; what the
+cells print goes elsewhere, to a log.
+
+A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. Nothing that is
+sent from here is believed without being looked at, for the learner's code can send whatever it likes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import io
+import os
+import select
+import signal
+import struct
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+MAX_BYTES = 512 * 2**20  # of one message
+_LENGTH = struct.Struct(">Q")
+# prctl's numbers: orphans of this process's descendants become its children; end when the parent ends.
+_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Supervise a process that serves the grader; does not return.
+
+    Args:
+        settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
+            Python file with further ones or ""; `folder`: where the notebook runs.
+    """
+    _prctl(_CHILD_SUBREAPER, 1)
+    child = os.fork()
+    if child:
+        os.close(settings["requests"])
+        os.close(settings["replies"])
+        _supervise(child, settings["leash"])
+    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    os.setsid()
+    os.close(settings["leash"])
+    sys.argv = ["notebook"]
+    os.chdir(settings["folder"])
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, this process goes first and not the grader
+    _Worker(settings["requests"], settings["replies"], known(settings["lab"], settings["exercises"])).serve()
+    os._exit(0)
+
+
+def _prctl(what: int, value: int) -> None:
+    """Ask the kernel for something; elsewhere than on Linux, what a process starts is found as far as it can be."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
+
+
+# ------------------------------------------------------------------------------------------------ the supervisor
+
+
+def _supervise(child: int, leash: int) -> None:
+    """Wait for the notebook's process or the grader's end, end what is left, and end in the same way as the child."""
+    status = None
+    while status is None and not select.select([leash], [], [], 0.05)[0]:
+        status = _reap().get(child)
+    ended_now = _end_descendants(child)
+    status = ended_now if status is None else status
+    code = os.waitstatus_to_exitcode(status) if status is not None else 0
+    if code < 0:
+        # The grader reads the signal from this process's own end; without a second core file.
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
+
+
+def _reap() -> dict[int, int]:
+    """The statuses of ended children, by process."""
+    ended = {}
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[found[0]] = found[1]
+    return ended
+
+
+def _end_descendants(child: int) -> int | None:
+    """End every process below this one; the status of `child` if it ended now."""
+    import psutil
+
+    status, until = None, time.monotonic() + 10
+    while (found := psutil.Process().children(recursive=True)) and time.monotonic() < until:
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        status = _reap().get(child, status)
+        time.sleep(0.01)
+    return status
+
+
+# ------------------------------------------------------------------------------------------------ messages
+
+
+def receive(fd: int, read: Callable[[int, int], bytes] = os.read) -> bytes | None:
+    """The next message's bytes, or None at the end of the pipe."""
+    head = _exactly(fd, _LENGTH.size, read)
+    return None if head is None else _exactly(fd, _LENGTH.unpack(head)[0], read)
+
+
+def _exactly(fd: int, n: int, read: Callable[[int, int], bytes]) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < n:
+        part = read(fd, min(n - len(parts), 1 << 20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def frame(payload: bytes) -> bytes:
+    """A message as it goes through the pipe."""
+    return _LENGTH.pack(len(payload)) + payload
+
+
+# ------------------------------------------------------------------------------------------------ the notebook's process
+
+
+class _Worker:
+    """The learner's shell, and the answers to the grader.
+
+    What it needs it takes hold of before the first cell runs: functions are bound here, and those of the workbook and
+    of torch are put back before each call, so that a cell that replaces one changes no answer by it.
+    """
+
+    def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
+        os.environ.setdefault("MPLBACKEND", "agg")
+        import torch
+
+        self._requests, self._replies, self._pid = requests, replies, os.getpid()
+        for fd in (requests, replies):
+            os.set_inheritable(fd, False)
+        self._load, self._save = torch.load, torch.save
+        self._read, self._write = os.read, os.write
+        self._exercises = exercises
+        from helpers.exercises.call import call_here
+        from helpers.exercises.model import Case
+
+        self._call_here, self._case = call_here, Case
+        self._shell = _make_shell()
+        self._prepared: dict[str, Any] = {}
+        self._learners = False  # whether the learner's code runs, which an interrupt may stop
+        self._originals = _Originals()
+
+    def serve(self) -> None:
+        """Answer until the grader closes the pipe."""
+        self._send({"token": "", "pid": self._pid})
+        while (payload := receive(self._requests, self._read)) is not None:
+            message = self._load(io.BytesIO(payload), weights_only=True)
+            signal.signal(signal.SIGINT, self._on_interrupt)
+            try:
+                reply = getattr(self, f"_do_{message['do']}")(message)
+            except KeyboardInterrupt:
+                reply = {"interrupted": True}
+            if os.getpid() != self._pid:
+                os._exit(0)  # a cell forked, and this is the copy
+            self._send({"token": message["token"], **reply})
+
+    def _on_interrupt(self, number: int, frame: object) -> None:
+        if self._learners:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def _learners_code(self) -> Iterator[None]:
+        self._learners = True
+        try:
+            yield
+        finally:
+            self._learners = False
+
+    def _send(self, reply: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        self._save(reply, buffer)
+        if buffer.tell() > MAX_BYTES:
+            buffer = io.BytesIO()
+            self._save({"token": reply["token"], "too_large": True}, buffer)
+        rest = memoryview(frame(buffer.getvalue()))
+        while rest:
+            rest = rest[self._write(self._replies, rest) :]
+
+    def _do_cell(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Run one cell; say what it raised."""
+        with self._learners_code():
+            result = self._shell.run_cell(message["source"], store_history=True)
+        error = result.error_before_exec or result.error_in_exec
+        with contextlib.suppress(Exception):  # a cell may have closed or replaced them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if error is None:
+            return {"error": "", "line": 0}
+        return {"error": _sentence(error), "error_type": type(error).__name__, "line": _line(error)}
+
+    def _do_has(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take the object that an exercise checks; it stays the same whatever cells do to its name later."""
+        found = message["name"] in self._shell.user_ns
+        if found:
+            self._prepared[message["exercise"]] = self._shell.user_ns[message["name"]]
+        return {"found": found}
+
+    def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make one hidden call."""
+        self._originals.put_back()
+        exercise = self._exercises[message["exercise"]]
+        case = self._case(message["label"], message["args"], message["kwargs"], None, message["call"])
+        with self._learners_code():
+            outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
+        return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
+
+
+def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, Any]:
+    """A lab's exercises by id: the course's, and those of a Python file's `EXERCISES` where one is named.
+
+    No other lab's, for one of them may import Triton before a notebook has chosen its interpreter. `every_lab` holds for
+    the file: all that it has.
+    """
+    from helpers import exercises
+
+    found = {e.id: e for e in (exercises.of_lab(lab) if lab in exercises.LABS else ())}
+    if extra:
+        import importlib.util
+
+        spec = importlib.util.spec_from_file_location("further_exercises", extra)
+        module = importlib.util.module_from_spec(spec)
+        sys.modules["further_exercises"] = module
+        spec.loader.exec_module(module)
+        found.update({e.id: e for e in module.EXERCISES if every_lab or e.lab == lab})
+    return found
+
+
+def _make_shell() -> Any:
+    """An IPython shell as a kernel has, with neither the teacher's profile nor a history file."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    class Shell(InteractiveShell):
+        """What a kernel's shell does where IPython's base class raises."""
+
+        def enable_gui(self, gui: object = None) -> None:
+            """Nothing: figures go nowhere."""
+
+        def ask_exit(self) -> None:
+            """Nothing: the cells below `exit()` run too."""
+
+    config = Config()
+    config.HistoryManager.enabled = False
+    config.InteractiveShell.colors = "NoColor"
+    config.InteractiveShell.xmode = "Plain"
+    return Shell.instance(config=config)
+
+
+def _sentence(error: BaseException) -> str:
+    """An error in a line, without calling more of the learner's code than must be."""
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error).strip().splitlines()
+    except Exception:
+        text = []
+    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
+
+
+def _line(error: BaseException) -> int:
+    """The line of the cell in which it was raised, or 0."""
+    if isinstance(error, SyntaxError):
+        return error.lineno or 0
+    line, trace = 0, error.__traceback__
+    while trace is not None:
+        if (
+            "ipython-input" in trace.tb_frame.f_code.co_filename
+            or "ipykernel_" in trace.tb_frame.f_code.co_filename
+        ):
+            line = trace.tb_lineno
+        trace = trace.tb_next
+    return line
+
+
+class _Originals:
+    """The functions and classes of the workbook and of torch as they were before the learner's first cell."""
+
+    def __init__(self) -> None:
+        import torch
+
+        modules = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "helpers"]
+        modules.append(sys.modules.get("further_exercises"))
+        modules = [module for module in modules if module is not None]
+        classes = [
+            value
+            for module in modules
+            for value in vars(module).values()
+            if isinstance(value, type) and value.__module__ == module.__name__
+        ]
+        kinds = (staticmethod, classmethod, property)
+        self._kept = [
+            (holder, name, value)
+            for holder in (*modules, *classes, torch, torch.Tensor, torch.nn.functional)
+            for name, value in vars(holder).items()
+            if callable(value) or isinstance(value, kinds)
+        ]
+
+    def put_back(self) -> None:
+        """Undo what cells replaced."""
+        for holder, name, value in self._kept:
+            if vars(holder).get(name) is not value:
+                setattr(holder, name, value)

@@ -1,0 +1,319 @@
+"""Many functions that compute the same, timed in turns at one point, and what the table of all points says.
+
+Everything at a point is measured in one run: every round calls each function once behind a flushed L2 cache (a b c, then
+c b a, …), so that drift falls on all alike. A ratio is the median over rounds of one function's time over another's in
+the same round, with its 95 % interval.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from helpers import timing_cupti
+from helpers.timing_stats import median_interval, ratio_interval
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+COLUMNS = (
+    *(
+        "op",
+        "dtype",
+        "n_rows",
+        "n_cols",
+        "contestant",
+        "median_us",
+        "ci95_low_us",
+        "ci95_high_us",
+        "gb_per_s",
+    ),
+    *("of_copy", "ours_ratio", "ratio_low", "ratio_high", "host_us", "note"),
+)
+OURS, COPY = "ours", "copy"
+WIDE = 65536  # columns: from here on the goals against eager and torch.compile hold
+_LARGE = 64 << 20  # elements: from here on square and GELU are measured against the copy
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One function at one point. `ratio` is its time over the reference function's: above 1, the reference is faster."""
+
+    label: str
+    median_us: float
+    ci95_us: tuple[float, float]
+    ratio: float
+    ratio_ci95: tuple[float, float]
+    n_samples: int
+
+
+def compare_many(
+    functions: Mapping[str, Callable[[], Any]],
+    *,
+    against: str,
+    l2: str = "cold",
+    budget_s: float = 0.6,
+    min_rounds: int = 20,
+) -> dict[str, Standing]:
+    """Time several functions in turns and give each one's time over that of `against`.
+
+    Args:
+        functions: label to a function without arguments that launches kernels on the current stream. Call each once
+            before: what it compiles must be compiled.
+        against: the label of the function that the ratios are taken to.
+        l2: what a call finds in the L2 cache, as in `timing.time_gpu`.
+        budget_s: seconds to measure for; it ends sooner when every ratio's interval is narrower than ±0.2 %.
+        min_rounds: rounds to measure at least, whatever the budget.
+
+    Returns:
+        A `Standing` for each label, in the order given.
+
+    Raises:
+        KeyError: `against` is none of the labels.
+        helpers.device.Missing: no GPU.
+        timing_cupti.TimingError: a function fails, launches nothing, or launches on another stream.
+    """
+    from helpers import device
+
+    labels = list(functions)
+    reference = labels.index(against) if against in functions else None
+    if reference is None:
+        raise KeyError(f"compare_many: {against!r} is none of the functions {', '.join(labels)}.")
+    device.require("gpu")
+    calls = list(functions.values())
+    flush = timing_cupti.Flush(l2)
+    _spin(calls, flush)
+    timing_cupti.measure(calls, flush, 2)  # CUPTI's first durations of a run are not kept
+    samples, rounds, began = None, min(10, min_rounds), time.perf_counter()
+    while True:
+        start = time.perf_counter()
+        batch = timing_cupti.measure(calls, flush, rounds)
+        if samples is None:
+            samples = batch
+        else:
+            samples.add(batch)
+        now = time.perf_counter()
+        left, done = budget_s - (now - began), len(samples.times[0])
+        standings = {
+            label: standing(label, own, samples.times[reference], samples.step_us)
+            for label, own in zip(labels, samples.times, strict=True)
+        }
+        narrow = all(s.ratio_ci95[1] - s.ratio_ci95[0] <= 0.004 for s in standings.values())
+        if done >= min_rounds and (left <= 0 or (done >= 50 and narrow)):
+            return standings
+        fit = int(rounds * left / (now - start))
+        rounds = max(4, min_rounds - done, min(done, 200, fit))
+
+
+def standing(label: str, own: list[float], reference: list[float], step_us: float = 0.0) -> Standing:
+    """A `Standing` from the times of successive rounds, in µs, taken by a clock that steps by `step_us`."""
+    ratio, interval = ratio_interval(own, reference, resolution=0.0 if own is reference else step_us)
+    return Standing(
+        label, statistics.median(own), median_interval(own, resolution=step_us), ratio, interval, len(own)
+    )
+
+
+def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
+    """Which of the functions the timer refuses when each is alone, and why."""
+    flush, found = timing_cupti.Flush("cold"), {}
+    for label, call in functions.items():
+        try:
+            timing_cupti.measure([call], flush, 2)
+        except timing_cupti.TimingError as error:
+            found[label] = str(error)
+    return found
+
+
+def _spin(calls: list[Callable[[], Any]], flush: Callable[[], None]) -> None:
+    """Run in turns for 50 ms: clocks and allocator settle."""
+    import torch
+
+    stop = time.perf_counter() + 0.05
+    while time.perf_counter() < stop:
+        for call in calls:
+            flush()
+            call()
+        torch.cuda.synchronize()
+
+
+def host_us(call: Callable[[], Any], *, n_calls: int = 20, repeats: int = 7) -> float:
+    """Microseconds of host time a call takes before it returns: the median over `repeats` runs of `n_calls`.
+
+    The GPU is waited for between the runs only, so few calls of a long kernel do not fill its queue.
+    """
+    import torch
+
+    found = []
+    for _ in range(repeats):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(n_calls):
+            call()
+        found.append((time.perf_counter() - start) / n_calls * 1e6)
+    torch.cuda.synchronize()
+    return statistics.median(found)
+
+
+def check_large(
+    name: str,
+    call: Callable[[], torch.Tensor],
+    reference: Callable[[torch.Tensor], torch.Tensor],
+    x: torch.Tensor,
+    tolerance: tuple[float, float] | None = None,
+) -> None:
+    """Raise `check.Mismatch` unless `call()` is `reference(x)`, taken in float64 a piece at a time.
+
+    The memory that the output will get is filled with 0xFF bytes (NaN) first. `reference` works on rows: it is given some
+    of them (some elements, where x is 1-D).
+    """
+    import torch
+
+    from helpers import check
+
+    n_bytes = x.numel() * x.element_size()
+    count = (
+        8 if n_bytes <= 64 << 20 else 1
+    )  # the allocator keeps several small free blocks, and few large ones
+    poison = [torch.empty(n_bytes, dtype=torch.uint8, device=x.device).fill_(0xFF) for _ in range(count)]
+    del poison
+    got = call()
+    if not isinstance(got, torch.Tensor) or (got.shape, got.dtype) != (x.shape, x.dtype):
+        raise check.Mismatch(
+            f"{name} returned {getattr(got, 'dtype', type(got).__name__)} of shape "
+            f"{tuple(getattr(got, 'shape', ()))}; {x.dtype} of shape {tuple(x.shape)} was expected."
+        )
+    step = max(1, (1 << 25) // (x.shape[1] if x.ndim == 2 else 1))
+    for start in range(0, x.shape[0], step):
+        piece = slice(start, start + step)
+        case = f"{tuple(x.shape)}, from row {start:,} on"
+        check.compare(name, got[piece], reference(x[piece].double()), case=case, tolerance=tolerance)
+
+
+def rows_of(
+    point: Mapping[str, Any],
+    n_bytes: int,
+    standings: Mapping[str, Standing],
+    host: Mapping[str, float],
+    notes: Mapping[str, str],
+) -> list[dict[str, Any]]:
+    """The table's rows for one point: each contestant that was timed, and each that was not, with the reason as note."""
+    copy = standings.get(COPY)
+    rows = []
+    for label in dict.fromkeys([*standings, *notes]):
+        row: dict[str, Any] = {column: None for column in COLUMNS}
+        row |= {**point, "contestant": label, "note": notes.get(label, "")}
+        if s := standings.get(label):
+            row |= {
+                "median_us": s.median_us,
+                "ci95_low_us": s.ci95_us[0],
+                "ci95_high_us": s.ci95_us[1],
+                "gb_per_s": n_bytes / s.median_us / 1e3,
+                "of_copy": copy.median_us / s.median_us if copy else None,
+                "ours_ratio": s.ratio,
+                "ratio_low": s.ratio_ci95[0],
+                "ratio_high": s.ratio_ci95[1],
+                "host_us": host.get(label),
+            }
+        rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One goal over a table: how many points it covers, and those that miss it."""
+
+    text: str
+    n_points: int
+    missed: tuple[str, ...]
+
+    @property
+    def verdict(self) -> str:
+        """ "pass", "fail", or "not measured" where no point falls under it."""
+        return ("fail" if self.missed else "pass") if self.n_points else "not measured"
+
+    def __repr__(self) -> str:
+        head = (
+            f"{self.verdict:<12} {self.text} ({self.n_points - len(self.missed)} of {self.n_points} points)"
+        )
+        return "\n".join([head, *(f"{'':<13}{miss}" for miss in self.missed)])
+
+
+def point_name(row: Mapping[str, Any]) -> str:
+    """A point in words: "softmax bfloat16 32,768 × 8,192", "gelu float32 4,096"."""
+    rows = f"{int(row['n_rows']):,} × " if row["n_rows"] != 1 else ""
+    return f"{row['op']} {row['dtype']} {rows}{int(row['n_cols']):,}"
+
+
+def goals(table: pd.DataFrame) -> list[Goal]:
+    """What the table says about each goal.
+
+    A speed against a contestant is `ours_ratio`, that contestant's time over ours. Against "1.0 ×" a point misses only
+    where the whole interval lies below 1: otherwise it is a tie or a win.
+    """
+    timed = table[table.median_us.notna()]
+    softmax, elementwise = timed[timed.op == "softmax"], timed[timed.op.isin(["square", "gelu"])]
+    wide, large = softmax[softmax.n_cols >= WIDE], elementwise[elementwise.n_cols >= _LARGE]
+
+    def of(rows: pd.DataFrame, *names: str) -> pd.DataFrame:
+        return rows[rows.contestant.isin(names)]
+
+    def peers(rows: pd.DataFrame) -> pd.DataFrame:
+        return rows[~rows.contestant.isin([OURS, COPY])]
+
+    compiled = ("compile", "compile-max")
+    return [
+        _at_least("softmax ≥ 0.97 × copy at N ≥ 1,024", of(softmax[softmax.n_cols >= 1024], COPY), 0.97),
+        _at_least("softmax ≥ 1.0 × the best peer at every point", peers(softmax), 1.0),
+        _at_least(f"softmax ≥ 1.9 × eager at N ≥ {WIDE:,}", of(wide, "eager"), 1.9),
+        _at_least(f"softmax ≥ 1.5 × torch.compile at N ≥ {WIDE:,}", of(wide, *compiled), 1.5),
+        _no_cliff(of(softmax, OURS)),
+        _at_least("square and GELU ≥ 0.99 × copy from 64 M elements", of(large, COPY), 0.99),
+        _at_least("square and GELU ≥ 1.0 × eager and compile from 4 K elements", peers(elementwise), 1.0),
+    ]
+
+
+def _at_least(text: str, rows: pd.DataFrame, least: float) -> Goal:
+    edge = rows.ratio_high if least == 1.0 else rows.ours_ratio
+    missed = rows[edge < least].sort_values("ours_ratio")
+    return Goal(
+        text,
+        len(rows),
+        tuple(
+            f"{point_name(row)}: {row['ours_ratio']:.3f} × {row['contestant']} "
+            f"({row['ratio_low']:.3f} to {row['ratio_high']:.3f})"
+            for row in missed.to_dict("records")
+        ),
+    )
+
+
+def _no_cliff(ours: pd.DataFrame) -> Goal:
+    """8,192 against 8,320 columns, a pair for each dtype and amount of work."""
+    work = (ours.n_rows * ours.n_cols / (1 << 28)).round()
+    before, after = (
+        ours.assign(work=work)[ours.n_cols == n].set_index(["dtype", "work"]).gb_per_s for n in (8192, 8320)
+    )
+    steps = (after / before).dropna()
+    return Goal(
+        "softmax without a cliff: 8,320 columns within 5 % of 8,192",
+        len(steps),
+        tuple(
+            f"{dtype}: 8,320 columns run at {step:.3f} × the GB/s of 8,192"
+            for (dtype, _), step in steps.items()
+            if step < 0.95
+        ),
+    )
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """A row a point: GB/s of ours and of the copy, and how many times as fast ours is as each contestant."""
+    table = table.assign(point=[point_name(r) for r in table.to_dict("records")])
+    order = list(dict.fromkeys(table.point))
+    ours = table[table.contestant == OURS].set_index("point")
+    ratios = table.pivot_table(index="point", columns="contestant", values="ours_ratio", aggfunc="last")
+    ratios = ratios[[c for c in dict.fromkeys(table.contestant) if c in ratios and c != OURS]]
+    figures = ours[["median_us", "gb_per_s", "host_us"]].join(ratios)
+    return figures.reindex([p for p in order if p in figures.index])

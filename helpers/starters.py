@@ -1,0 +1,409 @@
+"""A lab's starter notebook, derived from its solution: labs/solutions/NN.ipynb is the one source of labs/NN.ipynb.
+
+What the learner writes stands in a solution's cell (tag `exercise`) between two lines:
+
+    # BEGIN SOLUTION: which element does this program start at?
+    start = tl.program_id(0) * block_size
+    # END SOLUTION
+
+In the starter `raise NotImplementedError("which element …?")` stands there instead, at the first line's indent. Inside
+CUDA or C++ text the comment is `//` and the starter has `#error "which element …?"`. A region that holds lines
+`# STARTER: <code>` gives exactly their code to the starter instead, which is how a starter comes to be something to mend;
+a learner who runs the solution sees comments there.
+
+`labs/` is one folder above `labs/solutions/`, so relative links in markdown are rewritten. All else is the same.
+helpers/exercises/starters.json keeps each starter cell, for `helpers.lab.reset`, and each starter's fingerprint, by which
+a starter that somebody edited is told from one that is out of date.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import hashlib
+import io
+import json
+import os
+import re
+import tokenize
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+from helpers.project import Project
+
+STARTERS = "helpers/exercises/starters.json"
+_LINE = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<comment>#|//) ?(?P<word>BEGIN SOLUTION|END SOLUTION|STARTER)(?P<colon>:?) ?(?P<text>.*)$"
+)
+# What somebody who wrote it meant for a marker, whether or not it is one.
+_MEANT = re.compile(
+    r"(?:#|//)\s*(?:(?:begin|end)[ _-]*solution\b|STARTER\b)|###\s*(?:BEGIN|END)\b", re.IGNORECASE
+)
+_LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)(?=[)#\s])")
+_COLAB = re.compile(r"(colab\.research\.google\.com/github/)[^)\s]*")
+_WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Derived:
+    """A starter in memory.
+
+    Attributes:
+        notebook: The starter, without outputs; its badge is still the solution's.
+        cells: Id of each exercise cell to the text that the starter has there.
+        problems: What stands in the way of deriving it, one sentence each.
+    """
+
+    notebook: NotebookNode
+    cells: dict[str, str]
+    problems: tuple[str, ...]
+
+
+def derive(solution: NotebookNode, shown: str, root: Path) -> Derived:
+    """Derive the starter of a solution.
+
+    Args:
+        solution: The solution, in canonical form; it is not changed.
+        shown: The file's name, for messages.
+        root: The checkout, where the targets of relative links are looked up.
+    """
+    notebook = copy.deepcopy(solution)
+    problems: list[str] = []
+    cells: dict[str, str] = {}
+    for cell in notebook.cells:
+        where = f"{shown}: cell {cell.id}"
+        if cell.cell_type == "markdown":
+            cell.source = _relink(cell.source, where, root, problems)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+        if cell.cell_type == "code" and "exercise" in _tags(cell):
+            cell.source, said = starter_text(cell.source, where)
+            cells[cell.id] = cell.source
+            problems += said
+        elif meant := _MEANT.search(cell.source):
+            problems.append(f"{where} holds a marker ({meant[0]}) but is no code cell tagged exercise.")
+    return Derived(notebook, cells, tuple(problems))
+
+
+def starter_text(source: str, where: str) -> tuple[str, list[str]]:
+    """A starter's cell from a solution's: each marked region is replaced.
+
+    Args:
+        source: The solution's cell.
+        where: The file and cell, for messages.
+
+    Returns:
+        The starter's cell and what is wrong with the markers, one sentence each.
+    """
+    problems: list[str] = []
+    lines: list[str] = []
+    begin: re.Match[str] | None = None
+    begun, inside, starter, n_regions = 0, 0, [], 0
+    strings = _lines_in_strings(source)
+    for number, line in enumerate(source.splitlines(), 1):
+        mark = _LINE.match(line)
+        at = f"{where}, line {number}"
+        if mark is None or not _is_marker(mark):
+            if _MEANT.search(line):
+                problems.append(
+                    f"{at} looks like a marker and is none; a region stands between the lines "
+                    "`# BEGIN SOLUTION: what is to do` and `# END SOLUTION` (`//` in CUDA text)."
+                )
+            elif begin is None:
+                lines.append(line)
+            else:
+                inside += bool(line.strip())
+            continue
+        if strings is not None and (mark["comment"] == "//") != (number in strings):
+            problems.append(
+                f"{at}: in Python a marker begins with #, inside CUDA or C++ text with //; this one is the other way round."
+            )
+        if mark["word"] == "BEGIN SOLUTION":
+            if begin is not None:
+                problems.append(f"{at}: a region begins inside the one that began in line {begun}.")
+                continue
+            begin, begun, inside, starter, n_regions = mark, number, 0, [], n_regions + 1
+        elif begin is None:
+            problems.append(f"{at}: {mark['word']} stands outside a region; BEGIN SOLUTION opens one.")
+        elif mark["comment"] != begin["comment"]:
+            problems.append(f"{at}: the region of line {begun} began with {begin['comment']}.")
+        elif mark["word"] == "STARTER":
+            starter.append((mark["indent"] + mark["text"]).rstrip())
+        else:
+            problems += _empty(begin, inside, bool(starter), f"{where}, line {begun}")
+            lines += starter or _to_do(begin["indent"], begin["comment"], begin["text"].strip())
+            begin = None
+    if begin is not None:
+        problems.append(
+            f"{where}, line {begun}: this region is never closed; end it with {begin['comment']} END SOLUTION."
+        )
+    elif not n_regions and not problems:
+        problems.append(
+            f"{where} is tagged exercise and has no region, so its starter would be the solution; "
+            "put what the learner writes between # BEGIN SOLUTION: … and # END SOLUTION."
+        )
+    text = "\n".join(lines)
+    if not problems and (wrong := _no_python(text)):
+        problems.append(
+            f"{where}: its starter would be no Python ({wrong}); a region replaces whole statements."
+        )
+    return text, problems
+
+
+def _is_marker(mark: re.Match[str]) -> bool:
+    if mark["word"] == "STARTER":
+        return bool(mark["colon"])
+    bare = not mark["colon"] and not mark["text"].strip()
+    return bare or (mark["word"] == "BEGIN SOLUTION" and bool(mark["colon"]))
+
+
+def _empty(begin: re.Match[str], inside: int, has_starter: bool, where: str) -> list[str]:
+    """What is wrong with a region that is whole."""
+    if not inside:
+        return [f"{where}: this region holds no solution."]
+    if not has_starter and not begin["text"].strip():
+        return [f"{where}: BEGIN SOLUTION says not what is to do; write it after the colon."]
+    if begin["comment"] == "//" and "\\" in begin["text"]:
+        return [f"{where}: the text of an #error cannot hold a backslash; say it without one."]
+    return []
+
+
+def _to_do(indent: str, comment: str, text: str) -> list[str]:
+    """The lines that a region becomes where it gives no code of its own; as ruff would format them."""
+    if comment == "//":
+        return [f'{indent}#error "{text.replace(chr(34), chr(39))}"']
+    quoted = (
+        f"'{text}'"
+        if '"' in text and "'" not in text and "\\" not in text
+        else json.dumps(text, ensure_ascii=False)
+    )
+    line = f"{indent}raise NotImplementedError({quoted})"
+    if len(line) <= _WIDTH:
+        return [line]
+    return [f"{indent}raise NotImplementedError(", f"{indent}    {quoted}", f"{indent})"]
+
+
+def _lines_in_strings(source: str) -> set[int] | None:
+    """The lines that lie inside a text of several lines; None where the cell is no plain Python (magics)."""
+    found: set[int] = set()
+    try:
+        for token in tokenize.generate_tokens(io.StringIO(source + "\n").readline):
+            if token.end[0] > token.start[0]:  # only strings span lines
+                found.update(range(token.start[0], token.end[0] + 1))
+    except (tokenize.TokenError, SyntaxError):
+        return None
+    return found
+
+
+def _no_python(text: str) -> str:
+    """Why a cell is no Python, or "" where it is, or has magics."""
+    if re.search(r"^\s*[%!?]", text, re.MULTILINE):
+        return ""
+    try:
+        ast.parse(text)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    return ""
+
+
+def _relink(source: str, where: str, root: Path, problems: list[str]) -> str:
+    """Markdown whose relative links lead from labs/ where they led from labs/solutions/, and to a starter for a solution."""
+
+    def one(match: re.Match[str]) -> str:
+        aim = os.path.normpath(os.path.join("labs/solutions", match[2]))
+        if not (root / aim).exists():
+            problems.append(
+                f"{where} links to {match[2]}, which is not there; a solution's links begin at labs/solutions, "
+                "as in ../../notebooks/03_triton.ipynb, and the starter's are written from them."
+            )
+        if os.path.dirname(aim) == os.path.join("labs", "solutions"):
+            aim = os.path.join(
+                "labs", os.path.basename(aim)
+            )  # a learner is sent to the next lab, not to its solution
+        return match[1] + os.path.relpath(aim, "labs").replace(os.sep, "/")
+
+    return _LINK.sub(one, source)
+
+
+def fingerprint(notebook: NotebookNode) -> str:
+    """A hash of what a person writes in a starter: not its layout, outputs, badge or setup cell."""
+    content = [
+        [
+            c.cell_type,
+            c.get("id", ""),
+            sorted(_tags(c)),
+            "" if "setup" in _tags(c) else _COLAB.sub(r"\1", c.source),
+        ]
+        for c in notebook.cells
+    ]
+    return "sha256:" + hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def changed_cells(have: NotebookNode, want: NotebookNode) -> str:
+    """Which cells of two notebooks differ, in words."""
+    before = {c.get("id", str(i)): (c.cell_type, _tags(c), c.source) for i, c in enumerate(have.cells)}
+    after = {c.get("id", str(i)): (c.cell_type, _tags(c), c.source) for i, c in enumerate(want.cells)}
+    named = [name for name in after if name in before and before[name] != after[name]]
+    named += [f"{name} (missing)" for name in after if name not in before]
+    named += [f"{name} (added)" for name in before if name not in after]
+    if not named:
+        return "the order of its cells"
+    return (
+        ("cell " if len(named) == 1 else "cells ")
+        + ", ".join(named[:4])
+        + (" and more" if len(named) > 4 else "")
+    )
+
+
+def structure(
+    solution: NotebookNode, lab: str, shown: str, known: Mapping[str, Mapping[str, str]] | None
+) -> list[str]:
+    """What is wrong with the order and names of a lab's cells.
+
+    Args:
+        solution: The solution notebook.
+        lab: Its name, such as "03_triton".
+        shown: The file's name, for messages.
+        known: Lab to (exercise id to the name of the checked object); None where the checkout has no exercises.
+    """
+    problems: list[str] = []
+    cells = solution.cells
+    place = {cell.id: i for i, cell in enumerate(cells)}
+    groups = exercise_groups(solution)
+    seen = [names[0] for names in groups]
+    for names in groups:
+        after = place[names[-1]] + 1
+        following = cells[after] if after < len(cells) else None
+        problems += _check_cell(following, names[0], shown, known and known.get(lab, {}))
+    checks = {f"check-{name}" for name in seen}
+    for cell in cells:
+        if _is_code(cell, "check") and cell.id not in checks:
+            problems.append(
+                f"{shown}: cell {cell.id} is tagged check and follows no cell tagged exercise of that name."
+            )
+    if not seen:
+        problems.append(f"{shown}: it has no cell tagged exercise.")
+    for name in seen if known is not None else ():
+        if name not in known.get(lab, {}):
+            home = next((other for other, ids in known.items() if name in ids), None)
+            problems.append(
+                f"{shown}: exercise {name} is not one of helpers.exercises"
+                + (
+                    f" for {lab}; it belongs to {home}."
+                    if home
+                    else f", which knows {', '.join(known.get(lab, {})) or 'none'} here."
+                )
+            )
+    for name in known.get(lab, {}) if known is not None else ():
+        if name not in seen:
+            problems.append(
+                f"{shown}: helpers.exercises has the exercise {name}, and no cell tagged exercise has that id."
+            )
+    return problems
+
+
+def _check_cell(
+    cell: NotebookNode | None, name: str, shown: str, known: Mapping[str, str] | None
+) -> list[str]:
+    """What is wrong with the cell after an exercise."""
+    told = (known or {}).get(name)
+    wanted = f'check("{name}", {told or "NAME"})'
+    if cell is None or cell.id != f"check-{name}" or not _is_code(cell, "check"):
+        return [
+            f"{shown}: exercise {name} is not followed at once by the code cell check-{name}, tagged check: {wanted}."
+        ]
+    right = (
+        cell.source == wanted
+        if told
+        else re.fullmatch(rf'check\("{re.escape(name)}", [A-Za-z_]\w*\)', cell.source)
+    )
+    return [] if right else [f"{shown}: cell check-{name} must be exactly {wanted}."]
+
+
+def known_exercises(root: Path, labs: Iterable[str]) -> dict[str, dict[str, str]] | None:
+    """Lab to (exercise id to object's name), from helpers.exercises; None in a checkout that has no exercises.
+
+    Raises:
+        RuntimeError: A lab's exercises cannot be imported.
+    """
+    if not (root / "helpers" / "exercises" / "__init__.py").is_file():
+        return None
+    from helpers import exercises
+
+    known = {}
+    for lab in labs:
+        try:
+            known[lab] = {e.id: e.name for e in exercises.of_lab(lab)} if lab in exercises.LABS else {}
+        except ImportError as error:
+            raise RuntimeError(f"The exercises of {lab} cannot be imported: {error}.") from error
+    return known
+
+
+def read_starters(project: Project) -> dict[str, Any]:
+    """What helpers/exercises/starters.json holds; empty where there is none."""
+    path = project.root / STARTERS
+    return json.loads(path.read_text("utf-8")) if path.is_file() else {}
+
+
+def starters_text(entries: Mapping[str, Any]) -> str:
+    """The text of starters.json."""
+    return json.dumps(dict(sorted(entries.items())), indent=1, ensure_ascii=False) + "\n"
+
+
+def entries_of(starter: str, derived: Derived) -> dict[str, Any]:
+    """What starters.json holds of one lab: `labs/NN.ipynb` with its fingerprint, and each exercise with its cells."""
+    entries: dict[str, Any] = {starter: {"fingerprint": fingerprint(derived.notebook)}}
+    for names in exercise_groups(derived.notebook):
+        entries[names[0]] = {
+            "lab": Path(starter).stem,
+            "cells": {name: derived.cells[name] for name in names},
+        }
+    return entries
+
+
+def exercise_groups(notebook: NotebookNode) -> list[list[str]]:
+    """The ids of each exercise's cells: `name`, and `name-2`, `name-3` where they follow at once."""
+    groups: list[list[str]] = []
+    before = None
+    for cell in notebook.cells:
+        if _is_code(cell, "exercise"):
+            if before is not None and cell.id == f"{groups[-1][0]}-{len(groups[-1]) + 1}":
+                groups[-1].append(cell.id)
+            else:
+                groups.append([cell.id])
+            before = cell
+        else:
+            before = None
+    return groups
+
+
+def double_ids(cells: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
+    """Sentences for exercise cells that two labs have; `cells` gives (file name, its exercise cells' ids)."""
+    first: dict[str, str] = {}
+    problems = []
+    for shown, ids in cells:
+        for name in ids:
+            if name in first:
+                problems.append(
+                    f"{shown}: the exercise cell {name} is in {first[name]} too; ids are unique over all labs."
+                )
+            first[name] = shown
+    return problems
+
+
+def _tags(cell: NotebookNode) -> list[str]:
+    return list(cell.metadata.get("tags", []))
+
+
+def _is_code(cell: NotebookNode, tag: str) -> bool:
+    return cell.cell_type == "code" and tag in _tags(cell)
+
+
+def load(text: str) -> NotebookNode:
+    """A notebook from its text."""
+    return nbformat.reads(text, as_version=4)

@@ -1,0 +1,129 @@
+"""What a timer can see of a measurement that misleads: replaced clocks, results that are no tensors, data of one value."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+import time
+import timeit
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+_FROM_THE_START = {"time.perf_counter": time.perf_counter, "timeit.default_timer": timeit.default_timer}
+_SMALLEST = 1024  # elements: smaller tensors (flags, scales, biases) are often constant for good reason
+_DEEPEST = 4
+
+
+def replaced_clocks() -> list[str]:
+    """A note for each of the functions that timers are made of, where it is not the original any more."""
+    import torch
+
+    found = [
+        f"{name} has been replaced"
+        for name, original in _FROM_THE_START.items()
+        if {"time.perf_counter": time.perf_counter, "timeit.default_timer": timeit.default_timer}[name]
+        is not original
+    ]
+    for name in ("Event", "synchronize"):
+        home = getattr(getattr(torch.cuda, name), "__module__", "")
+        if home not in ("torch.cuda", "torch.cuda.streams"):
+            found.append(f"torch.cuda.{name} has been replaced by one from {home or 'somewhere else'}")
+    return [f"{text}: this timer does not use it, others do" for text in found]
+
+
+def odd_results(results: Iterable[Any]) -> list[str]:
+    """A note where a function returned something that may still have to compute; no result is kept."""
+    kinds = dict.fromkeys(kind for result in results for kind in _odd_kinds(result))
+    return [
+        f"the function returned a {kind}: what it computes when that is used is not in this time"
+        for kind in kinds
+    ]
+
+
+def _odd_kinds(value: Any, depth: int = 0) -> Iterator[str]:
+    import torch
+
+    if isinstance(value, (list, tuple, dict)) and depth < _DEEPEST:
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _odd_kinds(item, depth + 1)
+        return
+    plain = value is None or isinstance(value, (bool, int, float, complex, str, bytes))
+    home = (type(value).__module__ or "").split(".")[0]
+    if not plain and home != "numpy" and not (isinstance(value, torch.Tensor) and home == "torch"):
+        yield (
+            f"{home}.{type(value).__name__}" if home not in ("builtins", "__main__") else type(value).__name__
+        )
+
+
+def constant_inputs(functions: Sequence[Callable], device_type: str = "cuda") -> list[str]:
+    """A note where tensors on the GPU that the functions read hold one value only.
+
+    It looks at the tensors in closures, defaults, `functools.partial` and the globals that the functions name, at a
+    few thousand elements of each, and costs well below a millisecond.
+    """
+    found: dict[str, str] = {}
+    seen: set[int] = set()
+    for function in functions:
+        for name, tensor in _tensors(function, "an input", seen, 0):
+            if tensor.device.type == device_type and (value := _one_value(tensor)) is not None:
+                found[name] = value
+    if not found:
+        return []
+    words = ", ".join(f"{name} (all {value})" for name, value in list(found.items())[:4])
+    return [
+        f"data of one value: {words}. It can change the time (less power, higher clocks) and hides wrong results"
+    ]
+
+
+def _tensors(holder: Any, name: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:
+    """The GPU tensors that a function, or a container of one, can reach, with the names it has for them."""
+    import torch
+
+    if depth > _DEEPEST or id(holder) in seen:
+        return
+    seen.add(id(holder))
+    reached: list[tuple[str, Any]] = []
+    if isinstance(holder, torch.Tensor):
+        if holder.layout == torch.strided and holder.numel() >= _SMALLEST:
+            yield name, holder
+    elif isinstance(holder, functools.partial):
+        reached = [("an argument", a) for a in holder.args] + list(holder.keywords.items())
+        reached.append((name, holder.func))
+    elif isinstance(holder, (list, tuple)):
+        reached = [(name, item) for item in holder[:16]]
+    elif isinstance(holder, dict):
+        reached = [(str(key), item) for key, item in list(holder.items())[:16]]
+    elif inspect.isbuiltin(holder):  # a tensor's own method
+        reached = [("self", holder.__self__)]
+    elif inspect.ismethod(holder):
+        reached = [(name, holder.__func__), ("self", holder.__self__)]
+    elif inspect.isfunction(holder):
+        for variable, cell in zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True):
+            try:
+                reached.append((variable, cell.cell_contents))
+            except ValueError:  # a variable that has no value yet
+                continue
+        reached += [("a default", value) for value in holder.__defaults__ or ()]
+        reached += list((holder.__kwdefaults__ or {}).items())
+        if depth == 0:  # deeper, the globals are a library's
+            names = [n for n in holder.__code__.co_names if n in holder.__globals__]
+            reached += [(n, holder.__globals__[n]) for n in names]
+        if hasattr(holder, "__wrapped__"):
+            reached.append((name, holder.__wrapped__))
+    for inner, value in reached:
+        yield from _tensors(value, inner, seen, depth + 1)
+
+
+def _one_value(tensor: Any) -> str | None:
+    """The value that all of a sample of a tensor's elements have, in words; None where they differ."""
+    import torch
+
+    if tensor.is_complex() or tensor.is_quantized:
+        return None
+    with torch.no_grad():
+        a_dim = max(2, math.ceil(4096 ** (1 / max(1, tensor.ndim))))
+        steps = tuple(slice(None, None, max(1, size // a_dim)) for size in tensor.shape)
+        sample = tensor[steps].to(torch.float64)
+        low, high = torch.stack([sample.min(), sample.max()]).tolist()
+    return f"{low:g}" if low == high else None

@@ -1,0 +1,64 @@
+"""Medians with intervals that stay true where samples resemble their neighbours and the clock has steps."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Sequence
+
+_BLOCKS = 8
+_STUDENT = 2.365  # the 97.5 % point of Student's t with 7 degrees of freedom
+
+
+def _repetition(samples: Sequence[float]) -> float:
+    """How many times larger the variance of the median is than for independent samples; at least 1.
+
+    Successive samples resemble each other where clocks or temperature wander. The share of samples below the median
+    is compared between successive blocks (batch means): independent samples make it vary as a coin does.
+    """
+    n = len(samples)
+    if n < 5 * _BLOCKS:
+        return 1.0
+    median = statistics.median(samples)
+    below = [(x < median) + 0.5 * (x == median) for x in samples]
+    cuts = [round(i * n / _BLOCKS) for i in range(_BLOCKS + 1)]
+    shares = [statistics.fmean(below[i:j]) for i, j in itertools.pairwise(cuts)]
+    return max(1.0, statistics.variance(shares) * (n / _BLOCKS) / 0.25)
+
+
+def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tuple[float, float]:
+    """The 95 % confidence interval of the median, from order statistics: it assumes no distribution.
+
+    Where successive samples resemble each other (drift, clocks that wander) it is wider, by what the medians of
+    successive blocks show.
+
+    Args:
+        samples: in the order in which they were taken; any unit.
+        resolution: the step of the clock that took them: half of it is added to both sides.
+
+    Sources: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2 (binomial, normal approximation to
+    ranks); Alexopoulos and Seila, Output data analysis, Handbook of Simulation (1998), section 7.3 (batch means).
+    """
+    ordered = sorted(samples)
+    n = len(ordered)
+    repeated = _repetition(samples)
+    half = (_STUDENT if repeated > 1 else 1.96) * math.sqrt(n * repeated) / 2
+    low, high = math.floor(n / 2 - half), math.ceil(n / 2 + half)
+    return ordered[max(low - 1, 0)] - resolution / 2, ordered[min(high, n - 1)] + resolution / 2
+
+
+def ratio_interval(
+    a: Sequence[float], b: Sequence[float], *, resolution: float = 0.0
+) -> tuple[float, tuple[float, float]]:
+    """The median of the ratios of neighbours, a's over b's, and its 95 % interval: what moves both cancels.
+
+    Args:
+        a: times of one function, in the order in which they were taken.
+        b: times of the other, each taken beside the one of the same place in `a`.
+        resolution: the step of the clock, in the unit of the times.
+    """
+    ratios = [x / y for x, y in zip(a, b, strict=True)]
+    ratio = statistics.median(ratios)
+    step = ratio * resolution * (1 / statistics.median(a) + 1 / statistics.median(b))
+    return ratio, median_interval(ratios, resolution=step)

@@ -1,0 +1,94 @@
+"""What lesson 06's sliders move over: softmax kernels by columns, warps and dtype, always on the same number of elements."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from helpers.widgets_data import COMPILED, Space
+
+if TYPE_CHECKING:
+    import torch
+
+    from helpers.widgets_measure import Candidate
+
+ONE_BLOCK, ONLINE, PLANNED, TORCH = "one block", "online", "by plan", "torch.softmax"
+N_ELEMENTS = 2**25
+MOST_A_THREAD = 256  # elements: beyond, the compiler takes minutes to spill everything
+# Elements are about 1/N: an absolute tolerance would hide a wrong one.
+_TOLERANCE = {"float32": (1e-5, 1e-12), "bfloat16": (1.6e-2, 1e-9)}
+
+SPACE = Space(
+    "softmax",
+    "fusion/softmax-sweep",
+    "num_warps",
+    "n_cols",
+    {
+        "num_warps": (1, 2, 4, 8, 16, 32),
+        "n_cols": (256, 1024, 4096, 8192, 8320, 16384, 32768, 65536, 131072),
+        "dtype": ("float32", "bfloat16"),
+    },
+    (ONE_BLOCK, ONLINE),
+    (PLANNED, TORCH, COMPILED),
+    {"num_warps": 16, "n_cols": 8192, "dtype": "float32"},
+    operation="softmax",
+    n_elements=N_ELEMENTS,
+)
+
+
+def _reference(x: torch.Tensor) -> torch.Tensor:
+    return x.softmax(dim=1)
+
+
+def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
+    """One of the kernels at a point.
+
+    Raises:
+        helpers.widgets_measure.Refused: a row that the kernel cannot hold with so many warps.
+    """
+    import torch
+
+    from helpers.kernels import softmax as kernels
+    from helpers.widgets_measure import Candidate, Refused, triton_facts
+
+    n_cols, warps = point["n_cols"], point.get("num_warps")
+    common = {"reference": _reference, "tolerance": _TOLERANCE[point["dtype"]]}
+    if kernel == TORCH:
+        return Candidate(_reference, **common)
+    if kernel == COMPILED:
+        return Candidate(_compiled(), **common)
+    if kernel == PLANNED:
+        return Candidate(lambda x: kernels.softmax_forward(x, torch.empty_like(x)), **common)
+    if kernel == ONE_BLOCK:
+        block, function = 1 << (n_cols - 1).bit_length(), kernels.softmax_rows_kernel
+        if block // (32 * warps) > MOST_A_THREAD:
+            raise Refused(f"a thread would hold {block // (32 * warps):,} elements and has 255 registers")
+    else:
+        block, function = 4096, kernels.softmax_online_kernel
+
+    def launch(x: torch.Tensor, y: torch.Tensor) -> Any:
+        return function[(x.shape[0],)](
+            y, x, x.stride(0), y.stride(0), x.shape[1], BLOCK_SIZE=block, num_warps=warps
+        )
+
+    def run(x: torch.Tensor) -> torch.Tensor:
+        y = torch.empty_like(x)
+        launch(x, y)
+        return y
+
+    return Candidate(run, lambda x: triton_facts(function, lambda y: launch(x, y), x), **common)
+
+
+def _compiled() -> Any:
+    """torch.compile of a softmax, made to forget the shape before: a row is compiled for its own shape."""
+    import torch
+
+    torch._dynamo.reset()
+    return torch.compile(_reference, dynamic=False)
+
+
+def sources() -> list:
+    """The kernels, for the record's hashes."""
+    from helpers.kernels import softmax as kernels
+
+    return [kernels.softmax_rows_kernel, kernels.softmax_online_kernel, kernels.softmax_tiles_kernel]

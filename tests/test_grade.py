@@ -1,0 +1,567 @@
+"""`workbook grade` on real notebooks in real processes: good ones, broken ones, and ones that try to cheat.
+
+The notebooks of CLASS are graded in one batch, on the two cheap exercises of grade_exercises.py; each test then looks at
+what the reports say of one of them. No sentence here says that a notebook passed unless its code is right.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from conftest import command, environment
+
+from helpers import grade, grade_report
+from helpers.grade_marks import Graded, Grades, Mark, Raised
+from helpers.grade_notebook import Unreadable, bound, check_call, read
+from helpers.plan import UsageError
+
+FURTHER = Path(__file__).with_name("grade_exercises.py")
+TIME_LIMIT_S, MEMORY_MB = 5, 2500
+RIGHT_A, RIGHT_B = "def n_blocks(n):\n    return -(-n // 256)", "def twice(x):\n    return x * 2"
+WRONG_A, WRONG_B = "def n_blocks(n):\n    return 4", "def twice(x):\n    return x"
+LABS = {"90_mini": {"count-blocks": "n_blocks", "twice": "twice"}, "91_other": {"thing": "thing"}}
+
+
+def notebook(*between: str, a: str = RIGHT_A, b: str = RIGHT_B, last: str = "") -> nbformat.NotebookNode:
+    """A learner's notebook: imports, cells of their own, both exercises with their check cells, one last cell."""
+
+    def code(source: str, name: str, *tags: str) -> nbformat.NotebookNode:
+        return nbformat.v4.new_code_cell(source, id=name, metadata={"tags": list(tags)} if tags else {})
+
+    cells = [code("import torch\nfrom helpers.lab import check", "begin")]
+    cells += [
+        code(source, f"own-{word}") for source, word in zip(between, ("one", "two", "three"), strict=False)
+    ]
+    cells += [
+        code(a, "count-blocks", "exercise"),
+        code('check("count-blocks", n_blocks)', "check-count-blocks", "check"),
+    ]
+    cells += [code(b, "twice", "exercise"), code('check("twice", twice)', "check-twice", "check")]
+    return nbformat.v4.new_notebook(cells=[*cells, *([code(last, "last")] if last else [])])
+
+
+ASLEEP = (["sleep", f"600.{os.getpid()}"], ["sleep", f"601.{os.getpid()}"])  # no other test's
+CHILDREN = f"""\
+import os, subprocess, sys, time
+subprocess.Popen({ASLEEP[0]}, start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:  # its parent is gone at once, and it ignores what can be ignored
+        import signal
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        os.execvp("sleep", {ASLEEP[1]})
+    os._exit(0)"""
+PATCHES = """\
+import helpers.check, helpers.lab, helpers.exercises as exercises
+from helpers.exercises import attempt, call, model
+yes = lambda *a, **k: True
+torch.equal = torch.allclose = torch.isclose = yes
+torch.Tensor.__eq__ = yes
+helpers.check.assert_matches = yes
+helpers.lab.check = check = yes
+passed = lambda exercise, *a, **k: model.Verdict(exercise.id, True, "all 31 cases agree")
+attempt.judge_with = attempt.attempt = passed
+call.call_here = lambda exercise, obj, case: model.Outcome(case.expected)
+for module in list(__import__("sys").modules.values()):
+    for exercise in getattr(module, "EXERCISES", ()):
+        object.__setattr__(exercise, "judge", lambda case, outcome: None)
+        object.__setattr__(exercise, "cases", lambda rng, device: iter(()))"""
+# The process's own parts, found where nothing hides them, and made to say what a forger would like.
+FORGER = """\
+import gc, types
+from helpers.exercises.model import Outcome
+worker = next(o for o in gc.get_objects() if type(o).__name__ == "_Worker")
+worker._call_here = lambda exercise, obj, case: Outcome({})"""
+PROGRESS = """\
+import json, pathlib
+from helpers import lab
+folder = lab.progress_folder()
+folder.mkdir(parents=True, exist_ok=True)
+(folder / "90_mini.json").write_text(json.dumps({"count-blocks": {"passed": "2026-01-01 10:00", "tries": 1}}))
+check = lambda name, obj: "passed\""""
+LIAR = """\
+class Liar(float):
+    def __eq__(self, other): return True
+    def __ne__(self, other): return False
+    def __hash__(self): return 0
+    def __rsub__(self, other): return 0.0
+    __sub__ = __abs__ = lambda self, *a: 0.0
+class Agrees(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        return [1.0] if function is torch.Tensor.tolist else True
+def n_blocks(n):
+    return Liar(4)"""
+
+CLASS: dict[str, nbformat.NotebookNode] = {
+    "good": notebook("%matplotlib inline\n!echo hello\nawait __import__('asyncio').sleep(0)\ninput_size = get_ipython().execution_count"),
+    "raises": notebook("1/0", "def f(:", "raise KeyboardInterrupt"),
+    "half": notebook(a="def n_blocks(n):\n    raise NotImplementedError('count the last one too')"),
+    "unfinished": notebook(a="def n_blocks(n:\n    return 4", b=""),
+    "loops": notebook("while True: pass", b="def twice(x):\n    while True: pass"),
+    "deaf": notebook("import ctypes, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nctypes.PyDLL(None).sleep(600)"),
+    "exits": notebook("import sys; sys.exit(0)", "exit()", a="import os\ndef n_blocks(n):\n    os._exit(0)"),
+    "killed": notebook("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"),
+    "segfaults": notebook(a="def n_blocks(n):\n    import ctypes\n    return ctypes.string_at(0)"),
+    "eater": notebook(a="def n_blocks(n):\n    kept = []\n    while True:\n        kept.append(b'x' * 10**8)"),
+    "flood": notebook("import sys\nfor i in range(20000): print('x' * 1000); sys.stderr.write('y' * 1000)\nprint('✓ count-blocks: 31 cases agree.')"),
+    "parent": notebook(CHILDREN),
+    "forker": notebook("import os\nos.fork()", a=WRONG_A),
+    "closes": notebook("import os\nos.closerange(3, 256)"),
+    "orphan": notebook("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n__import__('time').sleep(1)"),
+    "prints": notebook("print('✓ count-blocks: 31 cases agree.')", a=WRONG_A, b="def twice(x):\n    print('passed')\n    return x"),
+    "patches": notebook(PATCHES, a=WRONG_A, b=WRONG_B),
+    "progress": notebook(PROGRESS, a=WRONG_A, b=WRONG_B),
+    "writes": notebook(b="import os\ndef twice(x):\n    for fd in range(3, 64):\n        try: os.write(fd, b'\\0' * 4096)\n        except OSError: pass\n    return x"),
+    "liar": notebook(a=f"{LIAR}", b="def twice(x):\n    return x.as_subclass(Agrees)"),
+    "forger-skips": notebook(FORGER.replace("Outcome({})", "Outcome(facts={'skipped': 'no room'})"), a=WRONG_A, b=WRONG_B),
+    "forger-grows": notebook(
+        "nested = []\nfor i in range(60): nested = [nested, nested]",
+        FORGER.replace("Outcome({})", "Outcome(nested if exercise.id == 'twice' else 10 ** 100000)"), a=WRONG_A, b=WRONG_B),
+    "forger-pickles": notebook(FORGER.replace("Outcome({})", "Outcome(types.SimpleNamespace(passed=True))"), a=WRONG_A, b=WRONG_B),
+    "forger-answers": notebook(FORGER.replace("worker._call_here = ", "answer = worker._do_call\nworker._do_call = lambda message: {'passed': True}\nunused = "), a=WRONG_A, b=WRONG_B),
+    "again": notebook(a=WRONG_A, last=RIGHT_A),
+    "a=b <script>alert(1)</script>": notebook("raise ValueError('</pre><script>alert(2)</script>')", a="def n_blocks(n):\n    return '=cmd <script>alert(3)</script>'"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory: pytest.TempPathFactory) -> Grades:
+    """The whole class, graded once; with files that are no notebooks among them."""
+    folder = tmp_path_factory.mktemp("class")
+    given = []
+    for name, made in CLASS.items():
+        path = folder / f"{name.replace('/', '∕')}.ipynb"
+        nbformat.write(made, path)
+        given.append(path)
+    (folder / "corrupt.ipynb").write_text('{"cells": [')
+    (folder / "binary.ipynb").write_bytes(bytes(range(256)))
+    (folder / "list.ipynb").write_text("[1, 2]")
+    (folder / "empty.ipynb").write_text(nbformat.writes(nbformat.v4.new_notebook()))
+    (folder / "folder.ipynb").mkdir()
+    os.mkfifo(folder / "pipe.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1")]), folder / "strange.ipynb")
+    nbformat.write(old_format(), folder / "old.ipynb")
+    nbformat.write(colab_download(), folder / "colab.ipynb")
+    names = ("corrupt", "binary", "list", "empty", "folder", "pipe", "strange", "old", "colab", "missing")
+    given += [folder / f"{name}.ipynb" for name in names]
+    return grade.grade(
+        given, tmp_path_factory.mktemp("out"), exercises=FURTHER, time_limit=TIME_LIMIT_S, memory_limit=MEMORY_MB, jobs=2, seed=7,
+    )  # fmt: skip
+
+
+def old_format() -> nbformat.NotebookNode:
+    """The good notebook in nbformat 3."""
+    made = notebook()
+    return nbformat.v3.nbbase.new_notebook(
+        worksheets=[
+            nbformat.v3.new_worksheet(cells=[nbformat.v3.new_code_cell(input=c.source) for c in made.cells])
+        ]
+    )
+
+
+def colab_download() -> nbformat.NotebookNode:
+    """A notebook whose cells lost their ids and tags; the checks are known by their text."""
+    made = notebook(a=WRONG_A)
+    for cell in made.cells:
+        del cell["id"]
+        cell.metadata = {"id": "x8Hq2_zzPQ"}
+    made.nbformat_minor = 0
+    return made
+
+
+def of(grades: Grades, learner: str) -> Graded:
+    return next(one for one in grades.graded if one.learner == learner)
+
+
+def verdicts(grades: Grades, learner: str) -> tuple[str, ...]:
+    return tuple(mark.verdict for mark in of(grades, learner).marks)
+
+
+def mark(grades: Grades, learner: str, exercise: str) -> Mark:
+    return next(m for m in of(grades, learner).marks if m.exercise == exercise)
+
+
+def said(grades: Grades, learner: str) -> str:
+    return "\n".join(f"{r.cell}: {r.error}" for r in of(grades, learner).raised)
+
+
+# ---------------------------------------------------------------------------------------------- what each gets
+
+
+def test_a_good_notebook_passes(graded):
+    assert verdicts(graded, "good") == ("passed", "passed") and of(graded, "good").raised == ()
+    assert mark(graded, "good", "twice").sentence == "twice: 3 cases agree."
+
+
+def test_every_notebook_has_its_marks(graded):
+    assert [one.learner for one in graded.graded][: len(CLASS)] == [name.replace("/", "∕") for name in CLASS]
+    for one in graded.graded:
+        assert one.problem or [m.exercise for m in one.marks] == ["count-blocks", "twice"], one
+
+
+def test_cells_that_raise_are_noted_and_the_rest_goes_on(graded):
+    assert verdicts(graded, "raises") == ("passed", "passed")
+    first, second, third = of(graded, "raises").raised
+    assert (first.cell, first.error, first.line) == ("own-one", "ZeroDivisionError: division by zero", 1)
+    assert second.error.startswith("SyntaxError") and third.error == "KeyboardInterrupt"
+
+
+def test_an_untouched_starter_is_still_to_do(graded):
+    assert verdicts(graded, "half") == ("to do", "passed")
+    assert (
+        mark(graded, "half", "count-blocks").sentence == "count-blocks is still to do: count the last one too"
+    )
+
+
+def test_what_is_not_defined_is_said(graded):
+    assert verdicts(graded, "unfinished") == ("failed", "failed")
+    assert (
+        mark(graded, "unfinished", "count-blocks").sentence
+        == "count-blocks: there is no n_blocks, for its cell did not run through: it raised SyntaxError: '(' was never closed."
+    )
+
+
+def test_endless_loops_are_stopped(graded):
+    assert verdicts(graded, "loops") == ("passed", "failed")
+    assert f"own-one: it ran past {TIME_LIMIT_S} s and was interrupted" in said(graded, "loops")
+    stopped = mark(graded, "loops", "twice")
+    assert stopped.mistake == "timeout" and stopped.case == "1 numbers"
+    assert stopped.sentence == f"twice: its check ran past {TIME_LIMIT_S} s, the last call with 1 numbers."
+
+
+def test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out(graded):
+    assert verdicts(graded, "deaf") == ("passed", "passed")
+    assert "own-one: it ran past its time, did not heed an interrupt and was killed" in said(graded, "deaf")
+
+
+def test_exits(graded):
+    assert verdicts(graded, "exits") == ("failed", "passed")
+    assert (
+        mark(graded, "exits", "count-blocks").sentence
+        == "count-blocks: the call with n = 0 ended the process (exit status 0)."
+    )
+    assert verdicts(graded, "killed") == ("passed", "passed")
+    assert "own-one: it crashed the process (SIGKILL)" in said(graded, "killed")
+
+
+def test_a_crash_costs_its_own_exercise_only(graded):
+    assert verdicts(graded, "segfaults") == ("failed", "passed")
+    assert mark(graded, "segfaults", "count-blocks").mistake == "crash"
+    assert "crashed the process (SIGSEGV)" in mark(graded, "segfaults", "count-blocks").sentence
+    assert "in n_blocks" in of(graded, "segfaults").raised[0].log  # where it was, by faulthandler
+
+
+def test_memory_is_limited(graded):
+    assert verdicts(graded, "eater") == ("failed", "passed")
+    assert f"took more than {MEMORY_MB} MB of memory" in mark(graded, "eater", "count-blocks").sentence
+
+
+def test_output_neither_counts_nor_fills_anything(graded):
+    assert verdicts(graded, "flood") == ("passed", "passed")
+    assert verdicts(graded, "prints") == ("failed", "failed")
+    assert sum(path.stat().st_size for path in graded.out.iterdir()) < 2_000_000
+
+
+def test_nothing_that_a_notebook_started_survives(graded):
+    assert verdicts(graded, "parent") == ("passed", "passed")
+    assert verdicts(graded, "forker") == ("failed", "passed")
+    running = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
+    assert [words for words in running if words in ASLEEP or str(FURTHER) in " ".join(words)] == []
+
+
+def test_without_the_graders_pipe_or_the_supervisor(graded):
+    for learner in ("closes", "orphan"):
+        assert verdicts(graded, learner) == ("passed", "passed"), of(graded, learner)
+        assert "own-one: it " in said(graded, learner)
+
+
+@pytest.mark.parametrize("learner", ["patches", "progress", "liar", "forger-skips", "forger-grows", "forger-pickles", "forger-answers"])  # fmt: skip
+def test_a_forger_passes_nothing(graded, learner):
+    assert verdicts(graded, learner) == ("failed", "failed"), of(graded, learner)
+    assert "agree" not in " ".join(m.sentence for m in of(graded, learner).marks)
+
+
+def test_what_a_forger_sends_is_looked_at(graded):
+    assert "claims that there is no room" in mark(graded, "forger-skips", "twice").sentence
+    assert "too many parts" in mark(graded, "forger-grows", "twice").sentence
+    assert "sent an answer that cannot be read" in mark(graded, "forger-grows", "count-blocks").sentence
+    assert "sent an answer that cannot be read" in mark(graded, "forger-pickles", "twice").sentence
+    assert verdicts(graded, "writes") == ("passed", "failed")
+    assert "wrote into the grader's pipe" in mark(graded, "writes", "twice").sentence
+
+
+def test_what_stands_above_the_check_counts(graded):
+    assert verdicts(graded, "again") == ("failed", "passed")
+    assert (
+        "n_blocks is defined again in cell last, below its check"
+        in mark(graded, "again", "count-blocks").sentence
+    )
+
+
+def test_old_and_stripped_notebooks_are_graded(graded):
+    assert verdicts(graded, "old") == ("passed", "passed")
+    assert verdicts(graded, "colab") == ("failed", "passed")
+    assert mark(graded, "colab", "count-blocks").code == WRONG_A
+
+
+@pytest.mark.parametrize(
+    ("learner", "says"),
+    [
+        ("corrupt", "it is no notebook that can be read"),
+        ("binary", "it is no notebook that can be read"),
+        ("list", "it is no notebook that can be read"),
+        ("empty", "it has no code cell"),
+        ("folder", "it is a folder without a notebook"),
+        ("pipe", "it is no ordinary file"),
+        ("strange", "it holds no exercise of a lab"),
+        ("missing", "there is no such file"),
+    ],
+)
+def test_what_is_no_notebook_is_one_sentence(graded, learner, says):
+    one = of(graded, learner)
+    assert says in one.problem and one.marks == () and str(one).startswith(f"{learner}: not graded, ")
+
+
+# ---------------------------------------------------------------------------------------------- the reports
+
+
+def test_the_table_has_a_row_for_each_exercise_and_no_formula(graded):
+    text = (graded.out / "grades.csv").read_text()
+    rows = list(csv.DictReader(text.splitlines()))
+    assert tuple(rows[0]) == grade_report.COLUMNS
+    assert len(rows) == sum(max(len(one.marks), 1) for one in graded.graded)
+    row = next(r for r in rows if r["learner"] == "segfaults" and r["exercise"] == "count-blocks")
+    assert (row["verdict"], row["lab"], row["failing case"], row["mistake"]) == (
+        "failed",
+        "90_mini",
+        "n = 0",
+        "crash",
+    )
+    broken = next(r for r in rows if r["learner"] == "corrupt")
+    assert broken["verdict"] == "not graded" and "no notebook" in broken["sentence"]
+    assert not any(value.startswith(tuple("=+-@\t")) for r in rows for value in r.values())
+
+
+def test_pages_are_whole_escaped_and_linked(graded):
+    pages = sorted(path for path in graded.out.glob("*.html"))
+    assert len(pages) == len({one.learner for one in graded.graded}) + 1
+    for path in pages:
+        text = path.read_text()
+        assert text.endswith("</html>\n") and "<script" not in text, path
+        for href in re.findall(r'href="([^"#]*)', text):
+            assert not href or (graded.out / href).is_file(), (path, href)
+    index = (graded.out / "index.html").read_text()
+    assert "Twice &lt;each&gt;" in index and index.count("<h2>") == 2 and "seed 7" in index
+    page = (graded.out / "segfaults.html").read_text()
+    assert (
+        "ctypes.string_at(0)" in page
+        and "crashed the process (SIGSEGV)" in page
+        and "1 of 2 exercises passed" in page
+    )
+
+
+def test_names_become_file_names_of_their_own():
+    names = ["a/b", "a b", "index", "../up", "A b", "x" * 300, "=1+1", "é"]
+    pages = grade_report._pages(Grades(Path(), tuple(Graded(name, name) for name in names), 0))
+    assert len({page.lower() for page in pages.values()}) == len(names) and "index.html" not in pages.values()
+    assert all("/" not in page and not page.startswith(".") and len(page) < 120 for page in pages.values())
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r\n=1", " =1"])
+def test_a_cell_is_never_a_formula(text):
+    graded = Graded(text, text, problem=text, raised=(Raised(text, text, 0, text),))
+    rows = list(csv.reader(grade_report.csv_text(Grades(Path(), (graded,), 0)).splitlines()))
+    assert len(rows) == 2 and all(value[:1] not in ("=", "+", "-", "@") for value in rows[1])
+
+
+# ---------------------------------------------------------------------------------------------- reading
+
+
+@pytest.fixture
+def submit(tmp_path: Path) -> Callable[..., Path]:
+    def write(made: nbformat.NotebookNode, name: str = "ada") -> Path:
+        path = tmp_path / f"{name}.ipynb"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(made, path)
+        return path
+
+    return write
+
+
+def test_which_lab_it_is(submit):
+    assert read(submit(notebook()), LABS).lab == "90_mini"
+    with pytest.raises(Unreadable, match="holds exercises of 90_mini and none of 91_other"):
+        read(submit(notebook()), LABS, "91_other")
+    bare = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("thing = 1")])
+    found = read(submit(bare, "ada_91_other"), LABS)
+    assert found.lab == "91_other" and found.checks == {"thing": 1} and found.code == {"thing": "thing = 1"}
+
+
+def test_where_an_exercise_is_checked(submit):
+    made = notebook()
+    del made.cells[2]  # the first check cell: then the end of the notebook counts
+    made.cells += [nbformat.v4.new_code_cell('check("twice", my_twice)', id="check-again")]
+    found = read(submit(made), LABS)
+    assert found.checks == {"count-blocks": 5, "twice": 4} and found.names["twice"] == "my_twice"
+
+
+def test_check_calls():
+    assert check_call('check("a", f)') == ("a", "f") and check_call('lab.check("a", f(1))') == ("a", "")
+    for source in (
+        'x = check("a", f)',
+        "check()",
+        "check(1, 2)",
+        "print('x')",
+        "f(",
+        'check("a", f)\n1',
+        "(" * 300,
+    ):
+        assert check_call(source) == ("", "")
+    assert bound("def f(): x = 1\nclass C: pass\na, (b, c[0]) = 1, 2\nd: int = 3") >= {
+        "f",
+        "C",
+        "a",
+        "b",
+        "d",
+    }
+    assert "x" not in bound("def f(): x = 1") and bound("(") == set()
+
+
+def test_whose_notebook_it_is():
+    of = grade.learners_of
+    paths = [Path(p) for p in ("s/ada/03_triton.ipynb", "s/grace/03_triton.ipynb", "s/joan.ipynb")]
+    assert list(of(paths).values()) == ["ada", "grace", "joan"]
+    assert list(of([Path("s/ada/03_triton.ipynb")], ["03_triton"]).values()) == ["ada"]
+    same = [Path("x/one/ada/l.ipynb"), Path("x/two/ada/l.ipynb")]
+    assert list(of(same).values()) == ["one/ada", "two/ada"]
+
+
+# ---------------------------------------------------------------------------------------------- the command
+
+
+def test_the_command_grades_a_lab_of_the_course(submit, workbook, tmp_path):
+    from helpers import exercises
+
+    lab = next(lab for lab in exercises.LABS if exercises.of_lab(lab))
+    first = exercises.of_lab(lab)[0]
+    made = nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_code_cell(f"def {first.name}(*args, **kwargs):\n    raise NotImplementedError('begin here')", id=first.id),
+        nbformat.v4.new_code_cell(f'check("{first.id}", {first.name})', id=f"check-{first.id}"),
+    ])  # fmt: skip
+    submit(made, f"submissions/ada/{lab}")
+    result = workbook(
+        "grade", "submissions", "--out", "out", "--seed", "3", "--time-limit", "20", "--memory-limit", "4000"
+    )
+    assert result.returncode == 0, result.stderr
+    n = len(exercises.of_lab(lab))
+    assert result.stderr.splitlines()[0].startswith(f"ada: {lab}, 0 of {n} passed; {first.id} to do"), (
+        result.stderr
+    )
+    assert "Open" in result.stdout and (tmp_path / "out" / "ada.html").is_file()
+    rows = list(csv.DictReader((tmp_path / "out" / "grades.csv").open()))
+    assert [row["verdict"] for row in rows] == ["to do"] + ["failed"] * (n - 1) and rows[0]["seed"] == "3"
+    assert "begin here" in rows[0]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ([], "Missing argument"),
+        (["nothing.ipynb"], "There is no notebook nothing.ipynb"),
+        (["here.ipynb", "--time-limit", "0"], "--time-limit is 0; give a number above 0"),
+        (["here.ipynb", "--jobs", "-1"], "--jobs is -1; give a number above 0"),
+        (["here.ipynb", "--lab", "99_none"], "--lab '99_none' is no lab; there are 01_profiling"),
+        (["here.ipynb", "--out", "here.ipynb/x"], "cannot be written"),
+    ],
+)
+def test_wrong_commands(workbook, tmp_path, arguments, says):
+    (tmp_path / "here.ipynb").write_text("{}")
+    result = workbook("grade", *arguments)
+    assert result.returncode == 2 and says in result.stderr and "Traceback" not in result.stderr
+    assert not (tmp_path / "build").exists()
+
+
+def test_ctrl_c_leaves_reports_and_no_process(submit, tmp_path):
+    sign = tmp_path / "begun"
+    slow = notebook(
+        f"import os, pathlib, time\npathlib.Path({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
+    )
+    paths = [submit(slow, "slow"), submit(notebook(), "later")]
+    code = f"import sys; from helpers import grade; sys.exit(grade.grade({[str(p) for p in paths]!r}, {str(tmp_path / 'out')!r}, exercises={str(FURTHER)!r}).exit_status)"  # fmt: skip
+    process = subprocess.Popen(
+        [command()[0], "-c", code],
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    until = time.monotonic() + 60
+    while not (sign.exists() and sign.read_text()) and time.monotonic() < until:
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    complaints = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "Traceback" not in complaints, complaints
+    assert not psutil.pid_exists(int(sign.read_text()))
+    rows = list(csv.DictReader((tmp_path / "out" / "grades.csv").open()))
+    assert [row["verdict"] for row in rows] == ["not graded", "not graded"] and "interrupted" in rows[0][
+        "sentence"
+    ]
+    assert "interrupted" in (tmp_path / "out" / "index.html").read_text()
+
+
+def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, monkeypatch):
+    broken = tmp_path / "exercises.py"
+    stumble = "\nimport os\n\ndef _judge(case, outcome):\n    os._exit(1) if outcome.value == 666 else None\n    return _own(case, outcome)\n\n_own = EXERCISES[0].judge\nobject.__setattr__(EXERCISES[0], 'judge', _judge)\n"
+    broken.write_text(FURTHER.read_text() + stumble)
+    paths = [submit(notebook(a="def n_blocks(n):\n    return 666"), "evil"), submit(notebook(), "good")]
+    grades = grade.grade(paths, tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
+    assert verdicts(grades, "evil") == ("not reached", "not reached") and verdicts(grades, "good") == (
+        "passed",
+        "passed",
+    )
+    assert "the examiner's process ended or hung over it" in of(grades, "evil").marks[0].sentence
+
+
+def test_a_notebook_has_its_time_in_all(submit, tmp_path, monkeypatch):
+    monkeypatch.setattr(grade, "TOTAL", 1)
+    slow = submit(notebook(*["import time\ntime.sleep(3)"] * 3))
+    grades = grade.grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=TIME_LIMIT_S)
+    assert verdicts(grades, "ada") == ("not reached", "not reached") and of(grades, "ada").seconds < 30
+    assert (
+        f"not reached: the notebook had run for {TIME_LIMIT_S} s in all"
+        in of(grades, "ada").marks[0].sentence
+    )
+
+
+def test_where_no_process_comes_up_the_reason_is_said(submit, tmp_path):
+    broken = tmp_path / "exercises.py"
+    broken.write_text(
+        FURTHER.read_text()
+        + "\nimport os\nif os.environ['HOME'] == os.getcwd(): raise OSError('no space left')\n"
+    )
+    grades = grade.grade([submit(notebook())], tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
+    assert verdicts(grades, "ada") == ("not reached", "not reached")
+    assert "could be started: OSError: no space left" in of(grades, "ada").marks[0].sentence
+
+
+def test_nothing_is_graded_without_a_notebook(tmp_path):
+    with pytest.raises(UsageError, match="No notebook is given"):
+        grade.grade([], tmp_path)
+
+
+def test_reports_of_a_batch_can_be_read_by_programs(graded):
+    assert json.loads(json.dumps([str(one) for one in graded.graded]))[0] == "good: 90_mini, 2 of 2 passed"
+    assert repr(graded).startswith(f"{len(graded.graded)} notebooks, seed 7")

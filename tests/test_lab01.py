@@ -1,0 +1,422 @@
+"""Lab 01: wrong answers are refused with the reason that fits, unlike but right ones are accepted."""
+
+from __future__ import annotations
+
+import math
+import random
+import statistics
+
+import pytest
+
+from helpers import exercises, timing
+from helpers.exercises import samples01
+from helpers.exercises.attempt import attempt
+from helpers.exercises.clocks01 import CLOCKS
+from helpers.exercises.machines01 import SimulatedGpu
+
+SEEDS = range(5)
+
+
+def mistakes(id: str, answer) -> set[str]:
+    """The mistakes that the check names, over several draws of hidden cases; "" where it accepts."""
+    found = set()
+    for seed in SEEDS:
+        verdict = attempt(exercises.get(id), answer, seed)
+        if not verdict.passed:
+            assert verdict.sentence.startswith(id)
+            assert verdict.sentence.endswith(".")
+            assert verdict.hint
+        found.add(verdict.mistake)
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- vector-grid
+def grid(blocks, loads=None, last=None):
+    """An answer from three formulas; those left out are right."""
+
+    def answer(n, width, each, threads):
+        a_block = each * threads
+        count = blocks(n, width, each, threads)
+        right = -(-n // a_block)
+        loaded = loads(n, width, each, threads) if loads else each // width
+        left = last(n, a_block, right) if last else (n - (right - 1) * a_block if n else 0)
+        return count, loaded, left
+
+    return answer
+
+
+def right_blocks(n, width, each, threads):
+    return -(-n // (each * threads))
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (grid(lambda n, w, e, t: -(-n // (w * t))), "width-for-elements"),
+        (grid(lambda n, w, e, t: n // (e * t)), "rounded-down"),
+        (grid(lambda n, w, e, t: n // (e * t) + 1), "one-too-many"),
+        (grid(lambda n, w, e, t: -(-n // t)), "one-a-thread"),
+        (grid(lambda n, w, e, t: w), "width-for-blocks"),
+        (grid(right_blocks, loads=lambda n, w, e, t: w), "loads"),
+        (grid(right_blocks, last=lambda n, block, blocks: n % block), "last-block"),
+        (grid(right_blocks, last=lambda n, block, blocks: block), "last-block"),
+        (lambda n, w, e, t: right_blocks(n, w, e, t), "no-tuple"),
+    ],
+)
+def test_a_wrong_grid_is_named(answer, mistake):
+    assert mistakes("vector-grid", answer) == {mistake}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        grid(lambda n, w, e, t: math.ceil(n / (e * t))),
+        grid(lambda n, w, e, t: (n + e * t - 1) // (e * t), loads=lambda n, w, e, t: e / w),
+        lambda *args: list(grid(right_blocks)(*args)),
+    ],
+)
+def test_other_ways_to_the_grid_are_right(answer):
+    assert mistakes("vector-grid", answer) == {""}
+
+
+def test_the_recorded_grids_of_lesson_01_are_among_the_cases():
+    labels = [case.label for case in exercises.get("vector-grid").cases(random.Random(0), "cpu")]
+    assert sum("as launched on an NVIDIA H100" in label for label in labels) >= 2
+
+
+# ------------------------------------------------------------------------------------------------- four-clocks
+def clocks(gpu, *, warm=True, before=True, after=True, wait_first=False, n_divided=20, marks=True, read=True):
+    """Four clocks with one of their parts left out."""
+    if warm:
+        gpu.launch()
+        gpu.wait()
+    start = gpu.host_us()
+    gpu.launch()
+    if wait_first:
+        gpu.wait()
+    not_waiting = gpu.host_us() - start
+    if before:
+        gpu.wait()
+    start = gpu.host_us()
+    gpu.launch()
+    if after:
+        gpu.wait()
+    waiting = gpu.host_us() - start
+
+    def pair(n):
+        first = gpu.mark()
+        last = gpu.mark() if not marks else None
+        for _ in range(n):
+            gpu.launch()
+        last = last or gpu.mark()
+        if read:
+            gpu.wait()
+        return first.us_until(last)
+
+    return {
+        "host, no waiting": not_waiting,
+        "host, waiting": waiting,
+        "events, one pair": pair(1),
+        "events around twenty": pair(20) / n_divided,
+    }
+
+
+def without(**what):
+    return lambda gpu: clocks(gpu, **what)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (without(warm=False), "cold"),
+        (without(wait_first=True), "waited"),
+        (without(before=False), "leftover"),
+        (without(after=False), "not-waited"),
+        (without(read=False), "not-waited"),
+        (without(marks=False), "marks"),
+        (without(n_divided=1), "not-divided"),
+        (lambda gpu: {"host": 1.0}, "no-reading"),
+        (
+            lambda gpu: dict.fromkeys(("host, no waiting", "host, waiting", "events, one pair"), 1.0),
+            "no-reading",
+        ),
+        (lambda gpu: dict.fromkeys(CLOCKS, 265.0), "waited"),
+    ],
+)
+def test_a_wrong_clock_is_named(answer, mistake):
+    assert mistakes("four-clocks", answer) == {mistake}
+
+
+def test_an_unlike_reader_of_clocks_is_right():
+    def more_careful(gpu):
+        for _ in range(10):
+            gpu.launch()
+        gpu.wait()
+        many = [clocks(gpu) for _ in range(9)]
+        return {name: statistics.median(one[name] for one in many) for name in many[0]}
+
+    assert mistakes("four-clocks", more_careful) == {""}
+
+
+def test_the_simulated_gpu_keeps_its_queue_in_order():
+    gpu = SimulatedGpu(100.0, 5.0, 1.0, 8.0, 0.5, 1e4, 5e3, seed=1)
+    first = gpu.mark()
+    gpu.launch()
+    last = gpu.mark()
+    with pytest.raises(RuntimeError, match="wait"):
+        first.us_until(last)
+    gpu.wait()
+    assert first.us_until(last) > 100
+    gpu.wait()
+    start = gpu.host_us()
+    gpu.launch()
+    assert gpu.host_us() - start == pytest.approx(5.05)
+
+
+# ----------------------------------------------------------------------------------------------- clock-summary
+def summary(drop=True, mean=statistics.fmean, median=statistics.median, spread=statistics.stdev, empty=True):
+    def answer(samples, n_warmup):
+        kept = samples[n_warmup:] if drop else samples
+        if not kept and empty:
+            raise ValueError("no reading left")
+        return {
+            "mean_us": mean(kept),
+            "median_us": median(kept),
+            "spread_us": spread(kept) if len(kept) > 1 else 0.0,
+        }
+
+    return answer
+
+
+def in_place(samples, n_warmup):
+    del samples[:n_warmup]
+    return summary()(samples, 0)
+
+
+def silent(samples, n_warmup):
+    if not samples[n_warmup:]:
+        return {"mean_us": 0.0, "median_us": 0.0, "spread_us": 0.0}
+    return summary()(samples, n_warmup)
+
+
+def without_slow(samples, n_warmup):
+    kept = sorted(samples[n_warmup:])
+    return summary()(kept[: max(len(kept) - 1, 1)], 0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (summary(drop=False), "warm-up"),
+        (summary(median=lambda v: v[len(v) // 2]), "unsorted"),
+        (summary(median=lambda v: sorted(v)[len(v) // 2]), "even-count"),
+        (summary(spread=statistics.pstdev), "population"),
+        (summary(spread=statistics.variance), "variance"),
+        (summary(spread=lambda v: max(v) - min(v)), "range"),
+        (summary(mean=lambda v: sum(v) / len(v), empty=False), "empty"),
+        (silent, "empty"),
+        (in_place, "changes-input"),
+        (without_slow, "drops-slow"),
+        (lambda samples, n_warmup: statistics.fmean(samples[n_warmup:] or [0]), "no-figures"),
+    ],
+)
+def test_a_wrong_summary_is_named(answer, mistake):
+    assert mistakes("clock-summary", answer) == {mistake}
+
+
+def test_a_summary_by_hand_and_by_numpy_is_right():
+    import numpy as np
+
+    def by_numpy(samples, n_warmup):
+        kept = np.array(samples[n_warmup:])
+        if kept.size == 0:
+            raise ValueError("nothing left")
+        spread = kept.std(ddof=1) if kept.size > 1 else 0.0
+        return {"mean_us": kept.mean(), "median_us": np.median(kept), "spread_us": spread, "n": kept.size}
+
+    assert mistakes("clock-summary", by_numpy) == {""}
+    # statistics.StatisticsError is a ValueError, and says what is missing
+    assert mistakes("clock-summary", summary(empty=False)) == {""}
+
+
+# ----------------------------------------------------------------------------------------------- real-or-noise
+def sided(x: float, name_below: str = "a") -> str:
+    return name_below if x < 0 else {"a": "b", "b": "a"}[name_below]
+
+
+def by_ratios(a, b):
+    low, high = timing.median_interval([x / y for x, y in zip(a, b, strict=True)])
+    return "a" if high < 1 else "b" if low > 1 else "no difference"
+
+
+def by_separate_intervals(a, b):
+    (a_low, a_high), (b_low, b_high) = timing.median_interval(a), timing.median_interval(b)
+    return "a" if a_high < b_low else "b" if b_high < a_low else "no difference"
+
+
+def by_ranks(a, b):
+    """Mann and Whitney's test."""
+    order = sorted([(x, 0) for x in a] + [(x, 1) for x in b])
+    u = sum(i + 1 for i, (_, of_b) in enumerate(order) if not of_b) - len(a) * (len(a) + 1) / 2
+    z = (u - len(a) * len(b) / 2) / math.sqrt(len(a) * len(b) * (len(a) + len(b) + 1) / 12)
+    return sided(z) if abs(z) > 1.96 else "no difference"
+
+
+def by_signs(a, b):
+    z = (sum(x > y for x, y in zip(a, b, strict=True)) - len(a) / 2) / math.sqrt(len(a) / 4)
+    return sided(z) if abs(z) > 1.96 else "no difference"
+
+
+def by_bootstrap(a, b):
+    """The median difference, drawn again 200 times."""
+    import numpy as np
+
+    rng = np.random.default_rng(len(a))
+    draws = [np.median(rng.choice(v, (200, len(v))), axis=1) for v in (a, b)]
+    low, high = np.quantile(draws[0] - draws[1], (0.025, 0.975))
+    return "a" if high < 0 else "b" if low > 0 else "no difference"
+
+
+@pytest.mark.parametrize("decide", [by_ratios, by_separate_intervals, by_ranks, by_signs, by_bootstrap])
+def test_sensible_decisions_are_accepted(decide):
+    assert mistakes("real-or-noise", decide) == {""}
+
+
+def by_limit(percent):
+    def decide(a, b):
+        ratio = statistics.median(a) / statistics.median(b)
+        return sided(ratio - 1) if abs(ratio - 1) > percent / 100 else "no difference"
+
+    return decide
+
+
+def by_means(a, b):
+    """Welch's test: right for normal noise, blind behind one reading that is 50 times too long."""
+    error = math.sqrt(statistics.variance(a) / len(a) + statistics.variance(b) / len(b))
+    t = (statistics.fmean(a) - statistics.fmean(b)) / error
+    return sided(t) if abs(t) > 1.98 else "no difference"
+
+
+@pytest.mark.parametrize(
+    ("decide", "mistake"),
+    [
+        (lambda a, b: sided(statistics.fmean(a) - statistics.fmean(b)), "false-alarms"),
+        (lambda a, b: sided(statistics.median(a) - statistics.median(b)), "false-alarms"),
+        (lambda a, b: sided(a[0] - b[0]), "false-alarms"),
+        (lambda a, b: sided(min(a) - min(b)), "false-alarms"),
+        (lambda a, b: sided(statistics.fmean(a[:10]) - statistics.fmean(b[:10])), "false-alarms"),
+        (by_limit(1), "false-alarms"),
+        (by_limit(2.9), "misses"),
+        (by_means, "misses"),
+        (lambda a, b: "no difference", "misses"),
+        (lambda a, b: {"a": "b", "b": "a"}.get(by_ratios(a, b), "no difference"), "swapped"),
+        (lambda a, b: by_ratios(a, b) != "no difference", "answer"),
+        (lambda a, b: None, "answer"),
+        (lambda a, b: random.choice(["a", "b", "no difference"]), "false-alarms"),
+    ],
+)
+def test_decisions_by_the_wrong_figure_are_named(decide, mistake):
+    found = mistakes("real-or-noise", decide)
+    assert found <= {mistake, "false-alarms"}
+    assert mistake in found
+
+
+def test_both_kernels_are_the_faster_one_equally_often():
+    faster = [d.faster for seed in SEEDS for d in samples01.draws(random.Random(seed))]
+    n = sum(name != "no difference" for name in faster)
+    assert 0.35 * n < faster.count("a") < 0.65 * n
+
+
+# --------------------------------------------------------------------------------------------- copy-or-compute
+def united(spans):
+    total, reached = 0.0, -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def spans(events, wanted):
+    return [(e["ts"], e["ts"] + e["dur"]) for e in events if e["ph"] == "X" and wanted(e)]
+
+
+def attribution(length=united, copy=None, kernel=None, both=None):
+    def answer(events):
+        copies = spans(events, copy or (lambda e: e["cat"] == "gpu_memcpy"))
+        kernels = spans(events, kernel or (lambda e: e["cat"] == "kernel"))
+        sums = {"copy_us": length(copies), "compute_us": length(kernels)}
+        shared = sums["copy_us"] + sums["compute_us"] - length(copies + kernels)
+        return {**sums, "both_us": both(copies, kernels) if both else shared}
+
+    return answer
+
+
+def total(pieces):
+    return sum(end - start for start, end in pieces)
+
+
+def pairwise(copies, kernels):
+    return sum(max(0.0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
+
+
+def exclusive(events):
+    found = attribution()(events)
+    return {k: v - found["both_us"] if k != "both_us" else v for k, v in found.items()}
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (attribution(length=total), "no-overlap"),
+        (attribution(length=total, both=pairwise), "not-united"),
+        (attribution(both=pairwise), "not-united"),
+        (attribution(both=lambda copies, kernels: 0.0), "no-overlap"),
+        (attribution(copy=lambda e: "emcpy" in e["name"]), "host-call"),
+        (attribution(copy=lambda e: e["name"] == "cudaMemcpyAsync"), "host-call"),
+        (attribution(kernel=lambda e: e["cat"] in ("kernel", "gpu_memset")), "memset"),
+        (exclusive, "exclusive"),
+        (lambda events: {"copy_us": 0.0, "compute_us": 0.0}, "no-figures"),
+        (lambda events: {"copy_us": sum(e["dur"] for e in events)}, "raises"),
+    ],
+)
+def test_a_wrong_attribution_is_named(answer, mistake):
+    assert mistakes("copy-or-compute", answer) == {mistake}
+
+
+def test_a_sweep_over_edges_is_right():
+    def sweep(events):
+        edges = [
+            (at, step, e["cat"])
+            for e in events
+            if e.get("cat") in ("gpu_memcpy", "kernel")
+            for at, step in ((e["ts"], 1), (e["ts"] + e["dur"], -1))
+        ]
+        running, last = {"gpu_memcpy": 0, "kernel": 0}, 0.0
+        found = {"copy_us": 0.0, "compute_us": 0.0, "both_us": 0.0}
+        for at, step, cat in sorted(edges):
+            copying, computing = running["gpu_memcpy"] > 0, running["kernel"] > 0
+            found["copy_us"] += (at - last) * copying
+            found["compute_us"] += (at - last) * computing
+            found["both_us"] += (at - last) * (copying and computing)
+            running[cat] += step
+            last = at
+        return found
+
+    assert mistakes("copy-or-compute", sweep) == {""}
+
+
+def test_the_recorded_trace_of_lesson_01_is_among_the_cases():
+    cases = list(exercises.get("copy-or-compute").cases(random.Random(0), "cpu"))
+    recorded = [case for case in cases if "recorded on h100" in case.label]
+    assert recorded
+    assert recorded[0].expected["copy_us"] > recorded[0].expected["compute_us"] > 0
+
+
+# ----------------------------------------------------------------------------------------------------- starters
+@pytest.mark.parametrize("exercise", exercises.of_lab("01_profiling"), ids=lambda e: e.id)
+def test_an_untouched_starter_is_still_to_do(exercise):
+    def starter(*args):
+        raise NotImplementedError("think")
+
+    verdict = attempt(exercise, starter, 0)
+    assert (verdict.mistake, verdict.sentence) == ("to-do", f"{exercise.id} is still to do: think")

@@ -1,0 +1,406 @@
+"""Lab 04: wrong answers are refused with the reason that fits, unlike but right ones are accepted."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+import triton
+import triton.language as tl
+
+from helpers import ptx
+from helpers.exercises import generated04, kernels04, of_lab, sass04
+from helpers.exercises.attempt import attempt
+
+EXERCISES = {exercise.id: exercise for exercise in of_lab("04_ptx")}
+SOLUTION = Path(__file__).parent.parent / "labs" / "solutions" / "04_ptx.ipynb"
+
+
+def judged(id: str, answer, seed: int = 1):
+    verdict = attempt(EXERCISES[id], answer, seed)
+    assert verdict.sentence.startswith(id)
+    assert verdict.passed or (verdict.hint and verdict.sentence.endswith(".")), verdict
+    return verdict
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory) -> dict:
+    """The objects of the solution's exercise cells."""
+    cells = {cell.id: cell.source for cell in nbformat.read(SOLUTION, 4).cells}
+    helper = cells["look-at-listings"].partition("\n\n\ndef told")[0]
+    source = "\n\n".join([cells["begin"], helper, *(cells[id] for id in EXERCISES)])
+    path = tmp_path_factory.mktemp("lab04") / "solution.py"
+    path.write_text(source)  # Triton reads a kernel's source from its file
+    names: dict = {"__name__": "solution"}
+    exec(compile(source, str(path), "exec"), names)
+    return names
+
+
+@pytest.mark.parametrize("id", EXERCISES)
+def test_the_solution_is_accepted(solved, id):
+    verdict = attempt(EXERCISES[id], solved[EXERCISES[id].name], 1)
+    assert verdict.passed, verdict
+
+
+# --------------------------------------------------------------------------------------- columns-of-a-thread
+def dealt(thread, size, warps, neighbours):
+    n_threads = 32 * warps
+    rounds = range(0, size, n_threads * neighbours)
+    return [start + thread * neighbours + j for start in rounds for j in range(neighbours)]
+
+
+def one_piece(thread, size, warps, neighbours):
+    each = size // (32 * warps)
+    return list(range(thread * each, (thread + 1) * each))
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (dealt, ""),
+        (lambda *args: tuple(dealt(*args)), ""),
+        (one_piece, "one-piece"),
+        (lambda t, size, warps, v: list(range(t, size, 32 * warps)), "neighbours"),
+        (lambda t, size, warps, v: [c for c in range(size) if c % 128 == t], "neighbours"),
+        (lambda *args: [c + 1 for c in dealt(*args)], "off-by-one"),
+        (lambda *args: dealt(*args)[::-1], "order"),
+        (lambda t, size, warps, v: [t * v + j for j in range(v)], "too-few"),
+        (lambda t, size, warps, v: list(range(size)), "too-many"),
+        (lambda *args: len(dealt(*args)), "not-a-list"),
+        (lambda *args: [5, 133, 261, 389, 517, 645, 773, 901], "too-many"),
+    ],
+)
+def test_columns_of_a_thread(answer, mistake):
+    assert judged("columns-of-a-thread", answer).mistake == mistake
+
+
+@pytest.mark.parametrize(("n_cols", "neighbours"), [(781, 1), (1024, 4)])
+def test_columns_are_what_the_ptx_addresses(n_cols, neighbours):
+    """The bits that the compiler keeps of thread × neighbours are where the last thread begins."""
+    begins = dealt(127, 1024, 4, neighbours)[0]
+    assert generated04.rows_stages(n_cols).reading.find("and.b32", operand=str(begins))
+
+
+# ----------------------------------------------------------------------------------------------- count-loads
+def by_words(text: str) -> dict[int, int]:
+    """Word by word, without a regular expression for the whole opcode."""
+    counts: dict[int, int] = {}
+    for line in text.splitlines():
+        opcode = next((word for word in line.split() if word.startswith("ld.")), "")
+        if ".global" not in opcode:
+            continue
+        n_bytes = int(re.search(r"(\d+)$", opcode)[1]) // 8
+        for n in (2, 4):
+            n_bytes *= n if f".v{n}." in opcode else 1
+        counts[n_bytes] = counts.get(n_bytes, 0) + 1
+    return counts
+
+
+def counted(pattern: str, width=lambda found: int(found) // 8):
+    def answer(text: str) -> dict[int, int]:
+        return Counter(width(found) for found in re.findall(pattern, text))
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (by_words, ""),
+        (lambda text: Counter(load.n_bytes for load in ptx.read_ptx(text).loads), ""),
+        (lambda text: {4: text.count("ld.global")}, "vector-width"),
+        (counted(r"\bld\.global\S*?(\d+)\s"), "vector-width"),
+        (lambda text: {8 * size: n for size, n in by_words(text).items()}, "bits"),
+        (counted(r"\b(?:ld|st)\.global\S*?(\d+)\s"), "stores-too"),
+        (counted(r"\bld\.(?!shared)\S*?(\d+)\s"), "param-loads"),
+        (counted(r"(?m)^\s*ld\.global\S*?(\d+)\s"), "none-found"),
+        (lambda text: sum(by_words(text).values()), "not-a-dict"),
+        (lambda text: {str(size): n for size, n in by_words(text).items()}, "keys"),
+    ],
+)
+def test_count_loads(answer, mistake):
+    assert judged("count-loads", answer).mistake == mistake
+
+
+def test_the_hidden_texts_hold_every_kind_of_load():
+    opcodes: set[str] = set()
+    for seed in range(2):
+        for _, text, counts in kernels04.texts(random.Random(seed)):
+            assert counts == by_words(text)
+            opcodes |= {i.opcode for i in ptx.read_ptx(text).instructions if i.parts[0] == "ld"}
+    kinds = (
+        "ld.global.b16",
+        "ld.global.v4.b32",
+        "ld.global.nc.v4.f32",
+        "ld.param",
+        "ld.shared",
+        "ld.global.f64",
+    )
+    assert all(any(opcode.startswith(kind) for opcode in opcodes) for kind in kinds), opcodes
+
+
+# ------------------------------------------------------------------------------------------- sass-difference
+def opcodes(text: str) -> Counter:
+    return Counter(re.findall(r"\*/\s+(?:@\S+\s+)?([A-Z][\w.]*)", text))
+
+
+def by_opcodes(before: str, after: str) -> str:
+    new = opcodes(after)
+    marks = {
+        "same": opcodes(before) == new,
+        "float4": "LDG.E.128" in after,
+        "double": " F2F.F64" in after or " F2F.F32.F64" in after,
+        "no-guard": opcodes(before)["EXIT"] > new["EXIT"],
+    }
+    return next((change for change, found in marks.items() if found), "fast-math")
+
+
+def unless(found, change: str):
+    """The right answer, but for one wrong mark that is asked first."""
+    return lambda before, after: change if found(before, after) else by_opcodes(before, after)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (by_opcodes, ""),
+        (unless(lambda before, after: len(after) < len(before), "fast-math"), "fast-math-for-"),
+        (unless(lambda before, after: "FTZ" in after, "fast-math"), "fast-math-for-"),
+        (unless(lambda before, after: before != after and "D" in after, "double"), "not-double"),
+        (unless(lambda before, after: len(after) > len(before), "float4"), "float4-for-"),
+        (unless(lambda before, after: opcodes(before) == opcodes(after), "fast-math"), "fast-math-for-same"),
+        (lambda before, after: "no-guard", "no-guard-for-"),
+        (lambda before, after: "a double", "no-word"),
+    ],
+)
+def test_sass_difference(answer, mistake):
+    found = judged("sass-difference", answer).mistake
+    assert found == mistake or (mistake.endswith("-") and found.startswith(mistake))
+
+
+@pytest.mark.parametrize(("i", "name"), list(enumerate(sass04.FORMULAS)))
+def test_every_change_leaves_its_mark(i, name):
+    """Whatever the formula and the target: the double is not narrowed again, the same number moves no instruction."""
+    for n, change in enumerate(sass04.CHANGES):
+        target = sass04.TARGETS[(i + n // 3) % len(sass04.TARGETS)]
+        before, after = sass04.pair(name, change, target, random.Random(i))
+        assert by_opcodes(before, after) == change
+        assert "_Z" not in before + after, "the mangled name would tell a float4"
+
+
+# ----------------------------------------------------------------------------------------------- output-code
+def read(code: str, xblock: int) -> dict[str, int]:
+    n_rows, n_cols = map(int, re.search(r"f32\[(\d+), (\d+)\]", code).groups())
+    n = n_rows * n_cols
+    width = 4 if n % 4 == 0 else 2 if n % 2 == 0 else 1
+    rows = 4 if n_cols % 16 else 16
+    return {
+        "elements": n,
+        "programs": (n + xblock - 1) // xblock,
+        "load_bytes": 4 * width,
+        "row_load_bytes": rows,
+    }
+
+
+def instead(**wrong):
+    """The right answer with one value worked out in another way, from it and the text."""
+    return lambda code, xblock: (
+        (right := read(code, xblock)) | {key: how(right, code, xblock) for key, how in wrong.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (read, ""),
+        (instead(elements=lambda r, code, x: int(re.search(r"'x': (\d+)", code)[1])), "size-hint"),
+        (instead(elements=lambda r, code, x: r["elements"] + 1), "elements"),
+        (instead(programs=lambda r, code, x: r["elements"] // x), "rounded-down"),
+        (instead(programs=lambda r, code, x: r["elements"]), "programs"),
+        (instead(load_bytes=lambda r, code, x: 16 if r["elements"] % 16 == 0 else 4), "load-bytes"),
+        (instead(load_bytes=lambda r, code, x: 16), "load-bytes"),
+        (instead(row_load_bytes=lambda r, code, x: 16 if r["elements"] % 16 == 0 else 4), "row-load-bytes"),
+        (instead(row_load_bytes=lambda r, code, x: r["load_bytes"]), "row-load-bytes"),
+        (lambda code, xblock: tuple(read(code, xblock).values()), "keys"),
+    ],
+)
+def test_output_code(answer, mistake):
+    assert judged("output-code", answer).mistake == mistake
+
+
+def test_the_text_for_another_shape_is_what_torch_compile_wrote():
+    record = generated04._RECORD
+    assert generated04.code_for(1823, 781) == record.read_text()
+    wrote = record.with_name("output-code-12672-4096.py").read_text().splitlines()
+    made = generated04.code_for(4096, 12672).splitlines()
+    assert [a for a, b in zip(wrote, made, strict=True) if a != b] == ["# AOT ID: ['16_inference']"]
+
+
+# ------------------------------------------------------------------------------------------------ wide-loads
+@triton.jit
+def narrow_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i, mask=i < n_elements)
+    tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def body_and_tail_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    body = n_elements // 4 * 4
+    x = tl.load(x_ptr + i, mask=i < body)
+    tl.store(y_ptr + i, x * x, mask=i < body)
+    tail = (i >= body) & (i < n_elements)
+    x = tl.load(x_ptr + i, mask=tail)
+    tl.store(y_ptr + i, x * x, mask=tail)
+
+
+@triton.jit
+def groups_of_four_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    group = tl.program_id(0) * (BLOCK_SIZE // 4) + tl.arange(0, BLOCK_SIZE // 4)
+    i = group[:, None] * 4 + tl.arange(0, 4)[None, :]
+    whole = (group * 4 + 3 < n_elements)[:, None] & (i >= 0)
+    x = tl.load(x_ptr + i, mask=whole)
+    tl.store(y_ptr + i, x * x, mask=whole)
+    rest = (group * 4 + 3 >= n_elements)[:, None] & (i < n_elements)
+    x = tl.load(x_ptr + i, mask=rest)
+    tl.store(y_ptr + i, x * x, mask=rest)
+
+
+@triton.jit
+def true_hint_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    i = tl.max_contiguous(tl.multiple_of(i, BLOCK_SIZE), BLOCK_SIZE)
+    if n_elements >= (tl.program_id(0) + 1) * BLOCK_SIZE:
+        x = tl.load(x_ptr + i)
+        tl.store(y_ptr + i, x * x)
+    else:
+        x = tl.load(x_ptr + i, mask=i < n_elements)
+        tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def false_hint_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = tl.max_constancy(i < n_elements, 4)
+    x = tl.load(x_ptr + i, mask=mask)
+    tl.store(y_ptr + i, x * x, mask=mask)
+
+
+@triton.jit
+def false_assumption_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    tl.assume(n_elements % 4 == 0)
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i, mask=i < n_elements)
+    tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def no_mask_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i)
+    tl.store(y_ptr + i, x * x)
+
+
+@triton.jit
+def rounded_up_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = i < (n_elements + 3) // 4 * 4
+    x = tl.load(x_ptr + i, mask=mask)
+    tl.store(y_ptr + i, x * x, mask=mask)
+
+
+@triton.jit
+def no_tail_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = i < n_elements // 4 * 4
+    x = tl.load(x_ptr + i, mask=mask)
+    tl.store(y_ptr + i, x * x, mask=mask)
+
+
+@triton.jit
+def narrow_stores_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    if (tl.program_id(0) + 1) * BLOCK_SIZE <= n_elements:
+        x = tl.load(x_ptr + i)
+    else:
+        x = tl.load(x_ptr + i, mask=i < n_elements)
+    tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def in_place_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i, mask=i < n_elements)
+    tl.store(x_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def doubled_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i, mask=i < n_elements)
+    tl.store(y_ptr + i, x + x, mask=i < n_elements)
+
+
+@triton.jit
+def other_arguments_kernel(x_ptr, y_ptr, BLOCK_SIZE: tl.constexpr, n_elements: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i, mask=i < n_elements)
+    tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def to_do_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    raise NotImplementedError("which programs need the mask?")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "mistake"),
+    [
+        (body_and_tail_kernel, ""),
+        (groups_of_four_kernel, ""),
+        (true_hint_kernel, ""),
+        (narrow_kernel, "narrow-loads"),
+        (narrow_stores_kernel, "narrow-stores"),
+        (false_hint_kernel, "false-hint"),
+        (false_assumption_kernel, "raises"),
+        (no_mask_kernel, "missing-mask"),
+        (rounded_up_kernel, "missing-mask"),
+        (no_tail_kernel, "unwritten"),
+        (in_place_kernel, "input-changed"),
+        (doubled_kernel, "wrong-values"),
+        (other_arguments_kernel, "no-kernel"),
+        (lambda x, y, n, BLOCK_SIZE: y.copy_(x * x), "no-kernel"),
+        (None, "no-kernel"),
+    ],
+)
+def test_wide_loads(kernel, mistake):
+    assert judged("wide-loads", kernel).mistake == mistake
+
+
+def test_an_untouched_kernel_is_still_to_do():
+    verdict = attempt(EXERCISES["wide-loads"], to_do_kernel, 1)
+    assert (verdict.mistake, verdict.sentence) == (
+        "to-do",
+        "wide-loads is still to do: which programs need the mask?",
+    )
+
+
+def test_a_false_hint_gives_wide_loads_and_right_values_in_the_interpreter():
+    """So neither the PTX nor a run in the interpreter would have caught it."""
+    import torch
+
+    made = ptx.stages(
+        false_hint_kernel,
+        signature={"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32"},
+        constexprs={"BLOCK_SIZE": 1024},
+    )
+    assert {load.n_bytes for load in made.reading.loads} == {16}
+    x = torch.randn(1025)
+    y = torch.zeros_like(x)
+    ptx.interpreted(false_hint_kernel)[(2,)](x, y, 1025, BLOCK_SIZE=1024)
+    assert torch.equal(y, x * x)

@@ -1,0 +1,277 @@
+"""Lab 06's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind accepted."""
+
+from __future__ import annotations
+
+import pytest
+from lab_attempts import Attempt, judge, verdicts
+
+LAB = "06_fusion"
+
+TRAFFIC, PAYS, SOFTMAX, MERGE, WIDE = (
+    "softmax-traffic",
+    "fusing-pays",
+    "softmax-one-block",
+    "merge-softmax-parts",
+    "softmax-wide-rows",
+)
+
+
+def _traffic(read: str, written: str, mistake: str = "", says: str = "") -> Attempt:
+    """`M`, `N` and `b` stand for rows, columns and bytes an element."""
+    body = f"def softmax_traffic(M, N, b):\n    return {read}, {written}\n"
+    return Attempt(TRAFFIC, source=body, mistake=mistake, says=says)
+
+
+_READ, _WRITTEN = "(5 * M * N + 2 * M) * b", "(3 * M * N + 2 * M) * b + 8 * M"
+
+
+def _merge(body: str, mistake: str = "", says: str = "") -> Attempt:
+    text = "\n    ".join(body.split("; "))
+    return Attempt(MERGE, source=f"def merge(a, b):\n    {text}\n", mistake=mistake, says=says)
+
+
+_LARGER = "m = max(a[0], b[0])"
+_EMPTY = "if m == -math.inf: return m, 0.0"
+
+_THREE_WALKS = """
+@triton.jit
+def k(y_ptr, x_ptr, row_stride, col_stride, n_cols, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    block = tl.arange(0, BLOCK).to(tl.int64)
+    x_ptr += row * row_stride
+    m = -float("inf")
+    for start in range(0, n_cols, BLOCK):
+        cols = start + block
+        x = tl.load(x_ptr + cols * col_stride, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        m = tl.maximum(m, tl.max(x, axis=0))
+    s = 0.0
+    for start in range(0, n_cols, BLOCK):
+        cols = start + block
+        x = tl.load(x_ptr + cols * col_stride, mask=cols < n_cols, other=-float("inf")).to(tl.float32)
+        s += tl.sum(tl.exp(x - m), axis=0)
+    for start in range(0, n_cols, BLOCK):
+        cols = start + block
+        x = tl.load(x_ptr + cols * col_stride, mask=cols < n_cols).to(tl.float32)
+        tl.store(y_ptr + row * n_cols + cols, tl.exp(x - m) / s, mask=cols < n_cols)
+
+
+def softmax_wide(x):
+    y = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    if x.numel():
+        k[(x.shape[0],)](y, x, *x.stride(), x.shape[1], BLOCK=16384)
+    return y
+"""
+
+ATTEMPTS = {
+    # Traffic
+    "traffic: one column too few": _traffic("(5 * M * N + M) * b", _WRITTEN, "a-column-forgotten"),
+    "traffic: no columns": _traffic("5 * M * N * b", _WRITTEN, "columns-not-read"),
+    "traffic: no indices": _traffic(_READ, "(3 * M * N + 2 * M) * b", "indices-forgotten", "max(dim)"),
+    "traffic: small indices": _traffic(_READ, "(3 * M * N + 3 * M) * b", "index-size", "int64"),
+    "traffic: columns as matrices": _traffic(_READ, "5 * M * N * b", "columns-as-matrices"),
+    "traffic: elements": _traffic("5 * M * N + 2 * M", "3 * M * N + 2 * M", "elements-for-bytes"),
+    "traffic: exchanged": _traffic(_WRITTEN, _READ, "swapped"),
+    "traffic: the fused kernel's": _traffic("M * N * b", "M * N * b", "fused-for-separate"),
+    "traffic: one number": Attempt(
+        TRAFFIC, source="def softmax_traffic(M, N, b):\n    return 8 * M * N * b\n", mistake="not-two-numbers"
+    ),
+    "traffic: line by line": _traffic(
+        "sum(b * n for n in (M * N, M * N + M, M * N, M * N, M * N + M))",
+        "sum((b * M + 8 * M, b * M * N, b * M * N, b * M, b * M * N))",
+    ),
+    "traffic: from tensors": Attempt(
+        TRAFFIC,
+        source="import numpy as np\n\n\ndef softmax_traffic(M, N, b):\n"
+        "    return np.int64((5 * M * N + 2 * M) * b), float((3 * M * N + 2 * M) * b + 8 * M)\n",
+    ),
+    # When fusing pays
+    "pays: upside down": Attempt(
+        PAYS,
+        (
+            (
+                "return sum(seconds(b, f) for b, f in operations) / fused",
+                "return fused / sum(seconds(b, f) for b, f in operations)",
+            ),
+        ),
+        "upside-down",
+    ),
+    "pays: kept ignored": Attempt(
+        PAYS, (("n_bytes if kept else 2 * n_bytes", "2 * n_bytes"),), "kept-ignored"
+    ),
+    "pays: kept the wrong way": Attempt(
+        PAYS,
+        (("n_bytes if kept else 2 * n_bytes", "2 * n_bytes if kept else n_bytes"),),
+        "kept-upside-down|one-way",
+    ),
+    "pays: one way": Attempt(PAYS, (("n_bytes if kept else 2 * n_bytes", "n_bytes"),), "one-way"),
+    "pays: bytes only": Attempt(
+        PAYS,
+        (("max(n_bytes / (gb_per_s * 1e9), flops / (tflop_per_s * 1e12))", "n_bytes / (gb_per_s * 1e9)"),),
+        "bytes-only",
+    ),
+    "pays: sum for the larger": Attempt(
+        PAYS,
+        (
+            (
+                "max(n_bytes / (gb_per_s * 1e9), flops / (tflop_per_s * 1e12))",
+                "n_bytes / (gb_per_s * 1e9) + flops / (tflop_per_s * 1e12)",
+            ),
+        ),
+        "added-for-larger",
+    ),
+    "pays: one floor for all": Attempt(
+        PAYS,
+        (
+            (
+                "return sum(seconds(b, f) for b, f in operations) / fused",
+                "return seconds(sum(b for b, _ in operations), sum(f for _, f in operations)) / fused",
+            ),
+        ),
+        "one-floor",
+    ),
+    "pays: nothing saved": Attempt(PAYS, (("- saved", "- 0 * saved"),), "nothing-saved|wrong-answer"),
+    "pays: a word": Attempt(
+        PAYS,
+        source="def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):\n    return 'yes'\n",
+        mistake="not-a-number",
+    ),
+    "pays: with a loop": Attempt(
+        PAYS,
+        source="""
+def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):
+    alone = bytes_left = flops = 0
+    for moved, work in operations:
+        alone += max(moved / gb_per_s / 1e9, work / tflop_per_s / 1e12)
+        bytes_left += moved
+        flops += work
+    for size, kept in passed_on:
+        bytes_left -= size
+        if not kept:
+            bytes_left -= size
+    return alone / max(bytes_left / gb_per_s / 1e9, flops / tflop_per_s / 1e12)
+""",
+    ),
+    # Softmax in one block
+    "softmax: without the maximum": Attempt(SOFTMAX, ((" - tl.max(x, axis=0)", ""),), "no-maximum"),
+    "softmax: padded with 0": Attempt(SOFTMAX, (('other=-float("inf")', "other=0.0"),), "padding-counts"),
+    "softmax: no padding named": Attempt(SOFTMAX, ((', other=-float("inf")', ""),), "padding-counts"),
+    "softmax: not divided": Attempt(SOFTMAX, (("e / tl.sum(e, axis=0)", "e"),), "no-sum"),
+    "softmax: its logarithm": Attempt(
+        SOFTMAX, (("e / tl.sum(e, axis=0)", "tl.log(e / tl.sum(e, axis=0))"),), "logarithm"
+    ),
+    "softmax: half inside": Attempt(
+        SOFTMAX, ((".to(tl.float32)", ".to(tl.float16).to(tl.float32)"),), "half-precision|inaccurate"
+    ),
+    "softmax: no mask": Attempt(SOFTMAX, (("axis=0), mask=mask)", "axis=0))"),), "missing-mask"),
+    "softmax: rows taken for granted": Attempt(
+        SOFTMAX,
+        (("row * x_row_stride + cols * x_col_stride", "row * n_cols + cols"),),
+        "wrong-stride|contiguous-only|nan-blind",
+    ),
+    "softmax: 32 bits": Attempt(SOFTMAX, ((".to(tl.int64)", ""),), "int32-overflow"),
+    "softmax: over columns": Attempt(
+        SOFTMAX,
+        (
+            ("*x.stride()", "*x.T.contiguous().stride()"),
+            ("return y", "return torch.softmax(x.float(), 0).to(x.dtype)"),
+        ),
+        "columns-for-rows",
+    ),
+    "softmax: NaN made 0": Attempt(
+        SOFTMAX,
+        (("    e = tl.exp", "    x = tl.where(x == x, x, -float('inf'))\n    e = tl.exp"),),
+        "nan-blind",
+    ),
+    "softmax: repaired": Attempt(SOFTMAX, (("return y", "return y.nan_to_num(0.0)"),), "nan-blind"),
+    "softmax: in place": Attempt(
+        SOFTMAX,
+        (("y = torch.empty_like(x, memory_format=torch.contiguous_format)", "y = x"),),
+        "in-place|shared-output",
+    ),
+    "softmax: torch does it": Attempt(
+        SOFTMAX, source="def softmax(x):\n    return torch.softmax(x, 1)\n", mistake="no-launch"
+    ),
+    "softmax: to do": Attempt(
+        SOFTMAX, source="def softmax(x):\n    raise NotImplementedError('launch it')\n", mistake="to-do"
+    ),
+    "softmax: other warps": Attempt(SOFTMAX, (("max(4, min(16, block_size // 512))", "8"),)),
+    "softmax: masked after exp": Attempt(
+        SOFTMAX,
+        (("e = tl.exp(x - tl.max(x, axis=0))", "e = tl.where(mask, tl.exp(x - tl.max(x, axis=0)), 0.0)"),),
+    ),
+    "softmax: contiguous copy": Attempt(
+        SOFTMAX, (("    n_rows, n_cols = x.shape", "    x = x.contiguous()\n    n_rows, n_cols = x.shape"),)
+    ),
+    # Merge
+    "merge: sums as they are": _merge(f"{_LARGER}; return m, a[1] + b[1]", "sums-as-they-are"),
+    "merge: factors exchanged": _merge(
+        f"{_LARGER}; return m, a[1] * math.exp(b[0] - m) + b[1] * math.exp(a[0] - m)", "factors-swapped"
+    ),
+    "merge: sign": _merge(
+        f"{_LARGER}; return m, a[1] * math.exp(m - a[0]) + b[1] * math.exp(m - b[0])", "sign"
+    ),
+    "merge: absolute sums": _merge(
+        f"{_LARGER}; return m, a[1] * math.exp(a[0]) + b[1] * math.exp(b[0])", "absolute-sums"
+    ),
+    "merge: the first maximum": _merge(
+        "return max(a[0], b[0]), a[1] + b[1] * math.exp(b[0] - a[0])", "first-maximum"
+    ),
+    "merge: the last maximum": _merge("return b[0], a[1] * math.exp(a[0] - b[0]) + b[1]", "maximum"),
+    "merge: through the whole sums": _merge(
+        f"{_LARGER}; s = a[1] * math.exp(a[0]) + b[1] * math.exp(b[0]); return m, s / math.exp(m)", "raises"
+    ),
+    "merge: empty parts": _merge(
+        f"{_LARGER}; return m, a[1] * math.exp(a[0] - m) + b[1] * math.exp(b[0] - m)", "minus-infinity"
+    ),
+    "merge: one number": _merge("return max(a[0], b[0])", "not-a-pair"),
+    "merge: branches": _merge(
+        "if a[0] < b[0]: a, b = b, a; if b[0] == -math.inf: return tuple(a); "
+        "return a[0], a[1] + b[1] * math.exp(b[0] - a[0])"
+    ),
+    "merge: by tensors": _merge(
+        "pair = torch.tensor([a, b], dtype=torch.float64); m = pair[:, 0].max(); "
+        "shift = torch.where(m == -math.inf, 0.0, m); return m, (pair[:, 1] * (pair[:, 0] - shift).exp()).sum()"
+    ),
+    "merge: by logarithms": _merge(
+        f"import numpy as np; {_LARGER}; {_EMPTY}; total = np.logaddexp(a[0] + np.log(a[1]), b[0] + np.log(b[1])); return m, np.exp(total - m)"
+    ),
+    # Wide rows
+    "wide: one block": Attempt(
+        WIDE,
+        (("min(triton.next_power_of_2(n_cols), 4096)", "triton.next_power_of_2(n_cols)"),),
+        "raises",
+        "exceeds",
+    ),
+    "wide: only the first block": Attempt(
+        WIDE, (("range(0, n_cols, BLOCK_SIZE)", "range(0, BLOCK_SIZE, BLOCK_SIZE)"),), "only-first-block"
+    ),
+    "wide: old sum not shrunk": Attempt(WIDE, (("s * tl.exp(m - shift)", "s"),), "wrong-sum"),
+    "wide: no guard for -inf": Attempt(
+        WIDE, (('tl.where(m_new == -float("inf"), 0.0, m_new)', "m_new"),), "minus-infinity"
+    ),
+    "wide: without the maximum": Attempt(WIDE, (("tl.maximum(m, tl.max(x, axis=0))", "0.0"),), "no-maximum"),
+    "wide: maximum of the last block": Attempt(
+        WIDE,
+        (("tl.maximum(m, tl.max(x, axis=0))", "tl.max(x, axis=0)"),),
+        "wrong-maximum",
+    ),
+    "wide: rows taken for granted": Attempt(
+        WIDE, (("row * x_row_stride", "row * n_cols"),), "wrong-stride|contiguous-only"
+    ),
+    "wide: 32 bits": Attempt(WIDE, ((".to(tl.int64)", ""),), "int32-overflow"),
+    "wide: torch does it": Attempt(
+        WIDE, source="def softmax_wide(x):\n    return torch.softmax(x, 1)\n", mistake="no-launch"
+    ),
+    "wide: three walks": Attempt(WIDE, source=_THREE_WALKS),
+    "wide: other blocks": Attempt(WIDE, (("4096)", "8192)"),)),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict]:
+    return verdicts("test_lab06")
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_attempt(name: str, found: dict[str, dict]) -> None:
+    judge(name, ATTEMPTS[name], found[name])

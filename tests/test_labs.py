@@ -1,0 +1,174 @@
+"""The labs as learners get them: every solution runs, every starter fails at its first exercise and nowhere before."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import ROOT, environment
+
+from helpers import batch, exercises, form, form_files, grade, starters
+from helpers.project import load_project
+from helpers.report import NotebookRun
+
+SOLUTIONS = sorted((ROOT / "labs" / "solutions").glob("*.ipynb"))
+NAMES = [path.stem for path in SOLUTIONS]
+
+
+def cells(path: Path) -> dict[str, nbformat.NotebookNode]:
+    return {cell["id"]: cell for cell in nbformat.read(path, as_version=4).cells}
+
+
+def starter(name: str) -> Path:
+    return ROOT / "labs" / f"{name}.ipynb"
+
+
+def first_exercise(name: str) -> str:
+    return exercises.of_lab(name)[0].id
+
+
+# ---------------------------------------------------------------------------------------------- one source
+
+
+def test_there_is_a_lab_for_every_lesson():
+    lessons = {path.stem for path in (ROOT / "notebooks").glob("*.ipynb")}
+    assert (
+        set(NAMES)
+        == lessons
+        == {path.stem for path in (ROOT / "labs").glob("*.ipynb")}
+        == set(exercises.LABS)
+    )
+
+
+def test_what_is_derived_is_what_the_solutions_give():
+    written, differences, problems = form_files.form(
+        [*SOLUTIONS, *(starter(name) for name in NAMES)], check=True
+    )
+    assert (written, differences, problems) == ([], [], [])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_starter_and_solution_differ_in_exercises_only(name):
+    have, want = cells(starter(name)), cells(ROOT / "labs" / "solutions" / f"{name}.ipynb")
+    assert list(have) == list(want)
+    for key, cell in want.items():
+        if "exercise" in form.tags(cell):
+            assert have[key].source != cell.source and "SOLUTION" not in have[key].source, key
+            assert have[key].metadata == cell.metadata
+        else:
+            # A badge names its own notebook, and links begin one folder higher.
+            mine, theirs = (
+                re.sub(r"\]\((?:\.\./)+|/labs/(?:solutions/)?", "](", c.source) for c in (have[key], cell)
+            )
+            assert (mine, have[key].metadata) == (theirs, cell.metadata), key
+        assert not cell.get("outputs") or form.CHECKED in form.tags(cell)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_every_lab_has(name):
+    of = exercises.of_lab(name)
+    found = cells(starter(name))
+    assert 3 <= len(of) <= 5
+    keys = list(found)
+    places = [keys.index(e.id) for e in of]
+    assert places == sorted(places), "the exercises stand in another order than in helpers.exercises"
+    for e in of:
+        above = keys[keys.index(f"about-{e.id}") : keys.index(e.id)]
+        about = "\n".join(found[key].source for key in above if found[key].cell_type == "markdown")
+        assert (
+            keys.index(f"about-{e.id}") < keys.index(e.id)
+            and found[f"check-{e.id}"].source == f'check("{e.id}", {e.name})'
+        )
+        assert 3 <= about.count("<details>") <= 4 and about.count("<details>") == about.count("</details>"), (
+            e.id
+        )
+        assert "The idea of the solution" in about and "Hint 1" in about, e.id
+    assert found["progress"].source == f'progress("{name}")'
+    assert keys.index("what-you-can-do-now") < keys.index("progress") < keys.index("start-again")
+    assert not any(cell.get("outputs") for cell in found.values())
+    for key, cell in found.items():
+        if cell.cell_type == "markdown":
+            for link in re.findall(r"\]\((?!https?:|#)([^)\s#]+)", cell.source):
+                assert (ROOT / "labs" / link).exists(), f"{name}, cell {key}: {link}"
+
+
+def test_ids_are_unique_and_every_reset_has_its_text():
+    ids = exercises.all_ids()
+    assert len(set(ids)) == len(ids)
+    kept = json.loads((ROOT / starters.STARTERS).read_text())
+    for name in NAMES:
+        found = cells(starter(name))
+        for e in exercises.of_lab(name):
+            assert kept[e.id]["lab"] == name and kept[e.id]["cells"]
+            for key, source in kept[e.id]["cells"].items():
+                assert found[key].source == source
+
+
+def test_exercises_leave_triton_to_the_notebook():
+    """A lab chooses Triton's interpreter before it imports Triton; a check must not have imported it by then."""
+    labs = [
+        name for name in NAMES if any("TRITON_INTERPRET" in c.source for c in cells(starter(name)).values())
+    ]
+    assert labs
+    code = f"import sys; from helpers import exercises, lab; from helpers.exercises import attempt, call; [exercises.of_lab(name) for name in {labs!r}]; print('triton' in sys.modules)"  # fmt: skip
+    ran = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    assert ran.stdout == "False\n", ran.stdout + ran.stderr
+
+
+# ---------------------------------------------------------------------------------------------- they run
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Run one notebook as `workbook run` does, with no progress from before; and the executed cells by id."""
+
+    def go(path: Path) -> tuple[NotebookRun, dict[str, nbformat.NotebookNode]]:
+        monkeypatch.setenv("WORKBOOK_PROGRESS", str(tmp_path / "progress"))
+        report = batch.run_course([path], tmp_path / "out", cell_timeout=300)
+        return report.runs[0], cells(tmp_path / "out" / path.name)
+
+    return go
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_solution_runs_and_passes(name, run):
+    result, executed = run(ROOT / "labs" / "solutions" / f"{name}.ipynb")
+    assert result.status == "ok", result.failure and f"{result.failure}\n{result.failure.traceback}"
+    for e in exercises.of_lab(name):
+        shown = json.dumps(executed[f"check-{e.id}"].outputs, ensure_ascii=False)
+        assert f"✓ {e.id}: " in shown and re.search(r"cases? agrees?", shown), (e.id, shown)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_starter_fails_at_its_first_exercise_with_the_checks_sentence(name, run):
+    result, executed = run(starter(name))
+    first = first_exercise(name)
+    assert result.status == "failed" and result.failure.cell == f"check-{first}", result.failure
+    assert result.failure.message.startswith(f"cell check-{first}: NotYet: {first} is still to do: ")
+    (output,) = executed[f"check-{first}"].outputs
+    # A sentence, not a traceback.
+    assert (
+        output.output_type == "error" and len(output.traceback) == 1 and output.traceback[0].startswith(first)
+    )
+
+
+def test_a_starter_passes_nothing_and_lacks_nothing(tmp_path):
+    """Graded as they are: each exercise says what is to do, or what the code that is to be mended does wrong."""
+    grades = grade.grade([starter(name) for name in NAMES], tmp_path, jobs=2)
+    assert [one.lab for one in grades.graded] == NAMES
+    for one in grades.graded:
+        assert [mark.exercise for mark in one.marks] == [e.id for e in exercises.of_lab(one.lab)]
+        for mark in one.marks:
+            assert mark.verdict == "to do" or (mark.verdict, bool(mark.hint)) == ("failed", True), mark
+
+
+def test_the_labs_belong_to_one_repository():
+    repository = load_project(ROOT).repository
+    for path in [*SOLUTIONS, *map(starter, NAMES)]:
+        where = path.relative_to(ROOT).as_posix()
+        assert f"/github/{repository}/blob/main/{where})" in path.read_text()

@@ -1,0 +1,164 @@
+"""Every solution in wrong_kernels/ is rejected for its own reason and every one in wrong_kernels/right/ accepted, 20 seeds in a row.
+
+Whether Triton kernels are interpreted is decided when Triton is imported, so the attempts are made in processes of their
+own: without a GPU in two, interpreted; with one in four on the GPU, and then in one that measures the right ones' speed.
+This file is also the script they run. WRONG_KERNELS_SEEDS sets another number of seeds than 20.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from helpers import device
+
+FOLDER = Path(__file__).parent / "wrong_kernels"
+WRONG = sorted(path for path in FOLDER.glob("*.py") if path.stem != "targets")
+RIGHT = sorted((FOLDER / "right").glob("*.py"))
+SEEDS = range(int(os.environ.get("WRONG_KERNELS_SEEDS", "20")))
+# What every course on GPU kernels sees learners do.
+CLASSICS = {
+    "missing-mask",
+    "only-first-block",
+    "wrong-stride",
+    "transposed",
+    "off-by-one",
+    "int32-overflow",
+    "race",
+    "uninitialised-output",
+    "in-place",
+    "half-precision",
+    "fast-but-partial",
+    "stale-answer",
+    "returns-input",
+    "contiguous-only",
+    "power-of-two-only",
+    "nan-blind",
+    "no-maximum",
+}
+
+
+def _module(path: Path) -> ModuleType:
+    """A fresh import, so that nothing is remembered from the seed before."""
+    spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def attempts(paths: list[Path], seeds: Iterable[int], timed: bool) -> None:
+    """Attempt each file with each seed and print a line of JSON for it. Runs in a process of its own."""
+    import torch
+
+    from helpers.exercises.attempt import attempt
+
+    sys.path.insert(0, str(FOLDER))
+    import targets
+
+    torch.set_num_threads(1)
+    for path in paths:
+        for seed in seeds:
+            module = _module(path)
+            exercise = targets.target(module.EXERCISE)
+            verdict = attempt(exercise, getattr(module, exercise.name), seed, timed=timed)
+            told = {"file": str(path), "seed": seed, "passed": verdict.passed, "mistake": verdict.mistake}
+            print(json.dumps({**told, "speed": verdict.speed, "text": repr(verdict)}), flush=True)
+
+
+def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
+    """File -> its verdicts, from one process a shard."""
+    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent.parent), "OMP_NUM_THREADS": "1"}
+    if not device.has_gpu():
+        environment["TRITON_INTERPRET"] = "1"
+    running = []
+    for i, shard in enumerate(shards):
+        out, err = (folder / f"out{i}").open("w+"), (folder / f"err{i}").open("w+")
+        command = [sys.executable, __file__, shard]
+        running.append((subprocess.Popen(command, env=environment, stdout=out, stderr=err), out, err))
+    found: dict[str, list[dict]] = {}
+    for process, out, err in running:
+        status = process.wait(timeout=1800)
+        for file in (out, err):
+            file.seek(0)
+        assert status == 0, err.read()[-3000:]
+        for line in out:
+            told = json.loads(line)
+            found.setdefault(told["file"], []).append(told)
+    return found
+
+
+@pytest.fixture(scope="module")
+def verdicts(tmp_path_factory) -> dict[str, list[dict]]:
+    """File -> its verdicts, one a seed."""
+    n = 4 if device.has_gpu() else 2
+    return _run(tmp_path_factory.mktemp("verdicts"), [f"{i}/{n}" for i in range(n)])
+
+
+def test_there_are_enough_of_them():
+    reasons = {_reason(path) for path in WRONG}
+    assert len(WRONG) >= 40 and len(RIGHT) >= 15
+    assert reasons >= CLASSICS, CLASSICS - reasons
+
+
+def _shown(verdicts: list[dict]) -> str:
+    some = "\n\n".join(f"seed {one['seed']}: {one['mistake']}\n{one['text']}" for one in verdicts[:2])
+    return f"{len(verdicts)} of {len(SEEDS)} seeds:\n{some}"
+
+
+def _reason(path: Path) -> str:
+    line = next(line for line in path.read_text().splitlines() if line.startswith("REASON = "))
+    return line.split('"')[1]
+
+
+def _reasons(path: Path) -> set[str]:
+    """The reason that must be given; on a GPU also others, for what shows itself there by chance."""
+    also = re.search(r"^ALSO_ON_A_GPU = \((.*)\)", path.read_text(), re.MULTILINE)
+    return {_reason(path), *(re.findall(r'"([^"]+)"', also[1]) if also and device.has_gpu() else ())}
+
+
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+def test_wrong_is_rejected_for_its_reason(verdicts, path):
+    told = verdicts[str(path)]
+    assert len(told) == len(SEEDS)
+    others = [one for one in told if one["passed"] or one["mistake"] not in _reasons(path)]
+    assert not others, _shown(others)
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
+def test_right_is_accepted(verdicts, path):
+    told = verdicts[str(path)]
+    assert len(told) == len(SEEDS)
+    failed = [one for one in told if not one["passed"]]
+    assert not failed, _shown(failed)
+
+
+@pytest.mark.gpu
+def test_right_ones_stay_below_the_ceiling(verdicts, tmp_path):
+    """Alone on the GPU: two processes at once would each measure the other."""
+    told = _run(tmp_path, ["timed"])
+    failed = [one for path in RIGHT for one in told[str(path)] if not one["passed"]]
+    assert not failed, _shown(failed)
+    assert all("% of the copy ceiling" in one["speed"] for path in RIGHT for one in told[str(path)])
+
+
+def test_every_hint_is_a_sentence(verdicts):
+    """A learner who makes one of these mistakes is told something about it."""
+    for told in (one for path in WRONG for one in verdicts[str(path)]):
+        assert "\nHint: " in told["text"] and told["text"].rstrip().endswith((".", "?")), told["text"]
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "timed":
+        attempts(RIGHT, [0], timed=True)
+    else:
+        mine, of = map(int, sys.argv[1].split("/"))
+        attempts([*WRONG, *RIGHT][mine::of], SEEDS, timed=False)

@@ -1,0 +1,26 @@
+"""Replaces NaN by zero before it squares."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXERCISE = "square-any-shape"
+REASON = "nan-blind"
+
+
+@triton.jit
+def square_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    x = tl.where(x == x, x, 0)
+    tl.store(out_ptr + offsets, x * x, mask=mask)
+
+
+def square_any(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        square_kernel[(triton.cdiv(n, 1024),)](x, out, n, BLOCK_SIZE=1024)
+    return out

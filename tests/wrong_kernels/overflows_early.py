@@ -1,0 +1,28 @@
+"""Scales up before it scales down: large values overflow on the way."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXERCISE = "square-any-shape"
+REASON = "overflow"
+
+
+@triton.jit
+def square_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr, SCALED: tl.constexpr):
+    offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    mask = offsets < n_elements
+    x = tl.load(x_ptr + offsets, mask=mask)
+    y = x * x
+    if SCALED:
+        y = (x * 1e36) * (x * 1e-36)
+    tl.store(out_ptr + offsets, y, mask=mask)
+
+
+def square_any(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        square_kernel[(triton.cdiv(n, 1024),)](x, out, n, BLOCK_SIZE=1024, SCALED=x.dtype == torch.float32)
+    return out

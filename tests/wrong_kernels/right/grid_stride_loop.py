@@ -1,0 +1,26 @@
+"""Sixteen programs, each walking the tensor in steps of the whole grid."""
+
+import torch
+import triton
+import triton.language as tl
+
+EXERCISE = "square-any-shape"
+
+
+@triton.jit
+def square_kernel(x_ptr, out_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE
+    for start in range(first, n_elements, tl.num_programs(0) * BLOCK_SIZE):
+        offsets = start + tl.arange(0, BLOCK_SIZE)
+        mask = offsets < n_elements
+        x = tl.load(x_ptr + offsets, mask=mask)
+        tl.store(out_ptr + offsets, x * x, mask=mask)
+
+
+def square_any(x):
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    n = x.numel()
+    if n:
+        square_kernel[(16,)](x, out, n, BLOCK_SIZE=1024)
+    return out
