@@ -1,6 +1,6 @@
 """What a build costs: stock load_inline, the helper's way without PyTorch's headers, and NVRTC, on the same kernel.
 
-    python benchmarks/builds.py                 on a GPU machine with nvcc: the CUDA builds (about 4 minutes on an H100)
+    python benchmarks/builds.py                 on a GPU machine with nvcc: the CUDA builds (about 3 minutes on an H100)
     python benchmarks/builds.py --repeats 2     fewer of each
 
 Every build is cold: its text differs from all before by a constant. Stock load_inline and the helper get the same two
@@ -37,7 +37,8 @@ void poly(int64_t x, int64_t y, int64_t n, int64_t stream) {
     poly_kernel<<<(n + 255) / 256, 256, 0, (cudaStream_t)stream>>>((const float*)x, (float*)y, n);
 }
 """
-GOALS = {"times_faster": 8.0, "edit_s": 0.2, "cached_s": 0.1}
+GOALS = {"times_faster": 8.0, "edit_s": 0.2}
+CACHED = 3
 AGAIN = """
 import sys, time
 from helpers import build
@@ -138,7 +139,8 @@ def cuda_builds(repeats: int, folder: str) -> list[dict]:
         edit.append(timed(edit_and_run)[0])
         same.append(torch.equal(expected, got))
         same_nvrtc.append(torch.equal(expected, y))
-        cached.append(cached_seconds(kernel + LAUNCH, DECLARATION))
+        if i < CACHED:  # each imports torch anew, which takes longer than what is measured
+            cached.append(cached_seconds(kernel + LAUNCH, DECLARATION))
         print(f"{i}: stock {stock[-1]:.2f}, helper {light[-1]:.2f}, NVRTC {edit[-1]:.3f} s", flush=True)
     print(f"results equal to stock's, bit by bit, of {repeats}: helper {sum(same)}, NVRTC {sum(same_nvrtc)}")
     rows = [
@@ -180,7 +182,7 @@ def cpp_builds(repeats: int, folder: str) -> list[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--repeats", type=int, help="builds of each kind (6 on a GPU, 1 without)")
+    parser.add_argument("--repeats", type=int, help="builds of each kind (5 on a GPU, 1 without)")
     options = parser.parse_args()
     folder = tempfile.mkdtemp()
     os.environ["WORKBOOK_CACHE"] = folder
@@ -193,14 +195,18 @@ def main() -> None:
             [str(device.find_tool("ninja").parent), str(device.find_tool("nvcc").parent), os.environ["PATH"]]
         )
         rows = records.measured(
-            "builds/cold", lambda: cuda_builds(options.repeats or 6, folder), sources=[KERNEL + LAUNCH]
+            "builds/cold", lambda: cuda_builds(options.repeats or 5, folder), sources=[KERNEL + LAUNCH]
         )
         by_way = rows.set_index("way")
         faster = by_way.times_faster["load_cuda without PyTorch's headers, cold"]
         edit = by_way.median_s["load_kernel: NVRTC, load, launch, wait"]
-        print(
-            f"goals: {faster:.1f} × of {GOALS['times_faster']:.0f} ×, edit to run {edit:.3f} s of {GOALS['edit_s']} s"
-        )
+        for what, reached in {
+            f"cold, {faster:.1f} × faster than stock (goal: at least {GOALS['times_faster']:.0f} ×)": faster
+            >= GOALS["times_faster"],
+            f"from edit to run {edit:.3f} s (goal: at most {GOALS['edit_s']} s)": edit <= GOALS["edit_s"],
+            "results equal to stock's, bit by bit": all(by_way.identical.dropna()),
+        }.items():
+            print("pass" if reached else "FAIL", what)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 

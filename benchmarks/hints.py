@@ -84,7 +84,11 @@ def table() -> list[dict]:
 
 
 def main() -> None:
-    device.require("gpu")
+    try:
+        device.require("gpu")
+    except device.Missing as missing:
+        print(missing)
+        return
     found = records.measured("fusion/hints", table)
     print(f"Square of {N_ELEMENTS:,} elements, µs")
     print(found.round(1).to_string(index=False))

@@ -329,8 +329,10 @@ def report(rows: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     asked = parse()
-    if not device.has_gpu():
-        print("The league is not here: it needs an NVIDIA GPU.")
+    try:
+        device.require("gpu")
+    except device.Missing as missing:
+        print(missing)
         return
     began = time.perf_counter()
     store = Store(asked.out, asked.resume)

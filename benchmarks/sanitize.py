@@ -193,10 +193,13 @@ def main() -> int:
         {"kernels": run_kernels, "overrun": run_overrun, "unwritten": run_unwritten}[asked.run]()
         print(f"{asked.run}: done")
         return 0
-    if not device.has_gpu() or device.find_tool("compute-sanitizer") is None:
-        print(
-            "The kernels cannot be watched here: it needs an NVIDIA GPU and compute-sanitizer, of the CUDA toolkit."
-        )
+    try:
+        device.require("gpu")
+    except device.Missing as missing:
+        print(missing)
+        return 0
+    if device.find_tool("compute-sanitizer") is None:
+        print("compute-sanitizer is not here: install NVIDIA's CUDA toolkit, and set PATH to its bin folder.")
         return 0
     # once without a tool: what Triton and nvcc compile is compiled and kept, and a plain failure shows plainly
     plain = [sys.executable, __file__, "--run", "kernels"]

@@ -140,7 +140,8 @@ def assert_matches(
     """Raise `Mismatch` unless `kernel` computes what `reference` does, everywhere it is likely not to.
 
     Args:
-        kernel: takes the inputs (one tensor, unless `make_inputs` says otherwise), returns one tensor.
+        kernel: takes the inputs (one tensor, unless `make_inputs` says otherwise), returns one tensor. A function from
+            torch.compile is given as it is: wrapped in another, poisoned allocations make torch run it uncompiled.
         reference: the same in plain torch; it is given the inputs in float64.
         shapes: the shapes to try; by default `shapes_around(block_size)`.
         block_size: the kernel's block, to try sizes just below, at and above it.
@@ -315,7 +316,8 @@ def _message(name, case, got, expected, wrong, n_wrong: int) -> str:
     lines = [f"{name} on {case}: {n_wrong:,} of {got.numel():,} elements differ."]
     for index in where[:_SHOWN].tolist():
         at = tuple(index)
-        lines.append(f"  at {tuple(index)}: got {got[at].item():.7g}, expected {expected[at].item():.7g}")
+        want = expected[at].to(got.dtype)  # float64 says digits that the result cannot have
+        lines.append(f"  at {at}: got {got[at].item():.7g}, expected {want.item():.7g}")
     if n_wrong > _SHOWN:
         lines.append(f"  … and {n_wrong - _SHOWN:,} more")
     never = bool(torch.isnan(got[wrong]).all()) if got.is_floating_point() else False

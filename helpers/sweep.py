@@ -43,12 +43,14 @@ def sweep(
     progress: bool = False,
     timer: Callable[..., Any] | None = None,
     tolerance: tuple[float, float] | None = None,
+    name: str | None = None,
     **axes: Sequence[Any],
 ) -> pd.DataFrame:
     """Check and time a kernel at every shape and every combination of its launch parameters.
 
     Args:
-        kernel: called as `kernel(*inputs, **point)`; returns its output tensor.
+        kernel: called as `kernel(*inputs, **point)`; returns its output tensor. A function from torch.compile is given as
+            it is: wrapped in another, the check's poisoned allocations would make torch run it uncompiled from then on.
         shapes: input shapes, such as `[(4096, 256), (4096, 12672)]`.
         reference: what the kernel must compute; it is given the inputs in float64.
         n_bytes: the bytes that the operation must move: a number, or a function of the inputs, such as
@@ -63,6 +65,7 @@ def sweep(
         progress: show a progress bar.
         timer: instead of `timing.time_gpu`, called as `timer(fn, l2=l2, budget_s=budget_s)`.
         tolerance: (relative, absolute) of the check, instead of the dtype's own.
+        name: what the kernel is called in messages, instead of its own name.
         **axes: each launch parameter with the values to try: `block_size=[256, 1024], num_warps=[4, 8]`.
 
     Returns:
@@ -82,12 +85,12 @@ def sweep(
     axes = {name: list(values) for name, values in axes.items()}
     if not shapes:
         raise ValueError("sweep: shapes is empty; give at least one, such as [(4096, 1024)].")
-    for name, values in axes.items():
+    for axis, values in axes.items():
         if not values:
-            raise ValueError(f"sweep: {name} has no values; give a list of at least one.")
-        if name in _RESULTS or name in ("n_rows", "n_cols", "n_elements", "shape"):
+            raise ValueError(f"sweep: {axis} has no values; give a list of at least one.")
+        if axis in _RESULTS or axis in ("n_rows", "n_cols", "n_elements", "shape"):
             raise ValueError(
-                f"sweep: {name!r} is a column of the result; rename that parameter of the kernel."
+                f"sweep: {axis!r} is a column of the result; rename that parameter of the kernel."
             )
     if timer is None:
         from helpers.timing import time_gpu as timer
@@ -116,6 +119,7 @@ def sweep(
             seed,
             timer,
             tolerance,
+            name,
         )
         rows.append(row)
     columns = [
@@ -143,14 +147,27 @@ def _one_line(error: BaseException) -> str:
 
 
 def _measure(
-    kernel, shape, point, reference, n_bytes, make_inputs, dtype, l2, budget_s, device, seed, timer, tolerance
+    kernel,
+    shape,
+    point,
+    reference,
+    n_bytes,
+    make_inputs,
+    dtype,
+    l2,
+    budget_s,
+    device,
+    seed,
+    timer,
+    tolerance,
+    name,
 ) -> dict[str, Any]:
     """One row: checked, then timed."""
 
     from helpers import check
     from helpers.device import Missing
 
-    name = getattr(kernel, "__name__", type(kernel).__name__)
+    name = name or getattr(kernel, "__name__", type(kernel).__name__)
     at_point = functools.partial(kernel, **point) if point else kernel
     try:
         check.assert_matches(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -71,10 +72,26 @@ class Samples:
 
 
 def clock_step_us(durations_ns: Sequence[int]) -> float:
-    """The step of the device's clock in µs: 32 ns on an H100. CUPTI's conversion moves single values by 1 ns."""
-    distinct = sorted(set(durations_ns))
-    steps = [b - a for a, b in itertools.pairwise(distinct) if b - a > 3]
-    return min(steps, default=0) / 1e3 if len(steps) > 3 else 0.0
+    """The step of the device's clock in µs: 32 ns on an H100; 0.0 where too few durations differ to tell.
+
+    CUPTI's conversion to nanoseconds moves single values by 1 or 2, so neighbours that close count as one value.
+    """
+    centres = clusters(durations_ns)
+    gaps = [b - a for (a, _), (b, _) in itertools.pairwise(centres)]
+    if len(gaps) <= 3:
+        return 0.0
+    return statistics.median(gap for gap in gaps if gap < 1.5 * min(gaps)) / 1e3
+
+
+def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
+    """The distinct values, those at most 3 ns apart taken together: their mean, and how many they are."""
+    groups: list[list[int]] = []
+    for value in sorted(durations_ns):
+        if groups and value - groups[-1][-1] <= 3:
+            groups[-1].append(value)
+        else:
+            groups.append([value])
+    return [(statistics.fmean(group), len(group)) for group in groups]
 
 
 def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Samples:

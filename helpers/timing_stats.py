@@ -35,7 +35,9 @@ def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tup
 
     Args:
         samples: in the order in which they were taken; any unit.
-        resolution: the step of the clock that took them: half of it is added to both sides.
+        resolution: the step of the clock that took them; it is added to both sides. A duration is the difference of two
+            readings, so it can be off by a whole step, and where the starts fall in step with the clock no number of
+            samples averages that out.
 
     Sources: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2 (binomial, normal approximation to
     ranks); Alexopoulos and Seila, Output data analysis, Handbook of Simulation (1998), section 7.3 (batch means).
@@ -45,7 +47,7 @@ def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tup
     repeated = _repetition(samples)
     half = (_STUDENT if repeated > 1 else 1.96) * math.sqrt(n * repeated) / 2
     low, high = math.floor(n / 2 - half), math.ceil(n / 2 + half)
-    return ordered[max(low - 1, 0)] - resolution / 2, ordered[min(high, n - 1)] + resolution / 2
+    return ordered[max(low - 1, 0)] - resolution, ordered[min(high, n - 1)] + resolution
 
 
 def ratio_interval(
@@ -56,9 +58,10 @@ def ratio_interval(
     Args:
         a: times of one function, in the order in which they were taken.
         b: times of the other, each taken beside the one of the same place in `a`.
-        resolution: the step of the clock, in the unit of the times.
+        resolution: the step of the clock, in the unit of the times. Half of it counts for each of the two: neighbours
+            start at the same places of the clock, so most of what a place does to one it does to the other.
     """
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     ratio = statistics.median(ratios)
     step = ratio * resolution * (1 / statistics.median(a) + 1 / statistics.median(b))
-    return ratio, median_interval(ratios, resolution=step)
+    return ratio, median_interval(ratios, resolution=step / 2)

@@ -56,12 +56,9 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     except Refused as refusal:
         return row | dict.fromkeys(FACTS) | {"verdict": "refused", "reason": str(refusal)}
 
-    def named(x):
-        return candidate.run(x)
-
-    named.__name__ = kernel
     (found,) = sweep(
-        named,
+        candidate.run,
+        name=kernel,
         shapes=[shape],
         reference=candidate.reference or torch.square,
         make_inputs=candidate.make_inputs,

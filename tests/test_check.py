@@ -88,6 +88,12 @@ def test_nan_and_infinities_are_compared_apart():
         compare("nan", got, torch.tensor([float("inf"), 2.0, 1.0], dtype=torch.float64))
 
 
+def test_what_is_expected_is_a_number_of_the_results_dtype():
+    right = torch.tensor([3.196001e-66, 0.1], dtype=torch.float64)
+    with pytest.raises(Mismatch, match=r"(?s)expected 0\n.*expected 0\.09997559$"):
+        compare("half", torch.ones(2, dtype=torch.float16), right)
+
+
 def test_overflow_is_expected_where_the_dtype_overflows():
     compare("overflow", torch.tensor([float("inf")]), torch.tensor([1e40], dtype=torch.float64))
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import math
 import random
 import statistics
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from helpers import exercises, timing
+from helpers import exercises, records, timing
 from helpers.exercises import samples01
 from helpers.exercises.attempt import attempt
 from helpers.exercises.clocks01 import CLOCKS
@@ -321,6 +325,90 @@ def test_decisions_by_the_wrong_figure_are_named(decide, mistake):
     assert mistake in found
 
 
+class Timeline:
+    """A GPU whose squares all take 265 µs and a host that needs longer for `x ** 2`, in µs; stands in for torch."""
+
+    def __init__(self):
+        self.host, self.free, self.order = 0.0, 0.0, []
+        self.cuda = SimpleNamespace(Event=lambda **_: _Event(self), synchronize=self.synchronize)
+        self.square = lambda x: x * x
+
+    def synchronize(self):
+        self.host = max(self.host, self.free) + 8
+
+    def put(self, host_us, gpu_us):
+        self.host += host_us
+        self.free = max(self.free + (1 if gpu_us else 0), self.host) + gpu_us
+        return _Tensor(self)
+
+    def randn(self, *shape, device):
+        return _Tensor(self)
+
+    empty = randn
+
+
+class _Tensor:
+    shape = (10_000, 10_000)
+
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def zero_(self):
+        self.gpu.order.append("fill")
+        return self.gpu.put(5, 200)
+
+    def __mul__(self, other):
+        self.gpu.order.append("mul")
+        return self.gpu.put(6, 265)
+
+    def __pow__(self, exponent):
+        self.gpu.order.append("pow")
+        return self.gpu.put(9, 265)
+
+
+class _Event:
+    def __init__(self, gpu):
+        self.gpu = gpu
+
+    def record(self):
+        self.us = self.gpu.put(1, 0).gpu.free
+
+    def elapsed_time(self, stop):
+        return (stop.us - self.us) / 1e3
+
+
+def test_the_race_of_squares_holds_no_time_of_the_host():
+    path = Path(exercises.__file__).parents[2] / "labs/solutions/01_profiling.ipynb"
+    cells = {c["id"]: "".join(c["source"]) for c in json.loads(path.read_text())["cells"]}
+    race = next(n for n in ast.parse(cells["won-real-or-noise"]).body if isinstance(n, ast.FunctionDef))
+    gpu = Timeline()
+    names = {"torch": gpu, "assert_matches": lambda *args, **kwargs: None}
+    exec(compile(ast.Module([race], []), str(path), "exec"), names)  # our own notebook's cell
+    rows = names["race"]()
+    assert len(rows) == 120
+    assert {round(us, 6) for row in rows for us in row.values()} == {266.0}, (
+        "only the kernel and the gap before it"
+    )
+    assert gpu.order[::2] == ["fill"] * (len(gpu.order) // 2)
+    places = [gpu.order[1 + 2 * k :: 8].count("pow") for k in range(4)]
+    assert len(set(places)) == 1, "each square stands equally often in each place"
+
+
+def test_the_recorded_race_names_no_winner_between_a_square_and_itself():
+    for path in records.folder().glob("*/lab/three-squares.json"):
+        (measured,) = json.loads(path.read_text())["cases"]
+        rows = measured["rows"]
+        assert (
+            by_ratios(*([row[name] for row in rows] for name in ("a ** 2", "a ** 2, again")))
+            == "no difference"
+        )
+
+
+def test_never_naming_a_winner_is_not_called_a_widened_interval():
+    verdict = attempt(exercises.get("real-or-noise"), lambda a, b: "no difference", 0)
+    assert "never names a winner" in verdict.hint
+
+
 def test_both_kernels_are_the_faster_one_equally_often():
     faster = [d.faster for seed in SEEDS for d in samples01.draws(random.Random(seed))]
     n = sum(name != "no difference" for name in faster)
@@ -381,6 +469,15 @@ def exclusive(events):
 )
 def test_a_wrong_attribution_is_named(answer, mistake):
     assert mistakes("copy-or-compute", answer) == {mistake}
+
+
+def test_a_missing_category_is_explained():
+    def without_ph(events):
+        return {"copy_us": sum(e["dur"] for e in events if e["cat"] == "gpu_memcpy")}
+
+    verdict = attempt(exercises.get("copy-or-compute"), without_ph, 0)
+    assert verdict.mistake == "raises"
+    assert '"ph"' in verdict.hint
 
 
 def test_a_sweep_over_edges_is_right():

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import multiprocessing
 import random
 import re
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 
 import pytest
 import torch
@@ -184,6 +187,14 @@ KERNELS = {
         ),
         "",
     ),
+    "every thread writes everything": (
+        "mend-the-guard",
+        DIFFERENCE.format(
+            body="for (long long at = 0; at < (long long)height * width; ++at) "
+            "output[at] = at % width + 1 < width ? input[at + 1] - input[at] : 0.0f;"
+        ),
+        "many-writers",
+    ),
     "by columns": (
         "rows-not-columns",
         SCALE_ROWS.format(
@@ -207,6 +218,13 @@ KERNELS = {
         "rows-not-columns",
         SCALE_ROWS.format(body="output[i] = input[i] * factor[i / width];"),
         "missing-guard",
+    ),
+    "divided by the height": (
+        "rows-not-columns",
+        SCALE_ROWS.format(
+            body="if (i < n) { const long long at = i / height * width + i % height; output[at] = input[at] * factor[i / height]; }"
+        ),
+        "wrong-index",
     ),
     "first block only": (
         "rows-not-columns",
@@ -257,6 +275,26 @@ KERNELS = {
     "not turned": ("transpose-in-tiles", transpose(turned="threadIdx.y + j][threadIdx.x"), "not-turned"),
     "tiles stay in place": ("transpose-in-tiles", transpose(down="y", across="x"), "tiles-in-place"),
     "no store guard": ("transpose-in-tiles", transpose(store_guard="true"), "missing-guard"),
+    "an output row times width": (
+        "transpose-in-tiles",
+        transpose().replace("(row) * height + col", "(row) * width + col"),
+        "wrong-index",
+    ),
+    "a tile of each thread's own": (
+        "transpose-in-tiles",
+        transpose(tile="float tile[32][32];"),
+        "not-shared",
+    ),
+    "blockDim.y for 32": (
+        "transpose-in-tiles",
+        transpose().replace("blockIdx.y * 32 + threadIdx.y", "blockIdx.y * blockDim.y + threadIdx.y"),
+        "eight-rows",
+    ),
+    "eight columns in a tile": (
+        "transpose-in-tiles",
+        transpose(tile="__shared__ float tile[32][8];"),
+        "tile-too-small",
+    ),
     "a flat tile, one row at a time": ("transpose-in-tiles", FLAT_TILE, ""),
     "without padding": ("transpose-in-tiles", transpose(), ""),
 }
@@ -309,18 +347,45 @@ def test_a_strided_kernel_is_told_its_figure(built):
     assert found.sentence.startswith("rows-not-columns: right, but")
 
 
+def test_a_thread_with_an_element_is_told_of_its_index(built):
+    found = verdict("rows-not-columns", KERNELS["divided by the height"][1])
+    assert "has an element" in found.hint
+    found = verdict("rows-not-columns", KERNELS["no guard over rows"][1])
+    assert "has no element" in found.hint
+
+
+def test_no_replay_in_the_lab_is_held_against_the_learners_own_text():
+    path = Path(exercises.__file__).parents[2] / "labs/solutions/02_load_inline.ipynb"
+    cells = json.loads(path.read_text())["cells"]
+    own = {one.name for one in exercises.of_lab("02_load_inline")}
+    calls = [
+        node
+        for cell in cells
+        if cell["cell_type"] == "code" and cell["id"] != "setup"
+        for node in ast.walk(ast.parse("".join(cell["source"])))
+        if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "measured"
+    ]
+    assert len(calls) == 2
+    for call in calls:
+        sources = [keyword.value for keyword in call.keywords if keyword.arg == "sources"]
+        named = {node.id for one in sources for node in ast.walk(one) if isinstance(node, ast.Name)}
+        assert not named & own
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
         (None, "a string"),
+        (None, "the text DIFFERENCE_CUDA itself"),
         ("__global__ void another_kernel(float* x) {}", "no kernel"),
+        ("__global__ void another_kernel(float* x) {}", "by that name"),
         (DIFFERENCE.format(body="output[index] = inptu[index];"), "inptu"),
     ],
 )
 def test_a_text_that_cannot_be_built_says_why(on_the_host, text, said):
     found = verdict("mend-the-guard", text)
     assert not found.passed
-    assert said in f"{found.sentence} {found.details}"
+    assert said in f"{found.sentence} {found.details} {found.hint}"
 
 
 def test_a_starters_error_line_is_still_to_do(on_the_host):
@@ -453,6 +518,11 @@ def test_a_wrong_wrapper_is_named(answer, mistake):
 )
 def test_right_wrappers_are_accepted(answer):
     assert all(verdict("refuse-wrong-tensors", answer, seed).passed for seed in range(4))
+
+
+def test_a_missing_dtype_check_is_shown_a_full_matrix_first():
+    cases = {verdict("refuse-wrong-tensors", wrapper(leave_out="dtype"), seed).case for seed in range(6)}
+    assert not any("empty" in case for case in cases)
 
 
 def test_every_wrong_tensor_is_tried():

@@ -109,6 +109,12 @@ ATTEMPTS = {
         FLIP, (("from_cols * x_col_stride, mask=mask", "from_cols * x_col_stride"),), "missing-mask"
     ),
     "flip: 32-bit offsets": Attempt(FLIP, ((".to(tl.int64)", ""),), "int32-overflow"),
+    "flip: 32-bit columns": Attempt(
+        FLIP,
+        (("(n_cols - 1 - cols).to(tl.int64)", "n_cols - 1 - cols"),),
+        "int32-overflow",
+        "whose columns lie",
+    ),
     "flip: off by one": Attempt(FLIP, (("n_cols - 1 - cols", "n_cols - cols"),), "off-by-one|missing-mask"),
     "flip: not reversed": Attempt(FLIP, (("n_cols - 1 - cols", "cols"),), "not-reversed"),
     "flip: torch does it": Attempt(
@@ -228,6 +234,17 @@ ATTEMPTS = {
         ),
         "misses-shared-output",
     ),
+    "catch: infinity in the last place": Attempt(
+        CATCH,
+        (
+            (
+                "        before = x.clone()\n",
+                "        if x.numel():\n            x[-1, -1] = float('inf')\n        before = x.clone()\n",
+            ),
+        ),
+        "misses-one-element",
+        "hides the error",
+    ),
     "catch: by exceptions": Attempt(
         CATCH, (("            return False\n", "            raise AssertionError\n"),)
     ),
@@ -235,6 +252,7 @@ ATTEMPTS = {
     "norm: mean over the block": Attempt(
         NORM, (("/ n_cols + eps", "/ BLOCK_SIZE + eps"),), "block-for-columns"
     ),
+    "norm: nothing for the masked-off part": Attempt(NORM, ((", other=0.0", ""),), "no-other", "other=0.0"),
     "norm: no mean": Attempt(NORM, (("/ n_cols + eps", "+ eps"),), "sum-for-mean"),
     "norm: no epsilon": Attempt(NORM, ((" + eps", ""),), "no-epsilon"),
     "norm: epsilon after the root": Attempt(
@@ -262,6 +280,18 @@ ATTEMPTS = {
         (("    scale =", "    x = tl.where(mask, x - tl.sum(x, axis=0) / n_cols, 0.0)\n    scale ="),),
         "centred",
     ),
+    "norm: Python's root": Attempt(
+        NORM,
+        (
+            (
+                "tl.rsqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
+                "1 / __import__('math').sqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
+            ),
+        ),
+        "python-sqrt|raises",  # where the mean is below 1 the integer is 0
+        "tl.rsqrt",
+    ),
+    "norm: Python's sum": Attempt(NORM, (("tl.sum(x * x, axis=0)", "sum(x * x)"),), "raises", "tl.sum"),
     "norm: torch does it": _torch_norm(
         "return torch.nn.functional.rms_norm(x.float(), x.shape[1:], weight.float(), eps).to(x.dtype)",
         "no-launch",

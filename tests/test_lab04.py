@@ -284,6 +284,29 @@ def true_hint_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 
 
 @triton.jit
+def only_whole_sizes_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    if n_elements % BLOCK_SIZE == 0:
+        x = tl.load(x_ptr + i)
+        tl.store(y_ptr + i, x * x)
+    else:
+        x = tl.load(x_ptr + i, mask=i < n_elements)
+        tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def no_constant_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    n = n_elements.to(tl.int64)
+    if n >= (tl.program_id(0) + 1) * BLOCK_SIZE:
+        x = tl.load(x_ptr + i)
+        tl.store(y_ptr + i, x * x)
+    else:
+        x = tl.load(x_ptr + i, mask=i < n)
+        tl.store(y_ptr + i, x * x, mask=i < n)
+
+
+@triton.jit
 def false_hint_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = tl.max_constancy(i < n_elements, 4)
@@ -364,6 +387,8 @@ def to_do_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
         (body_and_tail_kernel, ""),
         (groups_of_four_kernel, ""),
         (true_hint_kernel, ""),
+        (no_constant_kernel, ""),
+        (only_whole_sizes_kernel, "narrow-loads-when-ragged"),
         (narrow_kernel, "narrow-loads"),
         (narrow_stores_kernel, "narrow-stores"),
         (false_hint_kernel, "false-hint"),

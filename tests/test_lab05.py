@@ -129,6 +129,7 @@ def by_counting(n_blocks: int, n_sms: int, each: int) -> tuple[float, float]:
         (lambda b, s, e: (math.ceil(b / (s * e)), by_counting(b, s, e)[1]), "rounded"),
         (lambda b, s, e: by_counting(b, s, 1), "blocks-an-sm"),
         (lambda b, s, e: (b / (s * e), 1 - by_counting(b, s, e)[1]), "empty-part"),
+        (lambda b, s, e: by_counting(b, s, e) if b else (0.0, 1.0), "no-blocks"),
         (lambda b, s, e: (b / (s * e), by_counting(b, s, e)[1] * s * e), "blocks-not-share"),
         (lambda b, s, e: (b / (s * e), 0.5), "last-fill"),
         (lambda b, s, e: (b * s * e, 1.0), "waves"),
@@ -166,6 +167,8 @@ def before_that(found, word: str):
         (lambda row: ordered(row).replace("too few blocks", "latency"), "idle-chip"),
         (before_that(lambda row: row["achieved_occupancy_percent"] < 60, "latency"), "idle-chip"),
         (lambda row: ordered(row).replace("compute", "memory"), "memory-for-compute"),
+        (before_that(lambda row: row["memory_throughput_percent"] >= 60, "memory"), "memory-for-compute"),
+        (before_that(lambda row: row["compute_throughput_percent"] >= 60, "compute"), "compute-for-memory"),
         (lambda row: "memory", "larger-of-two"),
         (lambda row: f"{ordered(row)} bound", "no-word"),
         (lambda row: row["memory"], "raises"),
@@ -249,6 +252,19 @@ def half_rows(n_rows, n_cols, *facts) -> dict:
 )
 def test_act_on_advice(answer, mistake):
     assert fits("act-on-advice", answer, mistake)
+
+
+@pytest.mark.parametrize(
+    ("launch", "said"),
+    [
+        ((1, 1024), "1 program of 1,024 elements squares 1,024, not 24"),
+        ((3, 1), "3 programs of 1 element square 3,"),
+    ],
+)
+def test_programs_and_elements_are_counted_in_words_that_fit(launch, said):
+    launched = dict(zip(("n_programs", "n_elements"), launch, strict=True))
+    answer = lambda *args: along(*args) | launched  # noqa: E731
+    assert said in attempt(EXERCISES["act-on-advice"], answer, 1).sentence
 
 
 def test_the_two_facts_tell_every_recorded_square_within_a_quarter():

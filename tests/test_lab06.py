@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import pytest
+import torch
 from lab_attempts import Attempt, judge, verdicts
+
+from helpers.exercises.judge import first_wrong
 
 LAB = "06_fusion"
 
@@ -130,6 +133,18 @@ ATTEMPTS = {
         "one-floor",
     ),
     "pays: nothing saved": Attempt(PAYS, (("- saved", "- 0 * saved"),), "nothing-saved|wrong-answer"),
+    "pays: counted": Attempt(
+        PAYS,
+        source="def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):\n    return float(len(operations))\n",
+        mistake="operations-counted",
+        says="a + b and a GELU",
+    ),
+    "pays: a constant": Attempt(
+        PAYS,
+        source="def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):\n    return 7.0\n",
+        mistake="speedup",
+        says="larger",
+    ),
     "pays: a word": Attempt(
         PAYS,
         source="def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):\n    return 'yes'\n",
@@ -218,7 +233,15 @@ def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):
     ),
     "merge: the last maximum": _merge("return b[0], a[1] * math.exp(a[0] - b[0]) + b[1]", "maximum"),
     "merge: through the whole sums": _merge(
-        f"{_LARGER}; s = a[1] * math.exp(a[0]) + b[1] * math.exp(b[0]); return m, s / math.exp(m)", "raises"
+        f"{_LARGER}; s = a[1] * math.exp(a[0]) + b[1] * math.exp(b[0]); return m, s / math.exp(m)",
+        "exp-overflows",
+        "differences from the maximum",
+    ),
+    "merge: through the whole sums, by tensors": _merge(
+        f"{_LARGER}; e = lambda v: torch.tensor(v, dtype=torch.float64).exp(); "
+        "s = a[1] * e(a[0]) + b[1] * e(b[0]); return m, s / e(m)",
+        "exp-overflows",
+        "differences from the maximum",
     ),
     "merge: empty parts": _merge(
         f"{_LARGER}; return m, a[1] * math.exp(a[0] - m) + b[1] * math.exp(b[0] - m)", "minus-infinity"
@@ -239,8 +262,8 @@ def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):
     "wide: one block": Attempt(
         WIDE,
         (("min(triton.next_power_of_2(n_cols), 4096)", "triton.next_power_of_2(n_cols)"),),
-        "raises",
-        "exceeds",
+        "block-too-large",
+        "must not follow the row",
     ),
     "wide: only the first block": Attempt(
         WIDE, (("range(0, n_cols, BLOCK_SIZE)", "range(0, BLOCK_SIZE, BLOCK_SIZE)"),), "only-first-block"
@@ -265,6 +288,12 @@ def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):
     "wide: three walks": Attempt(WIDE, source=_THREE_WALKS),
     "wide: other blocks": Attempt(WIDE, (("4096)", "8192)"),)),
 }
+
+
+def test_what_is_expected_is_a_number_of_the_results_dtype() -> None:
+    right = torch.tensor([[3.196001e-66, 1 / 3]], dtype=torch.float64)
+    told = first_wrong(torch.ones(1, 2), right, torch.ones(1, 2, dtype=torch.bool)).splitlines()
+    assert told == ["  at (0, 0): got 1, expected 0", "  at (0, 1): got 1, expected 0.3333333"]
 
 
 @pytest.fixture(scope="module")

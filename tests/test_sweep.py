@@ -171,3 +171,29 @@ def test_on_a_gpu_times_are_real():
     )
     assert df.verdict.eq("ok").all() and df.n_samples.min() >= 10
     assert df.median_us[1] > 5 * df.median_us[0] and (df.ci_low_us <= df.median_us).all()
+
+
+def test_a_compiled_function_is_timed_compiled():
+    """The check's poisoned allocations must not make torch fall back to the function as it was written."""
+    ran = []
+
+    def backend(graph, _inputs):
+        def call(*args):
+            ran.append(len(args))
+            return graph(*args)
+
+        return call
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x: x * x + 0.0 * x, backend=backend)
+    before = []
+
+    def timer(function, **_):
+        before.append(len(ran))
+        function()
+        return FakeTiming()
+
+    (row,) = sweep(
+        compiled, shapes=[(4, 8)], reference=lambda x: x * x, n_bytes=256, timer=timer, name="compiled"
+    ).to_dict("records")
+    assert row["verdict"] == "ok" and len(ran) == before[0] + 1

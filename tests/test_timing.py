@@ -1,15 +1,19 @@
 """The parts of the timer that need no GPU; `test_gpu.py` has the rest."""
 
 import functools
+import importlib.util
 import math
+import os
 import random
 import statistics
+import subprocess
+import sys
 import time
 
 import pytest
 import torch
 
-from helpers import device, timing, timing_cupti, timing_notes
+from helpers import device, timing, timing_cupti, timing_notes, timing_traps
 
 
 def test_interval_covers_the_median():
@@ -74,7 +78,30 @@ def test_a_steady_drift_is_not_hidden():
 
 
 def test_interval_is_never_below_the_clocks_step():
-    assert timing.median_interval([1.504] * 50, resolution=0.032) == pytest.approx((1.488, 1.520))
+    assert timing.median_interval([1.504] * 50, resolution=0.032) == pytest.approx((1.472, 1.536))
+
+
+def ticks(rng, n, us, noise, phase):
+    """Durations as the difference of two readings of a clock that ticks every 32 ns."""
+    out = []
+    for _ in range(n):
+        start = 0.032 * (phase if phase is not None else rng.random())
+        stop = start + rng.gauss(us, noise)
+        out.append(0.032 * (stop // 0.032 - start // 0.032) + rng.choice((0, 0.001)))
+    return out
+
+
+@pytest.mark.parametrize("phase", [None, 0.0, 0.97])
+@pytest.mark.parametrize("us", [1.475, 13.408, 13.424, 13.4395])
+@pytest.mark.parametrize("noise", [0.0, 0.01, 0.15])
+def test_interval_covers_the_truth_between_two_ticks(us, noise, phase):
+    """Also where starts fall in step with the clock, so that no number of samples averages its step out."""
+    rng = random.Random(13)
+    held = 0
+    for _ in range(100):
+        low, high = timing.median_interval(ticks(rng, 160, us, noise, phase), resolution=0.032)
+        held += low <= us <= high
+    assert held >= 93
 
 
 def neighbours(rng, n, ratio, noise=0.004):
@@ -100,6 +127,10 @@ def test_step_of_the_clock():
     """Durations of an H100, each 1 ns more or less than a multiple of 32."""
     assert timing_cupti.clock_step_us([264964, 267876, 266339, 266371, 266819, 265156]) == 0.032
     assert timing_cupti.clock_step_us([1504, 1504, 1505]) == 0.0
+    rng = random.Random(3)
+    jittered = [32 * rng.randrange(410, 430) + rng.choice((0, 0, 1)) for _ in range(40)]
+    assert timing_cupti.clock_step_us(jittered) == pytest.approx(0.032, abs=0.0006)
+    assert timing_cupti.clusters([64, 33, 32, 32]) == [(pytest.approx(32.33, abs=0.01), 3), (64, 1)]
 
 
 # --------------------------------------------------------------------------------------- what a timer can notice
@@ -206,3 +237,72 @@ def test_no_gpu_is_said(monkeypatch):
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     with pytest.raises(device.Missing, match="NVIDIA GPU"):
         timing.time_gpu(lambda: None)
+
+
+# -------------------------------------------------------------------------------- benchmarks/timer_truth.py, its traps
+@pytest.fixture
+def timer_truth(root):
+    spec = importlib.util.spec_from_file_location("timer_truth", root / "benchmarks/timer_truth.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def activity(ts, dur, cat, name, **args):
+    return {"ts": ts, "dur": dur, "cat": cat, "name": name, "args": args}
+
+
+def test_the_truth_knows_its_flush_from_the_fills_of_a_function(timer_truth):
+    """A reduction zeroes its semaphores first: that fill is a part of it."""
+    events = [{"ts": 0, "dur": 9, "cat": "cpu_op", "name": "aten::sum"}]
+    for at in (100, 200, 300):
+        events.append(activity(at + 50, 10.0, "kernel", "reduce", grid=[64, 1, 1]))
+        events.append(activity(at, 30.0, "kernel", "fill<float>", grid=[25600, 1, 1]))
+        events.append(activity(at + 40, 1.5, "gpu_memset", "Memset (Device)", bytes=8))
+        events.append(activity(at + 45, 2.0, "kernel", "fill<float>", grid=[1, 1, 1]))
+    assert timer_truth.split_calls(events) == [timer_truth.Call(13.5, 2, ("memset",))] * 3
+
+
+def test_the_truths_median_lies_inside_a_step_of_the_clock(timer_truth):
+    rng = random.Random(17)
+    for us in (1.475, 13.424, 357.601):
+        samples = ticks(rng, 3000, us, 0.1, None)
+        assert timer_truth.median_between_steps(samples) == pytest.approx(us, abs=0.006)
+
+
+def test_a_timer_is_judged_no_finer_than_the_truth_is_known(timer_truth):
+    steady = timer_truth.truth_row("matmul", "a timer", (24.0, 24.1), 25.3, 0.1, "")
+    drifting = timer_truth.truth_row("matmul", "a timer", (24.0, 26.0), 24.2, 0.1, "")
+    assert not steady["within_goal"] and steady["allowed_us"] == 0.5
+    assert drifting["within_goal"] and drifting["allowed_us"] == 2.0 and drifting["drift_us"] == 2.0
+
+
+@pytest.mark.parametrize(
+    ("us", "said", "outcome", "told"),
+    [
+        (13.5, "", "right", "right"),
+        (16.8, "", "not fooled", "not fooled, +3.5 µs"),
+        (7.6, "", "wrong", "-43 %"),
+        (7.6, "a note", "says so", "says so"),
+        (None, "an error", "refuses", "refuses"),
+    ],
+)
+def test_not_fooled_is_not_accurate(us, said, outcome, told):
+    row = timing_traps.judged(timing_traps.TRAPS[0], "a timer", 13.3, us, said, 0.1)
+    assert (row["outcome"], row["told"]) == (outcome, told)
+
+
+@pytest.mark.parametrize("name", ["hints", "kernels", "sanitize", "timer_truth"])
+def test_a_benchmark_without_a_gpu_says_one_sentence(root, name):
+    """`make bench` runs every file of benchmarks/, on every machine."""
+    hidden = {**os.environ, "CUDA_VISIBLE_DEVICES": ""}
+    done = subprocess.run(
+        [sys.executable, f"benchmarks/{name}.py"], cwd=root, env=hidden, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        done.stdout.startswith("An NVIDIA GPU that torch can use is not here")
+        and len(done.stdout.splitlines()) == 1
+    )

@@ -107,7 +107,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             # Triton's interpreter computes with numpy, which would warn of every overflow.
             stack.enter_context(np.errstate(all="ignore"))
             if exercise.must_launch == "triton":
-                seen = stack.enter_context(launches.triton_watched(blocks))
+                seen = stack.enter_context(launches.triton_watched(blocks, exercise.poison_masked))
             elif exercise.must_launch == "cuda" and not on_gpu:
                 small = sum(t.numel() for t in tensors) <= _TRACED
                 seen = stack.enter_context(launches.host_cuda_watched(small))

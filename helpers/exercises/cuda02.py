@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from helpers import build
+from helpers.exercises import traps02
 
 if TYPE_CHECKING:
     import torch
@@ -177,8 +178,9 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
         numbers: the launcher's integers.
 
     Returns:
-        "out", "outside": elements written next to it, and "changed": whether an input changed. Or "trouble", "cause", "argument", "block", "thread" and
-        "has_barrier" of what the host found, or "refused": the launch's error.
+        "out", "outside": elements written next to it, "changed": whether an input changed, and "tile" (`traps02.of_tile`).
+        Or "trouble", "cause", "argument", "block", "thread", "has_barrier", "function" and "tile" of what the host found,
+        or "refused": the launch's error.
     """
     import torch
 
@@ -204,7 +206,8 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
     except RuntimeError as error:
         return {"refused": str(error).strip().split("\n")[0]}
     changed = any(not same_bits(a, b) for a, b in zip(inputs, before, strict=True))
-    return {"out": out.clone(), "outside": blocks.writes_outside(), "changed": changed}
+    tile = traps02.of_tile(_without_comments(built.text))
+    return {"out": out.clone(), "outside": blocks.writes_outside(), "changed": changed, "tile": tile}
 
 
 def _trouble(built: Built, error: host_cuda.HostCudaError) -> dict:
@@ -215,6 +218,8 @@ def _trouble(built: Built, error: host_cuda.HostCudaError) -> dict:
         "block": error.block,
         "thread": error.thread,
         "has_barrier": "__syncthreads" in _without_comments(built.text),
+        "function": built.launcher.name,
+        "tile": traps02.of_tile(_without_comments(built.text)),
     }
 
 
@@ -245,6 +250,21 @@ def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
         used = float((touched * mine["bytes_used_percent"]).sum() / touched.sum())
         found[argument] = (float(touched.sum() / n), used)
     return found
+
+
+def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
+    """How many threads at most wrote one element of the output in a traced run, or "trouble" as in `count`."""
+    from helpers import host_cuda
+
+    try:
+        a = traced(built, height, width, numbers).accesses
+    except host_cuda.HostCudaError as error:
+        return _trouble(built, error)
+    except build.BuildError as error:
+        return {"trouble": str(error), "cause": "not traced"}
+    writes = a[(a["argument"] == "output") & (a["access"] != "read")]
+    places = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
+    return {"writers": int(writes.drop_duplicates(["element", *places]).groupby("element").size().max())}
 
 
 def count(built: Built, height: int, width: int) -> dict:

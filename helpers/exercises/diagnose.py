@@ -329,6 +329,10 @@ def of_error(case: Case, outcome: Outcome) -> str:
         return "int32-overflow" if kind == "far" else "illegal-access"
     if "misaligned address" in said:
         return "misaligned"
+    if "maximum tensor numel" in said:
+        return "block-too-large"
+    if outcome.error_type == "OverflowError" and ("math range" in said or "result out of range" in said):
+        return "exp-overflows"
     if "power of 2" in said or "power of two" in said:
         return "power-of-two-only"
     if kind == "empty" or (x is not None and not x.numel()):

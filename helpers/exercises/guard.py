@@ -180,25 +180,32 @@ def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: dict[int, torch.Tensor]
     return placed.requires_grad_(t.requires_grad) if t.requires_grad else placed
 
 
-def far_rows(values: torch.Tensor, row_stride: int) -> dict:
+def far_rows(values: torch.Tensor, row_stride: int, turned: bool = False) -> dict:
     """A recipe for a 2-D (or 1-D) view whose rows lie `row_stride` elements apart, beyond 32-bit offsets.
+
+    Where it is `turned`, the columns of a 2-D view lie so far apart, and the elements of a column beside each other.
 
     The memory is made where the call is made, lazily committed on a CPU: only the touched pages exist. Its base is in
     the middle, and where an offset that wrapped in 32 bits would point lies poison.
     """
-    return {FAR: values, "row_stride": row_stride}
+    return {FAR: values, "row_stride": row_stride, "turned": turned}
+
+
+def _far_rows_of(recipe: dict) -> torch.Tensor:
+    """The values with those first that lie far apart."""
+    return recipe[FAR].t().contiguous() if recipe.get("turned") else recipe[FAR]
 
 
 def far_bytes(recipe: dict) -> int:
     """The memory that a recipe spans, in bytes."""
-    values: torch.Tensor = recipe[FAR]
+    values = _far_rows_of(recipe)
     return (
         2 * BAND + (1 << 31) + (len(values) - 1) * recipe["row_stride"] + values[0].numel()
     ) * values.element_size()
 
 
 def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
-    values: torch.Tensor = recipe[FAR]
+    values = _far_rows_of(recipe)
     stride, n_rows, size = recipe["row_stride"], len(values), values.element_size()
     n = far_bytes(recipe) // size
     base = BAND + (1 << 31)
@@ -225,7 +232,8 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
         own = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(whole[base:]))
     else:
         own = torch.frombuffer(memory, dtype=values.dtype, offset=base * size)
-    return own.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
+    view = own.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
+    return view.t() if recipe.get("turned") else view
 
 
 class Guarded(TorchDispatchMode):

@@ -16,6 +16,8 @@ HINTS = {
     "int32-overflow": "Offsets beyond 2**31 do not fit into 32 bits: make the index 64 bits wide before you multiply it by a stride.",
     "race": "The same input gives different results: two threads write the same place, or one reads before another has written.",
     "in-place": "The input must stay as it was: write into a tensor of your own.",
+    "block-too-large": "No block has more than 1,048,576 elements, so its size must not follow the row: choose a fixed one, and walk a wide row block by block.",
+    "exp-overflows": "exp of a large number overflows: take exp of differences from the maximum only. They are never above 0.",
     "half-precision": "The error has the size of half precision: is something converted to float16 or bfloat16 on the way?",
     "inaccurate": "The values are near but not near enough: which step loses digits?",
     "stale-answer": "That is the answer for an earlier input: nothing may be remembered from call to call.",

@@ -150,12 +150,12 @@ def effective(case: Case) -> tuple[tuple, tuple]:
 
 
 def first_wrong(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> str:
-    """The first wrong elements, a line each: index, value, expected value."""
+    """The first wrong elements, a line each: index, value, expected value as the result's dtype can hold it."""
     where = wrong.nonzero()
     lines = []
     for index in where[:_SHOWN].tolist():
         at = tuple(index)
-        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(expected[at])}")
+        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(expected[at].to(got.dtype))}")
     if len(where) > _SHOWN:
         lines.append(f"  … and {len(where) - _SHOWN:,} more")
     return "\n".join(lines)

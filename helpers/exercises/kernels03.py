@@ -192,7 +192,10 @@ KERNELS: dict[str, Hidden] = {
         "Take a matrix with more rows than one, and compare all elements.",
     ),
     "one-element": _wrong(
-        _one_element, "gets the last element wrong", "Compare all elements, not a sum or a mean of them."
+        _one_element,
+        "gets the last element of more than 512 wrong",
+        "Compare all elements, not a sum or a mean of them. If you did: NaN or infinity in the last place hides the error, "
+        "so let an input of that shape pass without them.",
     ),
     "first-1024": _wrong(
         _columns(1024, "zero"),

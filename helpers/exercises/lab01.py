@@ -6,6 +6,7 @@ import json
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from helpers import records
@@ -188,6 +189,11 @@ def _misses(label: str, answers: list[tuple[str, str]], whole: bool) -> tuple[st
         hint = "A fixed limit misses it: how sure a difference is depends on the noise and on the number of samples."
     elif "drift" in label:
         hint = "a[i] and b[i] were taken one right after the other: what drifts, drifts for both."
+    elif all(got == "no difference" for got, _ in answers):
+        hint = (
+            "It never names a winner here, though the difference is about three times what single readings "
+            "scatter by. How far does a median of a hundred of them scatter?"
+        )
     else:
         hint = "The difference is there. Do rare slow readings widen your interval?"
     return f"{label}: it found {found} of {n}", "misses", hint
@@ -223,6 +229,11 @@ def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 def _judge_trace(case: Case, outcome: Outcome) -> Verdict | None:
     if fell := raised("copy-or-compute", "attribute", case, outcome):
+        if outcome.error_type == "KeyError" and outcome.error.endswith(("'cat'", "'ts'", "'dur'")):
+            hint = (
+                'Events whose "ph" is not "X" are marks and names, and may lack that key: look at "ph" first.'
+            )
+            return replace(fell, hint=hint)
         return fell
     got, want = outcome.value, case.expected
     if not isinstance(got, dict) or not all(is_number(got.get(k)) for k in want):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from helpers.exercises import cuda02, inputs, speed, wrapper02
+from helpers.exercises import cuda02, inputs, speed, traps02, wrapper02
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
 
@@ -77,6 +78,21 @@ COVER = Exercise(
 
 
 # ------------------------------------------------------------------------------------------ what kernels share
+def _fell(id: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
+    """`raised`, with a hint of its own where there is nothing to build."""
+    found = raised(id, name, case, outcome)
+    if found is None or found.mistake != "does-not-build":
+        return found
+    if "has no kernel" in found.sentence:
+        return replace(
+            found,
+            hint="The launcher calls the kernel by that name: keep the first line that the starter gives.",
+        )
+    if "CUDA text, a string" in found.sentence:
+        return replace(found, hint=f"Give the check the text {name} itself, not what was made from it.")
+    return found
+
+
 def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
     """The verdict where a run did not come to a result, but for what an exercise knows better."""
     if "refused" in value:
@@ -91,10 +107,6 @@ def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
         return None
     first, *rest = value["trouble"].split("\n")
     hints = {
-        "out of bounds": (
-            "missing-guard",
-            "That thread must not touch memory at all: which condition keeps it out?",
-        ),
         "uninitialised": (
             "missing-barrier",
             "Another thread fills that place: all must have written (__syncthreads()) before one reads.",
@@ -109,6 +121,8 @@ def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
         value["cause"],
         (value["cause"].replace(" ", "-"), "Look at that line; the traced run is made on the host."),
     )
+    if value["cause"] == "out of bounds":
+        mistake, hint = traps02.out_of_bounds(case, value)
     if value["cause"] == "uninitialised" and value["has_barrier"]:
         sizes = case.args if case.call == "count" else case.args[1]
         if any(size % 32 for size in sizes):
@@ -133,7 +147,7 @@ def _wrong_values(id: str, case: Case, value: dict, explain: Callable) -> Verdic
         return wrong(id, case, f"on {case.label} it changed an input", "changes-input", hint)
     if value["outside"]:
         sentence = f"on {case.label} it wrote {value['outside']:,} elements outside its output"
-        hint = "Threads outside the matrix must not touch memory: which condition keeps them out?"
+        hint = "Had the threads that wrote there an element? If so their index is wrong, if not a guard is missing."
         return wrong(id, case, sentence, "missing-guard", hint)
     try:
         check.compare("it", out, case.expected.cpu().double(), case=case.label)
@@ -188,13 +202,14 @@ def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
             expected=_difference(x).to(device),
             call="run",
         )
+    yield Case("a traced run on a 5 × 7 matrix", (5, 7, 4, 4), expected=1, call="writers")
 
 
 def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
-    if fell := raised("mend-the-guard", "DIFFERENCE_CUDA", case, outcome):
+    if fell := _fell("mend-the-guard", "DIFFERENCE_CUDA", case, outcome):
         return fell
     value = outcome.value
-    height, width, block_x, block_y = case.args[2]
+    height, width, block_x, block_y = case.args if case.call == "writers" else case.args[2]
     if value.get("cause") == "out of bounds" and value["block"]:
         row = value["block"][1] * block_y + value["thread"][1]
         col = value["block"][0] * block_x + value["thread"][0]
@@ -208,9 +223,15 @@ def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
         else:
             mistake, hint = "missing-guard", "The grid is rounded up: send threads outside the matrix home."
         return wrong("mend-the-guard", case, sentence, mistake, hint, "\n".join(rest))
-    return _troubled("mend-the-guard", case, value) or _wrong_values(
-        "mend-the-guard", case, value, _why_difference
-    )
+    if found := _troubled("mend-the-guard", case, value):
+        return found
+    if case.call != "writers":
+        return _wrong_values("mend-the-guard", case, value, _why_difference)
+    if value["writers"] == case.expected:
+        return None
+    sentence = f"right, but on {case.label} {value['writers']} threads write the same element"
+    hint = "Each thread has one element, that of its row and column, and writes no other."
+    return wrong("mend-the-guard", case, sentence, "many-writers", hint)
 
 
 def _why_difference(out, case: Case) -> tuple[str, str]:
@@ -238,7 +259,7 @@ MEND = Exercise(
     minutes=12,
     cases=_guard_cases,
     judge=_judge_guard,
-    adapters={"run": cuda02.run},
+    adapters={"run": cuda02.run, "writers": cuda02.writers},
     prepare=cuda02.kernel("difference"),
     on_gpu=True,
 )
@@ -285,7 +306,7 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
     id = "rows-not-columns"
-    if fell := raised(id, "SCALE_ROWS_CUDA", case, outcome):
+    if fell := _fell(id, "SCALE_ROWS_CUDA", case, outcome):
         return fell
     if case.call == "count":
         return _judge_use(
@@ -366,12 +387,18 @@ def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
     id = "transpose-in-tiles"
-    if fell := raised(id, "TRANSPOSE_CUDA", case, outcome):
+    if fell := _fell(id, "TRANSPOSE_CUDA", case, outcome):
         return fell
     if case.call == "count":
         hint = "Read rows of the tile and write rows of the tile: the turn happens inside shared memory."
         return _judge_use(id, case, outcome.value, hint)
-    return _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_tiles)
+    found = _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_tiles)
+    trap = outcome.value.get("tile", "")
+    if found is None or not trap or found.mistake in ("changes-input", "launch", "barrier-in-if"):
+        return found
+    if trap == "eight-rows" and found.mistake == "missing-barrier":
+        return found
+    return replace(found, mistake=trap, hint=traps02.TILE[trap])
 
 
 def _why_tiles(out, case: Case) -> tuple[str, str]:

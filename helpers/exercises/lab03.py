@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
-from helpers.exercises.model import Case
+from helpers.exercises.model import Case, Outcome, Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -80,6 +81,16 @@ SHARE = answer_exercise(
 
 
 # --------------------------------------------------------------------------------------------------- mend a kernel
+def _far_columns(rng: random.Random, device: str) -> Iterator[Case]:
+    """A view whose columns lie far apart: a 64-bit row number alone does not reach them."""
+    from helpers.exercises import guard, inputs
+
+    x = inputs.values(rng, (97, 3), "float16", device)
+    recipe = guard.far_rows(x, (1 << 30) + rng.randrange(7, 60), turned=True)
+    label = inputs.named(x, "view whose columns lie more than 2**30 elements apart")
+    yield Case(label, (recipe,), expected=inputs.Hidden("far"))
+
+
 def _flipped(x: torch.Tensor) -> torch.Tensor:
     return x.flip(1)
 
@@ -107,6 +118,7 @@ FLIP = kernel_exercise(
     dtypes=("float32", "float16", "int32"),
     ndim=2,
     must_launch="triton",
+    extra_cases=_far_columns,
     mistakes=(_explain_flip,),
     minutes=15,
 )
@@ -125,6 +137,7 @@ SQUARE = kernel_exercise(
     _squared,
     dtypes=("float32", "float16", "int32"),
     must_launch="triton",
+    extra_cases=_far_columns,
     minutes=30,
 )
 
@@ -197,10 +210,20 @@ def _explain_rms(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple
 
     if like(expected):
         return None
+    if block != n and bool(got.isnan().all()) and not bool(expected.isnan().any()):
+        return (
+            "no-other",
+            "NaN in all of it: is the masked-off part of the block in the sum? tl.load(…, other=0.0) says what it holds.",
+        )
     squares = x.square().sum(dim=1, keepdim=True)
     mean = squares / n
     centred = x - x.mean(dim=1, keepdim=True)
     likely = [
+        (
+            "python-sqrt",
+            (mean + eps).floor(),
+            "Python's math.sqrt takes a block's number as an integer, without a word: use tl.sqrt or tl.rsqrt.",
+        ),
         (
             "block-for-columns",
             squares / block + eps,
@@ -244,5 +267,25 @@ RMS_NORM = kernel_exercise(
     mistakes=(_explain_rms,),
     minutes=25,
 )
+
+_judge_values = RMS_NORM.judge
+
+
+def _judge_norm(case: Case, outcome: Outcome) -> Verdict | None:
+    """The kernel's judge, with hints where Python's functions met a block of values."""
+    found = _judge_values(case, outcome)
+    if found is None or not outcome.error or found.mistake == "to-do":
+        return found
+    if "not iterable" in outcome.error:
+        return replace(found, hint="Python's sum does not take a block of values: tl.sum(…, axis=0) does.")
+    if outcome.error_type == "ZeroDivisionError":
+        hint = "Is it Python's math.sqrt? It takes a block's number as an integer, here 0: use tl.sqrt or tl.rsqrt."
+        return replace(found, hint=hint)
+    if "math.sqrt" in outcome.error:  # compiled for a GPU, the message holds the kernel's line
+        return replace(found, hint="A kernel has roots of its own: tl.sqrt and tl.rsqrt.")
+    return found
+
+
+RMS_NORM = replace(RMS_NORM, judge=_judge_norm, poison_masked=True)
 
 EXERCISES = (SHARE, FLIP, SQUARE, CATCH, RMS_NORM)

@@ -241,6 +241,7 @@ OUTPUT_CODE = answer_exercise(
 
 # ------------------------------------------------------------------------------------------------ wide loads
 _WIDE = "wide-loads"
+_RAGGED = 1823 * 781  # no multiple of a block, nor of 2
 
 
 def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
@@ -258,6 +259,8 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
         label = f"the PTX for BLOCK_SIZE {block_size}, {num_warps} warps, {target}"
         each = block_size // (32 * num_warps)
         yield Case(label, (block_size, num_warps, target), expected=4 * each, call="compile")
+    label = f"the PTX for {_RAGGED:,} elements, BLOCK_SIZE 1024, 4 warps, {target}"
+    yield Case(label, (_RAGGED, 1024, 4, target), expected=32, call="compile_for")
 
 
 def _judge_wide(case: Case, outcome: Outcome) -> Verdict | None:
@@ -311,6 +314,8 @@ def _judge_run(case: Case, facts: dict) -> Verdict | None:
 def _judge_ptx(case: Case, text: str) -> Verdict | None:
     from helpers import ptx
 
+    if not text:  # of a kernel that takes no constant for n_elements: the other cases have to do
+        return None
     reading, needed = ptx.read_ptx(text), case.expected
     for what, found in (("load", reading.loads), ("store", reading.stores)):
         wide = sum(i.n_bytes for i in found if i.n_bytes == 16)
@@ -321,6 +326,12 @@ def _judge_ptx(case: Case, text: str) -> Verdict | None:
         sentence = (
             f"in {case.label} a thread has {said}: 16-byte {what}s must cover its {needed // 4} elements"
         )
+        if not wide and case.call == "compile_for":
+            hint = (
+                "Its wide part is for sizes that fill all programs. Of this size all programs but the last are full: "
+                "ask of a program or of elements whether they are full, not of the size."
+            )
+            return wrong(_WIDE, case, sentence, f"narrow-{what}s-when-ragged", hint)
         if not wide:
             hint = (
                 "The bound n_elements may be anything, so the compiler cannot know that four neighbours are inside "
@@ -340,7 +351,7 @@ WIDE_LOADS = Exercise(
     minutes=20,
     cases=_wide_cases,
     judge=_judge_wide,
-    adapters={"run": wide04.ran, "compile": wide04.compiled},
+    adapters={"run": wide04.ran, "compile": wide04.compiled, "compile_for": wide04.compiled_for},
 )
 
 EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS)

@@ -190,8 +190,10 @@ def _explain_waves(case: Case, got: Any) -> tuple[str, str] | None:
     waves, fill = case.expected
     if not isinstance(got, list | tuple) or len(got) != 2 or not all(is_number(v) for v in got):
         return "no-pair", "Return two numbers: (waves, last_fill)."
+    if not n_blocks:
+        return "no-blocks", "Without a block there is no wave: both numbers are 0."
     if math.isclose(got[0], waves, rel_tol=1e-6):
-        if got[1] == 0 and n_blocks:
+        if got[1] == 0:
             return (
                 "whole-waves",
                 "When the blocks fill whole waves, the last wave is full: its fill is 1, not 0.",
@@ -313,7 +315,8 @@ def _judge_launch(case: Case, got: dict[str, Any]) -> Verdict | None:
     n_rows, n_cols = case.args[:2]
     n_programs, program_stride, element_stride, n = (got[key] for key in _KEYS[:4])
     if n_programs * n != n_rows * n_cols:
-        squared = f"{n_programs:,} programs of {n:,} elements square {n_programs * n:,}"
+        programs = f"{n_programs:,} program{'s' * (n_programs != 1)} of {n:,} element{'s' * (n != 1)}"
+        squared = f"{programs} square{'s' * (n_programs == 1)} {n_programs * n:,}"
         sentence = f"on {case.label} {squared}, not {n_rows * n_cols:,}"
         hint = "Every element must be squared once: programs × elements of a program = rows × columns."
         return wrong(_ACT, case, sentence, "not-all-elements", hint)
@@ -327,7 +330,7 @@ def _judge_launch(case: Case, got: dict[str, Any]) -> Verdict | None:
         hint = "That is what the advice is about: a sector for each lane. Which direction has stride 1?"
         return wrong(_ACT, case, sentence, "still-uncoalesced", hint)
     if case.expected is not None and n < 32:
-        sentence = f"on {case.label} one program has {n:,} elements"
+        sentence = f"on {case.label} one program has {n:,} element{'s' * (n != 1)}"
         hint = "That does not fill one warp, and a warp asks for whole sectors: give a program a row, or a good part of it."
         return wrong(_ACT, case, sentence, "tiny-programs", hint)
     last = (n_programs - 1) * program_stride + (n - 1) * element_stride

@@ -44,7 +44,7 @@ class Seen:
 
 
 @contextmanager
-def triton_watched(blocks: Blocks) -> Iterator[Seen]:
+def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen]:
     """Count the launches of Triton kernels, compiled or interpreted, and check the interpreted ones' pointers."""
     from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
@@ -69,6 +69,8 @@ def triton_watched(blocks: Blocks) -> Iterator[Seen]:
 
     def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
         _look(seen, blocks, ptrs.data[mask.data], "reads")
+        if poison_masked and rest and rest[0] is None:
+            rest = (_nothing_promised(ptrs), *rest[1:])
         return _call(self, ptrs, mask, *rest, **named)
 
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
@@ -99,6 +101,18 @@ def triton_watched(blocks: Blocks) -> Iterator[Seen]:
     finally:
         for owner, name, old in before:
             setattr(owner, name, old)
+
+
+def _nothing_promised(ptrs: Any) -> Any:
+    """What a masked-off part holds where no `other` is given: the interpreter would put zeros, a GPU promises nothing."""
+    import numpy as np
+    from triton.runtime import interpreter
+
+    dtype = interpreter._get_np_dtype(ptrs.get_element_ty())
+    poison = np.full_like(ptrs.data, 0x5A, dtype=dtype)
+    if np.issubdtype(dtype, np.floating):
+        poison.fill(np.nan)
+    return interpreter.TensorHandle(poison, ptrs.get_element_ty())
 
 
 def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:

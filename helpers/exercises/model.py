@@ -140,6 +140,7 @@ class Exercise:
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
         on_gpu: whether its cases live on the GPU where there is one.
+        poison_masked: whether, in interpreted Triton kernels, the masked-off part of a load without `other` holds NaN.
     """
 
     id: str
@@ -155,3 +156,4 @@ class Exercise:
     guarded: bool = False
     must_launch: str = ""
     on_gpu: bool = False
+    poison_masked: bool = False

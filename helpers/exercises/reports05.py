@@ -119,6 +119,7 @@ def rows_to_judge(rng: random.Random) -> Iterator[tuple[str, dict[str, Any], str
             made("persistent blocks", "memory", c=u(5, 30), m=u(78, 93), waves=u(0.25, 0.9), occupancy=u(20, 60)),
             made("persistent products", "compute", c=u(78, 93), m=u(20, 45), waves=u(0.25, 0.9), occupancy=u(10, 30)),
             made("both busy, memory more", "memory", c=u(61, 68), m=u(82, 94), waves=u(3, 40), occupancy=u(30, 95)),
+            made("both busy, compute more", "compute", c=u(82, 94), m=u(61, 68), waves=u(3, 40), occupancy=u(30, 95)),
         ]  # fmt: skip
     rng.shuffle(found)
     yield from found

@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from helpers.exercises.hints import HINTS
 from helpers.exercises.model import Case
 
 if TYPE_CHECKING:
@@ -169,6 +170,8 @@ def explain_merge(case: Case, got: Any) -> tuple[str, str] | None:
         return "not-numbers", "m and s are two numbers."
     want_m, _ = case.expected
     if math.isnan(m) or math.isnan(s):
+        if not case.call and all(math.isfinite(largest) for largest, _ in case.args):
+            return "exp-overflows", HINTS["exp-overflows"]  # inf / inf: torch and numpy raise nothing
         return "minus-infinity", "-inf - -inf is NaN: look whether the larger maximum is -inf before any exp."
     if case.call or m != want_m:
         return (

@@ -39,6 +39,31 @@ def compiled(kernel: Any, block_size: int, num_warps: int, target: str) -> dict[
     return {"ptx": made.ptx}
 
 
+def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: str) -> dict[str, str]:
+    """The PTX with n_elements known when it is compiled: a branch that this size never takes is not in it.
+
+    A kernel may ask something of a number that it cannot ask of a constant, such as `n_elements.to(tl.int64)`:
+    where it does not compile like this, the PTX is "".
+    """
+    from helpers import ptx
+
+    if other := _no_kernel(kernel):
+        return {"no_kernel": other}
+    pointers = {name: kind for name, kind in SIGNATURE.items() if name != "n_elements"}
+    try:
+        made = ptx.stages(
+            kernel,
+            signature=pointers,
+            constexprs={"BLOCK_SIZE": block_size, "n_elements": n},
+            target=target,
+            num_warps=num_warps,
+            divisible_by_16=tuple(pointers),
+        )
+    except ptx.CompileError:
+        return {"ptx": ""}
+    return {"ptx": made.ptx}
+
+
 def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
     """Square n random floats with the kernel: on the CPU, with its hints watched, and on the GPU where one is."""
     from helpers import device, ptx

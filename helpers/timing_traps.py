@@ -1,7 +1,8 @@
 """The traps of `timer_truth.py --only traps`: functions that make a timer tell something untrue, and what each tells.
 
-A timer passes a trap when its figure is right, or when it refuses or says what is wrong. Right is: at most 10 % below
-the truth, and at most 10 % or 5 µs above it, so that the gap of a launch is no failure.
+A timer passes a trap when it is not fooled, or when it refuses or says what is wrong. Fooled is: more than 10 % below the
+truth, or more than 10 % and 5 µs above it. A figure inside that holds no lie of the trap, but it may hold the timer's own
+error, the gap of a launch for one: "right" is only said within max(0.5 µs, 1 %), as everywhere else.
 """
 
 from __future__ import annotations
@@ -180,16 +181,23 @@ def makers() -> dict[str, Callable[[], Fn]]:
     return {RANDOM: lambda: matmul("randn"), **made}
 
 
+def goal_us(truth_us: float) -> float:
+    """How far off a timer may be: 0.5 µs or 1 %, whichever is more."""
+    return max(0.5, 0.01 * truth_us)
+
+
 def judged(trap: Trap, timer: str, truth: float | None, us: float | None, said: str, seconds) -> dict:
-    """One row: what the timer told, and whether that is "right", "wrong", "refuses" or "says so"."""
+    """One row: what the timer told, and whether that is "right", "not fooled", "wrong", "silent", "refuses" or "says so"."""
     if us is None:
         outcome = "refuses"
     elif trap.silent:
         outcome = "says so" if said else "silent"
     elif truth is None:
         outcome = "says so" if said else "wrong"
-    elif 0.9 * truth <= us <= max(1.1 * truth, truth + 5):
+    elif abs(us - truth) <= goal_us(truth):
         outcome = "right"
+    elif 0.9 * truth <= us <= max(1.1 * truth, truth + 5):
+        outcome = "not fooled"
     else:
         outcome = "says so" if said else "wrong"
     return {
@@ -209,6 +217,8 @@ def in_words(outcome: str, truth: float | None, us: float | None) -> str:
     """What a table shows: "right", "refuses", "says so", "says nothing", or how far off."""
     if outcome == "silent":
         return "says nothing"
+    if outcome == "not fooled":
+        return f"not fooled, {us - truth:+,.1f} µs"
     if outcome != "wrong":
         return outcome
     return f"{us:,.1f} µs for nothing" if truth is None else f"{100 * (us / truth - 1):+,.0f} %"
@@ -218,7 +228,7 @@ def line(row: dict) -> str:
     us = "–" if row["us"] is None else f"{row['us']:.2f}"
     truth = "nothing" if row["truth_us"] is None else f"{row['truth_us']:.2f}"
     percent = "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %"
-    return f"{row['trap']:<40} {row['timer']:<22} {row['outcome']:<8} {us:>10} of {truth:>8} {percent:>9}  {row['said']}"
+    return f"{row['trap']:<40} {row['timer']:<22} {row['outcome']:<10} {us:>10} of {truth:>8} {percent:>9}  {row['said']}"
 
 
 def run(timer: str, time_it: Callable[[Fn], float], truth_of: Callable[[Fn], float], out: Path) -> None:
@@ -264,6 +274,4 @@ def nvbench_rows(found: dict[str, dict], truths: dict[str, float | None]) -> lis
     return rows
 
 
-clock = time.perf_counter
-if __name__ == "__main__":
-    print("The traps run with timer_truth.py.")
+clock = time.perf_counter  # the real one, whatever a trap replaces
