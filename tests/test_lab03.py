@@ -213,7 +213,15 @@ ATTEMPTS = {
         "refuses-rounding",
     ),
     "catch: without poison": Attempt(
-        CATCH, (("with checks.poisoned():", "if True:"),), "misses-lucky-memory", "poisoned"
+        CATCH,
+        (
+            (
+                "with checks.poisoned():",
+                "torch.randn_like(x)  # its memory is what comes next\n        if True:",
+            ),
+        ),
+        "misses-lucky-memory",
+        "poisoned",
     ),
     "catch: the input is not looked at": Attempt(
         CATCH,
