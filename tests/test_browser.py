@@ -8,8 +8,11 @@ that does, and fail.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -242,6 +245,50 @@ def test_the_ptx_of_lesson_04(lesson, lab):
 
 
 # ------------------------------------------------------------------------------------------- pages
+
+
+def test_a_lab_in_jupyterlab(chrome, tmp_path):
+    """A right answer, a wrong one, the table, and the starter's cell back: as a learner sees them."""
+    import nbformat
+
+    cells = {
+        "begin": "from helpers.lab import NotYet, check, progress, reset",
+        "right": "def sectors_of_a_run(first_byte, n_bytes):\n"
+        "    return 0 if n_bytes == 0 else (first_byte + n_bytes - 1) // 32 - first_byte // 32 + 1",
+        "check-right": 'check("sectors-of-a-run", sectors_of_a_run)',
+        "check-wrong": 'try:\n    check("sectors-of-a-run", lambda first_byte, n_bytes: -(-n_bytes // 32))\n'
+        "except NotYet as told:\n    print(told)",
+        "table": 'progress("05_ncu")',
+        "again": 'reset("sectors-of-a-run")',
+    }
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(text, id=name) for name, text in cells.items()],
+        metadata={"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    )
+    nbformat.write(notebook, tmp_path / "try.ipynb")
+    kept = str(tmp_path / "progress")
+    with harness.jupyterlab(tmp_path, WORKBOOK_PROGRESS=kept, CUDA_VISIBLE_DEVICES="") as address:
+        page = harness.Page(chrome.new_page(viewport={"width": 1200, "height": 1100}))
+        page.run_notebook(f"{address}/lab/workspaces/try/tree/try.ipynb")
+        see(page.cell("check-right"), "cases agree")
+        see(page.cell("check-wrong"), "Hint:")
+        see(page.cell("table"), "1 of 5 exercises passed")
+        new = page.page.evaluate(
+            "() => jupyterapp.shell.currentWidget.content.widgets.map(c => c.model.sharedModel.source)"
+        )
+        screenshot(page, "lab-of-a-learner")
+        page.page.close()
+    assert len(new) == len(cells) + 1 and "NotImplementedError" in new[-1] and "def " in new[-1]
+    assert page.errors == []
+    table = subprocess.run(
+        [sys.executable, "-c", "from helpers.lab import progress; print(progress('05_ncu'))"],
+        env={**os.environ, "WORKBOOK_PROGRESS": kept},
+        capture_output=True,
+        text=True,
+    )
+    assert (
+        "sectors-of-a-run" in table.stdout and "passed" not in table.stdout.split("\n")[2]
+    )  # reset forgot it
 
 
 @pytest.fixture(scope="module")
