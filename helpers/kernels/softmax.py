@@ -45,7 +45,6 @@ def softmax_rows_kernel(
 # [/kernel:softmax_rows_kernel]
 
 
-# [kernel:softmax_rows]
 def softmax_rows(x: torch.Tensor, *, num_warps: int | None = None) -> torch.Tensor:
     """Softmax of each row of a 2-D tensor: one program a row, the row in one block."""
     require_rows(x, MAX_ROW_BLOCK)
@@ -57,9 +56,6 @@ def softmax_rows(x: torch.Tensor, *, num_warps: int | None = None) -> torch.Tens
             BLOCK_SIZE=block_size, num_warps=num_warps or max(1, min(16, block_size // 512)),
         )  # fmt: skip
     return y
-
-
-# [/kernel:softmax_rows]
 
 
 # [kernel:softmax_online_kernel]
@@ -92,7 +88,6 @@ def softmax_online_kernel(
 # [/kernel:softmax_online_kernel]
 
 
-# [kernel:softmax_online]
 def softmax_online(x: torch.Tensor, *, block_size: int = 4096, num_warps: int = 8) -> torch.Tensor:
     """Softmax of each row of a 2-D tensor of any width: one program a row, two walks over it."""
     require_rows(x)
@@ -102,9 +97,6 @@ def softmax_online(x: torch.Tensor, *, block_size: int = 4096, num_warps: int = 
             y, x, x.stride(0), y.stride(0), x.shape[1], BLOCK_SIZE=block_size, num_warps=num_warps
         )
     return y
-
-
-# [/kernel:softmax_online]
 
 
 @triton.jit
@@ -169,7 +161,6 @@ def softmax_split_kernel(
 # [/kernel:softmax_split_kernel]
 
 
-# [kernel:softmax_split]
 def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4) -> torch.Tensor:
     """Softmax of each row of a 2-D tensor: a row is shared by ceil(n_cols / block_size) programs that wait for each other."""
     require_rows(x)
@@ -177,9 +168,6 @@ def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4
     if x.numel():
         launch_split(x, y, block_size, num_warps)
     return y
-
-
-# [/kernel:softmax_split]
 
 
 def launch_split(
