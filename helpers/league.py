@@ -2,7 +2,7 @@
 
 Everything at a point is measured in one run: every round calls each function once behind a flushed L2 cache (a b c, then
 c b a, …), so that drift falls on all alike. A ratio is the median over rounds of one function's time over another's in
-the same round, with its 95 % interval.
+the same round, with its 95 % interval. What the profiler adds to a function's time is taken off (timing_watching).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers import timing_cupti
+from helpers import timing_cupti, timing_watching
 from helpers.timing_stats import median_interval, ratio_interval
 
 if TYPE_CHECKING:
@@ -98,23 +98,28 @@ def compare_many(
             samples.add(batch)
         now = time.perf_counter()
         left, done = budget_s - (now - began), len(samples.times[0])
-        standings = {
-            label: standing(label, own, samples.times[reference], samples.step_us)
-            for label, own in zip(labels, samples.times, strict=True)
-        }
-        narrow = all(s.ratio_ci95[1] - s.ratio_ci95[0] <= 0.004 for s in standings.values())
+        narrow = all(
+            s.ratio_ci95[1] - s.ratio_ci95[0] <= 0.004 for s in standings(labels, samples, reference)
+        )
         if done >= min_rounds and (left <= 0 or (done >= 50 and narrow)):
-            return standings
+            break
         fit = int(rounds * left / (now - start))
         rounds = max(4, min_rounds - done, min(done, 200, fit))
+    samples.take_off(timing_watching.cost(calls, flush, [statistics.median(own) for own in samples.times]))
+    return {s.label: s for s in standings(labels, samples, reference)}
 
 
-def standing(label: str, own: list[float], reference: list[float], step_us: float = 0.0) -> Standing:
-    """A `Standing` from the times of successive rounds, in µs, taken by a clock that steps by `step_us`."""
-    ratio, interval = ratio_interval(own, reference, resolution=0.0 if own is reference else step_us)
-    return Standing(
-        label, statistics.median(own), median_interval(own, resolution=step_us), ratio, interval, len(own)
-    )
+def standings(labels: list[str], samples: timing_cupti.Samples, reference: int) -> list[Standing]:
+    """A `Standing` for each function, its ratios to the one at the index `reference`."""
+    found, base, step = [], samples.times[reference], samples.step_us
+    for i, (label, own) in enumerate(zip(labels, samples.times, strict=True)):
+        ratio, interval = 1.0, (1.0, 1.0)
+        if i != reference:
+            offsets = (samples.costs[i].half_us, samples.costs[reference].half_us)
+            ratio, interval = ratio_interval(own, base, resolution=step, offsets=offsets)
+        alone = median_interval(own, resolution=step + samples.costs[i].half_us)
+        found.append(Standing(label, statistics.median(own), alone, ratio, interval, len(own)))
+    return found
 
 
 def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:

@@ -4,9 +4,8 @@ The clock is CUPTI's, read through torch.profiler: the device's own start and en
 the launch gap is not in it. What a call finds in the L2 cache is arranged before each (`l2=`), so that the question
 that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
 
-It cannot see what CUPTI itself may do to a kernel: eager softmax of 32,768 × 4,096 took 471 µs by it and 451 µs by ncu
-on an H100 (the record timer/truth), where eleven other kernels agreed within 3 µs or 1 %. Where a few per cent decide,
-ask `do_bench` too.
+CUPTI slows some kernels that it watches. CUDA events around the same calls, without it and with it, tell by how much
+(`helpers.timing_watching`); where they do, that is taken off, and a note says so.
 
 It is made against mistakes, and says what it can see of them: a function that launches nothing or on another stream
 is an error; inputs of one value only, a result that is no tensor, throttled clocks and replaced clock functions are
@@ -22,20 +21,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers import device, timing_notes
+from helpers import device, timing_notes, timing_watching
 from helpers.timing_cupti import Flush, Samples, TimingError, measure, short_name
 from helpers.timing_stats import median_interval, ratio_interval
+from helpers.timing_watching import Watching
 
 __all__ = [
     "Comparison",
     "Kernel",
     "Timing",
     "TimingError",
+    "Watching",
     "compare",
     "median_interval",
     "ratio_interval",
     "short_name",
     "time_gpu",
+    "watch",
 ]
 
 _clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
@@ -43,7 +45,10 @@ _clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_coun
 
 @dataclass(frozen=True)
 class Kernel:
-    """One kernel (or copy, or fill) that the timed function launched, `calls` times a call, `median_us` µs together."""
+    """One kernel (or copy, or fill) that the timed function launched, `calls` times a call, `median_us` µs together.
+
+    The µs are as watched: what CUPTI adds to a kernel is known for the whole call only, and is not taken off here.
+    """
 
     name: str
     calls: int
@@ -52,7 +57,10 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Timing:
-    """The device time of one call, in µs: the sum of its kernels' own durations, without gaps between them."""
+    """The device time of one call, in µs: the sum of its kernels' own durations, without gaps between them.
+
+    `added_us` is what CUPTI added to them and what has been taken off; 0.0 where none was seen.
+    """
 
     median_us: float
     ci95_us: tuple[float, float]
@@ -63,6 +71,7 @@ class Timing:
     sm_clock_mhz: tuple[int | None, int | None]
     seconds: float
     notes: tuple[str, ...] = ()
+    added_us: float = 0.0
 
     def gb_per_s(self, n_bytes: int) -> float:
         """Effective bandwidth: the bytes the operation must move over the median time, in decimal GB/s."""
@@ -172,9 +181,7 @@ def _warm_up(functions: Sequence[Callable[[], Any]]) -> list[str]:
         before = block
 
 
-def _collect(
-    functions, l2: str, budget_s: float, narrow: Callable[[Samples], bool]
-) -> tuple[Samples, Flush, tuple]:
+def _require_gpu_alone() -> None:
     import torch
 
     device.require("gpu")
@@ -182,6 +189,12 @@ def _collect(
         raise TimingError("A profiler is already running: time outside `with torch.profiler.profile(...)`.")
     if torch.cuda.is_current_stream_capturing():
         raise TimingError("A CUDA graph is being captured: time outside the capture.")
+
+
+def _collect(
+    functions, l2: str, budget_s: float, narrow: Callable[[Samples], bool]
+) -> tuple[Samples, Flush, tuple]:
+    _require_gpu_alone()
     flush = Flush(l2)
     notes = [*timing_notes.replaced_clocks(), *_warm_up(functions), *timing_notes.constant_inputs(functions)]
     measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
@@ -203,6 +216,9 @@ def _collect(
         # as many rounds as have been, while the budget lasts
         rounds = max(4, min(len(all_samples.times[0]), 400, int(rounds * left / took)))
     clock_after, held_after = _clock()
+    all_samples.take_off(
+        timing_watching.cost(functions, flush, [statistics.median(t) for t in all_samples.times])
+    )
     seconds = _clock_s() - began
     held = sorted(set(held_before) | set(held_after))
     if held:
@@ -219,9 +235,16 @@ def _collect(
 def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal: float) -> Timing:
     seconds, clocks, notes = facts
     times = samples.times[i]
-    median = statistics.median(times)
-    low, high = median_interval(times, resolution=samples.step_us)
-    if high - low > 2 * max(goal * median, 0.05) + samples.step_us:
+    cost = samples.costs[i]
+    median, unsure = statistics.median(times), samples.step_us + cost.half_us
+    low, high = median_interval(times, resolution=unsure)
+    if cost.slows:
+        notes = [
+            *notes,
+            f"CUPTI, the clock used here, slows what it times by {cost.added_us:,.1f} µs "
+            f"({100 * cost.added_us / median:.1f} %), as CUDA events tell: that is taken off",
+        ]
+    if high - low > 2 * max(goal * median, 0.05) + 2 * unsure:
         notes = [
             *notes,
             f"the interval is still {100 * (high - low) / median:.1f} % wide: the time budget ended",
@@ -231,7 +254,9 @@ def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal:
         Kernel(name, per_call.count(name) or 1, statistics.median(values))
         for name, values in samples.kernels[i].items()
     )
-    return Timing(median, (low, high), len(times), kernels, l2, flush.text, clocks, seconds, tuple(notes))
+    return Timing(
+        median, (low, high), len(times), kernels, l2, flush.text, clocks, seconds, tuple(notes), cost.added_us
+    )
 
 
 def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) -> Timing:
@@ -297,5 +322,28 @@ def compare(
 
     samples, flush, facts = _collect([a, b], l2, budget_s, narrow)
     timings = [_timing(samples, i, flush, l2, facts, 0.01) for i in (0, 1)]
-    ratio, interval = ratio_interval(*samples.times, resolution=samples.step_us)
+    offsets = (samples.costs[0].half_us, samples.costs[1].half_us)
+    ratio, interval = ratio_interval(*samples.times, resolution=samples.step_us, offsets=offsets)
     return Comparison(labels, *timings, ratio, interval)
+
+
+def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
+    """Find out whether the profiler slows what `fn` launches: events around it, without CUPTI and with it, in turns.
+
+    `time_gpu` does this by itself where a few unwatched calls make it suspect so, and takes off what it finds.
+
+    Args:
+        fn: as for `time_gpu`.
+        l2: as for `time_gpu`.
+
+    Returns:
+        A `Watching`: both medians in µs, and what CUPTI adds.
+
+    Raises:
+        helpers.device.Missing, TimingError: as in `time_gpu`.
+    """
+    _require_gpu_alone()
+    flush = Flush(l2)
+    _warm_up([fn])
+    about = statistics.median(measure([fn], flush, 4).times[0])  # it also refuses what launches nothing
+    return timing_watching.watching([fn], flush, about)[0]

@@ -6,12 +6,14 @@ import bisect
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from helpers import device
+from helpers.timing_watching import NO_COST, Watching
 
 _MARK = "workbook::call"
+_MOST_ADDED = 0.25  # of a function's time, by watching it: 5 % is the most seen
 
 
 class TimingError(RuntimeError):
@@ -54,12 +56,38 @@ class Flush:
 
 @dataclass
 class Samples:
-    """Device times in µs, a list a function, and the kernels seen in its last call."""
+    """Device times in µs, a list a function, and the kernels seen in its last call.
+
+    Attributes:
+        step_us: the step of the device's clock.
+        costs: for each function what CUPTI had added, which has been taken off its times.
+    """
 
     times: list[list[float]]
     kernels: list[dict[str, list[float]]]
     per_call: list[tuple[str, ...]]
-    step_us: float = 0.0  # of the device's clock
+    step_us: float = 0.0
+    costs: list[Watching] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.costs = [NO_COST] * len(self.times)
+
+    def take_off(self, costs: Sequence[Watching] | None) -> None:
+        """Take from each function's times what CUPTI added to them; None takes nothing off.
+
+        Raises:
+            TimingError: alone a function takes so much less that it cannot have done the same.
+        """
+        if costs is None:
+            return
+        for cost, own in zip(costs, self.times, strict=True):
+            if cost.slows and cost.added_us > _MOST_ADDED * (usual := statistics.median(own)):
+                raise TimingError(
+                    f"The function takes {usual:,.1f} µs under CUPTI and {cost.added_us:,.1f} µs less without it: more "
+                    "than watching explains. Does it do something else when a profiler runs?"
+                )
+        self.costs = list(costs)
+        self.times = [[t - cost.added_us for t in own] for own, cost in zip(self.times, costs, strict=True)]
 
     def add(self, other: Samples) -> None:
         """Append what another batch measured."""

@@ -51,7 +51,11 @@ def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tup
 
 
 def ratio_interval(
-    a: Sequence[float], b: Sequence[float], *, resolution: float = 0.0
+    a: Sequence[float],
+    b: Sequence[float],
+    *,
+    resolution: float = 0.0,
+    offsets: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, tuple[float, float]]:
     """The median of the ratios of neighbours, a's over b's, and its 95 % interval: what moves both cancels.
 
@@ -60,8 +64,10 @@ def ratio_interval(
         b: times of the other, each taken beside the one of the same place in `a`.
         resolution: the step of the clock, in the unit of the times. Half of it counts for each of the two: neighbours
             start at the same places of the clock, so most of what a place does to one it does to the other.
+        offsets: by how much all of a's times may be off together, and all of b's, each at 95 %.
     """
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     ratio = statistics.median(ratios)
-    step = ratio * resolution * (1 / statistics.median(a) + 1 / statistics.median(b))
-    return ratio, median_interval(ratios, resolution=step / 2)
+    of_a, of_b = ratio / statistics.median(a), ratio / statistics.median(b)
+    step = resolution * (of_a + of_b) / 2
+    return ratio, median_interval(ratios, resolution=step + math.hypot(offsets[0] * of_a, offsets[1] * of_b))

@@ -72,6 +72,30 @@ def test_on_a_stream_of_ones_own_inside_its_context(x):
         assert timing.time_gpu(lambda: torch.square(x)).median_us > 1
 
 
+def test_what_cupti_adds_is_not_in_it():
+    """Events alone around PyTorch's softmax of such rows show less than CUPTI's own durations; of its square, more."""
+    rows = torch.randn(32768, 4096, device="cuda")
+    softmax, square = lambda: torch.softmax(rows, -1), lambda: torch.square(rows)
+    found = timing.time_gpu(softmax)
+    alone = timing.watch(softmax).alone_us
+    assert 0.98 < found.median_us / alone < 1
+    assert found.added_us == 0 or any("slows" in note for note in found.notes)
+    assert timing.time_gpu(square).added_us == 0 and not timing.watch(square).slows
+    again = timing.compare(softmax, lambda: torch.softmax(rows, -1))
+    assert 0.99 < again.ratio < 1.01
+
+
+def test_working_only_under_a_profiler_is_an_error(x):
+    large = torch.randn(8192, 8192, device="cuda")
+
+    def shy():
+        watched = torch.autograd._profiler_enabled()
+        return torch.square(large if watched else x)
+
+    with pytest.raises(timing.TimingError, match="something else"):
+        timing.time_gpu(shy)
+
+
 def test_inside_a_profiler_is_an_error(x):
     with torch.profiler.profile(), pytest.raises(timing.TimingError, match="already running"):
         timing.time_gpu(lambda: torch.square(x))

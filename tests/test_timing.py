@@ -1,5 +1,6 @@
 """The parts of the timer that need no GPU; `test_gpu.py` has the rest."""
 
+import contextlib
 import functools
 import importlib.util
 import math
@@ -13,7 +14,7 @@ import time
 import pytest
 import torch
 
-from helpers import device, timing, timing_cupti, timing_notes, timing_traps
+from helpers import device, timing, timing_cupti, timing_notes, timing_traps, timing_truth, timing_watching
 
 
 def test_interval_covers_the_median():
@@ -131,6 +132,58 @@ def test_step_of_the_clock():
     jittered = [32 * rng.randrange(410, 430) + rng.choice((0, 0, 1)) for _ in range(40)]
     assert timing_cupti.clock_step_us(jittered) == pytest.approx(0.032, abs=0.0006)
     assert timing_cupti.clusters([64, 33, 32, 32]) == [(pytest.approx(32.33, abs=0.01), 3), (64, 1)]
+
+
+# ------------------------------------------------------------------------------------ what watching adds to a time
+@pytest.fixture
+def pairs_of_events(monkeypatch):
+    """Functions of made-up kernels: µs alone, and µs that CUPTI adds; a pair of events adds 2.7 to both."""
+    rng, watched = random.Random(1), []
+
+    def event_times(functions, flush, rounds):
+        extra = [(alone, added * bool(watched)) for alone, added in functions]
+        return [[alone + plus + 2.7 + rng.gauss(0, 0.2) for _ in range(rounds)] for alone, plus in extra]
+
+    @contextlib.contextmanager
+    def under_cupti():
+        watched.append(True)
+        yield
+        watched.clear()
+
+    monkeypatch.setattr(timing_watching, "event_times", event_times)
+    monkeypatch.setattr(timing_watching, "under_cupti", under_cupti)
+
+
+def test_what_the_profiler_adds_is_found(pairs_of_events):
+    costs = timing_watching.cost([(450, 19.0), (355, 0.0)], None, [469, 355])
+    assert [one.slows for one in costs] == [True, False]
+    assert costs[0].added_us == pytest.approx(19, abs=0.5) and costs[1].added_us == pytest.approx(0, abs=0.5)
+    assert "profiler slows it (+" in repr(costs[0]) and "does not slow it visibly" in repr(costs[1])
+
+
+@pytest.mark.parametrize("kernel", [(1.5, 0.0), (40, 0.1), (355, 0.0), (5000, 1.0)])
+def test_no_cost_where_the_profiler_adds_next_to_nothing(pairs_of_events, kernel):
+    assert timing_watching.cost([kernel], None, [sum(kernel)]) is None
+
+
+def test_the_cost_is_taken_off_and_makes_the_interval_wider():
+    times = [[470.0 + i / 100 for i in range(60)], [470.0 + i / 100 for i in range(60)]]
+    samples = timing_cupti.Samples(times, [{}, {}], [(), ()])
+    narrow = timing.ratio_interval(*samples.times)[1]
+    samples.take_off(None)
+    assert samples.times == times
+    samples.take_off([timing_watching.Watching(452.7, 471.7, 0.5), timing_watching.NO_COST])
+    assert (
+        statistics.median(samples.times[0]) == pytest.approx(451.3, abs=0.1) and samples.times[1] == times[1]
+    )
+    wide = timing.ratio_interval(*samples.times, offsets=(0.5, 0.0))[1]
+    assert wide[1] - wide[0] > narrow[1] - narrow[0] + 1.9 * 0.5 / 470
+
+
+def test_a_function_that_works_only_when_watched_is_refused():
+    samples = timing_cupti.Samples([[470.0] * 40], [{}], [()])
+    with pytest.raises(timing.TimingError, match="something else when a profiler runs"):
+        samples.take_off([timing_watching.Watching(3.0, 472.0, 0.5)])
 
 
 # --------------------------------------------------------------------------------------- what a timer can notice
@@ -254,7 +307,7 @@ def activity(ts, dur, cat, name, **args):
     return {"ts": ts, "dur": dur, "cat": cat, "name": name, "args": args}
 
 
-def test_the_truth_knows_its_flush_from_the_fills_of_a_function(timer_truth):
+def test_the_truth_knows_its_flush_from_the_fills_of_a_function():
     """A reduction zeroes its semaphores first: that fill is a part of it."""
     events = [{"ts": 0, "dur": 9, "cat": "cpu_op", "name": "aten::sum"}]
     for at in (100, 200, 300):
@@ -262,7 +315,7 @@ def test_the_truth_knows_its_flush_from_the_fills_of_a_function(timer_truth):
         events.append(activity(at, 30.0, "kernel", "fill<float>", grid=[25600, 1, 1]))
         events.append(activity(at + 40, 1.5, "gpu_memset", "Memset (Device)", bytes=8))
         events.append(activity(at + 45, 2.0, "kernel", "fill<float>", grid=[1, 1, 1]))
-    assert timer_truth.split_calls(events) == [timer_truth.Call(13.5, 2, ("memset",))] * 3
+    assert timing_truth.split_calls(events) == [timing_truth.Call(13.5, 2, ("memset",))] * 3
 
 
 def test_the_truths_median_lies_inside_a_step_of_the_clock(timer_truth):
@@ -277,6 +330,19 @@ def test_a_timer_is_judged_no_finer_than_the_truth_is_known(timer_truth):
     drifting = timer_truth.truth_row("matmul", "a timer", (24.0, 26.0), 24.2, 0.1, "")
     assert not steady["within_goal"] and steady["allowed_us"] == 0.5
     assert drifting["within_goal"] and drifting["allowed_us"] == 2.0 and drifting["drift_us"] == 2.0
+
+
+def test_ncu_is_the_truth_where_cupti_lengthened_a_kernel(timer_truth):
+    row = timer_truth.truth_row("softmax", "a timer", (471.0, 471.2), 452.0, 0.1, "")
+    assert not row["within_goal"]
+    settled = timer_truth.settle(row | {"ncu_us": 450.8, "ncu_misses": ""})
+    assert settled["truth_by"] == "ncu" and settled["within_goal"]
+    assert settled["error_us"] == pytest.approx(1.2) and settled["cupti_us"] == pytest.approx(471.1)
+    for other in ({"ncu_us": 474.0, "ncu_misses": ""}, {"ncu_us": 450.8, "ncu_misses": "memset"}):
+        same = timer_truth.settle(
+            timer_truth.truth_row("k", "a timer", (471.0, 471.2), 452.0, 0.1, "") | other
+        )
+        assert same["truth_by"] == "CUPTI" and not same["within_goal"]
 
 
 @pytest.mark.parametrize(
