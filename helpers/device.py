@@ -9,8 +9,10 @@ import os
 import platform
 import re
 import shutil
+import statistics
 import subprocess
 import sys
+import time
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -197,7 +199,7 @@ def _peak_gb_per_s(properties) -> float | None:
 
 @functools.cache
 def gpu_spec() -> GpuSpec | None:
-    """This machine's GPU, with its copy bandwidth measured once (0.1 s), or None where there is no GPU."""
+    """This machine's GPU, with its copy bandwidth measured once (0.1 to 1 s), or None where there is no GPU."""
     if not has_gpu():
         return None
     import torch
@@ -219,26 +221,32 @@ def gpu_spec() -> GpuSpec | None:
         peak_gb_per_s=_peak_gb_per_s(p),
         copy_gb_per_s=None,
     )
-    return replace(spec, copy_gb_per_s=_measure_copy(spec))
+    return replace(spec, copy_gb_per_s=measure_copy(spec.memory_bytes))
 
 
-def _measure_copy(spec: GpuSpec) -> float:
+def measure_copy(memory_bytes: int) -> float:
     """Device-to-device copy, bytes read plus bytes written, in GB/s: the ceiling that lessons compare with.
 
-    A gigabyte a copy is far beyond every L2, and long enough that the launch gap inside CUDA events does not count.
+    A gigabyte a copy is far beyond every L2, and long enough that the launch gap inside CUDA events does not count. An
+    idle GPU takes a while to raise its clocks, and may be held down for a moment, so batches are copied until three
+    are as fast as the fastest within 1 %, for 0.1 s at least and a second at most. A ceiling is the fastest batch.
     """
     import torch
 
-    n_bytes = min(1 << 30, spec.memory_bytes // 8)
+    n_bytes = min(1 << 30, memory_bytes // 8)
     source = torch.empty(n_bytes, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(12)]
-    for event in events:
-        event.record()
-        target.copy_(source)
-    torch.cuda.synchronize()
-    milliseconds = sorted(a.elapsed_time(b) for a, b in itertools.pairwise(events[2:]))
-    return round(2 * n_bytes / milliseconds[len(milliseconds) // 2] / 1e6, 1)
+    began, batches = time.perf_counter(), []
+    while True:
+        events = [torch.Event(device="cuda", enable_timing=True) for _ in range(10)]
+        for event in events:
+            event.record()
+            target.copy_(source)
+        torch.accelerator.synchronize()
+        batches.append(statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events)))
+        took = time.perf_counter() - began
+        if took > 1 or (took > 0.1 and sum(batch < 1.01 * min(batches) for batch in batches) >= 3):
+            return round(2 * n_bytes / min(batches) / 1e6, 1)
 
 
 @dataclass(frozen=True)

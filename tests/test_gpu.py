@@ -19,6 +19,16 @@ def test_spec_and_survey():
     assert "live" in repr(device.survey()) and device.driver_version().count(".") >= 1
 
 
+def test_the_copy_ceiling_is_what_a_copy_reaches():
+    """An idle GPU is slow at first; a ceiling taken then made right kernels look faster than the memory."""
+    spec = device.gpu_spec()
+    source = torch.randint(0, 255, (1 << 30,), dtype=torch.uint8, device="cuda")
+    target = torch.empty_like(source)
+    reached = timing.time_gpu(lambda: target.copy_(source)).gb_per_s(2 << 30)
+    assert 0.95 < reached / spec.copy_gb_per_s < 1.03
+    assert 0.97 < device.measure_copy(spec.memory_bytes) / spec.copy_gb_per_s < 1.03
+
+
 def test_time_names_and_counts_kernels(x):
     one = timing.time_gpu(lambda: torch.square(x))
     assert len(one.kernels) == 1 and one.kernels[0].calls == 1

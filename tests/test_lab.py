@@ -210,6 +210,22 @@ def test_reset_without_a_starter_says_what_to_do(labs, monkeypatch):
 # ------------------------------------------------------------------------------------------------ the engine
 
 
+def test_the_copy_is_measured_again_before_a_kernel_is_said_to_be_above_it(monkeypatch):
+    from types import SimpleNamespace
+
+    from helpers import device
+    from helpers.exercises import speed
+
+    measured = []
+    monkeypatch.setattr(
+        device, "gpu_spec", lambda: SimpleNamespace(copy_gb_per_s=2600.0, memory_bytes=1 << 36)
+    )
+    monkeypatch.setattr(device, "measure_copy", lambda n: measured.append(n) or 2960.0)
+    assert speed.ceiling_for(2700, 0.5) == 2600 and not measured
+    assert speed.ceiling_for(2954, 0.5) == 2960 and len(measured) == 1
+    assert speed.ceiling_for(3100, 0.01) == 2600 and len(measured) == 1  # reading alone may be faster
+
+
 def test_cases_and_outcomes_travel_and_views_stay_views(tmp_path):
     """The grader sends each case to another process: the verdict must not depend on it."""
     seen = []
