@@ -18,6 +18,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 # Where NVIDIA's installers, conda and Colab put the tools when they are not on PATH.
+_clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 _TOOL_FOLDERS = (
     "/usr/local/cuda/bin",
     "/opt/cuda/bin",
@@ -236,7 +237,7 @@ def measure_copy(memory_bytes: int) -> float:
     n_bytes = min(1 << 30, memory_bytes // 8)
     source = torch.empty(n_bytes, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
-    began, batches = time.perf_counter(), []
+    began, batches = _clock_s(), []
     while True:
         events = [torch.Event(device="cuda", enable_timing=True) for _ in range(10)]
         for event in events:
@@ -244,7 +245,7 @@ def measure_copy(memory_bytes: int) -> float:
             target.copy_(source)
         torch.accelerator.synchronize()
         batches.append(statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events)))
-        took = time.perf_counter() - began
+        took = _clock_s() - began
         if took > 1 or (took > 0.1 and sum(batch < 1.01 * min(batches) for batch in batches) >= 3):
             return round(2 * n_bytes / min(batches) / 1e6, 1)
 

@@ -32,7 +32,7 @@ COLUMNS = (
         "ci95_high_us",
         "gb_per_s",
     ),
-    *("of_copy", "ours_ratio", "ratio_low", "ratio_high", "host_us", "note"),
+    *("of_copy", "ours_ratio", "ratio_low", "ratio_high", "host_us", "added_us", "note"),
 )
 OURS, COPY = "ours", "copy"
 WIDE = 65536  # columns: from here on the goals against eager and torch.compile hold
@@ -41,7 +41,10 @@ _LARGE = 64 << 20  # elements: from here on square and GELU are measured against
 
 @dataclass(frozen=True)
 class Standing:
-    """One function at one point. `ratio` is its time over the reference function's: above 1, the reference is faster."""
+    """One function at one point. `ratio` is its time over the reference function's: above 1, the reference is faster.
+
+    `added_us` is what CUPTI added to its time and what has been taken off.
+    """
 
     label: str
     median_us: float
@@ -49,6 +52,7 @@ class Standing:
     ratio: float
     ratio_ci95: tuple[float, float]
     n_samples: int
+    added_us: float = 0.0
 
 
 def compare_many(
@@ -75,7 +79,8 @@ def compare_many(
     Raises:
         KeyError: `against` is none of the labels.
         helpers.device.Missing: no GPU.
-        timing_cupti.TimingError: a function fails, launches nothing, or launches on another stream.
+        timing_cupti.TimingError: a function fails, launches nothing, launches on another stream, or does something else
+            when a profiler runs.
     """
     from helpers import device
 
@@ -105,7 +110,9 @@ def compare_many(
             break
         fit = int(rounds * left / (now - start))
         rounds = max(4, min_rounds - done, min(done, 200, fit))
-    samples.take_off(timing_watching.cost(calls, flush, [statistics.median(own) for own in samples.times]))
+    samples.take_off(
+        timing_watching.look(calls, flush, [statistics.median(own) for own in samples.times]), labels
+    )
     return {s.label: s for s in standings(labels, samples, reference)}
 
 
@@ -115,10 +122,11 @@ def standings(labels: list[str], samples: timing_cupti.Samples, reference: int) 
     for i, (label, own) in enumerate(zip(labels, samples.times, strict=True)):
         ratio, interval = 1.0, (1.0, 1.0)
         if i != reference:
-            offsets = (samples.costs[i].half_us, samples.costs[reference].half_us)
+            offsets = (samples.unsure_us(i), samples.unsure_us(reference))
             ratio, interval = ratio_interval(own, base, resolution=step, offsets=offsets)
-        alone = median_interval(own, resolution=step + samples.costs[i].half_us)
-        found.append(Standing(label, statistics.median(own), alone, ratio, interval, len(own)))
+        alone = median_interval(own, resolution=step + samples.unsure_us(i))
+        median, added = statistics.median(own), samples.added_us[i]
+        found.append(Standing(label, median, alone, ratio, interval, len(own), added))
     return found
 
 
@@ -127,7 +135,10 @@ def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     flush, found = timing_cupti.Flush("cold"), {}
     for label, call in functions.items():
         try:
-            timing_cupti.measure([call], flush, 2)
+            samples = timing_cupti.measure([call], flush, 4)
+            samples.take_off(
+                timing_watching.look([call], flush, [statistics.median(samples.times[0])]), [label]
+            )
         except timing_cupti.TimingError as error:
             found[label] = str(error)
     return found
@@ -201,17 +212,17 @@ def check_large(
 def rows_of(
     point: Mapping[str, Any],
     n_bytes: int,
-    standings: Mapping[str, Standing],
+    timed: Mapping[str, Standing],
     host: Mapping[str, float],
     notes: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """The table's rows for one point: each contestant that was timed, and each that was not, with the reason as note."""
-    copy = standings.get(COPY)
+    copy = timed.get(COPY)
     rows = []
-    for label in dict.fromkeys([*standings, *notes]):
+    for label in dict.fromkeys([*timed, *notes]):
         row: dict[str, Any] = {column: None for column in COLUMNS}
         row |= {**point, "contestant": label, "note": notes.get(label, "")}
-        if s := standings.get(label):
+        if s := timed.get(label):
             row |= {
                 "median_us": s.median_us,
                 "ci95_low_us": s.ci95_us[0],
@@ -222,6 +233,7 @@ def rows_of(
                 "ratio_low": s.ratio_ci95[0],
                 "ratio_high": s.ratio_ci95[1],
                 "host_us": host.get(label),
+                "added_us": s.added_us,
             }
         rows.append(row)
     return rows

@@ -5,7 +5,8 @@ the launch gap is not in it. What a call finds in the L2 cache is arranged befor
 that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
 
 CUPTI slows some kernels that it watches. CUDA events around the same calls, without it and with it, tell by how much
-(`helpers.timing_watching`); where they do, that is taken off, and a note says so.
+(`helpers.timing_watching`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
+says so.
 
 It is made against mistakes, and says what it can see of them: a function that launches nothing or on another stream
 is an error; inputs of one value only, a result that is no tensor, throttled clocks and replaced clock functions are
@@ -22,13 +23,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers import device, timing_notes, timing_watching
-from helpers.timing_cupti import Flush, Samples, TimingError, measure, short_name
+from helpers.timing_cupti import Flush, ProfilerBusy, Samples, TimingError, measure, short_name
 from helpers.timing_stats import median_interval, ratio_interval
 from helpers.timing_watching import Watching
 
 __all__ = [
     "Comparison",
     "Kernel",
+    "ProfilerBusy",
     "Timing",
     "TimingError",
     "Watching",
@@ -186,13 +188,13 @@ def _require_gpu_alone() -> None:
 
     device.require("gpu")
     if _profiler_running():
-        raise TimingError("A profiler is already running: time outside `with torch.profiler.profile(...)`.")
+        raise ProfilerBusy("A profiler is already running: time outside `with torch.profiler.profile(...)`.")
     if torch.cuda.is_current_stream_capturing():
         raise TimingError("A CUDA graph is being captured: time outside the capture.")
 
 
 def _collect(
-    functions, l2: str, budget_s: float, narrow: Callable[[Samples], bool]
+    functions, labels: Sequence[str], l2: str, budget_s: float, narrow: Callable[[Samples], bool]
 ) -> tuple[Samples, Flush, tuple]:
     _require_gpu_alone()
     flush = Flush(l2)
@@ -216,9 +218,8 @@ def _collect(
         # as many rounds as have been, while the budget lasts
         rounds = max(4, min(len(all_samples.times[0]), 400, int(rounds * left / took)))
     clock_after, held_after = _clock()
-    all_samples.take_off(
-        timing_watching.cost(functions, flush, [statistics.median(t) for t in all_samples.times])
-    )
+    medians = [statistics.median(times) for times in all_samples.times]
+    all_samples.take_off(timing_watching.look(functions, flush, medians), labels)
     seconds = _clock_s() - began
     held = sorted(set(held_before) | set(held_after))
     if held:
@@ -235,28 +236,30 @@ def _collect(
 def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal: float) -> Timing:
     seconds, clocks, notes = facts
     times = samples.times[i]
-    cost = samples.costs[i]
-    median, unsure = statistics.median(times), samples.step_us + cost.half_us
-    low, high = median_interval(times, resolution=unsure)
-    if cost.slows:
+    median, low_high = statistics.median(times), median_interval(times, resolution=samples.step_us)
+    if low_high[1] - low_high[0] > 2 * max(goal * median, 0.05) + samples.step_us:
+        width = 100 * (low_high[1] - low_high[0]) / median
+        notes = [*notes, f"the interval is still {width:.1f} % wide: the time budget ended"]
+    look, added = samples.looks[i], samples.added_us[i]
+    if added > max(0.5, 0.003 * median):
         notes = [
             *notes,
-            f"CUPTI, the clock used here, slows what it times by {cost.added_us:,.1f} µs "
-            f"({100 * cost.added_us / median:.1f} %), as CUDA events tell: that is taken off",
+            f"CUPTI, the clock used here, slows what it times by {added:,.1f} µs "
+            f"({100 * added / median:.1f} %), as CUDA events tell: that is taken off",
         ]
-    if high - low > 2 * max(goal * median, 0.05) + 2 * unsure:
+    elif look and not look.late and len(samples.per_call[i]) == 1 and look.half_us > max(1, 0.01 * median):
         notes = [
             *notes,
-            f"the interval is still {100 * (high - low) / median:.1f} % wide: the time budget ended",
+            f"whether CUPTI slows it is open: {look.added_us:+,.1f} ± {look.half_us:.1f} µs by CUDA events",
         ]
+    low, high = (edge + side * samples.unsure_us(i) for edge, side in zip(low_high, (-1, 1), strict=True))
     per_call = samples.per_call[i]
     kernels = tuple(
         Kernel(name, per_call.count(name) or 1, statistics.median(values))
         for name, values in samples.kernels[i].items()
     )
-    return Timing(
-        median, (low, high), len(times), kernels, l2, flush.text, clocks, seconds, tuple(notes), cost.added_us
-    )
+    facts = (l2, flush.text, clocks, seconds, tuple(notes), added)
+    return Timing(median, (low, high), len(times), kernels, *facts)
 
 
 def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) -> Timing:
@@ -267,15 +270,19 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
         l2: what the call finds in the L2 cache. "cold": another kernel's output, as in a running program, so that the
             inputs come from memory and each line written must push one out. "clean": nothing useful and nothing to
             write back, as Nsight Compute arranges it. "warm": the inputs, where they fit.
-        budget_s: seconds to measure for at most, beyond warm-up. It ends sooner, when the 95 % interval of the median is
-            narrower than ±0.5 % or ±0.05 µs.
+        budget_s: seconds to measure for at most, beyond warm-up and the look at what CUPTI adds (32 calls up to 0.5 ms,
+            12 above 3 ms, and four times as many where it adds). It ends sooner, when the 95 % interval of the median
+            is narrower than ±0.5 % or ±0.05 µs; where something is taken off, the interval gets wider by what is not
+            known of that.
 
     Returns:
         A `Timing`: median and interval in µs, the kernels by name and count, clocks, notes.
 
     Raises:
         helpers.device.Missing: no GPU.
-        TimingError: `fn` fails, launches nothing, or launches on another stream.
+        TimingError: `fn` fails, launches nothing, launches on another stream, or does something else when a profiler
+            runs. `ProfilerBusy` where one runs already.
+        ValueError: no such `l2`.
     """
     goal = 0.005
 
@@ -285,7 +292,7 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
             goal * statistics.median(samples.times[0]), 0.05
         )
 
-    samples, flush, facts = _collect([fn], l2, budget_s, narrow)
+    samples, flush, facts = _collect([fn], ["The function"], l2, budget_s, narrow)
     return _timing(samples, 0, flush, l2, facts, goal)
 
 
@@ -307,7 +314,8 @@ def compare(
         b: the other.
         labels: what the verdict calls them.
         l2: as in `time_gpu`.
-        budget_s: seconds to measure for at most; it ends sooner when the ratio's interval is narrower than ±0.2 %.
+        budget_s: seconds to measure for at most, as in `time_gpu`; it ends sooner when the ratio's interval is narrower
+            than ±0.2 %.
 
     Returns:
         A `Comparison`, whose `verdict` says "No difference seen" where the interval holds 1.
@@ -320,9 +328,9 @@ def compare(
         low, high = ratio_interval(*samples.times)[1]
         return len(samples.times[0]) >= 50 and high - low <= 0.004
 
-    samples, flush, facts = _collect([a, b], l2, budget_s, narrow)
+    samples, flush, facts = _collect([a, b], labels, l2, budget_s, narrow)
     timings = [_timing(samples, i, flush, l2, facts, 0.01) for i in (0, 1)]
-    offsets = (samples.costs[0].half_us, samples.costs[1].half_us)
+    offsets = (samples.unsure_us(0), samples.unsure_us(1))
     ratio, interval = ratio_interval(*samples.times, resolution=samples.step_us, offsets=offsets)
     return Comparison(labels, *timings, ratio, interval)
 
@@ -330,7 +338,7 @@ def compare(
 def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
     """Find out whether the profiler slows what `fn` launches: events around it, without CUPTI and with it, in turns.
 
-    `time_gpu` does this by itself where a few unwatched calls make it suspect so, and takes off what it finds.
+    `time_gpu` does this by itself where a quick look makes it suspect so, and takes off what it finds.
 
     Args:
         fn: as for `time_gpu`.
@@ -340,7 +348,7 @@ def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
         A `Watching`: both medians in µs, and what CUPTI adds.
 
     Raises:
-        helpers.device.Missing, TimingError: as in `time_gpu`.
+        helpers.device.Missing, TimingError, ValueError: as in `time_gpu`.
     """
     _require_gpu_alone()
     flush = Flush(l2)

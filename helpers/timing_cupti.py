@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from helpers import device
-from helpers.timing_watching import NO_COST, Watching
+from helpers.timing_watching import Watching, under_cupti
 
 _MARK = "workbook::call"
-_MOST_ADDED = 0.25  # of a function's time, by watching it: 5 % is the most seen
+_MOST_ADDED = 0.25  # of a function's time, by watching it: 7 % is the most seen
 
 
 class TimingError(RuntimeError):
@@ -26,6 +26,10 @@ def short_name(kernel: str) -> str:
     head, bracket, rest = name.partition("<")
     head = head.split("(")[0].rsplit("::", 1)[-1]
     return f"{head}<{rest.split(',')[0].split('>')[0]}, …>" if bracket and head else head or name
+
+
+class ProfilerBusy(TimingError):
+    """CUPTI is not free for the timer: nothing is wrong with the function."""
 
 
 class Flush:
@@ -60,34 +64,51 @@ class Samples:
 
     Attributes:
         step_us: the step of the device's clock.
-        costs: for each function what CUPTI had added, which has been taken off its times.
+        looks: for each function what CUPTI adds to it, where that was looked at closely.
+        added_us: what has been taken off each function's times, because CUPTI had added it.
     """
 
     times: list[list[float]]
     kernels: list[dict[str, list[float]]]
     per_call: list[tuple[str, ...]]
     step_us: float = 0.0
-    costs: list[Watching] = field(init=False)
+    looks: list[Watching | None] = field(init=False)
+    added_us: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.costs = [NO_COST] * len(self.times)
+        self.looks, self.added_us = [None] * len(self.times), [0.0] * len(self.times)
 
-    def take_off(self, costs: Sequence[Watching] | None) -> None:
-        """Take from each function's times what CUPTI added to them; None takes nothing off.
+    def unsure_us(self, i: int) -> float:
+        """By how much all of a function's times may be off together, at 95 %: what was taken off is not known better."""
+        return self.looks[i].half_us if self.added_us[i] else 0.0
+
+    def take_off(self, looks: Sequence[Watching | None], labels: Sequence[str]) -> None:
+        """Take from each function's times what CUPTI adds to them, where it slows it and it launches one kernel a call.
+
+        Where it slows any of them, also what it adds to the others by a smaller but certain amount: functions that are
+        compared are treated alike.
 
         Raises:
-            TimingError: alone a function takes so much less that it cannot have done the same.
+            TimingError: a function takes so much more or less when watched that it cannot have done the same.
         """
-        if costs is None:
-            return
-        for cost, own in zip(costs, self.times, strict=True):
-            if cost.slows and cost.added_us > _MOST_ADDED * (usual := statistics.median(own)):
+        one_kernel = [
+            look if look and len(calls) == 1 else None
+            for look, calls in zip(looks, self.per_call, strict=True)
+        ]
+        for label, look, own in zip(labels, one_kernel, self.times, strict=True):
+            usual = statistics.median(own)
+            if look and not look.late and abs(look.added_us) > max(_MOST_ADDED * usual, 5, look.half_us):
                 raise TimingError(
-                    f"The function takes {usual:,.1f} µs under CUPTI and {cost.added_us:,.1f} µs less without it: more "
-                    "than watching explains. Does it do something else when a profiler runs?"
+                    f"{label} takes {look.alone_us:,.1f} µs by CUDA events and {look.watched_us:,.1f} µs while a profiler "
+                    "runs, more than watching explains. Does it do something else then?"
                 )
-        self.costs = list(costs)
-        self.times = [[t - cost.added_us for t in own] for own, cost in zip(self.times, costs, strict=True)]
+        self.looks = list(looks)
+        if not any(look and look.slows for look in one_kernel):
+            return
+        for i, look in enumerate(one_kernel):
+            if look and not look.late and look.added_us > max(0.2, look.half_us):
+                self.added_us[i] = look.added_us
+                self.times[i] = [t - look.added_us for t in self.times[i]]
 
     def add(self, other: Samples) -> None:
         """Append what another batch measured."""
@@ -125,12 +146,12 @@ def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
 def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Samples:
     """Call each function `rounds` times in turns (a b, b a, …), each behind a flush, under CUPTI."""
     import torch
-    from torch.profiler import ProfilerActivity, profile, record_function
+    from torch.profiler import record_function
 
     n = len(functions)
     order = [i for r in range(rounds) for i in (range(n) if r % 2 == 0 else reversed(range(n)))]
     torch.accelerator.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as session:
+    with under_cupti() as session:
         for i in order:
             with record_function("workbook::flush"):
                 flush()
@@ -161,7 +182,7 @@ def _sort(events, order: list[int], n_functions: int) -> Samples:
     calls.sort()
     flushes.sort()
     if len(calls) != len(order):
-        raise TimingError(f"CUPTI recorded {len(calls)} of {len(order)} calls: is another profiler running?")
+        raise ProfilerBusy(f"CUPTI recorded {len(calls)} of {len(order)} calls: is another profiler running?")
     samples = Samples([[] for _ in range(n_functions)], [{} for _ in range(n_functions)], [()] * n_functions)
     samples.step_us = clock_step_us([event.duration_ns() for event in activities])
     per_call: list[list] = [[] for _ in calls]

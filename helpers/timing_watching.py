@@ -1,8 +1,11 @@
 """What watching costs: CUPTI, the clock of `timing`, can slow the kernel that it times.
 
-On an H100 it slows some kernels of many short blocks by up to 5 % (PyTorch's softmax of 32,768 rows of 4,096: 4 %) and
-most not at all; the record timer/watching has figures. CUDA events need no profiler. A pair of them around a call also
-counts its own marks, but the difference between watched and unwatched pairs does not: it is what CUPTI adds.
+On an H100 it slows some softmaxes by up to 7 % and most kernels not at all (the record timer/watching). CUDA events need no
+profiler. A pair of them around a call also counts its own marks, by an amount that differs from kernel to kernel; in the
+difference of watched and unwatched pairs the marks cancel, and what CUPTI adds is left.
+
+That holds for one kernel a call. Between several lie gaps, which a profiler lengthens too and which are in no kernel's
+time, and a call that the host is late for has a gap of its own: for those nothing is taken off.
 """
 
 from __future__ import annotations
@@ -10,19 +13,17 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.timing_stats import median_interval
-
 Fn = Callable[[], Any]
-_LEAD_CYCLES = (
-    700_000  # 0.4 ms in which the host queues a flush, both marks and the call: no gap of its own is timed
-)
-_MARKS_US = 2.0  # a pair of events adds more than this to a kernel's own time: 2.0 to 4.5 µs on an H100
-_DROPPED = 2  # calls at the start of each turn: CUPTI's first, and clocks that come up again
-_TURNS = 4
+_LEAD_CYCLES = 700_000  # at least 0.35 ms in which the host queues a flush, both marks and the call
+_LATE_US = 250  # a host that takes longer than this for them may not be ahead of the GPU
+_QUICK, _FULL = 2, 8  # turns of alone and watched
+_STUDENT = {2: 12.71, 8: 2.365}  # the 97.5 % point of Student's t for so many turns
+_clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 
 
 @dataclass(frozen=True)
@@ -32,107 +33,109 @@ class Watching:
     Attributes:
         alone_us: median without a profiler, the marks' own time included.
         watched_us: median under CUPTI, the marks' own time included.
-        half_us: half the width of the 95 % interval of their difference.
+        added_us: what CUPTI adds: the mean over turns of the difference of their medians.
+        half_us: half the width of its 95 % interval, by Student's t over the turns.
+        late: the host was not ahead of the GPU, so the figures hold a gap of the host's.
     """
 
     alone_us: float
     watched_us: float
+    added_us: float
     half_us: float
-
-    @property
-    def added_us(self) -> float:
-        """What CUPTI adds to a call."""
-        return self.watched_us - self.alone_us
+    late: bool = False
 
     @property
     def slows(self) -> bool:
-        """True where CUPTI adds more than 0.3 µs, 0.3 % and what the data leave open."""
-        return self.added_us > max(0.3, 0.003 * self.alone_us, self.half_us)
+        """True where CUPTI adds more than 0.5 µs (what CUDA promises of events), 0.3 % and what the data leave open."""
+        return not self.late and self.added_us > max(0.5, 0.003 * self.alone_us, self.half_us)
 
     def __repr__(self) -> str:
-        percent = 100 * self.added_us / self.alone_us
+        figures = f"{self.alone_us:,.2f} µs alone, {self.watched_us:,.2f} µs watched, by CUDA events"
+        if self.late:
+            return f"{figures}: the host was late, so this tells nothing about the kernel"
+        percent = 100 * self.added_us / self.alone_us if self.alone_us else 0.0
         verdict = "slows it" if self.slows else "does not slow it visibly"
-        return (
-            f"{self.alone_us:,.2f} µs alone, {self.watched_us:,.2f} µs watched, by CUDA events: the profiler {verdict} "
-            f"({self.added_us:+,.2f} ± {self.half_us:.2f} µs, {percent:+.1f} %)"
-        )
+        return f"{figures}: the profiler {verdict} ({self.added_us:+,.2f} ± {self.half_us:.2f} µs, {percent:+.1f} %)"
 
 
-NO_COST = Watching(0.0, 0.0, 0.0)
-
-
-def event_times(functions: Sequence[Fn], flush: Callable[[], None], rounds: int) -> list[list[float]]:
-    """µs between a pair of CUDA events around each call, `rounds` calls each, in turns, each behind a flush."""
+def event_times(
+    functions: Sequence[Fn], flush: Callable[[], None], rounds: int
+) -> tuple[list[list[float]], float]:
+    """µs between a pair of CUDA events around each call, in turns, each behind a flush; and the host's median µs a call."""
     import torch
 
     pairs: list[list[tuple]] = [[] for _ in functions]
+    host = []
     for r in range(rounds):
         for i in range(len(functions)) if r % 2 == 0 else reversed(range(len(functions))):
             # torch.Event and not torch.cuda.Event, which a script may have replaced
             start, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
             torch.cuda._sleep(_LEAD_CYCLES)
+            began = _clock_s()
             flush()
             start.record()
             functions[i]()
             end.record()
+            host.append(_clock_s() - began)
             pairs[i].append((start, end))
     torch.accelerator.synchronize()
-    return [[1e3 * start.elapsed_time(end) for start, end in own] for own in pairs]
+    times = [[1e3 * start.elapsed_time(end) for start, end in own] for own in pairs]
+    return times, 1e6 * statistics.median(host)
 
 
 @contextlib.contextmanager
-def under_cupti() -> Iterator[None]:
-    """A profiler whose findings nobody reads."""
+def under_cupti() -> Iterator[Any]:
+    """The profiler of `timing`, as everywhere in the workbook's timer."""
     import torch
     from torch.profiler import ProfilerActivity
 
     activities = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
-    with torch.profiler.profile(activities=activities, acc_events=True):
-        yield
+    with torch.profiler.profile(activities=activities, acc_events=True) as session:
+        yield session
 
 
-def watching(functions: Sequence[Fn], flush: Callable[[], None], about_us: float) -> list[Watching]:
-    """Time each function by events, alone and under CUPTI in turns.
+def watching(
+    functions: Sequence[Fn], flush: Callable[[], None], about_us: float, turns: int = _FULL
+) -> list[Watching]:
+    """Time each function by events, alone and under CUPTI, in turns whose order alternates so that drift cancels.
 
     Args:
         functions: functions without arguments that launch on the current stream; called at least once before.
         flush: puts the L2 into the same state before each call.
-        about_us: about how long all of them take together; the longer, the fewer calls.
+        about_us: about how long all of them take together. Each is called 2 × `turns` × 8 times up to 0.5 ms, down to
+            2 × `turns` × 3 times above 3 ms.
+        turns: 2 or 8.
     """
-    rounds = _DROPPED + max(4, min(10, int(25_000 / about_us)))
-    alone: list[list[float]] = [[] for _ in functions]
-    watched: list[list[float]] = [[] for _ in functions]
-    for _ in range(_TURNS):
-        for context, into in ((contextlib.nullcontext(), alone), (under_cupti(), watched)):
-            with context:
-                found = event_times(functions, flush, rounds)
-            for mine, new in zip(into, found, strict=True):
-                mine += new[_DROPPED:]
-    return [_difference(a, w) for a, w in zip(alone, watched, strict=True)]
+    kept, dropped = max(2, min(6, int(3000 / about_us))), 2 if about_us < 3000 else 1
+    medians: dict[bool, list[list[float]]] = {False: [[] for _ in functions], True: [[] for _ in functions]}
+    late = False
+    for turn in range(turns):
+        for is_watched in (False, True) if turn % 2 == 0 else (True, False):
+            with under_cupti() if is_watched else contextlib.nullcontext():
+                found, host_us = event_times(functions, flush, dropped + kept)
+            late = late or host_us > _LATE_US
+            for mine, new in zip(medians[is_watched], found, strict=True):
+                mine.append(statistics.median(new[dropped:]))  # CUPTI's first calls of a session are not kept
+    return [_difference(a, w, late) for a, w in zip(medians[False], medians[True], strict=True)]
 
 
-def _difference(alone: list[float], watched: list[float]) -> Watching:
-    halves = [(high - low) / 2 for low, high in (median_interval(alone), median_interval(watched))]
-    return Watching(statistics.median(alone), statistics.median(watched), math.hypot(*halves))
+def _difference(alone: list[float], watched: list[float], late: bool) -> Watching:
+    added = [w - a for a, w in zip(alone, watched, strict=True)]
+    half = _STUDENT[len(added)] * statistics.stdev(added) / math.sqrt(len(added))
+    return Watching(statistics.median(alone), statistics.median(watched), statistics.fmean(added), half, late)
 
 
-def cost(
+def look(
     functions: Sequence[Fn], flush: Callable[[], None], cupti_us: Sequence[float]
-) -> list[Watching] | None:
-    """What CUPTI added to each function's time; None where it slowed none of them.
-
-    A few pairs of events without a profiler tell whether to look closer: between them lie the kernels and the marks, so
-    they cannot be as short as the kernels alone, unless CUPTI lengthened those. Then all are timed, alone and watched.
+) -> list[Watching | None]:
+    """What CUPTI adds to each function's time; None for all where a quick look saw nothing to look closer at.
 
     Args:
-        functions: as for `watching`.
+        functions: as for `watching`. Where one asks for a closer look all get it: what is compared is treated alike.
         flush: the same as before CUPTI's calls.
         cupti_us: each function's median by CUPTI.
     """
-    total = sum(cupti_us)
-    few = event_times(functions, flush, _DROPPED + max(4, min(8, int(10_000 / total))))
-    least = [statistics.median(times[_DROPPED:]) - _MARKS_US for times in few]
-    if all(alone >= watched for alone, watched in zip(least, cupti_us, strict=True)):
-        return None
-    found = watching(functions, flush, total)
-    return found if any(one.slows for one in found) else None
+    quick = watching(functions, flush, sum(cupti_us), _QUICK)
+    if any(not one.late and abs(one.added_us) > max(0.3, 0.002 * one.alone_us) for one in quick):
+        return list(watching(functions, flush, sum(cupti_us)))
+    return [None] * len(functions)

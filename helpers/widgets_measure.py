@@ -94,6 +94,8 @@ def _candidate(space: Space, kernel: str, point: Mapping[str, Any]) -> Candidate
     if kernel == TORCH:
         return Candidate(torch.square)
     if kernel == COMPILED:
+        if reason := left_to_eager(getattr(torch, point["dtype"])):
+            raise Refused(reason)
         return Candidate(_compiled())
     if kernel == CUDA:
         if point["dtype"] != "float32":
@@ -169,6 +171,19 @@ def _unaligned(kernel: str, point: Mapping[str, Any]) -> Candidate:
 
 def _next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
+
+
+def left_to_eager(dtype: torch.dtype) -> str:
+    """Why torch.compile would run eager's kernels for `dtype` on this GPU, in a sentence; "" where it compiles.
+
+    torch says so in a warning only (`_check_triton_bf16_support` in torch/_inductor/compile_fx.py), and what it returns
+    looks like any compiled function.
+    """
+    import torch
+
+    if dtype == torch.bfloat16 and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return "torch.compile leaves bfloat16 to eager on this GPU."
+    return ""
 
 
 @functools.cache

@@ -44,18 +44,21 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
     """One of the kernels at a point.
 
     Raises:
-        helpers.widgets_measure.Refused: a row that the kernel cannot hold with so many warps.
+        helpers.widgets_measure.Refused: a row that the kernel cannot hold with so many warps, or a dtype that torch.compile
+            leaves to eager on this GPU.
     """
     import torch
 
     from helpers.kernels import softmax as kernels
-    from helpers.widgets_measure import Candidate, Refused, triton_facts
+    from helpers.widgets_measure import Candidate, Refused, left_to_eager, triton_facts
 
     n_cols, warps = point["n_cols"], point.get("num_warps")
     common = {"reference": _reference, "tolerance": _TOLERANCE[point["dtype"]]}
     if kernel == TORCH:
         return Candidate(_reference, **common)
     if kernel == COMPILED:
+        if reason := left_to_eager(getattr(torch, point["dtype"])):
+            raise Refused(reason)
         return Candidate(_compiled(), **common)
     if kernel == PLANNED:
         return Candidate(lambda x: kernels.softmax_forward(x, torch.empty_like(x)), **common)

@@ -133,8 +133,11 @@ def test_plotly_5_draws_the_figures_and_their_sliders(outputs, stack, tmp_path):
         kernels, grid = page.page.locator("#figure0"), page.page.locator("#figure1")
         before = kernels.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
         harness.click_step(page, kernels, 0, "64")
-        after = kernels.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
-        assert len(after) == len(before) and after != before
+        shown = "document.querySelector('#figure0').data.find(t => t.name === 'Triton flat' && t.visible).y"
+        page.page.wait_for_function(
+            f"before => String({shown}) !== String(before)", arg=before, timeout=10_000
+        )
+        assert len(page.page.evaluate(shown)) == len(before)
         harness.click_step(page, grid, 0, "256 × 1")
         grid.locator(".gtitle", has_text="Blocks of 256 × 1").wait_for(timeout=10_000)
         folder = ROOT / "build" / "screenshots"

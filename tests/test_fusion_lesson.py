@@ -192,6 +192,20 @@ def test_one_block_refuses_what_a_thread_cannot_hold():
         widgets_softmax.candidate(ONE_BLOCK, {"n_cols": 32768, "num_warps": 1, "dtype": "float32"})
 
 
+@pytest.mark.parametrize("space", [SPACE, widgets_data.SPACES["launch"]])
+def test_what_torch_compile_leaves_to_eager_is_refused(space, monkeypatch):
+    import torch
+
+    point = {"n_cols": 1024, "dtype": "bfloat16"}
+    native = {"says": False}
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native["says"])
+    with pytest.raises(widgets_measure.Refused, match="leaves bfloat16 to eager on this GPU"):
+        widgets_measure._candidate(space, widgets_data.COMPILED, point)
+    assert widgets_measure._candidate(space, widgets_data.COMPILED, {**point, "dtype": "float32"})
+    native["says"] = True
+    assert widgets_measure._candidate(space, widgets_data.COMPILED, point)
+
+
 def test_a_space_of_ones_own_has_its_title(table):
     point = {"n_cols": 8320, "num_warps": 16, "dtype": "bfloat16"}
     assert widgets_figure.heading(table, point).startswith("softmax of 4,032 × 8,320 bfloat16")

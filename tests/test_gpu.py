@@ -93,6 +93,17 @@ def test_what_cupti_adds_is_not_in_it():
     assert timing.time_gpu(square).added_us == 0 and not timing.watch(square).slows
     again = timing.compare(softmax, lambda: torch.softmax(rows, -1))
     assert 0.99 < again.ratio < 1.01
+    assert timing.compare(softmax, square).b.added_us == 0
+
+
+def test_of_several_kernels_nothing_is_taken_off():
+    small = torch.randn(256, 1024, device="cuda")
+    chain = lambda: torch.square(torch.add(small, 1.0))  # noqa: E731
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        chain()
+    for function in (chain, graph.replay):
+        assert timing.time_gpu(function).added_us == 0
 
 
 def test_working_only_under_a_profiler_is_an_error(x):

@@ -210,6 +210,53 @@ def test_the_marked_blocks_stand_alone():
         assert suffix == ".py" and f"def {name}(" in text
 
 
+def test_a_grid_that_cuda_cannot_launch_is_refused_in_one_sentence():
+    from helpers.kernels import square
+
+    for n_rows, n_cols, block in [(65_535, 5, (256, 1)), (65_535 * 16, 5, (16, 16)), (0, 0, (16, 16))]:
+        square.require_grid(n_rows, n_cols, block)
+    for n_rows, n_cols, block, words in [
+        (65_536, 5, (256, 1), "65,536 blocks in y, but a grid has at most 65,535"),
+        (65_535 * 16 + 1, 5, (16, 16), "use taller blocks"),
+        (1, 2**31, (16, 16), "too long"),
+        (1, 5, (0, 16), "at least one thread"),
+    ]:
+        with pytest.raises(ValueError, match=words) as refusal:
+            square.require_grid(n_rows, n_cols, block)
+        assert "\n" not in str(refusal.value)
+
+
+def test_the_cuda_launcher_says_what_became_of_the_launch():
+    """The launcher of `load_square_matrix`, on the host: right, and its error is not lost."""
+    import torch
+
+    from helpers import build
+    from helpers.kernels import square
+
+    text = square.square_matrix_source() + square._LAUNCH
+    launch = build.load_cuda("square_said", text, ["launch"], torch_headers=False, device="host").launch
+    x = torch.randn(5, 37)
+    y = torch.full_like(x, float("nan"))
+    assert launch(x.data_ptr(), y.data_ptr(), 5, 37, 16, 4, 0) == "no error" and torch.equal(y, x * x)
+    for height, block in [(5, (64, 32)), (65_536, (256, 1))]:  # too many threads; too many blocks in y
+        assert launch(x.data_ptr(), y.data_ptr(), height, 37, *block, 0) == "invalid configuration argument"
+
+
+@pytest.mark.gpu
+def test_square_matrix_on_a_gpu_squares_or_says_why_not():
+    import torch
+
+    from helpers import check
+    from helpers.kernels import square
+
+    square_matrix = square.load_square_matrix()
+    check.assert_matches(square_matrix, torch.square, shapes=[(0, 5), (1, 1), (257, 1025)])
+    with pytest.raises(ValueError, match="65,536 blocks in y"):
+        square_matrix(torch.ones(65_536, 1, device="cuda"), (256, 1))
+    with pytest.raises(RuntimeError, match="CUDA says 'invalid"):
+        square_matrix(torch.ones(5, 5, device="cuda"), (64, 32))
+
+
 def test_importing_the_package_of_kernels_imports_nothing():
     code = "import sys, helpers.kernels; print('torch' in sys.modules, 'triton' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -25,6 +25,7 @@ import triton.language as tl
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 MAX_ROW_BLOCK = 1 << 17  # elements: the widest row that softmax_rows takes; above it the compiler only spills
+REGISTERS_PER_SM = 1 << 16  # on every generation since 2014
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -162,7 +163,13 @@ def softmax_split_kernel(
 
 
 def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4) -> torch.Tensor:
-    """Softmax of each row of a 2-D tensor: a row is shared by ceil(n_cols / block_size) programs that wait for each other."""
+    """Softmax of each row of a 2-D tensor: a row is shared by ceil(n_cols / block_size) programs that wait for each other.
+
+    Run one such softmax at a time: see `launch_split`.
+
+    Raises:
+        ValueError: more programs a row than surely fit the GPU at once.
+    """
     require_rows(x)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel():
@@ -184,15 +191,19 @@ def launch_split(
     scan, which PyTorch's cumsum is made of, relies on the same), so a program waits only for programs that run or are next
     to run. That needs a row's programs to fit the GPU at once: `max_parts` bounds them.
 
+    The bound counts on every other kernel to end by itself and give its place back. So run one such softmax at a time: two
+    streams that run wide ones may hold each other's places, and then both wait for ever.
+
     In the interpreter programs run one after the other, so nobody can wait: the kernel is launched twice, and the first
     time it only publishes.
     """
     n_rows, n_cols = x.shape
     parts = triton.cdiv(n_cols, block_size)
-    if parts > max_parts(x.device):
+    fit = max_parts(x.device, num_warps, max_registers)
+    if parts > fit:
         raise ValueError(
-            f"A row of {n_cols:,} columns would need {parts:,} programs of {block_size:,} at once, and {max_parts(x.device):,} "
-            "surely fit; use a larger block_size or softmax_online."
+            f"A row of {n_cols:,} columns would need {parts:,} programs of {block_size:,} at once, and only {fit:,} of "
+            f"{num_warps} warps surely fit; use a larger block_size, fewer warps or softmax_online."
         )
     words = torch.zeros(n_rows * parts, dtype=torch.int64, device=x.device)
     for publish_only in (True, False) if INTERPRETED else (False,):
@@ -274,16 +285,30 @@ class SoftmaxPlan:
         return f"{self.n_rows:,} × {self.n_cols:,}: {each}, {self.num_warps} warp{'s' * (self.num_warps > 1)}, {self.n_programs:,} programs"
 
 
-def max_parts(device: torch.device | None = None) -> int:
-    """How many programs may share a row: two a streaming multiprocessor, which fit at once whatever the registers."""
-    return 2 * sm_count(device)
+def max_parts(device: torch.device | None, num_warps: int, max_registers: int | None = None) -> int:
+    """How many programs surely fit the GPU at once, so that as many may share a row and wait for each other.
+
+    Threads and registers decide. How many registers the compiler will take is not known before it has run, so each thread
+    counts with the most that it can have: `max_registers`, else 255, and no more than leave room for one program.
+
+    Args:
+        device: the GPU; an H100 where there is none.
+        num_warps: warps a program has; fewer than 4 count as 4, one for each of a multiprocessor's quarters.
+        max_registers: the bound that the launch sets on a thread's registers; None where it sets none.
+    """
+    n_sms, threads_per_sm = multiprocessors(device)
+    threads = 32 * max(num_warps, 4)
+    registers = min(max_registers or 255, REGISTERS_PER_SM // threads)
+    registers = -(-registers // 8) * 8  # handed out in eights
+    return n_sms * max(1, min(threads_per_sm // threads, REGISTERS_PER_SM // (threads * registers)))
 
 
-def sm_count(device: torch.device | None) -> int:
-    """Streaming multiprocessors of `device`; an H100's 132 where there is no GPU."""
+def multiprocessors(device: torch.device | None) -> tuple[int, int]:
+    """Streaming multiprocessors of `device`, and the threads that one holds; an H100's where there is no GPU."""
     if INTERPRETED or (device is not None and device.type != "cuda") or not torch.cuda.is_available():
-        return 132
-    return torch.cuda.get_device_properties(device).multi_processor_count
+        return 132, 2048
+    properties = torch.cuda.get_device_properties(device)
+    return properties.multi_processor_count, properties.max_threads_per_multi_processor
 
 
 def plan_softmax(
@@ -304,18 +329,21 @@ def plan_softmax(
             few = 48 if tail <= 1024 else 64
             return SoftmaxPlan("tiles", n_rows, n_cols, 8192, 8, tail=tail, max_registers=few)
         # 8,192 elements a program, as long as four programs a multiprocessor are left
-        rows = max(1, min(8192 // block, 16 if half else 32, n_rows // (4 * sm_count(device))))
+        rows = max(1, min(8192 // block, 16 if half else 32, n_rows // (4 * multiprocessors(device)[0])))
         rows = 1 << (rows.bit_length() - 1)
         per_warp = 512 if half and rows * block >= 8192 else 256
         return SoftmaxPlan("tiles", n_rows, n_cols, block, max(1, min(32, rows * block // per_warp)), rows)
     # at most 32 parts where that is possible: a word for each lane of a warp
     block = max(2048, min(8192, triton.next_power_of_2(triton.cdiv(n_cols, 32)))) if half else 8192
     repack = half and triton.cdiv(n_cols, block) > 32
-    while triton.cdiv(n_cols, block) > max_parts(device) and block < 16384:
+    few = None
+    while triton.cdiv(n_cols, block) > max_parts(device, block // 2048, few) and block < 16384:
         block *= 2
-    if triton.cdiv(n_cols, block) > max_parts(device):
+        if block == 16384:
+            few = 128  # the compiler takes about 100 of itself; with 128 two programs of 8 warps surely fit
+    if triton.cdiv(n_cols, block) > max_parts(device, block // 2048, few):
         return SoftmaxPlan("online", n_rows, n_cols, block_size=4096, num_warps=8)
-    return SoftmaxPlan("split", n_rows, n_cols, block, block // 2048, repack=repack)
+    return SoftmaxPlan("split", n_rows, n_cols, block, block // 2048, repack=repack, max_registers=few)
 
 
 def require_rows(x: torch.Tensor, max_cols: int | None = None) -> None:
