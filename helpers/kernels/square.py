@@ -19,6 +19,7 @@ import triton
 import triton.language as tl
 
 MAX_BLOCK = 1 << 20  # elements: the largest block that Triton builds
+MAX_GRID_Y = 65_535  # blocks: the most that a CUDA grid has in y; in x it may have 2**31 - 1
 
 
 def _require_dtype(x: torch.Tensor) -> None:
@@ -131,12 +132,29 @@ def square_flat(x: torch.Tensor, *, block_size: int = 1024, num_warps: int = 4) 
 
 
 _LAUNCH = r"""
-void launch(int64_t input, int64_t output, int64_t height, int64_t width, int64_t bx, int64_t by, int64_t stream) {
-    const dim3 block(bx, by), grid((width + bx - 1) / bx, (height + by - 1) / by);
+const char* launch(int64_t input, int64_t output, int height, int width, int bx, int by, int64_t stream) {
+    const dim3 block(bx, by), grid((width + block.x - 1) / block.x, (height + block.y - 1) / block.y);
     square_matrix_kernel<<<grid, block, 0, reinterpret_cast<cudaStream_t>(stream)>>>(
         reinterpret_cast<const float*>(input), reinterpret_cast<float*>(output), height, width);
+    return cudaGetErrorString(cudaGetLastError());
 }
 """
+
+
+def require_grid(n_rows: int, n_cols: int, block: tuple[int, int]) -> None:
+    """Raise a ValueError unless a CUDA grid of such blocks can cover the matrix, a row of blocks for each `block[1]` rows."""
+    if min(block) < 1:
+        raise ValueError(
+            f"A block has at least one thread in x and in y; this one is {block[0]} × {block[1]}."
+        )
+    blocks_y = -(-n_rows // block[1])
+    if blocks_y > MAX_GRID_Y:
+        raise ValueError(
+            f"{n_rows:,} rows in blocks of {block[1]} are {blocks_y:,} blocks in y, but a grid has at most "
+            f"{MAX_GRID_Y:,} there; use taller blocks, fewer rows at a time, or square_flat."
+        )
+    if n_cols > 2**31 - block[0]:  # the kernel counts columns in an int, also those of its last block
+        raise ValueError(f"A row of {n_cols:,} columns is too long for the kernel's int; use square_flat.")
 
 
 def square_matrix_source() -> str:
@@ -149,7 +167,8 @@ def load_square_matrix() -> Callable[..., torch.Tensor]:
     """Build lesson 02's CUDA kernel and return it as `square_matrix(x, block=(16, 16))`.
 
     It is built without PyTorch's headers, which takes seconds: the launcher gets addresses. `x` is a contiguous 2-D
-    float32 tensor on the GPU; `block` has the threads of a block in x (columns) and y (rows).
+    float32 tensor on the GPU; `block` has the threads of a block in x (columns) and y (rows). What it cannot take is a
+    ValueError, and a launch that CUDA refuses is a RuntimeError with CUDA's words.
 
     Raises:
         helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
@@ -165,10 +184,16 @@ def load_square_matrix() -> Callable[..., torch.Tensor]:
                 f"square_matrix takes a contiguous 2-D float32 tensor on the GPU; x is {tuple(x.shape)} {x.dtype} "
                 f"on {x.device} with strides {x.stride()}."
             )
+        require_grid(*x.shape, block)
         y = torch.empty_like(x)
         if x.numel():
-            stream = torch.cuda.current_stream().cuda_stream
-            module.launch(x.data_ptr(), y.data_ptr(), *x.shape, *block, stream)
+            with torch.cuda.device_of(x):  # x's GPU need not be the current one
+                stream = torch.cuda.current_stream().cuda_stream
+                said = module.launch(x.data_ptr(), y.data_ptr(), *x.shape, *block, stream)
+            if said != "no error":
+                raise RuntimeError(
+                    f"square_matrix, {tuple(x.shape)} in blocks of {block[0]} × {block[1]}: CUDA says {said!r}."
+                )
         return y
 
     return square_matrix
