@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import device, league, timing_cupti
+from helpers import device, league, timing_cupti, widgets_measure
 
 NAMES = (league.COPY, "eager", "compile", "compile-max", "liger", "quack", league.OURS)
 WIDTHS = (256, 512, 1024, 2048, 4096, 8192, 8320, 12288, 16384, 32768, 65536, 131072, 262144, 393216)
@@ -96,6 +96,8 @@ def contestant(name: str, op: str, x) -> tuple[Callable[[], Any] | None, str]:
         function = torch_function(op)
         return lambda: function(x), ""
     if name in ("compile", "compile-max"):
+        if reason := widgets_measure.left_to_eager(x.dtype):
+            return None, reason
         mode = "max-autotune-no-cudagraphs" if name == "compile-max" else None
         compiled = torch.compile(torch_function(op), dynamic=False, fullgraph=True, mode=mode)
         return lambda: compiled(x), ""
