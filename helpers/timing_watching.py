@@ -60,12 +60,12 @@ class Watching:
 
 def event_times(
     functions: Sequence[Fn], flush: Callable[[], None], rounds: int
-) -> tuple[list[list[float]], float]:
-    """µs between a pair of CUDA events around each call, in turns, each behind a flush; and the host's median µs a call."""
+) -> tuple[list[list[float]], list[float]]:
+    """µs between a pair of CUDA events around each call, in turns, each behind a flush; and each function's median host µs."""
     import torch
 
     pairs: list[list[tuple]] = [[] for _ in functions]
-    host = []
+    host: list[list[float]] = [[] for _ in functions]
     for r in range(rounds):
         for i in range(len(functions)) if r % 2 == 0 else reversed(range(len(functions))):
             # torch.Event and not torch.cuda.Event, which a script may have replaced
@@ -76,11 +76,11 @@ def event_times(
             start.record()
             functions[i]()
             end.record()
-            host.append(_clock_s() - began)
+            host[i].append(1e6 * (_clock_s() - began))
             pairs[i].append((start, end))
     torch.accelerator.synchronize()
     times = [[1e3 * start.elapsed_time(end) for start, end in own] for own in pairs]
-    return times, 1e6 * statistics.median(host)
+    return times, [statistics.median(own) for own in host]
 
 
 @contextlib.contextmanager
@@ -108,15 +108,15 @@ def watching(
     """
     kept, dropped = max(2, min(6, int(3000 / about_us))), 2 if about_us < 3000 else 1
     medians: dict[bool, list[list[float]]] = {False: [[] for _ in functions], True: [[] for _ in functions]}
-    late = False
+    late = [False] * len(functions)
     for turn in range(turns):
         for is_watched in (False, True) if turn % 2 == 0 else (True, False):
             with under_cupti() if is_watched else contextlib.nullcontext():
                 found, host_us = event_times(functions, flush, dropped + kept)
-            late = late or host_us > _LATE_US
+            late = [was or us > _LATE_US for was, us in zip(late, host_us, strict=True)]
             for mine, new in zip(medians[is_watched], found, strict=True):
                 mine.append(statistics.median(new[dropped:]))  # CUPTI's first calls of a session are not kept
-    return [_difference(a, w, late) for a, w in zip(medians[False], medians[True], strict=True)]
+    return [_difference(*own) for own in zip(medians[False], medians[True], late, strict=True)]
 
 
 def _difference(alone: list[float], watched: list[float], late: bool) -> Watching:
