@@ -324,7 +324,7 @@ def apart(row: dict) -> bool:
 
 
 def ncu_offset(rows: list[dict]) -> float:
-    """By how many µs ncu is longer than CUPTI, the median over calls of one kernel that CUPTI does not lengthen."""
+    """By how many µs ncu is longer than CUPTI: the median over the cases that CUPTI does not lengthen."""
     offsets = [
         row["ncu_us"] - row["cupti_us"]
         for row in rows
