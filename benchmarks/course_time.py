@@ -42,7 +42,7 @@ def import_seconds(module: str) -> float:
 def course(environment: dict[str, str], out: Path) -> dict:
     """Run the course as `make run` does and return its report.json with the whole command's seconds."""
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "helpers.cli", "run", "notebooks", "--out", str(out)]
+    command = [sys.executable, "-m", "helpers", "run", "notebooks", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
     return {**json.loads((out / "report.json").read_text()), "wall": time.perf_counter() - begin}
 
@@ -54,7 +54,7 @@ def main() -> None:
     quick = parser.parse_args().quick
 
     against("import helpers", import_seconds("helpers"), "s", IMPORT_S)
-    print(f"{'import helpers.cli':<44} {import_seconds('helpers.cli'):>9.2f} s")
+    print(f"{'import helpers.workshop.cli':<44} {import_seconds('helpers.workshop.cli'):>9.2f} s")
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         against(f"size of {path.name}", path.stat().st_size / 1e3, "kB", NOTEBOOK_KB)
     records = sum(p.stat().st_size for p in (ROOT / "helpers" / "records").rglob("*") if p.is_file())

@@ -217,7 +217,7 @@ def cuda_text() -> str:
     """The kernel `square_matrix_kernel` of helpers/kernels/square.cu, without its wrapper."""
     from pathlib import Path
 
-    from helpers import project
+    from helpers.workshop import project
 
     return project.read_kernels(Path(__file__).parent / "kernels")["square_matrix"][1]
 

@@ -63,7 +63,7 @@ def make_notebook(tmp_path: Path) -> Callable[..., Path]:
 
 def command(*arguments: object) -> list[str]:
     """The `workbook` command of this environment as a list."""
-    return [sys.executable, "-m", "helpers.cli", *map(str, arguments)]
+    return [sys.executable, "-m", "helpers", *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:

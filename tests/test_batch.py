@@ -1,4 +1,4 @@
-"""helpers.batch, plan, engine, pages, report: real papermill runs on small notebooks, real kills, a real Ctrl-C."""
+"""helpers.workshop.batch: real papermill runs on small notebooks, real kills, a real Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ import nbformat
 import pytest
 from conftest import command, environment
 
-from helpers import batch, plan
-from helpers.plan import Parameter, UsageError, parse_value
+from helpers.workshop import batch
+from helpers.workshop.batch import plan
+from helpers.workshop.batch.plan import Parameter, parse_value
+from helpers.workshop.usage import UsageError
 
 FIGURE = "import plotly.graph_objects as go\ngo.Figure(go.Scatter(y=[1, 3, 2]), dict(title='a </script> b'))"
 RECORDS = """\

@@ -23,7 +23,7 @@ import pytest
 from conftest import ROOT
 from playwright.sync_api import expect
 
-from helpers import batch
+from helpers.workshop import batch
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 SLIDERS = {"02_load_inline": "grid-picture", "03_triton": "try-block-size", "04_ptx": "try-it"}

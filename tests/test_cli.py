@@ -12,7 +12,7 @@ from conftest import command, environment
 
 
 def test_importing_it_loads_nothing_heavy():
-    code = "import sys, json, helpers, helpers.cli; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
+    code = "import sys, json, helpers, helpers.workshop.cli; print(json.dumps(sorted(m for m in sys.modules if '.' not in m)))"
     loaded = json.loads(
         subprocess.run(
             [sys.executable, "-c", code], env=environment(), capture_output=True, check=True

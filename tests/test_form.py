@@ -1,4 +1,4 @@
-"""helpers.form and helpers.publish on a small checkout of their own."""
+"""helpers.workshop.form on a small checkout of their own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import nbformat
 import pytest
 from conftest import ROOT
 
-from helpers import form, project, publish
+from helpers.workshop import project
+from helpers.workshop.form import canonical, publish
 
 KERNELS = """\
 import torch
@@ -77,9 +78,9 @@ def stream(text: str, name: str = "stdout") -> nbformat.NotebookNode:
     return nbformat.v4.new_output("stream", name=name, text=text)
 
 
-def formed(path: Path) -> tuple[dict[str, nbformat.NotebookNode], form.Formed]:
+def formed(path: Path) -> tuple[dict[str, nbformat.NotebookNode], canonical.Formed]:
     """Form a notebook in place; its cells by id, and what the form said."""
-    said = form.canonical(path, project.load_project(project.find_root(path.parent)))
+    said = canonical.canonical(path, project.load_project(project.find_root(path.parent)))
     path.write_text(said.text)
     return {cell["id"]: cell for cell in nbformat.reads(said.text, as_version=4).cells}, said
 
@@ -96,7 +97,10 @@ def test_the_form_of_a_messy_notebook(checkout):
     )
     cells, said = formed(path)
     notebook = json.loads(path.read_text())
-    assert notebook["metadata"] == form.METADATA and (notebook["nbformat"], notebook["nbformat_minor"]) == (
+    assert notebook["metadata"] == canonical.METADATA and (
+        notebook["nbformat"],
+        notebook["nbformat_minor"],
+    ) == (
         4,
         5,
     )
@@ -104,7 +108,7 @@ def test_the_form_of_a_messy_notebook(checkout):
     assert cells["run-me"].source == "x = 1" and cells["run-me"].metadata == {"tags": ["a", "b"]}
     assert cells["run-me"].outputs == [] and cells["run-me"].execution_count is None
     assert (
-        cells["setup"].source == form.setup_source("ada/kernels")
+        cells["setup"].source == canonical.setup_source("ada/kernels")
         and 'github.com/ada/kernels"' in cells["setup"].source
     )
     assert GOOD_BADGE in cells["title"].source
@@ -119,7 +123,7 @@ def test_the_form_of_a_messy_notebook(checkout):
 
 
 def test_the_form_is_a_fixed_point_that_ruff_leaves_alone(checkout):
-    checked = code("print(1)", "checked", form.CHECKED, outputs=(stream("1\n"),), count=9)
+    checked = code("print(1)", "checked", canonical.CHECKED, outputs=(stream("1\n"),), count=9)
     path = lesson(
         checkout, code("pass", "k", "kernel:double_it"), checked, code("%timeit -n1 pass\n!ls", "magic")
     )
@@ -146,7 +150,7 @@ def test_checked_outputs_keep_what_nbval_compares(checkout):
     error = nbformat.v4.new_output("error", ename="E", evalue="v", traceback=["\x1b[0m /somewhere"])
     path = lesson(
         checkout,
-        code("f()", "checked", form.CHECKED, outputs=(stream("a"), table, stream("b"), error), count=31),
+        code("f()", "checked", canonical.CHECKED, outputs=(stream("a"), table, stream("b"), error), count=31),
     )
     cells, said = formed(path)
     first, second, third = cells["checked"].outputs
@@ -175,7 +179,7 @@ def test_checked_outputs_keep_what_nbval_compares(checkout):
 def test_a_checked_cell_that_could_pass_silently_or_fail_elsewhere_is_a_problem(
     checkout, outputs, count, says
 ):
-    _, said = formed(lesson(checkout, code("f()", "weak", form.CHECKED, outputs=outputs, count=count)))
+    _, said = formed(lesson(checkout, code("f()", "weak", canonical.CHECKED, outputs=outputs, count=count)))
     assert len(said.problems) == 1 and "weak" in said.problems[0] and says in said.problems[0]
 
 
@@ -214,7 +218,7 @@ def test_broken_kernel_markers(checkout, text, says):
 
 
 def test_the_command(checkout, workbook):
-    path = lesson(checkout, code("x = 2", "compute"), code("print(x)", "checked", form.CHECKED))
+    path = lesson(checkout, code("x = 2", "compute"), code("print(x)", "checked", canonical.CHECKED))
     checked = workbook("form", "--check", cwd=checkout)
     assert (
         checked.returncode == 1
@@ -238,7 +242,7 @@ def test_the_command(checkout, workbook):
 def test_execute_stores_nothing_when_a_cell_fails(checkout, workbook, source, says):
     path = lesson(
         checkout,
-        code("print(1)", "checked", form.CHECKED, outputs=(stream("0\n"),), count=1),
+        code("print(1)", "checked", canonical.CHECKED, outputs=(stream("0\n"),), count=1),
         code(source, "bad"),
     )
     result = workbook("form", "--execute", path, cwd=checkout)

@@ -21,10 +21,10 @@ import psutil
 import pytest
 from conftest import command, environment
 
-from helpers import grade, grade_report
-from helpers.grade_marks import Graded, Grades, Mark, Raised
-from helpers.grade_notebook import Unreadable, bound, check_call, read
-from helpers.plan import UsageError
+from helpers.workshop.grade import grade, report, run
+from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
+from helpers.workshop.grade.notebook import Unreadable, bound, check_call, read
+from helpers.workshop.usage import UsageError
 
 FURTHER = Path(__file__).with_name("grade_exercises.py")
 TIME_LIMIT_S, MEMORY_MB = 5, 2500
@@ -157,7 +157,7 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Grades:
     nbformat.write(colab_download(), folder / "colab.ipynb")
     names = ("corrupt", "binary", "list", "empty", "folder", "pipe", "strange", "old", "colab", "missing")
     given += [folder / f"{name}.ipynb" for name in names]
-    return grade.grade(
+    return grade(
         given, tmp_path_factory.mktemp("out"), exercises=FURTHER, time_limit=TIME_LIMIT_S, memory_limit=MEMORY_MB, jobs=2, seed=7,
     )  # fmt: skip
 
@@ -341,7 +341,7 @@ def test_what_is_no_notebook_is_one_sentence(graded, learner, says):
 def test_the_table_has_a_row_for_each_exercise_and_no_formula(graded):
     text = (graded.out / "grades.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
-    assert tuple(rows[0]) == grade_report.COLUMNS
+    assert tuple(rows[0]) == report.COLUMNS
     assert len(rows) == sum(max(len(one.marks), 1) for one in graded.graded)
     row = next(r for r in rows if r["learner"] == "segfaults" and r["exercise"] == "count-blocks")
     assert (row["verdict"], row["lab"], row["failing case"], row["mistake"]) == (
@@ -375,7 +375,7 @@ def test_pages_are_whole_escaped_and_linked(graded):
 
 def test_names_become_file_names_of_their_own():
     names = ["a/b", "a b", "index", "../up", "A b", "x" * 300, "=1+1", "é"]
-    pages = grade_report._pages(Grades(Path(), tuple(Graded(name, name) for name in names), 0))
+    pages = report._pages(Grades(Path(), tuple(Graded(name, name) for name in names), 0))
     assert len({page.lower() for page in pages.values()}) == len(names) and "index.html" not in pages.values()
     assert all("/" not in page and not page.startswith(".") and len(page) < 120 for page in pages.values())
 
@@ -383,7 +383,7 @@ def test_names_become_file_names_of_their_own():
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r\n=1", " =1"])
 def test_a_cell_is_never_a_formula(text):
     graded = Graded(text, text, problem=text, raised=(Raised(text, text, 0, text),))
-    rows = list(csv.reader(grade_report.csv_text(Grades(Path(), (graded,), 0)).splitlines()))
+    rows = list(csv.reader(report.csv_text(Grades(Path(), (graded,), 0)).splitlines()))
     assert len(rows) == 2 and all(value[:1] not in ("=", "+", "-", "@") for value in rows[1])
 
 
@@ -441,7 +441,7 @@ def test_check_calls():
 
 
 def test_whose_notebook_it_is():
-    of = grade.learners_of
+    of = run.learners_of
     paths = [Path(p) for p in ("s/ada/03_triton.ipynb", "s/grace/03_triton.ipynb", "s/joan.ipynb")]
     assert list(of(paths).values()) == ["ada", "grace", "joan"]
     assert list(of([Path("s/ada/03_triton.ipynb")], ["03_triton"]).values()) == ["ada"]
@@ -500,7 +500,7 @@ def test_ctrl_c_leaves_reports_and_no_process(submit, tmp_path):
         f"import os, pathlib, time\npathlib.Path({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
     )
     paths = [submit(slow, "slow"), submit(notebook(), "later")]
-    code = f"import sys; from helpers import grade; sys.exit(grade.grade({[str(p) for p in paths]!r}, {str(tmp_path / 'out')!r}, exercises={str(FURTHER)!r}).exit_status)"  # fmt: skip
+    code = f"import sys; from helpers.workshop.grade import grade; sys.exit(grade({[str(p) for p in paths]!r}, {str(tmp_path / 'out')!r}, exercises={str(FURTHER)!r}).exit_status)"  # fmt: skip
     process = subprocess.Popen(
         [command()[0], "-c", code],
         env=environment(),
@@ -527,7 +527,7 @@ def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, monkey
     stumble = "\nimport os\n\ndef _judge(case, outcome):\n    os._exit(1) if outcome.value == 666 else None\n    return _own(case, outcome)\n\n_own = EXERCISES[0].judge\nobject.__setattr__(EXERCISES[0], 'judge', _judge)\n"
     broken.write_text(FURTHER.read_text() + stumble)
     paths = [submit(notebook(a="def n_blocks(n):\n    return 666"), "evil"), submit(notebook(), "good")]
-    grades = grade.grade(paths, tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
+    grades = grade(paths, tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
     assert verdicts(grades, "evil") == ("not reached", "not reached") and verdicts(grades, "good") == (
         "passed",
         "passed",
@@ -536,9 +536,9 @@ def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, monkey
 
 
 def test_a_notebook_has_its_time_in_all(submit, tmp_path, monkeypatch):
-    monkeypatch.setattr(grade, "TOTAL", 1)
+    monkeypatch.setattr(run, "TOTAL", 1)
     slow = submit(notebook(*["import time\ntime.sleep(3)"] * 3))
-    grades = grade.grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=TIME_LIMIT_S)
+    grades = grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=TIME_LIMIT_S)
     assert verdicts(grades, "ada") == ("not reached", "not reached") and of(grades, "ada").seconds < 30
     assert (
         f"not reached: the notebook had run for {TIME_LIMIT_S} s in all"
@@ -552,14 +552,14 @@ def test_where_no_process_comes_up_the_reason_is_said(submit, tmp_path):
         FURTHER.read_text()
         + "\nimport os\nif os.environ['HOME'] == os.getcwd(): raise OSError('no space left')\n"
     )
-    grades = grade.grade([submit(notebook())], tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
+    grades = grade([submit(notebook())], tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
     assert verdicts(grades, "ada") == ("not reached", "not reached")
     assert "could be started: OSError: no space left" in of(grades, "ada").marks[0].sentence
 
 
 def test_nothing_is_graded_without_a_notebook(tmp_path):
     with pytest.raises(UsageError, match="No notebook is given"):
-        grade.grade([], tmp_path)
+        grade([], tmp_path)
 
 
 def test_reports_of_a_batch_can_be_read_by_programs(graded):

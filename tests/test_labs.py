@@ -12,9 +12,11 @@ import nbformat
 import pytest
 from conftest import ROOT, environment
 
-from helpers import batch, exercises, form, form_files, grade, starters
-from helpers.project import load_project
-from helpers.report import NotebookRun
+from helpers import exercises
+from helpers.workshop import batch, grade
+from helpers.workshop.batch.report import NotebookRun
+from helpers.workshop.form import canonical, files, starters
+from helpers.workshop.project import load_project
 
 SOLUTIONS = sorted((ROOT / "labs" / "solutions").glob("*.ipynb"))
 NAMES = [path.stem for path in SOLUTIONS]
@@ -46,9 +48,7 @@ def test_there_is_a_lab_for_every_lesson():
 
 
 def test_what_is_derived_is_what_the_solutions_give():
-    written, differences, problems = form_files.form(
-        [*SOLUTIONS, *(starter(name) for name in NAMES)], check=True
-    )
+    written, differences, problems = files.form([*SOLUTIONS, *(starter(name) for name in NAMES)], check=True)
     assert (written, differences, problems) == ([], [], [])
 
 
@@ -57,7 +57,7 @@ def test_starter_and_solution_differ_in_exercises_only(name):
     have, want = cells(starter(name)), cells(ROOT / "labs" / "solutions" / f"{name}.ipynb")
     assert list(have) == list(want)
     for key, cell in want.items():
-        if "exercise" in form.tags(cell):
+        if "exercise" in canonical.tags(cell):
             assert have[key].source != cell.source and "SOLUTION" not in have[key].source, key
             assert have[key].metadata == cell.metadata
         else:
@@ -66,7 +66,7 @@ def test_starter_and_solution_differ_in_exercises_only(name):
                 re.sub(r"\]\((?:\.\./)+|/labs/(?:solutions/)?", "](", c.source) for c in (have[key], cell)
             )
             assert (mine, have[key].metadata) == (theirs, cell.metadata), key
-        assert not cell.get("outputs") or form.CHECKED in form.tags(cell)
+        assert not cell.get("outputs") or canonical.CHECKED in canonical.tags(cell)
 
 
 @pytest.mark.parametrize("name", NAMES)

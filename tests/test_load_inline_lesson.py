@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import build, check, failures, host_cuda, project
+from helpers import build, check, failures, host_cuda
+from helpers.workshop import project
 
 ROOT = Path(__file__).parents[1]
 KERNELS = project.read_kernels(ROOT / "helpers" / "kernels")

@@ -18,7 +18,7 @@ import nbformat
 import pytest
 from conftest import LESSONS, ROOT, environment
 
-from helpers import form
+from helpers.workshop.form import canonical
 
 
 def nbval(notebook: Path, *options: str) -> subprocess.CompletedProcess:
@@ -51,7 +51,7 @@ def change(source: Path, target: Path, alter: Callable[[dict[str, nbformat.Noteb
 
 
 def tagged(cells: dict[str, nbformat.NotebookNode], tag: str) -> nbformat.NotebookNode:
-    return next(cell for cell in cells.values() if tag in form.tags(cell))
+    return next(cell for cell in cells.values() if tag in canonical.tags(cell))
 
 
 def break_kernel(cells: dict[str, nbformat.NotebookNode]) -> None:

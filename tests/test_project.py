@@ -19,8 +19,8 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from helpers import form
-from helpers.project import Project, load_project
+from helpers.workshop.form import canonical
+from helpers.workshop.project import Project, load_project
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
@@ -189,7 +189,7 @@ def project() -> Project:
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
 def test_canonical_form(path, project):
     """Also: the setup cell is the same everywhere, shown kernels equal helpers/kernels, no checked cell lacks its output."""
-    said = form.canonical(path, project)
+    said = canonical.canonical(path, project)
     assert [*said.differences, *said.problems] == []
 
 
@@ -203,7 +203,7 @@ def test_what_every_lesson_has(path):
     assert cells["setup"].metadata.tags == ["setup"] and cells["parameters"].metadata.tags == ["parameters"]
     annotated = [line for line in cells["parameters"].source.splitlines() if re.match(r"\w+\s*[:=]", line)]
     assert annotated and all(re.match(r"\w+: [\w\[\], |]+ = ", line) for line in annotated), annotated
-    checked = [cell for cell in notebook.cells if form.CHECKED in form.tags(cell)]
+    checked = [cell for cell in notebook.cells if canonical.CHECKED in canonical.tags(cell)]
     assert len(checked) >= 8
     for cell in checked:
         assert cell.execution_count is not None and cell.outputs, cell["id"]
@@ -230,7 +230,7 @@ def test_setup_cells_are_equal(project):
         cell.source
         for path in project.notebooks()
         for cell in nbformat.read(path, 4).cells
-        if "setup" in form.tags(cell)
+        if "setup" in canonical.tags(cell)
     }
     assert len(setups) <= 1
 

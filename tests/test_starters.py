@@ -1,4 +1,4 @@
-"""helpers.starters and what `workbook form` does with labs: one source, derived starters, nobody's work overwritten."""
+"""helpers.workshop.form.starters and what `workbook form` does with labs: one source, derived starters, nobody's work overwritten."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import nbformat
 import pytest
 from test_form import BADGE, GOOD_BADGE, checkout, code  # noqa: F401
 
-from helpers import form_files, project, publish, starters
+from helpers.workshop import project
+from helpers.workshop.form import files, publish, starters
 
 SOLUTION = '''\
 def n_blocks(n: int) -> int:
@@ -138,7 +139,7 @@ def solution(root: Path, *cells: nbformat.NotebookNode, name: str = "03_mini") -
 
 
 def run(root: Path, *paths: Path, **how) -> tuple[list[str], list[str], list[str]]:
-    return form_files.form([*paths] or [root / "labs" / "solutions" / "03_mini.ipynb"], **how)
+    return files.form([*paths] or [root / "labs" / "solutions" / "03_mini.ipynb"], **how)
 
 
 def cells(path: Path) -> dict[str, nbformat.NotebookNode]:
@@ -233,12 +234,12 @@ def test_all_labs_at_once(lab, monkeypatch):
             "See [the lesson](../../notebooks/03_x.ipynb) and [this](03_mini.ipynb).", ""
         )
     )
-    form_files.form([])
-    assert form_files.form([], check=True) == ([], [], [])
+    files.form([])
+    assert files.form([], check=True) == ([], [], [])
     twin = path.with_name("04_twin.ipynb")
     twin.write_text(path.read_text())
     (root / "labs" / "05_lost.ipynb").write_text(path.read_text())
-    _, _, problems = form_files.form([], check=True)
+    _, _, problems = files.form([], check=True)
     assert (
         "labs/05_lost.ipynb has no solution; a starter is derived from labs/solutions/05_lost.ipynb."
         in problems
@@ -248,7 +249,7 @@ def test_all_labs_at_once(lab, monkeypatch):
     (root / "labs" / "05_lost.ipynb").unlink()
     path.unlink()
     (root / "labs" / "03_mini.ipynb").unlink()
-    form_files.form([])
+    files.form([])
     assert json.loads((root / starters.STARTERS).read_text()) == {}
 
 

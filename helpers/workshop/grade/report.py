@@ -14,9 +14,9 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from helpers.grade_marks import Graded, Grades, Mark
-from helpers.report import _STYLE as STYLE
-from helpers.report import machine, replace, versions
+from helpers.workshop.batch.report import _STYLE as STYLE
+from helpers.workshop.batch.report import machine, replace, versions
+from helpers.workshop.grade.marks import Graded, Grades, Mark
 
 COLUMNS = (
     "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed",

@@ -23,10 +23,11 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from helpers import pages, report
-from helpers.engine import Stopped, Watch, execute, first_line
-from helpers.plan import Job, UsageError, plan
-from helpers.report import NotebookRun, RunReport
+from helpers.workshop.batch import pages, report
+from helpers.workshop.batch.engine import Stopped, Watch, execute, first_line
+from helpers.workshop.batch.plan import Job, plan
+from helpers.workshop.batch.report import NotebookRun, RunReport
+from helpers.workshop.usage import UsageError
 
 METADATA = "kernel_workbook"  # the key in an output's metadata by which --resume knows it
 

@@ -2,7 +2,7 @@
 what a notebook shows.
 
 Three kinds of process: this one finds the notebooks and writes the reports; an examiner for each job
-(`helpers.grade_examine`) makes hidden cases and judges; a learner's process (`helpers.grade_worker`) runs one notebook
+(`helpers.workshop.grade.examine`) makes hidden cases and judges; a learner's process (`helpers.workshop.grade.worker`) runs one notebook
 and answers the examiner's calls. Whichever of the last two ends, the batch goes on.
 """
 
@@ -27,13 +27,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from helpers.grade_marks import Graded, Grades, Mark, Raised
-from helpers.grade_notebook import import_path
-from helpers.plan import UsageError
+from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
+from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.usage import UsageError
 
 TOTAL = 10  # a notebook's whole time, in time limits of one cell or exercise
 _EXAMINERS_OWN_S = 240.0  # for starting processes, and for judging
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from helpers import grade_examine; grade_examine.main()"
+_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from helpers.workshop.grade import examine; examine.main()"
 
 
 def grade(
@@ -200,7 +200,7 @@ class _Batch:
     def run(self) -> Grades:
         from tqdm import tqdm
 
-        from helpers import grade_report
+        from helpers.workshop.grade import report
 
         begin = time.monotonic()
         scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
@@ -243,7 +243,7 @@ class _Batch:
         grades = Grades(
             self.out, graded, self.task["seed"], round(time.monotonic() - begin, 1), self.stop.is_set()
         )
-        grade_report.write(grades)
+        report.write(grades)
         return grades
 
     def _grade(self, job: int, examiner: _Examiner) -> Graded:

@@ -21,7 +21,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
-from helpers.plan import Job
+from helpers.workshop.batch.plan import Job
 
 HEADLINE = "application/vnd.kernel-workbook.headline+json"
 PROVENANCE = "application/vnd.kernel-workbook.provenance+json"

@@ -25,8 +25,8 @@ import psutil
 import torch
 
 from helpers.exercises.model import Outcome
-from helpers.grade_notebook import import_path
-from helpers.grade_worker import MAX_BYTES, frame
+from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.grade.worker import MAX_BYTES, frame
 
 _START_S = 120.0  # torch from a cold disk
 _GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
@@ -39,7 +39,7 @@ _ENVIRONMENT = re.compile(
 )
 _BOOT = (
     "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path']; "
-    "from helpers import grade_worker; grade_worker.main(s)"
+    "from helpers.workshop.grade import worker; worker.main(s)"
 )
 
 

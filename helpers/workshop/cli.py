@@ -52,7 +52,8 @@ def run(
     ] = False,
 ) -> None:
     """Run notebooks with papermill and write them, a page of each and index.html."""
-    from helpers import plan
+    from helpers.workshop.batch import plan, run_course
+    from helpers.workshop.usage import UsageError
 
     try:
         fixed = plan.assignments(parameter or [], "-p")
@@ -60,12 +61,10 @@ def run(
             name: plan.split_values(text) for name, text in plan.assignments(grid or [], "--grid").items()
         }
         if not notebooks:
-            from helpers.project import find_root
+            from helpers.workshop.project import find_root
 
             notebooks = [find_root() / "notebooks"]
-        from helpers import batch
-
-        report = batch.run_course(
+        report = run_course(
             notebooks,
             out,
             fixed,
@@ -74,7 +73,7 @@ def run(
             jobs=jobs,
             resume=resume,
         )
-    except (plan.UsageError, RuntimeError) as error:
+    except (UsageError, RuntimeError) as error:
         _stop(error)
     typer.echo(repr(report))
     raise typer.Exit(report.exit_status)
@@ -119,13 +118,14 @@ def grade_command(
     Writes grades.csv, a page for each learner and index.html. The exit status is 0 whatever the marks are. Grade
     strangers' notebooks in a container: their code runs with your rights.
     """
-    from helpers import grade, plan
+    from helpers.workshop.grade import grade
+    from helpers.workshop.usage import UsageError
 
     try:
-        grades = grade.grade(
+        grades = grade(
             notebooks, out, time_limit=time_limit, memory_limit=memory_limit, jobs=jobs, seed=seed, lab=lab
         )
-    except (plan.UsageError, RuntimeError) as error:
+    except (UsageError, RuntimeError) as error:
         _stop(error)
     typer.echo(repr(grades))
     raise typer.Exit(grades.exit_status)
@@ -159,12 +159,12 @@ def form_command(
     ] = False,
 ) -> None:
     """Bring notebooks into their one canonical form and derive the labs' starters from their solutions."""
-    from helpers import form_files
+    from helpers.workshop.form import files
 
     if check and execute:
         _stop("--check changes nothing and --execute stores outputs: give one of them.")
     try:
-        written, differences, problems = form_files.form(notebooks or [], check=check, run=execute)
+        written, differences, problems = files.form(notebooks or [], check=check, run=execute)
     except (ValueError, RuntimeError) as error:
         _stop(error)
     for sentence in [*(differences if check else []), *problems]:
@@ -180,8 +180,8 @@ def publish_command(
     repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="The repository on GitHub.")],
 ) -> None:
     """Stamp the repository's address into pyproject.toml, the README and every notebook."""
-    from helpers.project import find_root
-    from helpers.publish import publish
+    from helpers.workshop.form.publish import publish
+    from helpers.workshop.project import find_root
 
     try:
         changed = publish(repository, find_root())

@@ -20,9 +20,9 @@ from typing import Any
 from helpers.exercises.attempt import judge_with
 from helpers.exercises.guard import FAR
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.grade_notebook import Submission, Unreadable, read
-from helpers.grade_process import Gone, Late, Limits, Process, outcome_of
-from helpers.grade_worker import known
+from helpers.workshop.grade.notebook import Submission, Unreadable, read
+from helpers.workshop.grade.process import Gone, Late, Limits, Process, outcome_of
+from helpers.workshop.grade.worker import known
 
 _MAX_STARTS = 6  # of one notebook's process
 _TEXT = 2000  # characters of a sentence in a report

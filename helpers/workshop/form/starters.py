@@ -34,7 +34,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.project import Project
+from helpers.workshop.project import Project
 
 STARTERS = "helpers/exercises/starters.json"
 _LINE = re.compile(

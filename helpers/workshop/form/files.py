@@ -10,9 +10,9 @@ from pathlib import Path
 
 import nbformat
 
-from helpers import starters
-from helpers.form import CHECKED, Formed, canonical, replace, shown_name
-from helpers.project import Project, find_root, load_project
+from helpers.workshop.form import starters
+from helpers.workshop.form.canonical import CHECKED, Formed, canonical, replace, shown_name
+from helpers.workshop.project import Project, find_root, load_project
 
 
 @dataclass

@@ -199,7 +199,7 @@ def bound(source: str) -> set[str]:
 
 def import_path() -> list[str]:
     """Where this process imports from, without the folder it was started in."""
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(__file__).resolve().parents[3])
     here = os.getcwd()
     kept = [p for p in sys.path if os.path.isabs(p) and (p != here or p == root)]
     return kept if root in kept else [root, *kept]

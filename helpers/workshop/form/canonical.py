@@ -24,7 +24,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.project import Project, kernel_cell
+from helpers.workshop.project import Project, kernel_cell
 
 CHECKED = "nbval-check-output"
 METADATA = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from helpers import form
-from helpers.project import load_project
+from helpers.workshop.form import canonical
+from helpers.workshop.project import load_project
 
 # GitHub's own rules for an account and a repository.
 _NAME = re.compile(r"(?!-)(?!.*--)[A-Za-z0-9-]{1,39}(?<!-)/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
@@ -39,13 +39,13 @@ def publish(repository: str, root: Path) -> list[str]:
     for path, text in texts:
         stamped = stamp(text, before, repository)
         if stamped != text:
-            form.replace(path, stamped)
+            canonical.replace(path, stamped)
             changed.append(f"{path.name}: {before} is now {repository}.")
     project = load_project(root)
     for path in project.notebooks():
-        formed = form.canonical(path, project)
+        formed = canonical.canonical(path, project)
         if formed.differences:
-            form.replace(path, formed.text)
+            canonical.replace(path, formed.text)
             changed.append(f"{path.relative_to(root)}: badge and setup cell name {repository}.")
     return changed
 

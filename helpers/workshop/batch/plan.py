@@ -19,9 +19,7 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-
-class UsageError(ValueError):
-    """A batch that cannot begin: what is wrong, where, and what to give instead, in one sentence."""
+from helpers.workshop.usage import UsageError
 
 
 @dataclass(frozen=True)

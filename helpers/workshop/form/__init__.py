@@ -1,0 +1,5 @@
+"""Keep the notebooks in one canonical form.
+
+`canonical` brings one notebook into it, `files` does so for all, runs them for their checked outputs and writes the
+starters; `starters` derives a lab's starter from its solution, `publish` stamps the repository's address.
+"""
