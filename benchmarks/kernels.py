@@ -5,7 +5,7 @@
     python benchmarks/kernels.py --budget 540 --out build/league.json --resume     the rest of an earlier call
 
 At each point every contestant is compiled outside the timed region, checked against float64 at that very size on poisoned
-memory, then all are timed in turns in one run: device durations, L2 cold (helpers.league). Contestants:
+memory, then all are timed in turns in one run: device durations, L2 cold (helpers.timing.league). Contestants:
 
 * copy: `y.copy_(x)`, the bytes that all of them must move, and the ceiling;
 * eager: torch's own operator;
@@ -33,7 +33,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import device, league, timing_cupti, widgets_measure
+from helpers import device, widgets_measure
+from helpers.timing import cupti, league
 
 NAMES = (league.COPY, "eager", "compile", "compile-max", "liger", "quack", league.OURS)
 WIDTHS = (256, 512, 1024, 2048, 4096, 8192, 8320, 12288, 16384, 32768, 65536, 131072, 262144, 393216)
@@ -164,7 +165,7 @@ def run_point(point: Point, names: list[str], broken: set[str], budget_s: float)
         return league.rows_of(asdict(point), 0, {}, {}, notes)
     try:
         standings = league.compare_many(functions, against=league.OURS, budget_s=budget_s)
-    except timing_cupti.TimingError:
+    except cupti.TimingError:
         for name, reason in league.untimeable(functions).items():
             functions.pop(name)
             notes[name] = f"cannot be timed: {reason}"

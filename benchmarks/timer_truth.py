@@ -32,9 +32,12 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from helpers import device, records, timing, timing_cupti, timing_traps
-from helpers.timing_traps import Fn, goal_us
-from helpers.timing_truth import Call, Flush, cases, cupti_calls, cupti_samples, watched_functions
+from timer import traps
+from timer.cases import Call, Flush, cases, cupti_calls, cupti_samples, watched_functions
+from timer.traps import Fn, goal_us
+
+from helpers import device, records, timing
+from helpers.timing import cupti
 
 PARTS = {
     "kernels": 170,
@@ -123,9 +126,9 @@ def nvbench_child(names: dict[str, Callable[[], Fn]], out: Path, *, warm: bool) 
                     for _ in range(3 * warm):
                         fn()
                 torch.cuda.synchronize()
-                start = timing_traps.clock()
+                start = traps.clock()
                 state.exec(launch, batched=False)
-                seconds[name] = timing_traps.clock() - start
+                seconds[name] = traps.clock() - start
             except Exception as error:
                 notes[name] = f"{type(error).__name__}: {last_line(str(error))}"
                 state.skip(notes[name])
@@ -441,8 +444,8 @@ def coverage_part(options: argparse.Namespace) -> list[dict]:
 def median_between_steps(samples: list[float]) -> float:
     """The median in µs, interpolated inside the clock's step that it falls into, as for grouped data."""
     ns = [round(1e3 * us) for us in samples]
-    step, below = 1e3 * timing_cupti.clock_step_us(ns), 0
-    for centre, count in timing_cupti.clusters(ns):
+    step, below = 1e3 * cupti.clock_step_us(ns), 0
+    for centre, count in cupti.clusters(ns):
         if below + count >= len(ns) / 2:
             return (centre + step * ((len(ns) / 2 - below) / count - 0.5)) / 1e3
         below += count
@@ -451,7 +454,7 @@ def median_between_steps(samples: list[float]) -> float:
 
 def dump(path: str, name: str, fn: Fn, timings: list[timing.Timing], reference: list[float]) -> None:
     """Single results for a closer look: every interval, the reference, and eight sessions of the timer's raw samples."""
-    sessions = [timing_cupti.measure([fn], timing_cupti.Flush("cold"), 200).times[0] for _ in range(8)]
+    sessions = [cupti.measure([fn], cupti.Flush("cold"), 200).times[0] for _ in range(8)]
     intervals = [[t.median_us, *t.ci95_us, t.n_samples, t.seconds] for t in timings]
     row = {"kernel": name, "intervals": intervals, "reference": reference, "sessions": sessions}
     with open(path, "a") as file:
@@ -527,10 +530,10 @@ def traps_part(options: argparse.Namespace) -> list[dict]:
         found, said = child(words, 120)
         if timer == "nvbench":
             truths = {row["trap"]: row["truth_us"] for row in rows}
-            found = timing_traps.nvbench_rows({row["kernel"]: row for row in found}, truths)
+            found = traps.nvbench_rows({row["kernel"]: row for row in found}, truths)
         rows += found
         for row in found:
-            print(timing_traps.line(row), flush=True)
+            print(traps.line(row), flush=True)
         if said:
             report("traps", f"{timer}: {said}")
     return rows
@@ -564,14 +567,14 @@ def run_child(options: argparse.Namespace) -> None:
     elif options.child == "nvbench":
         nvbench_child(cases(), Path(options.out), warm=True)
     elif options.child == "nvbench-traps":
-        nvbench_child(timing_traps.makers(), Path(options.out), warm=False)
+        nvbench_child(traps.makers(), Path(options.out), warm=False)
     else:
         flush = Flush()
 
         def truth_of(fn: Fn) -> float:
             return statistics.median(cupti_samples(fn, 51, flush))
 
-        timing_traps.run(options.timer, TIMERS[options.timer], truth_of, Path(options.out))
+        traps.run(options.timer, TIMERS[options.timer], truth_of, Path(options.out))
 
 
 def main() -> None:

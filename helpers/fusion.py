@@ -226,7 +226,7 @@ def league_gaps(league: pd.DataFrame) -> pd.DataFrame:
     """Our time beside the fastest other contestant's at each point, so that a chart can say where a peer wins.
 
     Args:
-        league: the table of `benchmarks/kernels.py` (columns `helpers.league.COLUMNS`).
+        league: the table of `benchmarks/kernels.py` (columns `helpers.timing.league.COLUMNS`).
 
     Returns:
         A row for each point at which we and a peer were timed: `op`, `dtype`, `n_rows`, `n_cols`, `best_peer`,
@@ -238,7 +238,7 @@ def league_gaps(league: pd.DataFrame) -> pd.DataFrame:
     """
     import pandas as pd
 
-    from helpers.league import COPY, OURS
+    from helpers.timing.league import COPY, OURS
 
     points = ["op", "dtype", "n_rows", "n_cols"]
     timed = league[league.ours_ratio.notna()]

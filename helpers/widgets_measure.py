@@ -44,7 +44,7 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     """
     import torch
 
-    from helpers.sweep import sweep
+    from helpers.timing.sweeps import sweep
 
     device.require("gpu")
     shape, dtype = (space.rows(point["n_cols"]), point["n_cols"]), getattr(torch, point["dtype"])

@@ -1,4 +1,4 @@
-"""helpers.league and benchmarks/kernels.py: what a table of ratios says, which points there are, what is kept."""
+"""helpers.timing.league and benchmarks/kernels.py: what a table of ratios says, which points there are, what is kept."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import check, league, timing_cupti
+from helpers import check
+from helpers.timing import cupti, league
 
 ROOT = Path(__file__).parents[1]
 
@@ -131,7 +132,7 @@ def test_a_standing_is_the_median_over_rounds():
     drift = [1 + 0.3 * i / 100 for i in range(101)]
     reference = [100 * d * draw.gauss(1, 0.002) for d in drift]
     own = [110 * d * draw.gauss(1, 0.002) for d in drift]
-    samples = timing_cupti.Samples([own, reference], [{}, {}], [(), ()], step_us=0.032)
+    samples = cupti.Samples([own, reference], [{}, {}], [(), ()], step_us=0.032)
     found, same = league.standings(["other", "ours"], samples, reference=1)
     low, high = found.ratio_ci95
     assert low <= 1.1 <= high and high - low < 0.006 and found.n_samples == 101

@@ -1,4 +1,4 @@
-"""helpers.sweep: every row checked before it is timed; no time for a kernel that is wrong or refused."""
+"""helpers.timing.sweeps: every row checked before it is timed; no time for a kernel that is wrong or refused."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers import device
-from helpers.sweep import sweep
+from helpers.timing.sweeps import sweep
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,11 @@ import time
 
 import pytest
 import torch
+from timer import cases, traps
 
-from helpers import device, timing, timing_cupti, timing_notes, timing_traps, timing_truth, timing_watching
+from helpers import device, timing
+from helpers.timing import cupti, watching
+from helpers.timing import notes as timing_notes
 
 
 def test_interval_covers_the_median():
@@ -126,12 +129,12 @@ def test_equal_functions_rarely_differ_and_one_percent_is_found():
 
 def test_step_of_the_clock():
     """Durations of an H100, each 1 ns more or less than a multiple of 32."""
-    assert timing_cupti.clock_step_us([264964, 267876, 266339, 266371, 266819, 265156]) == 0.032
-    assert timing_cupti.clock_step_us([1504, 1504, 1505]) == 0.0
+    assert cupti.clock_step_us([264964, 267876, 266339, 266371, 266819, 265156]) == 0.032
+    assert cupti.clock_step_us([1504, 1504, 1505]) == 0.0
     rng = random.Random(3)
     jittered = [32 * rng.randrange(410, 430) + rng.choice((0, 0, 1)) for _ in range(40)]
-    assert timing_cupti.clock_step_us(jittered) == pytest.approx(0.032, abs=0.0006)
-    assert timing_cupti.clusters([64, 33, 32, 32]) == [(pytest.approx(32.33, abs=0.01), 3), (64, 1)]
+    assert cupti.clock_step_us(jittered) == pytest.approx(0.032, abs=0.0006)
+    assert cupti.clusters([64, 33, 32, 32]) == [(pytest.approx(32.33, abs=0.01), 3), (64, 1)]
 
 
 # ------------------------------------------------------------------------------------ what watching adds to a time
@@ -155,20 +158,20 @@ def pairs_of_events(monkeypatch):
         yield
         watched.clear()
 
-    monkeypatch.setattr(timing_watching, "event_times", event_times)
-    monkeypatch.setattr(timing_watching, "under_cupti", under_cupti)
+    monkeypatch.setattr(watching, "event_times", event_times)
+    monkeypatch.setattr(watching, "under_cupti", under_cupti)
 
 
 def samples_of(functions, kernels=1):
     times = [[alone + added + i / 1e4 for i in range(60)] for alone, added, _ in functions]
-    return timing_cupti.Samples(times, [{}] * len(times), [("k",) * kernels] * len(times))
+    return cupti.Samples(times, [{}] * len(times), [("k",) * kernels] * len(times))
 
 
 def settled(functions, kernels=1):
     """The samples after what CUPTI adds has been looked for and taken off."""
     samples = samples_of(functions, kernels)
     medians = [statistics.median(times) for times in samples.times]
-    samples.take_off(timing_watching.look(functions, None, medians), [f"f{i}" for i in range(len(functions))])
+    samples.take_off(watching.look(functions, None, medians), [f"f{i}" for i in range(len(functions))])
     return samples
 
 
@@ -214,9 +217,9 @@ def test_nothing_is_taken_off_where_gaps_may_have_grown(pairs_of_events):
 
 @pytest.mark.parametrize(("alone", "watched"), [(3.0, 472.0), (400.0, 12.0)])
 def test_a_function_that_does_something_else_when_watched_is_refused(alone, watched):
-    samples = timing_cupti.Samples([[watched] * 40], [{}], [("k",)])
+    samples = cupti.Samples([[watched] * 40], [{}], [("k",)])
     with pytest.raises(timing.TimingError, match=r"^softmax takes .* Does it do something else then"):
-        samples.take_off([timing_watching.Watching(alone, watched, watched - alone, 0.5)], ["softmax"])
+        samples.take_off([watching.Watching(alone, watched, watched - alone, 0.5)], ["softmax"])
 
 
 # --------------------------------------------------------------------------------------- what a timer can notice
@@ -348,7 +351,7 @@ def test_the_truth_knows_its_flush_from_the_fills_of_a_function():
         events.append(activity(at, 30.0, "kernel", "fill<float>", grid=[25600, 1, 1]))
         events.append(activity(at + 40, 1.5, "gpu_memset", "Memset (Device)", bytes=8))
         events.append(activity(at + 45, 2.0, "kernel", "fill<float>", grid=[1, 1, 1]))
-    assert timing_truth.split_calls(events) == [timing_truth.Call(13.5, 2, ("memset",))] * 3
+    assert cases.split_calls(events) == [cases.Call(13.5, 2, ("memset",))] * 3
 
 
 def test_the_truths_median_lies_inside_a_step_of_the_clock(timer_truth):
@@ -390,7 +393,7 @@ def test_ncu_is_the_truth_where_cupti_lengthened_a_kernel(timer_truth):
     ],
 )
 def test_not_fooled_is_not_accurate(us, said, outcome, told):
-    row = timing_traps.judged(timing_traps.TRAPS[0], "a timer", 13.3, us, said, 0.1)
+    row = traps.judged(traps.TRAPS[0], "a timer", 13.3, us, said, 0.1)
     assert (row["outcome"], row["told"]) == (outcome, told)
 
 

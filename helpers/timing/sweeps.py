@@ -93,7 +93,7 @@ def sweep(
                 f"sweep: {axis!r} is a column of the result; rename that parameter of the kernel."
             )
     if timer is None:
-        from helpers.timing import time_gpu as timer
+        from helpers.timing.gpu import time_gpu as timer
     dtype = dtype or torch.float32
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]

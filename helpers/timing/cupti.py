@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from helpers import device
-from helpers.timing_watching import Watching, under_cupti
+from helpers.timing.watching import Watching, under_cupti
 
 _MARK = "workbook::call"
 _MOST_ADDED = 0.25  # of a function's time, by watching it: 7 % is the most seen

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers import timing_cupti, timing_watching
-from helpers.timing_stats import median_interval, ratio_interval
+from helpers.timing import cupti, watching
+from helpers.timing.stats import median_interval, ratio_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,13 +90,13 @@ def compare_many(
         raise KeyError(f"compare_many: {against!r} is none of the functions {', '.join(labels)}.")
     device.require("gpu")
     calls = list(functions.values())
-    flush = timing_cupti.Flush(l2)
+    flush = cupti.Flush(l2)
     _spin(calls, flush)
-    timing_cupti.measure(calls, flush, 2)  # CUPTI's first durations of a run are not kept
+    cupti.measure(calls, flush, 2)  # CUPTI's first durations of a run are not kept
     samples, rounds, began = None, min(10, min_rounds), time.perf_counter()
     while True:
         start = time.perf_counter()
-        batch = timing_cupti.measure(calls, flush, rounds)
+        batch = cupti.measure(calls, flush, rounds)
         if samples is None:
             samples = batch
         else:
@@ -110,13 +110,11 @@ def compare_many(
             break
         fit = int(rounds * left / (now - start))
         rounds = max(4, min_rounds - done, min(done, 200, fit))
-    samples.take_off(
-        timing_watching.look(calls, flush, [statistics.median(own) for own in samples.times]), labels
-    )
+    samples.take_off(watching.look(calls, flush, [statistics.median(own) for own in samples.times]), labels)
     return {s.label: s for s in standings(labels, samples, reference)}
 
 
-def standings(labels: list[str], samples: timing_cupti.Samples, reference: int) -> list[Standing]:
+def standings(labels: list[str], samples: cupti.Samples, reference: int) -> list[Standing]:
     """A `Standing` for each function, its ratios to the one at the index `reference`."""
     found, base, step = [], samples.times[reference], samples.step_us
     for i, (label, own) in enumerate(zip(labels, samples.times, strict=True)):
@@ -132,14 +130,12 @@ def standings(labels: list[str], samples: timing_cupti.Samples, reference: int) 
 
 def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     """Which of the functions the timer refuses when each is alone, and why."""
-    flush, found = timing_cupti.Flush("cold"), {}
+    flush, found = cupti.Flush("cold"), {}
     for label, call in functions.items():
         try:
-            samples = timing_cupti.measure([call], flush, 4)
-            samples.take_off(
-                timing_watching.look([call], flush, [statistics.median(samples.times[0])]), [label]
-            )
-        except timing_cupti.TimingError as error:
+            samples = cupti.measure([call], flush, 4)
+            samples.take_off(watching.look([call], flush, [statistics.median(samples.times[0])]), [label])
+        except cupti.TimingError as error:
             found[label] = str(error)
     return found
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from helpers import device
-from helpers.timing_traps import Fn
+from timer.traps import Fn
 
 
 def cases() -> dict[str, Callable[[], Fn]]:

@@ -5,7 +5,7 @@ the launch gap is not in it. What a call finds in the L2 cache is arranged befor
 that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
 
 CUPTI slows some kernels that it watches. CUDA events around the same calls, without it and with it, tell by how much
-(`helpers.timing_watching`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
+(`helpers.timing.watching`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
 says so.
 
 It is made against mistakes, and says what it can see of them: a function that launches nothing or on another stream
@@ -22,25 +22,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers import device, timing_notes, timing_watching
-from helpers.timing_cupti import Flush, ProfilerBusy, Samples, TimingError, measure, short_name
-from helpers.timing_stats import median_interval, ratio_interval
-from helpers.timing_watching import Watching
-
-__all__ = [
-    "Comparison",
-    "Kernel",
-    "ProfilerBusy",
-    "Timing",
-    "TimingError",
-    "Watching",
-    "compare",
-    "median_interval",
-    "ratio_interval",
-    "short_name",
-    "time_gpu",
-    "watch",
-]
+from helpers import device
+from helpers.timing import notes as timing_notes
+from helpers.timing import watching
+from helpers.timing.cupti import Flush, ProfilerBusy, Samples, TimingError, measure, short_name
+from helpers.timing.stats import median_interval, ratio_interval
+from helpers.timing.watching import Watching
 
 _clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 
@@ -219,7 +206,7 @@ def _collect(
         rounds = max(4, min(len(all_samples.times[0]), 400, int(rounds * left / took)))
     clock_after, held_after = _clock()
     medians = [statistics.median(times) for times in all_samples.times]
-    all_samples.take_off(timing_watching.look(functions, flush, medians), labels)
+    all_samples.take_off(watching.look(functions, flush, medians), labels)
     seconds = _clock_s() - began
     held = sorted(set(held_before) | set(held_after))
     if held:
@@ -354,4 +341,4 @@ def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
     flush = Flush(l2)
     _warm_up([fn])
     about = statistics.median(measure([fn], flush, 4).times[0])  # it also refuses what launches nothing
-    return timing_watching.watching([fn], flush, about)[0]
+    return watching.watching([fn], flush, about)[0]

@@ -1,0 +1,28 @@
+"""How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `watch`, `sweep`.
+
+`gpu` has the timer, `cupti` its clock, `watching` what that clock adds to a kernel, `notes` what it sees of mistakes,
+`stats` medians with their intervals. `sweeps` checks and times a kernel over launch parameters, `league` many
+functions that compute the same.
+"""
+
+from helpers.timing.cupti import ProfilerBusy, TimingError, short_name
+from helpers.timing.gpu import Comparison, Kernel, Timing, compare, time_gpu, watch
+from helpers.timing.stats import median_interval, ratio_interval
+from helpers.timing.sweeps import sweep
+from helpers.timing.watching import Watching
+
+__all__ = [
+    "Comparison",
+    "Kernel",
+    "ProfilerBusy",
+    "Timing",
+    "TimingError",
+    "Watching",
+    "compare",
+    "median_interval",
+    "ratio_interval",
+    "short_name",
+    "sweep",
+    "time_gpu",
+    "watch",
+]
