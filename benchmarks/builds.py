@@ -22,7 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from helpers import build, device, records
+from helpers import cuda, device, records
 
 CPP = "double poly(double x) { return x * x + VALUE; }"
 DECLARATION = "void poly(int64_t x, int64_t y, int64_t n, int64_t stream);"
@@ -46,10 +46,10 @@ import torch
 text, cpp = sys.stdin.read().split("@@")
 start = time.perf_counter()
 if cpp:
-    module = build.load_cuda("bench_light", text, ["poly"], cpp_source=cpp, torch_headers=False)
+    module = cuda.load_cuda("bench_light", text, ["poly"], cpp_source=cpp, torch_headers=False)
 else:
-    module = build.load_cpp("bench_light", text, ["poly"], torch_headers=False)
-print(time.perf_counter() - start if build.info(module).cached else "rebuilt")
+    module = cuda.load_cpp("bench_light", text, ["poly"], torch_headers=False)
+print(time.perf_counter() - start if cuda.info(module).cached else "rebuilt")
 """
 
 
@@ -110,7 +110,7 @@ def cuda_builds(repeats: int, folder: str) -> list[dict]:
         return y
 
     # What only the first of each pays is not part of a build: imports, CUDA's context, NVRTC's own loading.
-    nvrtc_first, _ = timed(lambda: build.load_kernel(KERNEL.replace("VALUE", "0.5f"), "poly_kernel"))
+    nvrtc_first, _ = timed(lambda: cuda.load_kernel(KERNEL.replace("VALUE", "0.5f"), "poly_kernel"))
     import torch.utils.cpp_extension
 
     stock, light, edit, cached, same, same_nvrtc = [], [], [], [], [], []
@@ -123,7 +123,7 @@ def cuda_builds(repeats: int, folder: str) -> list[dict]:
         )
         stock.append(took)
         took, helper = timed(
-            lambda kernel=kernel: build.load_cuda(
+            lambda kernel=kernel: cuda.load_cuda(
                 "bench_light", kernel + LAUNCH, ["poly"], cpp_source=DECLARATION, torch_headers=False
             )
         )
@@ -132,7 +132,7 @@ def cuda_builds(repeats: int, folder: str) -> list[dict]:
         y = torch.empty_like(x)
 
         def edit_and_run(kernel=kernel, y=y) -> None:
-            poly = build.load_kernel(kernel, "poly_kernel")
+            poly = cuda.load_kernel(kernel, "poly_kernel")
             poly(x, y, x.numel(), grid=(x.numel() + 255) // 256, block=256)
             torch.cuda.synchronize()
 
@@ -166,7 +166,7 @@ def cpp_builds(repeats: int, folder: str) -> list[dict]:
         )
         stock.append(took)
         took, helper = timed(
-            lambda text=text: build.load_cpp("bench_light", text, ["poly"], torch_headers=False)
+            lambda text=text: cuda.load_cpp("bench_light", text, ["poly"], torch_headers=False)
         )
         light.append(took)
         same.append(all(module.poly(v) == helper.poly(v) for v in (-1.7, 0.0, 1e300)))

@@ -62,11 +62,11 @@ def main() -> None:
     try:
         import torch
 
-        from helpers import build
+        from helpers import cuda
 
-        light = build.load_cuda("bench_host", SOURCE, ["square", "sums"], torch_headers=False, device="host")
+        light = cuda.load_cuda("bench_host", SOURCE, ["square", "sums"], torch_headers=False, device="host")
         heavy_source = SOURCE.split("void square(")[0] + WITH_TORCH
-        heavy = build.load_cuda("bench_host_torch", heavy_source, ["square"], device="host")
+        heavy = cuda.load_cuda("bench_host_torch", heavy_source, ["square"], device="host")
         process = subprocess.run(
             [sys.executable, "-c", AGAIN], input=SOURCE, capture_output=True, text=True, check=True
         )
@@ -83,8 +83,8 @@ def main() -> None:
             ("square, million threads a second", x.numel() / seconds / 1e6, "at least 50"),
             ("the same through a torch wrapper", x.numel() / through_torch / 1e6, ""),
             ("block sums of 1,048,576 elements, s", reduction, "at most 1.5"),
-            ("cold build without torch headers, s", build.info(light).seconds, "at most 6"),
-            ("cold build with torch headers, s", build.info(heavy).seconds, "at most 35"),
+            ("cold build without torch headers, s", cuda.info(light).seconds, "at most 6"),
+            ("cold build with torch headers, s", cuda.info(heavy).seconds, "at most 35"),
             ("the first again, in a new process, s", float(process.stdout), "at most 0.1"),
         ]
         for label, value, goal in rows:

@@ -17,7 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from helpers import build, device
+from helpers import device
+from helpers.cuda import BuildError, extension, readable_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,10 +31,10 @@ def alone_in(folder: Path) -> Iterator[Path]:
     torch's own `lock` file stays behind when a build is killed, and then the next build waits for ever.
 
     Raises:
-        helpers.build.BuildError: another process holds the folder for longer than `build.LOCK_TIMEOUT_S`; it is named.
+        helpers.cuda.BuildError: another process holds the folder for longer than `extension.LOCK_TIMEOUT_S`; it is named.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with build._lock(folder):
+    with extension.build_lock(folder):
         (folder / "lock").unlink(missing_ok=True)
         yield folder
 
@@ -44,7 +45,9 @@ def folder_for(name: str) -> Path:
 
     python = "{}.{}".format(*sys.version_info)
     where = "cuda" if device.has_gpu() else "cpu"
-    return build.build_folder() / f"{name}-torch{torch.__version__}-python{python}-{where}".replace("+", "-")
+    return extension.build_folder() / f"{name}-torch{torch.__version__}-python{python}-{where}".replace(
+        "+", "-"
+    )
 
 
 def write(path: Path, text: str) -> str:
@@ -77,7 +80,7 @@ def files_read(folder: Path) -> int:
     if (folder / "build.ninja").exists():
         line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
         command = [str(device.find_tool("c++")), *shlex.split(line), "-M", "main.cpp"]
-    else:  # helpers.build without PyTorch's headers keeps its commands
+    else:  # helpers.cuda without PyTorch's headers keeps its commands
         compile_main = json.loads((folder / "built.json").read_text())["commands"][0]
         command = [*compile_main[: compile_main.index("-c")], "-M", "main.cpp"]
     listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
@@ -115,7 +118,7 @@ def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleTyp
         name: of the extension module, which is imported and returned.
 
     Raises:
-        helpers.build.BuildError: setup.py failed; the compiler's errors with their lines.
+        helpers.cuda.BuildError: setup.py failed; the compiler's errors with their lines.
     """
     with alone_in(folder):
         for file, text in files.items():
@@ -125,7 +128,7 @@ def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleTyp
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
         took = time.perf_counter() - start
         if done.returncode:
-            raise build.BuildError(build.readable_errors(done.stdout + done.stderr, dict(files)))
+            raise BuildError(readable_errors(done.stdout + done.stderr, dict(files)))
     print(
         f"python setup.py build_ext --inplace took {took:.1f} s this time and left",
         *sorted(p.name for p in folder.iterdir()),

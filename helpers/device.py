@@ -143,6 +143,15 @@ def find_tool(name: str) -> Path | None:
     return None
 
 
+def cuda_toolkit() -> Path | None:
+    """The CUDA toolkit's folder that nvcc belongs to; None without nvcc."""
+    nvcc = find_tool("nvcc")
+    if nvcc is None:
+        return None
+    homes = (nvcc.parent.parent, nvcc.resolve().parent.parent, Path("/usr/local/cuda"))
+    return next((home for home in homes if (home / "include/cuda_runtime.h").is_file()), homes[0])
+
+
 def require(*names: str) -> None:
     """Raise `Missing` unless every one of "gpu", "c++", "ninja", "nvcc", "ncu" is here.
 

@@ -1,6 +1,6 @@
 """The grid, seen: which block and thread wrote each element, and how many sectors of memory each warp's access touches.
 
-The figures come from a traced run on the host (`helpers.host_cuda`): they are counted from the addresses that the
+The figures come from a traced run on the host (`helpers.cuda.host.checked`): they are counted from the addresses that the
 kernel really used, not derived from a formula. They say what a warp asks for. What that costs, and what caches and the
 memory controller make of it, only a GPU can say.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers import host_cuda
+from helpers.cuda.host import checked
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,12 +143,12 @@ def trace(run: Callable[[], object]) -> GridTrace:
 
     Raises:
         ValueError: no such launch.
-        helpers.host_cuda.HostCudaError: as in any run on the host.
+        helpers.cuda.host.checked.HostCudaError: as in any run on the host.
     """
     import numpy as np
     import pandas as pd
 
-    raw = host_cuda.record(run)
+    raw = checked.record(run)
     a = raw.accesses
     grids = np.array([g for _, g, _, _ in raw.launches], dtype=np.int64)
     blocks = np.array([b for _, _, b, _ in raw.launches], dtype=np.int64)

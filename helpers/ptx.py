@@ -237,16 +237,16 @@ def cuda_stages(
 
     Raises:
         ValueError: an unknown target, no kernel, or several and none named.
-        helpers.build.BuildError: the source does not compile.
+        helpers.cuda.BuildError: the source does not compile.
     """
-    from helpers import build
+    from helpers import cuda
 
     capability = parse_target(target)
     key = ("cuda", source, capability, tuple(flags), kernel)
     if key not in _cache:
         debug = any(flag in ("-G", "--device-debug") for flag in flags)
         options = {"target": f"sm_{capability}", "flags": (*flags, *(() if debug else ("-lineinfo",)))}
-        text = build.compile_ptx(source, **options)
+        text = cuda.compile_ptx(source, **options)
         _cache[key] = Stages(
             kernel=_choose(entries(text), kernel),
             language="cuda",
@@ -258,7 +258,7 @@ def cuda_stages(
             ttgir=None,
             llir=None,
             ptx=text,
-            cubin=build.compile_cubin(source, **options),
+            cubin=cuda.compile_cubin(source, **options),
             metadata=MappingProxyType({"flags": tuple(flags)}),
         )
     return _cache[key]

@@ -228,11 +228,11 @@ def _cuda_function():
     import torch
     from cuda.bindings import driver
 
-    from helpers import build
+    from helpers import cuda
 
     torch.cuda.init()
     torch.cuda.synchronize()
-    cubin = build.compile_cubin(cuda_text(), target=device.gpu_spec().target)
+    cubin = cuda.compile_cubin(cuda_text(), target=device.gpu_spec().target)
     module = _ok(*driver.cuModuleLoadData(cubin))
     from helpers import ptx
 

@@ -10,7 +10,8 @@ import time
 import pytest
 import torch
 
-from helpers import build, device, nvrtc
+from helpers import cuda, device
+from helpers.cuda import extension, nvrtc
 
 ADD = "int add(int a, int b) { return a + b; }"
 
@@ -18,7 +19,7 @@ ADD = "int add(int a, int b) { return a + b; }"
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
-    monkeypatch.setattr(build, "_loaded", {})
+    monkeypatch.setattr(cuda, "_loaded", {})
     return tmp_path
 
 
@@ -40,30 +41,30 @@ BUILD_IN_PROCESS = f"""
 
 
 def test_build_then_cache():
-    module = build.load_cpp("add_one", ADD, ["add"], torch_headers=False)
+    module = cuda.load_cpp("add_one", ADD, ["add"], torch_headers=False)
     assert module.add(1, 2) == 3
-    first = build.info(module)
+    first = cuda.info(module)
     assert not first.cached and first.seconds > 0.1 and first.directory.is_dir()
-    build._loaded.clear()  # as in a new process
-    again = build.info(build.load_cpp("add_one", ADD, ["add"], torch_headers=False))
+    extension._loaded.clear()  # as in a new process
+    again = cuda.info(cuda.load_cpp("add_one", ADD, ["add"], torch_headers=False))
     assert again.cached and again.seconds == first.seconds and again.directory == first.directory
 
 
 def test_changed_source_and_flags_are_other_builds():
-    module = build.load_cpp("add_two", ADD, ["add"], torch_headers=False)
-    other = build.load_cpp("add_two", ADD.replace("a + b", "a + b + 1"), ["add"], torch_headers=False)
+    module = cuda.load_cpp("add_two", ADD, ["add"], torch_headers=False)
+    other = cuda.load_cpp("add_two", ADD.replace("a + b", "a + b + 1"), ["add"], torch_headers=False)
     assert (module.add(1, 1), other.add(1, 1)) == (2, 3)
-    flagged = build.load_cpp("add_two", ADD, ["add"], torch_headers=False, flags=["-O0"])
-    assert len({build.info(m).directory for m in (module, other, flagged)}) == 3
+    flagged = cuda.load_cpp("add_two", ADD, ["add"], torch_headers=False, flags=["-O0"])
+    assert len({cuda.info(m).directory for m in (module, other, flagged)}) == 3
 
 
 def test_error_names_the_learners_line():
-    with pytest.raises(build.BuildError) as caught:
-        build.load_cpp("broken", "int add(int a, int b) {\n  return a + c;\n}", ["add"], torch_headers=False)
+    with pytest.raises(cuda.BuildError) as caught:
+        cuda.load_cpp("broken", "int add(int a, int b) {\n  return a + c;\n}", ["add"], torch_headers=False)
     text = str(caught.value)
     assert "broken.cpp, line 2" in text and "'c' was not declared" in text and "return a + c;" in text
     assert len(text.splitlines()) < 8 and "Traceback" not in text
-    assert not list(build.build_folder().glob("broken*/built.json"))
+    assert not list(cuda.build_folder().glob("broken*/built.json"))
 
 
 TYPES = """
@@ -86,7 +87,7 @@ def types(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBOOK_CACHE", str(tmp_path_factory.mktemp("types")))
         names = ["wide", "half", "greet", "said", "fail", "none"]
-        yield build.load_cpp("types", TYPES, names, torch_headers=False)
+        yield cuda.load_cpp("types", TYPES, names, torch_headers=False)
 
 
 def test_what_goes_through_without_pybind11(types):
@@ -124,24 +125,24 @@ def test_errors_cross_into_python(types, call, error, message):
 
 def test_a_type_that_cannot_pass_is_said():
     source = "#include <vector>\nint total(std::vector<int> x) { return x.size(); }"
-    with pytest.raises(build.BuildError, match="takes numbers, bool and text; for more, include <pybind11"):
-        build.load_cpp("vectors", source, ["total"], torch_headers=False)
+    with pytest.raises(cuda.BuildError, match="takes numbers, bool and text; for more, include <pybind11"):
+        cuda.load_cpp("vectors", source, ["total"], torch_headers=False)
     with_pybind11 = f"#include <pybind11/stl.h>\n{source}"
-    assert build.load_cpp("vectors", with_pybind11, ["total"], torch_headers=False).total([1, 2]) == 2
+    assert cuda.load_cpp("vectors", with_pybind11, ["total"], torch_headers=False).total([1, 2]) == 2
 
 
 def test_undefined_function_is_said():
-    with pytest.raises(build.BuildError, match="defined nowhere"):
-        build.load_cpp("undefined", "int add(int a, int b);", ["add"], torch_headers=False)
+    with pytest.raises(cuda.BuildError, match="defined nowhere"):
+        cuda.load_cpp("undefined", "int add(int a, int b);", ["add"], torch_headers=False)
 
 
 def test_bad_arguments():
     with pytest.raises(ValueError, match="identifier"):
-        build.load_cpp("two words", ADD, ["add"])
+        cuda.load_cpp("two words", ADD, ["add"])
     with pytest.raises(ValueError, match="at least one function"):
-        build.load_cpp("none", ADD, [])
+        cuda.load_cpp("none", ADD, [])
     with pytest.raises(ValueError, match="was not built by"):
-        build.info(os)
+        cuda.info(os)
 
 
 def test_killed_build_never_blocks_the_next(own_cache):
@@ -155,7 +156,7 @@ def test_killed_build_never_blocks_the_next(own_cache):
     process.send_signal(signal.SIGKILL)
     process.wait()
     begin = time.monotonic()
-    assert build.load_cpp("slow_add", ADD, ["add"], torch_headers=False).add(20, 22) == 42
+    assert cuda.load_cpp("slow_add", ADD, ["add"], torch_headers=False).add(20, 22) == 42
     assert time.monotonic() - begin < 60
     assert not list((own_cache / "build").glob("slow_add-*.[0-9]*")), (
         "the killed build's folder was not removed"
@@ -169,7 +170,7 @@ def test_two_processes_build_once_and_agree():
 
 
 def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
-    home = build.build_folder() / "held-0123"
+    home = cuda.build_folder() / "held-0123"
     process = start(f"""
         import pathlib, time
         from helpers import build
@@ -180,14 +181,14 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
     assert process.stdout.readline().strip() == "held"
     try:
         with (
-            pytest.raises(build.BuildError, match=rf"process {process.pid} on"),
-            build._lock(home, timeout_s=0.3),
+            pytest.raises(cuda.BuildError, match=rf"process {process.pid} on"),
+            extension.build_lock(home, timeout_s=0.3),
         ):
             pass
     finally:
         process.kill()
         process.wait()
-    with build._lock(home, timeout_s=5):
+    with extension.build_lock(home, timeout_s=5):
         pass
 
 
@@ -201,23 +202,23 @@ extern "C" __global__ void square(const float* x, float* y, int n) {
 
 def test_ptx_without_nvcc():
     for target in ("sm_75", "sm_90", "sm_100"):
-        ptx = build.compile_ptx(SQUARE, target=target)
+        ptx = cuda.compile_ptx(SQUARE, target=target)
         assert f".target {target}" in ptx and "setp" in ptx and "mul.f32" in ptx
-    assert build.compile_cubin(SQUARE)[:4] == b"\x7fELF"
+    assert cuda.compile_cubin(SQUARE)[:4] == b"\x7fELF"
 
 
 def test_ptx_with_cudas_own_headers():
     source = (
         "#include <cuda_fp16.h>\n" + 'extern "C" __global__ void f(__half* x) { x[0] = __hadd(x[0], x[1]); }'
     )
-    assert "f16" in build.compile_ptx(source)
+    assert "f16" in cuda.compile_ptx(source)
 
 
 def test_ptx_error_and_bad_target():
-    with pytest.raises(build.BuildError, match=r"kernel.cu, line 4: identifier .j. is undefined"):
-        build.compile_ptx(SQUARE.replace("y[i] = x[i]", "y[i] = x[j]"))
+    with pytest.raises(cuda.BuildError, match=r"kernel.cu, line 4: identifier .j. is undefined"):
+        cuda.compile_ptx(SQUARE.replace("y[i] = x[i]", "y[i] = x[j]"))
     with pytest.raises(ValueError, match="sm_90"):
-        build.compile_ptx(SQUARE, target="hopper")
+        cuda.compile_ptx(SQUARE, target="hopper")
 
 
 SCALE = """
@@ -234,7 +235,7 @@ extern "C" __global__ void other(unsigned int a) {}
 def test_a_kernel_to_call():
     """On a machine without a GPU the same call runs the host's build."""
     where = "cuda" if device.has_gpu() else "cpu"
-    scale = build.load_kernel(SCALE, "scale")
+    scale = cuda.load_kernel(SCALE, "scale")
     assert [f"{p.type} {p.name}" for p in scale.parameters] == [
         "const float* x",
         "float* y",
@@ -279,15 +280,15 @@ def test_what_a_kernel_cannot_take(arguments, launch, error, message):
 
 def test_kernels_that_cannot_be_loaded():
     with pytest.raises(ValueError, match=r"no kernel 'square' in this source; it has scale, other"):
-        build.load_kernel(SCALE, "square")
+        cuda.load_kernel(SCALE, "square")
     with pytest.raises(ValueError, match="is a template"):
-        build.load_kernel("template <typename T>\n__global__ void f(T* x) {}", "f")
+        cuda.load_kernel("template <typename T>\n__global__ void f(T* x) {}", "f")
     with pytest.raises(ValueError, match=r"'Pair p' cannot be passed from Python"):
-        build.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
-    with pytest.raises(build.BuildError, match="line 6"):
-        build.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
+        cuda.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
+    with pytest.raises(cuda.BuildError, match="line 6"):
+        cuda.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
     with pytest.raises(ValueError, match='"auto", "cuda" or "host"; it was given'):
-        build.load_kernel(SCALE, "scale", device="tpu")
+        cuda.load_kernel(SCALE, "scale", device="tpu")
 
 
 def test_nvcc_errors_are_cut():
@@ -301,5 +302,5 @@ square.cu(3): error: identifier "j" is undefined
 1 error detected in the compilation of "cuda.cu".
 ninja: build stopped: subcommand failed.
 """
-    text = build.readable_errors(output, {"square.cu": "// one\n// two\n  y[i] = x[j];\n"})
+    text = cuda.readable_errors(output, {"square.cu": "// one\n// two\n  y[i] = x[j];\n"})
     assert text == 'The build failed:\nsquare.cu, line 3: identifier "j" is undefined\n      y[i] = x[j];'

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from helpers import build, build_files, failures
+from helpers import build_files, cuda, failures
 
 # it asks for pybind11, so torch's load_inline builds it
 ADD = "#include <pybind11/pybind11.h>\nint add(int a, int b) { return a + b; }"
@@ -15,12 +15,12 @@ def built(tmp_path_factory):
     """A finished extension with one function."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBOOK_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(build, "_loaded", {})
-        yield build.load_cpp("files_add", ADD, ["add"], torch_headers=False)
+        patch.setattr(cuda, "_loaded", {})
+        yield cuda.load_cpp("files_add", ADD, ["add"], torch_headers=False)
 
 
 def test_what_ninja_left(built):
-    folder = build.info(built).directory
+    folder = cuda.info(built).directory
     assert "-O2" in build_files.flags(folder, "cflags") and "-I" not in build_files.flags(folder, "cflags")
     steps = build_files.steps(folder)
     assert {"main.o", "files_add.so"} <= set(steps.step) and (steps.seconds >= 0).all()
@@ -31,8 +31,8 @@ def test_what_ninja_left(built):
 
 def test_files_read_without_pytorchs_headers(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
-    module = build.load_cpp("files_light", ADD.split("\n")[1], ["add"], torch_headers=False)
-    assert 20 < build_files.files_read(build.info(module).directory) < 400
+    module = cuda.load_cpp("files_light", ADD.split("\n")[1], ["add"], torch_headers=False)
+    assert 20 < build_files.files_read(cuda.info(module).directory) < 400
 
 
 def test_import_of_a_copy(built):
@@ -75,7 +75,7 @@ PyMODINIT_FUNC PyInit_tiny(void) { PyObject* m = PyModule_Create(&def); PyModule
 def test_setup_py_builds_and_says_what_is_wrong(tmp_path, capsys):
     module = build_files.run_setup_py(tmp_path / "p", {"setup.py": SETUP, "tiny.c": TINY}, "tiny")
     assert module.answer == 42 and "setup.py" in capsys.readouterr().out
-    with pytest.raises(build.BuildError, match=r"tiny\.c, line 4"):
+    with pytest.raises(cuda.BuildError, match=r"tiny\.c, line 4"):
         build_files.run_setup_py(
             tmp_path / "q", {"setup.py": SETUP, "tiny.c": TINY.replace("42)", "fortytwo)")}, "tiny"
         )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers import build, check, device, records, timing
+from helpers import check, cuda, device, records, timing
 
 pytestmark = pytest.mark.gpu
 
@@ -160,7 +160,7 @@ void square(int64_t x, int64_t y, int64_t n, int64_t stream) {
 
 
 def test_cuda_extension_without_torch_headers():
-    module = build.load_cuda(
+    module = cuda.load_cuda(
         "gpu_test_square",
         KERNEL,
         ["square"],

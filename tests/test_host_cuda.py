@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import build, check, device, grid, host_cuda, host_translate
+from helpers import check, cuda, device, grid
+from helpers.cuda.host import checked, translate
 
 sys.path.insert(0, str(Path(__file__).parent / "cuda_corpus"))
 import corpus
@@ -24,7 +25,7 @@ CASES = {case.name: case for case in corpus.CASES}
 def test_the_corpus_is_large_enough():
     assert len(corpus.CASES) >= 20
     assert len(corpus.EXPECTED) >= 12
-    assert set(host_translate.translate(corpus.RIGHT).kernels) == {
+    assert set(translate.translate(corpus.RIGHT).kernels) == {
         word.split("(")[0].split()[-1]
         for word in corpus.RIGHT.split("__global__ void ")[1:]
         for word in [word.split("(")[0]]
@@ -73,7 +74,7 @@ def broken(name: str):
 def test_a_broken_kernel_is_told_with_cause_thread_and_line(name):
     expected = corpus.EXPECTED[name]
     for _ in range(2):  # the process lives on, and says the same again
-        with pytest.raises(host_cuda.HostCudaError) as caught:
+        with pytest.raises(checked.HostCudaError) as caught:
             broken(name)
         error = caught.value
         assert error.cause == expected.cause, error
@@ -106,15 +107,15 @@ def test_the_sanitizer_stands_beside_ours():
 
 
 def load(name: str, text: str, functions, **more):
-    return build.load_cuda(name, text, functions, torch_headers=False, device="host", **more)
+    return cuda.load_cuda(name, text, functions, torch_headers=False, device="host", **more)
 
 
 def test_the_same_source_is_built_for_what_is_there(monkeypatch):
     with pytest.raises(ValueError, match='"auto", "cuda" or "host"'):
-        build.load_cuda("x", "", ["f"], device="tpu")
+        cuda.load_cuda("x", "", ["f"], device="tpu")
     if not device.has_gpu():
         with pytest.raises(device.Missing):
-            build.load_cuda("x", "", ["f"], device="cuda")
+            cuda.load_cuda("x", "", ["f"], device="cuda")
 
 
 FILL = r"""
@@ -143,7 +144,7 @@ def test_a_launch_that_a_gpu_refuses_is_refused(fill, blocks, threads):
 
 
 def test_an_address_that_nobody_owns(fill):
-    with pytest.raises(host_cuda.HostCudaError, match="does not point into any tensor") as caught:
+    with pytest.raises(checked.HostCudaError, match="does not point into any tensor") as caught:
         fill(1 << 20, 1.0, 4, 1, 32)
     assert caught.value.cause == "no tensor"
 
@@ -157,14 +158,14 @@ def test_a_tensor_is_found_behind_its_address_wherever_it_is(fill):
     view = Holder.tensor[16:32]
     assert fill(view.data_ptr(), 3.0, 16, 1, 32) == "no error"
     assert (Holder.tensor == 3.0).nonzero().flatten().tolist() == list(range(16, 32))
-    with pytest.raises(host_cuda.HostCudaError, match="element 48 of `out`, 4 bytes past its end"):
+    with pytest.raises(checked.HostCudaError, match="element 48 of `out`, 4 bytes past its end"):
         fill(view.data_ptr(), 3.0, 64, 2, 32)
 
 
 def test_the_error_of_the_first_block_is_told_though_blocks_run_on_all_cores(fill):
     y = torch.zeros(1_000_000)
     for _ in range(3):
-        with pytest.raises(host_cuda.HostCudaError) as caught:
+        with pytest.raises(checked.HostCudaError) as caught:
             fill(y.data_ptr(), 1.0, 2_000_000, 20_000, 128)
         assert caught.value.block == (7812, 0, 0)
         assert caught.value.thread == (64, 0, 0)
@@ -172,7 +173,7 @@ def test_the_error_of_the_first_block_is_told_though_blocks_run_on_all_cores(fil
 
 def test_a_compiler_error_points_into_the_learners_text():
     wrong = FILL.replace("= value;", "= valeu;")
-    with pytest.raises(build.BuildError) as caught:
+    with pytest.raises(cuda.BuildError) as caught:
         load("host_wrong", wrong, ["run_fill"])
     message = str(caught.value)
     assert "host_wrong.cu, line 4" in message
@@ -195,7 +196,7 @@ def test_a_compiler_error_points_into_the_learners_text():
     ],
 )
 def test_what_needs_a_gpu_is_named_with_its_line(text, line, names):
-    with pytest.raises(build.BuildError, match="needs a GPU") as caught:
+    with pytest.raises(cuda.BuildError, match="needs a GPU") as caught:
         load("host_refused", text, ["f"])
     assert names in str(caught.value)
     assert f"host_refused.cu, line {line}:" in str(caught.value)
@@ -203,7 +204,7 @@ def test_what_needs_a_gpu_is_named_with_its_line(text, line, names):
 
 def test_translation_keeps_every_line_in_its_place():
     for text in (corpus.RIGHT, corpus.BROKEN):
-        before, after = text.splitlines(), host_translate.translate(text).text.splitlines()
+        before, after = text.splitlines(), translate.translate(text).text.splitlines()
         for number, line in enumerate(before):
             if line.startswith(("LAUNCHER", "}", "//")) or "return SAID" in line:
                 assert after[number] == line
@@ -233,14 +234,14 @@ def test_translation_keeps_every_line_in_its_place():
 )
 def test_what_a_line_of_device_code_becomes(code, becomes):
     text = f"__global__ void k(float* p, const float* __restrict__ q, int i, int n) {{ {code} }}"
-    after = host_translate.translate(text).text
+    after = translate.translate(text).text
     for piece in becomes:
         assert piece in after, after
 
 
 def test_a_launch_in_a_macro_and_with_template_arguments():
     text = "#define GO(k, g, b) k<<<g, b>>>\nvoid f() { GO(a, 1, 2)(3); b<int, 4><<<dim3(1, 2), n > 1 ? 2 : 1>>>(x, y); }"
-    after = host_translate.translate(text).text
+    after = translate.translate(text).text
     assert 'wb::launch([&](auto... wb_arguments) { k(wb_arguments...); }, "k", wb::Config(g, b))' in after
     assert (
         '{ b<int, 4>(wb_arguments...); }, "b<int, 4>", wb::Config(dim3(1, 2), n > 1 ? 2 : 1))(x, y);' in after
@@ -365,7 +366,7 @@ torch::Tensor shift(torch::Tensor x, int64_t written, int64_t threads) {
 
 @pytest.fixture(scope="module")
 def shift():
-    return build.load_cuda("host_shift", WITH_TORCH, ["shift"], device="host").shift
+    return cuda.load_cuda("host_shift", WITH_TORCH, ["shift"], device="host").shift
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16])
@@ -387,11 +388,11 @@ def test_a_wrappers_checks_and_the_launch_check_speak(shift):
 def test_an_element_that_nobody_wrote_and_one_too_many(shift):
     x = torch.randn(10, 10)
     with pytest.raises(
-        host_cuda.HostCudaError, match=r"30 of 100 elements of the returned tensor .* first is \(7, 0\)"
+        checked.HostCudaError, match=r"30 of 100 elements of the returned tensor .* first is \(7, 0\)"
     ) as caught:
         shift(x, 70, 64)
     assert caught.value.cause == "unwritten"
-    with pytest.raises(host_cuda.HostCudaError, match="4 bytes past its end") as caught:
+    with pytest.raises(checked.HostCudaError, match="4 bytes past its end") as caught:
         shift(x, 128, 64)
     assert (caught.value.kernel, caught.value.argument) == ("shift_kernel", "x")
     assert (caught.value.block, caught.value.thread) == ((1, 0, 0), (36, 0, 0))
@@ -401,7 +402,7 @@ def test_an_element_that_nobody_wrote_and_one_too_many(shift):
 def test_fibers_by_ucontext_where_the_processor_is_another():
     case = CASES["block_sum"]
     text = corpus.RIGHT.split("// warps")[0]
-    module = build.load_cuda(
+    module = cuda.load_cuda(
         "host_ucontext",
         text,
         ["block_sum"],

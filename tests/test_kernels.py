@@ -230,11 +230,11 @@ def test_the_cuda_launcher_says_what_became_of_the_launch():
     """The launcher of `load_square_matrix`, on the host: right, and its error is not lost."""
     import torch
 
-    from helpers import build
+    from helpers import cuda
     from helpers.kernels import square
 
     text = square.square_matrix_source() + square._LAUNCH
-    launch = build.load_cuda("square_said", text, ["launch"], torch_headers=False, device="host").launch
+    launch = cuda.load_cuda("square_said", text, ["launch"], torch_headers=False, device="host").launch
     x = torch.randn(5, 37)
     y = torch.full_like(x, float("nan"))
     assert launch(x.data_ptr(), y.data_ptr(), 5, 37, 16, 4, 0) == "no error" and torch.equal(y, x * x)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import build, device, exercises
+from helpers import cuda, device, exercises
 from helpers.exercises import cuda02, wrapper02
 from helpers.exercises.attempt import attempt
 
@@ -398,7 +398,7 @@ def test_a_starters_error_line_is_still_to_do(on_the_host):
 def test_the_memory_use_counts_a_padding_free_transpose_as_rows(built):
     made = cuda02.load("transpose", KERNELS["without padding"][1])
     assert cuda02.memory_use(cuda02.traced(made, 64, 64)) == {"input": (4.0, 100.0), "output": (4.0, 100.0)}
-    assert build.info(made.on_host()).host
+    assert cuda.info(made.on_host()).host
 
 
 @pytest.mark.gpu

@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import build, check, failures, host_cuda
+from helpers import check, cuda, failures
+from helpers.cuda.host import checked
 from helpers.workshop import project
 
 ROOT = Path(__file__).parents[1]
@@ -30,13 +31,13 @@ def cells() -> dict[str, str]:
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100"])
 @pytest.mark.parametrize("file", ["square.cu", "gelu.cu"])
 def test_kernel_file_compiles_without_nvcc_or_gpu(file, target):
-    ptx = build.compile_ptx((ROOT / "helpers" / "kernels" / file).read_text(), target=target)
+    ptx = cuda.compile_ptx((ROOT / "helpers" / "kernels" / file).read_text(), target=target)
     assert ptx.count(".entry") == {"square.cu": 1, "gelu.cu": 2}[file]
 
 
 def test_only_the_double_gelu_computes_in_double():
     texts = re.findall(r"__global__ void gelu_\w+.*?\n}", KERNELS["gelu"][1], re.DOTALL)
-    in_double = {re.search(r"gelu_(\w+)_kernel", t)[1]: "f64" in build.compile_ptx(t) for t in texts}
+    in_double = {re.search(r"gelu_(\w+)_kernel", t)[1]: "f64" in cuda.compile_ptx(t) for t in texts}
     assert in_double == {"double": True, "float": False}
 
 
@@ -73,7 +74,7 @@ def on_host(cells):
             .replace("square_matrix_kernel", f"{name}_kernel")
             .replace("square_raw", name)
         )
-    return build.load_cuda("square_variants", text, list(variants), torch_headers=False, device="host")
+    return cuda.load_cuda("square_variants", text, list(variants), torch_headers=False, device="host")
 
 
 def square_by(launch, bx=16, by=16):
@@ -118,7 +119,7 @@ def test_missing_guard_writes_behind_the_matrix(on_host, height, width, behind):
 def test_missing_guard_is_stopped_where_nothing_lies_behind(on_host, height, width):
     x, y = torch.rand(height, width), torch.empty(height, width)
     with pytest.raises(
-        host_cuda.HostCudaError, match=r"unguarded_kernel, block .* line \d+: reads element .* of `input`"
+        checked.HostCudaError, match=r"unguarded_kernel, block .* line \d+: reads element .* of `input`"
     ):
         on_host.unguarded(x.data_ptr(), y.data_ptr(), height, width, 16, 16, 0)
 

@@ -13,7 +13,7 @@ import torch
 import triton
 import triton.language as tl
 
-from helpers import build, ptx, ptx_lines
+from helpers import cuda, ptx, ptx_lines
 from helpers.ptx_read import Instruction
 
 SIGNATURE = {
@@ -361,7 +361,7 @@ def test_cuda_mistakes():
         ptx.cuda_stages(CUDA, kernel="cube")
     with pytest.raises(ValueError, match="has no kernel: mark a function __global__"):
         ptx.cuda_stages("__device__ int f() { return 1; }")
-    with pytest.raises(build.BuildError, match='identifier "y" is undefined'):
+    with pytest.raises(cuda.BuildError, match='identifier "y" is undefined'):
         ptx.cuda_stages("__global__ void f(float* x) { x[0] = y; }")
     with pytest.raises(ValueError, match="NVRTC shows no ttgir"):
         ptx.cuda_stages(CUDA, kernel="square").text("ttgir")

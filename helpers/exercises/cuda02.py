@@ -12,13 +12,14 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from helpers import build
+from helpers import cuda
 from helpers.exercises import traps02
 
 if TYPE_CHECKING:
     import torch
 
-    from helpers import grid, host_cuda
+    from helpers import grid
+    from helpers.cuda.host import checked
 
 _POISON = float("nan")
 
@@ -94,7 +95,7 @@ class Built:
 
     def on_host(self) -> ModuleType:
         """The same text for the host; built at the first call where there is a GPU."""
-        return self.module if build.info(self.module).host else _load(self.launcher, self.text, "host")
+        return self.module if cuda.info(self.module).host else _load(self.launcher, self.text, "host")
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
         """The kernel's result in a new tensor, by blocks of 16 × 16 where the launcher asks for a shape."""
@@ -111,7 +112,7 @@ class Built:
 
         Raises:
             RuntimeError: the launch was not accepted.
-            helpers.host_cuda.HostCudaError: on the host, what a kernel must not do.
+            helpers.cuda.host.checked.HostCudaError: on the host, what a kernel must not do.
         """
         import torch
 
@@ -140,16 +141,16 @@ def load(name: str, text: Any) -> Built:
         text: CUDA C++ with `<name>_kernel`.
 
     Raises:
-        helpers.build.BuildError: not a text, no such kernel in it, or the compiler's complaint.
+        helpers.cuda.BuildError: not a text, no such kernel in it, or the compiler's complaint.
     """
     launcher = LAUNCHERS[name]
     if not isinstance(text, str):
-        raise build.BuildError(
+        raise cuda.BuildError(
             f"The answer is CUDA text, a string; this one is of type {type(text).__name__}."
         )
     plain = _without_comments(text)
     if "#error" not in plain and not re.search(rf"__global__[^;{{]*\b{name}_kernel\s*\(", plain):
-        raise build.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.")
+        raise cuda.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.")
     return Built(launcher, text, _load(launcher, text, "auto"))
 
 
@@ -158,7 +159,7 @@ def _without_comments(text: str) -> str:
 
 
 def _load(launcher: Launcher, text: str, where: str) -> ModuleType:
-    return build.load_cuda(
+    return cuda.load_cuda(
         f"lab02_{launcher.name}",
         text + launcher.text,
         [launcher.function],
@@ -184,7 +185,7 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
     """
     import torch
 
-    from helpers import host_cuda
+    from helpers.cuda.host import checked
     from helpers.exercises import guard
     from helpers.exercises.call import same_bits
 
@@ -201,7 +202,7 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
         built.launch(*inputs, out, numbers=tuple(numbers))
         if x.is_cuda:
             torch.cuda.synchronize()
-    except host_cuda.HostCudaError as error:
+    except checked.HostCudaError as error:
         return _trouble(built, error)
     except RuntimeError as error:
         return {"refused": str(error).strip().split("\n")[0]}
@@ -210,7 +211,7 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
     return {"out": out.clone(), "outside": blocks.writes_outside(), "changed": changed, "tile": tile}
 
 
-def _trouble(built: Built, error: host_cuda.HostCudaError) -> dict:
+def _trouble(built: Built, error: checked.HostCudaError) -> dict:
     return {
         "trouble": str(error),
         "cause": error.cause,
@@ -227,7 +228,7 @@ def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ())
     """Run the kernel on the host on a (height, width) matrix and keep every access.
 
     Raises:
-        helpers.host_cuda.HostCudaError, helpers.build.BuildError: as in any run and build for the host.
+        helpers.cuda.host.checked.HostCudaError, helpers.cuda.BuildError: as in any run and build for the host.
     """
     import torch
 
@@ -254,13 +255,13 @@ def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
 
 def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
     """How many threads at most wrote one element of the output in a traced run, or "trouble" as in `count`."""
-    from helpers import host_cuda
+    from helpers.cuda.host import checked
 
     try:
         a = traced(built, height, width, numbers).accesses
-    except host_cuda.HostCudaError as error:
+    except checked.HostCudaError as error:
         return _trouble(built, error)
-    except build.BuildError as error:
+    except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}
     writes = a[(a["argument"] == "output") & (a["access"] != "read")]
     places = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
@@ -269,11 +270,11 @@ def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
 
 def count(built: Built, height: int, width: int) -> dict:
     """`memory_use` of a traced run, or "trouble", "cause" and more, as in `run`."""
-    from helpers import host_cuda
+    from helpers.cuda.host import checked
 
     try:
         return memory_use(traced(built, height, width))
-    except host_cuda.HostCudaError as error:
+    except checked.HostCudaError as error:
         return _trouble(built, error)
-    except build.BuildError as error:
+    except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}

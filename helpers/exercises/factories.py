@@ -186,23 +186,23 @@ def cuda_function(name: str, **how: Any) -> Callable[[Any], Callable]:
 
     Args:
         name: of the C++ function that launches the kernel and is bound to Python.
-        how: for `helpers.build.load_cuda`; `cpp_source` is by default the declaration found in the text.
+        how: for `helpers.cuda.load_cuda`; `cpp_source` is by default the declaration found in the text.
 
     Returns:
-        `prepare(text) -> function`, which raises `helpers.build.BuildError` for text that does not build.
+        `prepare(text) -> function`, which raises `helpers.cuda.BuildError` for text that does not build.
     """
     import re
 
     def prepare(text: Any) -> Callable:
-        from helpers import build
+        from helpers import cuda
 
         if not isinstance(text, str):
             return text
         code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
         if left := re.search(r"^\s*#\s*error\b.*", code, re.MULTILINE):
-            raise build.BuildError(left[0].strip())  # as the compiler would say, but at once
+            raise cuda.BuildError(left[0].strip())  # as the compiler would say, but at once
         found = re.search(rf"^[\w:<>,&* ]+\b{re.escape(name)}\s*\([^)]*\)(?=\s*\{{)", text, re.MULTILINE)
         declared = {"cpp_source": f"{found[0]};"} if found and "cpp_source" not in how else {}
-        return getattr(build.load_cuda(f"lab_{name}", text, [name], **declared, **how), name)
+        return getattr(cuda.load_cuda(f"lab_{name}", text, [name], **declared, **how), name)
 
     return prepare

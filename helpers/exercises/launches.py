@@ -165,17 +165,17 @@ def _living() -> list[tuple[int, int]]:
 @contextmanager
 def host_cuda_watched(small: bool) -> Iterator[Seen]:
     """Names of the kernels that run on the host; only for small cases, as every access is recorded."""
-    from helpers import host_cuda
+    from helpers.cuda.host import checked
 
     seen = Seen()
-    unwritten = host_cuda._all_written
+    unwritten = checked._all_written
     # The judge sees poison by itself, and can say which part was written: the result is wanted, not the exception.
-    host_cuda._all_written = lambda name, result, watch: None
+    checked._all_written = lambda name, result, watch: None
     try:
         if not small:
             yield seen
             return
-        with host_cuda._tracing() as calls:
+        with checked._tracing() as calls:
             yield seen
         hosts = {id(hosted): hosted for hosted, _ in calls}.values()
         seen.launched = [
@@ -184,7 +184,7 @@ def host_cuda_watched(small: bool) -> Iterator[Seen]:
             for i in range(hosted.library.wb_n_launches())
         ]
     finally:
-        host_cuda._all_written = unwritten
+        checked._all_written = unwritten
 
 
 def profiled(run: Callable[[], Any], source: Any = None) -> tuple[Any, list[str] | None]:

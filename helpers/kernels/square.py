@@ -173,10 +173,10 @@ def load_square_matrix() -> Callable[..., torch.Tensor]:
     Raises:
         helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
     """
-    from helpers import build
+    from helpers import cuda
 
     source, declaration = square_matrix_source() + _LAUNCH, _LAUNCH.split("{")[0].strip() + ";"
-    module = build.load_cuda("square_curve", source, ["launch"], cpp_source=declaration, torch_headers=False)
+    module = cuda.load_cuda("square_curve", source, ["launch"], cpp_source=declaration, torch_headers=False)
 
     def square_matrix(x: torch.Tensor, block: tuple[int, int] = (16, 16)) -> torch.Tensor:
         if x.ndim != 2 or x.dtype != torch.float32 or not x.is_cuda or not x.is_contiguous():

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from helpers import build, device, records
+from helpers import cuda, device, records
 
 HERE = Path(__file__).parent
 RIGHT = (HERE / "right.cu").read_text()
@@ -225,7 +225,7 @@ def right(where: str):
     declared = "".join(
         f"const char* {n}(int64_t, int64_t, int64_t, int64_t, int, int, int64_t);\n" for n in names
     )
-    return build.load_cuda(
+    return cuda.load_cuda(
         "corpus_right", RIGHT, names, cpp_source=declared, torch_headers=False, device=where
     )
 
@@ -233,7 +233,7 @@ def right(where: str):
 @functools.cache
 def broken():
     """The module of broken.cu, built for the host."""
-    return build.load_cuda("corpus_broken", BROKEN, list(EXPECTED), torch_headers=False, device="host")
+    return cuda.load_cuda("corpus_broken", BROKEN, list(EXPECTED), torch_headers=False, device="host")
 
 
 def run(case: Case, where: str) -> tuple[torch.Tensor, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from helpers import build, exercises
+from helpers import cuda, exercises
 from helpers.exercises.factories import kernel_exercise
 from helpers.exercises.model import Exercise
 
@@ -30,7 +30,7 @@ def _square_cuda(text: Any) -> Callable[[torch.Tensor], torch.Tensor]:
         if not re.search(rf"#define {name.split('(')[0]}\b", text):
             macros += f"#define {name} {value}\n"
     declaration = _LAUNCH.partition(" {")[0].strip() + ";"
-    module = build.load_cuda(
+    module = cuda.load_cuda(
         "wrong_square", text + macros + _LAUNCH, ["launch"], cpp_source=declaration, torch_headers=False
     )
 

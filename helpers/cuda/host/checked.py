@@ -1,6 +1,6 @@
 """CUDA kernels on the host, from Python's side: errors with thread and line, and traced runs.
 
-`build.load_cuda(…, device="host")` translates the CUDA text (`host_translate`), builds it with the C++ compiler and
+`cuda.load_cuda(…, device="host")` translates the CUDA text (`translate`), builds it with the C++ compiler and
 passes the module to `attach`. A call then runs the kernels thread by thread and raises `HostCudaError` for what a GPU
 lets pass in silence: an access outside a tensor, a barrier that not all threads reach, shared memory read before it is
 written, two threads racing on it, an output element that no thread wrote.
@@ -22,7 +22,8 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from helpers import check, host_translate
+from helpers import check
+from helpers.cuda.host import translate
 
 if TYPE_CHECKING:
     import torch
@@ -72,10 +73,10 @@ _traces: list[list] = []  # of the traces that are running, innermost last
 
 
 def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_headers: bool) -> None:
-    """Put the host's checks around a module's functions. `build.load_cuda` does it for its own modules.
+    """Put the host's checks around a module's functions. `load_cuda` does it for its own modules.
 
     Args:
-        module: built from `host_translate.cpp_file(source)`.
+        module: built from `translate.cpp_file(source)`.
         functions: names of the functions that launch kernels.
         source: the CUDA text.
         torch_headers: whether the functions take tensors; otherwise integers may be addresses of tensors.
@@ -85,7 +86,7 @@ def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_h
     library.wb_accesses.restype = ctypes.c_void_p
     library.wb_n_accesses.restype = ctypes.c_ulonglong
     library.wb_add_range.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
-    hosted = _Hosted(library, source, host_translate.translate(source).sites)
+    hosted = _Hosted(library, source, translate.translate(source).sites)
     _hosted.append(hosted)
     if _traces:  # built inside the call that is being traced
         hosted.library.wb_trace(1)

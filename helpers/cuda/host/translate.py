@@ -21,9 +21,9 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from helpers.host_tokens import CudaText
+from helpers.cuda.host.tokens import CudaText
 
-HEADERS = Path(__file__).parent / "host"
+HEADERS = Path(__file__).parent / "include"
 
 _ASSIGNS = {"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 _DROPPED_HEADER = re.compile(

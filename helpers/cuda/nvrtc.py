@@ -1,7 +1,7 @@
 """CUDA C++ compiled by NVRTC, in a fraction of a second and without nvcc: to PTX, to machine code, to a kernel to call.
 
 `load_kernel` is the quick way to run a kernel that needs no C++ around it: edit, run, look. Where no GPU is it builds
-the same text for the host, as `build.load_cuda` does.
+the same text for the host, as `load_cuda` does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers import device as _machine
-from helpers.build_errors import BuildError, readable_errors
+from helpers.cuda.errors import BuildError, readable_errors
 
 _TARGET = re.compile(r"sm_(\d+[a-z]?)")
 
@@ -55,20 +55,11 @@ def _compile(source: str, options: list[str], what: str, name: str | None = None
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def toolkit() -> Path | None:
-    """The CUDA toolkit's folder that nvcc belongs to."""
-    nvcc = _machine.find_tool("nvcc")
-    if nvcc is None:
-        return None
-    homes = (nvcc.parent.parent, nvcc.resolve().parent.parent, Path("/usr/local/cuda"))
-    return next((home for home in homes if (home / "include/cuda_runtime.h").is_file()), homes[0])
-
-
 @functools.cache
 def _cuda_include() -> list[str]:
     """The folder of CUDA's own headers (cuda_fp16.h, …), from the runtime's wheel or the toolkit; empty without one."""
     folders = [Path(entry) / "nvidia/cu13/include" for entry in sys.path]
-    if home := toolkit():
+    if home := _machine.cuda_toolkit():
         folders.append(home / "include")
     found = next((f for f in folders if (f / "cuda_fp16.h").is_file()), None)
     return [f"--include-path={found}"] if found else []
@@ -381,7 +372,7 @@ def _driver(result: tuple, doing: str) -> Any:
 
 def _host_launch(source: str, name: str, taken: tuple[Parameter, ...], flags: Sequence[str]) -> Callable:
     """Build the text and a launcher for the host."""
-    from helpers import build
+    from helpers.cuda import extension
 
     given = [f"int64_t a{i}" if "*" in p.type else f"{p.type} a{i}" for i, p in enumerate(taken)]
     passed = ", ".join(f"({p.type})a{i}" for i, p in enumerate(taken))
@@ -389,7 +380,7 @@ def _host_launch(source: str, name: str, taken: tuple[Parameter, ...], flags: Se
     signature = f"void workbook_launch({', '.join([sizes, *given])})"
     body = f"{name}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({passed});"
     kept = ["-O2", *(flag for flag in flags if flag.startswith(("-D", "-I")))]
-    module = build.load_cuda(
+    module = extension.load_cuda(
         f"{name}_on_host",
         f"{source}\n{signature} {{ {body} }}\n",
         ["workbook_launch"],

@@ -14,9 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from helpers import device
-from helpers.build_errors import BuildError
+from helpers.cuda.errors import BuildError
 
-BIND = Path(__file__).parent / "host" / "bind.h"
+BIND = Path(__file__).parent / "host" / "include" / "bind.h"
 _STANDARD = "-std=c++17"
 # torch's own flags for nvcc, so that a text means the same with and without PyTorch's headers
 _NVCC = (

@@ -1,9 +1,8 @@
 """Compile C++ and CUDA sources: fast the second time, with errors that can be read.
 
 `load_cpp` and `load_cuda` go through torch's own `load_inline`, or, without PyTorch's headers, straight to the
-compilers (`build_light`). Both have a build folder named by the hash of everything that goes into the build; a lock
-that a killed build cannot leave behind; and compiler errors cut to the lines that matter. `compile_ptx`,
-`compile_cubin` and `load_kernel` go through NVRTC (`nvrtc`), which needs no nvcc.
+compilers (`light`). Both have a build folder named by the hash of everything that goes into the build; a lock
+that a killed build cannot leave behind; and compiler errors cut to the lines that matter.
 """
 
 from __future__ import annotations
@@ -27,24 +26,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from helpers import build_light, device, host_translate
+from helpers import device
 from helpers import device as _machine  # load_cuda has a parameter of that name
-from helpers.build_errors import BuildError, readable_errors
-from helpers.nvrtc import LoadedKernel, compile_cubin, compile_ptx, load_kernel, toolkit
-
-__all__ = [
-    "BuildError",
-    "BuildInfo",
-    "LoadedKernel",
-    "build_folder",
-    "compile_cubin",
-    "compile_ptx",
-    "info",
-    "load_cpp",
-    "load_cuda",
-    "load_kernel",
-    "readable_errors",
-]
+from helpers.cuda import light
+from helpers.cuda.errors import BuildError, readable_errors
+from helpers.cuda.host import translate
 
 LOCK_TIMEOUT_S = 600.0
 
@@ -87,7 +73,7 @@ def info(module: ModuleType) -> BuildInfo:
     found = getattr(module, "__workbook_build__", None)
     if found is None:
         raise ValueError(
-            f"{module!r} was not built by helpers.build: info() takes what load_cpp or load_cuda returned."
+            f"{module!r} was not built by helpers.cuda: info() takes what load_cpp or load_cuda returned."
         )
     return found
 
@@ -136,7 +122,7 @@ def load_cuda(
     """Build a CUDA extension and import it: for this machine's GPU, or, where there is none, for the host.
 
     On the host the same text is built by the C++ compiler and runs thread by thread on CPU tensors, for correctness
-    and understanding, never for timing; what a kernel must not do raises `helpers.host_cuda.HostCudaError`.
+    and understanding, never for timing; what a kernel must not do raises `helpers.cuda.host.checked.HostCudaError`.
 
     Args:
         name: the module's name, a Python identifier.
@@ -169,8 +155,8 @@ def load_cuda(
         )
     _require(torch_headers, cpp_source)
     try:
-        text = host_translate.cpp_file(cuda_source, f"{name}.cu")
-    except host_translate.Unsupported as error:
+        text = translate.cpp_file(cuda_source, f"{name}.cu")
+    except translate.Unsupported as error:
         code = cuda_source.splitlines()[error.line - 1].strip()
         raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
     kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
@@ -182,17 +168,17 @@ def load_cuda(
         name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, text)
     )
     if not hasattr(module, "__host_cuda__"):
-        from helpers import host_cuda
+        from helpers.cuda.host import checked
 
-        host_cuda.attach(module, functions, cuda_source, torch_headers=torch_headers)
+        checked.attach(module, functions, cuda_source, torch_headers=torch_headers)
         module.__host_cuda__ = True
     return module
 
 
 def _require(torch_headers: bool, cpp: str) -> None:
     """Raise `Missing` without the tools of a build."""
-    light = not torch_headers and build_light.suits(cpp)
-    _machine.require("c++", *([] if light else ["ninja"]))
+    without_ninja = not torch_headers and light.suits(cpp)
+    _machine.require("c++", *([] if without_ninja else ["ninja"]))
 
 
 def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=None) -> ModuleType:
@@ -217,8 +203,8 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
         "arch": arch,
         "compilers": [_compiler_identity("c++"), _compiler_identity("nvcc") if cuda else None],
     }
-    if not torch_headers and build_light.suits(cpp):
-        what["bind"] = build_light.BIND.read_text()
+    if not torch_headers and light.suits(cpp):
+        what["bind"] = light.BIND.read_text()
     if host:  # the CUDA text, and what became of it
         what["host"], what["host_text"], what["host_headers"] = *host, _host_headers()
     key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
@@ -227,7 +213,7 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
     home = build_folder() / f"{name}-{key}"
     module, cached = None, _ready(home)
     if not cached:
-        with _lock(home):
+        with build_lock(home):
             cached = _ready(home)  # another process may have built it while this one waited
             if not cached:
                 module = _build(what, home, arch)
@@ -241,7 +227,7 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
 @functools.cache
 def _host_headers() -> str:
     """A hash of the headers that translated text includes."""
-    texts = b"".join(path.read_bytes() for path in sorted(host_translate.HEADERS.glob("*.h")))
+    texts = b"".join(path.read_bytes() for path in sorted(translate.HEADERS.glob("*.h")))
     return hashlib.sha256(texts).hexdigest()
 
 
@@ -266,7 +252,7 @@ def _import(home: Path, module_name: str) -> ModuleType:
 
 
 @contextlib.contextmanager
-def _lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
+def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
     """Hold a build's lock. The kernel drops it when its holder ends, however it ends."""
     home.parent.mkdir(parents=True, exist_ok=True)
     path = home.with_name(home.name + ".lock")
@@ -308,8 +294,15 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
     try:
         if "bind" in what:
             flags = next(iter(what["flags"].values()))
-            built["commands"] = build_light.build(
-                partial, what["name"], cpp, cuda, what["functions"], flags, arch=arch, toolkit=toolkit()
+            built["commands"] = light.build(
+                partial,
+                what["name"],
+                cpp,
+                cuda,
+                what["functions"],
+                flags,
+                arch=arch,
+                toolkit=device.cuda_toolkit(),
             )
             module = _import(partial, what["name"])
         else:
@@ -344,7 +337,7 @@ def _build_with_torch(
         number = arch.removeprefix("sm_")
         environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
         if cpp_extension.CUDA_HOME is None:  # torch looks once, at its import; nvcc may be where only we look
-            cpp_extension.CUDA_HOME = str(toolkit())
+            cpp_extension.CUDA_HOME = str(device.cuda_toolkit())
     with _environment(environment), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         return cpp_extension.load_inline(
             what["name"],

@@ -1,0 +1,10 @@
+"""CUDA C++ on the host, thread by thread: the text that nvcc gets, without a GPU. For correctness, never for timing.
+
+`translate` rewrites the text to C++, on the level of `tokens`; `include` has the headers that give it threads, memory
+and functions; `checked` puts the checks around a built module's functions, and records what a call does.
+"""
+
+from helpers.cuda.host.checked import HostCudaError, Recording, attach, record
+from helpers.cuda.host.translate import Unsupported, cpp_file
+
+__all__ = ["HostCudaError", "Recording", "Unsupported", "attach", "cpp_file", "record"]
