@@ -13,7 +13,7 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from helpers import plots
-from helpers.ptx_view import COLOURS, TITLES, Line, _colours, _styled, pane
+from helpers.ptx.view import COLOURS, TITLES, Line, line_colours, pane, styled
 from helpers.widgets_controls import grid_of, labelled_slider
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ FACTS = {
 
 def facts(stages: Stages) -> dict[str, int]:
     """The numbers of the summary."""
-    from helpers.ptx_stages import facts as from_ptx
+    from helpers.ptx.artifacts import facts as from_ptx
 
     row = from_ptx(stages)
     return {
@@ -76,7 +76,7 @@ def style(stages: Stages, name: str) -> str:
         f".{name} .kw-was{{color:{plots.PALETTE[3]};font-weight:600}}",
         f".{name} .kw-panes{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26em),1fr));gap:8px}}",
     ]
-    for i, number in enumerate(sorted(_colours(stages))):
+    for i, number in enumerate(sorted(line_colours(stages))):
         rgb = ",".join(map(str, COLOURS[i % len(COLOURS)]))
         rules.append(f".{name} .kw-l{number}{{background:rgba({rgb},.22);border-left-color:rgb({rgb})}}")
         lit = f"background:rgba({rgb},.6);outline:1px solid rgb({rgb})"
@@ -88,10 +88,10 @@ def style(stages: Stages, name: str) -> str:
 
 def source_html(stages: Stages, name: str) -> str:
     """The source with a radio button on each line that became instructions: arrow keys and clicks pick one."""
-    used = _colours(stages)
+    used = line_colours(stages)
     rows = []
     for line in pane(stages, "source"):
-        code = _styled("source", line.text) or "&nbsp;"
+        code = styled("source", line.text) or "&nbsp;"
         if line.number in used:
             pick = f'<input type="radio" class="kw-pick kw-p{line.number}" name="{name}-line" {KEEP_KEYS} aria-label="source line {line.number}">'
             rows.append(
@@ -156,7 +156,7 @@ def code_html(stages: Stages, kind: str, before: Stages | None) -> str:
         sign = "+" if i in added else " "
         rows.append(
             f'<span class="{classes}"><span class="kw-sign">{sign}</span><span class="kw-n">{line.number:>{wide}}</span>'
-            f" <b>{tag}</b> {_styled(kind, line.text.strip())}</span>"
+            f" <b>{tag}</b> {styled(kind, line.text.strip())}</span>"
         )
     if len(lines) > LONGEST:
         rows.append(f'<span class="kw-line kw-n">… and {len(lines) - LONGEST:,} more lines</span>')

@@ -18,7 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import device, ncu, ncu_figures, ncu_magic, ncu_reader, ncu_views, records
+from helpers import device, ncu, records
+from helpers.ncu import figures, magic, reader, views
 
 ROWS = [1, 8, 64, 512, 4096]
 COLUMNS = 4096
@@ -125,7 +126,7 @@ def test_advice_is_sorted_and_readable(report):
 def test_marks_become_text_and_links():
     markup = "See @section:LaunchStats:Launch Statistics@ & the @url:Guide:https://x.org/a?b#c@, at @sass:0x10:FMUL@."
     assert ncu.readable(markup) == "See Launch Statistics & the Guide (https://x.org/a?b#c), at FMUL."
-    from helpers.ncu_advice import readable_html
+    from helpers.ncu.rules import readable_html
 
     html = readable_html(markup)
     assert '<a href="https://x.org/a?b#c">Guide</a>' in html
@@ -154,7 +155,7 @@ def test_instructions_account_for_every_sample_and_execution(report):
         assert access.sectors.sum() * 32 == ROWS[-1] * COLUMNS * 4
     assert code.sectors_excess.sum() == 0
     assert code.sass.str.contains("FMUL").sum() * kernel.block[0] == COLUMNS
-    assert set(code[code.samples > 0].top_stall) <= set(ncu_views.STALLS) | {
+    assert set(code[code.samples > 0].top_stall) <= set(views.STALLS) | {
         "membar",
         "misc",
         "sleeping",
@@ -236,7 +237,7 @@ class _Bare:
 
 def _bare(**values) -> ncu.Kernel:
     action = _Bare(**values)
-    return ncu.Kernel(0, "k", "k", (1, 1, 1), (32, 1, 1), (), ncu_reader.Metrics(action), (), action)
+    return ncu.Kernel(0, "k", "k", (1, 1, 1), (32, 1, 1), (), reader.Metrics(action), (), action)
 
 
 def test_sections_that_were_not_collected():
@@ -436,7 +437,7 @@ def test_free_names():
     class C(Base):
         y = width
     """
-    assert ncu_magic.free_names(textwrap.dedent(code)) == [
+    assert magic.free_names(textwrap.dedent(code)) == [
         "Base",
         "default",
         "helper",
@@ -482,7 +483,7 @@ def notebook(tmp_path):
 
 
 def test_a_cell_brings_what_it_uses(notebook):
-    brought = ncu_magic.bring("print(scaled(1), table, recursive(2), P)", notebook)
+    brought = magic.bring("print(scaled(1), table, recursive(2), P)", notebook)
     space = {}
     exec(brought.text, space)
     assert space["scaled"](5) == 32 and space["recursive"](3) == 0 and space["table"] == {"a": (1, 2.5)}
@@ -495,7 +496,7 @@ def test_a_triton_kernel_goes_along(monkeypatch):
     pytest.importorskip("triton")
     from helpers.kernels.square import square_flat_kernel
 
-    brought = ncu_magic.bring("square_flat_kernel[(1,)]()", {"square_flat_kernel": square_flat_kernel})
+    brought = magic.bring("square_flat_kernel[(1,)]()", {"square_flat_kernel": square_flat_kernel})
     assert brought.text == "from helpers.kernels.square import square_flat_kernel as square_flat_kernel\n"
     assert brought.kernels == [square_flat_kernel]
 
@@ -505,30 +506,30 @@ def test_a_triton_kernel_goes_along(monkeypatch):
 )
 def test_tensors_stay_behind(notebook, cell, who):
     with pytest.raises(ValueError, match=f"{who}, which is a object .* make tensor inside the cell"):
-        ncu_magic.bring(cell, notebook)
+        magic.bring(cell, notebook)
 
 
 def test_the_magic_profiles_a_cell(stand_in, notebook, monkeypatch, capsys):
     monkeypatch.setenv("WORKBOOK_CACHE", str(stand_in / "cache"))
     kept = stand_in / "kept.ncu-rep"
     cell = "import sys\nprint(scaled(5), sys._getframe().f_lineno)\n"
-    found = ncu_magic.run_cell(f"--name mine --kernel sq --quiet --out {kept}", cell, notebook)
+    found = magic.run_cell(f"--name mine --kernel sq --quiet --out {kept}", cell, notebook)
     assert notebook["mine"] is ncu.last() is found and len(found) == 5
     assert capsys.readouterr().out == "32 3\n"  # the magic's line is line 1, as in the notebook
     assert len(ncu.load_report(kept)) == 5
 
 
 def test_last_needs_a_cell(monkeypatch):
-    monkeypatch.setattr(ncu, "_last", None)
+    monkeypatch.setattr(magic, "_last", None)
     with pytest.raises(RuntimeError, match="No %%ncu cell has run"):
         ncu.last()
 
 
 def test_the_magics_options_are_checked(notebook):
     with pytest.raises(ValueError, match="unrecognized arguments: --sett"):
-        ncu_magic.run_cell("--sett full", "1", notebook)
+        magic.run_cell("--sett full", "1", notebook)
     with pytest.raises(ValueError, match="needs the name of a variable"):
-        ncu_magic.run_cell("--name 3d", "1", notebook)
+        magic.run_cell("--name 3d", "1", notebook)
 
 
 def test_load_ext_in_a_shell(monkeypatch, capsys):
@@ -670,13 +671,13 @@ def test_outcome_compares_promise_and_result(report):
 
 
 def test_the_summary_to_be_read_has_ncus_columns(report):
-    html = ncu_figures.summary_table(report).to_html()
+    html = figures.summary_table(report).to_html()
     assert "est. speedup (%)" in html and "demangled name" in html and "4096, 1, 1" in html
 
 
 @pytest.mark.parametrize("draw", ["draw_over_time", "draw_occupancy", "draw_hot_instructions"])
 def test_figures_of_a_launch_are_plain_json_with_units(report, draw):
-    fig = getattr(ncu_figures, draw)(report[4], title="a launch")
+    fig = getattr(figures, draw)(report[4], title="a launch")
     assert fig.to_json() and len(fig.data) > 1
     assert any(axis.title.text and "%" in axis.title.text for axis in fig.select_yaxes())
 

@@ -13,8 +13,9 @@ import torch
 import triton
 import triton.language as tl
 
-from helpers import cuda, ptx, ptx_lines
-from helpers.ptx_read import Instruction
+from helpers import cuda, ptx
+from helpers.ptx import lines as ptx_lines
+from helpers.ptx.read import Instruction
 
 SIGNATURE = {
     "output_ptr": "*fp32",

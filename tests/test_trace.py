@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers import trace
+from helpers.trace import profile
 
 POW = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::"
@@ -174,7 +175,7 @@ def test_device_rows_get_their_kind():
         ("Memset (Device)", "CUDA"): "memset",
         ("ProfilerStep*", "CUDA"): "range",
     }
-    assert {key: trace._kind(row(*key)) for key in kinds} == kinds
+    assert {key: profile._kind(row(*key)) for key in kinds} == kinds
 
 
 def test_what_has_no_table_is_refused():
@@ -345,7 +346,7 @@ def test_kernels_and_copies_with_all_their_facts(gpu_trace):
 
 
 def test_a_trimmed_trace_says_the_same_without_the_rest(tmp_path, gpu_events, gpu_trace):
-    from helpers.chrome_trace import trimmed
+    from helpers.trace.chrome import trimmed
 
     data = trimmed({"traceEvents": gpu_events, "host_name": "box"})
     assert data == trimmed({"traceEvents": gpu_events, "host_name": "box"})

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from helpers.chrome_trace import CALLS, DEVICE, HOST, KIND, Trace
-from helpers.kernel_names import short_name
+from helpers.trace.chrome import CALLS, DEVICE, HOST, KIND, Trace
+from helpers.trace.names import short_name
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -1,8 +1,4 @@
-"""torch.profiler made readable: tables, Chrome traces, a timeline, and what a kernel's name says.
-
-Everything here works on a machine without a GPU: a profile of CPU operations has the same operators, and a trace
-that was taken on a GPU is a file that any machine can read. Times are microseconds, sizes are bytes.
-"""
+"""Take a profile with torch.profiler, and make tables of it. Times are microseconds, sizes are bytes."""
 
 from __future__ import annotations
 
@@ -15,26 +11,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.chrome_trace import DEVICE, HOST, KIND, Trace, load_trace, trimmed
-from helpers.kernel_names import KernelName, read_kernel_name, short_name
-from helpers.trace_view import timeline
+from helpers.trace.chrome import DEVICE, HOST, KIND, Trace, trimmed
+from helpers.trace.names import short_name
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "KernelName",
-    "Trace",
-    "call_tree",
-    "capture",
-    "kernels",
-    "load_trace",
-    "ops",
-    "profile_table",
-    "read_kernel_name",
-    "short_name",
-    "timeline",
-]
 
 
 # --------------------------------------------------------------------------------------------------------- tables

@@ -19,9 +19,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers import ncu
+from helpers import device
+from helpers.ncu import figures, runner
+from helpers.ncu.reader import Report, load_report
+from helpers.ncu.rules import advice_html
 
 COMPANION = "from_notebook.py"
+_last: Report | None = None
+
+
+def last() -> Report:
+    """The report of the last `%%ncu` cell.
+
+    Raises:
+        RuntimeError: no such cell has run yet.
+    """
+    if _last is None:
+        raise RuntimeError(
+            "No %%ncu cell has run in this notebook yet; run one, or call ncu.load_report(path)."
+        )
+    return _last
 
 
 @dataclass
@@ -168,13 +185,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
+def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> Report:
     """What `%%ncu LINE` does with a cell: profile it or replay its record, show it, and keep the report for `ncu.last()`.
 
     Raises:
         ValueError: a wrong option, or a name that cannot go along.
-        ncu.NcuError: ncu cannot run here and no record is named, or the cell failed.
+        NcuError: ncu cannot run here and no record is named, or the cell failed.
     """
+    global _last
     options = _parser().parse_args(shlex.split(line))
     if options.name is not None and not options.name.isidentifier():
         raise ValueError(f"%%ncu: --name needs the name of a variable; {options.name!r} is none.")
@@ -199,19 +217,17 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
     }
     code = f"{first}\n{cell}"
     if options.record:
-        report = ncu.profile(
+        report = runner.profile(
             options.record, code, sources=brought.kernels or [cell], params=brought.values, **call
         )
     else:
-        from helpers import device
-
         path = device.cache_folder() / "ncu" / f"{options.name or 'last'}.ncu-rep"
-        report = ncu.load_report(ncu.run(code, out=path, **call))
+        report = load_report(runner.run(code, out=path, **call))
     if options.out:
         import shutil
 
         shutil.copyfile(report.path, options.out)
-    ncu.set_last(report)
+    _last = report
     if options.name:
         namespace[options.name] = report
     if not options.quiet:
@@ -219,14 +235,12 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> ncu.Report:
     return report
 
 
-def _show(report: ncu.Report, from_percent: float) -> None:
+def _show(report: Report, from_percent: float) -> None:
     from IPython.display import HTML, display
 
-    from helpers import ncu_figures
-
-    display(ncu_figures.summary_table(report))
+    display(figures.summary_table(report))
     display(HTML(f"<p>Advice with an estimate of {from_percent:g} % or more:</p>"))
-    display(HTML(ncu.advice_html(report, from_percent=from_percent)))
+    display(HTML(advice_html(report, from_percent=from_percent)))
 
 
 def register(shell: Any) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from helpers import plots
-from helpers.ncu_reader import Kernel, Report, summary
-from helpers.ncu_views import instructions, occupancy_curves, over_time
+from helpers.ncu.reader import Kernel, Report, summary
+from helpers.ncu.views import instructions, occupancy_curves, over_time
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from helpers import device
-from helpers.ptx_read import PtxReading, SassReading, read_ptx, read_sass
+from helpers.ptx.read import PtxReading, SassReading, read_ptx, read_sass
 
 
 class CompileError(RuntimeError):

@@ -21,6 +21,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import helpers
+
 
 def compile_here(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile a `JITFunction` in this process.
@@ -81,12 +83,12 @@ def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile the kernel around `function` in a Python without the interpreter. Returns what `compile_here` does."""
     order = {"kernel": describe(function, {}), "request": request}
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    root = str(Path(__file__).resolve().parent.parent)
+    root = str(Path(helpers.__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "order.pickle")
         path.write_bytes(pickle.dumps(order))
-        command = [sys.executable, "-c", "from helpers import ptx_isolated; ptx_isolated.serve()", str(path)]
+        command = [sys.executable, "-c", "from helpers.ptx import isolated; isolated.serve()", str(path)]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         if done.returncode:
             last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]

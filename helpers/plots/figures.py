@@ -1,10 +1,4 @@
-"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables made to be read.
-
-All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
-transparent backgrounds with grey text (readable on light and on dark pages), units on the axes, error bars where the
-table has an interval, and ceilings as dashed lines. Only plain `plotly.graph_objects` are used; plotly 5.24 and 7 both
-draw them. A table that came from `records.measured` carries its provenance, and the figure names that GPU and day.
-"""
+"""Curves, heat maps, rooflines, bars and dots from tables, and a table made to be read."""
 
 from __future__ import annotations
 
@@ -12,9 +6,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from helpers.plot_style import (
+from helpers.plots.style import (
     DASHES,
-    GRID_COLOUR,
     MARKERS,
     PALETTE,
     TEXT_COLOUR,
@@ -26,7 +19,6 @@ from helpers.plot_style import (
     log_axis,
     origin_of,
     require_columns,
-    theme,
     usable_rows,
 )
 
@@ -34,21 +26,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
     from pandas.io.formats.style import Styler
-
-__all__ = [
-    "GRID_COLOUR",
-    "PALETTE",
-    "TEXT_COLOUR",
-    "axis_title",
-    "bars",
-    "dots",
-    "heatmap",
-    "layout",
-    "roofline",
-    "table",
-    "theme",
-    "throughput",
-]
 
 
 def throughput(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 from typing import TYPE_CHECKING
 
-from helpers.ncu_reader import MARK, Kernel, Report, Rule, launches_of, mark_parts
+from helpers.ncu.reader import MARK, Kernel, Report, Rule, launches_of, mark_parts
 
 if TYPE_CHECKING:
     import pandas as pd

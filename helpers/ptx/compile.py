@@ -1,12 +1,8 @@
-"""Triton and CUDA C++ kernels on their way down: TTIR, TTGIR, LLVM IR, PTX, SASS. No GPU is needed for any of it.
-
-`stages` compiles a `@triton.jit` kernel for the target you name, `cuda_stages` compiles CUDA C++ with NVRTC, and
-`summary` puts what matters about them into a table. `side_by_side` shows them coloured by source line, `read_ptx` lets
-you ask a PTX text questions, and `interpreted` runs a Triton kernel on the CPU in a process that also compiles.
+"""Compile a Triton kernel or CUDA C++ for a target, and keep every stage of it.
 
 A process started with `TRITON_INTERPRET=1` holds `InterpretedFunction`s, which Triton cannot compile; `stages` then
 compiles in a second Python without that switch, from the kernel's source and the globals that it names
-(`helpers.ptx_isolated`).
+(`helpers.ptx.isolated`).
 """
 
 from __future__ import annotations
@@ -18,30 +14,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from helpers import ptx_isolated
-from helpers.ptx_read import Instruction, PtxReading, SassReading, entries, read_ptx, read_sass
-from helpers.ptx_stages import CompileError, Stages, facts, plain_name
-from helpers.ptx_view import View, side_by_side
+from helpers.ptx import isolated
+from helpers.ptx.artifacts import CompileError, Stages, facts, plain_name
+from helpers.ptx.read import entries
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = [
-    "CompileError",
-    "Instruction",
-    "PtxReading",
-    "SassReading",
-    "Stages",
-    "View",
-    "cuda_stages",
-    "from_compiled",
-    "interpreted",
-    "read_ptx",
-    "read_sass",
-    "side_by_side",
-    "stages",
-    "summary",
-]
 
 TARGETS = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
 _TYPES = re.compile(r"\*?(fp16|bf16|fp32|fp64|fp8\w+|i1|[iu](8|16|32|64))$")
@@ -144,7 +122,7 @@ def _identity(kernel: Any) -> str:
     """What changes when the kernel's source, or a global that it names, does."""
     if type(kernel).__name__ == "JITFunction":
         return kernel.cache_key
-    return repr(ptx_isolated.describe(kernel.fn, {}))
+    return repr(isolated.describe(kernel.fn, {}))
 
 
 def _is_kernel(kernel: Any) -> bool:
@@ -185,9 +163,9 @@ def _check_options(num_warps: int, num_stages: int | None, options: dict[str, An
 def _compile_anywhere(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile in this process, or, for a kernel made for the interpreter, in one without the interpreter."""
     if type(kernel).__name__ == "InterpretedFunction":
-        made = ptx_isolated.compile_elsewhere(kernel.fn, request)
+        made = isolated.compile_elsewhere(kernel.fn, request)
     else:
-        made = ptx_isolated.compile_here(kernel, request)
+        made = isolated.compile_here(kernel, request)
     if "error" in made:
         target = f"sm_{request['capability']}"
         raise CompileError(f"{kernel.fn.__name__} does not compile for {target}: {made['error']}")
@@ -220,7 +198,7 @@ def from_compiled(kernel: Any, compiled: Any) -> Stages:
         kernel: the `@triton.jit` function.
         compiled: what its launch returned.
     """
-    made = ptx_isolated.plain(compiled)
+    made = isolated.plain(compiled)
     return _triton_stages(_unwrap(kernel).fn, f"sm_{made['capability']}", made)
 
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from helpers.ptx_lines import llir_lines, mlir_lines, ptx_lines, sass_lines
+from helpers.ptx.lines import llir_lines, mlir_lines, ptx_lines, sass_lines
 
 if TYPE_CHECKING:
-    from helpers.ptx import Stages
+    from helpers.ptx.artifacts import Stages
 
 # Okabe and Ito's palette without black, as red, green, blue.
 COLOURS = (
@@ -132,7 +132,7 @@ def _sass(row: str) -> str | None:
     return re.sub(r"/\*0*([0-9a-f]{3,})\*/\s{0,19}", r"\1  ", row.strip())
 
 
-def _styled(kind: str, text: str) -> str:
+def styled(kind: str, text: str) -> str:
     """The text as HTML, its opcode bold."""
     if kind == "source":
         return html.escape(text)
@@ -167,7 +167,7 @@ def _pane_html(
         indent = "&nbsp;" * (2 + len(line.text) - len(line.text.lstrip()))
         rows.append(
             f'<div style="{tint};padding:0 6px"><span style="opacity:.55">{own}</span>'
-            f"<b>{tag}</b>{indent}{_styled(kind, line.text.lstrip())}</div>"
+            f"<b>{tag}</b>{indent}{styled(kind, line.text.lstrip())}</div>"
         )
     return (
         '<div style="min-width:0;border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden">'
@@ -222,14 +222,14 @@ def side_by_side(
             lines = pane(one, kind)
             counts.append(f"{kind} {len(lines)} lines")
             title = TITLES[kind] if len(stages) == 1 else f"{label} · {kind}"
-            panes.append(_pane_html(kind, title, lines, _colours(one), height))
+            panes.append(_pane_html(kind, title, lines, line_colours(one), height))
     columns = columns or (len(stages) if len(stages) > 1 else min(2, len(panes)))
     names = ", ".join(f"{one.name} ({one.target})" for one in stages)
     grid = f'<div style="display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px;align-items:start">{"".join(panes)}</div>'
     return View(grid, f"{names}: {', '.join(counts)}")
 
 
-def _colours(stages: Stages) -> dict[int, tuple[int, int, int]]:
+def line_colours(stages: Stages) -> dict[int, tuple[int, int, int]]:
     """A colour for each source line that any stage came from; neighbours differ, the palette repeats after seven."""
     kinds = [kind for kind in ("ttgir", "llir", "ptx") if getattr(stages, kind) is not None]
     used = {line.source_line for kind in kinds for line in pane(stages, kind) if line.source_line}

@@ -11,7 +11,7 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from helpers.ptx_lines import SASS, ptx_lines, sass_lines
+from helpers.ptx.lines import SASS, ptx_lines, sass_lines
 
 GLOBAL_SPACES = ("global", "generic")
 _SPACES = ("global", "shared", "local", "param", "const", "tex")

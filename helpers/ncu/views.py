@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.ncu_reader import Kernel, Report, ReportError, launches_of, number
+from helpers.ncu.reader import Kernel, Report, ReportError, launches_of, number
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,8 +1,4 @@
-"""Find and run Nsight Compute on a script or on a notebook cell, and read what it found.
-
-`run` profiles a script in a process of its own, `%%ncu` (after `%load_ext helpers.ncu`) a cell, `load_report` reads
-the file that they write; reading needs no GPU. The tables come from `ncu_reader` and `ncu_views`.
-"""
+"""Find Nsight Compute and run it on a script; where it cannot run, read what was recorded, and say why."""
 
 from __future__ import annotations
 
@@ -16,50 +12,10 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+import helpers
 from helpers import device
-from helpers.ncu_advice import advice, advice_html, outcome
-from helpers.ncu_errors import PERMISSION, NcuError, diagnose, script_output
-from helpers.ncu_reader import Kernel, Report, ReportError, Rule, load_report, readable, summary
-from helpers.ncu_views import (
-    STALLS,
-    instructions,
-    occupancy,
-    occupancy_curves,
-    over_time,
-    predicted_sectors,
-    roofline_points,
-    sectors,
-    source_lines,
-)
-
-__all__ = [
-    "STALLS",
-    "Kernel",
-    "NcuError",
-    "Report",
-    "ReportError",
-    "Rule",
-    "advice",
-    "advice_html",
-    "command",
-    "diagnose",
-    "instructions",
-    "last",
-    "load_magic",
-    "load_report",
-    "occupancy",
-    "occupancy_curves",
-    "outcome",
-    "over_time",
-    "predicted_sectors",
-    "readable",
-    "roofline_points",
-    "run",
-    "sectors",
-    "source_lines",
-    "summary",
-    "why_not",
-]
+from helpers.ncu.errors import PERMISSION, NcuError, diagnose, script_output
+from helpers.ncu.reader import Report, load_report
 
 
 def why_not() -> NcuError | None:
@@ -225,7 +181,7 @@ def _execute(words: list[str], folder: Path, timeout_s: float) -> tuple[int, str
     environment = dict(os.environ)
     environment.pop("TRITON_INTERPRET", None)  # interpreted kernels launch nothing that a counter could see
     environment["PYTHONUNBUFFERED"] = "1"
-    root = str(Path(__file__).resolve().parents[1])
+    root = str(Path(helpers.__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
     # A session of its own, so that a timeout ends the profiled script too, not only ncu.
     process = subprocess.Popen(
@@ -289,45 +245,6 @@ def profile(
             raise
 
     return load_report(records.measured(name, live, sources=sources, params=params, file=".ncu-rep"))
-
-
-_last: Report | None = None
-
-
-def last() -> Report:
-    """The report of the last `%%ncu` cell.
-
-    Raises:
-        RuntimeError: no such cell has run yet.
-    """
-    if _last is None:
-        raise RuntimeError(
-            "No %%ncu cell has run in this notebook yet; run one, or call ncu.load_report(path)."
-        )
-    return _last
-
-
-def set_last(report: Report) -> None:
-    """Called by `%%ncu`."""
-    global _last
-    _last = report
-
-
-def load_magic() -> None:
-    """Give this notebook the cell magic `%%ncu` (the same as `%load_ext helpers.ncu`)."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    if shell is None:
-        raise RuntimeError("%%ncu works in a notebook or in IPython; in a script call helpers.ncu.run.")
-    load_ipython_extension(shell)
-
-
-def load_ipython_extension(shell) -> None:
-    """Called by `%load_ext helpers.ncu`."""
-    from helpers.ncu_magic import register
-
-    register(shell)
 
 
 def shell_line(words: Sequence[str]) -> str:

@@ -1,0 +1,38 @@
+"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables made to be read.
+
+All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
+transparent backgrounds with grey text (readable on light and on dark pages), units on the axes, error bars where the
+table has an interval, and ceilings as dashed lines. Only plain `plotly.graph_objects` are used; plotly 5.24 and 7 both
+draw them. A table that came from `records.measured` carries its provenance, and the figure names that GPU and day.
+
+`figures` has the figures, `style` their common look.
+"""
+
+from helpers.plots.figures import bars, dots, heatmap, roofline, table, throughput
+from helpers.plots.style import (
+    GRID_COLOUR,
+    MARKERS,
+    PALETTE,
+    TEXT_COLOUR,
+    axis_title,
+    layout,
+    log_axis,
+    theme,
+)
+
+__all__ = [
+    "GRID_COLOUR",
+    "MARKERS",
+    "PALETTE",
+    "TEXT_COLOUR",
+    "axis_title",
+    "bars",
+    "dots",
+    "heatmap",
+    "layout",
+    "log_axis",
+    "roofline",
+    "table",
+    "theme",
+    "throughput",
+]

@@ -1,0 +1,31 @@
+"""Triton and CUDA C++ kernels on their way down: TTIR, TTGIR, LLVM IR, PTX, SASS. No GPU is needed for any of it.
+
+`stages` compiles a `@triton.jit` kernel for the target you name, `cuda_stages` compiles CUDA C++ with NVRTC, and
+`summary` puts what matters about them into a table. `side_by_side` shows them coloured by source line, `read_ptx` lets
+you ask a PTX text questions, and `interpreted` runs a Triton kernel on the CPU in a process that also compiles.
+
+`compile` has what compiles, `isolated` the second Python that compiles for a process of the interpreter, `artifacts`
+what comes of it; `read` reads PTX and SASS, `lines` says which source line an instruction came from, `view` draws.
+"""
+
+from helpers.ptx.artifacts import CompileError, Stages
+from helpers.ptx.compile import cuda_stages, from_compiled, interpreted, stages, summary
+from helpers.ptx.read import Instruction, PtxReading, SassReading, read_ptx, read_sass
+from helpers.ptx.view import View, side_by_side
+
+__all__ = [
+    "CompileError",
+    "Instruction",
+    "PtxReading",
+    "SassReading",
+    "Stages",
+    "View",
+    "cuda_stages",
+    "from_compiled",
+    "interpreted",
+    "read_ptx",
+    "read_sass",
+    "side_by_side",
+    "stages",
+    "summary",
+]
