@@ -33,7 +33,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import device, widgets_measure
+from helpers import device
 from helpers.timing import cupti, league
 
 NAMES = (league.COPY, "eager", "compile", "compile-max", "liger", "quack", league.OURS)
@@ -97,7 +97,7 @@ def contestant(name: str, op: str, x) -> tuple[Callable[[], Any] | None, str]:
         function = torch_function(op)
         return lambda: function(x), ""
     if name in ("compile", "compile-max"):
-        if reason := widgets_measure.left_to_eager(x.dtype):
+        if reason := device.left_to_eager(x.dtype):
             return None, reason
         mode = "max-autotune-no-cudagraphs" if name == "compile-max" else None
         compiled = torch.compile(torch_function(op), dynamic=False, fullgraph=True, mode=mode)

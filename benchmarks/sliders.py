@@ -98,7 +98,7 @@ def in_the_browser() -> None:
 
 def on_this_gpu() -> None:
     """A point that was never measured, and the same one again."""
-    from helpers import widgets_data
+    from helpers.widgets import table as widgets_data
 
     space = widgets_data.SPACES["launch"]
     first, again = [], []

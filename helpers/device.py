@@ -16,6 +16,10 @@ import time
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
 
 # Where NVIDIA's installers, conda and Colab put the tools when they are not on PATH.
 _clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
@@ -327,6 +331,19 @@ def _first_line(command: list[str], pattern: str) -> str | None:
         return None
     match = re.search(pattern, text)
     return match.group(1) if match else None
+
+
+def left_to_eager(dtype: torch.dtype) -> str:
+    """Why torch.compile would run eager's kernels for `dtype` on this GPU, in a sentence; "" where it compiles.
+
+    torch says so in a warning only (`_check_triton_bf16_support` in torch/_inductor/compile_fx.py), and what it returns
+    looks like any compiled function.
+    """
+    import torch
+
+    if dtype == torch.bfloat16 and not torch.cuda.is_bf16_supported(including_emulation=False):
+        return "torch.compile leaves bfloat16 to eager on this GPU."
+    return ""
 
 
 def driver_version() -> str | None:

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from helpers import build_files, cuda, failures
+from helpers import cuda
+from helpers.lessons import builds, failures
 
 # it asks for pybind11, so torch's load_inline builds it
 ADD = "#include <pybind11/pybind11.h>\nint add(int a, int b) { return a + b; }"
@@ -21,43 +22,43 @@ def built(tmp_path_factory):
 
 def test_what_ninja_left(built):
     folder = cuda.info(built).directory
-    assert "-O2" in build_files.flags(folder, "cflags") and "-I" not in build_files.flags(folder, "cflags")
-    steps = build_files.steps(folder)
+    assert "-O2" in builds.flags(folder, "cflags") and "-I" not in builds.flags(folder, "cflags")
+    steps = builds.steps(folder)
     assert {"main.o", "files_add.so"} <= set(steps.step) and (steps.seconds >= 0).all()
-    assert build_files.files_read(folder) > 100
+    assert builds.files_read(folder) > 100
     with pytest.raises(ValueError, match="sets no nonsense"):
-        build_files.flags(folder, "nonsense")
+        builds.flags(folder, "nonsense")
 
 
 def test_files_read_without_pytorchs_headers(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
     module = cuda.load_cpp("files_light", ADD.split("\n")[1], ["add"], torch_headers=False)
-    assert 20 < build_files.files_read(cuda.info(module).directory) < 400
+    assert 20 < builds.files_read(cuda.info(module).directory) < 400
 
 
 def test_import_of_a_copy(built):
-    assert 0 < build_files.import_seconds(built) < 5
+    assert 0 < builds.import_seconds(built) < 5
 
 
 def test_write_leaves_an_unchanged_file_alone(tmp_path):
     path = tmp_path / "a.cpp"
-    build_files.write(path, "one")
+    builds.write(path, "one")
     before = path.stat().st_mtime_ns
     time.sleep(0.02)
-    assert build_files.write(path, "one") == str(path) and path.stat().st_mtime_ns == before
-    build_files.write(path, "two")
+    assert builds.write(path, "one") == str(path) and path.stat().st_mtime_ns == before
+    builds.write(path, "two")
     assert path.read_text() == "two"
 
 
 def test_torchs_stale_lock_is_cleared(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b/lock").touch()
-    with build_files.alone_in(tmp_path / "b"):
+    with builds.alone_in(tmp_path / "b"):
         assert not (tmp_path / "b/lock").exists()
 
 
 def test_folder_keeps_versions_apart():
-    name = build_files.folder_for("lesson").name
+    name = builds.folder_for("lesson").name
     assert name.startswith("lesson-torch") and "python3" in name and "+" not in name
 
 
@@ -73,10 +74,10 @@ PyMODINIT_FUNC PyInit_tiny(void) { PyObject* m = PyModule_Create(&def); PyModule
 
 
 def test_setup_py_builds_and_says_what_is_wrong(tmp_path, capsys):
-    module = build_files.run_setup_py(tmp_path / "p", {"setup.py": SETUP, "tiny.c": TINY}, "tiny")
+    module = builds.run_setup_py(tmp_path / "p", {"setup.py": SETUP, "tiny.c": TINY}, "tiny")
     assert module.answer == 42 and "setup.py" in capsys.readouterr().out
     with pytest.raises(cuda.BuildError, match=r"tiny\.c, line 4"):
-        build_files.run_setup_py(
+        builds.run_setup_py(
             tmp_path / "q", {"setup.py": SETUP, "tiny.c": TINY.replace("42)", "fortytwo)")}, "tiny"
         )
 

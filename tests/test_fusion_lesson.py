@@ -8,8 +8,11 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import device, fusion, widgets, widgets_data, widgets_figure, widgets_measure, widgets_softmax
-from helpers.widgets_softmax import ONE_BLOCK, ONLINE, PLANNED, SPACE
+from helpers import device, widgets
+from helpers.lessons import fusion
+from helpers.widgets import figure, measure, softmax
+from helpers.widgets import table as widgets_data
+from helpers.widgets.softmax import ONE_BLOCK, ONLINE, PLANNED, SPACE
 
 M, N = 7, 11
 
@@ -188,8 +191,8 @@ def test_every_matrix_has_the_same_number_of_elements():
 
 
 def test_one_block_refuses_what_a_thread_cannot_hold():
-    with pytest.raises(widgets_measure.Refused, match="a thread would hold 1,024 elements"):
-        widgets_softmax.candidate(ONE_BLOCK, {"n_cols": 32768, "num_warps": 1, "dtype": "float32"})
+    with pytest.raises(measure.Refused, match="a thread would hold 1,024 elements"):
+        softmax.candidate(ONE_BLOCK, {"n_cols": 32768, "num_warps": 1, "dtype": "float32"})
 
 
 @pytest.mark.parametrize("space", [SPACE, widgets_data.SPACES["launch"]])
@@ -199,23 +202,23 @@ def test_what_torch_compile_leaves_to_eager_is_refused(space, monkeypatch):
     point = {"n_cols": 1024, "dtype": "bfloat16"}
     native = {"says": False}
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native["says"])
-    with pytest.raises(widgets_measure.Refused, match="leaves bfloat16 to eager on this GPU"):
-        widgets_measure._candidate(space, widgets_data.COMPILED, point)
-    assert widgets_measure._candidate(space, widgets_data.COMPILED, {**point, "dtype": "float32"})
+    with pytest.raises(measure.Refused, match="leaves bfloat16 to eager on this GPU"):
+        measure._candidate(space, widgets_data.COMPILED, point)
+    assert measure._candidate(space, widgets_data.COMPILED, {**point, "dtype": "float32"})
     native["says"] = True
-    assert widgets_measure._candidate(space, widgets_data.COMPILED, point)
+    assert measure._candidate(space, widgets_data.COMPILED, point)
 
 
 def test_a_space_of_ones_own_has_its_title(table):
     point = {"n_cols": 8320, "num_warps": 16, "dtype": "bfloat16"}
-    assert widgets_figure.heading(table, point).startswith("softmax of 4,032 × 8,320 bfloat16")
+    assert figure.heading(table, point).startswith("softmax of 4,032 × 8,320 bfloat16")
 
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [*SPACE.mapped, *SPACE.rivals])
 def test_a_point_is_checked_and_timed(kernel):
     point = {"n_cols": 8320, "num_warps": 16, "dtype": "float32"}
-    row = widgets_measure.measure(SPACE, kernel, point)
+    row = measure.measure(SPACE, kernel, point)
     assert row["verdict"] == "ok", row["reason"]
     assert row["ci_low_us"] <= row["median_us"] <= row["ci_high_us"]
     assert (row["registers"] is not None) == (kernel in SPACE.mapped)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from helpers import check, cuda, device, grid
+from helpers import check, cuda, device
 from helpers.cuda.host import checked, translate
+from helpers.lessons import grid
 
 sys.path.insert(0, str(Path(__file__).parent / "cuda_corpus"))
 import corpus

@@ -201,9 +201,9 @@ def test_a_fixed_block_on_wider_rows_never_passes(results):
 
 def test_the_marked_blocks_stand_alone():
     """Each block that a lesson shows is whole Python, with its kernel's or function's name."""
-    from helpers.workshop import project
+    from helpers.kernels import source
 
-    blocks = project.read_kernels(Path(__file__).parents[1] / "helpers" / "kernels")
+    blocks = source.read_kernels(Path(__file__).parents[1] / "helpers" / "kernels")
     for name in ("square_rows_kernel", "square_rows", "square_flat_kernel", "square_flat"):
         suffix, text = blocks[name]
         compile(text, name, "exec")

@@ -13,10 +13,10 @@ from types import SimpleNamespace
 import pytest
 
 from helpers import exercises, records, timing
-from helpers.exercises import samples01
 from helpers.exercises.attempt import attempt
-from helpers.exercises.clocks01 import CLOCKS
-from helpers.exercises.machines01 import SimulatedGpu
+from helpers.exercises.lab01 import samples as samples01
+from helpers.exercises.lab01.clocks import CLOCKS
+from helpers.exercises.lab01.machines import SimulatedGpu
 
 SEEDS = range(5)
 

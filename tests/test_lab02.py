@@ -14,8 +14,9 @@ import pytest
 import torch
 
 from helpers import cuda, device, exercises
-from helpers.exercises import cuda02, wrapper02
 from helpers.exercises.attempt import attempt
+from helpers.exercises.lab02 import launchers
+from helpers.exercises.lab02 import wrapper as wrapper02
 
 
 @pytest.fixture
@@ -301,15 +302,15 @@ KERNELS = {
 
 
 LAUNCHERS = {
-    "mend-the-guard": cuda02.DIFFERENCE,
-    "rows-not-columns": cuda02.SCALE_ROWS,
-    "transpose-in-tiles": cuda02.TRANSPOSE,
+    "mend-the-guard": launchers.DIFFERENCE,
+    "rows-not-columns": launchers.SCALE_ROWS,
+    "transpose-in-tiles": launchers.TRANSPOSE,
 }
 
 
 def _build(case: tuple[str, str, str]) -> None:
     id, text, _ = case
-    cuda02._load(LAUNCHERS[id], text, "host")
+    launchers._load(LAUNCHERS[id], text, "host")
 
 
 @pytest.fixture(scope="module")
@@ -396,8 +397,11 @@ def test_a_starters_error_line_is_still_to_do(on_the_host):
 
 
 def test_the_memory_use_counts_a_padding_free_transpose_as_rows(built):
-    made = cuda02.load("transpose", KERNELS["without padding"][1])
-    assert cuda02.memory_use(cuda02.traced(made, 64, 64)) == {"input": (4.0, 100.0), "output": (4.0, 100.0)}
+    made = launchers.load("transpose", KERNELS["without padding"][1])
+    assert launchers.memory_use(launchers.traced(made, 64, 64)) == {
+        "input": (4.0, 100.0),
+        "output": (4.0, 100.0),
+    }
     assert cuda.info(made.on_host()).host
 
 

@@ -13,8 +13,9 @@ import triton
 import triton.language as tl
 
 from helpers import ptx
-from helpers.exercises import generated04, kernels04, of_lab, sass04
+from helpers.exercises import of_lab
 from helpers.exercises.attempt import attempt
+from helpers.exercises.lab04 import generated, kernels, sass
 
 EXERCISES = {exercise.id: exercise for exercise in of_lab("04_ptx")}
 SOLUTION = Path(__file__).parent.parent / "labs" / "solutions" / "04_ptx.ipynb"
@@ -82,7 +83,7 @@ def test_columns_of_a_thread(answer, mistake):
 def test_columns_are_what_the_ptx_addresses(n_cols, neighbours):
     """The bits that the compiler keeps of thread × neighbours are where the last thread begins."""
     begins = dealt(127, 1024, 4, neighbours)[0]
-    assert generated04.rows_stages(n_cols).reading.find("and.b32", operand=str(begins))
+    assert generated.rows_stages(n_cols).reading.find("and.b32", operand=str(begins))
 
 
 # ----------------------------------------------------------------------------------------------- count-loads
@@ -129,7 +130,7 @@ def test_count_loads(answer, mistake):
 def test_the_hidden_texts_hold_every_kind_of_load():
     opcodes: set[str] = set()
     for seed in range(2):
-        for _, text, counts in kernels04.texts(random.Random(seed)):
+        for _, text, counts in kernels.texts(random.Random(seed)):
             assert counts == by_words(text)
             opcodes |= {i.opcode for i in ptx.read_ptx(text).instructions if i.parts[0] == "ld"}
     kinds = (
@@ -182,12 +183,12 @@ def test_sass_difference(answer, mistake):
     assert found == mistake or (mistake.endswith("-") and found.startswith(mistake))
 
 
-@pytest.mark.parametrize(("i", "name"), list(enumerate(sass04.FORMULAS)))
+@pytest.mark.parametrize(("i", "name"), list(enumerate(sass.FORMULAS)))
 def test_every_change_leaves_its_mark(i, name):
     """Whatever the formula and the target: the double is not narrowed again, the same number moves no instruction."""
-    for n, change in enumerate(sass04.CHANGES):
-        target = sass04.TARGETS[(i + n // 3) % len(sass04.TARGETS)]
-        before, after = sass04.pair(name, change, target, random.Random(i))
+    for n, change in enumerate(sass.CHANGES):
+        target = sass.TARGETS[(i + n // 3) % len(sass.TARGETS)]
+        before, after = sass.pair(name, change, target, random.Random(i))
         assert by_opcodes(before, after) == change
         assert "_Z" not in before + after, "the mangled name would tell a float4"
 
@@ -233,10 +234,10 @@ def test_output_code(answer, mistake):
 
 
 def test_the_text_for_another_shape_is_what_torch_compile_wrote():
-    record = generated04._RECORD
-    assert generated04.code_for(1823, 781) == record.read_text()
+    record = generated._RECORD
+    assert generated.code_for(1823, 781) == record.read_text()
     wrote = record.with_name("output-code-12672-4096.py").read_text().splitlines()
-    made = generated04.code_for(4096, 12672).splitlines()
+    made = generated.code_for(4096, 12672).splitlines()
     assert [a for a, b in zip(wrote, made, strict=True) if a != b] == ["# AOT ID: ['16_inference']"]
 
 

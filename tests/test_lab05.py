@@ -10,8 +10,9 @@ import nbformat
 import pytest
 
 from helpers import ncu
-from helpers.exercises import of_lab, reports05
+from helpers.exercises import of_lab
 from helpers.exercises.attempt import attempt
+from helpers.exercises.lab05 import reports
 
 EXERCISES = {exercise.id: exercise for exercise in of_lab("05_ncu")}
 SOLUTION = Path(__file__).parent.parent / "labs" / "solutions" / "05_ncu.ipynb"
@@ -106,7 +107,7 @@ def test_misaligned_row(answer, mistake):
 
 @pytest.mark.parametrize(("launch", "n_cols", "stride"), [(0, 781, 781), (1, 512, 781), (2, 781, 792)])
 def test_the_rows_of_a_matrix_are_what_the_hardware_counted(launch, n_cols, stride):
-    counted = ncu.sectors(reports05.report("alignment"), launch).iloc[0]
+    counted = ncu.sectors(reports.report("alignment"), launch).iloc[0]
     rows = [by_lanes(row, 4 * stride, n_cols, 4) for row in range(1823)]
     assert 2 * sum(asked for asked, _ in rows) == counted.ld_sectors + counted.st_sectors
     assert 2 * sum(ideal for _, ideal in rows) == counted.sectors_ideal
@@ -182,7 +183,7 @@ def test_no_row_lies_near_a_limit():
     """Whoever asks for 50 or for 70 % is as right as whoever asks for 60."""
     words = set()
     for seed in range(20):
-        for _, row, limiter in reports05.rows_to_judge(random.Random(seed)):
+        for _, row, limiter in reports.rows_to_judge(random.Random(seed)):
             words.add(limiter)
             assert not 50 <= max(row["memory_throughput_percent"], row["compute_throughput_percent"]) <= 70
             assert not 0.95 < row["waves_per_sm"] < 1.5
@@ -268,6 +269,6 @@ def test_programs_and_elements_are_counted_in_words_that_fit(launch, said):
 
 
 def test_the_two_facts_tell_every_recorded_square_within_a_quarter():
-    shortest_us, gb_per_s = reports05.shortest_us(), reports05.gpu()["copy_gb_per_s"]
-    for launch, n_rows, n_cols, us in reports05.measured_squares():
+    shortest_us, gb_per_s = reports.shortest_us(), reports.gpu()["copy_gb_per_s"]
+    for launch, n_rows, n_cols, us in reports.measured_squares():
         assert abs(along(n_rows, n_cols, shortest_us, gb_per_s)["after_us"] / us - 1) < 0.25, launch

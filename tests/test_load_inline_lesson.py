@@ -11,12 +11,13 @@ import pandas as pd
 import pytest
 import torch
 
-from helpers import check, cuda, failures
+from helpers import check, cuda
 from helpers.cuda.host import checked
-from helpers.workshop import project
+from helpers.kernels import source
+from helpers.lessons import failures
 
 ROOT = Path(__file__).parents[1]
-KERNELS = project.read_kernels(ROOT / "helpers" / "kernels")
+KERNELS = source.read_kernels(ROOT / "helpers" / "kernels")
 LESSON = ROOT / "notebooks" / "02_load_inline.ipynb"
 
 

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 
 import nbformat
@@ -103,14 +104,32 @@ def test_environment_yml_says_the_same_for_conda():
     assert conda["cuda-nvcc"] == f"cuda-nvcc={nvrtc.major}.{nvrtc.minor}"
 
 
-def test_the_package_lists_every_folder_and_kernel_source():
-    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    folders = {".".join(p.parent.relative_to(ROOT).parts) for p in (ROOT / "helpers").rglob("__init__.py")}
-    assert set(setup["packages"]) == folders
-    suffixes = {
-        p.suffix for p in (ROOT / "helpers" / "kernels").iterdir() if p.is_file() and p.suffix != ".py"
-    }
-    assert {f"kernels/*{s}" for s in suffixes} <= set(setup["package-data"]["helpers"])
+def test_the_package_holds_every_file_of_helpers(tmp_path):
+    """A wheel, which is what Colab's pip installs, has every module, kernel, header and record."""
+    kept = subprocess.run(
+        ["git", "ls-files", "helpers"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    source = tmp_path / "source"
+    for name in [*kept.stdout.split("\n"), "pyproject.toml", "README.md", "LICENSE"]:
+        if name and (ROOT / name).is_file():
+            (source / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, source / name)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "wheel",
+        ".",
+        "--no-deps",
+        "--no-build-isolation",
+        "-w",
+        str(tmp_path),
+    ]
+    done = subprocess.run(command, cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("helpers/")}
+    assert packed == {str(p.relative_to(source)) for p in (source / "helpers").rglob("*") if p.is_file()}
 
 
 def test_ci_runs_make_test():

@@ -9,17 +9,12 @@ import json
 import pandas as pd
 import pytest
 
-from helpers import (
-    device,
-    records,
-    widgets,
-    widgets_data,
-    widgets_figure,
-    widgets_grid,
-    widgets_measure,
-    widgets_ptx,
-)
-from helpers.widgets_data import CUDA, FLAT, ROWS, SPACES, TORCH
+from helpers import device, records, widgets
+from helpers.widgets import figure as widgets_figure
+from helpers.widgets import grid, ptx
+from helpers.widgets import measure as widgets_measure
+from helpers.widgets import table as widgets_data
+from helpers.widgets.table import CUDA, FLAT, ROWS, SPACES, TORCH
 
 START = SPACES["launch"].start
 
@@ -301,8 +296,8 @@ def test_which_form_is_chosen(recorded, monkeypatch):
     ("shape", "sectors", "lines"), [((16, 16), 4, 2), ((32, 8), 4, 1), ((256, 1), 4, 1), ((1, 256), 32, 32)]
 )
 def test_sectors_of_a_request(shape, sectors, lines):
-    assert widgets_grid.pieces(*shape, 4096, 32) == sectors
-    assert widgets_grid.pieces(*shape, 4096, 128) == lines
+    assert grid.pieces(*shape, 4096, 32) == sectors
+    assert grid.pieces(*shape, 4096, 128) == lines
 
 
 def test_moving_the_blocks_shape(recorded):
@@ -336,7 +331,7 @@ def test_ptx_is_compiled_anew_and_says_what_changed():
     assert '<b>8</b> <span class="kw-was">(was 2)</span>' in explorer.summary.value  # loads a thread
     assert "kw-new" in explorer.code.value and "lines new (+)" in explorer.code.value
     explorer.aligned.value = False
-    assert widgets_ptx.facts(explorer.now)["load_bytes"] == 4
+    assert ptx.facts(explorer.now)["load_bytes"] == 4
     explorer.target.value = "sm_75"
     assert ".target sm_75" in explorer.code.value
     # every line of code carries the class of a source line that can be picked
@@ -344,15 +339,14 @@ def test_ptx_is_compiled_anew_and_says_what_changed():
 
 
 def test_what_is_new_ignores_renumbered_registers():
-    lines = [widgets_ptx.Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
+    lines = [ptx.Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
     renumbered = [
-        widgets_ptx.Line(i, 1, text)
-        for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
+        ptx.Line(i, 1, text) for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
     ]
-    assert widgets_ptx.news("ptx", lines, renumbered) == ({1}, 0)
-    assert widgets_ptx.news("ptx", None, renumbered) == (set(), 0)
-    long = [widgets_ptx.Line(i, 1, f"st.global [{i}];") for i in range(600)]
-    assert widgets_ptx.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
+    assert ptx.news("ptx", lines, renumbered) == ({1}, 0)
+    assert ptx.news("ptx", None, renumbered) == (set(), 0)
+    long = [ptx.Line(i, 1, f"st.global [{i}];") for i in range(600)]
+    assert ptx.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
 
 
 def test_ptx_of_a_kernel_that_is_refused_or_has_no_such_position():

@@ -1,6 +1,6 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab's exercises are in a module of their own (`lab01` … `lab06`), which is imported when one of them is asked for.
+Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for.
 `factories` has what a person needs who adds one; `attempt` runs one; `helpers.lab` is what a lab's cells call.
 """
 

@@ -1,8 +1,4 @@
-"""The checkout that notebooks belong to: its folder, its repository's address, its marked kernels.
-
-A kernel that lessons show stands in helpers/kernels between the lines `# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in
-C++ and CUDA).
-"""
+"""The checkout that notebooks belong to: its folder, its repository's address, its marked kernels."""
 
 from __future__ import annotations
 
@@ -11,9 +7,10 @@ import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.kernels.source import read_kernels
+
 FOLDERS = ("notebooks", "labs", "labs/solutions")
 _LABS, _SOLUTIONS = FOLDERS[1:]
-_MARKER = re.compile(r"^\s*(?:#|//)\s*\[(/?)kernel:([A-Za-z_]\w*)\]\s*$")
 
 
 @dataclass(frozen=True)
@@ -83,42 +80,3 @@ def load_project(root: Path) -> Project:
             "write https://github.com/OWNER/REPO, or run `workbook publish OWNER/REPO`."
         )
     return Project(root, address[1], read_kernels(root / "helpers" / "kernels"))
-
-
-def read_kernels(folder: Path) -> dict[str, tuple[str, str]]:
-    """Every marked block under `folder`: kernel name to (file suffix, text without the markers).
-
-    Raises:
-        ValueError: A marker without its partner, a block inside a block, or one name in two places.
-    """
-    kernels: dict[str, tuple[str, str]] = {}
-    for path in sorted(p for p in folder.glob("*") if p.suffix in {".py", ".cu", ".cpp"}):
-        name, block = None, []
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
-            marker = _MARKER.match(line)
-            where = f"{path.name}, line {number}"
-            if not marker:
-                block.append(line)
-            elif marker[1]:
-                if marker[2] != name:
-                    raise ValueError(f"{where}: [/kernel:{marker[2]}] closes a block that is not open.")
-                kernels[name] = (path.suffix, "\n".join(block).strip("\n"))
-                name = None
-            else:
-                if name is not None:
-                    raise ValueError(f"{where}: [kernel:{marker[2]}] opens before [kernel:{name}] is closed.")
-                if marker[2] in kernels:
-                    raise ValueError(
-                        f"{where}: the kernel {marker[2]} is already marked elsewhere; names are unique."
-                    )
-                name, block = marker[2], []
-        if name is not None:
-            raise ValueError(f"{path.name}: [kernel:{name}] is never closed; end it with [/kernel:{name}].")
-    return kernels
-
-
-def kernel_cell(name: str, suffix: str, block: str) -> str:
-    """The source of the cell that shows a kernel: the block itself, or a raw string that holds it."""
-    if suffix == ".py":
-        return block
-    return f'{name.upper()}_{"CUDA" if suffix == ".cu" else "CPP"} = r"""\n{block}\n"""'

@@ -281,7 +281,7 @@ _ACCESS = [
 
 @dataclass(frozen=True)
 class Recording:
-    """What one traced call did, before `helpers.grid` makes tables and pictures of it.
+    """What one traced call did, before `helpers.lessons.grid` makes tables and pictures of it.
 
     Attributes:
         accesses: a numpy record array, one row an access to a tensor, in the order of execution.

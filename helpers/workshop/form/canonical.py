@@ -24,7 +24,8 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.project import Project, kernel_cell
+from helpers.kernels.source import kernel_cell
+from helpers.workshop.project import Project
 
 CHECKED = "nbval-check-output"
 METADATA = {

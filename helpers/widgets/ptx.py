@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from helpers import plots
 from helpers.ptx.view import COLOURS, TITLES, Line, line_colours, pane, styled
-from helpers.widgets_controls import grid_of, labelled_slider
+from helpers.widgets.controls import grid_of, labelled_slider
 
 if TYPE_CHECKING:
     from helpers.ptx import Stages

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets_data import UNITS, WORDS, Table, brief, reason
+from helpers.widgets.table import UNITS, WORDS, Table, brief, reason
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

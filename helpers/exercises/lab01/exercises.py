@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 from helpers import records
-from helpers.exercises import samples01
-from helpers.exercises.clocks01 import CLOCK_SUMMARY, FOUR_CLOCKS
+from helpers.exercises.lab01 import samples
+from helpers.exercises.lab01.clocks import CLOCK_SUMMARY, FOUR_CLOCKS
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
 
@@ -126,16 +126,14 @@ _MOST_OF_A_KIND = 0.3
 
 
 def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    drawn = samples01.draws(rng)
+    drawn = samples.draws(rng)
     equal = [
         d for d in drawn if d.faster == "no difference"
     ]  # together: a share of alarms needs many of them
-    real = {
-        kind: [d for d in drawn if d.kind == kind] for kind in samples01.LABELS if kind.startswith("real")
-    }
+    real = {kind: [d for d in drawn if d.kind == kind] for kind in samples.LABELS if kind.startswith("real")}
     for label, mine in {"two equal kernels": equal, **real}.items():
         pairs = [(d.a, d.b) for d in mine]
-        label = samples01.LABELS.get(label, label)
+        label = samples.LABELS.get(label, label)
         yield Case(label, (pairs,), expected=[(d.kind, d.faster) for d in mine], call="each")
 
 
@@ -156,7 +154,7 @@ def _judge_noise(case: Case, outcome: Outcome) -> Verdict | None:
     judge = _false_alarms if want[0][1] == "no difference" else _misses
     for kind in (*dict.fromkeys(kind for kind, _ in want), ""):
         mine = [(g, w) for g, (k, w) in zip(got, want, strict=True) if kind in ("", k)]
-        if found := judge(samples01.LABELS.get(kind, case.label), mine, whole=not kind):
+        if found := judge(samples.LABELS.get(kind, case.label), mine, whole=not kind):
             return no(*found)
     return None
 
@@ -213,8 +211,8 @@ REAL_OR_NOISE = Exercise(
 
 # --------------------------------------------------------------------------------------------- a trace's time
 def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    for label, events in samples01.traces(rng):
-        yield Case(label, (events,), expected=samples01.attribution(events))
+    for label, events in samples.traces(rng):
+        yield Case(label, (events,), expected=samples.attribution(events))
     for path in sorted(records.folder().glob("*/profiling/made-on-host*.json.gz")):
         from helpers import trace
 
@@ -223,7 +221,7 @@ def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(
             f"the trace of lesson 01, section 6, recorded on {gpu}",
             (events,),
-            expected=samples01.attribution(events),
+            expected=samples.attribution(events),
         )
 
 
@@ -243,7 +241,7 @@ def _judge_trace(case: Case, outcome: Outcome) -> Verdict | None:
     for key, value in want.items():
         if math.isclose(got[key], value, rel_tol=1e-6, abs_tol=2e-3):
             continue
-        mistake, hint = samples01.why(key, got[key], case.args[0])
+        mistake, hint = samples.why(key, got[key], case.args[0])
         sentence = f"on {case.label}: {key} is {got[key]:,.1f}, but it is {value:,.1f}"
         return wrong("copy-or-compute", case, sentence, mistake, hint)
     return None

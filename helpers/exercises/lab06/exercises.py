@@ -7,8 +7,8 @@ import random
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
-from helpers.exercises import softmax06
 from helpers.exercises.factories import answer_exercise, kernel_exercise
+from helpers.exercises.lab06 import softmax
 from helpers.exercises.model import Case
 
 if TYPE_CHECKING:
@@ -228,8 +228,8 @@ ONE_BLOCK = kernel_exercise(
     ndim=2,
     must_launch="triton",
     tolerance=_TOLERANCE,
-    extra_cases=softmax06.softmax_cases((781, 8192, 5000)),
-    mistakes=(softmax06.explain_softmax,),
+    extra_cases=softmax.softmax_cases((781, 8192, 5000)),
+    mistakes=(softmax.explain_softmax,),
     minutes=20,
 )
 
@@ -240,10 +240,10 @@ MERGE = answer_exercise(
     LAB,
     "Merge two parts of a row",
     "merge",
-    softmax06.merge_cases,
-    explain=softmax06.explain_merge,
+    softmax.merge_cases,
+    explain=softmax.explain_merge,
     tolerance=1e-9,
-    adapters={"fold": softmax06.fold},
+    adapters={"fold": softmax.fold},
     minutes=15,
 )
 
@@ -257,9 +257,9 @@ WIDE_ROWS = kernel_exercise(
     ndim=2,
     must_launch="triton",
     tolerance=_TOLERANCE,
-    extra_cases=softmax06.wide_cases,
+    extra_cases=softmax.wide_cases,
     speed_shape=(1024, 65536),
-    mistakes=(softmax06.explain_softmax,),
+    mistakes=(softmax.explain_softmax,),
     minutes=30,
 )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from helpers.widgets_data import UNITS, WORDS
+from helpers.widgets.table import UNITS, WORDS
 
 
 def live_figure(fig: Any) -> Any:

@@ -13,13 +13,13 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from helpers import cuda
-from helpers.exercises import traps02
+from helpers.exercises.lab02 import traps
 
 if TYPE_CHECKING:
     import torch
 
-    from helpers import grid
     from helpers.cuda.host import checked
+    from helpers.lessons import grid
 
 _POISON = float("nan")
 
@@ -207,7 +207,7 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
     except RuntimeError as error:
         return {"refused": str(error).strip().split("\n")[0]}
     changed = any(not same_bits(a, b) for a, b in zip(inputs, before, strict=True))
-    tile = traps02.of_tile(_without_comments(built.text))
+    tile = traps.of_tile(_without_comments(built.text))
     return {"out": out.clone(), "outside": blocks.writes_outside(), "changed": changed, "tile": tile}
 
 
@@ -220,7 +220,7 @@ def _trouble(built: Built, error: checked.HostCudaError) -> dict:
         "thread": error.thread,
         "has_barrier": "__syncthreads" in _without_comments(built.text),
         "function": built.launcher.name,
-        "tile": traps02.of_tile(_without_comments(built.text)),
+        "tile": traps.of_tile(_without_comments(built.text)),
     }
 
 
@@ -232,7 +232,7 @@ def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ())
     """
     import torch
 
-    from helpers import grid
+    from helpers.lessons import grid
 
     x = torch.rand(height, width)
     out = torch.empty(width, height) if built.launcher is TRANSPOSE else torch.empty(height, width)

@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from helpers.exercises import wide04
 from helpers.exercises.factories import answer_exercise
+from helpers.exercises.lab04 import wide as wide04
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import raised, wrong
 
@@ -84,9 +84,9 @@ COLUMNS = answer_exercise(
 
 # -------------------------------------------------------------------------------------------- loads a thread
 def _count_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    from helpers.exercises import kernels04
+    from helpers.exercises.lab04 import kernels
 
-    for label, text, counts in kernels04.texts(rng):
+    for label, text, counts in kernels.texts(rng):
         yield Case(label, (text,), expected=counts)
 
 
@@ -153,9 +153,9 @@ _MARKS = {
 
 
 def _listing_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    from helpers.exercises import sass04
+    from helpers.exercises.lab04 import sass
 
-    for label, before, after, change in sass04.hidden(rng):
+    for label, before, after, change in sass.hidden(rng):
         yield Case(label, (before, after), expected=change)
 
 
@@ -188,12 +188,12 @@ SASS_DIFFERENCE = answer_exercise(
 
 # ------------------------------------------------------------------------------------ torch.compile's kernel
 def _generated_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    from helpers.exercises import generated04
+    from helpers.exercises.lab04 import generated
 
-    for n_rows, n_cols, xblock in generated04.hidden(rng):
+    for n_rows, n_cols, xblock in generated.hidden(rng):
         label = f"torch.square of ({n_rows}, {n_cols}), XBLOCK {xblock}"
-        args = (generated04.code_for(n_rows, n_cols), xblock)
-        yield Case(label, args, expected=generated04.expected(n_rows, n_cols, xblock))
+        args = (generated.code_for(n_rows, n_cols), xblock)
+        yield Case(label, args, expected=generated.expected(n_rows, n_cols, xblock))
 
 
 def _explain_generated(case: Case, got: Any) -> tuple[str, str] | None:

@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from helpers.exercises import cuda02, inputs, speed, traps02, wrapper02
+from helpers.exercises import inputs, speed
+from helpers.exercises.lab02 import launchers, traps, wrapper
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
 
@@ -122,7 +123,7 @@ def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
         (value["cause"].replace(" ", "-"), "Look at that line; the traced run is made on the host."),
     )
     if value["cause"] == "out of bounds":
-        mistake, hint = traps02.out_of_bounds(case, value)
+        mistake, hint = traps.out_of_bounds(case, value)
     if value["cause"] == "uninitialised" and value["has_barrier"]:
         sizes = case.args if case.call == "count" else case.args[1]
         if any(size % 32 for size in sizes):
@@ -259,8 +260,8 @@ MEND = Exercise(
     minutes=12,
     cases=_guard_cases,
     judge=_judge_guard,
-    adapters={"run": cuda02.run, "writers": cuda02.writers},
-    prepare=cuda02.kernel("difference"),
+    adapters={"run": launchers.run, "writers": launchers.writers},
+    prepare=launchers.kernel("difference"),
     on_gpu=True,
 )
 
@@ -270,9 +271,9 @@ REFUSE = Exercise(
     title="A wrapper that refuses wrong tensors",
     name="difference",
     minutes=15,
-    cases=wrapper02.cases,
-    judge=wrapper02.judge,
-    adapters={"wrapped": wrapper02.wrapped},
+    cases=wrapper.cases,
+    judge=wrapper.judge,
+    adapters={"wrapped": wrapper.wrapped},
     on_gpu=True,
 )
 
@@ -355,8 +356,8 @@ ROWS = Exercise(
     minutes=12,
     cases=_rows_cases,
     judge=_judge_rows,
-    adapters={"run": cuda02.run, "count": cuda02.count},
-    prepare=cuda02.kernel("scale_rows"),
+    adapters={"run": launchers.run, "count": launchers.count},
+    prepare=launchers.kernel("scale_rows"),
     speed=speed.Plan(
         inputs.Plan(ndim=2, more_args=_factors), lambda x, factor: x * factor[:, None], 8, (8192, 8192), None
     ),
@@ -398,7 +399,7 @@ def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
         return found
     if trap == "eight-rows" and found.mistake == "missing-barrier":
         return found
-    return replace(found, mistake=trap, hint=traps02.TILE[trap])
+    return replace(found, mistake=trap, hint=traps.TILE[trap])
 
 
 def _why_tiles(out, case: Case) -> tuple[str, str]:
@@ -434,8 +435,8 @@ TILES = Exercise(
     minutes=25,
     cases=_tile_cases,
     judge=_judge_tiles,
-    adapters={"run": cuda02.run, "count": cuda02.count},
-    prepare=cuda02.kernel("transpose"),
+    adapters={"run": launchers.run, "count": launchers.count},
+    prepare=launchers.kernel("transpose"),
     speed=speed.Plan(inputs.Plan(ndim=2), lambda x: x.t(), 8, (8192, 8192), None),
     on_gpu=True,
 )

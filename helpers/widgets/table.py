@@ -163,7 +163,7 @@ class Table:
         """A row; on a GPU one that is missing is checked and timed first."""
         key = self.space.key(kernel, point)
         if key not in self.rows and self.live:
-            from helpers import widgets_measure
+            from helpers.widgets import measure as widgets_measure
 
             self.rows[key] = widgets_measure.measure(self.space, kernel, point)
         return self.rows.get(key)
@@ -181,7 +181,7 @@ def load(space: Space, *, replay: bool = False) -> Table:
     Raises:
         helpers.records.NoRecord: nothing recorded, and no GPU here or `replay`.
     """
-    from helpers import widgets_measure
+    from helpers.widgets import measure as widgets_measure
 
     here, recording = device.has_gpu(), os.environ.get("WORKBOOK_RECORD") == "1"
     if here and not recording and not replay:

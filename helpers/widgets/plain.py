@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets_data import WORDS, Table
-from helpers.widgets_figure import (
+from helpers.widgets.figure import (
     FRAME,
     KERNEL_COLOURS,
     axis_name,
@@ -22,6 +21,7 @@ from helpers.widgets_figure import (
     map_axis,
     map_traces,
 )
+from helpers.widgets.table import WORDS, Table
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from helpers.exercises import reports05
 from helpers.exercises.factories import answer_exercise
+from helpers.exercises.lab05 import reports
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
 
@@ -176,8 +176,8 @@ def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield case("", 132 * 8 + 1, 132, 8)
     yield case("", 1, 132, 8)
     yield case("", 0, 132, 8)
-    for name in reports05.REPORTS:
-        for row in reports05.launches(name):
+    for name in reports.REPORTS:
+        for row in reports.launches(name):
             yield case(f"{name}: ", row["n_blocks"], row["n_sms"], row["blocks_per_sm"])
     for _ in range(12):
         n_sms, each = rng.choice((16, 40, 68, 108, 132, 148)), rng.randrange(1, 33)
@@ -236,7 +236,7 @@ _WHY = {
 
 
 def _limiter_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    for label, row, limiter in reports05.rows_to_judge(rng):
+    for label, row, limiter in reports.rows_to_judge(rng):
         yield Case(label, (row,), expected=limiter)
 
 
@@ -284,11 +284,11 @@ _WITHIN = 0.30  # of the measured time
 
 
 def _act_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    facts = (reports05.shortest_us(), reports05.gpu()["copy_gb_per_s"])
+    facts = (reports.shortest_us(), reports.gpu()["copy_gb_per_s"])
     for n_rows, n_cols in ((4, 6), (1, 1), (33, 65), (rng.randrange(2, 300), rng.randrange(2, 300))):
         yield Case(f"a ({n_rows}, {n_cols}) matrix", (n_rows, n_cols, *facts))
-    on = reports05.gpu()["name"]
-    measured = list(reports05.measured_squares())
+    on = reports.gpu()["name"]
+    measured = list(reports.measured_squares())
     rng.shuffle(measured)
     for launch, n_rows, n_cols, us in measured:
         yield Case(

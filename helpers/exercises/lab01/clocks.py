@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
-from helpers.exercises.machines01 import SimulatedGpu
+from helpers.exercises.lab01.machines import SimulatedGpu
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
 

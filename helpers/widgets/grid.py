@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets_data import CUDA, Table, reason
-from helpers.widgets_figure import percent
+from helpers.widgets.figure import percent
+from helpers.widgets.table import CUDA, Table, reason
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go

@@ -13,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from helpers import device, widgets_data
-from helpers.widgets_controls import grid_of, labelled_slider, live_figure
-from helpers.widgets_data import SPACES, WORDS, Space, Table
+from helpers import device
+from helpers.widgets import table as widgets_data
+from helpers.widgets.controls import grid_of, labelled_slider, live_figure
+from helpers.widgets.table import SPACES, WORDS, Space, Table
 
 if TYPE_CHECKING:
     import ipywidgets
@@ -108,7 +109,7 @@ def explore(
         ValueError: an unknown space, kernel or slider, or a position that a slider does not have.
         helpers.records.NoRecord: no GPU here and nothing recorded.
     """
-    from helpers import widgets_plain
+    from helpers.widgets import plain as widgets_plain
 
     if not isinstance(over, Space):
         if over not in SPACES:
@@ -148,7 +149,7 @@ class _Explorer:
     def __init__(self, table: Table, kernels: tuple[str, ...], point: dict[str, Any]) -> None:
         import ipywidgets as w
 
-        from helpers import widgets_figure
+        from helpers.widgets import figure as widgets_figure
 
         self.table, self.point, self.known = table, dict(point), kernels
         self.parts = widgets_figure
@@ -262,7 +263,7 @@ def explore_grid(
         ValueError: a number that its slider does not have.
         helpers.records.NoRecord: no GPU here and nothing recorded.
     """
-    from helpers import widgets_grid
+    from helpers.widgets import grid
 
     space = SPACES["shape"]
     point = {"block_x": block_x, "block_y": block_y, "n_cols": n_cols}
@@ -274,19 +275,19 @@ def explore_grid(
     table = table or widgets_data.load(space, replay=alone)
     text = f"Sliders over the block's shape, on a matrix of 4,096 rows; {table.origin}."
     # The plain form has a dozen shapes: on a GPU they would all be measured now, so it goes without their speed.
-    plain = widgets_grid.plain(None if table.live and not alone else table, *point.values())
+    plain = grid.plain(None if table.live and not alone else table, *point.values())
     if alone:
         return Shown(text, plain)
     import ipywidgets as w
 
-    figure = live_figure(widgets_grid.build(block_x, block_y, widgets_grid.LEGEND))
+    figure = live_figure(grid.build(block_x, block_y, grid.LEGEND))
     sliders = {a: labelled_slider(a, space.axes[a], v, continuous=not table.live) for a, v in point.items()}
-    line = w.HTML(_grid_line(widgets_grid.summary(table, *point.values())))
+    line = w.HTML(_grid_line(grid.summary(table, *point.values())))
 
     def moved(change: dict) -> None:
         at = [slider.value for slider in sliders.values()]
-        widgets_grid.change(figure, *at[:2])
-        line.value = _grid_line(widgets_grid.summary(table, *at))
+        grid.change(figure, *at[:2])
+        line.value = _grid_line(grid.summary(table, *at))
 
     for slider in sliders.values():
         slider.observe(moved, "value")
@@ -338,7 +339,8 @@ def explore_ptx(
         ValueError: a position that a slider does not have, or a kernel without its signature.
         helpers.ptx.CompileError: the kernel does not compile at the first position.
     """
-    from helpers import ptx, widgets_ptx
+    from helpers import ptx
+    from helpers.widgets import ptx as widgets_ptx
 
     blocks, warps = tuple(2**i for i in range(6, 14)), (1, 2, 4, 8, 16, 32)
     for name, value, values in (

@@ -144,14 +144,14 @@ SQUARE = kernel_exercise(
 
 # --------------------------------------------------------------------------------------------- catch wrong kernels
 def _hidden_kernels(rng: random.Random) -> Iterator[Case]:
-    from helpers.exercises.kernels03 import KERNELS
+    from helpers.exercises.lab03.kernels import KERNELS
 
     for name, kernel in KERNELS.items():
         yield Case(f"a kernel that {kernel.does}", (name,), expected=kernel.right, call="ask")
 
 
 def _explain_answer(case: Case, got: Any) -> tuple[str, str] | None:
-    from helpers.exercises.kernels03 import KERNELS
+    from helpers.exercises.lab03.kernels import KERNELS
 
     (name,) = case.args
     kernel = KERNELS[name]
@@ -166,7 +166,7 @@ def _explain_answer(case: Case, got: Any) -> tuple[str, str] | None:
 
 
 def _ask(is_right: Any, name: str) -> bool | str | None:
-    from helpers.exercises.kernels03 import ask
+    from helpers.exercises.lab03.kernels import ask
 
     return ask(is_right, name)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import device
-from helpers.widgets_data import COMPILED, CUDA, FACTS, FLAT, N_ROWS, RESULTS, ROWS, TORCH, Space
+from helpers.widgets.table import COMPILED, CUDA, FACTS, FLAT, N_ROWS, RESULTS, ROWS, TORCH, Space
 
 if TYPE_CHECKING:
     import torch
@@ -86,15 +86,15 @@ def _candidate(space: Space, kernel: str, point: Mapping[str, Any]) -> Candidate
     import torch
 
     if space.operation == "softmax":
-        from helpers import widgets_softmax
+        from helpers.widgets import softmax
 
-        return widgets_softmax.candidate(kernel, point)
+        return softmax.candidate(kernel, point)
     if space.name == "alignment":
         return _unaligned(kernel, point)
     if kernel == TORCH:
         return Candidate(torch.square)
     if kernel == COMPILED:
-        if reason := left_to_eager(getattr(torch, point["dtype"])):
+        if reason := device.left_to_eager(getattr(torch, point["dtype"])):
             raise Refused(reason)
         return Candidate(_compiled())
     if kernel == CUDA:
@@ -173,19 +173,6 @@ def _next_power_of_2(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
-def left_to_eager(dtype: torch.dtype) -> str:
-    """Why torch.compile would run eager's kernels for `dtype` on this GPU, in a sentence; "" where it compiles.
-
-    torch says so in a warning only (`_check_triton_bf16_support` in torch/_inductor/compile_fx.py), and what it returns
-    looks like any compiled function.
-    """
-    import torch
-
-    if dtype == torch.bfloat16 and not torch.cuda.is_bf16_supported(including_emulation=False):
-        return "torch.compile leaves bfloat16 to eager on this GPU."
-    return ""
-
-
 @functools.cache
 def _compiled() -> Callable:
     import torch
@@ -215,11 +202,9 @@ def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str,
 @functools.cache
 def cuda_text() -> str:
     """The kernel `square_matrix_kernel` of helpers/kernels/square.cu, without its wrapper."""
-    from pathlib import Path
+    from helpers.kernels import source
 
-    from helpers.workshop import project
-
-    return project.read_kernels(Path(__file__).parent / "kernels")["square_matrix"][1]
+    return source.text("square_matrix")
 
 
 @functools.cache
@@ -296,9 +281,9 @@ def record(space: Space, *, progress: bool = True, budget_s: float = 0.02) -> li
 def sources(space: Space) -> list:
     """The kernels of a space, for the record's hashes."""
     if space.operation == "softmax":
-        from helpers import widgets_softmax
+        from helpers.widgets import softmax
 
-        return widgets_softmax.sources()
+        return softmax.sources()
     from helpers.kernels import square
 
     kernels = {*space.mapped, *space.rivals}

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from helpers.widgets_data import COMPILED, Space
+from helpers.widgets.table import COMPILED, Space
 
 if TYPE_CHECKING:
     import torch
 
-    from helpers.widgets_measure import Candidate
+    from helpers.widgets.measure import Candidate
 
 ONE_BLOCK, ONLINE, PLANNED, TORCH = "one block", "online", "by plan", "torch.softmax"
 N_ELEMENTS = 2**25
@@ -44,20 +44,21 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
     """One of the kernels at a point.
 
     Raises:
-        helpers.widgets_measure.Refused: a row that the kernel cannot hold with so many warps, or a dtype that torch.compile
+        helpers.widgets.measure.Refused: a row that the kernel cannot hold with so many warps, or a dtype that torch.compile
             leaves to eager on this GPU.
     """
     import torch
 
+    from helpers import device
     from helpers.kernels import softmax as kernels
-    from helpers.widgets_measure import Candidate, Refused, left_to_eager, triton_facts
+    from helpers.widgets.measure import Candidate, Refused, triton_facts
 
     n_cols, warps = point["n_cols"], point.get("num_warps")
     common = {"reference": _reference, "tolerance": _TOLERANCE[point["dtype"]]}
     if kernel == TORCH:
         return Candidate(_reference, **common)
     if kernel == COMPILED:
-        if reason := left_to_eager(getattr(torch, point["dtype"])):
+        if reason := device.left_to_eager(getattr(torch, point["dtype"])):
             raise Refused(reason)
         return Candidate(_compiled(), **common)
     if kernel == PLANNED:

@@ -1,0 +1,8 @@
+"""Lab 03, Triton: its exercises and what judges them.
+
+`exercises` has the exercises, `kernels` the right and wrong ones that a learner's check must tell apart.
+"""
+
+from helpers.exercises.lab03.exercises import EXERCISES
+
+__all__ = ["EXERCISES"]

@@ -1,0 +1,8 @@
+"""Lab 06, Fusion: its exercises and what judges them.
+
+`exercises` has the exercises, `softmax` the hidden cases of softmaxes and the diagnosis of wrong ones.
+"""
+
+from helpers.exercises.lab06.exercises import EXERCISES
+
+__all__ = ["EXERCISES"]
