@@ -1,4 +1,4 @@
-"""Attempts at a lab's exercises, run against their checks: what tests/test_lab03.py and tests/test_lab06.py share.
+"""Attempts at a lab's exercises, run against their checks: what tests/exercises/test_lab03.py and test_lab06.py share.
 
 An attempt is the solution's own cell with a few words changed, or a text of its own. Whether Triton kernels are
 interpreted is decided when triton is imported, so all attempts of a lab run in one process of their own, without a GPU:
@@ -7,9 +7,9 @@ this file is the script that the process runs. It prints one JSON object, name o
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
@@ -83,11 +83,11 @@ def run(lab: str, attempts: dict[str, Attempt], seed: int | None = None) -> dict
     return found
 
 
-def verdicts(module: str) -> dict[str, dict]:
-    """Run the attempts of a test module (its LAB and ATTEMPTS) in a process without a GPU, Triton interpreted."""
+def verdicts(file: str) -> dict[str, dict]:
+    """Run the attempts of a test file (its LAB and ATTEMPTS) in a process without a GPU, Triton interpreted."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, __file__, module], env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, __file__, file], env=environment, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -102,6 +102,5 @@ def judge(name: str, attempt: Attempt, verdict: dict) -> None:
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parent))
-    tests = importlib.import_module(sys.argv[1])
-    sys.stdout.write("\n" + json.dumps(run(tests.LAB, tests.ATTEMPTS)) + "\n")
+    tests = runpy.run_path(sys.argv[1])
+    sys.stdout.write("\n" + json.dumps(run(tests["LAB"], tests["ATTEMPTS"])) + "\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from test_form import BADGE, GOOD_BADGE, checkout, code  # noqa: F401
+from small_checkout import BADGE, GOOD_BADGE, code
 
 from helpers.workshop import project
 from helpers.workshop.form import files, publish, starters
@@ -147,7 +147,7 @@ def cells(path: Path) -> dict[str, nbformat.NotebookNode]:
 
 
 @pytest.fixture
-def lab(checkout: Path) -> tuple[Path, Path, Path]:  # noqa: F811
+def lab(checkout: Path) -> tuple[Path, Path, Path]:
     """A checkout with one formed lab: its folder, the solution, the starter."""
     path = solution(checkout)
     assert run(checkout)[2] == []
@@ -168,7 +168,7 @@ def test_form_derives_the_starter(lab):
     assert run(root, starter) == ([], [], [])
 
 
-def test_outputs_of_a_solution_do_not_reach_the_starter(checkout):  # noqa: F811
+def test_outputs_of_a_solution_do_not_reach_the_starter(checkout):
     shown = code("print(6 * 7)", "shown", "nbval-check-output")
     path = solution(
         checkout,
@@ -270,7 +270,7 @@ EXERCISE, CHECK = code(SOLUTION, "e", "exercise"), code('check("e", n_blocks)', 
         ([EXERCISE, CHECK, nbformat.v4.new_markdown_cell("[x](../notebooks/03_x.ipynb)", id="m")], "cell m links to ../notebooks/03_x.ipynb, which is not there"),
     ],
 )  # fmt: skip
-def test_a_lab_that_is_not_built_as_labs_are(checkout, given, says):  # noqa: F811
+def test_a_lab_that_is_not_built_as_labs_are(checkout, given, says):
     solution(checkout, *given)
     _, _, problems = run(checkout, check=True)
     assert any(says in sentence for sentence in problems), problems
@@ -288,7 +288,7 @@ def test_exercises_must_be_the_known_ones(lab):
     ]
 
 
-def test_more_cells_of_one_exercise(checkout):  # noqa: F811
+def test_more_cells_of_one_exercise(checkout):
     solution(checkout, EXERCISE, code(SOLUTION, "e-2", "exercise"), CHECK)
     assert run(checkout)[2] == []
     kept = json.loads((checkout / starters.STARTERS).read_text())

@@ -298,7 +298,7 @@ def test_what_is_expected_is_a_number_of_the_results_dtype() -> None:
 
 @pytest.fixture(scope="module")
 def found() -> dict[str, dict]:
-    return verdicts("test_lab06")
+    return verdicts(__file__)
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)

@@ -19,7 +19,7 @@ ADD = "int add(int a, int b) { return a + b; }"
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
-    monkeypatch.setattr(cuda, "_loaded", {})
+    monkeypatch.setattr(extension, "_loaded", {})
     return tmp_path
 
 

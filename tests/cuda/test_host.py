@@ -14,7 +14,7 @@ from helpers import check, cuda, device
 from helpers.cuda.host import checked, translate
 from helpers.lessons import grid
 
-sys.path.insert(0, str(Path(__file__).parent / "cuda_corpus"))
+sys.path.insert(0, str(Path(__file__).parents[1] / "cuda_corpus"))
 import corpus
 
 CASES = {case.name: case for case in corpus.CASES}

@@ -18,7 +18,7 @@ from helpers.exercises.attempt import attempt
 from helpers.exercises.lab04 import generated, kernels, sass
 
 EXERCISES = {exercise.id: exercise for exercise in of_lab("04_ptx")}
-SOLUTION = Path(__file__).parent.parent / "labs" / "solutions" / "04_ptx.ipynb"
+SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "04_ptx.ipynb"
 
 
 def judged(id: str, answer, seed: int = 1):

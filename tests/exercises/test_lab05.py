@@ -15,7 +15,7 @@ from helpers.exercises.attempt import attempt
 from helpers.exercises.lab05 import reports
 
 EXERCISES = {exercise.id: exercise for exercise in of_lab("05_ncu")}
-SOLUTION = Path(__file__).parent.parent / "labs" / "solutions" / "05_ncu.ipynb"
+SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "05_ncu.ipynb"
 SEEDS = range(4)
 
 

@@ -21,7 +21,7 @@ import pytest
 
 from helpers import device
 
-FOLDER = Path(__file__).parent / "wrong_kernels"
+FOLDER = Path(__file__).parents[1] / "wrong_kernels"
 WRONG = sorted(path for path in FOLDER.glob("*.py") if path.stem != "targets")
 RIGHT = sorted((FOLDER / "right").glob("*.py"))
 SEEDS = range(int(os.environ.get("WRONG_KERNELS_SEEDS", "20")))

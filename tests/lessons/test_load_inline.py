@@ -16,7 +16,7 @@ from helpers.cuda.host import checked
 from helpers.kernels import source
 from helpers.lessons import failures
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 KERNELS = source.read_kernels(ROOT / "helpers" / "kernels")
 LESSON = ROOT / "notebooks" / "02_load_inline.ipynb"
 

@@ -10,46 +10,10 @@ from pathlib import Path
 import nbformat
 import pytest
 from conftest import ROOT
+from small_checkout import BADGE, GOOD_BADGE, code
 
 from helpers.workshop import project
 from helpers.workshop.form import canonical, publish
-
-KERNELS = """\
-import torch
-
-# [kernel:double_it]
-def double_it(x):
-    return x + x
-# [/kernel:double_it]
-"""
-CUDA = """\
-// [kernel:triple_it]
-__global__ void triple_it(float* x) {
-    x[0] *= 3;
-}
-// [/kernel:triple_it]
-"""
-BADGE = "[![Open in Colab](https://colab.research.google.com/assets/colab-badge.svg)]({})"
-GOOD_BADGE = BADGE.format(
-    "https://colab.research.google.com/github/ada/kernels/blob/main/notebooks/01_x.ipynb"
-)
-
-
-@pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A checkout with a pyproject, two kernels and a README."""
-    (tmp_path / "helpers" / "kernels").mkdir(parents=True)
-    (tmp_path / "notebooks").mkdir()
-    (tmp_path / "helpers" / "kernels" / "k.py").write_text(KERNELS)
-    (tmp_path / "helpers" / "kernels" / "k.cu").write_text(CUDA)
-    pyproject = (
-        '[project]\nname = "kernel-workbook"\n[project.urls]\nRepository = "https://github.com/ada/kernels"\n'
-    )
-    (tmp_path / "pyproject.toml").write_text(pyproject)
-    (tmp_path / "README.md").write_text(
-        f"{GOOD_BADGE}\n`git clone https://github.com/ada/kernels`\ngithub.com/ada/kernels-old\n"
-    )
-    return tmp_path
 
 
 def lesson(checkout: Path, *cells: nbformat.NotebookNode, name: str = "01_x", setup: bool = True) -> Path:
@@ -63,15 +27,6 @@ def lesson(checkout: Path, *cells: nbformat.NotebookNode, name: str = "01_x", se
     path = checkout / "notebooks" / f"{name}.ipynb"
     nbformat.write(notebook, path)
     return path
-
-
-def code(
-    source: str, name: str, *tags: str, outputs: tuple = (), count: int | None = None
-) -> nbformat.NotebookNode:
-    cell = nbformat.v4.new_code_cell(source, id=name, outputs=list(outputs), execution_count=count)
-    if tags:
-        cell.metadata["tags"] = list(tags)
-    return cell
 
 
 def stream(text: str, name: str = "stdout") -> nbformat.NotebookNode:

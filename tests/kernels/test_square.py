@@ -203,7 +203,7 @@ def test_the_marked_blocks_stand_alone():
     """Each block that a lesson shows is whole Python, with its kernel's or function's name."""
     from helpers.kernels import source
 
-    blocks = source.read_kernels(Path(__file__).parents[1] / "helpers" / "kernels")
+    blocks = source.read_kernels(Path(__file__).parents[2] / "helpers" / "kernels")
     for name in ("square_rows_kernel", "square_rows", "square_flat_kernel", "square_flat"):
         suffix, text = blocks[name]
         compile(text, name, "exec")

@@ -26,7 +26,7 @@ from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import Unreadable, bound, check_call, read
 from helpers.workshop.usage import UsageError
 
-FURTHER = Path(__file__).with_name("grade_exercises.py")
+FURTHER = Path(__file__).parents[1] / "grade_exercises.py"
 TIME_LIMIT_S, MEMORY_MB = 5, 2500
 RIGHT_A, RIGHT_B = "def n_blocks(n):\n    return -(-n // 256)", "def twice(x):\n    return x * 2"
 WRONG_A, WRONG_B = "def n_blocks(n):\n    return 4", "def twice(x):\n    return x"

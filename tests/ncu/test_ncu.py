@@ -572,7 +572,7 @@ def test_a_gpu_without_permission_replays_and_says_why(stand_in, monkeypatch, ca
 
 # --- what the lesson says about code and sectors
 
-LESSON = Path(__file__).parents[1] / "notebooks" / "05_ncu.ipynb"
+LESSON = Path(__file__).parents[2] / "notebooks" / "05_ncu.ipynb"
 
 COMPILE = """
 import json, re, sys

@@ -16,7 +16,7 @@ import torch
 from helpers import check
 from helpers.timing import cupti, league
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def load_script(name: str):
