@@ -1,7 +1,7 @@
 """The corpus of CUDA kernels: inputs, references and what is expected of the broken ones.
 
 `python tests/cuda_corpus/corpus.py` on a GPU runs the right kernels there and the broken ones under compute-sanitizer;
-with WORKBOOK_RECORD=1 it keeps both as records, which tests/test_host_cuda.py compares with the host.
+with WORKBOOK_RECORD=1 it keeps both as records, which tests/cuda/test_host.py compares with the host.
 """
 
 from __future__ import annotations
