@@ -41,6 +41,7 @@ test: $(STAMP)
 	$(BIN)/workbook form --check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	$(BIN)/lint-imports --no-logo --no-cache
 	$(BIN)/python -m pytest $(ARGS)
 
 lab: $(STAMP)
