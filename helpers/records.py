@@ -1,4 +1,4 @@
-"""Run live and keep, or replay with provenance: one function decides, everywhere.
+"""Measure and keep, or replay with provenance: `measured` and `measured_file` decide, everywhere.
 
 A record is a JSON file `helpers/records/<gpu>/<name>.json` with the cases that were measured (their parameters,
 rows and provenance). A file record (a report, a trace, generated code) stands beside its JSON.
@@ -15,10 +15,10 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from helpers import device
 
@@ -181,41 +181,61 @@ def headline(label: str, value: str) -> None:
 
 def measured(
     name: str,
-    live: Callable,
+    live: Callable[[], pd.DataFrame | Iterable[Mapping[str, Any]]],
     *,
     sources: Iterable = (),
     params: Mapping[str, Any] | None = None,
-    file: str | None = None,
-) -> pd.DataFrame | Path:
+) -> pd.DataFrame:
     """Measure on this GPU, or replay what was recorded on another; say which, and show where it comes from.
 
     Args:
         name: the record, "lesson/what".
-        live: called only where a GPU is. Without `file` it takes nothing and returns a DataFrame or a list of
-            dicts of plain values; with `file` it takes a path and writes that file. It may raise `CannotMeasure`.
+        live: called only where a GPU is; returns a DataFrame or a list of dicts of plain values. It may raise
+            `CannotMeasure`.
         sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and a
             replay says when one has changed since.
         params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
             names it.
-        file: the ending of a file record, such as ".ncu-rep".
 
     Returns:
-        A DataFrame whose `.attrs["provenance"]` is a `Provenance`, or the file's path.
+        A DataFrame whose `.attrs["provenance"]` is a `Provenance`.
 
     Raises:
         NoRecord: no GPU here and nothing recorded under that name.
         ValueError: a name that is not "lesson/what".
     """
-    if not re.fullmatch(r"[a-z0-9_]+(/[a-z0-9._-]+)+", name):
-        raise ValueError(f'A record is named "lesson/what" in small letters; this one is {name!r}.')
-    params = dict(params or {})
-    prints = dict(fingerprint(s) for s in sources)
-    if not device.has_gpu():
-        return _replay(name, prints, params, file)
-    try:
-        return _live(name, live, prints, params, file)
-    except CannotMeasure as why:
-        return _replay(name, prints, params, file, why=f"{why} ")
+    asked = _Asked.of(name, sources, params)
+    return _live_or_replayed(lambda: _live_table(asked, live), lambda why: _replayed_table(asked, why))
+
+
+def measured_file(
+    name: str,
+    live: Callable[[Path], object],
+    suffix: str,
+    *,
+    sources: Iterable = (),
+    params: Mapping[str, Any] | None = None,
+) -> Path:
+    """`measured` for a result that is a file: a report, a trace, generated code.
+
+    Args:
+        name: the record, "lesson/what".
+        live: called only where a GPU is, with the path of the file that it has to write. It may raise
+            `CannotMeasure`.
+        suffix: how the file's name ends, such as ".ncu-rep".
+        sources: as in `measured`.
+        params: as in `measured`.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        NoRecord: no GPU here and nothing recorded under that name.
+        RuntimeError: `live` wrote no file.
+        ValueError: a name that is not "lesson/what".
+    """
+    asked = _Asked.of(name, sources, params)
+    return _live_or_replayed(lambda: _live_file(asked, live, suffix), lambda why: _replayed_file(asked, why))
 
 
 def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -235,35 +255,84 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
     if device.has_gpu():
         own = folder() / gpu_folder_name(device.gpu_spec().name)
     chosen = own if own and (own / f"{name}.json").is_file() else _replay_folder()
-    return _replay(name, {}, dict(params or {}), None, why="Too long for a lesson. ", chosen=chosen)
+    return _replayed_table(_Asked(name, {}, dict(params or {})), "Too long for a lesson. ", chosen)
 
 
-def _live(name: str, live: Callable, prints: dict, params: dict, file: str | None):
-    provenance = Provenance(**{**asdict(_live_provenance()), "sources": prints})
-    keep = os.environ.get("WORKBOOK_RECORD") == "1"
-    base = (folder() if keep else _cache_folder()) / gpu_folder_name(provenance.gpu["name"]) / name
-    base.parent.mkdir(parents=True, exist_ok=True)
-    case: dict[str, Any] = {"params": params, "provenance": asdict(provenance)}
-    if file:
-        target = base.with_name(f"{base.name}{_case_suffix(params)}{file}")
-        partial = target.with_name(f".{os.getpid()}-{target.name}")
-        try:
-            live(partial)
-            if not partial.is_file():
-                raise RuntimeError(f"Record {name!r}: the measurement wrote no file {partial.name}.")
-            os.replace(partial, target)
-        finally:
-            partial.unlink(missing_ok=True)
-        case["file"], result = target.name, target
-    else:
-        result = _frame(live())
-        case["rows"] = json.loads(result.to_json(orient="records", double_precision=15))
-        case["columns"] = list(result.columns)
-        result.attrs["provenance"] = provenance
-    if keep:
-        _write_case(base.with_name(base.name + ".json"), name, case)
-    _show("live", name, f"Measured here: {provenance}.", provenance)
-    return result
+@dataclass(frozen=True)
+class _Asked:
+    """The record that a lesson asks for: its name, the hashes of the kernels' sources and the parameters."""
+
+    name: str
+    prints: dict[str, str]
+    params: dict[str, Any]
+
+    @classmethod
+    def of(cls, name: str, sources: Iterable, params: Mapping[str, Any] | None) -> _Asked:
+        if not re.fullmatch(r"[a-z0-9_]+(/[a-z0-9._-]+)+", name):
+            raise ValueError(f'A record is named "lesson/what" in small letters; this one is {name!r}.')
+        return cls(name, dict(fingerprint(s) for s in sources), dict(params or {}))
+
+
+_Result = TypeVar("_Result")
+
+
+def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Result]) -> _Result:
+    """`live()` where a GPU is; `replayed(why)` where none is, or where it cannot measure this."""
+    if not device.has_gpu():
+        return replayed("")
+    try:
+        return live()
+    except CannotMeasure as why:
+        return replayed(f"{why} ")
+
+
+def _live_table(asked: _Asked, live: Callable) -> pd.DataFrame:
+    provenance = _provenance_of(asked)
+    frame = _frame(live())
+    rows = json.loads(frame.to_json(orient="records", double_precision=15))
+    _keep(asked, provenance, {"rows": rows, "columns": list(frame.columns)})
+    frame.attrs["provenance"] = provenance
+    return frame
+
+
+def _live_file(asked: _Asked, live: Callable[[Path], object], suffix: str) -> Path:
+    provenance = _provenance_of(asked)
+    base = _live_base(asked, provenance)
+    target = base.with_name(f"{base.name}{_case_suffix(asked.params)}{suffix}")
+    partial = target.with_name(f".{os.getpid()}-{target.name}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        live(partial)
+        if not partial.is_file():
+            raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {partial.name}.")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    _keep(asked, provenance, {"file": target.name})
+    return target
+
+
+def _provenance_of(asked: _Asked) -> Provenance:
+    return replace(_live_provenance(), sources=asked.prints)
+
+
+def _recording() -> bool:
+    return os.environ.get("WORKBOOK_RECORD") == "1"
+
+
+def _live_base(asked: _Asked, provenance: Provenance) -> Path:
+    """The path of a live result, without an ending: among the records, or in the cache when nothing is recorded."""
+    where = folder() if _recording() else device.cache_folder() / "live"
+    return where / gpu_folder_name(provenance.gpu["name"]) / asked.name
+
+
+def _keep(asked: _Asked, provenance: Provenance, result: dict) -> None:
+    """Write what was measured into its record, if this run records; say that it was measured here."""
+    if _recording():
+        base = _live_base(asked, provenance)
+        case = {"params": asked.params, "provenance": asdict(provenance), **result}
+        _write_case(base.with_name(base.name + ".json"), asked.name, case)
+    _show("live", asked.name, f"Measured here: {provenance}.", provenance)
 
 
 def _case_suffix(params: dict) -> str:
@@ -274,6 +343,7 @@ def _case_suffix(params: dict) -> str:
 def _write_case(path: Path, name: str, case: dict) -> None:
     cases = json.loads(path.read_text())["cases"] if path.exists() else []
     cases = [c for c in cases if c["params"] != case["params"]] + [case]
+    path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{os.getpid()}-{path.name}")
     partial.write_text(_as_text(name, cases))
     os.replace(partial, path)
@@ -290,43 +360,56 @@ def _as_text(name: str, cases: list[dict]) -> str:
     return text + "\n"
 
 
-def _cache_folder() -> Path:
-    """Where file results of a live run go when nothing is being recorded."""
-    return device.cache_folder() / "live"
-
-
 def _frame(rows) -> pd.DataFrame:
     import pandas as pd
 
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
-def _replay(
-    name: str, prints: dict, params: dict, file: str | None, why: str = "", chosen: Path | None = None
-):
-    chosen = chosen or _replay_folder()
-    path = chosen / f"{name}.json" if chosen else None
-    if path is None or not path.is_file():
-        raise NoRecord(
-            f"{why or 'There is no GPU here. '}There is no record of {name!r} in {chosen or folder()} either: run this "
-            "lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
-        )
-    cases = json.loads(path.read_text())["cases"]
-    case = min(cases, key=lambda c: _distance(params, c["params"]))
-    provenance = Provenance(**case["provenance"])
-    text = f"{why}Replayed, not measured here: {provenance}."
-    if case["params"] != params:
-        asked = ", ".join(f"{k}={v}" for k, v in params.items())
-        nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
-        text += f" {asked or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
-    changed = [n for n, h in prints.items() if provenance.sources.get(n) != h]
-    if changed:
-        text += f" The source of {', '.join(sorted(changed))} has changed since it was measured."
-    _show("replayed", name, text, provenance)
-    if file:
-        return path.parent / case["file"]
+def _replayed_table(asked: _Asked, why: str, chosen: Path | None = None) -> pd.DataFrame:
     import pandas as pd
 
+    _, case = _recorded(asked, why, chosen)
     frame = pd.DataFrame(case["rows"], columns=case["columns"])
-    frame.attrs["provenance"] = provenance
+    frame.attrs["provenance"] = _show_replayed(asked, case, why)
     return frame
+
+
+def _replayed_file(asked: _Asked, why: str) -> Path:
+    path, case = _recorded(asked, why)
+    _show_replayed(asked, case, why)
+    return path.parent / case["file"]
+
+
+def _recorded(asked: _Asked, why: str, chosen: Path | None = None) -> tuple[Path, dict]:
+    """A record's path, and its case with the nearest parameters.
+
+    Args:
+        asked: the record.
+        why: why it is not measured here, a sentence and a space; "" where there is no GPU.
+        chosen: the GPU's folder; by default the one that is replayed.
+    """
+    chosen = chosen or _replay_folder()
+    path = chosen / f"{asked.name}.json" if chosen else None
+    if path is None or not path.is_file():
+        raise NoRecord(
+            f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {chosen or folder()} either: "
+            "run this lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
+        )
+    cases = json.loads(path.read_text())["cases"]
+    return path, min(cases, key=lambda c: _distance(asked.params, c["params"]))
+
+
+def _show_replayed(asked: _Asked, case: dict, why: str) -> Provenance:
+    """Say where a replayed case comes from, and what differs from what was asked."""
+    provenance = Provenance(**case["provenance"])
+    text = f"{why}Replayed, not measured here: {provenance}."
+    if case["params"] != asked.params:
+        wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
+        nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
+        text += f" {wanted or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
+    changed = [n for n, h in asked.prints.items() if provenance.sources.get(n) != h]
+    if changed:
+        text += f" The source of {', '.join(sorted(changed))} has changed since it was measured."
+    _show("replayed", asked.name, text, provenance)
+    return provenance

@@ -112,10 +112,10 @@ def test_recording_again_replaces_the_case(on_gpu, shown):
 
 
 def test_file_records(on_gpu, shown):
-    path = records.measured("lesson/code", lambda path: path.write_text("x = 1\n"), file=".py")
+    path = records.measured_file("lesson/code", lambda path: path.write_text("x = 1\n"), ".py")
     assert path.read_text() == "x = 1\n"
     on_gpu()
-    assert records.measured("lesson/code", never, file=".py").read_text() == "x = 1\n"
+    assert records.measured_file("lesson/code", never, ".py").read_text() == "x = 1\n"
 
 
 def test_failed_file_leaves_nothing(on_gpu, shown):
@@ -124,9 +124,9 @@ def test_failed_file_leaves_nothing(on_gpu, shown):
         raise RuntimeError("no")
 
     with pytest.raises(RuntimeError, match="no"):
-        records.measured("lesson/half", fails, file=".txt")
+        records.measured_file("lesson/half", fails, ".txt")
     with pytest.raises(RuntimeError, match="wrote no file"):
-        records.measured("lesson/nothing", lambda path: None, file=".txt")
+        records.measured_file("lesson/nothing", lambda path: None, ".txt")
     assert not [p for p in records.folder().rglob("*") if p.is_file()]
 
 

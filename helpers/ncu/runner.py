@@ -244,7 +244,7 @@ def profile(
                 raise records.CannotMeasure(str(error)) from error
             raise
 
-    return load_report(records.measured(name, live, sources=sources, params=params, file=".ncu-rep"))
+    return load_report(records.measured_file(name, live, ".ncu-rep", sources=sources, params=params))
 
 
 def shell_line(words: Sequence[str]) -> str:
