@@ -351,13 +351,21 @@ def _write_case(path: Path, name: str, case: dict) -> None:
 
 def _as_text(name: str, cases: list[dict]) -> str:
     """A record as JSON, one row a line: a diff shows which measurement changed."""
-    tables = {f"@rows {i}": case["rows"] for i, case in enumerate(cases) if "rows" in case}
-    marked = [{**case, "rows": f"@rows {i}"} if "rows" in case else case for i, case in enumerate(cases)]
-    text = json.dumps({"name": name, "cases": marked}, indent=1, ensure_ascii=False)
-    for mark, rows in tables.items():
-        lines = ",\n".join("    " + json.dumps(row, ensure_ascii=False) for row in rows)
-        text = text.replace(json.dumps(mark), f"[\n{lines}\n   ]" if rows else "[]")
-    return text + "\n"
+    texts = ",\n".join(_case_text(case) for case in cases)
+    return f'{{\n "name": {json.dumps(name)},\n "cases": [\n{texts}\n ]\n}}\n'
+
+
+def _case_text(case: dict) -> str:
+    members = ",\n".join(f"   {json.dumps(key)}: {_member_text(key, value)}" for key, value in case.items())
+    return f"  {{\n{members}\n  }}"
+
+
+def _member_text(key: str, value: object) -> str:
+    if key == "rows" and value:
+        rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in value)
+        return f"[\n{rows}\n   ]"
+    # JSON has no raw line break inside a text, so every one is layout.
+    return json.dumps(value, indent=1, ensure_ascii=False).replace("\n", "\n   ")
 
 
 def _frame(rows) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """Live and kept, or replayed with provenance."""
 
 import json
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -95,11 +96,33 @@ def test_nearest_parameters_are_named_and_never_interpolated(on_gpu, shown):
 
 
 def test_a_row_is_a_line(on_gpu, shown):
-    rows = [{"a": 1, "text": "@rows 0"}, {"a": 2, "text": "µs"}]
+    rows = [{"a": 1, "text": "two\nlines\u2028"}, {"a": 2, "text": "µs"}]
     records.measured("lesson/lines", lambda: rows)
     text = (records.folder() / "h100/lesson/lines.json").read_text()
-    assert '    {"a": 1, "text": "@rows 0"},\n    {"a": 2, "text": "µs"}\n' in text
+    assert '    {"a": 1, "text": "two\\nlines\u2028"},\n    {"a": 2, "text": "µs"}\n' in text
     assert json.loads(text)["cases"][0]["rows"] == rows
+
+
+@pytest.mark.parametrize("text", ["@rows 0", "@rows 1", '"@rows 0"', "]", '"rows": []'])
+def test_a_row_may_hold_any_text(on_gpu, shown, text):
+    """Also in a case beside it, in a column's name and in the parameters."""
+    for n in (1, 2):
+        records.measured("lesson/marks", lambda n=n: [{text: text, "n": n}], params={"n": n, "text": text})
+    records.measured("lesson/marks", lambda: [], params={"n": 3})
+    on_gpu()
+    for n in (1, 2):
+        replayed = records.measured("lesson/marks", never, params={"n": n, "text": text})
+        assert replayed.to_dict("records") == [{text: text, "n": n}]
+    assert records.measured("lesson/marks", never, params={"n": 3}).empty
+
+
+def test_shipped_records_are_rewritten_byte_for_byte():
+    """Recording one case again changes no other line of its file."""
+    paths = sorted(Path(records.__file__).with_name("records").rglob("*.json"))
+    assert len(paths) > 50
+    for path in paths:
+        record = json.loads(path.read_bytes())
+        assert records._as_text(record["name"], record["cases"]).encode() == path.read_bytes(), path
 
 
 def test_recording_again_replaces_the_case(on_gpu, shown):
