@@ -1,0 +1,91 @@
+"""What a GPU is and what a machine has, as plain data that says itself; `helpers.device` looks and fills it in."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class GpuSpec:
+    """What one GPU is. Sizes in bytes, bandwidths in decimal GB/s; None where the driver does not tell."""
+
+    name: str
+    compute_capability: tuple[int, int]
+    sm_count: int
+    warp_size: int
+    max_threads_per_sm: int
+    max_blocks_per_sm: int
+    registers_per_sm: int
+    shared_bytes_per_sm: int
+    l2_bytes: int
+    memory_bytes: int
+    peak_gb_per_s: float | None
+    copy_gb_per_s: float | None
+
+    @property
+    def target(self) -> str:
+        """The architecture's name for compilers, such as "sm_90"."""
+        return f"sm_{self.compute_capability[0]}{self.compute_capability[1]}"
+
+    def as_dict(self) -> dict:
+        """Plain values, for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict) -> GpuSpec:
+        """The inverse of `as_dict`."""
+        return cls(**{**values, "compute_capability": tuple(values["compute_capability"])})
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One line of the survey: what it is, what is here (or None), what its absence switches off, how to get it."""
+
+    name: str
+    here: str | None
+    switches_off: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class Survey:
+    """What this machine has. `ok` is False where a lesson could not run at all."""
+
+    findings: tuple[Finding, ...]
+    problems: tuple[str, ...]
+    gpu: GpuSpec | None
+    ok: bool
+
+    def _lines(self) -> list[str]:
+        have = {f.name: f.here for f in self.findings}
+        first = f"Python {have['Python']} · torch {have['torch']} · triton {have['triton'] or 'missing'}"
+        if self.gpu:
+            peak = f", peak {self.gpu.peak_gb_per_s:,.0f}" if self.gpu.peak_gb_per_s else ""
+            second = (
+                f"{self.gpu.name} (sm_{self.gpu.compute_capability[0]}{self.gpu.compute_capability[1]}, "
+                f"{self.gpu.sm_count} SMs): live. Copy: {self.gpu.copy_gb_per_s:,.0f} GB/s{peak}."
+            )
+        else:
+            second = (
+                "No GPU: kernels compile or run in the interpreter here; measurements are replayed, labelled."
+            )
+        return [first, second, *self.problems]
+
+    def __repr__(self) -> str:
+        return "\n".join(self._lines())
+
+    def _repr_html_(self) -> str:
+        return "<br>".join(html.escape(line) for line in self._lines())
+
+    def doctor(self) -> str:
+        """Every finding, a line each, with what is missing and the line that gets it."""
+        lines = []
+        for f in self.findings:
+            lines.append(f"{'ok ' if f.here else '-- '} {f.name:<12} {f.here or 'not here'}")
+            if not f.here:
+                lines.append(f"    {'':<12} switches off: {f.switches_off}")
+                lines.append(f"    {'':<12} to get it: {f.how}")
+        lines += [f"!!  {problem}" for problem in self.problems]
+        lines.append("Every lesson can run." if self.ok else "A lesson could not run: see the lines above.")
+        return "\n".join(lines)
