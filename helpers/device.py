@@ -1,4 +1,4 @@
-"""Say what hardware and tools are here, and what is missing and how to get it."""
+"""Find out what hardware and tools are here, and say what is missing and how to get it."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from helpers.machine import Finding, GpuSpec, Survey
 if TYPE_CHECKING:
     import torch
 
+# The real clock, whatever becomes of time.perf_counter later.
+_clock_s = time.perf_counter
+
 # Where NVIDIA's installers, conda and Colab put the tools when they are not on PATH.
-_clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 _TOOL_FOLDERS = (
     "/usr/local/cuda/bin",
     "/opt/cuda/bin",
@@ -51,6 +53,15 @@ _TOOLS = {
         "Nsight Compute live (lesson 05); recorded reports are read instead",
         "conda install -c conda-forge nsight-compute   # or NVIDIA's Nsight Compute installer",
     ),
+}
+
+
+# What each tool prints for --version.
+_VERSIONS = {
+    "c++": r"(.+)",
+    "ninja": r"([\d.]+\d)",
+    "nvcc": r"release ([\d.]+)",
+    "ncu": r"Version ([\d.]+)",
 }
 
 
@@ -317,25 +328,21 @@ def _problems(driver: str | None, torch) -> list[str]:
     return found
 
 
+def _tool_version(name: str) -> str | None:
+    """The version of "c++", "ninja", "nvcc" or "ncu", or its path where it does not tell; None where it is not here."""
+    tool = find_tool(name)
+    return tool and (_first_line([str(tool), "--version"], _VERSIONS[name]) or str(tool))
+
+
 def survey() -> Survey:
     """Look at this machine: Python, torch, triton, the compilers, driver, GPU, Nsight Compute."""
     import torch
 
-    driver = driver_version()
-    gpu = gpu_spec()
-    tools = {name: find_tool(name) for name in ("c++", "ninja", "nvcc", "ncu")}
-    text = {
-        "c++": tools["c++"] and (_first_line([str(tools["c++"]), "--version"], r"(.*)") or str(tools["c++"])),
-        "ninja": tools["ninja"]
-        and (_first_line([str(tools["ninja"]), "--version"], r"([\d.]+\d)") or "found"),
-        "nvcc": tools["nvcc"]
-        and (_first_line([str(tools["nvcc"]), "--version"], r"release ([\d.]+)") or "found"),
-        "ncu": tools["ncu"]
-        and (_first_line([str(tools["ncu"]), "--version"], r"Version ([\d.]+)") or "found"),
-    }
-    if gpu and text["ncu"]:
+    driver, gpu = driver_version(), gpu_spec()
+    tools = {name: _tool_version(name) for name in _VERSIONS}
+    if gpu and tools["ncu"]:
         allowed = {True: "may read counters", False: "may NOT read counters", None: "counters untried"}
-        text["ncu"] += f" ({allowed[counters_allowed()]})"
+        tools["ncu"] += f" ({allowed[counters_allowed()]})"
     gpu_text = (
         gpu
         and f"{gpu.name}, {gpu.target}, {gpu.memory_bytes / 1e9:,.0f} GB, copy {gpu.copy_gb_per_s:,.0f} GB/s"
@@ -344,11 +351,11 @@ def survey() -> Survey:
         Finding("Python", platform.python_version()),
         Finding("torch", torch.__version__, "everything", "pip install torch"),
         Finding("triton", package_version("triton"), "lessons 03 and 04", "pip install triton (Linux)"),
-        *(Finding(name, text[name] or None, *_TOOLS[name]) for name in ("c++", "ninja")),
+        *(Finding(name, tools[name], *_TOOLS[name]) for name in ("c++", "ninja")),
         Finding("driver", driver, *_TOOLS["gpu"]),
         Finding("GPU", gpu_text, *_TOOLS["gpu"]),
-        *(Finding(name, text[name] or None, *_TOOLS[name]) for name in ("nvcc", "ncu")),
+        *(Finding(name, tools[name], *_TOOLS[name]) for name in ("nvcc", "ncu")),
     )
-    needed = ["torch", "triton", "c++", "ninja"] + (["nvcc"] if gpu else [])
+    needed = {"torch", "triton", "c++", "ninja"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
-    return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=set(needed) <= here)
+    return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=needed <= here)

@@ -1,4 +1,4 @@
-"""What a GPU is and what a machine has, as plain data that says itself; `helpers.device` looks and fills it in."""
+"""What a GPU is and what a machine has: plain data and how it reads as text. `helpers.device` finds it out."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Survey:
         if self.gpu:
             peak = f", peak {self.gpu.peak_gb_per_s:,.0f}" if self.gpu.peak_gb_per_s else ""
             second = (
-                f"{self.gpu.name} (sm_{self.gpu.compute_capability[0]}{self.gpu.compute_capability[1]}, "
+                f"{self.gpu.name} ({self.gpu.target}, "
                 f"{self.gpu.sm_count} SMs): live. Copy: {self.gpu.copy_gb_per_s:,.0f} GB/s{peak}."
             )
         else:
