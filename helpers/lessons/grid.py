@@ -11,15 +11,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from helpers import plots
 from helpers.cuda.host import checked
 
 if TYPE_CHECKING:
+    import numpy as np
     import pandas as pd
     import plotly.graph_objects as go
+    from numpy.typing import ArrayLike, DTypeLike
 
 SECTOR = 32
 _USES = ("read", "write", "update", "atomic", "use")
-_SHOWN = 4096  # elements of a picture
+# Elements of a picture.
+_SHOWN = 4096
 
 
 @dataclass(frozen=True)
@@ -204,79 +208,14 @@ def draw_writers(
     corner: Sequence[int] | None = None,
 ) -> go.Figure:
     """See `GridTrace.draw`."""
-    import numpy as np
-    import plotly.graph_objects as go
-
-    from helpers import plots
-
     n_rows, n_cols = shape
-    who = traced.writers(argument)
-    element = who["element"].to_numpy()
-    all_rows = max(n_rows, int(element.max()) // n_cols + 1) if corner is None else min(n_rows, corner[0])
-    shown_cols = n_cols if corner is None else min(n_cols, corner[1])
-    if all_rows * shown_cols > _SHOWN:
-        raise ValueError(
-            f"A picture shows at most {_SHOWN:,} elements, and this one has {all_rows * shown_cols:,}: name a `corner`."
-        )
-    row, col = element // n_cols, element % n_cols
-    inside = (element >= 0) & (row < all_rows) & (col < shown_cols)
-    who, row, col = who[inside], row[inside], col[inside]
-    colour = np.full((all_rows, shown_cols), np.nan)
-    colour[row, col] = (who["warp"] + 2 * who["block_x"] + 3 * who["block_y"] + 5 * who["block_z"]) % 7
-    # Numbers, not sentences, for each element: a saved notebook stays small.
-    facts = (
-        "element",
-        "block_x",
-        "block_y",
-        "block_z",
-        "thread_x",
-        "thread_y",
-        "thread_z",
-        "warp",
-        "lane",
-        "n_writes",
-    )
-    values = who[list(facts)].to_numpy()
-    small = np.int16 if values.size == 0 or values.max() < 2**15 else np.int32
-    numbers = np.zeros((all_rows, shown_cols, len(facts)), dtype=small)
-    numbers[row, col] = values
-    e, bx, by, bz, tx, ty, tz, warp, lane, n_writes = (f"%{{customdata[{i}]}}" for i in range(len(facts)))
-    hover = (
-        f"element {e}: (%{{y}}, %{{x}})<br>block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})<br>"
-        f"warp {warp}, lane {lane}<br>writes: {n_writes}<extra></extra>"
-    )
-    scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
-    look = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False}
-    fig = go.Figure(
-        go.Heatmap(z=colour, customdata=numbers, hovertemplate=hover, hoverongaps=False, opacity=0.8, **look)
-    )
-    unwritten = np.isnan(colour)
-    if unwritten.any():
-        nobody = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
-        fig.add_heatmap(
-            z=np.where(unwritten, 0.0, np.nan), hovertemplate=nobody, hoverongaps=False, opacity=0.0, **look
-        )
-
-    lines: list[dict] = []
-
-    def stroke(x0, x1, y0, y1, width, shade):
-        lines.append(
-            {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": {"width": width, "color": shade}}
-        )
-
+    area = _shown_area(traced.writers(argument), n_rows, n_cols, corner)
     n_bytes = int(traced.accesses.loc[traced.accesses["argument"] == argument, "n_bytes"].iloc[0])
-    right = shown_cols - 0.5
-    block = np.full((all_rows, shown_cols), -1)
-    block[row, col] = who["block_x"] + 100_003 * who["block_y"] + 1_000_003 * who["block_z"]
-    first = np.arange(all_rows)[:, None] * n_cols + np.arange(1, shown_cols)
-    for c, r0, r1 in _runs(first * n_bytes % SECTOR == 0):
-        stroke(c + 0.5, c + 0.5, r0 - 0.5, r1 + 0.5, 1, "white")
-    for c, r0, r1 in _runs(block[:, 1:] != block[:, :-1]):
-        stroke(c + 0.5, c + 0.5, r0 - 0.5, r1 + 0.5, 2, "#333333")
-    for r, c0, c1 in _runs((block[1:] != block[:-1]).T):
-        stroke(c0 - 0.5, c1 + 0.5, r + 0.5, r + 0.5, 2, "#333333")
-    if all_rows > n_rows:
-        stroke(-0.5, right, n_rows - 0.5, n_rows - 0.5, 4, "#D55E00")
+    fig = _colour_map(area)
+    lines = [*_sector_lines(area, n_cols, n_bytes), *_block_lines(area)]
+    if area.n_rows > n_rows:
+        right = area.n_cols - 0.5
+        lines.append(_line(-0.5, right, n_rows - 0.5, n_rows - 0.5, 4, "#D55E00"))
         fig.add_annotation(
             x=right, y=n_rows, xanchor="right", text="behind the matrix", showarrow=False, bgcolor="white"
         )
@@ -285,17 +224,121 @@ def draw_writers(
     size = f"{bx} × {by}" + (f" × {bz}" if bz > 1 else "")
     asked = f"{traced.sectors_per_request(argument):.3g} sectors a request"
     note = f"a colour: a warp · white line: 32-byte sector · dark line: block · {asked}"
-    kernel = traced.accesses["kernel"].iloc[-1]
-    plots.layout(
-        fig,
-        title or f"{kernel}, blocks of {size}",
-        "column",
-        "row",
-        note=note,
-        height=90 + 14 * min(all_rows, 40) + 60,
-    )
+    title = title or f"{traced.accesses['kernel'].iloc[-1]}, blocks of {size}"
+    plots.layout(fig, title, "column", "row", note=note, height=90 + 14 * min(area.n_rows, 40) + 60)
     fig.update_xaxes(showgrid=False, zeroline=False)
-    return fig.update_yaxes(showgrid=False, zeroline=False, range=[all_rows - 0.5, -0.5])
+    return fig.update_yaxes(showgrid=False, zeroline=False, range=[area.n_rows - 0.5, -0.5])
+
+
+@dataclass(frozen=True)
+class _Area:
+    """The part of a matrix that a picture shows, from element (0, 0).
+
+    Attributes:
+        n_rows: rows shown; those behind the matrix too, where something was written there.
+        n_cols: columns shown.
+        who: a row for each written element in it, as `GridTrace.writers` has them.
+        row: the matrix rows of these elements, int array.
+        col: their columns.
+    """
+
+    n_rows: int
+    n_cols: int
+    who: pd.DataFrame
+    row: np.ndarray
+    col: np.ndarray
+
+    def matrix(self, values: ArrayLike, empty: float, dtype: DTypeLike = None) -> np.ndarray:
+        """Values of the written elements, (n,) or (n, k), at their places; `empty` where nobody wrote."""
+        import numpy as np
+
+        values = np.asarray(values)
+        spread = np.full((self.n_rows, self.n_cols, *values.shape[1:]), empty, dtype)
+        spread[self.row, self.col] = values
+        return spread
+
+
+def _shown_area(who: pd.DataFrame, n_rows: int, n_cols: int, corner: Sequence[int] | None) -> _Area:
+    element = who["element"].to_numpy()
+    row, col = element // n_cols, element % n_cols
+    if corner is None:
+        shown_rows, shown_cols = max(n_rows, int(row.max()) + 1), n_cols
+    else:
+        shown_rows, shown_cols = min(n_rows, corner[0]), min(n_cols, corner[1])
+    if shown_rows * shown_cols > _SHOWN:
+        raise ValueError(
+            f"A picture shows at most {_SHOWN:,} elements, and this one has {shown_rows * shown_cols:,}: name a `corner`."
+        )
+    inside = (element >= 0) & (row < shown_rows) & (col < shown_cols)
+    return _Area(shown_rows, shown_cols, who[inside], row[inside], col[inside])
+
+
+def _colour_map(area: _Area) -> go.Figure:
+    """A colour for each warp, and on hovering who wrote an element; what nobody wrote has no colour but says so."""
+    import numpy as np
+    import plotly.graph_objects as go
+
+    who = area.who
+    # Neighbouring warps and blocks differ in colour.
+    warps = who["warp"] + 2 * who["block_x"] + 3 * who["block_y"] + 5 * who["block_z"]
+    colour = area.matrix(warps % 7, np.nan)
+    scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
+    look = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False, "hoverongaps": False}
+    numbers, hover = _hover(area)
+    fig = go.Figure(go.Heatmap(z=colour, customdata=numbers, hovertemplate=hover, opacity=0.8, **look))
+    unwritten = np.isnan(colour)
+    if unwritten.any():
+        nobody = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
+        fig.add_heatmap(z=np.where(unwritten, 0.0, np.nan), hovertemplate=nobody, opacity=0.0, **look)
+    return fig
+
+
+def _hover(area: _Area) -> tuple[np.ndarray, str]:
+    """Who wrote each element: numbers, (n_rows, n_cols, 10), and the sentence that Plotly fills with them.
+
+    Numbers, not sentences, for each element: a saved notebook stays small.
+    """
+    import numpy as np
+
+    columns = ["element", *_PLACES, "warp", "lane", "n_writes"]
+    values = area.who[columns].to_numpy()
+    small = np.int16 if values.size == 0 or values.max() < 2**15 else np.int32
+    at = {column: f"%{{customdata[{i}]}}" for i, column in enumerate(columns)}
+    block, thread = (", ".join(at[f"{what}_{axis}"] for axis in "xyz") for what in ("block", "thread"))
+    sentence = (
+        f"element {at['element']}: (%{{y}}, %{{x}})<br>block ({block}), thread ({thread})<br>"
+        f"warp {at['warp']}, lane {at['lane']}<br>writes: {at['n_writes']}<extra></extra>"
+    )
+    return area.matrix(values, 0, small), sentence
+
+
+def _sector_lines(area: _Area, n_cols: int, n_bytes: int) -> list[dict]:
+    """White lines before the elements that begin a sector; the matrix has `n_cols` elements of `n_bytes` a row."""
+    import numpy as np
+
+    element = np.arange(area.n_rows)[:, None] * n_cols + np.arange(1, area.n_cols)
+    begins = element * n_bytes % SECTOR == 0
+    return [_line(c + 0.5, c + 0.5, r0 - 0.5, r1 + 0.5, 1, "white") for c, r0, r1 in _runs(begins)]
+
+
+def _block_lines(area: _Area) -> list[dict]:
+    """Dark lines between elements that different blocks wrote."""
+    numbers = area.who.groupby(["block_x", "block_y", "block_z"]).ngroup()
+    block = area.matrix(numbers, -1, int)
+    upright = [
+        _line(c + 0.5, c + 0.5, r0 - 0.5, r1 + 0.5, 2, "#333333")
+        for c, r0, r1 in _runs(block[:, 1:] != block[:, :-1])
+    ]
+    level = [
+        _line(c0 - 0.5, c1 + 0.5, r + 0.5, r + 0.5, 2, "#333333")
+        for r, c0, c1 in _runs((block[1:] != block[:-1]).T)
+    ]
+    return upright + level
+
+
+def _line(x0: float, x1: float, y0: float, y1: float, width: int, colour: str) -> dict:
+    line = {"width": width, "color": colour}
+    return {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line}
 
 
 def _runs(marked) -> list[tuple[int, int, int]]:
