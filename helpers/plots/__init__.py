@@ -5,10 +5,12 @@ transparent backgrounds with grey text (readable on light and on dark pages), un
 table has an interval, and ceilings as dashed lines. Only plain `plotly.graph_objects` are used; plotly 5.24 and 7 both
 draw them. A table that came from `records.measured` carries its provenance, and the figure names that GPU and day.
 
-`figures` has the figures, `style` their common look.
+`figures` draws over two quantities (throughput curves, heat maps, rooflines), `categorical` over names (bars, dots);
+`tables` makes the tables, `style` has the common look.
 """
 
-from helpers.plots.figures import bars, dots, heatmap, roofline, table, throughput
+from helpers.plots.categorical import bars, dots
+from helpers.plots.figures import heatmap, roofline, throughput
 from helpers.plots.style import (
     GRID_COLOUR,
     MARKERS,
@@ -19,6 +21,7 @@ from helpers.plots.style import (
     log_axis,
     theme,
 )
+from helpers.plots.tables import table
 
 __all__ = [
     "GRID_COLOUR",

@@ -1,0 +1,180 @@
+"""Figures with a name on one axis: bars, and dots with intervals."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from helpers.plots.style import (
+    PALETTE,
+    TEXT_COLOUR,
+    axis_title,
+    draw_ceilings,
+    error_bar,
+    join_notes,
+    layout,
+    log_axis,
+    origin_of,
+    require_columns,
+    usable_rows,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+
+
+def bars(
+    df: pd.DataFrame,
+    x: str,
+    y: str = "median_us",
+    series: str | None = None,
+    ceilings: Mapping[str, float] | None = None,
+    *,
+    title: str = "",
+    x_title: str | None = None,
+    y_title: str | None = None,
+    value_format: str = ",.0f",
+    log_y: bool = False,
+    horizontal: bool = False,
+    height: int = 430,
+) -> go.Figure:
+    """One bar for each row with its value beside it, or groups of bars, one for each `series`.
+
+    Args:
+        df: one row for each bar; the order is kept.
+        x: the column that names the bars.
+        y: the column of values; error bars as in `throughput`.
+        series: the column that splits each bar into a group of bars.
+        ceilings: label to value in the unit of `y`: dashed lines.
+        title: the figure's title.
+        x_title: instead of the column's name in words.
+        y_title: the same for y.
+        value_format: the format of the printed values.
+        log_y: a logarithmic axis of values.
+        horizontal: bars that lie, for long names.
+        height: pixels.
+
+    Raises:
+        ValueError: a column that the table does not have, or a table without a row that could be drawn.
+    """
+    import plotly.graph_objects as go
+
+    require_columns(df, [x, y, *([series] if series else [])], "bars")
+    usable, left_out = usable_rows(df, y)
+    if usable.empty:
+        raise ValueError(f"bars: no row of the table has a value in {y!r} that could be drawn.")
+    fig = go.Figure()
+    groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
+    for i, (name, rows) in enumerate(groups):
+        labels, values = list(rows[x].astype(str)), list(rows[y])
+        error = error_bar(rows, y, TEXT_COLOUR)
+        fig.add_trace(
+            go.Bar(
+                x=values if horizontal else labels,
+                y=labels if horizontal else values,
+                error_x=error if horizontal else None,
+                error_y=None if horizontal else error,
+                orientation="h" if horizontal else "v",
+                name=str(name),
+                marker={"color": PALETTE[i % len(PALETTE)]},
+                text=None if series else [f" {format(v, value_format)} " for v in values],
+                textposition=None if series else "outside",
+                cliponaxis=False,
+            )
+        )
+    draw_ceilings(fig, ceilings, horizontal=horizontal)
+    across, along = x_title or axis_title(x), y_title or axis_title(y)
+    note = join_notes(origin_of(df), left_out)
+    if horizontal:
+        across, along = along, across
+    layout(fig, title, across, along, note=note, height=height)
+    fig.update_layout(barmode="group", showlegend=bool(series or ceilings))
+    values_axis, names_axis = (
+        (fig.update_xaxes, fig.update_yaxes) if horizontal else (fig.update_yaxes, fig.update_xaxes)
+    )
+    values_axis(**(log_axis(usable[y]) if log_y else {"rangemode": "tozero", "tickformat": ",~f"}))
+    names_axis(type="category", showgrid=False)
+    if horizontal:
+        fig.update_yaxes(autorange="reversed")
+    return fig
+
+
+def dots(
+    df: pd.DataFrame,
+    x: str,
+    y: str,
+    low: str | None = None,
+    high: str | None = None,
+    *,
+    title: str = "",
+    x_title: str | None = None,
+    value_format: str = ",.0f",
+    log_x: bool = False,
+    reference: float | None = None,
+    at_least: float = 0.0,
+    height: int | None = None,
+) -> go.Figure:
+    """One point for each row with its value beside it; every point and interval lies inside the axes.
+
+    Args:
+        df: one row for each point; the order is kept, from the top.
+        x: the column of values.
+        y: the column that names the points.
+        low: the column of the intervals' lower ends; a row without one has no interval.
+        high: the column of their upper ends.
+        title: the figure's title.
+        x_title: instead of the column's name in words.
+        value_format: the format of the printed values.
+        log_x: a logarithmic axis of values.
+        reference: a dashed line at this value, in the middle of the axis; not with `log_x`.
+        at_least: the axis goes at least so far to both sides of `reference`, so that a small difference looks small.
+        height: pixels; by default what the rows need.
+
+    Raises:
+        ValueError: a column that the table does not have, or a value that a logarithmic axis cannot show.
+    """
+    import plotly.graph_objects as go
+
+    ends = [c for c in (low, high) if c]
+    require_columns(df, [x, y, *ends], "dots")
+    if log_x and not (df[[x, *ends]].fillna(1) > 0).all().all():
+        raise ValueError(f"dots: every {x} must be above 0, since its axis is logarithmic.")
+    first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
+    if log_x:
+        # in powers of ten; the right side has room for the last value's text
+        limits = [math.log10(first) - 0.2, math.log10(last) + 0.2 + 0.1 * math.log10(10 * last / first)]
+    elif reference is not None:
+        half = max(1.6 * abs(first - reference), 1.6 * abs(last - reference), at_least)
+        limits = [reference - half, reference + half]
+    else:
+        margin = 0.1 * (last - first or 1)
+        limits = [first - margin, last + 2 * margin]
+    error = None
+    words = [format(v, value_format) for v in df[x]]
+    if low and high:
+        up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
+        error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
+    fig = go.Figure(
+        go.Scatter(
+            x=list(df[x]),
+            y=list(df[y].astype(str)),
+            error_x=error,
+            mode="markers" if error else "markers+text",
+            text=words,
+            textposition="top center",
+            marker={"size": 11, "color": PALETTE[0]},
+            showlegend=False,
+        )
+    )
+    if error:  # beside the marker the text would lie on the interval
+        edge = 10 ** limits[1] if log_x else limits[1]
+        ends = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
+        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **ends)
+    if reference is not None:
+        fig.add_vline(x=reference, line={"dash": "dash", "color": TEXT_COLOUR})
+    layout(fig, title, x_title or axis_title(x), note=origin_of(df), height=height or 150 + 40 * len(df))
+    fig.update_xaxes(range=limits, **(log_axis(df[x]) if log_x else {}))
+    fig.update_yaxes(type="category", range=[len(df) - 0.5, -0.6])
+    return fig

@@ -1,0 +1,39 @@
+"""Tables made to be read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from helpers.plots.style import require_columns
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from pandas.io.formats.style import Styler
+
+
+def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mapping[str, int] = 1) -> Styler:
+    """A table to be read: chosen columns under headings with units, rounded, a dash where there is no value.
+
+    Args:
+        df: any table.
+        columns: column to heading, in the order shown; the others are left out.
+        decimals: places after the point, of all numbers that are not whole, or a number for each column.
+
+    Raises:
+        ValueError: a column that the table does not have.
+    """
+    require_columns(df, list(columns), "table")
+    shown = df[list(columns)].reset_index(drop=True)
+    words = [columns[c] for c in columns if any(isinstance(v, str) for v in shown[c])]
+    places = {} if isinstance(decimals, int) else {columns[c]: f"{{:,.{n}f}}" for c, n in decimals.items()}
+    styler = shown.rename(columns=dict(columns)).style.hide(axis="index")
+    styler.format(
+        places or None,
+        precision=decimals if isinstance(decimals, int) else 1,
+        thousands=",",
+        na_rep="–",
+        escape="html",
+    )
+    left = [{"selector": "th, td", "props": "text-align: left"}]
+    return styler.set_table_styles({word: left for word in words} if words else [])
