@@ -142,15 +142,7 @@ def dots(
     if log_x and not (df[[x, *ends]].fillna(1) > 0).all().all():
         raise ValueError(f"dots: every {x} must be above 0, since its axis is logarithmic.")
     first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
-    if log_x:
-        # in powers of ten; the right side has room for the last value's text
-        limits = [math.log10(first) - 0.2, math.log10(last) + 0.2 + 0.1 * math.log10(10 * last / first)]
-    elif reference is not None:
-        half = max(1.6 * abs(first - reference), 1.6 * abs(last - reference), at_least)
-        limits = [reference - half, reference + half]
-    else:
-        margin = 0.1 * (last - first or 1)
-        limits = [first - margin, last + 2 * margin]
+    limits = _limits(first, last, log_x, reference, at_least)
     error = None
     words = [format(v, value_format) for v in df[x]]
     if low and high:
@@ -168,13 +160,28 @@ def dots(
             showlegend=False,
         )
     )
-    if error:  # beside the marker the text would lie on the interval
+    if error:
+        # Beside the marker the text would lie on the interval.
         edge = 10 ** limits[1] if log_x else limits[1]
-        ends = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
-        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **ends)
+        look = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
+        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **look)
     if reference is not None:
         fig.add_vline(x=reference, line={"dash": "dash", "color": TEXT_COLOUR})
     layout(fig, title, x_title or axis_title(x), note=origin_of(df), height=height or 150 + 40 * len(df))
     fig.update_xaxes(range=limits, **(log_axis(df[x]) if log_x else {}))
     fig.update_yaxes(type="category", range=[len(df) - 0.5, -0.6])
     return fig
+
+
+def _limits(first: float, last: float, log: bool, reference: float | None, at_least: float) -> list[float]:
+    """The ends of an axis that values from `first` to `last` lie inside of; powers of ten on a logarithmic one.
+
+    The right end leaves room for the last value's text.
+    """
+    if log:
+        return [math.log10(first) - 0.2, math.log10(last) + 0.2 + 0.1 * math.log10(10 * last / first)]
+    if reference is not None:
+        half = max(1.6 * abs(first - reference), 1.6 * abs(last - reference), at_least)
+        return [reference - half, reference + half]
+    margin = 0.1 * (last - first or 1)
+    return [first - margin, last + 2 * margin]

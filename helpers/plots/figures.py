@@ -129,46 +129,42 @@ def heatmap(
         raise ValueError(f"heatmap: several rows have the same {x} and {y}; keep one row for each pair.")
     columns, rows = sorted(df[x].unique()), sorted(df[y].unique())
     cells = {(r[x], r[y]): r for r in df.to_dict("records")}
-
-    def value_and_text(column, row) -> tuple[float | None, str]:
-        cell = cells.get((column, row))
-        if cell is None:
-            return None, ""
-        if cell.get("verdict", "ok") != "ok":
-            return None, str(cell["verdict"])
-        if cell[z] is None or math.isnan(cell[z]):
-            return None, "no value"
-        return cell[z], format(cell[z], z_format)
-
-    grid = [[value_and_text(c, r) for c in columns] for r in rows]
-    names = {
+    read = [[_value_and_text(cells.get((c, r)), z, z_format) for c in columns] for r in rows]
+    values = [[value for value, _ in line] for line in read]
+    text = [[text for _, text in line] for line in read]
+    common = {
         "x": [str(c) for c in columns],
         "y": [str(r) for r in rows],
         "texttemplate": "%{text}",
         "xgap": 2,
         "ygap": 2,
+        "hovertemplate": f"{axis_title(x)}: %{{x}}<br>{axis_title(y)}: %{{y}}<br>%{{text}}<extra></extra>",
     }
-    hover = f"{axis_title(x)}: %{{x}}<br>{axis_title(y)}: %{{y}}<br>%{{text}}<extra></extra>"
-    text = [[text for _, text in line] for line in grid]
-    values = [[value for value, _ in line] for line in grid]
     bar = {"title": {"text": axis_title(z), "side": "right"}}
-    fig = go.Figure(
-        go.Heatmap(z=values, text=text, colorscale="Cividis", colorbar=bar, hovertemplate=hover, **names)
-    )
+    fig = go.Figure(go.Heatmap(z=values, text=text, colorscale="Cividis", colorbar=bar, **common))
     if from_zero:
         fig.update_traces(zmin=0, zmax=max((v for line in values for v in line if v is not None), default=1))
     # Cells without a value are grey: on a transparent page their text would have no background to stand on.
-    grey = [[1 if value is None and word else None for value, word in line] for line in grid]
-    words = [[word if value is None else "" for value, word in line] for line in grid]
+    grey = [[1 if value is None and word else None for value, word in line] for line in read]
     if any(cell for line in grey for cell in line):
+        words = [[word if value is None else "" for value, word in line] for line in read]
         flat = [[0, "#C8C8C8"], [1, "#C8C8C8"]]
-        fig.add_trace(
-            go.Heatmap(z=grey, text=words, colorscale=flat, showscale=False, hovertemplate=hover, **names)
-        )
+        fig.add_trace(go.Heatmap(z=grey, text=words, colorscale=flat, showscale=False, **common))
     layout(fig, title, axis_title(x), axis_title(y), note=origin_of(df), height=height)
     fig.update_xaxes(type="category", showgrid=False)
     fig.update_yaxes(type="category", showgrid=False)
     return fig
+
+
+def _value_and_text(cell: Mapping | None, z: str, z_format: str) -> tuple[float | None, str]:
+    """What a cell of a heat map has: its value, or None, and its text; "" where no row was measured."""
+    if cell is None:
+        return None, ""
+    if cell.get("verdict", "ok") != "ok":
+        return None, str(cell["verdict"])
+    if cell[z] is None or math.isnan(cell[z]):
+        return None, "no value"
+    return cell[z], format(cell[z], z_format)
 
 
 def roofline(
@@ -209,21 +205,7 @@ def roofline(
         raise ValueError("roofline: give at least one memory ceiling in GB/s, such as {'DRAM peak': 3350}.")
     if not (df[[x, y]] > 0).all().all():
         raise ValueError(f"roofline: every {x} and {y} must be above 0, since both axes are logarithmic.")
-    slope = max(bandwidths.values())
-    ridge = max(peaks.values()) / slope if peaks else df[x].max() * 10
-    left, right = min(df[x].min(), ridge) / 4, max(df[x].max(), ridge) * 4
-    top = max(peaks.values(), default=math.inf)
-    fig = go.Figure()
-
-    def ceiling(i: int, xs: list[float], ys: list[float], name: str, colour: str) -> None:
-        line = {"dash": DASHES[i % len(DASHES)], "color": colour, "width": 1.8}
-        fig.add_trace(go.Scatter(x=xs, y=ys, mode="lines", line=line, name=name, hoverinfo="name"))
-
-    for i, (name, value) in enumerate(bandwidths.items()):
-        end = min(right, top / value)
-        ceiling(i, [left, end], [left * value, end * value], f"{name}: {value:,.0f} GB/s", TEXT_COLOUR)
-    for i, (name, value) in enumerate(peaks.items()):
-        ceiling(i, [value / slope, right], [value, value], f"{name}: {value:,.0f} GFLOP/s", PALETTE[4])
+    fig = go.Figure(_roofs(df[x], bandwidths, peaks))
     for i, row in enumerate(df.to_dict("records")):
         fig.add_trace(
             go.Scatter(
@@ -243,3 +225,30 @@ def roofline(
     fig.update_xaxes(type="log", dtick=1)
     fig.update_yaxes(type="log", dtick=1)
     return fig
+
+
+def _roofs(intensities: pd.Series, bandwidths: Mapping[str, float], peaks: Mapping[str, float]) -> list:
+    """A roofline's ceilings as lines, from left of the kernels and the ridge to right of them."""
+    import plotly.graph_objects as go
+
+    steepest = max(bandwidths.values())
+    ridge = max(peaks.values()) / steepest if peaks else intensities.max() * 10
+    left, right = min(intensities.min(), ridge) / 4, max(intensities.max(), ridge) * 4
+    top = max(peaks.values(), default=math.inf)
+
+    def roof(i: int, xs: list[float], ys: list[float], name: str, colour: str) -> go.Scatter:
+        line = {"dash": DASHES[i % len(DASHES)], "color": colour, "width": 1.8}
+        return go.Scatter(x=xs, y=ys, mode="lines", line=line, name=name, hoverinfo="name")
+
+    roofs = []
+    for i, (name, value) in enumerate(bandwidths.items()):
+        end = min(right, top / value)
+        roofs.append(
+            roof(i, [left, end], [left * value, end * value], f"{name}: {value:,.0f} GB/s", TEXT_COLOUR)
+        )
+    # A peak begins where the highest memory ceiling reaches it.
+    for i, (name, value) in enumerate(peaks.items()):
+        roofs.append(
+            roof(i, [value / steepest, right], [value, value], f"{name}: {value:,.0f} GFLOP/s", PALETTE[4])
+        )
+    return roofs
