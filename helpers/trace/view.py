@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from helpers import plots
 from helpers.trace.chrome import CALLS, DEVICE, HOST, KIND, Trace
 from helpers.trace.names import short_name
 
@@ -45,44 +47,23 @@ def timeline(
     """
     import plotly.graph_objects as go
 
-    from helpers import plots
-
     stop_us = trace.duration_us if stop_us is None else stop_us
-    rows, lanes = _lanes(trace)
-    rows = [r for r in rows if r["start"] <= stop_us and r["start"] + r["dur"] >= start_us]
-    if not rows:
+    bars, lanes = _bars_and_lanes(trace)
+    bars = [b for b in bars if b.start_us <= stop_us and b.start_us + b.duration_us >= start_us]
+    if not bars:
         raise ValueError(
             f"{trace.path.name} has no event between {start_us:,.0f} and {stop_us:,.0f} µs to draw."
         )
-    left_out = len(rows) - max_events
+    left_out = len(bars) - max_events
     if left_out > 0:
-        rows = sorted(rows, key=lambda r: r["dur"], reverse=True)[:max_events]
+        bars = sorted(bars, key=lambda b: b.duration_us, reverse=True)[:max_events]
         title = f"{title or trace.path.name} (without the {left_out:,} shortest events)"
     figure = go.Figure()
-    for kind, (colour, legend) in _COLOURS.items():
-        some = [r for r in rows if r["kind"] == kind]
-        # A bar that begins left of the view starts at its edge, so that its name is seen.
-        base = [max(r["start"], start_us) for r in some]
-        if some:
-            figure.add_bar(
-                orientation="h",
-                base=base,
-                x=[r["start"] + r["dur"] - b for r, b in zip(some, base, strict=True)],
-                y=[r["y"] for r in some],
-                width=0.86,
-                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
-                text=[r["label"] for r in some],
-                textposition="inside",
-                insidetextanchor="start",
-                hovertext=[r["hover"] for r in some],
-                hoverinfo="text",
-                name=legend,
-            )
-    if arrows and (flow := _flow(rows)):
-        xs, ys = flow
-        line = {"color": "#555555", "width": 1, "dash": "dot"}
-        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
-    height = round(150 + 26 * (max(last for _, _, last in lanes) + 1))
+    _draw_bars(figure, bars, start_us)
+    if arrows:
+        _draw_arrows(figure, bars)
+    bottom = max(lane.last_y for lane in lanes)
+    height = round(150 + 26 * (bottom + 1))
     plots.layout(figure, title or "", "time since the trace began (µs)", height=height)
     figure.update_layout(
         barmode="overlay",
@@ -97,18 +78,98 @@ def timeline(
         uniformtext={"minsize": 9, "mode": "hide"},
     )
     figure.update_xaxes(range=[start_us, stop_us], tickformat=",~f", showspikes=True, spikethickness=1)
-    ticks, labels = [first for _, first, _ in lanes], [name for name, _, _ in lanes]
-    bottom = max(last for _, _, last in lanes)
     figure.update_yaxes(
-        tickvals=ticks, ticktext=labels, range=[bottom + 0.6, -0.6], showgrid=False, zeroline=False
+        tickvals=[lane.first_y for lane in lanes],
+        ticktext=[lane.name for lane in lanes],
+        range=[bottom + 0.6, -0.6],
+        showgrid=False,
+        zeroline=False,
     )
-    for _, first, _ in lanes[1:]:
-        figure.add_hline(y=first - 0.8, line={"color": plots.GRID_COLOUR, "width": 1})
+    for lane in lanes[1:]:
+        figure.add_hline(y=lane.first_y - 0.8, line={"color": plots.GRID_COLOUR, "width": 1})
     return figure
 
 
-def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, float, float]]]:
-    """Rows to draw (kind, start, dur, y, label, hover, correlation) and lanes (name, first y, last y), top down."""
+@dataclass(frozen=True)
+class _Bar:
+    """An event as it is drawn; `link` is the number that a CUDA call shares with the work it launched."""
+
+    kind: str
+    start_us: float
+    duration_us: float
+    y: float
+    label: str
+    hover: str
+    link: int | None
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """The rows of one CPU thread or GPU stream, from the top."""
+
+    name: str
+    first_y: float
+    last_y: float
+
+
+def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
+    for kind, (colour, legend) in _COLOURS.items():
+        some = [b for b in bars if b.kind == kind]
+        # A bar that begins left of the view starts at its edge, so that its name is seen.
+        base = [max(b.start_us, left_us) for b in some]
+        if some:
+            figure.add_bar(
+                orientation="h",
+                base=base,
+                x=[b.start_us + b.duration_us - left for b, left in zip(some, base, strict=True)],
+                y=[b.y for b in some],
+                width=0.86,
+                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                text=[b.label for b in some],
+                textposition="inside",
+                insidetextanchor="start",
+                hovertext=[b.hover for b in some],
+                hoverinfo="text",
+                name=legend,
+            )
+
+
+def _draw_arrows(figure: go.Figure, bars: list[_Bar]) -> None:
+    """A line from each CUDA call to the work that it launched."""
+    work = {b.link: b for b in bars if b.kind in ("kernel", "memcpy", "memset") and b.link is not None}
+    xs, ys = [], []
+    for call in bars:
+        done = work.get(call.link) if call.kind == "runtime" else None
+        if done:
+            # None ends a line.
+            xs += [call.start_us, done.start_us, None]
+            ys += [call.y + 0.43, done.y - 0.43, None]
+    if xs:
+        line = {"color": "#555555", "width": 1, "dash": "dot"}
+        figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
+
+
+def _bars_and_lanes(trace: Trace) -> tuple[list[_Bar], list[_Lane]]:
+    bars, lanes, top = [], [], 0.0
+    for name, events in _groups(trace):
+        if not events:
+            continue
+        # The ends of the events that are still open: an event inside another is drawn a row below it.
+        deepest, ends = 0, []
+        for event in events:
+            while ends and ends[-1] <= event["ts"]:
+                ends.pop()
+            deepest = max(deepest, len(ends))
+            bars.append(_bar(event, top + len(ends)))
+            ends.append(event["ts"] + event["dur"])
+        lanes.append(_Lane(name, top, top + deepest))
+        # The gap leaves room for the arrows.
+        top += deepest + 1.6
+    return bars, lanes
+
+
+def _groups(trace: Trace) -> list[tuple[str, list[dict]]]:
+    """The events of each lane under its name, top down; a lane may have none."""
     host, calls, streams = {}, {}, {}
     for event in trace.events:
         if event["cat"] in HOST:
@@ -122,24 +183,10 @@ def _lanes(trace: Trace) -> tuple[list[dict], list[tuple[str, float, float]]]:
     for number, key in enumerate(threads, 1):
         name = "CPU" if len(threads) == 1 else f"CPU thread {number}"
         groups += [(name, host.get(key, [])), (f"{name}, CUDA calls", calls.get(key, []))]
-    groups += [(f"GPU stream {stream}", streams[stream]) for stream in sorted(streams, key=str)]
-    rows, lanes, top = [], [], 0.0
-    for name, events in groups:
-        if not events:
-            continue
-        deepest, stack = 0, []
-        for event in events:
-            while stack and stack[-1] <= event["ts"]:
-                stack.pop()
-            deepest = max(deepest, len(stack))
-            rows.append(_row(event, top + len(stack)))
-            stack.append(event["ts"] + event["dur"])
-        lanes.append((name, top, top + deepest))
-        top += deepest + 1.6  # the gap leaves room for the arrows
-    return rows, lanes
+    return groups + [(f"GPU stream {stream}", streams[stream]) for stream in sorted(streams, key=str)]
 
 
-def _row(event: dict, y: float) -> dict:
+def _bar(event: dict, y: float) -> _Bar:
     kind, args = KIND[event["cat"]], event["args"]
     name = event["name"]
     short = short_name(name) if kind == "kernel" else name
@@ -157,23 +204,8 @@ def _row(event: dict, y: float) -> dict:
     if kind == "kernel" and short != name:
         facts += [_escape(name[i : i + 100]) for i in range(0, min(len(name), 400), 100)]
     hover = "<br>".join(facts)
-    start, dur = event["ts"], event["dur"]
-    return dict(kind=kind, start=start, dur=dur, y=y, label=label, hover=hover, link=args.get("correlation"))
+    return _Bar(kind, event["ts"], event["dur"], y, label, hover, link=args.get("correlation"))
 
 
 def _escape(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _flow(rows: list[dict]) -> tuple[list, list] | None:
-    """Lines from each CUDA call to the work with the same correlation number, as x and y broken by None."""
-    work = {
-        r["link"]: r for r in rows if r["kind"] in ("kernel", "memcpy", "memset") and r["link"] is not None
-    }
-    xs, ys = [], []
-    for call in rows:
-        done = work.get(call["link"]) if call["kind"] == "runtime" else None
-        if done:
-            xs += [call["start"], done["start"], None]
-            ys += [call["y"] + 0.43, done["y"] - 0.43, None]
-    return (xs, ys) if xs else None
