@@ -290,74 +290,109 @@ def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
     Raises:
         ValueError: no kernel in the text, several and none named, or none of that name.
     """
-    names = entries(ptx)
+    reader = _EntryReader(_chosen(entries(ptx), entry), ptx_lines(ptx))
+    for line, kind, text in _statements(_without_comments(ptx)):
+        reader.take(line, kind, text)
+    return reader.reading()
+
+
+def _chosen(names: list[str], entry: str | None) -> str:
     if not names:
         raise ValueError("This text has no .entry: it is not the PTX of a kernel; pass `stages(...).ptx`.")
     if entry is None and len(names) > 1:
         raise ValueError(
             f"This PTX has {len(names)} kernels ({', '.join(names)}): say which one with entry=..."
         )
-    entry = entry or names[0]
-    if entry not in names:
+    if entry is not None and entry not in names:
         raise ValueError(f"This PTX has no kernel {entry!r}; it has {', '.join(names)}.")
+    return entry or names[0]
 
-    lines = ptx_lines(ptx)
-    found: dict = {"version": "?", "target": "?", "address_size": 64, "reqntid": None, "maxntid": None}
-    params: list[tuple[str, str]] = []
-    registers: dict[str, int] = {}
-    instructions, labels, shared = [], [], []
-    depth, inside, pending = 0, False, False
-    for line, kind, text in _statements(_without_comments(ptx)):
-        if kind == "header":
-            if depth == 0:
-                pending = re.search(rf"\.entry\s+{re.escape(entry)}(?![\w$])", text) is not None
-                if pending:
-                    for declaration in re.findall(r"\.param\s+([^,()]*)", text):
-                        words = declaration.split()
-                        params.append((words[-1], " ".join(words[:-1])))
-                elif ".shared" in text and "(" not in text:
-                    shared.append(" ".join(text.split()))
+
+class _EntryReader:
+    """Collects the pieces of one kernel from the statements of a PTX text, in order.
+
+    `named` is true from the kernel's header to the end of its body, `inside` within its body.
+    """
+
+    def __init__(self, entry: str, source_lines: list[int | None]) -> None:
+        self.entry, self.source_lines = entry, source_lines
+        self.version, self.target, self.address_size = "?", "?", 64
+        self.reqntid: tuple[int, int, int] | None = None
+        self.maxntid: tuple[int, int, int] | None = None
+        self.params: list[tuple[str, str]] = []
+        self.registers: Counter[str] = Counter()
+        self.instructions: list[Instruction] = []
+        self.labels: list[str] = []
+        self.shared: list[str] = []
+        self.depth, self.named, self.inside = 0, False, False
+
+    def take(self, line: int, kind: str, text: str) -> None:
+        """One of `_statements`."""
+        if kind == "header" and self.depth == 0:
+            self._header(text)
         elif kind == "open":
-            depth += 1
-            inside = inside or (pending and depth == 1)
+            self.depth += 1
+            self.inside = self.inside or (self.named and self.depth == 1)
         elif kind == "close":
-            depth -= 1
-            inside = inside and depth > 0
-            pending = pending and depth > 0
+            self.depth -= 1
+            self.inside = self.inside and self.depth > 0
+            self.named = self.named and self.depth > 0
         elif kind == "directive":
-            word, _, rest = text.partition(" ")
-            name = word.lstrip(".")
-            if name in ("version", "target"):
-                found[name] = rest.split(",")[0].strip()
-            elif name == "address_size":
-                found[name] = int(rest)
-            elif name in ("reqntid", "maxntid") and pending:
-                found[name] = _dimensions(rest)
-        elif kind == "label" and inside:
-            labels.append(text)
+            self._directive(text)
+        elif kind == "label" and self.inside:
+            self.labels.append(text)
         elif kind == "statement":
-            if text.startswith(".reg") and inside:
-                _, kind_of, rest = text.split(None, 2)
-                names_of = [re.search(r"<(\d+)>", part) for part in rest.split(",")]
-                registers[kind_of.lstrip(".")] = registers.get(kind_of.lstrip("."), 0) + sum(
-                    int(number[1]) if number else 1 for number in names_of
-                )
-            elif text.startswith(".shared") and (inside or depth == 0):
-                shared.append(" ".join(text.split()))
-            elif inside and not text.startswith("."):
-                guard, rest = re.match(r"(?:@(!?\S+)\s+)?(.*)", text, flags=re.S).groups()
-                opcode, _, operands = rest.replace("\t", " ").partition(" ")
-                source = lines[line - 1] if line <= len(lines) else None
-                instructions.append(Instruction(line, opcode.strip(), _split(operands), guard, source))
-    return PtxReading(
-        entry=entry,
-        params=tuple(params),
-        registers_declared=registers,
-        instructions=tuple(instructions),
-        labels=tuple(labels),
-        shared_declarations=tuple(shared),
-        **found,
-    )
+            self._statement(line, text)
+
+    def _header(self, text: str) -> None:
+        self.named = re.search(rf"\.entry\s+{re.escape(self.entry)}(?![\w$])", text) is not None
+        if self.named:
+            for declaration in re.findall(r"\.param\s+([^,()]*)", text):
+                words = declaration.split()
+                self.params.append((words[-1], " ".join(words[:-1])))
+        elif ".shared" in text and "(" not in text:
+            self.shared.append(" ".join(text.split()))
+
+    def _directive(self, text: str) -> None:
+        word, _, rest = text.partition(" ")
+        if word == ".version":
+            self.version = rest.split(",")[0].strip()
+        elif word == ".target":
+            self.target = rest.split(",")[0].strip()
+        elif word == ".address_size":
+            self.address_size = int(rest)
+        elif word == ".reqntid" and self.named:
+            self.reqntid = _dimensions(rest)
+        elif word == ".maxntid" and self.named:
+            self.maxntid = _dimensions(rest)
+
+    def _statement(self, line: int, text: str) -> None:
+        if text.startswith(".reg") and self.inside:
+            _, kind, names = text.split(None, 2)
+            counts = [re.search(r"<(\d+)>", name) for name in names.split(",")]
+            self.registers[kind.lstrip(".")] += sum(int(count[1]) if count else 1 for count in counts)
+        elif text.startswith(".shared") and (self.inside or self.depth == 0):
+            self.shared.append(" ".join(text.split()))
+        elif self.inside and not text.startswith("."):
+            guard, rest = re.match(r"(?:@(!?\S+)\s+)?(.*)", text, flags=re.S).groups()
+            opcode, _, operands = rest.replace("\t", " ").partition(" ")
+            source = self.source_lines[line - 1] if line <= len(self.source_lines) else None
+            self.instructions.append(Instruction(line, opcode.strip(), _split(operands), guard, source))
+
+    def reading(self) -> PtxReading:
+        return PtxReading(
+            version=self.version,
+            target=self.target,
+            address_size=self.address_size,
+            entry=self.entry,
+            params=tuple(self.params),
+            reqntid=self.reqntid,
+            maxntid=self.maxntid,
+            registers_declared=dict(self.registers),
+            instructions=tuple(self.instructions),
+            labels=tuple(self.labels),
+            shared_declarations=tuple(self.shared),
+        )
 
 
 def read_sass(sass: str, ptx: str = "") -> SassReading:
