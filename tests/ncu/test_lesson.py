@@ -1,0 +1,83 @@
+"""What lesson 05 says about Triton's code and the sectors that it touches."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LESSON = Path(__file__).parents[2] / "notebooks" / "05_ncu.ipynb"
+
+COMPILE = """
+import json, re, sys
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+from helpers.kernels.square import square_rows_kernel as kernel
+
+found = []
+for n_cols, stride, block_size in json.loads(sys.argv[1]):
+    signature = {n: "*fp32" if n.endswith("ptr") else "i32" for n in kernel.arg_names} | {"BLOCK_SIZE": "constexpr"}
+    # what Triton sees at a launch: pointers are aligned to 16 bytes, integers either divide by 16 or do not
+    values = [16, 16, stride, stride, n_cols]
+    attributes = {(i,): [["tt.divisibility", 16]] for i, v in enumerate(values) if v % 16 == 0}
+    source = ASTSource(kernel, signature, constexprs={(5,): block_size}, attrs=attributes)
+    asm = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm
+    per_thread = {int(n) for n in re.findall(r"sizePerThread = \\\\[(\\\\d+)\\\\]", asm["ttgir"])}
+    vector = {int(n or 1) for n in re.findall(r"(?:ld|st)[.]global(?:[.]v(\\\\d))?[.]b32", asm["ptx"])}
+    found.append([sorted(per_thread), sorted(vector), asm["ptx"].split(".visible .entry")[1].split("$L__func_end")[0]])
+print(json.dumps(found))
+""".replace("\\\\", "\\")
+
+
+def _lesson_cell(cell_id: str) -> str:
+    cells = {c["id"]: c["source"] for c in json.loads(LESSON.read_text())["cells"]}
+    source = cells[cell_id]
+    return source if isinstance(source, str) else "".join(source)
+
+
+@pytest.fixture(scope="module")
+def lesson():
+    """The lesson's layouts and its prediction, run as they stand."""
+    import numpy as np
+    import pandas as pd
+
+    space = {"np": np, "pd": pd}
+    with contextlib.redirect_stdout(io.StringIO()):
+        exec(_lesson_cell("check-alignment"), space)
+    return space
+
+
+def test_triton_gives_threads_what_the_lesson_says(lesson):
+    """The layouts (elements a thread, vector width) are the compiler's own, and 781 and 792 are the same machine code."""
+    pytest.importorskip("triton")
+    layouts = list(lesson["layouts"].values())
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    asked = json.dumps([layout[:3] for layout in layouts])
+    ran = subprocess.run(
+        [sys.executable, "-c", COMPILE, asked], capture_output=True, text=True, env=environment
+    )
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
+    assert [f[:2] for f in found] == [[[per_thread], [vector]] for *_, per_thread, vector in layouts]
+    assert found[0][2] == found[2][2]
+
+
+def test_predicted_sectors_against_a_count_of_their_own(lesson):
+    """Packed rows, counted in another way: by the sectors that each run of 128 bytes begins and ends in."""
+    asked = 0
+    for row in range(1823):
+        for first in range(0, 781, 32):
+            begin = (row * 781 + first) * 4
+            end = (row * 781 + min(first + 32, 781)) * 4 - 1
+            asked += end // 32 - begin // 32 + 1
+    predicted = lesson["predicted"]
+    assert predicted.sectors["packed, masked"] == 2 * asked
+    assert predicted.sectors["rows 792 apart, masked"] == predicted.ideal["rows 792 apart, masked"]
+    assert predicted.excess_percent["rows 784 apart, masked"] > 70
