@@ -118,9 +118,8 @@ def _softmax_forward(x: torch.Tensor, dim: int) -> torch.Tensor:
     _require_dim(x, dim)
     elementwise.require_dtype(x.dtype)
     elementwise.require_place(x)
-    if (
-        x.ndim > 1 and dim in (-1, x.ndim - 1) and x.is_contiguous()
-    ):  # nothing to move: the common case, made short
+    # The common case, made short: nothing to move.
+    if x.ndim > 1 and dim in (-1, x.ndim - 1) and x.is_contiguous():
         y = last = torch.empty_like(x)
         rows = x
     else:

@@ -176,9 +176,8 @@ def test_every_case_that_should_be_right_is(results):
         for name, result in results.items()
         if name != "way" and name not in REFUSED and not name.startswith("BLOCK_SIZE") and result != "right"
     }
-    if (
-        results["way"] == "interpreted"
-    ):  # Triton's interpreter multiplies bfloat16 as integers: lesson 03 shows it
+    # Triton's interpreter multiplies bfloat16 as integers: lesson 03 shows it.
+    if results["way"] == "interpreted":
         assert {name for name in wrong if "bfloat16" in name} == {
             f"{f}: bfloat16" for f in ("square_rows", "square_flat")
         }

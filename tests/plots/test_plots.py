@@ -128,10 +128,8 @@ def test_heatmap_writes_values_and_verdicts_into_the_cells():
     )
     values, words = plots.heatmap(df, "num_warps", "block_size").data
     assert [list(r) for r in values.text] == [["1,500", "2,000"], ["refused", "wrong"]]
-    assert [list(r) for r in values.z] == [
-        [1500.0, 2000.0],
-        [None, None],
-    ]  # a wrong kernel's 99 has no colour
+    # A wrong kernel's 99 has no colour.
+    assert [list(r) for r in values.z] == [[1500.0, 2000.0], [None, None]]
     assert (values.zmin, values.zmax) == (0, 2000.0)
     assert [list(r) for r in words.text] == [["", ""], ["refused", "wrong"]]
     assert list(values.x) == ["4", "8"] and list(values.y) == ["256", "1024"]
