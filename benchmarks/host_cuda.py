@@ -39,11 +39,11 @@ torch::Tensor square(torch::Tensor x) {
 AGAIN = """
 import sys, time
 import torch
-from helpers import build
+from helpers import cuda
 source = sys.stdin.read()
 start = time.perf_counter()
-module = build.load_cuda("bench_host", source, ["square", "sums"], torch_headers=False, device="host")
-print(time.perf_counter() - start if build.info(module).cached else "rebuilt")
+module = cuda.load_cuda("bench_host", source, ["square", "sums"], torch_headers=False, device="host")
+print(time.perf_counter() - start if cuda.info(module).cached else "rebuilt")
 """
 
 

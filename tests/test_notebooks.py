@@ -62,7 +62,7 @@ def break_kernel(cells: dict[str, nbformat.NotebookNode]) -> None:
 
 def break_reading(cells: dict[str, nbformat.NotebookNode]) -> None:
     # A reader that takes every load for one word, whatever its vector.
-    broken = "from helpers import ptx_read\n\nptx_read.Instruction.n_bytes = property(lambda self: 4)"
+    broken = "from helpers.ptx import read\n\nread.Instruction.n_bytes = property(lambda self: 4)"
     tagged(cells, "setup").source += f"\n\n{broken}"
 
 

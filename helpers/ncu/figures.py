@@ -1,6 +1,6 @@
 """Nsight Compute's tables drawn: the summary to be read, a launch over time, occupancy curves, hot instructions.
 
-Each takes a report or a launch from `ncu_reader.load_report`; the figures need no GPU.
+Each takes a report or a launch from `ncu.load_report`; the figures need no GPU.
 """
 
 from __future__ import annotations

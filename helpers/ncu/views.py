@@ -1,6 +1,6 @@
 """What a learner looks at in an Nsight Compute report: hot lines, roofline, sectors, occupancy, the launch over time.
 
-Every function takes a report or a launch from `ncu_reader.load_report` and gives a table. A counter that was not
+Every function takes a report or a launch from `ncu.load_report` and gives a table. A counter that was not
 collected is NaN, a table that needs a section which was not collected is a `ReportError` that names the section.
 """
 

@@ -394,7 +394,7 @@ def table() -> str:
     lines = [
         "# Nineteen broken kernels, told twice",
         "",
-        'What the host says about the kernels of `tests/cuda_corpus/broken.cu` (`build.load_cuda(..., device="host")`), beside',
+        'What the host says about the kernels of `tests/cuda_corpus/broken.cu` (`cuda.load_cuda(..., device="host")`), beside',
         f"what compute-sanitizer says about the same kernels on an {provenance.gpu['name']} ({provenance.date}). For each kernel it",
         "ran the tool that looks for such a fault. `initcheck` does not look at shared memory, and a barrier that some threads",
         "never reach is no fault to `synccheck` when those threads have ended: the GPU forgives it, the programming guide does not.",

@@ -1,4 +1,4 @@
-// CUDA C++ on a machine without a GPU: what a translated .cu file includes. helpers/host_cuda.py writes that file.
+// CUDA C++ on a machine without a GPU: what a translated .cu file includes. helpers/cuda/host/translate.py writes that file.
 //
 // It computes what the kernel computes, thread by thread, and looks at every access. It says nothing about time.
 #pragma once
