@@ -1,4 +1,6 @@
-"""Measure and keep, or replay with provenance: `measured` and `measured_file` decide, everywhere.
+"""Measure live and keep the result, or replay what was recorded, with its provenance.
+
+`measured` (a table) and `measured_file` decide which of the two it is, everywhere.
 
 A record is a JSON file `helpers/records/<gpu>/<name>.json` with the cases that were measured (their parameters,
 rows and provenance). A file record (a report, a trace, generated code) stands beside its JSON.
@@ -35,7 +37,7 @@ class NoRecord(LookupError):
 
 
 class CannotMeasure(RuntimeError):
-    """Raised by a measurement that this GPU machine cannot make (no tool, no permission): the record is shown instead."""
+    """A measurement cannot be made on this GPU machine (no tool, no permission): the record is shown instead."""
 
 
 @dataclass(frozen=True)
@@ -321,7 +323,7 @@ def _recording() -> bool:
 
 
 def _live_base(asked: _Asked, provenance: Provenance) -> Path:
-    """The path of a live result, without an ending: among the records, or in the cache when nothing is recorded."""
+    """The path of a live result, without its suffix: among the records, or in the cache when nothing is recorded."""
     where = folder() if _recording() else device.cache_folder() / "live"
     return where / gpu_folder_name(provenance.gpu["name"]) / asked.name
 

@@ -66,7 +66,7 @@ def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
     """Softmax along one dimension, as `torch.softmax(x, dim)`.
 
     Args:
-        x: float32, bfloat16 or float16, any shape and strides, on a GPU. Where `dim`'s elements are no neighbours in
+        x: float32, bfloat16 or float16, any shape and strides, on a GPU. Where `dim`'s elements are not neighbours in
             memory, x is copied first.
         dim: the dimension whose elements add up to 1.
 

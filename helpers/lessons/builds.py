@@ -31,7 +31,7 @@ def alone_in(folder: Path) -> Iterator[Path]:
     torch's own `lock` file stays behind when a build is killed, and then the next build waits for ever.
 
     Raises:
-        helpers.cuda.BuildError: another process holds the folder for longer than `extension.LOCK_TIMEOUT_S`; it is named.
+        helpers.cuda.BuildError: another process, which is named, holds the folder for longer than `cuda.extension.LOCK_TIMEOUT_S`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with extension.build_lock(folder):
@@ -51,7 +51,7 @@ def folder_for(name: str) -> Path:
 
 
 def write(path: Path, text: str) -> str:
-    """Write a file unless it already says this, since ninja goes by its date; returns the path as a string."""
+    """Write a file unless it has this text already, since ninja goes by its date; returns the path as a string."""
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return str(path)
@@ -103,7 +103,7 @@ def import_from(path: Path, name: str) -> ModuleType:
 
 
 def import_seconds(module: ModuleType) -> float:
-    """Seconds for importing a finished build: of a copy, since the system keeps a library that it has loaded."""
+    """Seconds for importing a copy of a finished build: the system keeps a library that it has loaded."""
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(module.__file__, folder))
         return seconds_of(lambda: import_from(copy, module.__name__))

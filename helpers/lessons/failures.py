@@ -106,7 +106,7 @@ def run_steps(
 
     Args:
         steps: (label, code) pairs. They share their names; the code may be several lines.
-        environment: variables to set beside this process's own, such as `{"CUDA_LAUNCH_BLOCKING": "1"}`.
+        environment: variables to set in addition to this process's own, such as `{"CUDA_LAUNCH_BLOCKING": "1"}`.
         timeout_s: for the whole process, in seconds.
 
     Returns:
@@ -114,7 +114,7 @@ def run_steps(
         after it say that they were not reached.
 
     Raises:
-        ValueError: no step.
+        ValueError: no steps.
         TimeoutError: the process did not end in time; it has been stopped.
     """
     if not steps:

@@ -108,7 +108,7 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _identity(t: torch.Tensor) -> tuple:
-    """Equal for two names of the same elements; meta tensors have no address, so their storage object decides."""
+    """Equal for two tensors of the same elements; meta tensors have no address, so their storage object decides."""
     return t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride()
 
 
@@ -136,7 +136,7 @@ def in_words(n_elements: int, n_rows: int, n_cols: int) -> str:
 
 
 def traffic_table(counted: pd.DataFrame, n_rows: int, n_cols: int) -> pd.DataFrame:
-    """A count in terms of M and N, with a row for the whole: columns op, reads, writes, indices written, bytes (GB)."""
+    """A count in terms of M and N, with a row for the total: columns op, reads, writes, indices written, bytes (GB)."""
     import pandas as pd
 
     numbers = ["reads", "writes", "index_writes", "read_bytes", "written_bytes"]

@@ -1,4 +1,4 @@
-"""The grid, seen: which block and thread wrote each element, and how many sectors of memory each warp's access touches.
+"""The grid made visible: which block and thread wrote each element, and how many sectors of memory each warp's access touches.
 
 The figures come from a traced run on the host (`helpers.cuda.host.checked`): they are counted from the addresses that the
 kernel really used, not derived from a formula. They say what a warp asks for. What that costs, and what caches and the
@@ -34,7 +34,7 @@ class GridTrace:
         accesses: one row an access to a tensor, in the order of execution: kernel, launch, argument, access ("read",
             "write", "update", "atomic"), line, expression, element (counted from where the argument points, in units of
             the access), n_bytes, byte (from the argument's start), block_x … block_z, thread_x … thread_z, warp, lane,
-            and `request`: accesses of one number are made by one warp at once.
+            and `request`: accesses with one number are made by one warp at once.
         blocks: (x, y, z) of each launch's blocks; grids: the same of the grids.
         result: what the traced call returned.
     """
@@ -146,7 +146,7 @@ def trace(run: Callable[[], object]) -> GridTrace:
     """Call `run`, which launches kernels of one module built with `device="host"`, and keep their accesses to tensors.
 
     Raises:
-        ValueError: no such launch.
+        ValueError: `run` launched kernels of no such module, or of several.
         helpers.cuda.host.checked.HostCudaError: as in any run on the host.
     """
     import numpy as np

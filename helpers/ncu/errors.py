@@ -1,4 +1,4 @@
-"""What Nsight Compute says when it gives no report, in one sentence with what to do."""
+"""Why Nsight Compute gave no report, in one sentence with what to do."""
 
 from __future__ import annotations
 

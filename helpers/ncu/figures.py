@@ -1,4 +1,4 @@
-"""Nsight Compute's tables drawn: the summary to be read, a launch over time, occupancy curves, hot instructions.
+"""Nsight Compute's tables as figures (a launch over time, occupancy, hot instructions), and its summary formatted.
 
 Each takes a report or a launch from `ncu.load_report`; the figures need no GPU.
 """
@@ -30,7 +30,7 @@ _SUMMARY = {
 
 
 def summary_table(report: Report | Kernel) -> Styler:
-    """`summary` with the columns of Nsight Compute's Summary page, to be read; `summary` itself has more, as numbers."""
+    """`summary` formatted, with the columns of Nsight Compute's Summary page; `summary` itself has more, as numbers."""
     shown = plots.table(summary(report), _SUMMARY)
     return shown.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
 
@@ -67,7 +67,7 @@ def draw_over_time(kernel: Kernel, *, title: str = "") -> go.Figure:
 
 
 def draw_occupancy(kernel: Kernel, *, title: str = "") -> go.Figure:
-    """Theoretical occupancy if the threads a block, or the registers a thread, changed; a dot where the kernel is now."""
+    """Theoretical occupancy over threads a block and over registers a thread; a dot where the kernel is now."""
     from plotly.subplots import make_subplots
 
     curves = occupancy_curves(kernel)

@@ -60,7 +60,7 @@ def free_names(code: str) -> list[str]:
     """The names that code uses and does not itself define, builtins aside, in alphabetical order.
 
     Raises:
-        SyntaxError: the code is no Python.
+        SyntaxError: the code is not valid Python.
     """
     top = symtable.symtable(code, "<cell>", "exec")
     defined = {

@@ -34,7 +34,7 @@ class Rule:
         markup: its message as ncu wrote it, with @section:…@ and @url:…@ marks; `message` is the readable text.
         kind: "advice" (OPT in ncu's own output), "note", "warning" or "error".
         section: the identifier of the section that it belongs to.
-        speedup_percent: the estimated part of the run time that could be saved, 0 to 100, or None.
+        speedup_percent: the estimated share of the run time that could be saved, 0 to 100, or None.
         speedup_type: "global" (of the whole kernel's time) or "local" (of the one unit that the rule looks at).
     """
 
@@ -174,7 +174,7 @@ def load_report(path: str | Path) -> Report:
 
     Raises:
         FileNotFoundError: no such file.
-        ReportError: the file is no report, or comes from an Nsight Compute newer than the reader.
+        ReportError: the file is not a report, or comes from an Nsight Compute newer than the reader.
     """
     path = Path(path)
     if not path.is_file():

@@ -83,7 +83,7 @@ def advice_html(
 
 
 def outcome(change: str, before: Kernel, after: Kernel, rule: Rule | None) -> dict[str, str | float]:
-    """What a rule promised of a change and what came: one row, with times in µs and parts of the time in percent.
+    """What a rule promised of a change and what the change brought: one row, times in µs, shares of the time in percent.
 
     Args:
         change: what was changed, in words.

@@ -19,7 +19,7 @@ from helpers.ncu.reader import Report, load_report
 
 
 def why_not() -> NcuError | None:
-    """Why Nsight Compute cannot profile here, as far as can be told without trying; None where nothing stands against it."""
+    """Why Nsight Compute cannot profile here, as far as can be told without trying; None where it seems possible."""
     if not device.has_gpu():
         return NcuError(
             "Nsight Compute profiles kernels on an NVIDIA GPU, and this machine has none.", "no-gpu"
@@ -118,7 +118,7 @@ def run(
 
     Args:
         script: the path of a Python script, Python code (a text with a line break), or a whole command line as a list.
-        out: where the report goes; a partial one never stands under that name.
+        out: where the report goes; it appears there whole or not at all.
         files: more files to put beside Python code given as text: name to content.
         echo: print what the script printed.
         timeout_s: stop after this many seconds; ncu runs a kernel once for each group of counters, 38 times for

@@ -1,7 +1,7 @@
 """What a learner looks at in an Nsight Compute report: hot lines, roofline, sectors, occupancy, the launch over time.
 
 Every function takes a report or a launch from `ncu.load_report` and gives a table. A counter that was not
-collected is NaN, a table that needs a section which was not collected is a `ReportError` that names the section.
+collected is NaN; a table whose section was not collected raises a `ReportError` that names it.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def sectors(report: Report | Kernel, kernel: int | Kernel | None = None) -> pd.D
     """Memory transactions of each launch, from the threads down to DRAM. A sector is 32 bytes.
 
     `sectors_asked` is what the addresses of each warp touch, `sectors_ideal` what they would touch side by side, and
-    `excess_percent` the difference as a part of what was asked. `l2_sectors` reached the L2 cache.
+    `excess_percent` the difference as a share of what was asked. `l2_sectors` reached the L2 cache.
     """
     import pandas as pd
 

@@ -1,4 +1,4 @@
-"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables made to be read.
+"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables formatted to be read.
 
 All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
 transparent backgrounds with grey text (readable on light and on dark pages), units on the axes, error bars where the

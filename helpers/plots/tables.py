@@ -1,4 +1,4 @@
-"""Tables made to be read."""
+"""Tables formatted to be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mapping[str, int] = 1) -> Styler:
-    """A table to be read: chosen columns under headings with units, rounded, a dash where there is no value.
+    """A table formatted to be read: chosen columns under headings with units, rounded, a dash where there is no value.
 
     Args:
         df: any table.

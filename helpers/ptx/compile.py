@@ -283,7 +283,7 @@ def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFram
         labels: index of the table, one a row; the kernels' names where None.
 
     Raises:
-        ValueError: nothing to sum up, or another number of labels than rows.
+        ValueError: no stages, or not as many labels as stages.
     """
     import pandas as pd
 

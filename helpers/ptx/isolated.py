@@ -97,7 +97,7 @@ def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def serve() -> None:
-    """What the second Python does: read the order, compile, put the result in its place."""
+    """What the second Python does: read the request, compile, write the result."""
     path = Path(sys.argv[1])
     order = pickle.loads(path.read_bytes())
     path.write_bytes(pickle.dumps(compile_here(_rebuild(order["kernel"], {}), order["request"])))

@@ -4,8 +4,8 @@ Every map is a list as long as the text has lines: a number, or None. For code i
 of the kernel that called it counts.
 
 The maps are our own. tritonparse 0.6 has such maps inside its trace reader, but they are not a public API, and its PTX
-reader goes by comments that only LLVM writes: of PTX from NVRTC it maps not one line, and it lays code inlined from
-`tl.max` to Triton's library instead of to the kernel.
+reader goes by comments that only LLVM writes: of PTX from NVRTC it maps not one line, and it attributes code
+inlined from `tl.max` to Triton's library instead of to the kernel.
 
 Sources: NVIDIA, "Parallel Thread Execution ISA" (`.loc` with `inlined_at`); MLIR location syntax; LLVM `DILocation`; the
 output of `nvdisasm --print-line-info`.

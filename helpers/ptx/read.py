@@ -1,6 +1,6 @@
 """Read PTX and SASS text: instructions, registers, parameters, and the source line that each line came from.
 
-Nothing here compiles anything. `helpers.ptx` does, and hands its texts to these readers.
+Nothing here compiles: `helpers.ptx.compile` does, and hands its texts to these readers.
 
 Source: NVIDIA, "Parallel Thread Execution ISA" (statements, state spaces, types).
 """
@@ -327,7 +327,7 @@ class _EntryReader:
         self.depth, self.named, self.inside = 0, False, False
 
     def take(self, line: int, kind: str, text: str) -> None:
-        """One of `_statements`."""
+        """The next statement, as `_statements` yields it."""
         if kind == "header" and self.depth == 0:
             self._header(text)
         elif kind == "open":
@@ -398,7 +398,7 @@ class _EntryReader:
 def read_sass(sass: str, ptx: str = "") -> SassReading:
     """Read one kernel's SASS as `Stages.sass` has it (nvdisasm with line information).
 
-    With the kernel's PTX too, code inlined from other functions is laid to the line that called it.
+    With the kernel's PTX too, code inlined from other functions is attributed to the line that called it.
     `NOP` and the final jump-to-itself are padding that no thread reaches; they are counted apart.
     """
     lines = sass_lines(sass, ptx)

@@ -3,7 +3,7 @@
 The HTML carries inline styles only and no script, so that it looks the same in Jupyter, in a page made by nbconvert and
 on GitHub's viewer where styles are kept. The tints are translucent, so text and background stay the page's own, in the
 dark and in the light; the palette is Okabe and Ito's, and every line also carries the number of its source line, so
-that nothing hangs on telling colours apart. No syntax highlighter is needed: the opcode is bold.
+that nothing depends on telling colours apart. No syntax highlighter is needed: the opcode is bold.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def side_by_side(
         height: the most that a pane takes before it scrolls, as CSS.
 
     Raises:
-        ValueError: no kernel, an unknown kind, or another number of labels than kernels.
+        ValueError: no kernel, an unknown kind, or not as many labels as kernels.
     """
     if not stages:
         raise ValueError(

@@ -24,7 +24,7 @@ def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.Dat
 
     Args:
         prof_or_fn: a finished `torch.profiler.profile` or `torch.autograd.profiler.profile`, or a function of no
-            arguments, which is then called `warmup` times unseen and `calls` times under torch.profiler.
+            arguments, which is then called `warmup` times unrecorded and `calls` times under torch.profiler.
         warmup: calls before the profiler starts; only for a function.
         calls: calls that are recorded; only for a function.
 
@@ -150,7 +150,7 @@ def capture(
         fn: one step, without arguments.
         path: where to write; a name that ends in `.json.gz`. It appears whole or not at all.
         wait: first steps that are not profiled at all.
-        warmup: then steps that run under the profiler and are thrown away.
+        warmup: then steps that run under the profiler but are not kept.
         active: then steps that are kept.
         synchronize: wait for the GPU at the end of each step, so that its kernels lie inside it.
         max_bytes: the file is meant for a repository; a larger one is an error.
