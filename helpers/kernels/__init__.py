@@ -1,9 +1,13 @@
 """Kernels that more than one lesson, test or benchmark needs.
 
-Each is shown in the lesson that teaches it: the text between `# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in `.cu`
-files) is the source, and the lesson's cell tagged `kernel:NAME` repeats it byte for byte. Importing this package imports
-nothing; a Triton module decides on import whether its kernels are compiled or interpreted (`TRITON_INTERPRET`).
+`ops` has the functions for use, which pick the kernel that fits a tensor and have gradients: `square`, `gelu` and
+`softmax`. (Not here: `helpers.kernels.square` and `helpers.kernels.softmax` are modules with kernels.)
 
-The functions for use, which pick the kernel that fits a tensor and have gradients, are in `helpers.kernels.ops`: `square`,
-`gelu` and `softmax`. (Not here: `helpers.kernels.square` and `helpers.kernels.softmax` are the modules with the kernels.)
+`square` has lesson 03's kernels and loads lesson 02's (`square.cu`), `elementwise` the tuned square and GELU, `softmax`
+and `softmax_grad` softmax over rows and its gradient. `source` reads the kernels' texts: what stands between
+`# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in `.cu` files) is repeated byte for byte by the cell tagged `kernel:NAME`
+of the lesson that teaches it.
+
+Importing this package imports nothing; a Triton module decides on import whether its kernels are compiled or
+interpreted (`TRITON_INTERPRET`).
 """
