@@ -14,7 +14,7 @@ from conftest import ROOT, environment
 
 from helpers import exercises
 from helpers.workshop import batch, grade
-from helpers.workshop.batch.report import NotebookRun
+from helpers.workshop.batch.results import NotebookRun
 from helpers.workshop.form import canonical, files, starters
 from helpers.workshop.project import load_project
 

@@ -21,7 +21,7 @@ from papermill.log import logger as papermill_logger
 from papermill.parameterize import parameterize_notebook
 
 from helpers.workshop.batch.plan import Job, choose_kernel, read_notebook
-from helpers.workshop.batch.report import Failure
+from helpers.workshop.batch.results import Failure
 
 _GRACE_S = 5.0  # between a hanging cell's interrupt, which shows where it hung, and its kernel's end
 # A kernel that crashes in C++ says in which Python line it was, on the stderr that ipykernel keeps for its own log.

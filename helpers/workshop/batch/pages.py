@@ -17,7 +17,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.batch.report import NotebookRun, in_words, replace
+from helpers.workshop.batch.results import NotebookRun, in_words, replace
 
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"

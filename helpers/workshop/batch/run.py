@@ -23,10 +23,10 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.batch import pages, report
+from helpers.workshop.batch import pages, results
 from helpers.workshop.batch.engine import Stopped, Watch, execute, first_line
 from helpers.workshop.batch.plan import Job, plan
-from helpers.workshop.batch.report import NotebookRun, RunReport
+from helpers.workshop.batch.results import NotebookRun, RunReport
 from helpers.workshop.usage import UsageError
 
 METADATA = "kernel_workbook"  # the key in an output's metadata by which --resume knows it
@@ -107,7 +107,7 @@ class _Batch:
                     self.results[run.name] = run
                     bar.update()
                     with bar.external_write_mode(file=sys.stderr):
-                        print(report.line(run), file=sys.stderr, flush=True)
+                        print(results.line(run), file=sys.stderr, flush=True)
                     published.append(page_maker.submit(self._publish, run, notebook))
 
             try:
@@ -130,7 +130,7 @@ class _Batch:
                 for page in published:
                     page.result()
         final = self.report(running=False)
-        report.write_index(final)
+        results.write_index(final)
         return final
 
     def report(self, *, running: bool) -> RunReport:
@@ -146,7 +146,7 @@ class _Batch:
         )
 
     def _write_index(self) -> None:
-        report.write_index(self.report(running=True))
+        results.write_index(self.report(running=True))
 
     def _publish(self, run: NotebookRun, notebook: NotebookNode) -> None:
         """The page of one finished notebook, and the index that links it."""
@@ -176,9 +176,9 @@ class _Batch:
             self.watches.discard(watch)
             with self.lock:
                 self.slots.append(slot)
-        run = report.summarise(job, notebook, failure, seconds, watch.seconds, watch.peak_mb, self.started)
+        run = results.summarise(job, notebook, failure, seconds, watch.seconds, watch.peak_mb, self.started)
         notebook.metadata[METADATA] = {"work": job.same_work, "run": run.as_dict()}
-        report.replace(target, nbformat.writes(notebook, version=4) + "\n")
+        results.replace(target, nbformat.writes(notebook, version=4) + "\n")
         return run, notebook
 
 

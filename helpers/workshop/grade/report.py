@@ -14,8 +14,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from helpers.workshop.batch.report import _STYLE as STYLE
-from helpers.workshop.batch.report import machine, replace, versions
+from helpers.workshop.batch.results import _STYLE as STYLE
+from helpers.workshop.batch.results import machine, replace, versions
 from helpers.workshop.grade.marks import Graded, Grades, Mark
 
 COLUMNS = (
