@@ -6,18 +6,18 @@ the pages of a batch share.
 
 from __future__ import annotations
 
-import html
 import json
 import os
 import re
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.batch.results import NotebookRun, in_words, replace
+from helpers.workshop.batch.results import NotebookRun, in_words
+from helpers.workshop.outputs import copy, replace
+from helpers.workshop.page import escaped
 
 PLOTLY = "application/vnd.plotly.v1+json"
 WIDGET = "application/vnd.jupyter.widget-view+json"
@@ -133,21 +133,19 @@ def _copy_plotly(assets: Path) -> None:
     target = assets / "plotly.min.js"
     assets.mkdir(exist_ok=True)
     if not target.exists() or target.stat().st_size != source.stat().st_size:
-        temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        shutil.copyfile(source, temporary)
-        os.replace(temporary, target)
+        copy(source, target)
 
 
 def _top(run: NotebookRun) -> str:
     """The line above a page: back to the index, the notebook's file, where its figures come from, what failed."""
     parts = [
         '<a href="index.html">All notebooks</a>',
-        f'<a href="{html.escape(run.name)}.ipynb" download>This notebook, executed</a>',
-        f"<span>{html.escape(run.date[:10])} · {run.seconds:.1f} s · {html.escape(run.where)}</span>",
+        f'<a href="{escaped(run.name)}.ipynb" download>This notebook, executed</a>',
+        f"<span>{escaped(run.date[:10])} · {run.seconds:.1f} s · {escaped(run.where)}</span>",
     ]
     if run.parameters:
-        parts.append(f"<span>{html.escape(in_words(run.parameters))}</span>")
+        parts.append(f"<span>{escaped(in_words(run.parameters))}</span>")
     if run.failure:
         anchor = f"#cell-id={run.failure.cell}" if run.failure.cell else "#"
-        parts.append(f'<a class="failed" href="{html.escape(anchor)}">{html.escape(str(run.failure))}</a>')
+        parts.append(f'<a class="failed" href="{escaped(anchor)}">{escaped(run.failure)}</a>')
     return "".join(parts)

@@ -1,31 +1,23 @@
-"""What happened to a batch's notebooks, and what is left of it: a table, `index.html`, `report.json`.
+"""What happened to a batch's notebooks: `NotebookRun` for one, `RunReport` for all, which prints as a table.
 
 Headlines and provenance are read from the outputs that `helpers.records` writes.
 """
 
 from __future__ import annotations
 
-import html
-import json
-import os
-import platform
-import re
-import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
-from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
 from helpers.workshop.batch.plan import Job
+from helpers.workshop.page import machine, versions
 
 HEADLINE = "application/vnd.kernel-workbook.headline+json"
 PROVENANCE = "application/vnd.kernel-workbook.provenance+json"
-PACKAGES = ("kernel-workbook", "torch", "triton", "plotly", "papermill", "nbclient", "ncu-report")
 
 
 @dataclass(frozen=True)
@@ -226,124 +218,6 @@ def summarise(
     )
 
 
-def replace(path: Path, text: str) -> None:
-    """Write a file whole: beside it first, then in its place."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        temporary.write_text(text, "utf-8")
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
-_STYLE = """\
-:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --back: #fff; --tint: #f6f8fa;
-  --link: #0b62b8; --good: #1a7f37; --bad: #b3261e; --wait: #9a6700; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --line: #3d444d; --back: #0d1117;
-  --tint: #151b23; --link: #58a6ff; --good: #3fb950; --bad: #ff7b72; --wait: #d29922; } }
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--ink); background: var(--back); max-width: 1100px;
-  margin: 0 auto; padding: 24px 20px 60px; }
-h1 { font-size: 26px; margin: 0 0 4px; } h2 { font-size: 19px; margin: 36px 0 8px; }
-a { color: var(--link); } p { margin: 4px 0; } .soft, small { color: var(--soft); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; width: 100%; font-size: 15px; }
-th { text-align: left; font-weight: 600; color: var(--soft); font-size: 13px; }
-th, td { padding: 8px 12px 8px 0; border-bottom: 1px solid var(--line); vertical-align: top; }
-td.number, th.number { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-.ok, .kept { color: var(--good); } .failed { color: var(--bad); } .not-run, .waiting { color: var(--wait); }
-.status { font-weight: 600; white-space: nowrap; }
-pre { background: var(--tint); border: 1px solid var(--line); border-radius: 6px; padding: 12px; overflow-x: auto;
-  font-size: 13px; line-height: 1.45; }
-code { font-size: 0.92em; }"""
-
-
-def write_index(report: RunReport) -> None:
-    """Write `index.html` and `report.json` of a batch, finished or not, each whole."""
-    replace(report.out / "index.html", index_html(report))
-    replace(report.out / "report.json", json.dumps(report.as_dict(), indent=1, ensure_ascii=False) + "\n")
-
-
-def index_html(report: RunReport) -> str:
-    """The batch's page: one file that needs nothing else, light and dark."""
-    counts: dict[str, int] = {}
-    for run in report.runs:
-        counts[run.status] = counts.get(run.status, 0) + 1
-    says = ", ".join(f"{n} {status}" for status, n in counts.items())
-    started = datetime.fromisoformat(report.started)
-    body = [
-        "<h1>Kernel Workbook</h1>",
-        f"<p>{html.escape(says)}{' · interrupted' if report.interrupted else ''} · "
-        f"{report.seconds:.0f} s in all · {started:%Y-%m-%d %H:%M}</p>",
-        f'<p class="soft">{html.escape(machine())}</p>',
-        f'<p class="soft">{html.escape(" · ".join(f"{name} {v}" for name, v in versions().items()))}</p>',
-        '<div class="wide"><table><tr><th>Notebook</th><th>Status</th><th class="number">Seconds</th>'
-        "<th>Slowest cell</th><th>Figures</th></tr>",
-        *(_row(run, report.out) for run in report.runs),
-        "</table></div>",
-        *_headlines(report.runs),
-        *_failures(report.runs),
-    ]
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Kernel Workbook, {started:%Y-%m-%d}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
-
-
-def _row(run: NotebookRun, out: Path) -> str:
-    name = html.escape(run.name)
-    ran = run.status in ("ok", "failed", "kept")
-    linked = ran and not run.page_error
-    title = f'<a href="{name}.html">{html.escape(run.title)}</a>' if linked else html.escape(run.title)
-    files = f' · <a href="{name}.ipynb">executed notebook</a>' if ran else ""
-    files += f" · {html.escape(run.page_error)}" if run.page_error else ""
-    given = f"<br><small>{html.escape(in_words(run.parameters))}</small>" if run.parameters else ""
-    since = (
-        f"<br><small>{html.escape(run.date[:16].replace('T', ' '))}</small>" if run.status == "kept" else ""
-    )
-    slow = f"<code>{html.escape(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""
-    memory = f"<br><small>peak {run.peak_mb / 1000:.1f} GB</small>" if run.peak_mb else ""
-    return (
-        f"<tr><td>{title}<br><small>{name}{files}</small>{given}</td>"
-        f'<td class="status {run.status.replace(" ", "-")}">{run.status}{since}</td>'
-        f'<td class="number">{f"{run.seconds:.1f}" if run.seconds else ""}</td>'
-        f"<td>{slow}{memory}</td><td>{_unbroken_dates(run.where)}</td></tr>"
-    )
-
-
-def _unbroken_dates(text: str) -> str:
-    """HTML in which a date is not broken at its hyphens."""
-    return re.sub(r"\d{4}-\d\d-\d\d", r'<span style="white-space: nowrap">\g<0></span>', html.escape(text))
-
-
-def _headlines(runs: Iterable[NotebookRun]) -> list[str]:
-    rows = [
-        f"<tr><td>{html.escape(str(h.get('label', '')))}</td><td>{html.escape(str(h.get('value', '')))}</td>"
-        f"<td>{html.escape(str(h.get('source', '')))}</td>"
-        f'<td><a href="{html.escape(run.name)}.html">{html.escape(run.name)}</a></td></tr>'
-        for run in runs
-        for h in run.headlines
-    ]
-    if not rows:
-        return []
-    head = "<tr><th>What</th><th>Figure</th><th>Where</th><th>Notebook</th></tr>"
-    return ["<h2>Headline figures</h2>", '<div class="wide"><table>', head, *rows, "</table></div>"]
-
-
-def _failures(runs: Iterable[NotebookRun]) -> list[str]:
-    found = []
-    for run in runs:
-        if run.failure:
-            anchor = f"#cell-id={run.failure.cell}" if run.failure.cell else ""
-            found.append(
-                f'<p><a href="{html.escape(run.name + ".html" + anchor)}">{html.escape(run.name)}</a>: '
-                f"{html.escape(str(run.failure))}</p><pre>{html.escape(run.failure.traceback)}</pre>"
-            )
-    return ["<h2>What failed</h2>", *found] if found else []
-
-
 def in_words(parameters: Mapping[str, Any]) -> str:
     """Parameters as `name = value, …`."""
     return ", ".join(f"{name} = {value!r}" for name, value in parameters.items())
@@ -351,44 +225,3 @@ def in_words(parameters: Mapping[str, Any]) -> str:
 
 def _indented(text: str) -> list[str]:
     return [f"    {part}" for part in text.splitlines()]
-
-
-@cache
-def machine() -> str:
-    """This machine in a line: processor, cores, memory, system, GPU. No name and no address of it."""
-    parts = [_processor(), f"{os.cpu_count()} cores"]
-    if hasattr(os, "sysconf"):
-        parts.append(f"{os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES') / 1e9:.0f} GB")
-    parts += [f"{platform.system()} {platform.machine()}", f"Python {platform.python_version()}", _gpus()]
-    return " · ".join(part for part in parts if part)
-
-
-def _processor() -> str:
-    try:
-        match = re.search(r"^model name\s*:\s*(.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
-    except OSError:
-        match = None
-    return match[1] if match else platform.processor()
-
-
-def _gpus() -> str:
-    # nvidia-smi and not torch: a report must not cost torch's import.
-    command = ["nvidia-smi", "--query-gpu=name", "--format=csv,noheader"]
-    try:
-        listed = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
-        return "no NVIDIA GPU"
-    names = listed.split("\n")[:-1] or ["no NVIDIA GPU"]
-    return ", ".join(f"{names.count(n)} × {n}" if names.count(n) > 1 else n for n in dict.fromkeys(names))
-
-
-@cache
-def versions() -> dict[str, str]:
-    """The versions of what a batch's figures depend on."""
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

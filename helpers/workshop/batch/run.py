@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import signal
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, as_completed
 from datetime import datetime
 from pathlib import Path
@@ -23,10 +21,12 @@ from typing import Any
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.batch import pages, results
+from helpers.workshop.batch import pages, report, results
 from helpers.workshop.batch.engine import Stopped, Watch, execute, first_line
 from helpers.workshop.batch.plan import Job, plan
 from helpers.workshop.batch.results import NotebookRun, RunReport
+from helpers.workshop.interrupts import ignore, interruptible
+from helpers.workshop.outputs import replace, require_writable
 from helpers.workshop.usage import UsageError
 
 METADATA = "kernel_workbook"  # the key in an output's metadata by which --resume knows it
@@ -66,7 +66,8 @@ def run_course(
     if cell_timeout is not None and cell_timeout <= 0:
         raise UsageError(f"--cell-timeout is {cell_timeout:g} s; give a positive number of seconds.")
     out = Path(out).resolve()
-    _require_writable(out, todo)
+    _require_not_over_sources(out, todo)
+    require_writable(out)
     return _Batch(todo, out, cell_timeout, jobs, resume).run()
 
 
@@ -92,7 +93,7 @@ class _Batch:
 
         bar = tqdm(total=len(self.todo), desc="Notebooks", unit="notebook", position=0, disable=None)
         with (
-            _interruptible(),
+            interruptible(),
             bar,
             ThreadPoolExecutor(self.workers, "notebook") as runners,
             # Pages are made while the next notebook's kernel works.
@@ -118,7 +119,7 @@ class _Batch:
                 for page in published:
                     page.result()
             except KeyboardInterrupt:
-                _ignore_interrupts()  # a second Ctrl-C must not halve what closes now
+                ignore()
                 self.stop.set()
                 runners.shutdown(wait=False, cancel_futures=True)
                 for watch in tuple(self.watches):
@@ -130,7 +131,7 @@ class _Batch:
                 for page in published:
                     page.result()
         final = self.report(running=False)
-        results.write_index(final)
+        report.write_index(final)
         return final
 
     def report(self, *, running: bool) -> RunReport:
@@ -146,7 +147,7 @@ class _Batch:
         )
 
     def _write_index(self) -> None:
-        results.write_index(self.report(running=True))
+        report.write_index(self.report(running=True))
 
     def _publish(self, run: NotebookRun, notebook: NotebookNode) -> None:
         """The page of one finished notebook, and the index that links it."""
@@ -178,7 +179,7 @@ class _Batch:
                 self.slots.append(slot)
         run = results.summarise(job, notebook, failure, seconds, watch.seconds, watch.peak_mb, self.started)
         notebook.metadata[METADATA] = {"work": job.same_work, "run": run.as_dict()}
-        results.replace(target, nbformat.writes(notebook, version=4) + "\n")
+        replace(target, nbformat.writes(notebook, version=4) + "\n")
         return run, notebook
 
 
@@ -196,41 +197,8 @@ def _finished(target: Path, job: Job) -> tuple[NotebookRun, NotebookNode] | None
         return None  # not an output of ours: it is made anew
 
 
-def _require_writable(out: Path, todo: Sequence[Job]) -> None:
+def _require_not_over_sources(out: Path, todo: Sequence[Job]) -> None:
+    sources = {job.source for job in todo}
     for job in todo:
-        if (out / f"{job.name}.ipynb") in {j.source for j in todo}:
+        if out / f"{job.name}.ipynb" in sources:
             raise UsageError(f"--out {out} is the folder of {job.source.name} itself; choose another folder.")
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"--out {out} cannot be written ({error.strerror}); choose another folder."
-        ) from error
-
-
-def _ignore_interrupts() -> None:
-    if threading.current_thread() is threading.main_thread():
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Take SIGTERM like Ctrl-C while a batch runs, and put the handlers back after it."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number, frame):
-        raise KeyboardInterrupt
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    for number in before:
-        signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

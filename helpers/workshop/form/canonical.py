@@ -15,7 +15,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -306,10 +305,3 @@ def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[
     return found or [
         f"{shown}: the file's layout differs from the canonical JSON, or its outputs were made anew."
     ]
-
-
-def replace(path: Path, text: str) -> None:
-    """Put `text` in place whole: a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    temporary.write_text(text, "utf-8")
-    os.replace(temporary, path)

@@ -11,7 +11,8 @@ from pathlib import Path
 import nbformat
 
 from helpers.workshop.form import starters
-from helpers.workshop.form.canonical import CHECKED, Formed, canonical, replace, shown_name
+from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
+from helpers.workshop.outputs import replace
 from helpers.workshop.project import Project, find_root, load_project
 
 

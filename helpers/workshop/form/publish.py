@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from helpers.workshop.form import canonical
+from helpers.workshop.outputs import replace
 from helpers.workshop.project import load_project
 
 # GitHub's own rules for an account and a repository.
@@ -39,13 +40,13 @@ def publish(repository: str, root: Path) -> list[str]:
     for path, text in texts:
         stamped = stamp(text, before, repository)
         if stamped != text:
-            canonical.replace(path, stamped)
+            replace(path, stamped)
             changed.append(f"{path.name}: {before} is now {repository}.")
     project = load_project(root)
     for path in project.notebooks():
         formed = canonical.canonical(path, project)
         if formed.differences:
-            canonical.replace(path, formed.text)
+            replace(path, formed.text)
             changed.append(f"{path.relative_to(root)}: badge and setup cell name {repository}.")
     return changed
 

@@ -6,17 +6,15 @@ Everything that comes from a notebook (names, code, errors) is escaped, and the 
 from __future__ import annotations
 
 import csv
-import html
 import io
 import re
 from collections import Counter
-from collections.abc import Iterable
 from datetime import datetime
 from pathlib import Path
 
-from helpers.workshop.batch.results import _STYLE as STYLE
-from helpers.workshop.batch.results import machine, replace, versions
 from helpers.workshop.grade.marks import Graded, Grades, Mark
+from helpers.workshop.outputs import replace
+from helpers.workshop.page import document, escaped, made_with
 
 COLUMNS = (
     "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed",
@@ -92,21 +90,6 @@ def _pages(grades: Grades) -> dict[str, str]:
     return pages
 
 
-def _document(title: str, body: Iterable[str]) -> str:
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{_text(title)}</title>\n<style>\n{STYLE}{_MORE_STYLE}\n</style>\n</head>\n<body>\n"
-        + "\n".join(body)
-        + "\n</body>\n</html>\n"
-    )
-
-
-def _text(value: object) -> str:
-    """Any text as HTML, without characters that no page may hold."""
-    return html.escape(re.sub(r"[\x00-\x08\x0b-\x1f\x7f]", "\N{REPLACEMENT CHARACTER}", str(value)))
-
-
 def _class(verdict: str) -> str:
     return verdict.replace(" ", "-")
 
@@ -122,8 +105,7 @@ def _index_html(grades: Grades, pages: dict[str, str]) -> str:
         f"<p>{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')} · {n_passed} of {n_marks} exercises "
         f"passed{' · interrupted' if grades.interrupted else ''} · {grades.seconds:.0f} s · "
         f"{datetime.now():%Y-%m-%d %H:%M} · seed {grades.seed}</p>",
-        f'<p class="soft">{_text(machine())}</p>',
-        f'<p class="soft">{_text(" · ".join(f"{name} {v}" for name, v in versions().items()))}</p>',
+        *made_with(),
         '<p><a href="grades.csv">grades.csv</a></p>',
     ]
     labs: dict[str, list[Graded]] = {}
@@ -136,21 +118,21 @@ def _index_html(grades: Grades, pages: dict[str, str]) -> str:
     if broken:
         body += ["<h2>Not graded</h2>", "<ul>"]
         body += [
-            f'<li><a href="{_text(pages[one.learner])}">{_text(one.learner)}</a>: {_text(one.problem)} '
-            f"<small>{_text(one.notebook)}</small></li>"
+            f'<li><a href="{escaped(pages[one.learner])}">{escaped(one.learner)}</a>: {escaped(one.problem)} '
+            f"<small>{escaped(one.notebook)}</small></li>"
             for one in broken
         ]
         body.append("</ul>")
-    return _document("Grades", body)
+    return document("Grades", body, _MORE_STYLE)
 
 
 def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[str]:
     exercises = graded[0].exercises
     body = [
-        f"<h2>{_text(lab)}</h2>",
+        f"<h2>{escaped(lab)}</h2>",
         '<div class="wide"><table><tr><th>Learner</th>',
         *(
-            f'<th class="mark">{_text(title)}<br><small>{_text(name)}</small></th>'
+            f'<th class="mark">{escaped(title)}<br><small>{escaped(name)}</small></th>'
             for name, title in exercises
         ),
         '<th class="number">Passed</th><th class="number">Seconds</th></tr>',
@@ -158,9 +140,9 @@ def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[st
     for one in graded:
         marks = {mark.exercise: mark for mark in one.marks}
         many = sum(other.learner == one.learner for other in graded) > 1
-        which = f"<br><small>{_text(Path(one.notebook).name)}</small>" if many else ""
+        which = f"<br><small>{escaped(Path(one.notebook).name)}</small>" if many else ""
         body.append(
-            f'<tr><td><a href="{_text(pages[one.learner])}">{_text(one.learner)}</a>{which}</td>'
+            f'<tr><td><a href="{escaped(pages[one.learner])}">{escaped(one.learner)}</a>{which}</td>'
             + "".join(_mark_cell(marks.get(name)) for name, _ in exercises)
             + f'<td class="number">{one.n_passed} of {len(exercises)}</td><td class="number">{one.seconds:.0f}</td></tr>'
         )
@@ -170,7 +152,7 @@ def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[st
         wrong = Counter(mark.mistake for mark in of if mark.verdict == "failed" and mark.mistake).most_common(
             1
         )
-        often = f"<small>{wrong[0][1]} × {_text(wrong[0][0])}</small>" if wrong else ""
+        often = f"<small>{wrong[0][1]} × {escaped(wrong[0][0])}</small>" if wrong else ""
         body.append(
             f'<td class="mark soft">{sum(m.verdict == "passed" for m in of)} of {len(of)}{often}</td>'
         )
@@ -181,28 +163,28 @@ def _mark_cell(mark: Mark | None) -> str:
     if mark is None:
         return '<td class="mark"></td>'
     beside = mark.speed if mark.verdict == "passed" else mark.mistake if mark.verdict == "failed" else ""
-    small = f"<small>{_text(beside)}</small>" if beside else ""
-    return f'<td class="mark"><span class="status {_class(mark.verdict)}" title="{_text(mark.sentence)}">{_SIGNS[mark.verdict]}</span>{small}</td>'
+    small = f"<small>{escaped(beside)}</small>" if beside else ""
+    return f'<td class="mark"><span class="status {_class(mark.verdict)}" title="{escaped(mark.sentence)}">{_SIGNS[mark.verdict]}</span>{small}</td>'
 
 
 # ------------------------------------------------------------------------------------------------ a learner
 
 
 def _learner_html(learner: str, grades: Grades) -> str:
-    body = [f"<h1>{_text(learner)}</h1>", '<p><a href="index.html">All learners</a></p>']
+    body = [f"<h1>{escaped(learner)}</h1>", '<p><a href="index.html">All learners</a></p>']
     for one in grades.graded:
         if one.learner == learner:
             body += _notebook(one, grades.seed)
-    return _document(f"{learner}: grades", body)
+    return document(f"{learner}: grades", body, _MORE_STYLE)
 
 
 def _notebook(one: Graded, seed: int) -> list[str]:
     body = [
-        f"<h2>{_text(one.lab or Path(one.notebook).name)}</h2>",
-        f'<p class="soft">{_text(one.notebook)}</p>',
+        f"<h2>{escaped(one.lab or Path(one.notebook).name)}</h2>",
+        f'<p class="soft">{escaped(one.notebook)}</p>',
     ]
     if one.problem:
-        return [*body, f'<p class="status not-graded">Not graded: {_text(one.problem)}.</p>']
+        return [*body, f'<p class="status not-graded">Not graded: {escaped(one.problem)}.</p>']
     body += [
         f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {seed}</p>",
         '<div class="wide"><table><tr><th>Exercise</th><th>Verdict</th><th>Failing case</th><th>Speed</th>'
@@ -210,8 +192,8 @@ def _notebook(one: Graded, seed: int) -> list[str]:
     ]
     for m in one.marks:
         body.append(
-            f'<tr><td><a href="#{_text(one.lab)}-{_text(m.exercise)}">{_text(m.title)}</a><br><small>{_text(m.exercise)}</small></td>'
-            f'<td class="status {_class(m.verdict)}">{m.verdict}</td><td>{_text(m.case)}</td><td>{_text(m.speed)}</td>'
+            f'<tr><td><a href="#{escaped(one.lab)}-{escaped(m.exercise)}">{escaped(m.title)}</a><br><small>{escaped(m.exercise)}</small></td>'
+            f'<td class="status {_class(m.verdict)}">{m.verdict}</td><td>{escaped(m.case)}</td><td>{escaped(m.speed)}</td>'
             f'<td class="number">{m.n_cases}</td><td class="number">{m.seconds:.1f}</td></tr>'
         )
     body.append("</table></div>")
@@ -221,29 +203,31 @@ def _notebook(one: Graded, seed: int) -> list[str]:
         body += ["<h3>What its cells raised</h3>", "<ul>"]
         for raised in one.raised:
             at = f", line {raised.line}" if raised.line else ""
-            called = raised.cell if raised.cell.startswith("cell ") else f"<code>{_text(raised.cell)}</code>"
+            called = (
+                raised.cell if raised.cell.startswith("cell ") else f"<code>{escaped(raised.cell)}</code>"
+            )
             log = _details("The end of what it printed", raised.log) if raised.log.strip() else ""
-            body.append(f"<li>{called + at + ': ' if raised.cell else ''}{_text(raised.error)}{log}</li>")
+            body.append(f"<li>{called + at + ': ' if raised.cell else ''}{escaped(raised.error)}{log}</li>")
         body.append("</ul>")
     return body
 
 
 def _exercise(lab: str, m: Mark) -> list[str]:
     body = [
-        f'<h3 id="{_text(lab)}-{_text(m.exercise)}">{_text(m.title)}<span class="status {_class(m.verdict)}">{m.verdict}</span></h3>',
-        f"<p>{_text(m.sentence)}</p>",
+        f'<h3 id="{escaped(lab)}-{escaped(m.exercise)}">{escaped(m.title)}<span class="status {_class(m.verdict)}">{m.verdict}</span></h3>',
+        f"<p>{escaped(m.sentence)}</p>",
     ]
     if m.details.strip():
-        body.append(f"<pre>{_text(m.details)}</pre>")
+        body.append(f"<pre>{escaped(m.details)}</pre>")
     if m.hint:
-        body.append(f'<p class="hint">Hint: {_text(m.hint)}</p>')
+        body.append(f'<p class="hint">Hint: {escaped(m.hint)}</p>')
     if m.code.strip():
         body.append(_details("The learner's code", m.code, shown=m.verdict == "failed"))
     return body
 
 
 def _details(summary: str, text: str, *, shown: bool = False) -> str:
-    return f"<details{' open' if shown else ''}><summary>{_text(summary)}</summary><pre>{_text(text)}</pre></details>"
+    return f"<details{' open' if shown else ''}><summary>{escaped(summary)}</summary><pre>{escaped(text)}</pre></details>"
 
 
 def _count(n: int, what: str) -> str:

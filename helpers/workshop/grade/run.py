@@ -14,7 +14,6 @@ import os
 import queue
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -29,6 +28,8 @@ from typing import Any
 
 from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.interrupts import interruptible
+from helpers.workshop.outputs import require_writable
 from helpers.workshop.usage import UsageError
 
 TOTAL = 10  # a notebook's whole time, in time limits of one cell or exercise
@@ -77,7 +78,7 @@ def grade(
     if lab and lab not in LABS and not exercises:
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
     out = Path(out).resolve()
-    _require_writable(out)
+    require_writable(out)
     learners = learners_of(given, LABS)
     seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     task = {
@@ -220,7 +221,7 @@ class _Batch:
                 examiners.put(examiner)
 
         bar = tqdm(total=len(self.todo), desc="Notebooks", unit="notebook", disable=None)
-        with _as_interrupt(signal.SIGTERM), bar, ThreadPoolExecutor(jobs, "grade") as pool:
+        with interruptible(), bar, ThreadPoolExecutor(jobs, "grade") as pool:
             try:
                 waiting = {pool.submit(one, index): index for index in range(len(self.todo))}
                 for future in as_completed(waiting):
@@ -281,31 +282,3 @@ class _Batch:
         in_order = tuple(marks[name] for name, _ in graded.exercises if name in marks)
         found = tuple(one for _, one in sorted(raised.items()))
         return replace(graded, marks=in_order, raised=found, seconds=round(time.monotonic() - begin, 1))
-
-
-@contextlib.contextmanager
-def _as_interrupt(number: int) -> Iterator[None]:
-    """Take a signal like Ctrl-C, where this thread may say so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def interrupt(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(number, interrupt)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
-def _require_writable(out: Path) -> None:
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=out):
-            pass
-    except OSError as error:
-        raise UsageError(
-            f"--out {out} cannot be written ({error.strerror}); choose another folder."
-        ) from error
