@@ -21,7 +21,7 @@ from conftest import command, environment
 
 from helpers.workshop import batch
 from helpers.workshop.batch import plan
-from helpers.workshop.batch.plan import Parameter, parse_value
+from helpers.workshop.batch.parameters import Parameter, parse_value
 from helpers.workshop.usage import UsageError
 
 FIGURE = "import plotly.graph_objects as go\ngo.Figure(go.Scatter(y=[1, 3, 2]), dict(title='a </script> b'))"

@@ -10,7 +10,7 @@ import pytest
 from small_checkout import BADGE, GOOD_BADGE, code
 
 from helpers.workshop import project
-from helpers.workshop.form import files, publish, starters
+from helpers.workshop.form import files, labs, publish, starters
 
 SOLUTION = '''\
 def n_blocks(n: int) -> int:
@@ -280,7 +280,7 @@ def test_exercises_must_be_the_known_ones(lab):
     _, path, _ = lab
     notebook = nbformat.read(path, as_version=4)
     known = {"03_mini": {"count-blocks": "blocks", "third": "f"}}
-    problems = starters.structure(notebook, "03_mini", "labs/solutions/03_mini.ipynb", known)
+    problems = labs.structure(notebook, "03_mini", "labs/solutions/03_mini.ipynb", known)
     assert [p.partition(": ")[2] for p in problems] == [
         'cell check-count-blocks must be exactly check("count-blocks", blocks).',
         "exercise mend-copy is not one of helpers.exercises, which knows count-blocks, third here.",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.workshop.form import starters
+from helpers.workshop.form import labs, starters
 from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
 from helpers.workshop.outputs import replace
 from helpers.workshop.project import Project, find_root, load_project
@@ -87,7 +87,7 @@ def _form_labs(
     before = starters.read_starters(project)
     # Of labs that this call does not look at, what is known stays.
     entries = {} if complete else dict(before)
-    known = starters.known_exercises(project.root, [path.stem for path in solutions])
+    known = labs.known_exercises(project.root, [path.stem for path in solutions])
     cells: list[tuple[str, list[str]]] = []
     for path, formed in solutions.items():
         shown, starter = shown_name(path, project), project.starter_of(path)
@@ -97,7 +97,7 @@ def _form_labs(
             continue
         solution = starters.load((formed or canonical(path, project)).text)
         derived = starters.derive(solution, shown, project.root)
-        problems = [*derived.problems, *starters.structure(solution, path.stem, shown, known)]
+        problems = [*derived.problems, *labs.structure(solution, path.stem, shown, known)]
         said.problems += problems
         cells.append((shown, list(derived.cells)))
         if derived.problems:
@@ -106,7 +106,7 @@ def _form_labs(
         recorded = before.get(name, {}).get("fingerprint")
         _form_starter(project, starter, derived, recorded, said, check=check)
         entries.update(starters.entries_of(name, derived))
-    said.problems += starters.double_ids(cells)
+    said.problems += labs.double_ids(cells)
     if entries != before:
         names = [k for k in sorted({**before, **entries}) if before.get(k) != entries.get(k)]
         said.differences.append(

@@ -1,0 +1,157 @@
+"""The parameters of a notebook: what its parameters cell assigns, and values parsed by the types that it gives them."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Any
+
+from nbformat import NotebookNode
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One assignment of a notebook's parameters cell.
+
+    Attributes:
+        name: The variable.
+        annotation: Its type as written, or "" where none is.
+        default: Its default as written.
+    """
+
+    name: str
+    annotation: str
+    default: str
+
+    def __str__(self) -> str:
+        return f"{self.name}{f': {self.annotation}' if self.annotation else ''} = {self.default}"
+
+
+def parameters_of(notebook: NotebookNode) -> dict[str, Parameter]:
+    """The assignments of the cell tagged `parameters`, by name; empty where there is no such cell.
+
+    papermill reads them line by line and misses `int | None` and values that contain `=`, so a cell that is plain
+    Python is read as Python and papermill's reading serves for everything else.
+    """
+    from papermill.inspection import inspect_notebook
+
+    cell = next((c for c in notebook.cells if "parameters" in c.metadata.get("tags", [])), None)
+    if cell is None:
+        return {}
+    if notebook.metadata["language_info"]["name"].startswith("python"):
+        try:
+            tree = ast.parse(cell.source)
+        except SyntaxError:
+            tree = None
+        if tree is not None:
+            return {p.name: p for node in tree.body for p in _assigned(node)}
+    return {
+        name: Parameter(
+            name, "" if p["inferred_type_name"] == "None" else p["inferred_type_name"], p["default"]
+        )
+        for name, p in inspect_notebook(notebook).items()
+    }
+
+
+def _assigned(node: ast.stmt) -> list[Parameter]:
+    if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:
+        return [Parameter(node.target.id, ast.unparse(node.annotation), ast.unparse(node.value))]
+    if isinstance(node, ast.Assign):
+        return [Parameter(t.id, "", ast.unparse(node.value)) for t in node.targets if isinstance(t, ast.Name)]
+    return []
+
+
+def parse_value(given: Any, parameter: Parameter) -> Any:
+    """A parameter's value from what was given, by its annotation or else by its default's type.
+
+    Args:
+        given: A text as on a command line, or a value already.
+        parameter: What the notebook declares.
+
+    Raises:
+        ValueError: It is not of that type; the message completes a sentence that begins with the name.
+    """
+    annotation = parameter.annotation
+    if not annotation:
+        try:
+            default = ast.literal_eval(parameter.default)
+            annotation = "Any" if default is None else type(default).__name__
+        except ValueError:
+            annotation = "Any"
+    try:
+        node = ast.parse(annotation, mode="eval").body
+    except SyntaxError:
+        node = ast.Name("Any")
+    found, value = _convert(given, node) if isinstance(given, str) else (_fits(given, node), given)
+    if not found:
+        raise ValueError(f"is {annotation} (default {parameter.default}), and {given!r} is not")
+    return list(value) if isinstance(value, tuple) else value  # papermill writes a tuple as a text
+
+
+_TRUE_FALSE = {"true": True, "false": False}
+_CONTAINERS = {"list": list, "tuple": (list, tuple), "dict": dict}
+
+
+def _parts(node: ast.expr) -> tuple[str, list[ast.expr]]:
+    """An annotation as its name and its arguments: `int | None` is ("Union", [int, None])."""
+    if isinstance(node, ast.Constant):
+        return ("None", []) if node.value is None else _parts(ast.parse(str(node.value), mode="eval").body)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.BitOr):
+        return "Union", [node.left, node.right]
+    if isinstance(node, ast.Subscript):
+        inner = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        name = _parts(node.value)[0]
+        return ("Union", [*inner, ast.Constant(None)]) if name == "Optional" else (name.capitalize(), inner)
+    if isinstance(node, ast.Attribute):
+        return node.attr, []
+    return (node.id if isinstance(node, ast.Name) else "Any"), []
+
+
+def _convert(text: str, node: ast.expr) -> tuple[bool, Any]:
+    """Whether `text` is a value of the annotated type, and the value."""
+    name, inner = _parts(node)
+    if name == "Union":
+        # A text fits str always, so str is tried last: "512" for `str | int` is the number.
+        for option in sorted(inner, key=lambda n: _parts(n)[0] == "str"):
+            fits, value = _convert(text, option)
+            if fits:
+                return True, value
+        return False, None
+    if name == "str":
+        return True, text
+    if name == "bool":
+        return text.lower() in _TRUE_FALSE, _TRUE_FALSE.get(text.lower())
+    if name == "Literal":
+        choices = [ast.literal_eval(choice) for choice in inner]
+        return next(((True, choice) for choice in choices if str(choice) == text), (False, None))
+    try:
+        value = float(text) if name == "float" else ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        # Without a known type a bare word is a text, as -p dtype=float16 means it.
+        return name not in ("int", "float", "None", *_CONTAINERS, "List", "Tuple", "Dict"), text
+    return _fits(value, node), value
+
+
+def _fits(value: Any, node: ast.expr) -> bool:
+    """Whether a value is of the annotated type; a type not known here fits everything."""
+    name, inner = _parts(node)
+    if name == "Union":
+        return any(_fits(value, option) for option in inner)
+    if name == "Literal":
+        return value in [ast.literal_eval(choice) for choice in inner]
+    if name == "None":
+        return value is None
+    if name in ("int", "float"):
+        return isinstance(value, int if name == "int" else (int, float)) and not isinstance(value, bool)
+    if name in ("str", "bool"):
+        return isinstance(value, str if name == "str" else bool)
+    if name.lower() in _CONTAINERS:
+        if not isinstance(value, _CONTAINERS[name.lower()]):
+            return False
+        if name.lower() == "dict":
+            return True
+        items = [n for n in inner if not (isinstance(n, ast.Constant) and n.value is ...)]
+        if name.lower() == "tuple" and len(items) == len(inner) > 0:
+            return len(items) == len(value) and all(map(_fits, value, items))
+        return not items or all(_fits(v, items[0]) for v in value)
+    return True
