@@ -123,21 +123,32 @@ def test_exercises_leave_triton_to_the_notebook():
 # ---------------------------------------------------------------------------------------------- they run
 
 
-@pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Run one notebook as `workbook run` does, with no progress from before; and the executed cells by id."""
+def run(paths: list[Path], folder: Path) -> dict[str, NotebookRun]:
+    """Run notebooks as `workbook run` does, two at a time, with no progress from before; what became of each, by name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBOOK_PROGRESS", str(folder / "progress"))
+        report = batch.run_course(paths, folder / "out", cell_timeout=300, jobs=2)
+    return {one.name: one for one in report.runs}
 
-    def go(path: Path) -> tuple[NotebookRun, dict[str, nbformat.NotebookNode]]:
-        monkeypatch.setenv("WORKBOOK_PROGRESS", str(tmp_path / "progress"))
-        report = batch.run_course([path], tmp_path / "out", cell_timeout=300)
-        return report.runs[0], cells(tmp_path / "out" / path.name)
 
-    return go
+@pytest.fixture(scope="module")
+def ran_solutions(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, NotebookRun], Path]:
+    """Every solution, run once: what became of each, and the folder of the executed notebooks."""
+    folder = tmp_path_factory.mktemp("solutions")
+    return run(SOLUTIONS, folder), folder / "out"
+
+
+@pytest.fixture(scope="module")
+def ran_starters(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, NotebookRun], Path]:
+    """Every starter, run once."""
+    folder = tmp_path_factory.mktemp("starters")
+    return run([starter(name) for name in NAMES], folder), folder / "out"
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_solution_runs_and_passes(name, run):
-    result, executed = run(ROOT / "labs" / "solutions" / f"{name}.ipynb")
+def test_a_solution_runs_and_passes(name, ran_solutions):
+    runs, out = ran_solutions
+    result, executed = runs[name], cells(out / f"{name}.ipynb")
     assert result.status == "ok", result.failure and f"{result.failure}\n{result.failure.traceback}"
     for e in exercises.of_lab(name):
         shown = json.dumps(executed[f"check-{e.id}"].outputs, ensure_ascii=False)
@@ -145,16 +156,16 @@ def test_a_solution_runs_and_passes(name, run):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_starter_fails_at_its_first_exercise_with_the_checks_sentence(name, run):
-    result, executed = run(starter(name))
+def test_a_starter_fails_at_its_first_exercise_with_the_checks_sentence(name, ran_starters):
+    runs, out = ran_starters
+    result, executed = runs[name], cells(out / f"{name}.ipynb")
     first = first_exercise(name)
     assert result.status == "failed" and result.failure.cell == f"check-{first}", result.failure
     assert result.failure.message.startswith(f"cell check-{first}: NotYet: {first} is still to do: ")
     (output,) = executed[f"check-{first}"].outputs
     # A sentence, not a traceback.
-    assert (
-        output.output_type == "error" and len(output.traceback) == 1 and output.traceback[0].startswith(first)
-    )
+    assert output.output_type == "error" and len(output.traceback) == 1
+    assert output.traceback[0].startswith(first)
 
 
 def test_a_starter_passes_nothing_and_lacks_nothing(tmp_path):

@@ -1,10 +1,14 @@
-"""A small checkout, for what forms and publishes notebooks."""
+"""A small checkout for what forms and publishes notebooks, and Ctrl-C for what runs them."""
 
 from __future__ import annotations
 
+import subprocess
+import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from conftest import environment
 from small_checkout import CUDA, GOOD_BADGE, KERNELS
 
 
@@ -23,3 +27,51 @@ def checkout(tmp_path: Path) -> Path:
         f"{GOOD_BADGE}\n`git clone https://github.com/ada/kernels`\ngithub.com/ada/kernels-old\n"
     )
     return tmp_path
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How an interrupted command ended: its exit status, what it wrote, and the process of the cell that slept."""
+
+    status: int
+    stdout: str
+    stderr: str
+    sleeper: int
+
+
+class Interrupter:
+    """Interrupts a command while a cell of its notebook sleeps."""
+
+    def __init__(self, folder: Path) -> None:
+        self._sign = folder / "sleeping"
+        self.cell = f"""\
+import os
+import pathlib
+import time
+
+pathlib.Path({str(self._sign)!r}).write_text(str(os.getpid()))
+time.sleep(600)"""
+
+    def run(self, command: list[str], number: int) -> Ended:
+        """Start a command in a session of its own, and send it a signal when the cell has begun."""
+        process = subprocess.Popen(
+            command,
+            env=environment(),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        until = time.monotonic() + 120
+        while not (self._sign.exists() and self._sign.read_text()):
+            assert process.poll() is None and time.monotonic() < until, "the sleeping cell did not begin"
+            time.sleep(0.05)
+        process.send_signal(number)
+        stdout, stderr = process.communicate(timeout=120)
+        return Ended(process.returncode, stdout, stderr, int(self._sign.read_text()))
+
+
+@pytest.fixture
+def interrupter(tmp_path: Path) -> Interrupter:
+    """Ctrl-C at the right moment: put its `cell` into a notebook and `run` the command."""
+    return Interrupter(tmp_path)

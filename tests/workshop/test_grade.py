@@ -11,15 +11,13 @@ import json
 import os
 import re
 import signal
-import subprocess
-import time
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 import psutil
 import pytest
-from conftest import command, environment
 
 from helpers.workshop.grade import grade, report, run
 from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
@@ -27,114 +25,87 @@ from helpers.workshop.grade.notebook import Unreadable, bound, check_call, read
 from helpers.workshop.usage import UsageError
 
 FURTHER = Path(__file__).parents[1] / "grade_exercises.py"
-TIME_LIMIT_S, MEMORY_MB = 5, 2500
+HOSTILE = Path(__file__).parent / "hostile"
+MEMORY_MB = 1500
+CLASS_LIMIT_S = 100  # no notebook of the class waits for it, and none comes near it on a busy machine
+SHORT_LIMIT_S = 3  # for notebooks that do nothing but wait for it
 RIGHT_A, RIGHT_B = "def n_blocks(n):\n    return -(-n // 256)", "def twice(x):\n    return x * 2"
 WRONG_A, WRONG_B = "def n_blocks(n):\n    return 4", "def twice(x):\n    return x"
 LABS = {"90_mini": {"count-blocks": "n_blocks", "twice": "twice"}, "91_other": {"thing": "thing"}}
+ASLEEP = (["sleep", f"600.{os.getpid()}"], ["sleep", f"601.{os.getpid()}"])  # what hostile/children.py starts
 
 
 def notebook(*between: str, a: str = RIGHT_A, b: str = RIGHT_B, last: str = "") -> nbformat.NotebookNode:
-    """A learner's notebook: imports, cells of their own, both exercises with their check cells, one last cell."""
+    """A learner's notebook: imports, up to four cells of their own, both exercises with their checks, one last cell."""
 
     def code(source: str, name: str, *tags: str) -> nbformat.NotebookNode:
         return nbformat.v4.new_code_cell(source, id=name, metadata={"tags": list(tags)} if tags else {})
 
-    cells = [code("import torch\nfrom helpers.lab import check", "begin")]
-    cells += [
-        code(source, f"own-{word}") for source, word in zip(between, ("one", "two", "three"), strict=False)
-    ]
-    cells += [
+    words = ("one", "two", "three", "four")[: len(between)]
+    cells = [
+        code("import torch\nfrom helpers.lab import check", "begin"),
+        *(code(source, f"own-{word}") for source, word in zip(between, words, strict=True)),
         code(a, "count-blocks", "exercise"),
         code('check("count-blocks", n_blocks)', "check-count-blocks", "check"),
+        code(b, "twice", "exercise"),
+        code('check("twice", twice)', "check-twice", "check"),
     ]
-    cells += [code(b, "twice", "exercise"), code('check("twice", twice)', "check-twice", "check")]
-    return nbformat.v4.new_notebook(cells=[*cells, *([code(last, "last")] if last else [])])
+    if last:
+        cells.append(code(last, "last"))
+    return nbformat.v4.new_notebook(cells=cells)
 
 
-ASLEEP = (["sleep", f"600.{os.getpid()}"], ["sleep", f"601.{os.getpid()}"])  # no other test's
-CHILDREN = f"""\
-import os, subprocess, sys, time
-subprocess.Popen({ASLEEP[0]}, start_new_session=True)
-if os.fork() == 0:
-    os.setsid()
-    if os.fork() == 0:  # its parent is gone at once, and it ignores what can be ignored
-        import signal
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
-        os.execvp("sleep", {ASLEEP[1]})
-    os._exit(0)"""
-PATCHES = """\
-import helpers.check, helpers.lab, helpers.exercises as exercises
-from helpers.exercises import attempt, call, model
-yes = lambda *a, **k: True
-torch.equal = torch.allclose = torch.isclose = yes
-torch.Tensor.__eq__ = yes
-helpers.check.assert_matches = yes
-helpers.lab.check = check = yes
-passed = lambda exercise, *a, **k: model.Verdict(exercise.id, True, "all 31 cases agree")
-attempt.judge_with = attempt.attempt = passed
-call.call_here = lambda exercise, obj, case: model.Outcome(case.expected)
-for module in list(__import__("sys").modules.values()):
-    for exercise in getattr(module, "EXERCISES", ()):
-        object.__setattr__(exercise, "judge", lambda case, outcome: None)
-        object.__setattr__(exercise, "cases", lambda rng, device: iter(()))"""
-# The process's own parts, found where nothing hides them, and made to say what a forger would like.
-FORGER = """\
-import gc, types
-from helpers.exercises.model import Outcome
-worker = next(o for o in gc.get_objects() if type(o).__name__ == "_Worker")
-worker._call_here = lambda exercise, obj, case: Outcome({})"""
-PROGRESS = """\
-import json, pathlib
-from helpers import lab
-folder = lab.progress_folder()
-folder.mkdir(parents=True, exist_ok=True)
-(folder / "90_mini.json").write_text(json.dumps({"count-blocks": {"passed": "2026-01-01 10:00", "tries": 1}}))
-check = lambda name, obj: "passed\""""
-LIAR = """\
-class Liar(float):
-    def __eq__(self, other): return True
-    def __ne__(self, other): return False
-    def __hash__(self): return 0
-    def __rsub__(self, other): return 0.0
-    __sub__ = __abs__ = lambda self, *a: 0.0
-class Agrees(torch.Tensor):
-    @classmethod
-    def __torch_function__(cls, function, types, args=(), kwargs=None):
-        return [1.0] if function is torch.Tensor.tolist else True
-def n_blocks(n):
-    return Liar(4)"""
+def hostile(*names: str, a: str = RIGHT_A, b: str = RIGHT_B) -> nbformat.NotebookNode:
+    """A notebook of files in hostile/: cells of their own below `# %%`, an exercise's cell below `# %% <its id>`.
+
+    Args:
+        names: Files, whose cells stand in this order.
+        a, b: The exercises' cells where no file has them.
+    """
+    own: list[str] = []
+    exercises = {"count-blocks": a, "twice": b}
+    for name in names:
+        text = (HOSTILE / f"{name}.py").read_text().replace("PID", str(os.getpid()))
+        _docstring, *parts = re.split(r"^# %%(.*)\n", text, flags=re.MULTILINE)
+        for exercise, source in zip(parts[::2], parts[1::2], strict=True):
+            if exercise:
+                exercises[exercise.strip()] = source.strip()
+            else:
+                own.append(source.strip())
+    return notebook(*own, a=exercises["count-blocks"], b=exercises["twice"])
+
 
 CLASS: dict[str, nbformat.NotebookNode] = {
-    "good": notebook("%matplotlib inline\n!echo hello\nawait __import__('asyncio').sleep(0)\ninput_size = get_ipython().execution_count"),
+    "good": notebook(
+        "%matplotlib inline",
+        "!echo hello",
+        "await __import__('asyncio').sleep(0)",
+        "input_size = get_ipython().execution_count",
+    ),
     "raises": notebook("1/0", "def f(:", "raise KeyboardInterrupt"),
     "half": notebook(a="def n_blocks(n):\n    raise NotImplementedError('count the last one too')"),
     "unfinished": notebook(a="def n_blocks(n:\n    return 4", b=""),
-    "loops": notebook("while True: pass", b="def twice(x):\n    while True: pass"),
-    "deaf": notebook("import ctypes, signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})\nctypes.PyDLL(None).sleep(600)"),
-    "exits": notebook("import sys; sys.exit(0)", "exit()", a="import os\ndef n_blocks(n):\n    os._exit(0)"),
-    "killed": notebook("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)"),
-    "segfaults": notebook(a="def n_blocks(n):\n    import ctypes\n    return ctypes.string_at(0)"),
-    "eater": notebook(a="def n_blocks(n):\n    kept = []\n    while True:\n        kept.append(b'x' * 10**8)"),
-    "flood": notebook("import sys\nfor i in range(20000): print('x' * 1000); sys.stderr.write('y' * 1000)\nprint('✓ count-blocks: 31 cases agree.')"),
-    "parent": notebook(CHILDREN),
-    "forker": notebook("import os\nos.fork()", a=WRONG_A),
-    "closes": notebook("import os\nos.closerange(3, 256)"),
-    "orphan": notebook("import os, signal\nos.kill(os.getppid(), signal.SIGKILL)\n__import__('time').sleep(1)"),
-    "prints": notebook("print('✓ count-blocks: 31 cases agree.')", a=WRONG_A, b="def twice(x):\n    print('passed')\n    return x"),
-    "patches": notebook(PATCHES, a=WRONG_A, b=WRONG_B),
-    "progress": notebook(PROGRESS, a=WRONG_A, b=WRONG_B),
-    "writes": notebook(b="import os\ndef twice(x):\n    for fd in range(3, 64):\n        try: os.write(fd, b'\\0' * 4096)\n        except OSError: pass\n    return x"),
-    "liar": notebook(a=f"{LIAR}", b="def twice(x):\n    return x.as_subclass(Agrees)"),
-    "forger-skips": notebook(FORGER.replace("Outcome({})", "Outcome(facts={'skipped': 'no room'})"), a=WRONG_A, b=WRONG_B),
-    "forger-grows": notebook(
-        "nested = []\nfor i in range(60): nested = [nested, nested]",
-        FORGER.replace("Outcome({})", "Outcome(nested if exercise.id == 'twice' else 10 ** 100000)"), a=WRONG_A, b=WRONG_B),
-    "forger-pickles": notebook(FORGER.replace("Outcome({})", "Outcome(types.SimpleNamespace(passed=True))"), a=WRONG_A, b=WRONG_B),
-    "forger-answers": notebook(FORGER.replace("worker._call_here = ", "answer = worker._do_call\nworker._do_call = lambda message: {'passed': True}\nunused = "), a=WRONG_A, b=WRONG_B),
+    "exits": hostile("exits"),
+    "killed": hostile("killed"),
+    "segfaults": hostile("segfaults"),
+    "eater": hostile("eater"),
+    "flood": hostile("flood"),
+    "children": hostile("children"),
+    "forker": hostile("forker", a=WRONG_A),
+    "closes": hostile("closes"),
+    "orphan": hostile("orphan"),
+    "prints": hostile("prints", a=WRONG_A),
+    "patches": hostile("patches", a=WRONG_A, b=WRONG_B),
+    "progress": hostile("progress", a=WRONG_A, b=WRONG_B),
+    "writes": hostile("writes"),
+    "liar": hostile("liar"),
+    "forger-skips": hostile("finds_worker", "forger_skips", a=WRONG_A, b=WRONG_B),
+    "forger-grows": hostile("finds_worker", "forger_grows", a=WRONG_A, b=WRONG_B),
+    "forger-pickles": hostile("finds_worker", "forger_pickles", a=WRONG_A, b=WRONG_B),
+    "forger-answers": hostile("finds_worker", "forger_answers", a=WRONG_A, b=WRONG_B),
     "again": notebook(a=WRONG_A, last=RIGHT_A),
-    "a=b <script>alert(1)</script>": notebook("raise ValueError('</pre><script>alert(2)</script>')", a="def n_blocks(n):\n    return '=cmd <script>alert(3)</script>'"),
-}  # fmt: skip
+    "a=b <script>alert(1)</script>": hostile("markup"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -158,8 +129,24 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Grades:
     names = ("corrupt", "binary", "list", "empty", "folder", "pipe", "strange", "old", "colab", "missing")
     given += [folder / f"{name}.ipynb" for name in names]
     return grade(
-        given, tmp_path_factory.mktemp("out"), exercises=FURTHER, time_limit=TIME_LIMIT_S, memory_limit=MEMORY_MB, jobs=2, seed=7,
-    )  # fmt: skip
+        given,
+        tmp_path_factory.mktemp("out"),
+        exercises=FURTHER,
+        time_limit=CLASS_LIMIT_S,
+        memory_limit=MEMORY_MB,
+        jobs=2,
+        seed=7,
+    )
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Grades:
+    """Notebooks that hang, with a short time limit; what else they hold takes milliseconds."""
+    folder = tmp_path_factory.mktemp("hanging")
+    given = [folder / "loops.ipynb", folder / "deaf.ipynb"]
+    for path in given:
+        nbformat.write(hostile(path.stem), path)
+    return grade(given, folder / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S, jobs=2)
 
 
 def old_format() -> nbformat.NotebookNode:
@@ -234,17 +221,17 @@ def test_what_is_not_defined_is_said(graded):
     )
 
 
-def test_endless_loops_are_stopped(graded):
-    assert verdicts(graded, "loops") == ("passed", "failed")
-    assert f"own-one: it ran past {TIME_LIMIT_S} s and was interrupted" in said(graded, "loops")
-    stopped = mark(graded, "loops", "twice")
-    assert stopped.mistake == "timeout" and stopped.case == "1 numbers"
-    assert stopped.sentence == f"twice: its check ran past {TIME_LIMIT_S} s, the last call with 1 numbers."
+def test_endless_loops_are_stopped(stopped):
+    assert verdicts(stopped, "loops") == ("passed", "failed")
+    assert f"own-one: it ran past {SHORT_LIMIT_S} s and was interrupted" in said(stopped, "loops")
+    late = mark(stopped, "loops", "twice")
+    assert late.mistake == "timeout" and late.case == "1 numbers"
+    assert late.sentence == f"twice: its check ran past {SHORT_LIMIT_S} s, the last call with 1 numbers."
 
 
-def test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out(graded):
-    assert verdicts(graded, "deaf") == ("passed", "passed")
-    assert "own-one: it ran past its time, did not heed an interrupt and was killed" in said(graded, "deaf")
+def test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out(stopped):
+    assert verdicts(stopped, "deaf") == ("passed", "passed")
+    assert "own-one: it ran past its time, did not heed an interrupt and was killed" in said(stopped, "deaf")
 
 
 def test_exits(graded):
@@ -276,7 +263,7 @@ def test_output_neither_counts_nor_fills_anything(graded):
 
 
 def test_nothing_that_a_notebook_started_survives(graded):
-    assert verdicts(graded, "parent") == ("passed", "passed")
+    assert verdicts(graded, "children") == ("passed", "passed")
     assert verdicts(graded, "forker") == ("failed", "passed")
     running = [p.info["cmdline"] or [] for p in psutil.process_iter(["cmdline"])]
     assert [words for words in running if words in ASLEEP or str(FURTHER) in " ".join(words)] == []
@@ -288,7 +275,10 @@ def test_without_the_graders_pipe_or_the_supervisor(graded):
         assert "own-one: it " in said(graded, learner)
 
 
-@pytest.mark.parametrize("learner", ["patches", "progress", "liar", "forger-skips", "forger-grows", "forger-pickles", "forger-answers"])  # fmt: skip
+FORGERS = ["patches", "progress", "liar", *(name for name in CLASS if name.startswith("forger-"))]
+
+
+@pytest.mark.parametrize("learner", FORGERS)
 def test_a_forger_passes_nothing(graded, learner):
     assert verdicts(graded, learner) == ("failed", "failed"), of(graded, learner)
     assert "agree" not in " ".join(m.sentence for m in of(graded, learner).marks)
@@ -462,9 +452,7 @@ def test_the_command_grades_a_lab_of_the_course(submit, workbook, tmp_path):
         nbformat.v4.new_code_cell(f'check("{first.id}", {first.name})', id=f"check-{first.id}"),
     ])  # fmt: skip
     submit(made, f"submissions/ada/{lab}")
-    result = workbook(
-        "grade", "submissions", "--out", "out", "--seed", "3", "--time-limit", "20", "--memory-limit", "4000"
-    )
+    result = workbook("grade", "submissions", "--out", "out", "--seed", "3", "--memory-limit", "4000")
     assert result.returncode == 0, result.stderr
     n = len(exercises.of_lab(lab))
     assert result.stderr.splitlines()[0].startswith(f"ada: {lab}, 0 of {n} passed; {first.id} to do"), (
@@ -494,65 +482,75 @@ def test_wrong_commands(workbook, tmp_path, arguments, says):
     assert not (tmp_path / "build").exists()
 
 
-def test_ctrl_c_leaves_reports_and_no_process(submit, tmp_path):
-    sign = tmp_path / "begun"
-    slow = notebook(
-        f"import os, pathlib, time\npathlib.Path({str(sign)!r}).write_text(str(os.getpid()))\ntime.sleep(600)"
-    )
-    paths = [submit(slow, "slow"), submit(notebook(), "later")]
-    code = f"import sys; from helpers.workshop.grade import grade; sys.exit(grade({[str(p) for p in paths]!r}, {str(tmp_path / 'out')!r}, exercises={str(FURTHER)!r}).exit_status)"  # fmt: skip
-    process = subprocess.Popen(
-        [command()[0], "-c", code],
-        env=environment(),
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    until = time.monotonic() + 60
-    while not (sign.exists() and sign.read_text()) and time.monotonic() < until:
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    complaints = process.communicate(timeout=60)[1]
-    assert process.returncode == 130 and "Traceback" not in complaints, complaints
-    assert not psutil.pid_exists(int(sign.read_text()))
-    rows = list(csv.DictReader((tmp_path / "out" / "grades.csv").open()))
-    assert [row["verdict"] for row in rows] == ["not graded", "not graded"] and "interrupted" in rows[0][
-        "sentence"
-    ]
-    assert "interrupted" in (tmp_path / "out" / "index.html").read_text()
+def test_ctrl_c_leaves_reports_and_no_process(submit, tmp_path, interrupter):
+    paths = [str(submit(notebook(interrupter.cell), "slow")), str(submit(notebook(), "later"))]
+    out = tmp_path / "out"
+    code = f"""\
+import sys
+from helpers.workshop.grade import grade
+grades = grade({paths!r}, {str(out)!r}, exercises={str(FURTHER)!r})
+sys.exit(grades.exit_status)"""
+    ended = interrupter.run([sys.executable, "-c", code], signal.SIGINT)
+    assert ended.status == 130 and "Traceback" not in ended.stderr, ended.stderr
+    assert not psutil.pid_exists(ended.sleeper)
+    rows = list(csv.DictReader((out / "grades.csv").open()))
+    assert [row["verdict"] for row in rows] == ["not graded", "not graded"]
+    assert "interrupted" in rows[0]["sentence"]
+    assert "interrupted" in (out / "index.html").read_text()
 
 
-def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, monkeypatch):
-    broken = tmp_path / "exercises.py"
-    stumble = "\nimport os\n\ndef _judge(case, outcome):\n    os._exit(1) if outcome.value == 666 else None\n    return _own(case, outcome)\n\n_own = EXERCISES[0].judge\nobject.__setattr__(EXERCISES[0], 'judge', _judge)\n"
-    broken.write_text(FURTHER.read_text() + stumble)
+STUMBLES = """
+
+import os
+
+def _stumbling(case, outcome):
+    if outcome.value == 666:
+        os._exit(1)
+    return _own(case, outcome)
+
+_own = EXERCISES[0].judge
+object.__setattr__(EXERCISES[0], "judge", _stumbling)
+"""
+NO_SPACE = """
+
+import os
+
+if os.environ["HOME"] == os.getcwd():  # only in a learner's process
+    raise OSError("no space left")
+"""
+
+
+@pytest.fixture
+def further(tmp_path: Path) -> Callable[[str], Path]:
+    """A file of exercises as FURTHER, with some more code at its end."""
+
+    def write(more: str) -> Path:
+        path = tmp_path / "exercises.py"
+        path.write_text(FURTHER.read_text() + more)
+        return path
+
+    return write
+
+
+def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, further):
     paths = [submit(notebook(a="def n_blocks(n):\n    return 666"), "evil"), submit(notebook(), "good")]
-    grades = grade(paths, tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
-    assert verdicts(grades, "evil") == ("not reached", "not reached") and verdicts(grades, "good") == (
-        "passed",
-        "passed",
-    )
+    grades = grade(paths, tmp_path / "out", exercises=further(STUMBLES))
+    assert verdicts(grades, "evil") == ("not reached", "not reached")
+    assert verdicts(grades, "good") == ("passed", "passed")
     assert "the examiner's process ended or hung over it" in of(grades, "evil").marks[0].sentence
 
 
 def test_a_notebook_has_its_time_in_all(submit, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "TOTAL", 1)
-    slow = submit(notebook(*["import time\ntime.sleep(3)"] * 3))
-    grades = grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=TIME_LIMIT_S)
-    assert verdicts(grades, "ada") == ("not reached", "not reached") and of(grades, "ada").seconds < 30
-    assert (
-        f"not reached: the notebook had run for {TIME_LIMIT_S} s in all"
-        in of(grades, "ada").marks[0].sentence
-    )
+    slow = submit(notebook(*["import time\ntime.sleep(2)"] * 3))
+    grades = grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S)
+    assert verdicts(grades, "ada") == ("not reached", "not reached")
+    why = of(grades, "ada").marks[0].sentence
+    assert f"not reached: the notebook had run for {SHORT_LIMIT_S} s in all" in why
 
 
-def test_where_no_process_comes_up_the_reason_is_said(submit, tmp_path):
-    broken = tmp_path / "exercises.py"
-    broken.write_text(
-        FURTHER.read_text()
-        + "\nimport os\nif os.environ['HOME'] == os.getcwd(): raise OSError('no space left')\n"
-    )
-    grades = grade([submit(notebook())], tmp_path / "out", exercises=broken, time_limit=TIME_LIMIT_S)
+def test_where_no_process_comes_up_the_reason_is_said(submit, tmp_path, further):
+    grades = grade([submit(notebook())], tmp_path / "out", exercises=further(NO_SPACE))
     assert verdicts(grades, "ada") == ("not reached", "not reached")
     assert "could be started: OSError: no space left" in of(grades, "ada").marks[0].sentence
 

@@ -94,7 +94,7 @@ def test_several_regions_and_quotes():
         ("# STARTER: x = 2\nx = 1", "STARTER stands outside a region"),
         ("# BEGIN SOLUTION: a\n# BEGIN SOLUTION: b\nx = 1\n# END SOLUTION", "line 2: a region begins inside the one that began in line 1"),
         ("# BEGIN SOLUTION: a\n# END SOLUTION", "this region holds no solution"),
-        ("# BEGIN SOLUTION:\nx = 1\n# END SOLUTION", "says not what is to do"),
+        ("# BEGIN SOLUTION:\nx = 1\n# END SOLUTION", "does not say what is to do"),
         ("# begin solution: a\nx = 1\n# end solution", "line 1 looks like a marker and is none"),
         ("# BEGIN SOLUTION a\nx = 1\n# END SOLUTION", "line 1 looks like a marker and is none"),
         ("x = 1  # BEGIN SOLUTION: a\n# END SOLUTION", "line 1 looks like a marker and is none"),

@@ -1,0 +1,7 @@
+"""A cell that kills its own process."""
+
+# %%
+import os
+import signal
+
+os.kill(os.getpid(), signal.SIGKILL)
