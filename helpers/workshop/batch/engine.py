@@ -21,7 +21,7 @@ from papermill.log import logger as papermill_logger
 from papermill.parameterize import parameterize_notebook
 
 from helpers.workshop.batch.plan import Job, choose_kernel, read_notebook
-from helpers.workshop.batch.results import Failure
+from helpers.workshop.batch.results import Execution, Failure
 
 _GRACE_S = 5.0  # between a hanging cell's interrupt, which shows where it hung, and its kernel's end
 # A kernel that crashes in C++ says in which Python line it was, on the stderr that ipykernel keeps for its own log.
@@ -84,10 +84,13 @@ class Watch:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: int) -> None:
-        # A kernel leads its own process group, so that a compiler it started ends with it.
+        # To the whole group of a kernel that leads one, so that a compiler it started ends with it.
         if self.pid:
             with contextlib.suppress(ProcessLookupError):
-                (os.killpg if self.leads else os.kill)(self.pid, number)
+                if self.leads:
+                    os.killpg(self.pid, number)
+                else:
+                    os.kill(self.pid, number)
 
 
 class _Client(PapermillNotebookClient):
@@ -151,8 +154,17 @@ papermill_engines.register("kernel-workbook", _Engine)
 papermill_logger.setLevel("CRITICAL")  # what it would log is in the report
 
 
-def execute(job: Job, watch: Watch, slot: int) -> tuple[NotebookNode, Failure | None, float]:
-    """Run one job in a fresh kernel: the notebook with its outputs, what ended it early, the seconds it took."""
+def execute(job: Job, watch: Watch, slot: int) -> Execution:
+    """Run one job in a fresh kernel.
+
+    Args:
+        job: What to run.
+        watch: Told what happens while it runs.
+        slot: The line of the terminal in which its progress bar stands.
+
+    Raises:
+        Stopped: The batch was interrupted.
+    """
     begin = time.monotonic()
     notebook = read_notebook(job.source)
     choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
@@ -178,36 +190,32 @@ def execute(job: Job, watch: Watch, slot: int) -> tuple[NotebookNode, Failure | 
             log.seek(0)
             failure = _failure(error, watch, log.read())
             _mark(watch.cell, failure)
-    return notebook, failure, time.monotonic() - begin
+    return Execution(notebook, failure, time.monotonic() - begin, watch.seconds, watch.peak_mb)
 
 
 def _failure(error: Exception, watch: Watch, log: str) -> Failure:
     """Name the cell, the line and the reason."""
-    if watch.cell is None:
-        return Failure(
-            "start", None, None, None, f"The kernel did not start: {first_line(error)}", _tail(log)
-        )
     cell = watch.cell
+    if cell is None:
+        return Failure("start", f"The kernel did not start: {first_line(error)}", _tail(log))
+    where = f"cell {cell['id']}"
     said = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
     traceback = _ANSI.sub("", "\n".join(said.traceback)) if said else ""
     line = _line(traceback, cell.get("execution_count"), cell.source)
-    source_line = cell.source.splitlines()[line - 1].strip() if line else None
-    where = f"cell {cell['id']}"
     if watch.timed_out:
-        message = f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
-        return Failure("timeout", cell["id"], line, source_line, message, traceback or _tail(log))
-    if isinstance(error, DeadKernelError):
-        line, stack = _crash(log)
-        source_line = cell.source.splitlines()[line - 1].strip() if line else None
-        message = f"the kernel died in {where}{watch.status}"
-        return Failure("died", cell["id"], line, source_line, message, stack)
-    if isinstance(error, CellExecutionError):
+        kind, message = "timeout", f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
+        traceback = traceback or _tail(log)
+    elif isinstance(error, DeadKernelError):
+        kind, message = "died", f"the kernel died in {where}{watch.status}"
+        line, traceback = _crash(log)
+    elif isinstance(error, CellExecutionError):
         value = error.evalue.splitlines()[0] if error.evalue else ""
-        message = f"{where}: {error.ename}" + (f": {value}" if value else "")
-        return Failure("error", cell["id"], line, source_line, message, traceback)
-    return Failure(
-        "error", cell["id"], None, None, f"{where}: {type(error).__name__}: {first_line(error)}", _tail(log)
-    )
+        kind, message = "error", f"{where}: {error.ename}" + (f": {value}" if value else "")
+    else:
+        kind, message = "error", f"{where}: {type(error).__name__}: {first_line(error)}"
+        line, traceback = None, _tail(log)
+    source_line = cell.source.splitlines()[line - 1].strip() if line else None
+    return Failure(kind, message, traceback, cell["id"], line, source_line)
 
 
 def _mark(cell: NotebookNode | None, failure: Failure) -> None:

@@ -46,9 +46,8 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 {%- endblock -%}
 """
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")
-_REMOTE_IMAGE = re.compile(
-    r"!\[([^\]]*)\]\(https?://[^)]*\)"
-)  # the Colab badge: a page offline keeps its words
+# The Colab badge: a page offline keeps its words.
+_REMOTE_IMAGE = re.compile(r"!\[([^\]]*)\]\(https?://[^)]*\)")
 _CDN_PLOTLY = re.compile(r'<script[^>]*\ssrc="https?://[^"]*plotly[^"]*\.js"[^>]*>\s*</script>')
 
 
@@ -78,7 +77,8 @@ def write_page(
                 lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
             )
         for output in cell.get("outputs", []):
-            figures += _draw_offline(output, f"figure-{figures + 1}")
+            if _draw_offline(output, f"figure-{figures + 1}"):
+                figures += 1
     exporter = HTMLExporter(
         template_file="workbook.html.j2", extra_loaders=[DictLoader({"workbook.html.j2": _PAGE})]
     )
@@ -93,8 +93,8 @@ def write_page(
     replace(page, body)
 
 
-def _draw_offline(output: NotebookNode, name: str) -> int:
-    """Turn a Plotly output into a drawing by the page's own plotly.min.js; 1 if it was one."""
+def _draw_offline(output: NotebookNode, name: str) -> bool:
+    """Turn a Plotly output into a drawing by the page's own plotly.min.js; whether it was one."""
     data = output.get("data", {})
     if PLOTLY in data or "text/html" in data:
         data.pop(WIDGET, None)  # a widget needs its kernel; what was put out beside it does not
@@ -110,12 +110,12 @@ def _draw_offline(output: NotebookNode, name: str) -> int:
                 f'<script>Plotly.newPlot("{name}", {text});</script>'
             }
         )
-        return 1
+        return True
     markup = data.get("text/html")
     if isinstance(markup, str) and _CDN_PLOTLY.search(markup):
         data["text/html"] = _CDN_PLOTLY.sub("", markup)
-        return 1
-    return 0
+        return True
+    return False
 
 
 def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str], str]) -> str:

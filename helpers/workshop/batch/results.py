@@ -26,23 +26,42 @@ class Failure:
 
     Attributes:
         kind: "error", "timeout", "died" (the kernel), or "start" (it never began).
+        message: One line without a period.
+        traceback: The traceback, or the kernel's last words.
         cell: The cell's id, or None where no cell had begun.
         line: The line in that cell, from 1, where its traceback tells.
         source_line: That line's text.
-        message: One line without a period.
-        traceback: The traceback, or the kernel's last words.
     """
 
     kind: str
-    cell: str | None
-    line: int | None
-    source_line: str | None
     message: str
     traceback: str
+    cell: str | None = None
+    line: int | None = None
+    source_line: str | None = None
 
     def __str__(self) -> str:
         at = f" (line {self.line}: {self.source_line})" if self.line else ""
         return f"{self.message}{at}"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """One notebook that a kernel has run, to its end or not.
+
+    Attributes:
+        notebook: The notebook with its outputs.
+        failure: What ended it early, or None.
+        seconds: Wall time with the kernel's start and end.
+        cells: Cell id to seconds, in order.
+        peak_mb: The most memory that its kernel process held, in MB (10^6 bytes); 0 where unknown.
+    """
+
+    notebook: NotebookNode
+    failure: Failure | None
+    seconds: float
+    cells: Mapping[str, float]
+    peak_mb: float
 
 
 @dataclass(frozen=True)
@@ -183,22 +202,16 @@ def line(run: NotebookRun) -> str:
     """One line for the terminal when a notebook ends."""
     if run.failure:
         return f"{run.name}: failed, {run.failure}"
-    return f"{run.name}: {'kept, finished earlier' if run.status == 'kept' else f'ok, {run.seconds:.1f} s'}"
+    if run.status == "kept":
+        return f"{run.name}: kept, finished earlier"
+    return f"{run.name}: ok, {run.seconds:.1f} s"
 
 
-def summarise(
-    job: Job,
-    notebook: NotebookNode,
-    failure: Failure | None,
-    seconds: float,
-    cells: Mapping[str, float],
-    peak_mb: float,
-    started: datetime,
-) -> NotebookRun:
-    """Read an executed notebook's headlines and provenance from its outputs."""
+def summarise(job: Job, execution: Execution, started: datetime) -> NotebookRun:
+    """What happened to one job; its headlines and provenance are read from the executed notebook's outputs."""
     bundles = [
         output.data
-        for cell in notebook.cells
+        for cell in execution.notebook.cells
         for output in cell.get("outputs", [])
         if output.output_type in ("display_data", "execute_result")
     ]
@@ -206,13 +219,13 @@ def summarise(
         name=job.name,
         source=str(job.source),
         title=job.title,
-        status="failed" if failure else "ok",
+        status="failed" if execution.failure else "ok",
         parameters=job.parameters,
         date=started.isoformat(timespec="seconds"),
-        seconds=round(seconds, 2),
-        cells={name: round(s, 3) for name, s in cells.items()},
-        peak_mb=round(peak_mb, 1),
-        failure=failure,
+        seconds=round(execution.seconds, 2),
+        cells={name: round(s, 3) for name, s in execution.cells.items()},
+        peak_mb=round(execution.peak_mb, 1),
+        failure=execution.failure,
         headlines=tuple(dict(b[HEADLINE]) for b in bundles if HEADLINE in b),
         provenance=tuple(dict(b[PROVENANCE]) for b in bundles if PROVENANCE in b),
     )

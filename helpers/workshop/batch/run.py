@@ -155,9 +155,8 @@ class _Batch:
         if run.status != "kept" or not page.exists():
             try:
                 pages.write_page(notebook, run, page, self.pages)
-            except (
-                Exception
-            ) as error:  # nbconvert's, of any kind: the executed notebook is there all the same
+            except Exception as error:
+                # nbconvert's, of any kind: the executed notebook is there all the same.
                 says = f"its page could not be made ({type(error).__name__}: {first_line(error)})"
                 print(f"{run.name}: {says}", file=sys.stderr)
                 self.results[run.name] = dataclasses.replace(run, page_error=says)
@@ -172,12 +171,12 @@ class _Batch:
         watch = Watch(self.cell_timeout, self.stop)
         self.watches.add(watch)
         try:
-            notebook, failure, seconds = execute(job, watch, slot)
+            execution = execute(job, watch, slot)
         finally:
             self.watches.discard(watch)
             with self.lock:
                 self.slots.append(slot)
-        run = results.summarise(job, notebook, failure, seconds, watch.seconds, watch.peak_mb, self.started)
+        run, notebook = results.summarise(job, execution, self.started), execution.notebook
         notebook.metadata[METADATA] = {"work": job.same_work, "run": run.as_dict()}
         replace(target, nbformat.writes(notebook, version=4) + "\n")
         return run, notebook

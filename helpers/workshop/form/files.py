@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
+from nbformat import NotebookNode
 
 from helpers.workshop.form import labs, starters
 from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
@@ -173,18 +174,19 @@ def execute(path: Path, timeout: float = 600) -> str:
     os.environ["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=timeout, resources={"metadata": {"path": str(path.parent)}})
-    running = {"cell": "before the first cell"}
-    client.on_cell_start = lambda cell, cell_index: running.update(cell=f"cell {cell.get('id', cell_index)}")
+    at = "before the first cell"
+
+    def begin(cell: NotebookNode, cell_index: int) -> None:
+        nonlocal at
+        at = f"cell {cell.get('id', cell_index)}"
+
+    client.on_cell_start = begin
     try:
         client.execute()
     except CellExecutionError as error:
-        raise RuntimeError(f"{path.name}: {running['cell']} failed, nothing was stored.\n{error}") from error
+        raise RuntimeError(f"{path.name}: {at} failed, nothing was stored.\n{error}") from error
     except CellTimeoutError as error:
-        raise RuntimeError(
-            f"{path.name}: {running['cell']} ran past {timeout:g} s, nothing was stored."
-        ) from error
+        raise RuntimeError(f"{path.name}: {at} ran past {timeout:g} s, nothing was stored.") from error
     except DeadKernelError as error:
-        raise RuntimeError(
-            f"{path.name}: the kernel died in {running['cell']}, nothing was stored."
-        ) from error
+        raise RuntimeError(f"{path.name}: the kernel died in {at}, nothing was stored.") from error
     return nbformat.writes(notebook, version=4)

@@ -42,14 +42,12 @@ def structure(
     for name in seen if known is not None else ():
         if name not in known.get(lab, {}):
             home = next((other for other, ids in known.items() if name in ids), None)
-            problems.append(
-                f"{shown}: exercise {name} is not one of helpers.exercises"
-                + (
-                    f" for {lab}; it belongs to {home}."
-                    if home
-                    else f", which knows {', '.join(known.get(lab, {})) or 'none'} here."
-                )
-            )
+            unknown = f"{shown}: exercise {name} is not one of helpers.exercises"
+            if home:
+                problems.append(f"{unknown} for {lab}; it belongs to {home}.")
+            else:
+                here = ", ".join(known.get(lab, {})) or "none"
+                problems.append(f"{unknown}, which knows {here} here.")
     for name in known.get(lab, {}) if known is not None else ():
         if name not in seen:
             problems.append(
@@ -68,12 +66,10 @@ def _check_cell(
         return [
             f"{shown}: exercise {name} is not followed at once by the code cell check-{name}, tagged check: {wanted}."
         ]
-    right = (
-        cell.source == wanted
-        if told
-        else re.fullmatch(rf'check\("{re.escape(name)}", [A-Za-z_]\w*\)', cell.source)
-    )
-    return [] if right else [f"{shown}: cell check-{name} must be exactly {wanted}."]
+    any_name = re.fullmatch(rf'check\("{re.escape(name)}", [A-Za-z_]\w*\)', cell.source)
+    if cell.source == wanted or (not told and any_name):
+        return []
+    return [f"{shown}: cell check-{name} must be exactly {wanted}."]
 
 
 def known_exercises(root: Path, labs: Iterable[str]) -> dict[str, dict[str, str]] | None:

@@ -27,7 +27,7 @@ import os
 import re
 import tokenize
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +64,58 @@ class Derived:
     notebook: NotebookNode
     cells: dict[str, str]
     problems: tuple[str, ...]
+
+
+@dataclass
+class _Region:
+    """A region of a solution's cell, as far as it has been read.
+
+    Attributes:
+        begin: Its first line, as `_LINE` matched it.
+        line: That line's number, from 1.
+        starter: The code of its STARTER lines.
+        has_solution: Whether it holds a line that is no marker and not blank.
+    """
+
+    begin: re.Match[str]
+    line: int
+    starter: list[str] = field(default_factory=list)
+    has_solution: bool = False
+
+    @property
+    def comment(self) -> str:
+        """What its markers begin with: "#" or "//"."""
+        return self.begin["comment"]
+
+    @property
+    def task(self) -> str:
+        """What is to do, from the first line."""
+        return self.begin["text"].strip()
+
+    def problems(self, where: str) -> list[str]:
+        """What is wrong with it, now that it is closed."""
+        at = f"{where}, line {self.line}"
+        if not self.has_solution:
+            return [f"{at}: this region holds no solution."]
+        if not self.starter and not self.task:
+            return [f"{at}: BEGIN SOLUTION does not say what is to do; write it after the colon."]
+        if self.comment == "//" and "\\" in self.task:
+            return [f"{at}: the text of an #error cannot hold a backslash; say it without one."]
+        return []
+
+    def to_do(self) -> list[str]:
+        """The lines that it becomes where it gives no code of its own; as ruff would format them."""
+        indent, task = self.begin["indent"], self.task
+        if self.comment == "//":
+            said = task.replace('"', "'")
+            return [f'{indent}#error "{said}"']
+        quoted = json.dumps(task, ensure_ascii=False)
+        if '"' in task and "'" not in task and "\\" not in task:
+            quoted = f"'{task}'"
+        line = f"{indent}raise NotImplementedError({quoted})"
+        if len(line) <= _WIDTH:
+            return [line]
+        return [f"{indent}raise NotImplementedError(", f"{indent}    {quoted}", f"{indent})"]
 
 
 def derive(solution: NotebookNode, shown: str, root: Path) -> Derived:
@@ -104,8 +156,8 @@ def starter_text(source: str, where: str) -> tuple[str, list[str]]:
     """
     problems: list[str] = []
     lines: list[str] = []
-    begin: re.Match[str] | None = None
-    begun, inside, starter, n_regions = 0, 0, [], 0
+    region: _Region | None = None
+    n_regions = 0
     strings = _lines_in_strings(source)
     for number, line in enumerate(source.splitlines(), 1):
         mark = _LINE.match(line)
@@ -116,33 +168,34 @@ def starter_text(source: str, where: str) -> tuple[str, list[str]]:
                     f"{at} looks like a marker and is none; a region stands between the lines "
                     "`# BEGIN SOLUTION: what is to do` and `# END SOLUTION` (`//` in CUDA text)."
                 )
-            elif begin is None:
+            elif region is None:
                 lines.append(line)
-            else:
-                inside += bool(line.strip())
+            elif line.strip():
+                region.has_solution = True
             continue
         if strings is not None and (mark["comment"] == "//") != (number in strings):
             problems.append(
                 f"{at}: in Python a marker begins with #, inside CUDA or C++ text with //; this one is the other way round."
             )
         if mark["word"] == "BEGIN SOLUTION":
-            if begin is not None:
-                problems.append(f"{at}: a region begins inside the one that began in line {begun}.")
-                continue
-            begin, begun, inside, starter, n_regions = mark, number, 0, [], n_regions + 1
-        elif begin is None:
+            if region is None:
+                region = _Region(mark, number)
+                n_regions += 1
+            else:
+                problems.append(f"{at}: a region begins inside the one that began in line {region.line}.")
+        elif region is None:
             problems.append(f"{at}: {mark['word']} stands outside a region; BEGIN SOLUTION opens one.")
-        elif mark["comment"] != begin["comment"]:
-            problems.append(f"{at}: the region of line {begun} began with {begin['comment']}.")
+        elif mark["comment"] != region.comment:
+            problems.append(f"{at}: the region of line {region.line} began with {region.comment}.")
         elif mark["word"] == "STARTER":
-            starter.append((mark["indent"] + mark["text"]).rstrip())
+            region.starter.append((mark["indent"] + mark["text"]).rstrip())
         else:
-            problems += _empty(begin, inside, bool(starter), f"{where}, line {begun}")
-            lines += starter or _to_do(begin["indent"], begin["comment"], begin["text"].strip())
-            begin = None
-    if begin is not None:
+            problems += region.problems(where)
+            lines += region.starter or region.to_do()
+            region = None
+    if region is not None:
         problems.append(
-            f"{where}, line {begun}: this region is never closed; end it with {begin['comment']} END SOLUTION."
+            f"{where}, line {region.line}: this region is never closed; end it with {region.comment} END SOLUTION."
         )
     elif not n_regions and not problems:
         problems.append(
@@ -162,32 +215,6 @@ def _is_marker(mark: re.Match[str]) -> bool:
         return bool(mark["colon"])
     bare = not mark["colon"] and not mark["text"].strip()
     return bare or (mark["word"] == "BEGIN SOLUTION" and bool(mark["colon"]))
-
-
-def _empty(begin: re.Match[str], inside: int, has_starter: bool, where: str) -> list[str]:
-    """What is wrong with a region that is whole."""
-    if not inside:
-        return [f"{where}: this region holds no solution."]
-    if not has_starter and not begin["text"].strip():
-        return [f"{where}: BEGIN SOLUTION says not what is to do; write it after the colon."]
-    if begin["comment"] == "//" and "\\" in begin["text"]:
-        return [f"{where}: the text of an #error cannot hold a backslash; say it without one."]
-    return []
-
-
-def _to_do(indent: str, comment: str, text: str) -> list[str]:
-    """The lines that a region becomes where it gives no code of its own; as ruff would format them."""
-    if comment == "//":
-        return [f'{indent}#error "{text.replace(chr(34), chr(39))}"']
-    quoted = (
-        f"'{text}'"
-        if '"' in text and "'" not in text and "\\" not in text
-        else json.dumps(text, ensure_ascii=False)
-    )
-    line = f"{indent}raise NotImplementedError({quoted})"
-    if len(line) <= _WIDTH:
-        return [line]
-    return [f"{indent}raise NotImplementedError(", f"{indent}    {quoted}", f"{indent})"]
 
 
 def _lines_in_strings(source: str) -> set[int] | None:
@@ -224,9 +251,8 @@ def _relink(source: str, where: str, root: Path, problems: list[str]) -> str:
                 "as in ../../notebooks/03_triton.ipynb, and the starter's are written from them."
             )
         if os.path.dirname(aim) == os.path.join("labs", "solutions"):
-            aim = os.path.join(
-                "labs", os.path.basename(aim)
-            )  # a learner is sent to the next lab, not to its solution
+            # A learner is sent to the next lab, not to its solution.
+            aim = os.path.join("labs", os.path.basename(aim))
         return match[1] + os.path.relpath(aim, "labs").replace(os.sep, "/")
 
     return _LINK.sub(one, source)
@@ -255,11 +281,9 @@ def changed_cells(have: NotebookNode, want: NotebookNode) -> str:
     named += [f"{name} (added)" for name in before if name not in after]
     if not named:
         return "the order of its cells"
-    return (
-        ("cell " if len(named) == 1 else "cells ")
-        + ", ".join(named[:4])
-        + (" and more" if len(named) > 4 else "")
-    )
+    word = "cell" if len(named) == 1 else "cells"
+    more = " and more" if len(named) > 4 else ""
+    return f"{word} {', '.join(named[:4])}{more}"
 
 
 def read_starters(project: Project) -> dict[str, Any]:
