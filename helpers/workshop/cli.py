@@ -93,7 +93,7 @@ def grade_command(
         float,
         typer.Option(
             metavar="SECONDS",
-            help="For one cell, and for one exercise's check; a notebook gets ten times as much.",
+            help="For one cell, and for the check of one exercise; a notebook gets ten times as much.",
         ),
     ] = 120,
     memory_limit: Annotated[
@@ -104,7 +104,9 @@ def grade_command(
     ] = 1,
     seed: Annotated[
         int | None,
-        typer.Option(help="Of the hidden cases, the same for all; a new one by default.", show_default=False),
+        typer.Option(
+            help="The hidden cases' seed, the same for all; a new one by default.", show_default=False
+        ),
     ] = None,
     lab: Annotated[
         str,

@@ -29,8 +29,24 @@ HOSTILE = Path(__file__).parent / "hostile"
 MEMORY_MB = 1500
 CLASS_LIMIT_S = 100  # no notebook of the class waits for it, and none comes near it on a busy machine
 SHORT_LIMIT_S = 3  # for notebooks that do nothing but wait for it
-RIGHT_A, RIGHT_B = "def n_blocks(n):\n    return -(-n // 256)", "def twice(x):\n    return x * 2"
-WRONG_A, WRONG_B = "def n_blocks(n):\n    return 4", "def twice(x):\n    return x"
+RIGHT_A = """\
+def n_blocks(n):
+    return -(-n // 256)"""
+RIGHT_B = """\
+def twice(x):
+    return x * 2"""
+WRONG_A = """\
+def n_blocks(n):
+    return 4"""
+WRONG_B = """\
+def twice(x):
+    return x"""
+TO_DO_A = """\
+def n_blocks(n):
+    raise NotImplementedError('count the last one too')"""
+UNFINISHED_A = """\
+def n_blocks(n:
+    return 4"""
 LABS = {"90_mini": {"count-blocks": "n_blocks", "twice": "twice"}, "91_other": {"thing": "thing"}}
 ASLEEP = (["sleep", f"600.{os.getpid()}"], ["sleep", f"601.{os.getpid()}"])  # what hostile/children.py starts
 
@@ -83,8 +99,8 @@ CLASS: dict[str, nbformat.NotebookNode] = {
         "input_size = get_ipython().execution_count",
     ),
     "raises": notebook("1/0", "def f(:", "raise KeyboardInterrupt"),
-    "half": notebook(a="def n_blocks(n):\n    raise NotImplementedError('count the last one too')"),
-    "unfinished": notebook(a="def n_blocks(n:\n    return 4", b=""),
+    "half": notebook(a=TO_DO_A),
+    "unfinished": notebook(a=UNFINISHED_A, b=""),
     "exits": hostile("exits"),
     "killed": hostile("killed"),
     "segfaults": hostile("segfaults"),
@@ -365,7 +381,7 @@ def test_pages_are_whole_escaped_and_linked(graded):
 
 def test_names_become_file_names_of_their_own():
     names = ["a/b", "a b", "index", "../up", "A b", "x" * 300, "=1+1", "é"]
-    pages = report._pages(Grades(Path(), tuple(Graded(name, name) for name in names), 0))
+    pages = report.page_names(Grades(Path(), tuple(Graded(name, name) for name in names), 0))
     assert len({page.lower() for page in pages.values()}) == len(names) and "index.html" not in pages.values()
     assert all("/" not in page and not page.startswith(".") and len(page) < 120 for page in pages.values())
 
@@ -533,7 +549,7 @@ def further(tmp_path: Path) -> Callable[[str], Path]:
 
 
 def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, further):
-    paths = [submit(notebook(a="def n_blocks(n):\n    return 666"), "evil"), submit(notebook(), "good")]
+    paths = [submit(notebook(a=RIGHT_A.replace("-(-n // 256)", "666")), "evil"), submit(notebook(), "good")]
     grades = grade(paths, tmp_path / "out", exercises=further(STUMBLES))
     assert verdicts(grades, "evil") == ("not reached", "not reached")
     assert verdicts(grades, "good") == ("passed", "passed")
@@ -542,7 +558,7 @@ def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, furthe
 
 def test_a_notebook_has_its_time_in_all(submit, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "TOTAL", 1)
-    slow = submit(notebook(*["import time\ntime.sleep(2)"] * 3))
+    slow = submit(notebook(*["import time; time.sleep(2)"] * 3))
     grades = grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S)
     assert verdicts(grades, "ada") == ("not reached", "not reached")
     why = of(grades, "ada").marks[0].sentence

@@ -22,6 +22,7 @@ from papermill.parameterize import parameterize_notebook
 
 from helpers.workshop.batch.plan import Job, choose_kernel, read_notebook
 from helpers.workshop.batch.results import Execution, Failure
+from helpers.workshop.usage import first_line
 
 _GRACE_S = 5.0  # between a hanging cell's interrupt, which shows where it hung, and its kernel's end
 # A kernel that crashes in C++ says in which Python line it was, on the stderr that ipykernel keeps for its own log.
@@ -256,11 +257,6 @@ def _tail(log: str, lines: int = 30) -> str:
     """The kernel's last words, without ipykernel's remark on its transport."""
     kept = [line for line in log.splitlines() if "Kernel is running over TCP" not in line]
     return "\n".join(kept[-lines:])
-
-
-def first_line(error: Exception) -> str:
-    """The first line of an error's message, or its type."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _name_injected_cell(notebook: NotebookNode) -> None:

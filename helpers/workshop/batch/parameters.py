@@ -111,7 +111,7 @@ def _convert(text: str, node: ast.expr) -> tuple[bool, Any]:
     """Whether `text` is a value of the annotated type, and the value."""
     name, inner = _parts(node)
     if name == "Union":
-        # A text fits str always, so str is tried last: "512" for `str | int` is the number.
+        # Any text fits str, so str is tried last: "512" for `str | int` is the number.
         for option in sorted(inner, key=lambda n: _parts(n)[0] == "str"):
             fits, value = _convert(text, option)
             if fits:

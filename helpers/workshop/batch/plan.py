@@ -19,7 +19,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from helpers.workshop.batch.parameters import Parameter, parameters_of, parse_value
-from helpers.workshop.usage import UsageError
+from helpers.workshop.usage import UsageError, first_line
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def plan(
         grid: Name to values; every notebook that has such parameters runs at every point of their product.
 
     Raises:
-        UsageError: No notebook, a file that is none, a kernel that is not installed, a parameter that no notebook
+        UsageError: No notebook, a file that is not one, a kernel that is not installed, a parameter that no notebook
             has, a value of the wrong type.
     """
     grid = grid or {}
@@ -110,7 +110,7 @@ def split_assignment(text: str, option: str) -> tuple[str, str]:
     """`NAME=VALUE` as a pair.
 
     Raises:
-        UsageError: It has not that shape.
+        UsageError: It does not have that shape.
     """
     name, equals, value = text.partition("=")
     if not equals or not name.strip().isidentifier():
@@ -170,8 +170,7 @@ def read_notebook(path: Path) -> NotebookNode:
             # Read by nbformat first: papermill formats a path that has braces in it.
             notebook = load_notebook_node(nbformat.reads(path.read_text("utf-8"), as_version=4))
     except Exception as error:
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise UsageError(f"{path} is not a notebook that can be read: {reason}.") from error
+        raise UsageError(f"{path} is not a notebook that can be read: {first_line(error)[:120]}.") from error
     return notebook
 
 

@@ -22,12 +22,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from helpers.workshop.batch import pages, report, results
-from helpers.workshop.batch.engine import Stopped, Watch, execute, first_line
+from helpers.workshop.batch.engine import Stopped, Watch, execute
 from helpers.workshop.batch.plan import Job, plan
 from helpers.workshop.batch.results import NotebookRun, RunReport
 from helpers.workshop.interrupts import ignore, interruptible
 from helpers.workshop.outputs import replace, require_writable
-from helpers.workshop.usage import UsageError
+from helpers.workshop.usage import UsageError, first_line
 
 METADATA = "kernel_workbook"  # the key in an output's metadata by which --resume knows it
 

@@ -81,7 +81,7 @@ class Formed:
 
 
 def setup_source(repository: str) -> str:
-    """The setup cell's one text."""
+    """The text of every setup cell."""
     return SETUP.replace("@REPOSITORY@", repository)
 
 
@@ -193,7 +193,7 @@ def _stable_outputs(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
 
 
 def _instabilities(outputs: Iterable[NotebookNode]) -> list[str]:
-    """What in a checked cell's outputs would differ on another machine, as ends of a sentence."""
+    """What in a checked cell's outputs would differ on another machine, each as the end of a sentence."""
     found = []
     for output in outputs:
         if output.output_type == "stream":

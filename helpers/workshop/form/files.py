@@ -29,7 +29,7 @@ class _Said:
 def form(
     paths: Sequence[Path], *, check: bool = False, run: bool = False
 ) -> tuple[list[str], list[str], list[str]]:
-    """Bring notebooks into canonical form and derive starters from solutions, or only say where that is to be done.
+    """Bring notebooks into canonical form and derive starters from solutions, or only say what that would change.
 
     Args:
         paths: Notebooks; empty means every one of the checkout around the current folder. A solution stands for its

@@ -8,7 +8,7 @@ What the learner writes stands in a solution's cell (tag `exercise`) between two
 
 In the starter `raise NotImplementedError("which element …?")` stands there instead, at the first line's indent. Inside
 CUDA or C++ text the comment is `//` and the starter has `#error "which element …?"`. A region that holds lines
-`# STARTER: <code>` gives exactly their code to the starter instead, which is how a starter comes to be something to mend;
+`# STARTER: <code>` gives exactly their code to the starter instead, so that the learner has something to mend;
 a learner who runs the solution sees comments there.
 
 `labs/` is one folder above `labs/solutions/`, so relative links in markdown are rewritten. All else is the same.
@@ -42,7 +42,7 @@ STARTERS = "helpers/exercises/starters.json"
 _LINE = re.compile(
     r"^(?P<indent>[ \t]*)(?P<comment>#|//) ?(?P<word>BEGIN SOLUTION|END SOLUTION|STARTER)(?P<colon>:?) ?(?P<text>.*)$"
 )
-# What somebody who wrote it meant for a marker, whether or not it is one.
+# What its writer meant as a marker, whether or not it is one.
 _MEANT = re.compile(
     r"(?:#|//)\s*(?:(?:begin|end)[ _-]*solution\b|STARTER\b)|###\s*(?:BEGIN|END)\b", re.IGNORECASE
 )

@@ -1,8 +1,8 @@
 """The examiner: takes notebooks one after another, has each run in a process of its own, makes the hidden calls and judges.
 
 It runs in a process of its own too, for it looks at what learners' processes send: where that ends an examiner, the batch
-goes on with another. It reads one JSON line a notebook and writes JSON lines: what
-it knows so far, so that nothing found is lost with it.
+goes on with another. It reads a JSON line for each notebook and writes a JSON line for each thing that it finds, at once,
+so that nothing found is lost with it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEXT = 2000  # characters of a sentence in a report
 
 
 class _OutOfTime(Exception):
-    """The notebook's whole time is over."""
+    """The notebook has used up its time."""
 
 
 class Examination:
@@ -135,7 +135,7 @@ class Examination:
         """The verdict on one exercise in the notebook's state of now.
 
         Raises:
-            Gone: The process ended; a verdict is given to the exercise by then.
+            Gone: The process ended; the exercise has its verdict by then.
         """
         self._in_time()
         self._checking = exercise.id
@@ -152,15 +152,8 @@ class Examination:
         def call(given: Case) -> Outcome:
             nonlocal case
             case = given
-            reply = ask(
-                {
-                    "do": "call",
-                    "label": given.label,
-                    "args": given.args,
-                    "kwargs": given.kwargs,
-                    "call": given.call,
-                }
-            )
+            message = {"label": given.label, "args": given.args, "kwargs": given.kwargs, "call": given.call}
+            reply = ask({"do": "call", **message})
             if reply.get("too_large"):
                 raise _Unusable("it is too large")
             try:
@@ -184,11 +177,10 @@ class Examination:
             says = f"what came back for {case.label} cannot be judged: {error}"
             return _failed(exercise.id, says, "unusable", case.label)
         except Gone as gone:
-            says = (
-                f"the call with {case.label} {gone}"
-                if case.label
-                else f"the notebook {gone} before its check"
-            )
+            if case.label:
+                says = f"the call with {case.label} {gone}"
+            else:
+                says = f"the notebook {gone} before its check"
             self._give(
                 exercise.id,
                 _failed(exercise.id, says, gone.mistake, case.label),
@@ -228,18 +220,17 @@ def _may_be_skipped(case: Case) -> bool:
 
 
 class _Unusable(Exception):
-    """An answer that is none. Not a ValueError, which a judge may expect of its own work."""
+    """An answer that cannot be judged. Not a ValueError, which a judge may expect of its own work."""
 
 
 def mark(
     exercise: Exercise, verdict: Verdict, seconds: float, submission: Submission, later: str = ""
 ) -> dict[str, Any]:
-    """A verdict as a line of the marks."""
-    word = (
-        "passed"
-        if verdict.passed is True
-        else {"to-do": "to do", "not-reached": "not reached"}.get(verdict.mistake, "failed")
-    )
+    """A verdict as the fields of a `Mark`."""
+    if verdict.passed is True:
+        word = "passed"
+    else:
+        word = {"to-do": "to do", "not-reached": "not reached"}.get(verdict.mistake, "failed")
     sentence = verdict.sentence
     if later:
         sentence += f" ({submission.names[exercise.id]} is defined again in {_called(later)}, below its check, which does not count.)"
@@ -264,7 +255,7 @@ def _failed(exercise: str, says: str, mistake: str, case: str = "") -> Verdict:
 
 
 def _called(name: str) -> str:
-    """A cell in a sentence."""
+    """How a sentence calls a cell."""
     return name if name.startswith("cell ") else f"cell {name}"
 
 
@@ -306,7 +297,7 @@ def _labs(further: str) -> dict[str, dict[str, Exercise]]:
 
 
 def main() -> None:
-    """Examine the notebooks that stand on stdin, a JSON line each, until it is closed."""
+    """Examine the notebooks that are named on stdin, a JSON line each, until it is closed."""
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what else is printed here is no event
 

@@ -13,27 +13,33 @@ class Mark:
     Attributes:
         exercise, title: Its id and title.
         verdict: "passed", "failed", "to do" or "not reached".
-        case: What was special about the case that failed.
-        mistake: Its kind, such as "missing-mask".
+        mistake: The kind of mistake, such as "missing-mask".
         sentence, hint, details: What the check says.
+        case: What was special about the case that failed.
         speed: "94 % of the copy ceiling", on a GPU.
-        n_cases: Hidden cases that agreed.
-        seconds: That the check took.
+        n_cases: How many hidden cases agreed.
+        seconds: How long the check took.
         code: What the learner wrote.
     """
 
     exercise: str
     title: str
     verdict: str
-    case: str
     mistake: str
     sentence: str
-    hint: str
-    details: str
-    speed: str
-    n_cases: int
-    seconds: float
-    code: str
+    case: str = ""
+    hint: str = ""
+    details: str = ""
+    speed: str = ""
+    n_cases: int = 0
+    seconds: float = 0.0
+    code: str = ""
+
+    @property
+    def shortly(self) -> str:
+        """The exercise and its verdict, such as "softmax failed (missing-mask)"."""
+        why = f" ({self.mistake})" if self.verdict == "failed" and self.mistake else ""
+        return f"{self.exercise} {self.verdict}{why}"
 
 
 @dataclass(frozen=True)
@@ -78,14 +84,9 @@ class Graded:
     def __str__(self) -> str:
         if self.problem:
             return f"{self.learner}: not graded, {self.problem} ({Path(self.notebook).name})"
-        others = [
-            f"{m.exercise} {m.verdict}" + (f" ({m.mistake})" if m.verdict == "failed" and m.mistake else "")
-            for m in self.marks
-            if m.verdict != "passed"
-        ]
-        return f"{self.learner}: {self.lab}, {self.n_passed} of {len(self.marks)} passed" + (
-            f"; {', '.join(others)}" if others else ""
-        )
+        says = f"{self.learner}: {self.lab}, {self.n_passed} of {len(self.marks)} passed"
+        others = ", ".join(m.shortly for m in self.marks if m.verdict != "passed")
+        return f"{says}; {others}" if others else says
 
 
 @dataclass(frozen=True)

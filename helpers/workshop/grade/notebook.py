@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.workshop.usage import first_line
+
 _MAX_FILE = 64 * 2**20
 
 
@@ -96,12 +98,12 @@ def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Su
         name: (cells[at].checked if at < len(cells) else "") or labs[lab][name] for name, at in checks.items()
     }
     return Submission(
-        lab,
-        cells,
-        checks,
-        names,
-        {name: _code_of(name, names[name], cells[:at]) for name, at in checks.items()},
-        {name: _binding(cells[at + 1 :], names[name]) for name, at in checks.items()},
+        lab=lab,
+        cells=cells,
+        checks=checks,
+        names=names,
+        code={name: _code_of(name, names[name], cells[:at]) for name, at in checks.items()},
+        later={name: _binding(cells[at + 1 :], names[name]) for name, at in checks.items()},
     )
 
 
@@ -126,8 +128,7 @@ def _cells(path: Path, known: set[str]) -> tuple[Cell, ...]:
             _cell(cell, i, known) for i, cell in enumerate(notebook.cells, 1) if cell.cell_type == "code"
         ]
     except Exception as error:  # whatever a broken file makes the reader raise
-        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise Unreadable(f"it is no notebook that can be read ({reason})") from error
+        raise Unreadable(f"it is no notebook that can be read ({first_line(error)[:120]})") from error
     if not cells:
         raise Unreadable("it has no code cell")
     return tuple(cells)
@@ -138,11 +139,8 @@ def _cell(cell: Any, number: int, known: set[str]) -> Cell:
     tags = tuple(str(tag) for tag in cell.metadata.get("tags", ()))
     name = str(cell.metadata.get("id") or cell.get("id") or "")
     # An id that a program made up says nothing to a reader.
-    name = (
-        name
-        if re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) and ("-" in name or name.isalpha())
-        else f"cell {number}"
-    )
+    if not (re.fullmatch(r"[a-z][a-z0-9]*(-[a-z0-9]+)*", name) and ("-" in name or name.isalpha())):
+        name = f"cell {number}"
     check, checked = check_call(source)
     if check not in known:
         by_id = name.removeprefix("check-")

@@ -1,4 +1,4 @@
-"""The grader's end of the pipe to a learner's process: start it, ask it, watch it, end it, and believe nothing unseen."""
+"""The grader's end of the pipe to a learner's process: start it, ask it, watch it, end it, and check every answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _BOOT = (
 
 
 class Gone(Exception):
-    """The learner's process is no more: it ended, or had to be ended. The message completes "the notebook …"."""
+    """The learner's process has ended, or had to be ended. The message completes "the notebook …"."""
 
     def __init__(self, says: str, mistake: str, log: str = "") -> None:
         super().__init__(says)
@@ -298,12 +298,12 @@ def outcome_of(raw: Any) -> Outcome:
     """An outcome from what the learner's process sent.
 
     Raises:
-        ValueError: It is none: another shape, another type, or more than an answer can be.
+        ValueError: It is no outcome: it has another shape or type, or is larger than an answer can be.
     """
     if type(raw) is not dict or set(raw) != {field.name for field in fields(Outcome)}:
         raise ValueError("it is no outcome")
-    seen = [0]
-    values = {name: _plain(value, seen, 0) for name, value in raw.items()}
+    plain = _Plain()
+    values = {name: plain.copy(value) for name, value in raw.items()}
     expected = {"error": str, "error_type": str, "args_after": tuple, "facts": dict, "line": int}
     for name, kind in expected.items():
         if type(values[name]) is not kind:
@@ -312,25 +312,35 @@ def outcome_of(raw: Any) -> Outcome:
     return Outcome(**values)
 
 
-def _plain(value: Any, seen: list[int], depth: int) -> Any:
-    """A value of plain types and plain tensors only; nested too deep or too large is a ValueError."""
-    seen[0] += 1
-    if seen[0] > _MAX_NODES or depth > _MAX_DEPTH:
-        raise ValueError("it has too many parts")
-    if value is None or type(value) in (bool, int, float, complex):
-        return value
-    if type(value) is str:
-        if len(value) > _MAX_TEXT:
-            raise ValueError("it holds a text of more than a million characters")
-        return value
-    if type(value) in (list, tuple):
-        return type(value)(_plain(one, seen, depth + 1) for one in value)
-    if type(value) is torch.Size:
-        return tuple(value)
-    if type(value) is dict:
-        return {_plain(k, seen, depth + 1): _plain(v, seen, depth + 1) for k, v in value.items()}
-    if type(value) is torch.Tensor:
-        if value.layout is not torch.strided or value.numel() * value.element_size() > MAX_BYTES:
-            raise ValueError("it holds a tensor that is sparse or too large")
-        return value.detach()
-    raise ValueError(f"it holds a {type(value).__name__}")
+class _Plain:
+    """Copies values of plain types and plain tensors, and counts their parts: all of an outcome's go into one count."""
+
+    def __init__(self) -> None:
+        self._n_parts = 0
+
+    def copy(self, value: Any, depth: int = 0) -> Any:
+        """A copy without anything of the learner's.
+
+        Raises:
+            ValueError: It is of another type, nested too deep or too large.
+        """
+        self._n_parts += 1
+        if self._n_parts > _MAX_NODES or depth > _MAX_DEPTH:
+            raise ValueError("it has too many parts")
+        if value is None or type(value) in (bool, int, float, complex):
+            return value
+        if type(value) is str:
+            if len(value) > _MAX_TEXT:
+                raise ValueError("it holds a text of more than a million characters")
+            return value
+        if type(value) in (list, tuple):
+            return type(value)(self.copy(one, depth + 1) for one in value)
+        if type(value) is torch.Size:
+            return tuple(value)
+        if type(value) is dict:
+            return {self.copy(k, depth + 1): self.copy(v, depth + 1) for k, v in value.items()}
+        if type(value) is torch.Tensor:
+            if value.layout is not torch.strided or value.numel() * value.element_size() > MAX_BYTES:
+                raise ValueError("it holds a tensor that is sparse or too large")
+            return value.detach()
+        raise ValueError(f"it holds a {type(value).__name__}")

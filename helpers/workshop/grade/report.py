@@ -32,7 +32,7 @@ _SIGNS = {"passed": "✓", "failed": "✗", "to do": "to do", "not reached": "no
 
 def write(grades: Grades) -> None:
     """Write all files of a batch, each whole."""
-    pages = _pages(grades)
+    pages = page_names(grades)
     replace(grades.out / "grades.csv", csv_text(grades))
     for learner, page in pages.items():
         replace(grades.out / page, _learner_html(learner, grades))
@@ -45,28 +45,27 @@ def csv_text(grades: Grades) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
     for one in grades.graded:
+        about = {"learner": one.learner, "notebook": one.notebook, "lab": one.lab, "seed": grades.seed}
         if one.problem:
-            row = (
-                one.learner,
-                one.notebook,
-                one.lab,
-                "",
-                "not graded",
-                "",
-                "",
-                one.problem,
-                "",
-                f"{one.seconds:.1f}",
-                grades.seed,
-            )
-            writer.writerow([_cell(value) for value in row])
-        for m in one.marks if not one.problem else ():
-            row = (
-                one.learner, one.notebook, one.lab, m.exercise, m.verdict, m.case, m.mistake, m.sentence, m.speed,
-                f"{m.seconds:.1f}", grades.seed,
-            )  # fmt: skip
-            writer.writerow([_cell(value) for value in row])
+            says = {"verdict": "not graded", "sentence": one.problem, "seconds": f"{one.seconds:.1f}"}
+            writer.writerow(_row(about | says))
+            continue
+        for m in one.marks:
+            says = {
+                "exercise": m.exercise,
+                "verdict": m.verdict,
+                "failing case": m.case,
+                "mistake": m.mistake,
+                "sentence": m.sentence,
+                "speed": m.speed,
+                "seconds": f"{m.seconds:.1f}",
+            }
+            writer.writerow(_row(about | says))
     return buffer.getvalue()
+
+
+def _row(values: dict[str, object]) -> list[str]:
+    return [_cell(values.get(column, "")) for column in COLUMNS]
 
 
 def _cell(value: object) -> str:
@@ -75,13 +74,13 @@ def _cell(value: object) -> str:
     return f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
 
 
-def _pages(grades: Grades) -> dict[str, str]:
+def page_names(grades: Grades) -> dict[str, str]:
     """Each learner's page, by name; names that differ only in odd characters get pages of their own."""
     pages: dict[str, str] = {}
     taken = {"index.html"}
     for learner in dict.fromkeys(one.learner for one in grades.graded):
-        base, n = (re.sub(r"[^\w.-]+", "_", learner).strip("._") or "learner")[:100], 1
-        page = f"{base}.html"
+        base = (re.sub(r"[^\w.-]+", "_", learner).strip("._") or "learner")[:100]
+        page, n = f"{base}.html", 1
         while page.lower() in taken:
             n += 1
             page = f"{base}-{n}.html"
@@ -149,9 +148,8 @@ def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[st
     body.append("<tr><td>passed, and what went wrong most</td>")
     for name, _ in exercises:
         of = [mark for one in graded for mark in one.marks if mark.exercise == name]
-        wrong = Counter(mark.mistake for mark in of if mark.verdict == "failed" and mark.mistake).most_common(
-            1
-        )
+        mistakes = Counter(mark.mistake for mark in of if mark.verdict == "failed" and mark.mistake)
+        wrong = mistakes.most_common(1)
         often = f"<small>{wrong[0][1]} × {escaped(wrong[0][0])}</small>" if wrong else ""
         body.append(
             f'<td class="mark soft">{sum(m.verdict == "passed" for m in of)} of {len(of)}{often}</td>'
@@ -162,7 +160,7 @@ def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[st
 def _mark_cell(mark: Mark | None) -> str:
     if mark is None:
         return '<td class="mark"></td>'
-    beside = mark.speed if mark.verdict == "passed" else mark.mistake if mark.verdict == "failed" else ""
+    beside = {"passed": mark.speed, "failed": mark.mistake}.get(mark.verdict, "")
     small = f"<small>{escaped(beside)}</small>" if beside else ""
     return f'<td class="mark"><span class="status {_class(mark.verdict)}" title="{escaped(mark.sentence)}">{_SIGNS[mark.verdict]}</span>{small}</td>'
 
@@ -207,7 +205,8 @@ def _notebook(one: Graded, seed: int) -> list[str]:
                 raised.cell if raised.cell.startswith("cell ") else f"<code>{escaped(raised.cell)}</code>"
             )
             log = _details("The end of what it printed", raised.log) if raised.log.strip() else ""
-            body.append(f"<li>{called + at + ': ' if raised.cell else ''}{escaped(raised.error)}{log}</li>")
+            where = f"{called}{at}: " if raised.cell else ""
+            body.append(f"<li>{where}{escaped(raised.error)}{log}</li>")
         body.append("</ul>")
     return body
 

@@ -2,8 +2,8 @@
 what a notebook shows.
 
 Three kinds of process: this one finds the notebooks and writes the reports; an examiner for each job
-(`helpers.workshop.grade.examine`) makes hidden cases and judges; a learner's process (`helpers.workshop.grade.worker`) runs one notebook
-and answers the examiner's calls. Whichever of the last two ends, the batch goes on.
+(`examine`) makes hidden cases and judges; a learner's process (`worker`) runs one notebook and answers the examiner's
+calls. Whichever of the last two ends, the batch goes on.
 """
 
 from __future__ import annotations
@@ -34,7 +34,10 @@ from helpers.workshop.usage import UsageError
 
 TOTAL = 10  # a notebook's whole time, in time limits of one cell or exercise
 _EXAMINERS_OWN_S = 240.0  # for starting processes, and for judging
-_BOOT = "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); from helpers.workshop.grade import examine; examine.main()"
+_BOOT = (
+    "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
+    "from helpers.workshop.grade import examine; examine.main()"
+)
 
 
 def grade(
@@ -55,9 +58,9 @@ def grade(
         out: The folder for the reports; made if missing.
         time_limit: Seconds for one cell, and for the check of one exercise; a notebook gets ten times as much in all.
         memory_limit: MB (10^6 bytes) that a notebook's processes may hold together.
-        jobs: Notebooks at the same time.
-        seed: Of the hidden cases, the same for every learner; a new one by default.
-        lab: Which lab the notebooks are of; by default each is asked.
+        jobs: How many notebooks are graded at the same time.
+        seed: The seed of the hidden cases, the same for every learner; a new one by default.
+        lab: Which lab the notebooks are of; by default each notebook says it.
         exercises: A Python file whose `EXERCISES` are known beside the course's own.
 
     Raises:
@@ -65,11 +68,9 @@ def grade(
     """
     given = find([Path(n) for n in notebooks])
     if not any(path.exists() for path in given):
-        raise UsageError(
-            f"There is no notebook {given[0]}."
-            if given
-            else "No notebook is given; name at least one file or folder."
-        )
+        if not given:
+            raise UsageError("No notebook is given; name at least one file or folder.")
+        raise UsageError(f"There is no notebook {given[0]}.")
     for value, option in ((time_limit, "--time-limit"), (memory_limit, "--memory-limit"), (jobs, "--jobs")):
         if value <= 0:
             raise UsageError(f"{option} is {value:g}; give a number above 0.")
@@ -92,17 +93,13 @@ def find(given: Sequence[Path]) -> list[Path]:
     """The notebooks that a command line names: files as they are, and what folders hold, sorted."""
     paths: list[Path] = []
     for path in given:
-        inside = (
-            sorted(
-                p
-                for p in path.rglob("*.ipynb")
-                if p.is_file() and not any(part.startswith(".") for part in p.relative_to(path).parts)
-            )
-            if path.is_dir()
-            else []
-        )
-        paths += inside or [path]
+        inside = [p for p in path.rglob("*.ipynb") if p.is_file() and not _hidden(p.relative_to(path))]
+        paths += sorted(inside) or [path]
     return list(dict.fromkeys(paths))
+
+
+def _hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
 
 
 def learners_of(paths: Sequence[Path], labs: Sequence[str] = ()) -> dict[Path, str]:
@@ -276,9 +273,7 @@ class _Batch:
                 for name, title in graded.exercises:
                     if name not in marks:
                         says = f"{name}: not reached: {event['says']}."
-                        marks[name] = Mark(
-                            name, title, "not reached", "", "not-reached", says, "", "", "", 0, 0.0, ""
-                        )
+                        marks[name] = Mark(name, title, "not reached", "not-reached", says)
         in_order = tuple(marks[name] for name, _ in graded.exercises if name in marks)
         found = tuple(one for _, one in sorted(raised.items()))
         return replace(graded, marks=in_order, raised=found, seconds=round(time.monotonic() - begin, 1))

@@ -5,8 +5,8 @@ ends, or the grader lets go of the leash, it ends every process that the noteboo
 The second process runs the learner's cells in an IPython shell and answers the grader over a pipe of its own; what the
 cells print goes elsewhere, to a log.
 
-A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. Nothing that is
-sent from here is believed without being looked at, for the learner's code can send whatever it likes.
+A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. The grader checks
+every reply, for the learner's code can send whatever it likes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(settings: dict[str, Any]) -> None:
 
 
 def _prctl(what: int, value: int) -> None:
-    """Ask the kernel for something; elsewhere than on Linux, what a process starts is found as far as it can be."""
+    """Ask the kernel for something. Other systems than Linux have no prctl: there a process that forks away may be missed."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
 
@@ -134,8 +134,8 @@ def frame(payload: bytes) -> bytes:
 class _Worker:
     """The learner's shell, and the answers to the grader.
 
-    What it needs it takes hold of before the first cell runs: functions are bound here, and those of the workbook and
-    of torch are put back before each call, so that a cell that replaces one changes no answer by it.
+    The functions that it needs are bound before the first cell runs, and those of the workbook and of torch are put back
+    before each call, so that a cell that replaces one changes no answer by it.
     """
 
     def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
@@ -225,8 +225,8 @@ class _Worker:
 def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, Any]:
     """A lab's exercises by id: the course's, and those of a Python file's `EXERCISES` where one is named.
 
-    No other lab's, for one of them may import Triton before a notebook has chosen its interpreter. `every_lab` holds for
-    the file: all that it has.
+    Other labs' exercises stay unimported, for one of them may import Triton before a notebook has chosen its interpreter.
+    With `every_lab` all exercises of the file are there, whatever their lab.
     """
     from helpers import exercises
 
