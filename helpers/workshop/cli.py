@@ -1,4 +1,4 @@
-"""The `workbook` command: run notebooks in batch, say what this machine lacks, form and publish the notebooks."""
+"""The `workbook` command: run notebooks in batch, grade labs, say what this machine lacks, form and publish the notebooks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 app = typer.Typer(
-    help="Kernel Workbook: run lessons in batch, see what this machine lacks, look after the notebooks.",
+    help="Kernel Workbook: run lessons in batch, grade labs, see what this machine lacks, look after the notebooks.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
