@@ -1,7 +1,7 @@
 """How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `watch`, `sweep`.
 
-`gpu` has the timer, `cupti` its clock, `watching` what that clock adds to a kernel, `notes` what it sees of mistakes,
-`stats` medians with their intervals. `sweeps` checks and times a kernel over launch parameters, `league` many
+`gpu` has the timer, `collect` its loop, `cupti` its clock for kernels, `clock` the host's, `watching` what CUPTI adds to
+a kernel, `notes` what can be seen of mistakes, `stats` medians with their intervals. `sweeps` checks and times a kernel over launch parameters, `league` many
 functions that compute the same.
 """
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from helpers import device
+from helpers.timing.clock import wait_for_gpu
 from helpers.timing.watching import Watching, under_cupti
 
 _MARK = "workbook::call"
@@ -145,19 +146,18 @@ def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
 
 def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Samples:
     """Call each function `rounds` times in turns (a b, b a, …), each behind a flush, under CUPTI."""
-    import torch
     from torch.profiler import record_function
 
     n = len(functions)
     order = [i for r in range(rounds) for i in (range(n) if r % 2 == 0 else reversed(range(n)))]
-    torch.accelerator.synchronize()
+    wait_for_gpu()
     with under_cupti() as session:
         for i in order:
             with record_function("workbook::flush"):
                 flush()
             with record_function(_MARK):
                 functions[i]()
-        torch.accelerator.synchronize()  # not torch.cuda's: that one is what a script may have replaced
+        wait_for_gpu()
     return _sort(session.profiler.kineto_results.events(), order, n)
 
 

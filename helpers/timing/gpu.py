@@ -15,21 +15,16 @@ notes. Code that wants to deceive can replace this module too: judge such code i
 
 from __future__ import annotations
 
-import math
 import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from helpers import device
-from helpers.timing import notes as timing_notes
 from helpers.timing import watching
-from helpers.timing.cupti import Flush, ProfilerBusy, Samples, TimingError, measure, short_name
+from helpers.timing.collect import collect, require_gpu_alone, warm_up
+from helpers.timing.cupti import Flush, Samples, measure, short_name
 from helpers.timing.stats import median_interval, ratio_interval
 from helpers.timing.watching import Watching
-
-_clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 
 
 @dataclass(frozen=True)
@@ -107,119 +102,6 @@ class Comparison:
         return self.verdict
 
 
-def _profiler_running() -> bool:
-    import torch
-
-    return bool(getattr(torch.autograd, "_profiler_enabled", lambda: False)())
-
-
-def _clock() -> tuple[int | None, tuple[str, ...]]:
-    """The SM clock in MHz now, and what the driver says holds it down."""
-    nvml = device.nvml_handle()
-    if nvml is None:
-        return None, ()
-    pynvml, handle = nvml
-    reasons = {
-        pynvml.nvmlClocksThrottleReasonSwThermalSlowdown: "thermal slowdown",
-        pynvml.nvmlClocksThrottleReasonHwThermalSlowdown: "thermal slowdown by the hardware",
-        pynvml.nvmlClocksThrottleReasonHwPowerBrakeSlowdown: "power brake",
-        pynvml.nvmlClocksThrottleReasonHwSlowdown: "hardware slowdown",
-        pynvml.nvmlClocksThrottleReasonSwPowerCap: "power cap",
-    }
-    try:
-        now = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-        return (
-            pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM),
-            tuple(text for bit, text in reasons.items() if now & bit),
-        )
-    except pynvml.NVMLError:
-        return None, ()
-
-
-def _warm_up(functions: Sequence[Callable[[], Any]]) -> list[str]:
-    """Run until two successive blocks of calls take the same time within 2 %, or for half a second.
-
-    It also finds out whether a function fails, before anything is measured. Returns notes on what was returned.
-    """
-    import torch
-
-    before = math.inf
-    stop = _clock_s() + 0.5
-    calls = 1
-    notes: list[str] | None = None
-    while True:
-        start = _clock_s()
-        try:
-            for _ in range(calls):
-                if notes is None:
-                    notes = timing_notes.odd_results(function() for function in functions)
-                    continue
-                for function in functions:
-                    function()
-            torch.accelerator.synchronize()
-        except Exception as error:
-            raise TimingError(
-                f"The function failed: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
-            ) from error
-        now = _clock_s()
-        block = (now - start) / calls
-        if now > stop or (now - start > 0.005 and abs(block - before) < 0.02 * block):
-            return notes
-        if now - start < 0.005:
-            calls *= 2
-        before = block
-
-
-def _require_gpu_alone() -> None:
-    import torch
-
-    device.require("gpu")
-    if _profiler_running():
-        raise ProfilerBusy("A profiler is already running: time outside `with torch.profiler.profile(...)`.")
-    if torch.cuda.is_current_stream_capturing():
-        raise TimingError("A CUDA graph is being captured: time outside the capture.")
-
-
-def _collect(
-    functions, labels: Sequence[str], l2: str, budget_s: float, narrow: Callable[[Samples], bool]
-) -> tuple[Samples, Flush, tuple]:
-    _require_gpu_alone()
-    flush = Flush(l2)
-    notes = [*timing_notes.replaced_clocks(), *_warm_up(functions), *timing_notes.constant_inputs(functions)]
-    measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
-    began = _clock_s()
-    clock_before, held_before = _clock()
-    all_samples: Samples | None = None
-    rounds = 10
-    while True:
-        start = _clock_s()
-        batch = measure(functions, flush, rounds)
-        took = _clock_s() - start
-        if all_samples is None:
-            all_samples = batch
-        else:
-            all_samples.add(batch)
-        left = budget_s - (_clock_s() - began)
-        if narrow(all_samples) or left <= 0:
-            break
-        # as many rounds as have been, while the budget lasts
-        rounds = max(4, min(len(all_samples.times[0]), 400, int(rounds * left / took)))
-    clock_after, held_after = _clock()
-    medians = [statistics.median(times) for times in all_samples.times]
-    all_samples.take_off(watching.look(functions, flush, medians), labels)
-    seconds = _clock_s() - began
-    held = sorted(set(held_before) | set(held_after))
-    if held:
-        notes.append(f"the driver held the clocks down: {', '.join(held)}")
-    if (
-        clock_before
-        and clock_after
-        and abs(clock_after - clock_before) > 0.05 * max(clock_before, clock_after)
-    ):
-        notes.append(f"the SM clock went from {clock_before} to {clock_after} MHz while measuring")
-    return all_samples, flush, (seconds, (clock_before, clock_after), notes)
-
-
 def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal: float) -> Timing:
     seconds, clocks, notes = facts
     times = samples.times[i]
@@ -279,7 +161,7 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
             goal * statistics.median(samples.times[0]), 0.05
         )
 
-    samples, flush, facts = _collect([fn], ["The function"], l2, budget_s, narrow)
+    samples, flush, facts = collect([fn], ["The function"], l2=l2, budget_s=budget_s, narrow=narrow)
     return _timing(samples, 0, flush, l2, facts, goal)
 
 
@@ -315,7 +197,7 @@ def compare(
         low, high = ratio_interval(*samples.times)[1]
         return len(samples.times[0]) >= 50 and high - low <= 0.004
 
-    samples, flush, facts = _collect([a, b], labels, l2, budget_s, narrow)
+    samples, flush, facts = collect([a, b], labels, l2=l2, budget_s=budget_s, narrow=narrow)
     timings = [_timing(samples, i, flush, l2, facts, 0.01) for i in (0, 1)]
     offsets = (samples.unsure_us(0), samples.unsure_us(1))
     ratio, interval = ratio_interval(*samples.times, resolution=samples.step_us, offsets=offsets)
@@ -337,8 +219,8 @@ def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
     Raises:
         helpers.device.Missing, TimingError, ValueError: as in `time_gpu`.
     """
-    _require_gpu_alone()
+    require_gpu_alone()
     flush = Flush(l2)
-    _warm_up([fn])
+    warm_up([fn])
     about = statistics.median(measure([fn], flush, 4).times[0])  # it also refuses what launches nothing
     return watching.watching([fn], flush, about)[0]

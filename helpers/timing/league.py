@@ -2,18 +2,19 @@
 
 Everything at a point is measured in one run: every round calls each function once behind a flushed L2 cache (a b c, then
 c b a, …), so that drift falls on all alike. A ratio is the median over rounds of one function's time over another's in
-the same round, with its 95 % interval. What the profiler adds to a function's time is taken off (timing_watching).
+the same round, with its 95 % interval. What the profiler adds to a function's time is taken off (`helpers.timing.watching`).
 """
 
 from __future__ import annotations
 
 import statistics
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers.timing import cupti, watching
+from helpers.timing.clock import now_s, wait_for_gpu
+from helpers.timing.collect import collect
 from helpers.timing.stats import median_interval, ratio_interval
 
 if TYPE_CHECKING:
@@ -79,38 +80,27 @@ def compare_many(
     Raises:
         KeyError: `against` is none of the labels.
         helpers.device.Missing: no GPU.
-        timing_cupti.TimingError: a function fails, launches nothing, launches on another stream, or does something else
+        helpers.timing.TimingError: a function fails, launches nothing, launches on another stream, or does something else
             when a profiler runs.
     """
-    from helpers import device
-
     labels = list(functions)
-    reference = labels.index(against) if against in functions else None
-    if reference is None:
+    if against not in functions:
         raise KeyError(f"compare_many: {against!r} is none of the functions {', '.join(labels)}.")
-    device.require("gpu")
-    calls = list(functions.values())
-    flush = cupti.Flush(l2)
-    _spin(calls, flush)
-    cupti.measure(calls, flush, 2)  # CUPTI's first durations of a run are not kept
-    samples, rounds, began = None, min(10, min_rounds), time.perf_counter()
-    while True:
-        start = time.perf_counter()
-        batch = cupti.measure(calls, flush, rounds)
-        if samples is None:
-            samples = batch
-        else:
-            samples.add(batch)
-        now = time.perf_counter()
-        left, done = budget_s - (now - began), len(samples.times[0])
-        narrow = all(
-            s.ratio_ci95[1] - s.ratio_ci95[0] <= 0.004 for s in standings(labels, samples, reference)
-        )
-        if done >= min_rounds and (left <= 0 or (done >= 50 and narrow)):
-            break
-        fit = int(rounds * left / (now - start))
-        rounds = max(4, min_rounds - done, min(done, 200, fit))
-    samples.take_off(watching.look(calls, flush, [statistics.median(own) for own in samples.times]), labels)
+    reference = labels.index(against)
+
+    def narrow(samples: cupti.Samples) -> bool:
+        widths = (s.ratio_ci95[1] - s.ratio_ci95[0] for s in standings(labels, samples, reference))
+        return len(samples.times[0]) >= 50 and all(width <= 0.004 for width in widths)
+
+    samples, _, _ = collect(
+        list(functions.values()),
+        labels,
+        l2=l2,
+        budget_s=budget_s,
+        narrow=narrow,
+        min_rounds=min_rounds,
+        max_rounds=200,
+    )
     return {s.label: s for s in standings(labels, samples, reference)}
 
 
@@ -140,33 +130,19 @@ def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     return found
 
 
-def _spin(calls: list[Callable[[], Any]], flush: Callable[[], None]) -> None:
-    """Run in turns for 50 ms: clocks and allocator settle."""
-    import torch
-
-    stop = time.perf_counter() + 0.05
-    while time.perf_counter() < stop:
-        for call in calls:
-            flush()
-            call()
-        torch.cuda.synchronize()
-
-
 def host_us(call: Callable[[], Any], *, n_calls: int = 20, repeats: int = 7) -> float:
     """Microseconds of host time a call takes before it returns: the median over `repeats` runs of `n_calls`.
 
     The GPU is waited for between the runs only, so few calls of a long kernel do not fill its queue.
     """
-    import torch
-
     found = []
     for _ in range(repeats):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
+        wait_for_gpu()
+        start = now_s()
         for _ in range(n_calls):
             call()
-        found.append((time.perf_counter() - start) / n_calls * 1e6)
-    torch.cuda.synchronize()
+        found.append((now_s() - start) / n_calls * 1e6)
+    wait_for_gpu()
     return statistics.median(found)
 
 

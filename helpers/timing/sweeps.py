@@ -12,6 +12,8 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from helpers.timing.clock import wait_for_gpu
+
 if TYPE_CHECKING:
     import pandas as pd
     import torch
@@ -216,12 +218,10 @@ def _inputs(make_inputs: Callable | None, shape, seed: int, device: str, dtype) 
 
 def _require_living_gpu(device: str, error: BaseException) -> None:
     """Stop the sweep where the error has poisoned the process: every later row would fail for the same reason."""
-    import torch
-
     if not str(device).startswith("cuda"):
         return
     try:
-        torch.cuda.synchronize()
+        wait_for_gpu()
     except RuntimeError:
         raise RuntimeError(
             f"sweep: the GPU no longer answers after {type(error).__name__} ({_one_line(error)}); restart the kernel."

@@ -13,17 +13,17 @@ from __future__ import annotations
 import contextlib
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from helpers.timing.clock import now_s, wait_for_gpu
 
 Fn = Callable[[], Any]
 _LEAD_CYCLES = 700_000  # at least 0.35 ms in which the host queues a flush, both marks and the call
 _LATE_US = 250  # a host that takes longer than this for them may not be ahead of the GPU
 _QUICK, _FULL = 2, 8  # turns of alone and watched
 _STUDENT = {2: 12.71, 8: 2.365}  # the 97.5 % point of Student's t for so many turns
-_clock_s = time.perf_counter  # the real one, whatever becomes of time.perf_counter later
 
 
 @dataclass(frozen=True)
@@ -71,14 +71,14 @@ def event_times(
             # torch.Event and not torch.cuda.Event, which a script may have replaced
             start, end = (torch.Event(device="cuda", enable_timing=True) for _ in range(2))
             torch.cuda._sleep(_LEAD_CYCLES)
-            began = _clock_s()
+            began = now_s()
             flush()
             start.record()
             functions[i]()
             end.record()
-            host[i].append(1e6 * (_clock_s() - began))
+            host[i].append(1e6 * (now_s() - began))
             pairs[i].append((start, end))
-    torch.accelerator.synchronize()
+    wait_for_gpu()
     times = [[1e3 * start.elapsed_time(end) for start, end in own] for own in pairs]
     return times, [statistics.median(own) for own in host]
 

@@ -1,0 +1,108 @@
+"""helpers.timing.collect: the one loop that takes samples, with a GPU and CUPTI that are made up."""
+
+import time
+
+import pytest
+import torch
+
+from helpers import timing
+from helpers.timing import collect, cupti, league
+
+
+class MadeUp:
+    """A GPU whose functions return their own time in µs, and a clock that goes on 1 ms for each round under CUPTI."""
+
+    def __init__(self, monkeypatch):
+        self.now_s, self.batches, self.held, self.mhz = 0.0, [], (), [1980]
+        monkeypatch.setattr(collect, "require_gpu_alone", lambda: None)
+        monkeypatch.setattr(collect, "Flush", lambda l2: l2)
+        monkeypatch.setattr(collect, "measure", self.measure)
+        monkeypatch.setattr(collect, "wait_for_gpu", lambda: None)
+        monkeypatch.setattr(collect, "now_s", self.tick)
+        monkeypatch.setattr(collect, "_sm_clock", lambda: (self.mhz.pop(0) if self.mhz else 1980, self.held))
+        monkeypatch.setattr(
+            collect.watching, "look", lambda functions, flush, medians: [None] * len(functions)
+        )
+
+    def tick(self) -> float:
+        self.now_s += 1e-4
+        return self.now_s
+
+    def measure(self, functions, flush, rounds):
+        self.batches.append(rounds)
+        self.now_s += 1e-3 * rounds
+        n = len(self.batches)
+        times = [[function() + n / 1e3 + i / 1e6 for i in range(rounds)] for function in functions]
+        return cupti.Samples(times, [{"k": list(own)} for own in times], [("k",)] * len(times))
+
+    def function(self, us: float):
+        def run() -> float:
+            self.now_s += 1e-6 * us
+            return us
+
+        return run
+
+    def collect(self, *us, narrow=lambda samples: False, **more):
+        """Samples of functions that take so many µs."""
+        functions = [self.function(own) for own in us]
+        options = {"l2": "cold", "budget_s": 0.1, "narrow": narrow} | more
+        return collect.collect(functions, [f"f{i}" for i in range(len(us))], **options)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    return MadeUp(monkeypatch)
+
+
+def test_it_ends_with_the_budget_and_keeps_every_batch_of_every_function(gpu):
+    samples, _, (seconds, _, _) = gpu.collect(10.0, 20.0, 30.0)
+    assert [len(own) for own in samples.times] == [
+        sum(gpu.batches[1:])
+    ] * 3  # CUPTI's first rounds are left out
+    assert [round(own[0]) for own in samples.times] == [10, 20, 30]
+    assert 0.09 < seconds < 0.12
+
+
+def test_it_ends_as_soon_as_the_samples_suffice(gpu):
+    samples, *_ = gpu.collect(10.0, narrow=lambda samples: len(samples.times[0]) >= 40, budget_s=100)
+    assert gpu.batches[1:] == [10, 10, 20] and len(samples.times[0]) == 40
+
+
+def test_a_least_number_of_rounds_goes_before_the_budget(gpu):
+    samples, *_ = gpu.collect(10.0, narrow=lambda samples: True, budget_s=0, min_rounds=25)
+    assert len(samples.times[0]) == 25
+
+
+def test_batches_are_no_larger_than_asked(gpu):
+    gpu.collect(10.0, budget_s=2, max_rounds=50)
+    assert max(gpu.batches) == 50 and gpu.batches.count(50) > 10
+
+
+def test_what_held_the_clocks_is_noted(gpu):
+    gpu.held, gpu.mhz = ("power cap",), [1980, 1410]
+    _, _, (_, clocks, notes) = gpu.collect(10.0)
+    assert clocks == (1980, 1410)
+    assert notes == [
+        "the driver held the clocks down: power cap",
+        "the SM clock went from 1980 to 1410 MHz while measuring",
+    ]
+
+
+def test_a_function_that_fails_is_named_before_anything_is_measured(gpu):
+    functions = {"ours": gpu.function(1.0), "theirs": lambda: torch.square(None)}
+    with pytest.raises(timing.TimingError, match=r"^The function failed: TypeError"):
+        league.compare_many(functions, against="ours")
+    assert not gpu.batches
+
+
+def test_many_in_one_run(gpu):
+    functions = {"ours": gpu.function(10.0), "half": gpu.function(5.0), "twice": gpu.function(20.0)}
+    found = league.compare_many(functions, against="ours", budget_s=0.2)
+    ratios = [round(standing.ratio, 2) for standing in found.values()]
+    assert ratios == [1, 0.5, 2] and found["half"].n_samples == sum(gpu.batches[1:]) >= 50
+
+
+def test_the_leagues_clock_is_not_the_one_that_a_script_has_replaced(monkeypatch):
+    monkeypatch.setattr(league, "wait_for_gpu", lambda: None)
+    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
+    assert league.host_us(lambda: time.sleep(1e-3), n_calls=2, repeats=3) > 900
