@@ -1,15 +1,15 @@
 """How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `watch`, `sweep`.
 
-`gpu` has the timer, `collect` its loop, `cupti` its clock for kernels, `clock` the host's, `watching` what CUPTI adds to
+`gpu` has the timer, `collect` its loop, `cupti` its clock for kernels, `clock` the host's, `overhead` what CUPTI adds to
 a kernel, `notes` what can be seen of mistakes, `stats` medians with their intervals. `sweeps` checks and times a kernel over launch parameters, `league` many
 functions that compute the same.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError, short_name
 from helpers.timing.gpu import Comparison, Kernel, Timing, compare, time_gpu, watch
+from helpers.timing.overhead import Watching
 from helpers.timing.stats import median_interval, ratio_interval
 from helpers.timing.sweeps import sweep
-from helpers.timing.watching import Watching
 
 __all__ = [
     "Comparison",

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from helpers import device
 from helpers.timing.clock import wait_for_gpu
-from helpers.timing.watching import Watching, under_cupti
+from helpers.timing.overhead import Watching, under_cupti
 
 _MARK = "workbook::call"
 _MOST_ADDED = 0.25  # of a function's time, by watching it: 7 % is the most seen

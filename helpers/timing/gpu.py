@@ -5,7 +5,7 @@ the launch gap is not in it. What a call finds in the L2 cache is arranged befor
 that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
 
 CUPTI slows some kernels that it watches. CUDA events around the same calls, without it and with it, tell by how much
-(`helpers.timing.watching`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
+(`helpers.timing.overhead`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
 says so.
 
 It is made against mistakes, and says what it can see of them: a function that launches nothing or on another stream
@@ -20,11 +20,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.timing import watching
+from helpers.timing import overhead
 from helpers.timing.collect import collect, require_gpu_alone, warm_up
 from helpers.timing.cupti import Flush, Samples, measure, short_name
+from helpers.timing.overhead import Watching
 from helpers.timing.stats import median_interval, ratio_interval
-from helpers.timing.watching import Watching
 
 
 @dataclass(frozen=True)
@@ -223,4 +223,4 @@ def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
     flush = Flush(l2)
     warm_up([fn])
     about = statistics.median(measure([fn], flush, 4).times[0])  # it also refuses what launches nothing
-    return watching.watching([fn], flush, about)[0]
+    return overhead.watching([fn], flush, about)[0]

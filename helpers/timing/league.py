@@ -2,7 +2,7 @@
 
 Everything at a point is measured in one run: every round calls each function once behind a flushed L2 cache (a b c, then
 c b a, …), so that drift falls on all alike. A ratio is the median over rounds of one function's time over another's in
-the same round, with its 95 % interval. What the profiler adds to a function's time is taken off (`helpers.timing.watching`).
+the same round, with its 95 % interval. What the profiler adds to a function's time is taken off (`helpers.timing.overhead`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers.timing import cupti, watching
+from helpers.timing import cupti, overhead
 from helpers.timing.clock import now_s, wait_for_gpu
 from helpers.timing.collect import collect
 from helpers.timing.stats import median_interval, ratio_interval
@@ -124,7 +124,7 @@ def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     for label, call in functions.items():
         try:
             samples = cupti.measure([call], flush, 4)
-            samples.take_off(watching.look([call], flush, [statistics.median(samples.times[0])]), [label])
+            samples.take_off(overhead.look([call], flush, [statistics.median(samples.times[0])]), [label])
         except cupti.TimingError as error:
             found[label] = str(error)
     return found

@@ -16,7 +16,7 @@ import torch
 from timer import cases, traps
 
 from helpers import device, timing
-from helpers.timing import cupti, watching
+from helpers.timing import cupti, overhead
 from helpers.timing import notes as timing_notes
 
 
@@ -158,8 +158,8 @@ def pairs_of_events(monkeypatch):
         yield
         watched.clear()
 
-    monkeypatch.setattr(watching, "event_times", event_times)
-    monkeypatch.setattr(watching, "under_cupti", under_cupti)
+    monkeypatch.setattr(overhead, "event_times", event_times)
+    monkeypatch.setattr(overhead, "under_cupti", under_cupti)
 
 
 def samples_of(functions, kernels=1):
@@ -171,7 +171,7 @@ def settled(functions, kernels=1):
     """The samples after what CUPTI adds has been looked for and taken off."""
     samples = samples_of(functions, kernels)
     medians = [statistics.median(times) for times in samples.times]
-    samples.take_off(watching.look(functions, None, medians), [f"f{i}" for i in range(len(functions))])
+    samples.take_off(overhead.look(functions, None, medians), [f"f{i}" for i in range(len(functions))])
     return samples
 
 
@@ -219,7 +219,7 @@ def test_nothing_is_taken_off_where_gaps_may_have_grown(pairs_of_events):
 def test_a_function_that_does_something_else_when_watched_is_refused(alone, watched):
     samples = cupti.Samples([[watched] * 40], [{}], [("k",)])
     with pytest.raises(timing.TimingError, match=r"^softmax takes .* Does it do something else then"):
-        samples.take_off([watching.Watching(alone, watched, watched - alone, 0.5)], ["softmax"])
+        samples.take_off([overhead.Watching(alone, watched, watched - alone, 0.5)], ["softmax"])
 
 
 # --------------------------------------------------------------------------------------- what a timer can notice
