@@ -1,4 +1,4 @@
-"""How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `watch`, `sweep`.
+"""How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `profiler_overhead`, `sweep`.
 
 `gpu` has the timer, `collect` its loop, `cupti` its clock for kernels, `clock` the host's, `overhead` what CUPTI adds to
 a kernel, `notes` what can be seen of mistakes, `stats` medians with their intervals. `sweeps` checks and times a kernel over launch parameters, `league` many
@@ -6,23 +6,23 @@ functions that compute the same.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError, short_name
-from helpers.timing.gpu import Comparison, Kernel, Timing, compare, time_gpu, watch
-from helpers.timing.overhead import Watching
+from helpers.timing.gpu import Comparison, Kernel, Timing, compare, profiler_overhead, time_gpu
+from helpers.timing.overhead import Overhead
 from helpers.timing.stats import median_interval, ratio_interval
 from helpers.timing.sweeps import sweep
 
 __all__ = [
     "Comparison",
     "Kernel",
+    "Overhead",
     "ProfilerBusy",
     "Timing",
     "TimingError",
-    "Watching",
     "compare",
     "median_interval",
+    "profiler_overhead",
     "ratio_interval",
     "short_name",
     "sweep",
     "time_gpu",
-    "watch",
 ]

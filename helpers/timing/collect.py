@@ -9,9 +9,9 @@ from typing import Any
 
 from helpers import device
 from helpers.timing import notes as timing_notes
-from helpers.timing import overhead
 from helpers.timing.clock import now_s, wait_for_gpu
 from helpers.timing.cupti import Flush, ProfilerBusy, Samples, TimingError, measure
+from helpers.timing.overhead import suspected_overhead
 
 
 def collect(
@@ -67,7 +67,7 @@ def collect(
         rounds = max(4, min_rounds - done, min(done, max_rounds, int(rounds * left / took)))
     clock_after, held_after = _sm_clock()
     medians = [statistics.median(times) for times in all_samples.times]
-    all_samples.take_off(overhead.look(functions, flush, medians), labels)
+    all_samples.take_off(suspected_overhead(functions, flush, medians), labels)
     seconds = now_s() - began
     held = sorted(set(held_before) | set(held_after))
     if held:

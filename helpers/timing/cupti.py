@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 from helpers import device
 from helpers.timing.clock import wait_for_gpu
-from helpers.timing.overhead import Watching, under_cupti
+from helpers.timing.overhead import Overhead, under_cupti
 
 _MARK = "workbook::call"
 _MOST_ADDED = 0.25  # of a function's time, by watching it: 7 % is the most seen
@@ -73,7 +73,7 @@ class Samples:
     kernels: list[dict[str, list[float]]]
     per_call: list[tuple[str, ...]]
     step_us: float = 0.0
-    looks: list[Watching | None] = field(init=False)
+    looks: list[Overhead | None] = field(init=False)
     added_us: list[float] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -83,7 +83,7 @@ class Samples:
         """By how much all of a function's times may be off together, at 95 %: what was taken off is not known better."""
         return self.looks[i].half_us if self.added_us[i] else 0.0
 
-    def take_off(self, looks: Sequence[Watching | None], labels: Sequence[str]) -> None:
+    def take_off(self, looks: Sequence[Overhead | None], labels: Sequence[str]) -> None:
         """Take from each function's times what CUPTI adds to them, where it slows it and it launches one kernel a call.
 
         Where it slows any of them, also what it adds to the others by a smaller but certain amount: functions that are
@@ -98,16 +98,16 @@ class Samples:
         ]
         for label, look, own in zip(labels, one_kernel, self.times, strict=True):
             usual = statistics.median(own)
-            if look and not look.late and abs(look.added_us) > max(_MOST_ADDED * usual, 5, look.half_us):
+            if look and not look.host_late and abs(look.added_us) > max(_MOST_ADDED * usual, 5, look.half_us):
                 raise TimingError(
-                    f"{label} takes {look.alone_us:,.1f} µs by CUDA events and {look.watched_us:,.1f} µs while a profiler "
+                    f"{label} takes {look.unwatched_us:,.1f} µs by CUDA events and {look.watched_us:,.1f} µs while a profiler "
                     "runs, more than watching explains. Does it do something else then?"
                 )
         self.looks = list(looks)
         if not any(look and look.slows for look in one_kernel):
             return
         for i, look in enumerate(one_kernel):
-            if look and not look.late and look.added_us > max(0.2, look.half_us):
+            if look and not look.host_late and look.added_us > max(0.2, look.half_us):
                 self.added_us[i] = look.added_us
                 self.times[i] = [t - look.added_us for t in self.times[i]]
 

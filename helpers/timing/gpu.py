@@ -20,10 +20,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.timing import overhead
 from helpers.timing.collect import collect, require_gpu_alone, warm_up
 from helpers.timing.cupti import Flush, Samples, measure, short_name
-from helpers.timing.overhead import Watching
+from helpers.timing.overhead import Overhead, measure_overhead
 from helpers.timing.stats import median_interval, ratio_interval
 
 
@@ -116,7 +115,9 @@ def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal:
             f"CUPTI, the clock used here, slows what it times by {added:,.1f} µs "
             f"({100 * added / median:.1f} %), as CUDA events tell: that is taken off",
         ]
-    elif look and not look.late and len(samples.per_call[i]) == 1 and look.half_us > max(1, 0.01 * median):
+    elif (
+        look and not look.host_late and len(samples.per_call[i]) == 1 and look.half_us > max(1, 0.01 * median)
+    ):
         notes = [
             *notes,
             f"whether CUPTI slows it is open: {look.added_us:+,.1f} ± {look.half_us:.1f} µs by CUDA events",
@@ -204,7 +205,7 @@ def compare(
     return Comparison(labels, *timings, ratio, interval)
 
 
-def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
+def profiler_overhead(fn: Callable[[], Any], *, l2: str = "cold") -> Overhead:
     """Find out whether the profiler slows what `fn` launches: events around it, without CUPTI and with it, in turns.
 
     `time_gpu` does this by itself where a quick look makes it suspect so, and takes off what it finds.
@@ -214,7 +215,7 @@ def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
         l2: as for `time_gpu`.
 
     Returns:
-        A `Watching`: both medians in µs, and what CUPTI adds.
+        An `Overhead`: both medians in µs, and what CUPTI adds.
 
     Raises:
         helpers.device.Missing, TimingError, ValueError: as in `time_gpu`.
@@ -223,4 +224,4 @@ def watch(fn: Callable[[], Any], *, l2: str = "cold") -> Watching:
     flush = Flush(l2)
     warm_up([fn])
     about = statistics.median(measure([fn], flush, 4).times[0])  # it also refuses what launches nothing
-    return overhead.watching([fn], flush, about)[0]
+    return measure_overhead([fn], flush, about)[0]

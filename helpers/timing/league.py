@@ -12,9 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers.timing import cupti, overhead
+from helpers.timing import cupti
 from helpers.timing.clock import now_s, wait_for_gpu
 from helpers.timing.collect import collect
+from helpers.timing.overhead import suspected_overhead
 from helpers.timing.stats import median_interval, ratio_interval
 
 if TYPE_CHECKING:
@@ -124,7 +125,9 @@ def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     for label, call in functions.items():
         try:
             samples = cupti.measure([call], flush, 4)
-            samples.take_off(overhead.look([call], flush, [statistics.median(samples.times[0])]), [label])
+            samples.take_off(
+                suspected_overhead([call], flush, [statistics.median(samples.times[0])]), [label]
+            )
         except cupti.TimingError as error:
             found[label] = str(error)
     return found

@@ -1,11 +1,11 @@
-"""What watching costs: CUPTI, the clock of `timing`, can slow the kernel that it times.
+"""What the profiler costs: CUPTI, the clock of `timing`, can slow the kernel that it watches.
 
 On an H100 it slows some softmaxes by up to 7 % and most kernels not at all (the record timer/watching). CUDA events need no
 profiler. A pair of them around a call also counts its own marks, by an amount that differs from kernel to kernel; in the
-difference of watched and unwatched pairs the marks cancel, and what CUPTI adds is left.
+difference between watched and unwatched pairs the marks cancel, and what CUPTI adds is left.
 
 That holds for one kernel a call. Between several lie gaps, which a profiler lengthens too and which are in no kernel's
-time, and a call that the host is late for has a gap of its own: for those nothing is taken off.
+time, and where the host is late the call has a gap of its own: in those cases nothing is taken off.
 """
 
 from __future__ import annotations
@@ -21,39 +21,39 @@ from helpers.timing.clock import now_s, wait_for_gpu
 
 Fn = Callable[[], Any]
 _LEAD_CYCLES = 700_000  # at least 0.35 ms in which the host queues a flush, both marks and the call
-_LATE_US = 250  # a host that takes longer than this for them may not be ahead of the GPU
-_QUICK, _FULL = 2, 8  # turns of alone and watched
+_HOST_LATE_US = 250  # a host that takes longer than this for them may not be ahead of the GPU
+_QUICK, _FULL = 2, 8  # turns, each without CUPTI and under it
 _STUDENT = {2: 12.71, 8: 2.365}  # the 97.5 % point of Student's t for so many turns
 
 
 @dataclass(frozen=True)
-class Watching:
-    """One call between a pair of CUDA events, without a profiler and under CUPTI, in µs.
+class Overhead:
+    """What CUPTI adds to one call, by a pair of CUDA events around it without a profiler and under CUPTI, in µs.
 
     Attributes:
-        alone_us: median without a profiler, the marks' own time included.
+        unwatched_us: median without a profiler, the marks' own time included.
         watched_us: median under CUPTI, the marks' own time included.
         added_us: what CUPTI adds: the mean over turns of the difference of their medians.
         half_us: half the width of its 95 % interval, by Student's t over the turns.
-        late: the host was not ahead of the GPU, so the figures hold a gap of the host's.
+        host_late: the host was not ahead of the GPU, so the figures hold a gap of the host's.
     """
 
-    alone_us: float
+    unwatched_us: float
     watched_us: float
     added_us: float
     half_us: float
-    late: bool = False
+    host_late: bool = False
 
     @property
     def slows(self) -> bool:
         """True where CUPTI adds more than 0.5 µs (what CUDA promises of events), 0.3 % and what the data leave open."""
-        return not self.late and self.added_us > max(0.5, 0.003 * self.alone_us, self.half_us)
+        return not self.host_late and self.added_us > max(0.5, 0.003 * self.unwatched_us, self.half_us)
 
     def __repr__(self) -> str:
-        figures = f"{self.alone_us:,.2f} µs alone, {self.watched_us:,.2f} µs watched, by CUDA events"
-        if self.late:
+        figures = f"{self.unwatched_us:,.2f} µs alone, {self.watched_us:,.2f} µs watched, by CUDA events"
+        if self.host_late:
             return f"{figures}: the host was late, so this tells nothing about the kernel"
-        percent = 100 * self.added_us / self.alone_us if self.alone_us else 0.0
+        percent = 100 * self.added_us / self.unwatched_us if self.unwatched_us else 0.0
         verdict = "slows it" if self.slows else "does not slow it visibly"
         return f"{figures}: the profiler {verdict} ({self.added_us:+,.2f} ± {self.half_us:.2f} µs, {percent:+.1f} %)"
 
@@ -61,7 +61,11 @@ class Watching:
 def event_times(
     functions: Sequence[Fn], flush: Callable[[], None], rounds: int
 ) -> tuple[list[list[float]], list[float]]:
-    """µs between a pair of CUDA events around each call, in turns, each behind a flush; and each function's median host µs."""
+    """Call the functions in turns, each behind a flush and between a pair of CUDA events.
+
+    Returns:
+        For each function the µs between its marks, a value a round; and its median of the host's µs.
+    """
     import torch
 
     pairs: list[list[tuple]] = [[] for _ in functions]
@@ -85,7 +89,7 @@ def event_times(
 
 @contextlib.contextmanager
 def under_cupti() -> Iterator[Any]:
-    """The profiler of `timing`, as everywhere in the workbook's timer."""
+    """The one way in which the timer starts torch.profiler."""
     import torch
     from torch.profiler import ProfilerActivity
 
@@ -94,10 +98,10 @@ def under_cupti() -> Iterator[Any]:
         yield session
 
 
-def watching(
+def measure_overhead(
     functions: Sequence[Fn], flush: Callable[[], None], about_us: float, turns: int = _FULL
-) -> list[Watching]:
-    """Time each function by events, alone and under CUPTI, in turns whose order alternates so that drift cancels.
+) -> list[Overhead]:
+    """Time each function by events, without CUPTI and under it, in turns whose order alternates so that drift cancels.
 
     Args:
         functions: functions without arguments that launch on the current stream; called at least once before.
@@ -106,36 +110,45 @@ def watching(
             2 × `turns` × 3 times above 3 ms.
         turns: 2 or 8.
     """
-    kept, dropped = max(2, min(6, int(3000 / about_us))), 2 if about_us < 3000 else 1
-    medians: dict[bool, list[list[float]]] = {False: [[] for _ in functions], True: [[] for _ in functions]}
+    kept = max(2, min(6, int(3000 / about_us)))
+    dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are not kept
+    unwatched: list[list[float]] = [[] for _ in functions]
+    watched: list[list[float]] = [[] for _ in functions]
     late = [False] * len(functions)
     for turn in range(turns):
-        for is_watched in (False, True) if turn % 2 == 0 else (True, False):
-            with under_cupti() if is_watched else contextlib.nullcontext():
+        for under in (False, True) if turn % 2 == 0 else (True, False):
+            with under_cupti() if under else contextlib.nullcontext():
                 found, host_us = event_times(functions, flush, dropped + kept)
-            late = [was or us > _LATE_US for was, us in zip(late, host_us, strict=True)]
-            for mine, new in zip(medians[is_watched], found, strict=True):
-                mine.append(statistics.median(new[dropped:]))  # CUPTI's first calls of a session are not kept
-    return [_difference(*own) for own in zip(medians[False], medians[True], late, strict=True)]
+            late = [was or us > _HOST_LATE_US for was, us in zip(late, host_us, strict=True)]
+            for medians, times in zip(watched if under else unwatched, found, strict=True):
+                medians.append(statistics.median(times[dropped:]))
+    return [_overhead(*own) for own in zip(unwatched, watched, late, strict=True)]
 
 
-def _difference(alone: list[float], watched: list[float], late: bool) -> Watching:
-    added = [w - a for a, w in zip(alone, watched, strict=True)]
-    half = _STUDENT[len(added)] * statistics.stdev(added) / math.sqrt(len(added))
-    return Watching(statistics.median(alone), statistics.median(watched), statistics.fmean(added), half, late)
+def _overhead(unwatched: list[float], watched: list[float], host_late: bool) -> Overhead:
+    """From a function's median in µs of each turn."""
+    added = [w - u for u, w in zip(unwatched, watched, strict=True)]
+    return Overhead(
+        unwatched_us=statistics.median(unwatched),
+        watched_us=statistics.median(watched),
+        added_us=statistics.fmean(added),
+        half_us=_STUDENT[len(added)] * statistics.stdev(added) / math.sqrt(len(added)),
+        host_late=host_late,
+    )
 
 
-def look(
+def suspected_overhead(
     functions: Sequence[Fn], flush: Callable[[], None], cupti_us: Sequence[float]
-) -> list[Watching | None]:
-    """What CUPTI adds to each function's time; None for all where a quick look saw nothing to look closer at.
+) -> list[Overhead | None]:
+    """What CUPTI adds to each function's time; None for all where a quick measurement gave no reason to suspect it.
 
     Args:
-        functions: as for `watching`. Where one asks for a closer look all get it: what is compared is treated alike.
+        functions: as for `measure_overhead`. Where one is suspected all are measured: what is compared is treated alike.
         flush: the same as before CUPTI's calls.
         cupti_us: each function's median by CUPTI.
     """
-    quick = watching(functions, flush, sum(cupti_us), _QUICK)
-    if any(not one.late and abs(one.added_us) > max(0.3, 0.002 * one.alone_us) for one in quick):
-        return list(watching(functions, flush, sum(cupti_us)))
+    about_us = sum(cupti_us)
+    quick = measure_overhead(functions, flush, about_us, _QUICK)
+    if any(not one.host_late and abs(one.added_us) > max(0.3, 0.002 * one.unwatched_us) for one in quick):
+        return list(measure_overhead(functions, flush, about_us))
     return [None] * len(functions)

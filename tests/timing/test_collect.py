@@ -21,7 +21,7 @@ class MadeUp:
         monkeypatch.setattr(collect, "now_s", self.tick)
         monkeypatch.setattr(collect, "_sm_clock", lambda: (self.mhz.pop(0) if self.mhz else 1980, self.held))
         monkeypatch.setattr(
-            collect.overhead, "look", lambda functions, flush, medians: [None] * len(functions)
+            collect, "suspected_overhead", lambda functions, flush, medians: [None] * len(functions)
         )
 
     def tick(self) -> float:

@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import importlib.util
+import itertools
 import math
 import os
 import random
@@ -137,17 +138,16 @@ def test_step_of_the_clock():
     assert cupti.clusters([64, 33, 32, 32]) == [(pytest.approx(32.33, abs=0.01), 3), (64, 1)]
 
 
-# ------------------------------------------------------------------------------------ what watching adds to a time
+# ------------------------------------------------------------------------------------ what CUPTI adds to a time
 @pytest.fixture
 def pairs_of_events(monkeypatch):
     """Functions of made-up kernels: µs alone, µs that CUPTI adds, what the marks add to both. Drift falls on all."""
-    rng, watched, calls = random.Random(1), [], [0]
+    rng, watched, calls = random.Random(1), [], itertools.count(1)
 
     def event_times(functions, flush, rounds):
         times = []
         for alone, added, marks in functions:
-            calls[0] += 1
-            drift = alone * 2e-5 * calls[0]
+            drift = alone * 2e-5 * next(calls)
             noise = [rng.gauss(0, 0.001 * alone + 0.03) for _ in range(rounds)]
             times.append([alone + added * bool(watched) + marks + drift + one for one in noise])
         return times, [400.0 if marks > 1000 else 40.0 for _, _, marks in functions]
@@ -171,7 +171,9 @@ def settled(functions, kernels=1):
     """The samples after what CUPTI adds has been looked for and taken off."""
     samples = samples_of(functions, kernels)
     medians = [statistics.median(times) for times in samples.times]
-    samples.take_off(overhead.look(functions, None, medians), [f"f{i}" for i in range(len(functions))])
+    samples.take_off(
+        overhead.suspected_overhead(functions, None, medians), [f"f{i}" for i in range(len(functions))]
+    )
     return samples
 
 
@@ -219,7 +221,7 @@ def test_nothing_is_taken_off_where_gaps_may_have_grown(pairs_of_events):
 def test_a_function_that_does_something_else_when_watched_is_refused(alone, watched):
     samples = cupti.Samples([[watched] * 40], [{}], [("k",)])
     with pytest.raises(timing.TimingError, match=r"^softmax takes .* Does it do something else then"):
-        samples.take_off([overhead.Watching(alone, watched, watched - alone, 0.5)], ["softmax"])
+        samples.take_off([overhead.Overhead(alone, watched, watched - alone, 0.5)], ["softmax"])
 
 
 # --------------------------------------------------------------------------------------- what a timer can notice
