@@ -454,7 +454,7 @@ def median_between_steps(samples: list[float]) -> float:
 
 def dump(path: str, name: str, fn: Fn, timings: list[timing.Timing], reference: list[float]) -> None:
     """Single results for a closer look: every interval, the reference, and eight sessions of the timer's raw samples."""
-    sessions = [cupti.measure([fn], cupti.Flush("cold"), 200).times[0] for _ in range(8)]
+    sessions = [cupti.measure([fn], cupti.Flush("cold"), 200).functions[0].times for _ in range(8)]
     intervals = [[t.median_us, *t.ci95_us, t.n_samples, t.seconds] for t in timings]
     row = {"kernel": name, "intervals": intervals, "reference": reference, "sessions": sessions}
     with open(path, "a") as file:

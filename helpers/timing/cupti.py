@@ -6,15 +6,14 @@ import bisect
 import itertools
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from helpers import device
 from helpers.timing.clock import wait_for_gpu
-from helpers.timing.overhead import Overhead, under_cupti
+from helpers.timing.overhead import under_cupti
+from helpers.timing.samples import Run, Samples
 
 _MARK = "workbook::call"
-_MOST_ADDED = 0.25  # of a function's time, by watching it: 7 % is the most seen
 
 
 class TimingError(RuntimeError):
@@ -59,68 +58,6 @@ class Flush:
             self._read.amax()
 
 
-@dataclass
-class Samples:
-    """Device times in µs, a list a function, and the kernels seen in its last call.
-
-    Attributes:
-        step_us: the step of the device's clock.
-        looks: for each function what CUPTI adds to it, where that was looked at closely.
-        added_us: what has been taken off each function's times, because CUPTI had added it.
-    """
-
-    times: list[list[float]]
-    kernels: list[dict[str, list[float]]]
-    per_call: list[tuple[str, ...]]
-    step_us: float = 0.0
-    looks: list[Overhead | None] = field(init=False)
-    added_us: list[float] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.looks, self.added_us = [None] * len(self.times), [0.0] * len(self.times)
-
-    def unsure_us(self, i: int) -> float:
-        """By how much all of a function's times may be off together, at 95 %: what was taken off is not known better."""
-        return self.looks[i].half_us if self.added_us[i] else 0.0
-
-    def take_off(self, looks: Sequence[Overhead | None], labels: Sequence[str]) -> None:
-        """Take from each function's times what CUPTI adds to them, where it slows it and it launches one kernel a call.
-
-        Where it slows any of them, also what it adds to the others by a smaller but certain amount: functions that are
-        compared are treated alike.
-
-        Raises:
-            TimingError: a function takes so much more or less when watched that it cannot have done the same.
-        """
-        one_kernel = [
-            look if look and len(calls) == 1 else None
-            for look, calls in zip(looks, self.per_call, strict=True)
-        ]
-        for label, look, own in zip(labels, one_kernel, self.times, strict=True):
-            usual = statistics.median(own)
-            if look and not look.host_late and abs(look.added_us) > max(_MOST_ADDED * usual, 5, look.half_us):
-                raise TimingError(
-                    f"{label} takes {look.unwatched_us:,.1f} µs by CUDA events and {look.watched_us:,.1f} µs while a profiler "
-                    "runs, more than watching explains. Does it do something else then?"
-                )
-        self.looks = list(looks)
-        if not any(look and look.slows for look in one_kernel):
-            return
-        for i, look in enumerate(one_kernel):
-            if look and not look.host_late and look.added_us > max(0.2, look.half_us):
-                self.added_us[i] = look.added_us
-                self.times[i] = [t - look.added_us for t in self.times[i]]
-
-    def add(self, other: Samples) -> None:
-        """Append what another batch measured."""
-        for mine, new in zip(self.times, other.times, strict=True):
-            mine.extend(new)
-        for mine_k, new_k in zip(self.kernels, other.kernels, strict=True):
-            for name, values in new_k.items():
-                mine_k.setdefault(name, []).extend(values)
-        self.step_us = min(self.step_us, other.step_us) or other.step_us
-
-
 def clock_step_us(durations_ns: Sequence[int]) -> float:
     """The step of the device's clock in µs: 32 ns on an H100; 0.0 where too few durations differ to tell.
 
@@ -144,8 +81,13 @@ def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
     return [(statistics.fmean(group), len(group)) for group in groups]
 
 
-def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Samples:
-    """Call each function `rounds` times in turns (a b, b a, …), each behind a flush, under CUPTI."""
+def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Run:
+    """Call each function `rounds` times in turns (a b, b a, …), each behind a flush, under CUPTI.
+
+    Raises:
+        ProfilerBusy: CUPTI did not see all calls.
+        TimingError: a function launches nothing, or launches on another stream than the current one.
+    """
     from torch.profiler import record_function
 
     n = len(functions)
@@ -161,7 +103,7 @@ def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -
     return _sort(session.profiler.kineto_results.events(), order, n)
 
 
-def _sort(events, order: list[int], n_functions: int) -> Samples:
+def _sort(events, order: list[int], n_functions: int) -> Run:
     """Give every device activity to the call whose launch it came from."""
     from torch.autograd import DeviceType
 
@@ -183,8 +125,6 @@ def _sort(events, order: list[int], n_functions: int) -> Samples:
     flushes.sort()
     if len(calls) != len(order):
         raise ProfilerBusy(f"CUPTI recorded {len(calls)} of {len(order)} calls: is another profiler running?")
-    samples = Samples([[] for _ in range(n_functions)], [{} for _ in range(n_functions)], [()] * n_functions)
-    samples.step_us = clock_step_us([event.duration_ns() for event in activities])
     per_call: list[list] = [[] for _ in calls]
     flush_streams = set()
     starts = [c[0] for c in calls]
@@ -200,6 +140,9 @@ def _sort(events, order: list[int], n_functions: int) -> Samples:
         f = bisect.bisect_right(flush_starts, launched) - 1
         if f >= 0 and launched <= flushes[f][1]:
             flush_streams.add(event.device_resource_id())
+    times: list[list[float]] = [[] for _ in range(n_functions)]
+    kernels: list[dict[str, list[float]]] = [{} for _ in range(n_functions)]
+    launched_last: list[tuple[str, ...]] = [()] * n_functions
     for which, found in zip(order, per_call, strict=True):
         if not found:
             raise TimingError(
@@ -211,11 +154,15 @@ def _sort(events, order: list[int], n_functions: int) -> Samples:
                 f"The function launched {short_name(found[0].name())} on another stream than the current one. "
                 "Time it inside `with torch.cuda.stream(that_stream)`, or let it use torch.cuda.current_stream()."
             )
-        samples.times[which].append(sum(e.duration_ns() for e in found) / 1e3)
+        times[which].append(sum(e.duration_ns() for e in found) / 1e3)
         sums: dict[str, float] = {}
         for e in found:
             sums[e.name()] = sums.get(e.name(), 0.0) + e.duration_ns() / 1e3
         for name, us in sums.items():
-            samples.kernels[which].setdefault(name, []).append(us)
-        samples.per_call[which] = tuple(e.name() for e in found)
-    return samples
+            kernels[which].setdefault(name, []).append(us)
+        launched_last[which] = tuple(e.name() for e in found)
+    samples = (
+        Samples(tuple(own), {name: tuple(values) for name, values in by_name.items()}, launched)
+        for own, by_name, launched in zip(times, kernels, launched_last, strict=True)
+    )
+    return Run(tuple(samples), clock_step_us([event.duration_ns() for event in activities]))

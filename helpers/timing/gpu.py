@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.timing.collect import collect, require_gpu_alone, warm_up
-from helpers.timing.cupti import Flush, Samples, measure, short_name
+from helpers.timing.cupti import Flush, measure, short_name
 from helpers.timing.overhead import Overhead, measure_overhead
+from helpers.timing.samples import Conditions, Run, Samples
 from helpers.timing.stats import median_interval, ratio_interval
 
 
@@ -101,35 +102,42 @@ class Comparison:
         return self.verdict
 
 
-def _timing(samples: Samples, i: int, flush: Flush, l2: str, facts: tuple, goal: float) -> Timing:
-    seconds, clocks, notes = facts
-    times = samples.times[i]
-    median, low_high = statistics.median(times), median_interval(times, resolution=samples.step_us)
-    if low_high[1] - low_high[0] > 2 * max(goal * median, 0.05) + samples.step_us:
-        width = 100 * (low_high[1] - low_high[0]) / median
-        notes = [*notes, f"the interval is still {width:.1f} % wide: the time budget ended"]
-    look, added = samples.looks[i], samples.added_us[i]
+def _timing(samples: Samples, step_us: float, conditions: Conditions, goal: float) -> Timing:
+    """One function's result, with a note where its interval is wider than ± `goal` of the median."""
+    notes = list(conditions.notes)
+    median, (low, high) = samples.median_us, median_interval(samples.times, resolution=step_us)
+    if high - low > 2 * max(goal * median, 0.05) + step_us:
+        notes.append(f"the interval is still {100 * (high - low) / median:.1f} % wide: the time budget ended")
+    overhead, added = samples.overhead, samples.added_us
     if added > max(0.5, 0.003 * median):
-        notes = [
-            *notes,
+        notes.append(
             f"CUPTI, the clock used here, slows what it times by {added:,.1f} µs "
-            f"({100 * added / median:.1f} %), as CUDA events tell: that is taken off",
-        ]
+            f"({100 * added / median:.1f} %), as CUDA events tell: that is taken off"
+        )
     elif (
-        look and not look.host_late and len(samples.per_call[i]) == 1 and look.half_us > max(1, 0.01 * median)
+        overhead
+        and not overhead.host_late
+        and len(samples.launched) == 1
+        and overhead.half_us > max(1, 0.01 * median)
     ):
-        notes = [
-            *notes,
-            f"whether CUPTI slows it is open: {look.added_us:+,.1f} ± {look.half_us:.1f} µs by CUDA events",
-        ]
-    low, high = (edge + side * samples.unsure_us(i) for edge, side in zip(low_high, (-1, 1), strict=True))
-    per_call = samples.per_call[i]
-    kernels = tuple(
-        Kernel(name, per_call.count(name) or 1, statistics.median(values))
-        for name, values in samples.kernels[i].items()
+        notes.append(
+            f"whether CUPTI slows it is open: {overhead.added_us:+,.1f} ± {overhead.half_us:.1f} µs by CUDA events"
+        )
+    return Timing(
+        median_us=median,
+        ci95_us=(low - samples.unsure_us, high + samples.unsure_us),
+        n_samples=len(samples.times),
+        kernels=tuple(
+            Kernel(name, samples.launched.count(name) or 1, statistics.median(values))
+            for name, values in samples.kernels.items()
+        ),
+        l2=conditions.l2,
+        flush=conditions.flush,
+        sm_clock_mhz=conditions.sm_clock_mhz,
+        seconds=conditions.seconds,
+        notes=tuple(notes),
+        added_us=added,
     )
-    facts = (l2, flush.text, clocks, seconds, tuple(notes), added)
-    return Timing(median, (low, high), len(times), kernels, *facts)
 
 
 def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) -> Timing:
@@ -156,14 +164,13 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
     """
     goal = 0.005
 
-    def narrow(samples: Samples) -> bool:
-        low, high = median_interval(samples.times[0])
-        return len(samples.times[0]) >= 40 and high - low <= max(
-            goal * statistics.median(samples.times[0]), 0.05
-        )
+    def narrow(run: Run) -> bool:
+        (samples,) = run.functions
+        low, high = median_interval(samples.times)
+        return run.n_rounds >= 40 and high - low <= max(goal * samples.median_us, 0.05)
 
-    samples, flush, facts = collect([fn], ["The function"], l2=l2, budget_s=budget_s, narrow=narrow)
-    return _timing(samples, 0, flush, l2, facts, goal)
+    run, conditions = collect([fn], ["The function"], l2=l2, budget_s=budget_s, narrow=narrow)
+    return _timing(run.functions[0], run.step_us, conditions, goal)
 
 
 def compare(
@@ -194,15 +201,23 @@ def compare(
         helpers.device.Missing, TimingError: as in `time_gpu`.
     """
 
-    def narrow(samples: Samples) -> bool:
-        low, high = ratio_interval(*samples.times)[1]
-        return len(samples.times[0]) >= 50 and high - low <= 0.004
+    def narrow(run: Run) -> bool:
+        first, second = run.functions
+        low, high = ratio_interval(first.times, second.times)[1]
+        return run.n_rounds >= 50 and high - low <= 0.004
 
-    samples, flush, facts = collect([a, b], labels, l2=l2, budget_s=budget_s, narrow=narrow)
-    timings = [_timing(samples, i, flush, l2, facts, 0.01) for i in (0, 1)]
-    offsets = (samples.unsure_us(0), samples.unsure_us(1))
-    ratio, interval = ratio_interval(*samples.times, resolution=samples.step_us, offsets=offsets)
-    return Comparison(labels, *timings, ratio, interval)
+    run, conditions = collect([a, b], labels, l2=l2, budget_s=budget_s, narrow=narrow)
+    first, second = run.functions
+    ratio, interval = ratio_interval(
+        first.times, second.times, resolution=run.step_us, offsets=(first.unsure_us, second.unsure_us)
+    )
+    return Comparison(
+        labels=labels,
+        a=_timing(first, run.step_us, conditions, 0.01),
+        b=_timing(second, run.step_us, conditions, 0.01),
+        ratio=ratio,
+        ci95=interval,
+    )
 
 
 def profiler_overhead(fn: Callable[[], Any], *, l2: str = "cold") -> Overhead:
@@ -223,5 +238,5 @@ def profiler_overhead(fn: Callable[[], Any], *, l2: str = "cold") -> Overhead:
     require_gpu_alone()
     flush = Flush(l2)
     warm_up([fn])
-    about = statistics.median(measure([fn], flush, 4).times[0])  # it also refuses what launches nothing
+    about = measure([fn], flush, 4).functions[0].median_us  # it also refuses what launches nothing
     return measure_overhead([fn], flush, about)[0]

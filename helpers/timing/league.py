@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.timing import cupti
 from helpers.timing.clock import now_s, wait_for_gpu
-from helpers.timing.collect import collect
+from helpers.timing.collect import collect, take_off
 from helpers.timing.overhead import suspected_overhead
+from helpers.timing.samples import Run
 from helpers.timing.stats import median_interval, ratio_interval
 
 if TYPE_CHECKING:
@@ -89,11 +90,11 @@ def compare_many(
         raise KeyError(f"compare_many: {against!r} is none of the functions {', '.join(labels)}.")
     reference = labels.index(against)
 
-    def narrow(samples: cupti.Samples) -> bool:
-        widths = (s.ratio_ci95[1] - s.ratio_ci95[0] for s in standings(labels, samples, reference))
-        return len(samples.times[0]) >= 50 and all(width <= 0.004 for width in widths)
+    def narrow(run: Run) -> bool:
+        widths = (s.ratio_ci95[1] - s.ratio_ci95[0] for s in standings(labels, run, reference))
+        return run.n_rounds >= 50 and all(width <= 0.004 for width in widths)
 
-    samples, _, _ = collect(
+    run, _ = collect(
         list(functions.values()),
         labels,
         l2=l2,
@@ -102,20 +103,29 @@ def compare_many(
         min_rounds=min_rounds,
         max_rounds=200,
     )
-    return {s.label: s for s in standings(labels, samples, reference)}
+    return {s.label: s for s in standings(labels, run, reference)}
 
 
-def standings(labels: list[str], samples: cupti.Samples, reference: int) -> list[Standing]:
+def standings(labels: list[str], run: Run, reference: int) -> list[Standing]:
     """A `Standing` for each function, its ratios to the one at the index `reference`."""
-    found, base, step = [], samples.times[reference], samples.step_us
-    for i, (label, own) in enumerate(zip(labels, samples.times, strict=True)):
+    found, base = [], run.functions[reference]
+    for i, (label, own) in enumerate(zip(labels, run.functions, strict=True)):
         ratio, interval = 1.0, (1.0, 1.0)
         if i != reference:
-            offsets = (samples.unsure_us(i), samples.unsure_us(reference))
-            ratio, interval = ratio_interval(own, base, resolution=step, offsets=offsets)
-        alone = median_interval(own, resolution=step + samples.unsure_us(i))
-        median, added = statistics.median(own), samples.added_us[i]
-        found.append(Standing(label, median, alone, ratio, interval, len(own), added))
+            ratio, interval = ratio_interval(
+                own.times, base.times, resolution=run.step_us, offsets=(own.unsure_us, base.unsure_us)
+            )
+        found.append(
+            Standing(
+                label=label,
+                median_us=own.median_us,
+                ci95_us=median_interval(own.times, resolution=run.step_us + own.unsure_us),
+                ratio=ratio,
+                ratio_ci95=interval,
+                n_samples=len(own.times),
+                added_us=own.added_us,
+            )
+        )
     return found
 
 
@@ -124,10 +134,8 @@ def untimeable(functions: Mapping[str, Callable[[], Any]]) -> dict[str, str]:
     flush, found = cupti.Flush("cold"), {}
     for label, call in functions.items():
         try:
-            samples = cupti.measure([call], flush, 4)
-            samples.take_off(
-                suspected_overhead([call], flush, [statistics.median(samples.times[0])]), [label]
-            )
+            run = cupti.measure([call], flush, 4)
+            take_off(run, suspected_overhead([call], flush, [run.functions[0].median_us]), [label])
         except cupti.TimingError as error:
             found[label] = str(error)
     return found

@@ -1,12 +1,14 @@
 """helpers.timing.collect: the one loop that takes samples, with a GPU and CUPTI that are made up."""
 
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from helpers import timing
-from helpers.timing import collect, cupti, league
+from helpers.timing import collect, league
+from helpers.timing.samples import Run, Samples
 
 
 class MadeUp:
@@ -15,7 +17,7 @@ class MadeUp:
     def __init__(self, monkeypatch):
         self.now_s, self.batches, self.held, self.mhz = 0.0, [], (), [1980]
         monkeypatch.setattr(collect, "require_gpu_alone", lambda: None)
-        monkeypatch.setattr(collect, "Flush", lambda l2: l2)
+        monkeypatch.setattr(collect, "Flush", lambda l2: SimpleNamespace(text=f"flushed {l2}"))
         monkeypatch.setattr(collect, "measure", self.measure)
         monkeypatch.setattr(collect, "wait_for_gpu", lambda: None)
         monkeypatch.setattr(collect, "now_s", self.tick)
@@ -32,8 +34,8 @@ class MadeUp:
         self.batches.append(rounds)
         self.now_s += 1e-3 * rounds
         n = len(self.batches)
-        times = [[function() + n / 1e3 + i / 1e6 for i in range(rounds)] for function in functions]
-        return cupti.Samples(times, [{"k": list(own)} for own in times], [("k",)] * len(times))
+        times = [tuple(function() + n / 1e3 + i / 1e6 for i in range(rounds)) for function in functions]
+        return Run(tuple(Samples(own, {"k": own}, ("k",)) for own in times))
 
     def function(self, us: float):
         def run() -> float:
@@ -42,7 +44,7 @@ class MadeUp:
 
         return run
 
-    def collect(self, *us, narrow=lambda samples: False, **more):
+    def collect(self, *us, narrow=lambda run: False, **more):
         """Samples of functions that take so many µs."""
         functions = [self.function(own) for own in us]
         options = {"l2": "cold", "budget_s": 0.1, "narrow": narrow} | more
@@ -55,22 +57,22 @@ def gpu(monkeypatch):
 
 
 def test_it_ends_with_the_budget_and_keeps_every_batch_of_every_function(gpu):
-    samples, _, (seconds, _, _) = gpu.collect(10.0, 20.0, 30.0)
-    assert [len(own) for own in samples.times] == [
-        sum(gpu.batches[1:])
-    ] * 3  # CUPTI's first rounds are left out
-    assert [round(own[0]) for own in samples.times] == [10, 20, 30]
-    assert 0.09 < seconds < 0.12
+    run, conditions = gpu.collect(10.0, 20.0, 30.0)
+    counts = [(len(own.times), len(own.kernels["k"])) for own in run.functions]
+    assert counts == [(run.n_rounds, run.n_rounds)] * 3
+    assert run.n_rounds == sum(gpu.batches[1:])  # CUPTI's first rounds are left out
+    assert [round(own.times[0]) for own in run.functions] == [10, 20, 30]
+    assert 0.09 < conditions.seconds < 0.12
 
 
 def test_it_ends_as_soon_as_the_samples_suffice(gpu):
-    samples, *_ = gpu.collect(10.0, narrow=lambda samples: len(samples.times[0]) >= 40, budget_s=100)
-    assert gpu.batches[1:] == [10, 10, 20] and len(samples.times[0]) == 40
+    run, _ = gpu.collect(10.0, narrow=lambda run: run.n_rounds >= 40, budget_s=100)
+    assert gpu.batches[1:] == [10, 10, 20] and run.n_rounds == 40
 
 
 def test_a_least_number_of_rounds_goes_before_the_budget(gpu):
-    samples, *_ = gpu.collect(10.0, narrow=lambda samples: True, budget_s=0, min_rounds=25)
-    assert len(samples.times[0]) == 25
+    run, _ = gpu.collect(10.0, narrow=lambda run: True, budget_s=0, min_rounds=25)
+    assert run.n_rounds == 25
 
 
 def test_batches_are_no_larger_than_asked(gpu):
@@ -80,9 +82,9 @@ def test_batches_are_no_larger_than_asked(gpu):
 
 def test_what_held_the_clocks_is_noted(gpu):
     gpu.held, gpu.mhz = ("power cap",), [1980, 1410]
-    _, _, (_, clocks, notes) = gpu.collect(10.0)
-    assert clocks == (1980, 1410)
-    assert notes == [
+    _, conditions = gpu.collect(10.0)
+    assert conditions.sm_clock_mhz == (1980, 1410)
+    assert list(conditions.notes) == [
         "the driver held the clocks down: power cap",
         "the SM clock went from 1980 to 1410 MHz while measuring",
     ]

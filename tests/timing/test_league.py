@@ -14,7 +14,8 @@ import pytest
 import torch
 
 from helpers import check
-from helpers.timing import cupti, league
+from helpers.timing import league
+from helpers.timing.samples import Run, Samples
 
 ROOT = Path(__file__).parents[2]
 
@@ -132,8 +133,8 @@ def test_a_standing_is_the_median_over_rounds():
     drift = [1 + 0.3 * i / 100 for i in range(101)]
     reference = [100 * d * draw.gauss(1, 0.002) for d in drift]
     own = [110 * d * draw.gauss(1, 0.002) for d in drift]
-    samples = cupti.Samples([own, reference], [{}, {}], [(), ()], step_us=0.032)
-    found, same = league.standings(["other", "ours"], samples, reference=1)
+    run = Run((Samples(tuple(own), {}, ()), Samples(tuple(reference), {}, ())), step_us=0.032)
+    found, same = league.standings(["other", "ours"], run, reference=1)
     low, high = found.ratio_ci95
     assert low <= 1.1 <= high and high - low < 0.006 and found.n_samples == 101
     assert (same.ratio, same.ratio_ci95) == (1, (1, 1))

@@ -17,8 +17,9 @@ import torch
 from timer import cases, traps
 
 from helpers import device, timing
-from helpers.timing import cupti, overhead
+from helpers.timing import collect, cupti, overhead
 from helpers.timing import notes as timing_notes
+from helpers.timing.samples import Run, Samples
 
 
 def test_interval_covers_the_median():
@@ -162,19 +163,16 @@ def pairs_of_events(monkeypatch):
     monkeypatch.setattr(overhead, "under_cupti", under_cupti)
 
 
-def samples_of(functions, kernels=1):
-    times = [[alone + added + i / 1e4 for i in range(60)] for alone, added, _ in functions]
-    return cupti.Samples(times, [{}] * len(times), [("k",) * kernels] * len(times))
+def run_of(functions, kernels=1) -> Run:
+    times = [tuple(alone + added + i / 1e4 for i in range(60)) for alone, added, _ in functions]
+    return Run(tuple(Samples(own, {}, ("k",) * kernels) for own in times))
 
 
-def settled(functions, kernels=1):
-    """The samples after what CUPTI adds has been looked for and taken off."""
-    samples = samples_of(functions, kernels)
-    medians = [statistics.median(times) for times in samples.times]
-    samples.take_off(
-        overhead.suspected_overhead(functions, None, medians), [f"f{i}" for i in range(len(functions))]
-    )
-    return samples
+def settled(functions, kernels=1) -> Run:
+    """The run after what CUPTI adds has been looked for and taken off."""
+    run = run_of(functions, kernels)
+    overheads = overhead.suspected_overhead(functions, None, [own.median_us for own in run.functions])
+    return collect.take_off(run, overheads, [f"f{i}" for i in range(len(functions))])
 
 
 @pytest.mark.parametrize("slowed", [(450, 19.0, 2.7), (20, 1.4, 4.0), (180, 2.2, 4.5), (5000, 90.0, 2.0)])
@@ -182,46 +180,47 @@ def test_what_the_profiler_adds_is_taken_off(pairs_of_events, slowed):
     """Whatever the marks of an event pair add, and beside a function that is not slowed, whose time stays."""
     alone, added, _ = slowed
     steady = (400, 0.0, 2.7)
-    samples = settled([slowed, steady])
-    assert samples.added_us[0] == pytest.approx(added, rel=0.25, abs=0.5)
-    assert abs(samples.added_us[0] - added) < 2 * samples.unsure_us(0) + 0.05
-    assert statistics.median(samples.times[0]) == pytest.approx(alone, rel=0.006)
-    assert samples.times[1] == samples_of([steady]).times[0] and samples.unsure_us(1) == 0
-    assert "the profiler slows it (+" in repr(samples.looks[0])
+    first, second = settled([slowed, steady]).functions
+    assert first.added_us == pytest.approx(added, rel=0.25, abs=0.5)
+    assert abs(first.added_us - added) < 2 * first.unsure_us + 0.05
+    assert first.median_us == pytest.approx(alone, rel=0.006)
+    assert second.times == run_of([steady]).functions[0].times and second.unsure_us == 0
+    assert "the profiler slows it (+" in repr(first.overhead)
 
 
 @pytest.mark.parametrize("kernel", [(1.5, 0.0, 2.3), (40, 0.1, 4.5), (355, 0.0, 2.7), (5000, 1.0, 2.0)])
 def test_nothing_is_taken_off_where_the_profiler_adds_next_to_nothing(pairs_of_events, kernel):
     for _ in range(20):
-        samples = settled([kernel])
-        assert samples.added_us == [0.0] and samples.times == samples_of([kernel]).times
+        (found,) = settled([kernel]).functions
+        assert found.added_us == 0.0 and found.times == run_of([kernel]).functions[0].times
 
 
 def test_equal_functions_are_treated_alike(pairs_of_events):
     """Both are slowed by about as much as counts: not one taken off and the other not."""
     wolves = 0
     for _ in range(50):
-        samples = settled([(400, 1.3, 2.7), (400, 1.3, 2.7)])
-        offsets = (samples.unsure_us(0), samples.unsure_us(1))
-        low, high = timing.ratio_interval(*samples.times, resolution=0.032, offsets=offsets)[1]
+        a, b = settled([(400, 1.3, 2.7), (400, 1.3, 2.7)]).functions
+        offsets = (a.unsure_us, b.unsure_us)
+        low, high = timing.ratio_interval(a.times, b.times, resolution=0.032, offsets=offsets)[1]
         wolves += not low <= 1 <= high
     assert wolves <= 3
 
 
 def test_nothing_is_taken_off_where_gaps_may_have_grown(pairs_of_events):
     """Several kernels a call, or a host that is late: what a profiler adds between kernels is in no kernel's time."""
-    several = settled([(400, 30.0, 200.0)], kernels=3)
-    assert several.added_us == [0.0] and several.looks[0].slows
-    late, slowed, steady = settled([(5, 90.0, 2000.0), (450, 19.0, 2.7), (400, 0.0, 2.7)]).looks
-    assert [one.slows for one in (late, slowed, steady)] == [False, True, False]
-    assert "host was late" in repr(late)
+    (several,) = settled([(400, 30.0, 200.0)], kernels=3).functions
+    assert several.added_us == 0.0 and several.overhead.slows
+    three = settled([(5, 90.0, 2000.0), (450, 19.0, 2.7), (400, 0.0, 2.7)]).functions
+    assert [own.overhead.slows for own in three] == [False, True, False]
+    assert three[0].added_us == 0.0 and "host was late" in repr(three[0].overhead)
 
 
 @pytest.mark.parametrize(("alone", "watched"), [(3.0, 472.0), (400.0, 12.0)])
 def test_a_function_that_does_something_else_when_watched_is_refused(alone, watched):
-    samples = cupti.Samples([[watched] * 40], [{}], [("k",)])
+    run = Run((Samples((watched,) * 40, {}, ("k",)),))
+    found = overhead.Overhead(alone, watched, watched - alone, 0.5)
     with pytest.raises(timing.TimingError, match=r"^softmax takes .* Does it do something else then"):
-        samples.take_off([overhead.Overhead(alone, watched, watched - alone, 0.5)], ["softmax"])
+        collect.take_off(run, [found], ["softmax"])
 
 
 # --------------------------------------------------------------------------------------- what a timer can notice
