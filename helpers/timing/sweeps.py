@@ -10,6 +10,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers.timing.clock import wait_for_gpu
@@ -28,6 +29,24 @@ _RESULTS = (
     "reason",
 )
 _DIMENSIONS = {1: ("n_elements",), 2: ("n_rows", "n_cols")}
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What a sweep was asked for, the same for every row; the fields are `sweep`'s arguments."""
+
+    kernel: Callable[..., torch.Tensor]
+    name: str
+    reference: Callable[..., torch.Tensor]
+    n_bytes: Callable[..., int] | float
+    make_inputs: Callable[..., tuple[torch.Tensor, ...]] | None
+    dtype: torch.dtype
+    device: str
+    seed: int
+    tolerance: tuple[float, float] | None
+    timer: Callable[..., Any]
+    l2: str
+    budget_s: float
 
 
 def sweep(
@@ -96,34 +115,27 @@ def sweep(
             )
     if timer is None:
         from helpers.timing.gpu import time_gpu as timer
-    dtype = dtype or torch.float32
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    asked = _Asked(
+        kernel=kernel,
+        name=name or getattr(kernel, "__name__", type(kernel).__name__),
+        reference=reference,
+        n_bytes=n_bytes,
+        make_inputs=make_inputs,
+        dtype=dtype or torch.float32,
+        device=device or ("cuda" if torch.cuda.is_available() else "cpu"),
+        seed=seed,
+        tolerance=tolerance,
+        timer=timer,
+        l2=l2,
+        budget_s=budget_s,
+    )
     points = [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
     plan: Iterable = list(itertools.product(shapes, points))
     if progress:
         from tqdm.auto import tqdm
 
         plan = tqdm(plan, desc="sweep", unit="row", leave=False)
-    rows = []
-    for shape, point in plan:
-        row = {**_shape_columns(shape), **point}
-        row |= _measure(
-            kernel,
-            shape,
-            point,
-            reference,
-            n_bytes,
-            make_inputs,
-            dtype,
-            l2,
-            budget_s,
-            device,
-            seed,
-            timer,
-            tolerance,
-            name,
-        )
-        rows.append(row)
+    rows = [{**_shape_columns(shape), **point, **_measure(asked, shape, point)} for shape, point in plan]
     columns = [
         *dict.fromkeys(itertools.chain.from_iterable(_shape_columns(s) for s in shapes)),
         *axes,
@@ -148,53 +160,36 @@ def _one_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-def _measure(
-    kernel,
-    shape,
-    point,
-    reference,
-    n_bytes,
-    make_inputs,
-    dtype,
-    l2,
-    budget_s,
-    device,
-    seed,
-    timer,
-    tolerance,
-    name,
-) -> dict[str, Any]:
-    """One row: checked, then timed."""
-
+def _measure(asked: _Asked, shape: tuple[int, ...], point: dict[str, Any]) -> dict[str, Any]:
+    """The results of one row: checked, then timed."""
     from helpers import check
     from helpers.device import Missing
 
-    name = name or getattr(kernel, "__name__", type(kernel).__name__)
-    at_point = functools.partial(kernel, **point) if point else kernel
+    at_point = functools.partial(asked.kernel, **point) if point else asked.kernel
     try:
         check.assert_matches(
             at_point,
-            reference,
+            asked.reference,
             shapes=[shape],
-            dtype=dtype,
-            device=device,
-            make_inputs=make_inputs,
-            name=name,
-            tolerance=tolerance,
+            dtype=asked.dtype,
+            device=asked.device,
+            make_inputs=asked.make_inputs,
+            name=asked.name,
+            tolerance=asked.tolerance,
         )
-        inputs = _inputs(make_inputs, shape, seed, device, dtype)
-        timing = timer(lambda: at_point(*inputs), l2=l2, budget_s=budget_s)
+        inputs = _inputs(asked, shape)
+        timing = asked.timer(lambda: at_point(*inputs), l2=asked.l2, budget_s=asked.budget_s)
     except check.Mismatch as error:
         return _row("wrong", _one_line(error))
-    except Missing:  # without a GPU nothing can be timed: that is no property of this row
+    except Missing:
+        # without a GPU nothing can be timed: that is no property of this row
         raise
-    except (
-        Exception
-    ) as error:  # what the kernel, Triton or the driver refuses to launch is a result, not an accident
-        _require_living_gpu(device, error)
+    except Exception as error:
+        # what the kernel, Triton or the driver refuses to launch is a result, not an accident
+        _require_living_gpu(asked.device, error)
         return _row("refused", f"{type(error).__name__}: {_one_line(error)}")
     low, high = timing.ci95_us
-    moved = n_bytes(*inputs) if callable(n_bytes) else n_bytes
+    moved = asked.n_bytes(*inputs) if callable(asked.n_bytes) else asked.n_bytes
     return _row(
         "ok",
         median_us=timing.median_us,
@@ -205,12 +200,13 @@ def _measure(
     )
 
 
-def _inputs(make_inputs: Callable | None, shape, seed: int, device: str, dtype) -> tuple[torch.Tensor, ...]:
+def _inputs(asked: _Asked, shape: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
     import torch
 
-    generator = torch.Generator(device=device).manual_seed(seed)
-    if make_inputs is not None:
-        return tuple(make_inputs(shape, generator, device, dtype))
+    device, dtype = asked.device, asked.dtype
+    generator = torch.Generator(device=device).manual_seed(asked.seed)
+    if asked.make_inputs is not None:
+        return tuple(asked.make_inputs(shape, generator, device, dtype))
     if dtype.is_floating_point:
         return (torch.randn(shape, generator=generator, device=device, dtype=dtype),)
     return (torch.randint(-100, 100, shape, generator=generator, device=device, dtype=dtype),)
