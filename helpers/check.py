@@ -249,7 +249,7 @@ def _check_case(name, kernel, reference, inputs, case, tolerance) -> None:
         raise Mismatch(
             f"{name} on {case}: dtype {_dtype_name(got.dtype)}, but a floating-point result was expected."
         )
-    compare(name, got, expected, case=case, tolerance=tolerance)
+    assert_close(name, got, expected, case=case, tolerance=tolerance)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:
@@ -291,7 +291,7 @@ def wrong_elements(
     return wrong
 
 
-def compare(
+def assert_close(
     name: str,
     got: torch.Tensor,
     expected: torch.Tensor,

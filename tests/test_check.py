@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from helpers.check import Mismatch, assert_matches, compare, poisoned, shapes_around
+from helpers.check import Mismatch, assert_close, assert_matches, poisoned, shapes_around
 
 
 def first_1024_columns(x):
@@ -81,21 +81,21 @@ def test_nan_and_infinities_are_compared_apart():
     with pytest.raises(Mismatch, match="special values"):
         assert_matches(lambda x: torch.nan_to_num(torch.square(x), nan=0.0), torch.square)
     got = torch.tensor([float("inf"), float("nan"), 1.0])
-    compare("same", got, torch.tensor([float("inf"), float("nan"), 1.0], dtype=torch.float64))
+    assert_close("same", got, torch.tensor([float("inf"), float("nan"), 1.0], dtype=torch.float64))
     with pytest.raises(Mismatch, match="got inf, expected -inf"):
-        compare("sign", got, torch.tensor([float("-inf"), float("nan"), 1.0], dtype=torch.float64))
+        assert_close("sign", got, torch.tensor([float("-inf"), float("nan"), 1.0], dtype=torch.float64))
     with pytest.raises(Mismatch, match="expected 2"):
-        compare("nan", got, torch.tensor([float("inf"), 2.0, 1.0], dtype=torch.float64))
+        assert_close("nan", got, torch.tensor([float("inf"), 2.0, 1.0], dtype=torch.float64))
 
 
 def test_what_is_expected_is_a_number_of_the_results_dtype():
     right = torch.tensor([3.196001e-66, 0.1], dtype=torch.float64)
     with pytest.raises(Mismatch, match=r"(?s)expected 0\n.*expected 0\.09997559$"):
-        compare("half", torch.ones(2, dtype=torch.float16), right)
+        assert_close("half", torch.ones(2, dtype=torch.float16), right)
 
 
 def test_overflow_is_expected_where_the_dtype_overflows():
-    compare("overflow", torch.tensor([float("inf")]), torch.tensor([1e40], dtype=torch.float64))
+    assert_close("overflow", torch.tensor([float("inf")]), torch.tensor([1e40], dtype=torch.float64))
 
 
 def test_wrong_shape_and_no_tensor():

@@ -6,16 +6,16 @@ functions that compute the same.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError, short_name
-from helpers.timing.gpu import Comparison, Kernel, Timing, compare, profiler_overhead, time_gpu
+from helpers.timing.gpu import Comparison, TimedKernel, Timing, compare, profiler_overhead, time_gpu
 from helpers.timing.overhead import Overhead
 from helpers.timing.stats import median_interval, ratio_interval
 from helpers.timing.sweeps import sweep
 
 __all__ = [
     "Comparison",
-    "Kernel",
     "Overhead",
     "ProfilerBusy",
+    "TimedKernel",
     "Timing",
     "TimingError",
     "compare",

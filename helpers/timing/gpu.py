@@ -28,7 +28,7 @@ from helpers.timing.stats import median_interval, ratio_interval
 
 
 @dataclass(frozen=True)
-class Kernel:
+class TimedKernel:
     """One kernel (or copy, or fill) that the timed function launched, `calls` times a call, `median_us` µs together.
 
     The µs are as watched: what CUPTI adds to a kernel is known for the whole call only, and is not taken off here.
@@ -49,7 +49,7 @@ class Timing:
     median_us: float
     ci95_us: tuple[float, float]
     n_samples: int
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[TimedKernel, ...]
     l2: str
     flush: str
     sm_clock_mhz: tuple[int | None, int | None]
@@ -128,7 +128,7 @@ def _timing(samples: Samples, step_us: float, conditions: Conditions, goal: floa
         ci95_us=(low - samples.unsure_us, high + samples.unsure_us),
         n_samples=len(samples.times),
         kernels=tuple(
-            Kernel(name, samples.launched.count(name) or 1, statistics.median(values))
+            TimedKernel(name, samples.launched.count(name) or 1, statistics.median(values))
             for name, values in samples.kernels.items()
         ),
         l2=conditions.l2,

@@ -189,7 +189,7 @@ def check_large(
     for start in range(0, x.shape[0], step):
         piece = slice(start, start + step)
         case = f"{tuple(x.shape)}, from row {start:,} on"
-        check.compare(name, got[piece], reference(x[piece].double()), case=case, tolerance=tolerance)
+        check.assert_close(name, got[piece], reference(x[piece].double()), case=case, tolerance=tolerance)
 
 
 def rows_of(

@@ -46,7 +46,7 @@ def run_cases(where: str) -> dict[str, str]:
     def close(got, expected):
         if got.shape != expected.shape:
             return f"shape {tuple(got.shape)}, not {tuple(expected.shape)}"
-        check.compare("the operator", got, expected.double())
+        check.assert_close("the operator", got, expected.double())
         return ""
 
     def randn(*shape, dtype=torch.float32):
@@ -144,7 +144,7 @@ def run_cases(where: str) -> dict[str, str]:
         (expected,) = torch.autograd.grad(reference, wide, g.double())
         if got.dtype != x.dtype or got.shape != x.shape:
             return f"{got.dtype} of shape {tuple(got.shape)}"
-        check.compare("the gradient", got, expected, tolerance=tolerance)
+        check.assert_close("the gradient", got, expected, tolerance=tolerance)
 
     rough = {"float32": (1e-5, 4e-6), "bfloat16": (3e-2, 2e-2), "float16": (4e-3, 2e-3)}
     layouts = {

@@ -290,7 +290,7 @@ def test_replaced_clocks_are_noted(monkeypatch):
 
 def make(ratio, ci):
     t = timing.Timing(
-        10.0, (9.9, 10.1), 40, (timing.Kernel("void k<4>(x)", 1, 10.0),), "cold", "", (None, None), 0.1
+        10.0, (9.9, 10.1), 40, (timing.TimedKernel("void k<4>(x)", 1, 10.0),), "cold", "", (None, None), 0.1
     )
     return timing.Comparison(("square", "mul"), t, t, ratio, ci)
 

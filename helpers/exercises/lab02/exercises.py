@@ -151,7 +151,7 @@ def _wrong_values(id: str, case: Case, value: dict, explain: Callable) -> Verdic
         hint = "Had the threads that wrote there an element? If so their index is wrong, if not a guard is missing."
         return wrong(id, case, sentence, "missing-guard", hint)
     try:
-        check.compare("it", out, case.expected.cpu().double(), case=case.label)
+        check.assert_close("it", out, case.expected.cpu().double(), case=case.label)
     except check.Mismatch as error:
         first, *rest = str(error).split("\n")
         mistake, hint = explain(out, case)
