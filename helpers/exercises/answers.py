@@ -9,6 +9,7 @@ from typing import Any
 
 from helpers.exercises import errors
 from helpers.exercises.model import Case, Outcome, Raises, Verdict
+from helpers.exercises.results import portable
 
 
 @dataclass(frozen=True)
@@ -25,8 +26,6 @@ class AnswerJudge:
             return errors.judge_refusal(self.exercise, self.name, case, outcome)
         if outcome.error:
             return errors.judge_error(self.exercise, self.name, case, outcome)
-        from helpers.exercises.call import portable
-
         expected = portable(case.expected)
         at = difference(outcome.value, expected, self.tolerance)
         if at is None:

@@ -12,16 +12,18 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from helpers import device
+from helpers.exercises import answers, results
 from helpers.exercises.call import call_here
+from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.exercises.speed import judge_speed
 
 __all__ = ["attempt", "call_here", "judge_with", "where"]
 
 
 def where(exercise: Exercise) -> str:
     """The device that the exercise's tensors live on: "cuda" where there is a GPU and its kernels are compiled."""
-    from helpers import device
-
     interpreted = exercise.must_launch == "triton" and os.environ.get("TRITON_INTERPRET", "0") not in (
         "",
         "0",
@@ -57,10 +59,10 @@ def judge_with(
     """
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
-    device = where(exercise)
+    on = where(exercise)
     n_cases, skipped, earlier = 0, {}, []
-    for case in exercise.cases(rng, device):
-        if device == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
+    for case in exercise.cases(rng, on):
+        if on == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
             continue
         outcome = call(case)
@@ -81,9 +83,7 @@ def judge_with(
         sentence = f"{exercise.id}: no case could be tried here{': ' if left_out else ''}{left_out}."
         return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed)
     speed = ""
-    if timed and exercise.speed is not None and device == "cuda":
-        from helpers.exercises.speed import judge_speed
-
+    if timed and exercise.speed is not None and on == "cuda":
         case = exercise.speed(rng)
         failed, speed = judge_speed(exercise, case, call(case)) if case is not None else (None, "")
         if failed is not None:
@@ -100,17 +100,15 @@ def _has_bfloat16(case: Case) -> bool:
 
 def _looked_at_again(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
     """Tell two mistakes that one call does not show: an answer that never changes, and one that changes by itself."""
-    from helpers.exercises import answers, diagnose
-
     if verdict.mistake == "wrong-answer" and earlier:
         if all(answers.difference(outcome.value, value) is None for _, value in earlier):
-            return replace(verdict, mistake="constant", hint=diagnose.HINTS["constant"])
-    elif verdict.mistake in diagnose.MAY_BE_A_RACE:
+            return replace(verdict, mistake="constant", hint=HINTS["constant"])
+    elif verdict.mistake in MAY_BE_A_RACE:
         second = call(case)
-        if diagnose.differ(outcome.value, second.value):
+        if results.differ(outcome.value, second.value):
             sentence = (
                 verdict.sentence.removesuffix(".")
                 + "; a second call with the same input gives another result."
             )
-            return replace(verdict, sentence=sentence, mistake="race", hint=diagnose.HINTS["race"])
+            return replace(verdict, sentence=sentence, mistake="race", hint=HINTS["race"])
     return verdict

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,13 +14,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers.exercises import guard, launches
-from helpers.exercises.model import Case, Exercise, Outcome
+from helpers.exercises import guard, launches, speed
+from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome
+from helpers.exercises.results import portable, same_bits
 
 _KEPT = 1 << 22  # elements: larger results are not kept for a second look
 _TRACED = 1 << 13  # elements: a host run of more is not traced
-SPEED = "@speed"
-AGAIN = "@again"
 
 
 @dataclass
@@ -60,8 +58,6 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
             error=f"{exercise.name} is {_article(state.made)}, not a function", error_type="NotCallable"
         )
     if case.call == SPEED:
-        from helpers.exercises import speed
-
         return speed.measure(exercise, state.made, case)
     if case.call and case.call != AGAIN:
         function = exercise.adapters[case.call]
@@ -111,7 +107,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             elif exercise.must_launch == "cuda" and not on_gpu:
                 small = sum(t.numel() for t in tensors) <= _TRACED
                 seen = stack.enter_context(launches.host_cuda_watched(small))
-            if not is_compiled(state.made):
+            if not guard.is_compiled(state.made):
                 stack.enter_context(guard.guarded(blocks))
             if exercise.must_launch == "cuda" and on_gpu:
                 value, seen.launched = launches.profiled(lambda: call(*args, **kwargs), state.obj)
@@ -155,52 +151,6 @@ def _keep(state: _Prepared, value: torch.Tensor) -> bool:
     small = value.numel() <= _KEPT
     state.result, state.bits = (value, value.detach().clone()) if small else (None, None)
     return changed
-
-
-def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Equality bit for bit, so that NaN equals itself."""
-    if a.shape != b.shape or a.dtype != b.dtype:
-        return False
-    return torch.equal(bits(a), bits(b))
-
-
-def bits(t: torch.Tensor) -> torch.Tensor:
-    """The tensor's bits as integers."""
-    sizes = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-    t = torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
-    return t.detach().contiguous().view(sizes[t.element_size()])
-
-
-def is_compiled(obj: Any) -> bool:
-    """Whether it comes from torch.compile, whose code does not run under a dispatch mode."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is None:
-        return False
-    return hasattr(obj, "_torchdynamo_orig_callable") or isinstance(obj, dynamo.OptimizedModule)
-
-
-def portable(value: Any) -> Any:
-    """A result as what `torch.load(weights_only=True)` carries; other types become a text that says what they were."""
-    if isinstance(value, torch.Tensor):
-        return value.detach()
-    if isinstance(value, bool | int | float | complex | str | None):
-        if type(value) in (bool, int, float, complex, str, type(None)):
-            return value
-        return next(kind(value) for kind in (bool, int, float, complex, str) if isinstance(value, kind))
-    if isinstance(value, np.generic):
-        return portable(value.item())
-    if isinstance(value, np.ndarray):
-        return portable(value.tolist())
-    if isinstance(value, list | tuple):
-        made = [portable(one) for one in value]
-        return tuple(made) if isinstance(value, tuple) else made
-    if isinstance(value, set | frozenset):
-        return {"a set": sorted((portable(one) for one in value), key=repr)}
-    if isinstance(value, dict):
-        return {portable(key): portable(one) for key, one in value.items()}
-    if hasattr(value, "__dataclass_fields__") and not isinstance(value, type):
-        return {name: portable(getattr(value, name)) for name in value.__dataclass_fields__}
-    return {"of type": type(value).__name__, "shown as": repr(value)[:500]}
 
 
 def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcome:

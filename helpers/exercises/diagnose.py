@@ -9,16 +9,11 @@ fail and contiguous tensors did not, it is the strides.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import torch
 
 from helpers.exercises.errors import explained
 from helpers.exercises.evidence import Evidence
-from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
-from helpers.exercises.model import Case, Outcome
-
-__all__ = ["HINTS", "MAY_BE_A_RACE", "Evidence", "differ", "of_error", "of_values"]
 
 _BY_KIND = {
     "view": "wrong-stride",
@@ -299,55 +294,3 @@ def _padding(seen: Evidence) -> tuple[str, str] | None:
         if seen.explains(given):
             return "wrong-padding", f"that is the row padded with {value:g} to {block:,} columns"
     return None
-
-
-_CAUSES = {
-    "race": "race",
-    "barrier": "barrier",
-    "warp": "barrier",
-    "uninitialised": "uninitialised-shared",
-    "misaligned": "misaligned",
-    "unwritten": "uninitialised-output",
-}
-
-
-def of_error(case: Case, outcome: Outcome) -> str:
-    """The kind of mistake behind an exception, from what it says and from the case that it met."""
-    from helpers.exercises.inputs import Hidden
-
-    kind = case.expected.kind if isinstance(case.expected, Hidden) else "extra"
-    x = next((one for one in case.args if isinstance(one, torch.Tensor)), None)
-    said, cause = outcome.error.lower(), outcome.facts.get("cause")
-    strided = x is not None and not x.is_contiguous()
-    if cause in _CAUSES:
-        return _CAUSES[cause]
-    if "active driver" in said:
-        return "no-gpu"
-    if cause in ("out of bounds", "no tensor") or outcome.error_type == "OutsideEveryTensor":
-        return "int32-overflow" if kind == "far" else "wrong-stride" if strided else "missing-mask"
-    if "illegal memory access" in said:
-        return "int32-overflow" if kind == "far" else "illegal-access"
-    if "misaligned address" in said:
-        return "misaligned"
-    if "maximum tensor numel" in said:
-        return "block-too-large"
-    if outcome.error_type == "OverflowError" and ("math range" in said or "result out of range" in said):
-        return "exp-overflows"
-    if "power of 2" in said or "power of two" in said:
-        return "power-of-two-only"
-    if kind == "empty" or (x is not None and not x.numel()):
-        return "empty-fails"
-    if kind in ("view", "far") or strided:
-        return "contiguous-only"
-    if kind == "dtype":
-        return "dtype-fails"
-    if kind == "size" and x is not None and x.numel() == 1:
-        return "single-element"
-    return "raises"
-
-
-def differ(a: Any, b: Any) -> bool:
-    """Whether two results of the same call differ."""
-    from helpers.exercises.call import same_bits
-
-    return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not same_bits(a, b)

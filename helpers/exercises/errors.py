@@ -6,10 +6,19 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from helpers.exercises.model import Case, Outcome, Raises, Verdict
+from helpers.exercises.hints import HINTS
+from helpers.exercises.model import Case, Hidden, Outcome, Raises, Verdict
 
 _TO_DO = re.compile(r"NotImplementedError\(\s*[\"'](.*?)[\"']\s*\)", re.DOTALL)
 _ERROR_LINE = re.compile(r"#error(?: directive)?:?\s+\"?([^\"\n]*)\"?")
+_CAUSES = {
+    "race": "race",
+    "barrier": "barrier",
+    "warp": "barrier",
+    "uninitialised": "uninitialised-shared",
+    "misaligned": "misaligned",
+    "unwritten": "uninitialised-output",
+}
 
 
 def explained(explain: Callable | None, *about: Any) -> tuple[str, str] | None:
@@ -22,8 +31,6 @@ def explained(explain: Callable | None, *about: Any) -> tuple[str, str] | None:
 
 def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict:
     """The verdict about an outcome with an error."""
-    from helpers.exercises.diagnose import HINTS
-
     text = to_do(outcome)
     if text is not None:
         sentence = f"{exercise} is still to do: {text}" if text else f"{exercise} is still to do."
@@ -62,8 +69,6 @@ def to_do(outcome: Outcome) -> str | None:
 
 
 def _kind(name: str, case: Case, outcome: Outcome) -> tuple[str, str]:
-    from helpers.exercises.diagnose import of_error
-
     if outcome.error_type == "NotCallable":
         return "not-callable", outcome.error
     if outcome.error_type == "BuildError":
@@ -75,10 +80,43 @@ def _kind(name: str, case: Case, outcome: Outcome) -> tuple[str, str]:
     return of_error(case, outcome), f"{name} raised {outcome.error}"
 
 
+def of_error(case: Case, outcome: Outcome) -> str:
+    """The kind of mistake behind an exception, from what it says and from the case that it met."""
+    import torch
+
+    kind = case.expected.kind if isinstance(case.expected, Hidden) else "extra"
+    x = next((one for one in case.args if isinstance(one, torch.Tensor)), None)
+    said, cause = outcome.error.lower(), outcome.facts.get("cause")
+    strided = x is not None and not x.is_contiguous()
+    if cause in _CAUSES:
+        return _CAUSES[cause]
+    if "active driver" in said:
+        return "no-gpu"
+    if cause in ("out of bounds", "no tensor") or outcome.error_type == "OutsideEveryTensor":
+        return "int32-overflow" if kind == "far" else "wrong-stride" if strided else "missing-mask"
+    if "illegal memory access" in said:
+        return "int32-overflow" if kind == "far" else "illegal-access"
+    if "misaligned address" in said:
+        return "misaligned"
+    if "maximum tensor numel" in said:
+        return "block-too-large"
+    if outcome.error_type == "OverflowError" and ("math range" in said or "result out of range" in said):
+        return "exp-overflows"
+    if "power of 2" in said or "power of two" in said:
+        return "power-of-two-only"
+    if kind == "empty" or (x is not None and not x.numel()):
+        return "empty-fails"
+    if kind in ("view", "far") or strided:
+        return "contiguous-only"
+    if kind == "dtype":
+        return "dtype-fails"
+    if kind == "size" and x is not None and x.numel() == 1:
+        return "single-element"
+    return "raises"
+
+
 def judge_refusal(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
     """The verdict about a call that must be refused."""
-    from helpers.exercises.diagnose import HINTS
-
     expected: Raises = case.expected
 
     def wrong(what: str, mistake: str) -> Verdict:

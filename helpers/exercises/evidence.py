@@ -10,6 +10,7 @@ import torch
 
 from helpers import check
 from helpers.exercises.model import Case
+from helpers.exercises.results import bits
 
 _EXPLAINED = 0.9  # of the wrong elements, by an experiment
 
@@ -19,7 +20,7 @@ class Evidence:
     """All that is known about one wrong result.
 
     Attributes:
-        case, kind: the case, and which kind it is (`inputs.Hidden.kind`).
+        case, kind: the case, and which kind it is (`model.Hidden.kind`).
         args, before: the arguments, and those of earlier calls where a cached answer would show.
         got, expected, wrong: the result, what is right (float64), and where they differ.
         facts: of the outcome.
@@ -87,8 +88,6 @@ class Evidence:
 
 def poison_left(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     """Where a result still holds what its memory was filled with before the call."""
-    from helpers.exercises.call import bits
-
     left = torch.zeros(got.shape, dtype=torch.bool, device=got.device)
     if got.is_floating_point():
         left |= got.isnan() & ~expected.isnan()

@@ -278,6 +278,14 @@ def _backend(args) -> Any:
     return torch._C.DispatchKey.CUDA if devices == {"cuda"} else None
 
 
+def is_compiled(obj: Any) -> bool:
+    """Whether it comes from torch.compile, whose code does not run under a dispatch mode."""
+    dynamo = sys.modules.get("torch._dynamo")
+    if dynamo is None:
+        return False
+    return hasattr(obj, "_torchdynamo_orig_callable") or isinstance(obj, dynamo.OptimizedModule)
+
+
 @contextmanager
 def guarded(blocks: Blocks) -> Iterator[None]:
     """Band and poison every allocation made inside."""

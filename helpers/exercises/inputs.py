@@ -9,29 +9,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
 from helpers import check
 from helpers.exercises import guard
-from helpers.exercises.call import AGAIN
-from helpers.exercises.model import Case
-
-
-@dataclass(frozen=True)
-class Hidden:
-    """What the judge knows about a kernel's case (`Case.expected`).
-
-    Attributes:
-        kind: "first", "again", "wide", "size", "view", "dtype", "special", "huge", "empty", "far", "many" or "extra".
-        before: the arguments of earlier calls, where a cached answer would show.
-        value: what is expected, where it does not come from the reference.
-    """
-
-    kind: str
-    before: tuple = ()
-    value: Any = None
+from helpers.exercises.model import AGAIN, Case, Hidden
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ import torch
 
 from helpers import check
 from helpers.exercises import diagnose, errors, evidence, guard
-from helpers.exercises.call import AGAIN, SPEED, same_bits
-from helpers.exercises.inputs import Hidden, Plan
-from helpers.exercises.model import Case, Outcome, Raises, Verdict
+from helpers.exercises.hints import HINTS
+from helpers.exercises.inputs import Plan
+from helpers.exercises.model import AGAIN, SPEED, Case, Hidden, Outcome, Raises, Verdict
+from helpers.exercises.results import same_bits
 
 _SHOWN = 4
 
@@ -56,7 +57,7 @@ class KernelJudge:
 
     def _say(self, case: Case, what: str, mistake: str, hint: str = "", details: str = "") -> Verdict:
         sentence = f"{self.exercise}, {case.label}: {what}."
-        hint = hint or diagnose.HINTS.get(mistake, "")
+        hint = hint or HINTS.get(mistake, "")
         return Verdict(self.exercise, False, sentence, case.label, mistake, hint, details=details)
 
     def _result(self, case: Case, outcome: Outcome, args: tuple, expected: torch.Tensor) -> Verdict | None:
@@ -131,7 +132,7 @@ class KernelJudge:
                 f"{self.name} launched no {kernel}: its result is right, but something else computed it.",
                 case.label,
                 "no-launch",
-                diagnose.HINTS["no-launch"],
+                HINTS["no-launch"],
             )
         return None
 

@@ -13,6 +13,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+# What `Case.call` may hold beside the name of an adapter.
+SPEED = "@speed"  # the object is timed
+AGAIN = "@again"  # the object is called twice: with the first half of the arguments, then with the values of the second
+
 
 @dataclass(frozen=True)
 class Case:
@@ -33,11 +37,26 @@ class Case:
 
 
 @dataclass(frozen=True)
+class Hidden:
+    """What the judge knows about a kernel's case (`Case.expected`).
+
+    Attributes:
+        kind: "first", "again", "wide", "size", "view", "dtype", "special", "huge", "empty", "far", "many" or "extra".
+        before: the arguments of earlier calls, where a cached answer would show.
+        value: what is expected, where it does not come from the reference.
+    """
+
+    kind: str
+    before: tuple = ()
+    value: Any = None
+
+
+@dataclass(frozen=True)
 class Outcome:
     """What one call gave.
 
     Attributes:
-        value: what was returned, made portable by `call.portable`.
+        value: what was returned, made portable by `results.portable`.
         error: "ZeroDivisionError: division by zero" if it raised, or the reason why nothing could be called.
         error_type: the exception's class name, or "NotCallable".
         line: of the learner's cell or file where it raised; 0 where that is not known.
@@ -72,7 +91,7 @@ class Verdict:
         passed: True where every case agreed.
         sentence: one sentence, the same for learners and for reports.
         case: the label of the case that failed.
-        mistake: its kind, such as "missing-mask" (see `diagnose.HINTS`); "to-do" for an untouched starter.
+        mistake: its kind, such as "missing-mask" (see `hints.HINTS`); "to-do" for an untouched starter.
         hint: one sentence that fits the mistake.
         details: the first wrong elements, a line each.
         n_cases: cases that were called and agreed.

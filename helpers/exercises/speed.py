@@ -8,7 +8,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from helpers.exercises import inputs
+import torch
+
+from helpers import check, device, timing
+from helpers.exercises import guard, inputs
+from helpers.exercises.hints import HINTS
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 
 _ABOVE = 1.05  # of the copy ceiling
@@ -27,10 +31,6 @@ class Plan:
     judge: Any
 
     def __call__(self, rng: random.Random) -> Case:
-        import torch
-
-        from helpers import device
-
         size = getattr(torch, self.inputs.dtypes[0]).itemsize
         n = min(_BYTES, device.gpu_spec().memory_bytes // 64) // size
         shape = self.shape or ((n,) if self.inputs.ndim == 1 else (n // 4096, 4096))
@@ -39,12 +39,6 @@ class Plan:
 
 def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
     """Compare at the timed size on poisoned outputs, then time. Runs beside the learner's object."""
-    import torch
-
-    from helpers import check, timing
-    from helpers.exercises import guard
-    from helpers.exercises.call import is_compiled
-
     plan: Plan = exercise.speed
     shape, seed = case.args
     torch.cuda.empty_cache()
@@ -58,7 +52,7 @@ def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
     args = maker.args(maker.values(shape, plan.inputs.dtypes[0]))
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     try:
-        with contextlib.nullcontext() if is_compiled(made) else guard.guarded(guard.Blocks()):
+        with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
             got = made(*args)
         torch.cuda.synchronize()
         right = plan.reference(*args)
@@ -95,8 +89,6 @@ def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
 
 def ceiling_for(reached: float, written: float) -> float:
     """The copy's GB/s; before a kernel is said to be above it, the copy is measured once more."""
-    from helpers import device
-
     spec = device.gpu_spec()
     if reached <= limit(written) * spec.copy_gb_per_s:
         return spec.copy_gb_per_s
@@ -110,8 +102,6 @@ def limit(written: float) -> float:
 
 def judge_speed(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Verdict | None, str]:
     """A failing verdict or None, and the text about the speed."""
-    from helpers.exercises.diagnose import HINTS
-
     shape = tuple(case.args[0])
     label = f"a {shape} input, the size that is timed"
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
-from helpers.exercises.model import Case, Outcome, Verdict
+from helpers.exercises.model import Case, Hidden, Outcome, Verdict
 
 if TYPE_CHECKING:
     import torch
@@ -88,7 +88,7 @@ def _far_columns(rng: random.Random, device: str) -> Iterator[Case]:
     x = inputs.values(rng, (97, 3), "float16", device)
     recipe = guard.far_rows(x, (1 << 30) + rng.randrange(7, 60), turned=True)
     label = inputs.named(x, "view whose columns lie more than 2**30 elements apart")
-    yield Case(label, (recipe,), expected=inputs.Hidden("far"))
+    yield Case(label, (recipe,), expected=Hidden("far"))
 
 
 def _flipped(x: torch.Tensor) -> torch.Tensor:
