@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers import check, cuda, device
+from helpers.cuda import host
 from helpers.cuda.host import checked, translate
 from helpers.lessons import grid
 
@@ -336,6 +337,22 @@ def test_a_trace_without_a_launch():
         grid.trace(lambda: None)
 
 
+def test_a_trace_within_a_trace(traced):
+    """The outer one holds the inner one's launches; the inner one begins with its own."""
+    x, y = torch.rand(3200), torch.empty(32)
+
+    def strided(stride):
+        traced.run_strided(x.data_ptr(), y.data_ptr(), stride)
+
+    with host.tracing() as outer:
+        strided(1)
+        run = grid.trace(lambda: strided(8))
+        traced.run_copy(x.data_ptr(), x.data_ptr(), 1, 1, 32, 1)
+    assert outer.kernels == ["strided", "strided", "copy"]
+    assert set(run.accesses["launch"]) == {0} and run.sectors_per_request("in") == 32
+    assert grid.trace(lambda: strided(1)).sectors_per_request("in") == 4
+
+
 # With torch's headers: one build for all (half a minute the first time)
 
 WITH_TORCH = r"""
@@ -393,6 +410,12 @@ def test_an_element_that_nobody_wrote_and_one_too_many(shift):
     ) as caught:
         shift(x, 70, 64)
     assert caught.value.cause == "unwritten"
+    with host.unwritten_allowed():
+        with host.unwritten_allowed():
+            shift(x, 70, 64)
+        assert torch.equal(shift(x, 70, 64)[:7], x[:7] + 1)
+    with pytest.raises(checked.HostCudaError, match="never written"):
+        shift(x, 70, 64)
     with pytest.raises(checked.HostCudaError, match="4 bytes past its end") as caught:
         shift(x, 128, 64)
     assert (caught.value.kernel, caught.value.argument) == ("shift_kernel", "x")

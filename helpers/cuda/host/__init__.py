@@ -1,10 +1,29 @@
 """CUDA C++ on the host, thread by thread: the text that nvcc gets, without a GPU. For correctness, never for timing.
 
 `translate` rewrites the text to C++, on the level of `tokens`; `include` has the headers that give it threads, memory
-and functions; `checked` puts the checks around a built module's functions, and records what a call does.
+and functions; `checked` puts the checks around a built module's functions, and records what a call does: `record` all of it,
+`tracing` which kernels are launched.
 """
 
-from helpers.cuda.host.checked import HostCudaError, Recording, attach, record
+from helpers.cuda.host.checked import (
+    HostCudaError,
+    Recording,
+    Trace,
+    attach,
+    record,
+    tracing,
+    unwritten_allowed,
+)
 from helpers.cuda.host.translate import Unsupported, cpp_file
 
-__all__ = ["HostCudaError", "Recording", "Unsupported", "attach", "cpp_file", "record"]
+__all__ = [
+    "HostCudaError",
+    "Recording",
+    "Trace",
+    "Unsupported",
+    "attach",
+    "cpp_file",
+    "record",
+    "tracing",
+    "unwritten_allowed",
+]

@@ -18,6 +18,7 @@ import gc
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -59,7 +60,7 @@ class HostCudaError(RuntimeError):
         self.bytes_outside: int = fields.get("bytes_outside", 0)
 
 
-@dataclass
+@dataclass(eq=False)
 class _Hosted:
     """A loaded module with what belongs to it."""
 
@@ -67,9 +68,15 @@ class _Hosted:
     source: str
     sites: tuple[tuple[int, str], ...]
 
+    def launches(self, first: int = 0) -> list[tuple[str, ...]]:
+        """The traced launches from number `first` on: kernel, the six sizes of grid and block, parameter names."""
+        n = self.library.wb_n_launches()
+        return [tuple(self.library.wb_launch(i).decode().split("\t")) for i in range(first, n)]
+
 
 _hosted: list[_Hosted] = []
-_traces: list[list] = []  # of the traces that are running, innermost last
+_traces: list[Trace] = []  # those that are entered now
+_unwritten_raises: ContextVar[bool] = ContextVar("unwritten_raises", default=True)
 
 
 def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_headers: bool) -> None:
@@ -99,9 +106,8 @@ def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callab
     def call(*args, **kwargs):
         values = [*args, *kwargs.values()]
         tensors = [t for v in values for t in _tensors(v)]
-        least = (
-            1 << 32 if torch_headers else 0xFFFF
-        )  # a wrapper that takes tensors has sizes among its numbers
+        # A wrapper that takes tensors has sizes among its numbers.
+        least = 1 << 32 if torch_headers else 0xFFFF
         tensors += _behind([v for v in values if type(v) is int and v > least])
         ranges = {(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) for t in tensors}
         n = len(ranges)
@@ -113,7 +119,8 @@ def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callab
                 return function(*args, **kwargs)
             with _watched(hosted) as born:
                 result = function(*args, **kwargs)
-            _all_written(function.__name__, result, born)
+            if _unwritten_raises.get():
+                _check_written(function.__name__, result, born)
             return result
         except RuntimeError as error:
             if not str(error).startswith(_MARK):
@@ -121,8 +128,8 @@ def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callab
             raise _explain(hosted) from None
         finally:
             hosted.library.wb_ranges(0, array(), array())
-            if _traces:
-                _traces[-1].append((hosted, tensors))
+            for trace in _traces:
+                trace.note(hosted)
 
     return call
 
@@ -198,7 +205,7 @@ def _poison(tensor: torch.Tensor) -> None:
         ctypes.memset(tensor.untyped_storage().data_ptr(), _POISON_BYTE, tensor.untyped_storage().nbytes())
 
 
-def _all_written(name: str, result, watch) -> None:
+def _check_written(name: str, result, watch) -> None:
     """Raise if a returned tensor still holds poison."""
     import torch
 
@@ -219,6 +226,16 @@ def _all_written(name: str, result, watch) -> None:
                 kernel=name,
                 argument=which,
             )
+
+
+@contextmanager
+def unwritten_allowed() -> Iterator[None]:
+    """While it is entered, a call may return elements that no thread wrote: they hold poison, and nothing is raised."""
+    token = _unwritten_raises.set(False)
+    try:
+        yield
+    finally:
+        _unwritten_raises.reset(token)
 
 
 def _explain(hosted: _Hosted) -> HostCudaError | KeyboardInterrupt:
@@ -252,18 +269,53 @@ def _short(x: int, y: int, z: int) -> str:
 # Traced runs
 
 
+class Trace:
+    """What the host's kernels do while `tracing` is entered."""
+
+    def __init__(self) -> None:
+        # Where this trace begins in the record of each module; an outer trace may have filled it already.
+        self._first = {one: (one.library.wb_n_launches(), one.library.wb_n_accesses()) for one in _hosted}
+        self._called: list[_Hosted] = []
+
+    def note(self, hosted: _Hosted) -> None:
+        """A function of this module was called."""
+        if hosted not in self._called:
+            self._called.append(hosted)
+
+    def first(self, hosted: _Hosted) -> tuple[int, int]:
+        """The numbers of this trace's first launch and first access in a module's record."""
+        return self._first.get(hosted, (0, 0))
+
+    @property
+    def launched(self) -> list[_Hosted]:
+        """The modules that launched kernels, in the order of their first calls."""
+        return [one for one in self._called if one.launches(self.first(one)[0])]
+
+    @property
+    def kernels(self) -> list[str]:
+        """The kernels' names, one for each launch; each module's launches in their order."""
+        return [launch[0] for one in self._called for launch in one.launches(self.first(one)[0])]
+
+
 @contextmanager
-def _tracing() -> Iterator[list]:
-    calls: list = []
-    _traces.append(calls)
-    for one in _hosted:
-        one.library.wb_trace(1)
-    try:
-        yield calls
-    finally:
-        _traces.pop()
+def tracing() -> Iterator[Trace]:
+    """Record the launches and accesses of the host's kernels. It may be nested: an outer trace holds the inner ones.
+
+    Yields:
+        The trace. It can be read until the next one begins that is not inside another.
+    """
+    if not _traces:
         for one in _hosted:
-            one.library.wb_trace(0)
+            one.library.wb_trace(1)
+    trace = Trace()
+    _traces.append(trace)
+    try:
+        yield trace
+    finally:
+        _traces.remove(trace)
+        if not _traces:
+            for one in _hosted:
+                one.library.wb_trace(0)
 
 
 _ACCESS = [
@@ -305,22 +357,23 @@ def record(run: Callable[[], object]) -> Recording:
     """
     import numpy as np
 
-    with _tracing() as calls:
+    with tracing() as trace:
         result = run()
-    used = list(dict.fromkeys(id(h) for h, _ in calls))
-    hosts = [h for h in _hosted if id(h) in used and h.library.wb_n_launches()]
+    hosts = trace.launched
     if len(hosts) != 1:
         raise ValueError(
             "A traced run takes a call that launches kernels of exactly one module built with "
             f'device="host"; this one launched kernels of {len(hosts)}.'
         )
     (hosted,) = hosts
-    n = hosted.library.wb_n_accesses()
+    first_launch, first_access = trace.first(hosted)
     kind = np.dtype(_ACCESS)
-    raw = ctypes.string_at(hosted.library.wb_accesses(), n * kind.itemsize) if n else b""
+    n_bytes = hosted.library.wb_n_accesses() * kind.itemsize
+    raw = ctypes.string_at(hosted.library.wb_accesses(), n_bytes) if n_bytes else b""
+    accesses = np.frombuffer(raw, kind)[first_access:].copy()
+    accesses["launch"] -= first_launch
     launches = []
-    for i in range(hosted.library.wb_n_launches()):
-        name, *words = hosted.library.wb_launch(i).decode().split("\t")
+    for name, *words in hosted.launches(first_launch):
         sizes = tuple(map(int, words[:6]))
         launches.append((name, sizes[:3], sizes[3:], tuple(words[6:])))
-    return Recording(np.frombuffer(raw, kind), tuple(launches), hosted.sites, result)
+    return Recording(accesses, tuple(launches), hosted.sites, result)

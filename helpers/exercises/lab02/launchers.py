@@ -179,7 +179,7 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
         numbers: the launcher's integers.
 
     Returns:
-        "out", "outside": elements written next to it, "changed": whether an input changed, and "tile" (`traps02.of_tile`).
+        "out", "outside": elements written next to it, "changed": whether an input changed, and "tile" (`traps.of_tile`).
         Or "trouble", "cause", "argument", "block", "thread", "has_barrier", "function" and "tile" of what the host found,
         or "refused": the launch's error.
     """
