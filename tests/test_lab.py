@@ -15,6 +15,7 @@ from helpers import exercises, lab
 from helpers.exercises import Case, Outcome, Raises, UnknownExercise
 from helpers.exercises.attempt import attempt, call_here, judge_with
 from helpers.exercises.factories import answer_exercise, cuda_function, kernel_exercise, refusal
+from helpers.exercises.plans import CasePlan
 
 DOUBLE = answer_exercise(
     "double-it",
@@ -34,8 +35,7 @@ SQUARE = replace(
         "Square",
         "square",
         torch.square,
-        dtypes=("float32", "float16"),
-        speed_shape=(),
+        cases=CasePlan(dtypes=("float32", "float16")),
     ),
     on_gpu=False,
 )
@@ -378,7 +378,7 @@ CUDA = replace(
         "Square",
         "SQUARE",
         torch.square,
-        strides=False,
+        cases=CasePlan(strides=False),
         must_launch="cuda",
         prepare=lambda text: _with_tensors(cuda_function("launch", torch_headers=False, device="host")(text)),
     ),
@@ -453,8 +453,9 @@ def in_interpreter(code: str) -> dict[str, str]:
 import json, torch, triton, triton.language as tl
 from helpers.exercises.attempt import attempt
 from helpers.exercises.factories import kernel_exercise
+from helpers.exercises.plans import CasePlan
 S = kernel_exercise("square-it", "03_triton", "Square", "square", torch.square, must_launch="triton",
-                    dtypes=("float32", "bfloat16"))
+                    cases=CasePlan(dtypes=("float32", "bfloat16")))
 told = {}
 """
     done = subprocess.run(

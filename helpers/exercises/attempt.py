@@ -17,7 +17,7 @@ from helpers.exercises import answers, results
 from helpers.exercises.call import call_here
 from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.exercises.speed import judge_speed
+from helpers.exercises.speed import judge_speed, timed_case
 
 __all__ = ["attempt", "call_here", "judge_with", "where"]
 
@@ -84,8 +84,8 @@ def judge_with(
         return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed)
     speed = ""
     if timed and exercise.speed is not None and on == "cuda":
-        case = exercise.speed(rng)
-        failed, speed = judge_speed(exercise, case, call(case)) if case is not None else (None, "")
+        case = timed_case(exercise.speed, rng)
+        failed, speed = judge_speed(exercise, case, call(case))
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"

@@ -4,23 +4,23 @@
     answer_exercise   the learner writes a function that works something out: a grid, a name, a table of numbers
 
     SQUARE = kernel_exercise("square-any-shape", "03_triton", "Square a tensor", "square_any", lambda x: x * x,
-                             dtypes=("float32", "float16"), must_launch="triton")
+                             cases=CasePlan(dtypes=("float32", "float16")), must_launch="triton")
     BLOCKS = answer_exercise("count-blocks", "02_load_inline", "Count the blocks", "n_blocks", cases)
 
 where `cases(rng)` yields `Case("n = 7", (7,), expected=1)`. Both make every hidden case from a `random.Random` and a
 seed, so that a failing run can be repeated with `check(id, f, seed=…)`. An exercise goes into the `EXERCISES` tuple of
-its lab's module (`lab03.py`). A mistake that its learners make goes into `mistakes` or `explain` with a hint of one
+its lab's package (`lab03/exercises.py`). A mistake that its learners make goes into `mistakes` or `explain` with a hint of one
 sentence, and a file that makes it into `tests/wrong_kernels/`.
 """
 
 from __future__ import annotations
 
 import inspect
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from helpers.exercises.model import Case, Exercise, Raises
+from helpers.exercises.plans import CasePlan, SpeedPlan
 
 __all__ = ["answer_exercise", "cuda_function", "kernel_exercise", "refusal"]
 
@@ -32,23 +32,12 @@ def kernel_exercise(
     name: str,
     reference: Callable,
     *,
-    dtypes: Sequence[str] = ("float32",),
-    ndim: str | int = "any",
-    strides: bool = True,
-    empty: bool = True,
-    special: bool = True,
-    far: bool = True,
-    shapes: Sequence[tuple[int, ...]] | Callable[[random.Random], Sequence[tuple[int, ...]]] | None = None,
-    n_inputs: int = 1,
-    more_args: Callable | None = None,
-    make: Callable | None = None,
-    must_launch: str | None = None,
+    cases: CasePlan | None = None,
+    must_launch: str = "",
     prepare: Callable[[Any], Callable] | None = None,
     out_dtype: str | None = None,
     tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
-    bytes_per_element: float | None = None,
     speed_shape: tuple[int, ...] | None = None,
-    extra_cases: Callable[[random.Random, str], Iterator[Case]] | None = None,
     mistakes: Sequence[Callable] = (),
     adapters: Mapping[str, Callable] | None = None,
     minutes: int = 15,
@@ -56,7 +45,7 @@ def kernel_exercise(
     """An exercise whose answer computes a tensor.
 
     The check makes about thirty cases: sizes around powers of two and blocks, views with NaN in their gaps, transposed
-    and expanded ones, misaligned bases, no elements and one, NaN and infinities, rows more than 2**31 elements apart, the
+    and expanded ones, misaligned bases, no elements and one, NaN and infinities, offsets beyond 2**31 elements, the
     same shape twice with other values. Inputs and outputs stand between guard bands, outputs are full of NaN before the
     call, inputs must not change, and an earlier result must not either. On a GPU the kernel is then timed.
 
@@ -66,41 +55,31 @@ def kernel_exercise(
         title: for the table of progress.
         name: of the object that the learner writes.
         reference: the same in plain torch. It is given the arguments of the case, floating-point tensors in float64.
-        dtypes: names. Nearly all cases use the first; the others get an odd size and a view each.
-        ndim: 1, 2 or another number of dimensions that the inputs have, or "any".
-        strides: False where only contiguous inputs are asked for. Then there is no view and no far row either.
-        empty: whether there are inputs without elements.
-        special: whether there are NaN, infinities, zeros and subnormals, and values of several hundred.
-        far: whether rows lie more than 2**31 elements apart; only for one input without `more_args`.
-        shapes: instead of the built-in sizes; the first of them should be the simplest.
-        n_inputs: how many tensors of the same shape and dtype the learner's function takes first.
-        more_args: `(first_tensor, rng) -> tuple` of arguments after those: `lambda x, rng: (rng.uniform(-2, 2),)`.
-        make: `(shape, rng, dtype, device) -> tensor` instead of normal values.
-        must_launch: "triton" or "cuda": a call that launches no such kernel is no answer.
+        cases: what the hidden cases are made from; by default `CasePlan()`.
+        must_launch: "triton" or "cuda": a call that launches no such kernel is no answer; "" accepts any.
         prepare: what is called, made from the learner's object: see `cuda_function`.
         out_dtype: the result's dtype; by default that of the first tensor, or the reference's where that is no float.
         tolerance: (relative, absolute), or a dict of them by dtype; by default those of `helpers.check`.
-        bytes_per_element: bytes that must move for one element of the first input, for the speed on a GPU; by default
-            each input is read once and the result written once.
-        speed_shape: of the input that is timed; 0 or an empty tuple leaves the timing out. By default 64 Mi elements.
-        extra_cases: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the
-            reference tells), a tensor, or `Raises(…)`; `refusal` makes such a case.
+        speed_shape: of the first input when it is timed; by default 64 Mi elements of float32.
         mistakes: `(case, got, expected) -> (key, hint) or None`, tried before the built-in diagnoses.
-        adapters: name -> `adapter(obj, *args)`, for extra cases that do not call the object itself.
+        adapters: name -> `adapter(obj, *args)`, for those of `cases.extra` that do not call the object itself.
         minutes: that the exercise takes.
 
     Returns:
         An `Exercise`.
     """
-    from helpers.exercises import inputs, judge, speed
+    from helpers.exercises import inputs, judge
 
-    plan = inputs.Plan(
-        tuple(dtypes), ndim, strides, empty, special, far, shapes, n_inputs, more_args, make, extra_cases
+    plan = cases or CasePlan()
+    judged = judge.KernelJudge(
+        exercise=id,
+        name=name,
+        reference=reference,
+        must_launch=must_launch,
+        out_dtype=out_dtype,
+        tolerance=tolerance,
+        mistakes=tuple(mistakes),
     )
-    how = judge.KernelJudge(
-        id, name, reference, must_launch or "", out_dtype, tolerance, tuple(mistakes), plan
-    )
-    timed = speed.Plan(plan, reference, bytes_per_element, speed_shape, how)
     return Exercise(
         id=id,
         lab=lab,
@@ -108,12 +87,12 @@ def kernel_exercise(
         name=name,
         minutes=minutes,
         cases=lambda rng, device: inputs.kernel_cases(plan, rng, device),
-        judge=how,
+        judge=judged,
         adapters=dict(adapters or {}),
         prepare=prepare,
-        speed=None if speed_shape == () or speed_shape == 0 else timed,
+        speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape),
         guarded=True,
-        must_launch=must_launch or "",
+        must_launch=must_launch,
         on_gpu=True,
     )
 
@@ -162,7 +141,7 @@ def answer_exercise(
         name=name,
         minutes=minutes,
         cases=make,
-        judge=answers.AnswerJudge(id, name, explain, tolerance),
+        judge=answers.AnswerJudge(exercise=id, name=name, explain=explain, tolerance=tolerance),
         adapters=dict(adapters or {}),
         prepare=prepare,
     )

@@ -8,30 +8,13 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import torch
 
 from helpers import check
 from helpers.exercises import guard
 from helpers.exercises.model import AGAIN, Case, Hidden
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What `kernel_exercise` was told about the inputs."""
-
-    dtypes: tuple[str, ...] = ("float32",)
-    ndim: str | int = "any"
-    strides: bool = True
-    empty: bool = True
-    special: bool = True
-    far: bool = True
-    shapes: Sequence[tuple[int, ...]] | Callable[[random.Random], Sequence[tuple[int, ...]]] | None = None
-    n_inputs: int = 1
-    more_args: Callable[[torch.Tensor, random.Random], tuple] | None = None
-    make: Callable | None = None
-    extra: Callable[[random.Random, str], Iterator[Case]] | None = None
+from helpers.exercises.plans import CasePlan
 
 
 def values(
@@ -97,7 +80,7 @@ def named(x: torch.Tensor, what: str = "tensor") -> str:
     return f"a {tuple(x.shape)} {str(x.dtype).removeprefix('torch.')} {what}"
 
 
-def _sizes(plan: Plan, rng: random.Random) -> list[tuple[int, ...]]:
+def _sizes(plan: CasePlan, rng: random.Random) -> list[tuple[int, ...]]:
     if plan.shapes is not None:
         listed = plan.shapes(rng) if callable(plan.shapes) else plan.shapes
         return [tuple(shape) for shape in listed]
@@ -121,12 +104,12 @@ def _sizes(plan: Plan, rng: random.Random) -> list[tuple[int, ...]]:
     return [*two, (), (1,), (1000,), (rng.randrange(2, 5), rng.randrange(3, 9), less), (2, 3, 5, 7)]
 
 
-def _first_shape(plan: Plan) -> tuple[int, ...]:
+def _first_shape(plan: CasePlan) -> tuple[int, ...]:
     return (4096,) if plan.ndim == 1 else (4, 1024)
 
 
 def _views(
-    plan: Plan, x1: torch.Tensor, x2: torch.Tensor, rng: random.Random
+    plan: CasePlan, x1: torch.Tensor, x2: torch.Tensor, rng: random.Random
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Layouts of one vector, one matrix, as label and tensor."""
     if plan.ndim in ("any", 2):
@@ -153,7 +136,7 @@ def _views(
 class Maker:
     """Makes the arguments of a case from a shape or from a first tensor."""
 
-    def __init__(self, plan: Plan, rng: random.Random, device: str):
+    def __init__(self, plan: CasePlan, rng: random.Random, device: str):
         self.plan, self.rng, self.device = plan, rng, device
 
     def values(self, shape, dtype) -> torch.Tensor:
@@ -179,7 +162,7 @@ class Maker:
         return (first, *others, *more)
 
 
-def kernel_cases(plan: Plan, rng: random.Random, device: str) -> Iterator[Case]:
+def kernel_cases(plan: CasePlan, rng: random.Random, device: str) -> Iterator[Case]:
     """All hidden cases of a kernel, from simple to strange."""
     m = Maker(plan, rng, device)
     main = plan.dtypes[0]
@@ -234,7 +217,7 @@ def kernel_cases(plan: Plan, rng: random.Random, device: str) -> Iterator[Case]:
         yield case(named(x), x, "many")
 
 
-def _special_cases(plan: Plan, m: Maker, case: Callable) -> Iterator[Case]:
+def _special_cases(plan: CasePlan, m: Maker, case: Callable) -> Iterator[Case]:
     for name in plan.dtypes:
         dtype = getattr(torch, name)
         if not dtype.is_floating_point:
@@ -249,7 +232,7 @@ def _special_cases(plan: Plan, m: Maker, case: Callable) -> Iterator[Case]:
         yield case(f"{named(x)} with NaN, infinities and zeros", x, "special")
 
 
-def _far_cases(plan: Plan, m: Maker) -> Iterator[Case]:
+def _far_cases(plan: CasePlan, m: Maker) -> Iterator[Case]:
     if plan.n_inputs != 1 or plan.more_args is not None:
         return
     # the smallest type, for the room; not bfloat16 if there is another, as Triton's interpreter does not compute in it

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,7 +11,6 @@ import torch
 from helpers import check
 from helpers.exercises import diagnose, errors, evidence, guard
 from helpers.exercises.hints import HINTS
-from helpers.exercises.inputs import Plan
 from helpers.exercises.model import AGAIN, SPEED, Case, Hidden, Outcome, Raises, Verdict
 from helpers.exercises.results import same_bits
 
@@ -29,7 +28,6 @@ class KernelJudge:
     out_dtype: str | None = None
     tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None
     mistakes: tuple[Callable, ...] = ()
-    plan: Plan = field(default_factory=Plan)
 
     def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
         if isinstance(case.expected, Raises):
@@ -100,7 +98,16 @@ class KernelJudge:
         if not n_wrong and not outside and not facts.get("guard_reads") and not facts.get("gap_writes"):
             return None
         seen = evidence.Evidence(
-            case, hidden.kind, args, before, got, expected, wrong, facts, self.expected, tolerance
+            case=case,
+            kind=hidden.kind,
+            args=args,
+            before=before,
+            got=got,
+            expected=expected,
+            wrong=wrong,
+            facts=facts,
+            reference=self.expected,
+            tolerance=tolerance,
         )
         mistake, what, hint = diagnose.of_values(seen, self.mistakes)
         if not n_wrong:

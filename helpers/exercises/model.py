@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from helpers.exercises.plans import SpeedPlan
+
 # What `Case.call` may hold beside the name of an adapter.
 SPEED = "@speed"  # the object is timed
 AGAIN = "@again"  # the object is called twice: with the first half of the arguments, then with the values of the second
@@ -155,7 +157,7 @@ class Exercise:
         judge: `(case, outcome) -> Verdict, or None where the case is fine`. It runs on the trusted side.
         adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object.
         prepare: the learner's object -> what is called; a `BuildError` of it becomes a verdict.
-        speed: `(rng) -> Case or None`: the case that is timed on a GPU after all others passed.
+        speed: how it is timed on a GPU after all cases passed; None where it is not.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
         on_gpu: whether its cases live on the GPU where there is one.
@@ -171,7 +173,7 @@ class Exercise:
     minutes: int = 10
     adapters: Mapping[str, Callable] = field(default_factory=dict, repr=False)
     prepare: Callable[[Any], Any] | None = field(default=None, repr=False)
-    speed: Callable[[random.Random], Case | None] | None = field(default=None, repr=False)
+    speed: SpeedPlan | None = field(default=None, repr=False)
     guarded: bool = False
     must_launch: str = ""
     on_gpu: bool = False

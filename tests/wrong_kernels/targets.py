@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from helpers import cuda, exercises
 from helpers.exercises.factories import kernel_exercise
 from helpers.exercises.model import Exercise
+from helpers.exercises.plans import CasePlan
 
 _LAUNCH = r"""
 void launch(int64_t input, int64_t output, int64_t n_elements, int64_t stream) {
@@ -54,7 +55,7 @@ GELU = kernel_exercise(
     "GELU by its tanh form",
     "gelu",
     lambda x: F.gelu(x, approximate="tanh"),
-    dtypes=("float32", "float64"),
+    cases=CasePlan(dtypes=("float32", "float64")),
     tolerance={"float32": (1e-5, 1e-6), "float64": (1e-9, 1e-12)},
 )
 ROW_MAXIMUM = kernel_exercise(
@@ -63,8 +64,7 @@ ROW_MAXIMUM = kernel_exercise(
     "The maximum of each row",
     "row_maximum",
     lambda x: x.amax(dim=1),
-    ndim=2,
-    empty=False,
+    cases=CasePlan(ndim=2, empty=False),
     must_launch="triton",
 )
 OWN = {one.id: one for one in (SQUARE_CUDA, GELU, ROW_MAXIMUM)}

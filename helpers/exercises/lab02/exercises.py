@@ -6,9 +6,10 @@ import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from helpers.exercises import inputs, speed
+from helpers.exercises import inputs
 from helpers.exercises.lab02 import launchers, traps, wrapper
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.exercises.plans import CasePlan, SpeedPlan
 from helpers.exercises.verdicts import is_number, raised, wrong
 
 LAB = "02_load_inline"
@@ -358,8 +359,11 @@ ROWS = Exercise(
     judge=_judge_rows,
     adapters={"run": launchers.run, "count": launchers.count},
     prepare=launchers.kernel("scale_rows"),
-    speed=speed.Plan(
-        inputs.Plan(ndim=2, more_args=_factors), lambda x, factor: x * factor[:, None], 8, (8192, 8192), None
+    speed=SpeedPlan(
+        cases=CasePlan(ndim=2, more_args=_factors),
+        reference=lambda x, factor: x * factor[:, None],
+        shape=(8192, 8192),
+        bytes_per_element=8,
     ),
     on_gpu=True,
 )
@@ -437,7 +441,9 @@ TILES = Exercise(
     judge=_judge_tiles,
     adapters={"run": launchers.run, "count": launchers.count},
     prepare=launchers.kernel("transpose"),
-    speed=speed.Plan(inputs.Plan(ndim=2), lambda x: x.t(), 8, (8192, 8192), None),
+    speed=SpeedPlan(
+        cases=CasePlan(ndim=2), reference=lambda x: x.t(), shape=(8192, 8192), bytes_per_element=8
+    ),
     on_gpu=True,
 )
 

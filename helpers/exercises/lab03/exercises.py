@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.model import Case, Hidden, Outcome, Verdict
+from helpers.exercises.plans import CasePlan
 
 if TYPE_CHECKING:
     import torch
@@ -115,10 +116,8 @@ FLIP = kernel_exercise(
     "Mend a kernel",
     "flip_rows",
     _flipped,
-    dtypes=("float32", "float16", "int32"),
-    ndim=2,
+    cases=CasePlan(dtypes=("float32", "float16", "int32"), ndim=2, extra=_far_columns),
     must_launch="triton",
-    extra_cases=_far_columns,
     mistakes=(_explain_flip,),
     minutes=15,
 )
@@ -135,9 +134,8 @@ SQUARE = kernel_exercise(
     "Square a tensor of any shape and strides",
     "square_any",
     _squared,
-    dtypes=("float32", "float16", "int32"),
+    cases=CasePlan(dtypes=("float32", "float16", "int32"), extra=_far_columns),
     must_launch="triton",
-    extra_cases=_far_columns,
     minutes=30,
 )
 
@@ -259,9 +257,7 @@ RMS_NORM = kernel_exercise(
     "A normalisation in one kernel",
     "rms_norm",
     _rms_norm,
-    dtypes=("float32", "float16"),
-    ndim=2,
-    more_args=_weight_and_eps,
+    cases=CasePlan(dtypes=("float32", "float16"), ndim=2, more_args=_weight_and_eps),
     must_launch="triton",
     tolerance={"float32": (1e-5, 1e-6), "float16": (2e-3, 1e-4)},
     mistakes=(_explain_rms,),

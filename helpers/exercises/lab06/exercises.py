@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.lab06 import softmax
 from helpers.exercises.model import Case
+from helpers.exercises.plans import CasePlan
 
 if TYPE_CHECKING:
     import torch
@@ -224,11 +225,9 @@ ONE_BLOCK = kernel_exercise(
     "Softmax in one kernel",
     "softmax",
     _softmax,
-    dtypes=("float32", "float16"),
-    ndim=2,
+    cases=CasePlan(dtypes=("float32", "float16"), ndim=2, extra=softmax.softmax_cases((781, 8192, 5000))),
     must_launch="triton",
     tolerance=_TOLERANCE,
-    extra_cases=softmax.softmax_cases((781, 8192, 5000)),
     mistakes=(softmax.explain_softmax,),
     minutes=20,
 )
@@ -253,11 +252,9 @@ WIDE_ROWS = kernel_exercise(
     "Softmax of rows of any width",
     "softmax_wide",
     _softmax,
-    dtypes=("float32", "float16"),
-    ndim=2,
+    cases=CasePlan(dtypes=("float32", "float16"), ndim=2, extra=softmax.wide_cases),
     must_launch="triton",
     tolerance=_TOLERANCE,
-    extra_cases=softmax.wide_cases,
     speed_shape=(1024, 65536),
     mistakes=(softmax.explain_softmax,),
     minutes=30,

@@ -1,0 +1,57 @@
+"""What a kernel's hidden cases are made from, and how it is timed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class CasePlan:
+    """Which inputs a kernel is tried on; `inputs.kernel_cases` makes the cases.
+
+    Attributes:
+        dtypes: names. Nearly all cases use the first; the others get an odd size and a view each.
+        ndim: 1, 2 or another number of dimensions that the inputs have, or "any".
+        strides: False where only contiguous inputs are asked for. Then there is no view and no far row either.
+        empty: whether there are inputs without elements.
+        special: whether there are NaN, infinities, zeros and subnormals, and values of several hundred.
+        far: whether there is a view whose offsets reach beyond 2**31 elements; only for one input without `more_args`.
+        shapes: instead of the built-in sizes, or `(rng) -> shapes`; the first of them should be the simplest.
+        n_inputs: how many tensors of the same shape and dtype the learner's function takes first.
+        more_args: `(first_tensor, rng) -> tuple` of arguments after those: `lambda x, rng: (rng.uniform(-2, 2),)`.
+        make: `(shape, rng, dtype, device) -> tensor` instead of normal values.
+        extra: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the reference
+            tells), a tensor, or `Raises(…)`; `factories.refusal` makes such a case.
+    """
+
+    dtypes: tuple[str, ...] = ("float32",)
+    ndim: str | int = "any"
+    strides: bool = True
+    empty: bool = True
+    special: bool = True
+    far: bool = True
+    shapes: Sequence[tuple[int, ...]] | Callable[[random.Random], Sequence[tuple[int, ...]]] | None = None
+    n_inputs: int = 1
+    more_args: Callable | None = None
+    make: Callable | None = None
+    extra: Callable | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpeedPlan:
+    """How a kernel is timed on a GPU; `speed.measure` does it.
+
+    Attributes:
+        cases: what the inputs are; the first of the dtypes is timed.
+        reference: the same in plain torch, in the inputs' own precision.
+        shape: of the first input; None takes 256 MiB, or less on a small GPU.
+        bytes_per_element: bytes that must move for one element of the first input; None counts that each input is read
+            once and the result written once.
+    """
+
+    cases: CasePlan
+    reference: Callable
+    shape: tuple[int, ...] | None = None
+    bytes_per_element: float | None = None
