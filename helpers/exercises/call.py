@@ -51,7 +51,7 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
         try:
             made = exercise.prepare(obj) if exercise.prepare else obj
         except (Exception, SystemExit) as error:
-            return _raised(error, obj, {"stage": "prepare"})
+            return _raised(error, obj)
         state = _prepared[exercise.id] = _Prepared(obj, made)
     if not case.call and not callable(state.made):
         return Outcome(
@@ -161,10 +161,8 @@ def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcom
     while type(error).__name__ == "InterpreterError" and error.__cause__ is not None:
         error = error.__cause__
         line = _line(error, obj) or line
-    for name in ("cause", "bytes_outside", "kernel", "argument"):
-        found = getattr(error, name, None)
-        if isinstance(found, str | int):
-            facts[name] = found
+    if isinstance(cause := getattr(error, "cause", None), str):
+        facts["cause"] = cause
     kind = type(error).__name__
     text = str(error).strip()
     facts["bases"] = [one.__name__ for one in type(error).__mro__]

@@ -61,19 +61,17 @@ class Outcome:
         value: what was returned, made portable by `results.portable`.
         error: "ZeroDivisionError: division by zero" if it raised, or the reason why nothing could be called.
         error_type: the exception's class name, or "NotCallable".
+        args_after: the inputs after the call; empty where it raised.
+        facts: what was seen beside the result. Each is absent where nobody looked.
+            Of any call that raised: "bases", the names of the exception's classes, and "cause" of a `HostCudaError`.
+            Of a guarded call: "guard_writes" and "guard_reads", elements outside every tensor that were written or
+            read; "gap_writes", bytes between an input's own elements that were overwritten; "launched", the names of
+            the kernels; and of a tensor that it returned "device", its device's type, "same_memory", whether it lies
+            in an input's memory, and "earlier_changed", whether the result of the call before has changed.
+            "skipped": why the call was not made.
+            Of a timed case: "wrong" and "of", how many elements of how many are wrong; "gb_per_s", "fraction" of the
+            copy ceiling and "written", the share of the bytes that are written; or "untimed", why it was not timed.
         line: of the learner's cell or file where it raised; 0 where that is not known.
-        args_after: the inputs after the call.
-        facts: what the caller saw beside it. "launched": names of the kernels (absent where nobody looked);
-            "guard_writes" and "guard_reads": elements outside every tensor; "gap_writes": bytes between an input's
-            own elements; "same_memory": the result lies in an input; "earlier_changed": an earlier result changed;
-            "device": of the result; "skipped": why the call was not made; "bases": the exception's classes; "cause",
-            "kernel", "argument" and "bytes_outside": of a HostCudaError; "fraction" and others: of a speed case.
-        line: of the learner's cell or file where it raised; 0 where that is not known.
-        args_after: the inputs after the call.
-        facts: what the caller saw beside it. "launched": names of the kernels (absent where nobody looked);
-            "guard_writes" and "guard_reads": elements outside every tensor; "gap_writes": elements between an
-            input's own; "same_memory": the result lies in an input; "earlier_changed": an earlier result changed;
-            "cause" and "bytes_outside": of a HostCudaError; "percent": of the copy ceiling, in a speed case.
     """
 
     value: Any = None
