@@ -31,6 +31,7 @@ class Attempt:
         mistake: the key that the verdict must have; "" where the attempt has to be accepted. Several with "|" between.
         says: what must stand in the sentence, its details or the hint.
         source: a text that comes instead of the solution's cell.
+        seed: of the hidden cases, where a draw is wanted that once was judged wrongly; None takes the run's.
     """
 
     exercise: str
@@ -38,6 +39,7 @@ class Attempt:
     mistake: str = ""
     says: str = ""
     source: str = ""
+    seed: int | None = None
 
 
 def solution_cells(lab: str) -> dict[str, str]:
@@ -73,7 +75,7 @@ def run(lab: str, attempts: dict[str, Attempt], seed: int | None = None) -> dict
             execute("begin", "from helpers import device\n" + cells["begin"], names)
             execute(f"cell_{i}", source, names)
             exercise = exercises[one.exercise]
-            verdict = attempt.attempt(exercise, names[exercise.name], seed)
+            verdict = attempt.attempt(exercise, names[exercise.name], seed if one.seed is None else one.seed)
             found[name] = {
                 "passed": verdict.passed,
                 "mistake": verdict.mistake,

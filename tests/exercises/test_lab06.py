@@ -6,7 +6,9 @@ import pytest
 import torch
 from lab_attempts import Attempt, judge, verdicts
 
+from helpers.exercises import Case
 from helpers.exercises.judge import first_wrong
+from helpers.exercises.lab06 import softmax
 
 LAB = "06_fusion"
 
@@ -269,6 +271,9 @@ def fusing_speedup(operations, passed_on, gb_per_s, tflop_per_s):
         WIDE, (("range(0, n_cols, BLOCK_SIZE)", "range(0, BLOCK_SIZE, BLOCK_SIZE)"),), "only-first-block"
     ),
     "wide: old sum not shrunk": Attempt(WIDE, (("s * tl.exp(m - shift)", "s"),), "wrong-sum"),
+    "wide: old sum not shrunk, and one row 0.3 % off": Attempt(
+        WIDE, (("s * tl.exp(m - shift)", "s"),), "wrong-sum", seed=2020081318
+    ),
     "wide: no guard for -inf": Attempt(
         WIDE, (('tl.where(m_new == -float("inf"), 0.0, m_new)', "m_new"),), "minus-infinity"
     ),
@@ -294,6 +299,30 @@ def test_what_is_expected_is_a_number_of_the_results_dtype() -> None:
     right = torch.tensor([[3.196001e-66, 1 / 3]], dtype=torch.float64)
     told = first_wrong(torch.ones(1, 2), right, torch.ones(1, 2, dtype=torch.bool)).splitlines()
     assert told == ["  at (0, 0): got 1, expected 0", "  at (0, 1): got 1, expected 0.3333333"]
+
+
+def _padded(x: torch.Tensor) -> torch.Tensor:
+    """A softmax in whose sums the row's padding counts as zeros."""
+    m = x.amax(dim=1, keepdim=True)
+    return (x - m).exp() / ((x - m).exp().sum(dim=1, keepdim=True) + (1024 - x.shape[1]) * (-m).exp())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda x, right: right * torch.tensor([[1.0], [0.997], [1.0]]), "wrong-sum"),
+        (lambda x, right: right * torch.tensor([[1.0], [1.2], [1.0]]), "wrong-sum"),
+        (lambda x, right: right * (1 + 3e-3 * torch.rand(right.shape)), None),
+        (lambda x, right: _padded(x), "padding-counts"),
+        (lambda x, right: right, None),
+    ],
+)
+def test_values_near_the_right_ones_are_told_apart(wrong, mistake) -> None:
+    """Two columns of padding in 1,024 change a row by one factor too, and by less than half a per cent."""
+    x = torch.randn(3, 1022, generator=torch.Generator().manual_seed(3)) + 0.5
+    right = x.double().softmax(dim=1)
+    found = softmax.explain_softmax(Case("a matrix", (x,)), wrong(x, right).float(), right)
+    assert (found[0] if found else None) == mistake
 
 
 @pytest.fixture(scope="module")

@@ -13,6 +13,8 @@ from helpers.exercises.model import Case
 if TYPE_CHECKING:
     import torch
 
+TOLERANCE = {"float32": (2e-5, 1e-30), "float16": (2e-3, 1.2e-7)}  # (relative, absolute) by dtype
+
 
 def softmax_cases(widths: tuple[int, ...]) -> Callable[[random.Random, str], Iterator[Case]]:
     """Rows whose values a softmax stumbles over, at the exercise's own widths."""
@@ -52,20 +54,37 @@ def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def explain_softmax(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
-    import torch
-
+    """What a wrong softmax says about its mistake; `expected` is float64."""
     from helpers.exercises.judge import effective
 
     (x,), _ = effective(case)
-    x, n = x.double(), x.shape[1]
-    block = 1 << max(n - 1, 0).bit_length()
+    x = x.double()
+    return (
+        _other_formula(x, got, expected) or _infinities(x, got, expected) or _rows_without_nan(got, expected)
+    )
+
+
+def _other_formula(x: torch.Tensor, got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
+    """Other formulas whose values these are."""
+    import torch
+
     y = got.double()
 
+    def close(other: torch.Tensor, rtol: float, atol: float) -> bool:
+        return torch.allclose(y, other.to(got).double(), rtol=rtol, atol=atol, equal_nan=True)
+
+    # Values near the right ones are near those of many a formula: then it has to give them as exactly as the check asks.
+    rtol, atol = 5e-3, 1e-7
+    if close(expected, rtol, atol):
+        rtol, atol = TOLERANCE[str(got.dtype).removeprefix("torch.")]
+
     def like(other: torch.Tensor) -> bool:
-        return torch.allclose(y, other.to(got).double(), rtol=5e-3, atol=1e-7, equal_nan=True)
+        return close(other, rtol, atol)
 
     if like(expected):
         return None
+    n = x.shape[1]
+    block = 1 << max(n - 1, 0).bit_length()
     largest = x.max(dim=1, keepdim=True).values
     plain = x.float().exp()
     if like(plain / plain.sum(dim=1, keepdim=True)):
@@ -83,6 +102,13 @@ def explain_softmax(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tu
         return "columns-for-rows", "The softmax is over each row, not over each column."
     if like(x - largest - e.sum(dim=1, keepdim=True).log()):
         return "logarithm", "That is the logarithm of the softmax."
+    return None
+
+
+def _infinities(x: torch.Tensor, got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
+    """NaN and infinities that are missing, or where a number should be."""
+    import torch
+
     special = torch.isnan(expected) & ~torch.isnan(got)
     if bool(special.any()) and bool(torch.isinf(x).any() | torch.isnan(x).any()):
         return (
@@ -97,24 +123,38 @@ def explain_softmax(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tu
             "wrong-maximum",
             "exp overflows: subtract the largest value of the row so far, not that of one block.",
         )
-    finite = ~torch.isnan(expected).any(dim=1)
-    if bool(finite.any()):
-        never = torch.isnan(got[finite]).all(dim=0)
-        first = int(n - never.flip(0).to(torch.int64).cumprod(0).sum())
-        if 0 < first < n and not bool(torch.isnan(got[finite][:, :first]).any()):
-            return (
-                "only-first-block",
-                f"Only the first {first:,} of {n:,} columns were written: who does the rest?",
-            )
-        large = expected[finite] > 1e-6
-        ratio = torch.where(large, y[finite] / expected[finite], torch.nan)
-        middle = ratio.nanmedian(dim=1, keepdim=True).values
-        if bool(((ratio / middle - 1).abs() < 1e-3)[large].all()):
-            return (
-                "wrong-sum",
-                "All values of a row are wrong by the same factor: its sum is wrong. If you gather it block by block, "
-                "the old sum has to shrink whenever the maximum grows.",
-            )
+    return None
+
+
+def _rows_without_nan(got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
+    """Rows that were not written to their end, and rows with a wrong sum."""
+    import torch
+
+    rows = ~torch.isnan(expected).any(dim=1)
+    if not bool(rows.any()):
+        return None
+    got, expected = got[rows], expected[rows]
+    n = got.shape[1]
+    never = torch.isnan(got).all(dim=0)
+    first = int(n - never.flip(0).to(torch.int64).cumprod(0).sum())
+    if 0 < first < n and not bool(torch.isnan(got[:, :first]).any()):
+        return (
+            "only-first-block",
+            f"Only the first {first:,} of {n:,} columns were written: who does the rest?",
+        )
+    # Small values of a row are left out: few bits of theirs are left in float16.
+    large = expected > 1e-2 * expected.amax(dim=1, keepdim=True)
+    ratio = torch.where(large, got.double() / expected, torch.nan)
+    factor = ratio.nanmedian(dim=1, keepdim=True).values
+    rounding = max(2e-5, torch.finfo(got.dtype).eps)
+    off = (factor - 1).abs()
+    same = ((ratio / factor - 1).abs() < (off / 20).clamp(rounding, 1e-3))[large]
+    if bool((off > rounding).any()) and bool(same.all()):
+        return (
+            "wrong-sum",
+            "All values of a row are wrong by the same factor: its sum is wrong. If you gather it block by block, "
+            "the old sum has to shrink whenever the maximum grows.",
+        )
     return None
 
 
