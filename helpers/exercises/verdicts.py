@@ -1,4 +1,4 @@
-"""What the judges of labs 01 and 02 share: a verdict on a wrong answer, on a call that raised, and what counts as a number."""
+"""What the labs' judges share: a verdict on a wrong answer, on a call that raised, what is a number, and counts in words."""
 
 from __future__ import annotations
 
@@ -34,3 +34,8 @@ def raised(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | 
 def is_number(value: Any) -> bool:
     """Whether it is an int or a float; True and False are none."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
+
+
+def counted(n: int, what: str) -> str:
+    """ "1 element", "1,024 elements"."""
+    return f"{n:,} {what}{'' if n == 1 else 's'}"

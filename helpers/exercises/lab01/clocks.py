@@ -53,7 +53,7 @@ def _judge_clocks(case: Case, outcome: Outcome) -> Verdict | None:
         )
     if fell := raised("four-clocks", "read_clocks", case, outcome):
         return fell
-    got, true = outcome.value["readings"], case.expected
+    got = outcome.value["readings"]
     if not isinstance(got, dict) or not all(is_number(got.get(clock)) for clock in CLOCKS):
         missing = [c for c in CLOCKS if not isinstance(got, dict) or not is_number(got.get(c))]
         return no(
@@ -61,57 +61,70 @@ def _judge_clocks(case: Case, outcome: Outcome) -> Verdict | None:
             "no-reading",
             "Return a dict with the four names of the docstring as keys.",
         )
-    took, launch = true["kernel_us"], true["launch_us"]
-    for clock in CLOCKS:
-        us = got[clock]
-        text = f"on {case.label}, {clock!r} says {us:,.1f} µs"
-        if us > true["cold_us"] / 2:
-            return no(
-                f"{text}: the first launch is in it",
-                "cold",
-                "Launch once and wait before you read any clock: warm-up.",
-            )
-        if clock == "host, no waiting":
-            if us > took / 2:
-                hint = "Read the clock again as soon as launch() has returned; wait only after that."
-                return no(f"{text}, as much as the kernel: this clock waited", "waited", hint)
-            if us < launch:
-                return no(
-                    f"{text}, less than one launch costs the host",
-                    "nothing",
-                    "Put launch() between the readings.",
-                )
-        elif clock == "host, waiting":
-            if us < took:
-                hint = "Call gpu.wait() between launch() and the second reading."
-                return no(f"{text}: it stopped before the kernel ended", "not-waited", hint)
-            if us > took + launch + true["wake_us"] + 5:
-                hint = "Empty the queue with gpu.wait() before the first reading: what is left in it is not yours."
-                return no(f"{text}: work that was in the queue before is in it", "leftover", hint)
-        elif clock == "events, one pair":
-            if not took <= us <= took + launch + 4 * true["mark_us"] + 2:
-                if us < took:
-                    hint = "The order in the queue decides: mark, launch, mark."
-                    return no(f"{text}: the kernel is not between the marks", "marks", hint)
-                return no(
-                    f"{text}: more than one launch is between the marks", "marks", "mark, one launch, mark."
-                )
-        else:
-            if us > took * 10:
-                return no(
-                    f"{text}, the time of all launches", "not-divided", "Divide by the number of launches."
-                )
-            slack = (launch + 4 * true["mark_us"] + 2) / 20 + true["gap_us"] + 0.01 * took
-            if not 0.999 * took <= us <= took + slack:
-                hint = (
-                    "One mark, twenty launches without waiting between them, one mark; then divide by twenty."
-                )
-                return no(
-                    f"{text}, but twenty in a row take about {took + true['gap_us']:,.1f} µs each",
-                    "marks",
-                    hint,
-                )
+    for clock, why in zip(CLOCKS, (_not_waiting, _waiting, _one_pair, _around_twenty), strict=True):
+        if found := _cold(got[clock], case.expected) or why(got[clock], case.expected):
+            what, mistake, hint = found
+            return no(f"on {case.label}, {clock!r} says {got[clock]:,.1f} µs{what}", mistake, hint)
     return None
+
+
+# What is wrong with one clock's reading in µs on a GPU with these true times: (end of a sentence, mistake, hint).
+
+
+def _cold(us: float, true: dict) -> tuple[str, str, str] | None:
+    if us <= true["cold_us"] / 2:
+        return None
+    return (
+        ": the first launch is in it",
+        "cold",
+        "Launch once and wait before you read any clock: warm-up.",
+    )
+
+
+def _not_waiting(us: float, true: dict) -> tuple[str, str, str] | None:
+    if us > true["kernel_us"] / 2:
+        hint = "Read the clock again as soon as launch() has returned; wait only after that."
+        return ", as much as the kernel: this clock waited", "waited", hint
+    if us < true["launch_us"]:
+        return ", less than one launch costs the host", "nothing", "Put launch() between the readings."
+    return None
+
+
+def _waiting(us: float, true: dict) -> tuple[str, str, str] | None:
+    if us < true["kernel_us"]:
+        hint = "Call gpu.wait() between launch() and the second reading."
+        return ": it stopped before the kernel ended", "not-waited", hint
+    if us > true["kernel_us"] + true["launch_us"] + true["wake_us"] + 5:
+        hint = "Empty the queue with gpu.wait() before the first reading: what is left in it is not yours."
+        return ": work that was in the queue before is in it", "leftover", hint
+    return None
+
+
+def _one_pair(us: float, true: dict) -> tuple[str, str, str] | None:
+    if us < true["kernel_us"]:
+        hint = "The order in the queue decides: mark, launch, mark."
+        return ": the kernel is not between the marks", "marks", hint
+    if us > true["kernel_us"] + _around_us(true):
+        return ": more than one launch is between the marks", "marks", "mark, one launch, mark."
+    return None
+
+
+def _around_twenty(us: float, true: dict) -> tuple[str, str, str] | None:
+    took = true["kernel_us"]
+    if us > took * 10:
+        return ", the time of all launches", "not-divided", "Divide by the number of launches."
+    if 0.999 * took <= us <= 1.01 * took + true["gap_us"] + _around_us(true) / 20:
+        return None
+    return (
+        f", but twenty in a row take about {took + true['gap_us']:,.1f} µs each",
+        "marks",
+        "One mark, twenty launches without waiting between them, one mark; then divide by twenty.",
+    )
+
+
+def _around_us(true: dict) -> float:
+    """The most that a launch and two marks add to what lies between the marks, in µs."""
+    return true["launch_us"] + 4 * true["mark_us"] + 2
 
 
 FOUR_CLOCKS = Exercise(

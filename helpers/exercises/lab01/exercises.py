@@ -127,9 +127,8 @@ _MOST_OF_A_KIND = 0.3
 
 def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
     drawn = samples.draws(rng)
-    equal = [
-        d for d in drawn if d.faster == "no difference"
-    ]  # together: a share of alarms needs many of them
+    # Together: a share of alarms needs many of them.
+    equal = [d for d in drawn if d.faster == "no difference"]
     real = {kind: [d for d in drawn if d.kind == kind] for kind in samples.LABELS if kind.startswith("real")}
     for label, mine in {"two equal kernels": equal, **real}.items():
         pairs = [(d.a, d.b) for d in mine]

@@ -104,7 +104,8 @@ class Built:
         height, width = inputs[0].shape
         shape = (width, height) if self.launcher is TRANSPOSE else (height, width)
         out = torch.empty(shape, dtype=torch.float32, device=inputs[0].device)
-        self.launch(*inputs, out, numbers=(height, width, *(16, 16) * (self.launcher is DIFFERENCE)))
+        block = (16, 16) if self.launcher is DIFFERENCE else ()
+        self.launch(*inputs, out, numbers=(height, width, *block))
         return out
 
     def launch(self, *tensors: torch.Tensor, numbers: tuple[int, ...]) -> None:

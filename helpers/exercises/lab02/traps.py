@@ -37,7 +37,7 @@ def out_of_bounds(case: Case, value: dict) -> tuple[str, str]:
 
     Args:
         case: of rows-not-columns or transpose-in-tiles; its arguments hold height and width.
-        value: of `cuda02.run` or `cuda02.count`, with "trouble".
+        value: of `launchers.run` or `launchers.count`, with "trouble".
     """
     height, width = case.args if case.call == "count" else case.args[2][:2]
     (block_x, block_y, _), (x, y, _) = (tuple(value[k]) for k in ("block", "thread"))

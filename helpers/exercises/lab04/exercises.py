@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from helpers.exercises.factories import answer_exercise
-from helpers.exercises.lab04 import wide as wide04
+from helpers.exercises.lab04 import wide
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.exercises.verdicts import raised, wrong
+from helpers.exercises.verdicts import counted, raised, wrong
 
 LAB = "04_ptx"
 
@@ -23,7 +23,7 @@ def _columns(thread: int, block_size: int, num_warps: int, neighbours: int) -> l
 def _column_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(thread: int, block_size: int, num_warps: int, neighbours: int) -> Case:
         args = (thread, block_size, num_warps, neighbours)
-        each = f"{neighbours} neighbour{'s' * (neighbours > 1)} at a time"
+        each = f"{counted(neighbours, 'neighbour')} at a time"
         label = f"thread {thread} of {num_warps} warps, BLOCK_SIZE {block_size}, {each}"
         return Case(label, args, expected=_columns(*args))
 
@@ -268,7 +268,7 @@ def _judge_wide(case: Case, outcome: Outcome) -> Verdict | None:
         return verdict
     if "no_kernel" in outcome.value:
         sentence = f"square_wide_kernel is {outcome.value['no_kernel']}"
-        return wrong(_WIDE, case, sentence, "no-kernel", f"Give the check {wide04.WANTED}.")
+        return wrong(_WIDE, case, sentence, "no-kernel", f"Give the check {wide.WANTED}.")
     return _judge_run(case, outcome.value) if case.call == "run" else _judge_ptx(case, outcome.value["ptx"])
 
 
@@ -282,7 +282,7 @@ def _judge_run(case: Case, facts: dict) -> Verdict | None:
         return wrong(_WIDE, case, sentence, "false-hint", hint)
     if facts["outside"]:
         n_wrong = facts["outside"]
-        sentence = f"on {case.label} it wrote {n_wrong:,} element{'s' * (n_wrong > 1)} outside the output"
+        sentence = f"on {case.label} it wrote {counted(n_wrong, 'element')} outside the output"
         return wrong(
             _WIDE,
             case,
@@ -318,21 +318,21 @@ def _judge_ptx(case: Case, text: str) -> Verdict | None:
         return None
     reading, needed = ptx.read_ptx(text), case.expected
     for what, found in (("load", reading.loads), ("store", reading.stores)):
-        wide = sum(i.n_bytes for i in found if i.n_bytes == 16)
-        if wide >= needed:
+        wide_bytes = sum(i.n_bytes for i in found if i.n_bytes == 16)
+        if wide_bytes >= needed:
             continue
         widths = sorted({i.n_bytes for i in found})
-        said = f"{len(found)} {what}{'s' * (len(found) != 1)} of {' and '.join(map(str, widths))} bytes"
+        said = f"{counted(len(found), what)} of {' and '.join(map(str, widths))} bytes"
         sentence = (
             f"in {case.label} a thread has {said}: 16-byte {what}s must cover its {needed // 4} elements"
         )
-        if not wide and case.call == "compile_for":
+        if not wide_bytes and case.call == "compile_for":
             hint = (
                 "Its wide part is for sizes that fill all programs. Of this size all programs but the last are full: "
                 "ask of a program or of elements whether they are full, not of the size."
             )
             return wrong(_WIDE, case, sentence, f"narrow-{what}s-when-ragged", hint)
-        if not wide:
+        if not wide_bytes:
             hint = (
                 "The bound n_elements may be anything, so the compiler cannot know that four neighbours are inside "
                 "the mask together. Where can that be certain?"
@@ -351,7 +351,7 @@ WIDE_LOADS = Exercise(
     minutes=20,
     cases=_wide_cases,
     judge=_judge_wide,
-    adapters={"run": wide04.ran, "compile": wide04.compiled, "compile_for": wide04.compiled_for},
+    adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for},
 )
 
 EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS)

@@ -10,7 +10,7 @@ from typing import Any
 from helpers.exercises.factories import answer_exercise
 from helpers.exercises.lab05 import reports
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.exercises.verdicts import is_number, raised, wrong
+from helpers.exercises.verdicts import counted, is_number, raised, wrong
 
 LAB = "05_ncu"
 SECTOR = 32  # bytes
@@ -23,7 +23,7 @@ def _sectors(first: int, n: int) -> int:
 
 def _sector_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(first: int, n: int) -> Case:
-        label = f"{n} byte{'s' * (n != 1)} from byte {first} on"
+        label = f"{counted(n, 'byte')} from byte {first} on"
         return Case(label, (first, n), expected=_sectors(first, n))
 
     for first, n in (
@@ -168,7 +168,7 @@ def _waves(n_blocks: int, n_sms: int, blocks_per_sm: int) -> tuple[float, float]
 
 def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(label: str, *args: int) -> Case:
-        blocks = f"{args[0]:,} block{'s' * (args[0] != 1)}, {args[1]} SMs, {args[2]} blocks an SM"
+        blocks = f"{counted(args[0], 'block')}, {args[1]} SMs, {args[2]} blocks an SM"
         return Case(f"{label}{blocks}", args, expected=_waves(*args))
 
     yield case("", 4096, 132, 8)
@@ -315,8 +315,8 @@ def _judge_launch(case: Case, got: dict[str, Any]) -> Verdict | None:
     n_rows, n_cols = case.args[:2]
     n_programs, program_stride, element_stride, n = (got[key] for key in _KEYS[:4])
     if n_programs * n != n_rows * n_cols:
-        programs = f"{n_programs:,} program{'s' * (n_programs != 1)} of {n:,} element{'s' * (n != 1)}"
-        squared = f"{programs} square{'s' * (n_programs == 1)} {n_programs * n:,}"
+        verb = "squares" if n_programs == 1 else "square"
+        squared = f"{counted(n_programs, 'program')} of {counted(n, 'element')} {verb} {n_programs * n:,}"
         sentence = f"on {case.label} {squared}, not {n_rows * n_cols:,}"
         hint = "Every element must be squared once: programs × elements of a program = rows × columns."
         return wrong(_ACT, case, sentence, "not-all-elements", hint)
@@ -330,7 +330,7 @@ def _judge_launch(case: Case, got: dict[str, Any]) -> Verdict | None:
         hint = "That is what the advice is about: a sector for each lane. Which direction has stride 1?"
         return wrong(_ACT, case, sentence, "still-uncoalesced", hint)
     if case.expected is not None and n < 32:
-        sentence = f"on {case.label} one program has {n:,} element{'s' * (n != 1)}"
+        sentence = f"on {case.label} one program has {counted(n, 'element')}"
         hint = "That does not fill one warp, and a warp asks for whole sectors: give a program a row, or a good part of it."
         return wrong(_ACT, case, sentence, "tiny-programs", hint)
     last = (n_programs - 1) * program_stride + (n - 1) * element_stride
