@@ -11,27 +11,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from lab_answers import judged, mistakes
 
 from helpers import exercises, records, timing
-from helpers.exercises.attempt import attempt
-from helpers.exercises.lab01 import samples as samples01
+from helpers.exercises.lab01 import samples
 from helpers.exercises.lab01.clocks import CLOCKS
 from helpers.exercises.lab01.machines import SimulatedGpu
-
-SEEDS = range(5)
-
-
-def mistakes(id: str, answer) -> set[str]:
-    """The mistakes that the check names, over several draws of hidden cases; "" where it accepts."""
-    found = set()
-    for seed in SEEDS:
-        verdict = attempt(exercises.get(id), answer, seed)
-        if not verdict.passed:
-            assert verdict.sentence.startswith(id)
-            assert verdict.sentence.endswith(".")
-            assert verdict.hint
-        found.add(verdict.mistake)
-    return found
 
 
 # ------------------------------------------------------------------------------------------------- vector-grid
@@ -405,12 +390,12 @@ def test_the_recorded_race_names_no_winner_between_a_square_and_itself():
 
 
 def test_never_naming_a_winner_is_not_called_a_widened_interval():
-    verdict = attempt(exercises.get("real-or-noise"), lambda a, b: "no difference", 0)
+    verdict = judged("real-or-noise", lambda a, b: "no difference")
     assert "never names a winner" in verdict.hint
 
 
 def test_both_kernels_are_the_faster_one_equally_often():
-    faster = [d.faster for seed in SEEDS for d in samples01.draws(random.Random(seed))]
+    faster = [d.faster for seed in range(5) for d in samples.draws(random.Random(seed))]
     n = sum(name != "no difference" for name in faster)
     assert 0.35 * n < faster.count("a") < 0.65 * n
 
@@ -475,7 +460,7 @@ def test_a_missing_category_is_explained():
     def without_ph(events):
         return {"copy_us": sum(e["dur"] for e in events if e["cat"] == "gpu_memcpy")}
 
-    verdict = attempt(exercises.get("copy-or-compute"), without_ph, 0)
+    verdict = judged("copy-or-compute", without_ph)
     assert verdict.mistake == "raises"
     assert '"ph"' in verdict.hint
 
@@ -515,5 +500,5 @@ def test_an_untouched_starter_is_still_to_do(exercise):
     def starter(*args):
         raise NotImplementedError("think")
 
-    verdict = attempt(exercise, starter, 0)
+    verdict = judged(exercise.id, starter)
     assert (verdict.mistake, verdict.sentence) == ("to-do", f"{exercise.id} is still to do: think")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from lab_attempts import Attempt, judge, verdicts
+from lab_attempts import Attempt, judge
 
 LAB = "03_triton"
 
@@ -309,11 +309,6 @@ ATTEMPTS = {
         NORM, (("    y = torch.empty_like", "    x = x.contiguous()\n    y = torch.empty_like"),)
     ),
 }
-
-
-@pytest.fixture(scope="module")
-def found() -> dict[str, dict]:
-    return verdicts(__file__)
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)

@@ -5,45 +5,32 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from pathlib import Path
 
-import nbformat
 import pytest
 import triton
 import triton.language as tl
+from lab_answers import judged, solution
+from lab_attempts import solution_cells
 
 from helpers import ptx
 from helpers.exercises import of_lab
-from helpers.exercises.attempt import attempt
 from helpers.exercises.lab04 import generated, kernels, sass
 
-EXERCISES = {exercise.id: exercise for exercise in of_lab("04_ptx")}
-SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "04_ptx.ipynb"
-
-
-def judged(id: str, answer, seed: int = 1):
-    verdict = attempt(EXERCISES[id], answer, seed)
-    assert verdict.sentence.startswith(id)
-    assert verdict.passed or (verdict.hint and verdict.sentence.endswith(".")), verdict
-    return verdict
+LAB = "04_ptx"
+EXERCISES = {exercise.id: exercise for exercise in of_lab(LAB)}
 
 
 @pytest.fixture(scope="module")
 def solved(tmp_path_factory) -> dict:
     """The objects of the solution's exercise cells."""
-    cells = {cell.id: cell.source for cell in nbformat.read(SOLUTION, 4).cells}
+    cells = solution_cells(LAB)
     helper = cells["look-at-listings"].partition("\n\n\ndef told")[0]
-    source = "\n\n".join([cells["begin"], helper, *(cells[id] for id in EXERCISES)])
-    path = tmp_path_factory.mktemp("lab04") / "solution.py"
-    path.write_text(source)  # Triton reads a kernel's source from its file
-    names: dict = {"__name__": "solution"}
-    exec(compile(source, str(path), "exec"), names)
-    return names
+    return solution(LAB, tmp_path_factory.mktemp("lab04"), f"{cells['begin']}\n\n{helper}")
 
 
 @pytest.mark.parametrize("id", EXERCISES)
 def test_the_solution_is_accepted(solved, id):
-    verdict = attempt(EXERCISES[id], solved[EXERCISES[id].name], 1)
+    verdict = judged(id, solved[EXERCISES[id].name])
     assert verdict.passed, verdict
 
 
@@ -409,7 +396,7 @@ def test_wide_loads(kernel, mistake):
 
 
 def test_an_untouched_kernel_is_still_to_do():
-    verdict = attempt(EXERCISES["wide-loads"], to_do_kernel, 1)
+    verdict = judged("wide-loads", to_do_kernel)
     assert (verdict.mistake, verdict.sentence) == (
         "to-do",
         "wide-loads is still to do: which programs need the mask?",

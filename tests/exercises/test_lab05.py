@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import math
 import random
-from pathlib import Path
 
-import nbformat
 import pytest
+from lab_answers import judged, mistakes, solution
 
 from helpers import ncu
 from helpers.exercises import of_lab
-from helpers.exercises.attempt import attempt
 from helpers.exercises.lab05 import reports
 
-EXERCISES = {exercise.id: exercise for exercise in of_lab("05_ncu")}
-SOLUTION = Path(__file__).parents[2] / "labs" / "solutions" / "05_ncu.ipynb"
-SEEDS = range(4)
-
-
-def mistakes(id: str, answer) -> set[str]:
-    """The mistakes that the check names, over several draws of hidden cases; "" where it accepts."""
-    found = set()
-    for seed in SEEDS:
-        verdict = attempt(EXERCISES[id], answer, seed)
-        assert verdict.sentence.startswith(id)
-        assert verdict.passed or (verdict.hint and verdict.sentence.endswith(".")), verdict
-        found.add(verdict.mistake)
-    return found
+LAB = "05_ncu"
+EXERCISES = {exercise.id: exercise for exercise in of_lab(LAB)}
 
 
 def fits(id: str, answer, mistake: str) -> bool:
     """Whether the check refuses on every draw, and names this mistake on at least one; accepts where it is ""."""
-    found = mistakes(id, answer)
+    found = mistakes(id, answer, range(4))
     return found == {""} if not mistake else mistake in found and "" not in found
 
 
 @pytest.fixture(scope="module")
-def solved() -> dict:
+def solved(tmp_path_factory) -> dict:
     """The objects of the solution's exercise cells."""
-    cells = {cell.id: cell.source for cell in nbformat.read(SOLUTION, 4).cells}
-    names: dict = {}
-    for id in EXERCISES:
-        exec(cells[id], names)
-    return names
+    return solution(LAB, tmp_path_factory.mktemp("lab05"))
 
 
 @pytest.mark.parametrize("id", EXERCISES)
@@ -265,7 +247,7 @@ def test_act_on_advice(answer, mistake):
 def test_programs_and_elements_are_counted_in_words_that_fit(launch, said):
     launched = dict(zip(("n_programs", "n_elements"), launch, strict=True))
     answer = lambda *args: along(*args) | launched  # noqa: E731
-    assert said in attempt(EXERCISES["act-on-advice"], answer, 1).sentence
+    assert said in judged("act-on-advice", answer).sentence
 
 
 def test_the_two_facts_tell_every_recorded_square_within_a_quarter():

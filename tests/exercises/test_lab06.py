@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from lab_attempts import Attempt, judge, verdicts
+from lab_attempts import Attempt, judge
 
 from helpers.exercises import Case
 from helpers.exercises.judge import first_wrong
@@ -323,11 +323,6 @@ def test_values_near_the_right_ones_are_told_apart(wrong, mistake) -> None:
     right = x.double().softmax(dim=1)
     found = softmax.explain_softmax(Case("a matrix", (x,)), wrong(x, right).float(), right)
     assert (found[0] if found else None) == mistake
-
-
-@pytest.fixture(scope="module")
-def found() -> dict[str, dict]:
-    return verdicts(__file__)
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
