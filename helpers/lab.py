@@ -202,12 +202,12 @@ def progress(lab: str) -> Progress:
         tries = entry.get("tries")
         rows.append(
             Row(
-                exercise.id,
-                exercise.title,
-                state,
-                str(entry.get("passed") or ""),
-                tries if isinstance(tries, int) else 0,
-                str(entry.get("speed") or ""),
+                id=exercise.id,
+                title=exercise.title,
+                state=state,
+                when=str(entry.get("passed") or ""),
+                tries=tries if isinstance(tries, int) else 0,
+                speed=str(entry.get("speed") or ""),
             )
         )
     return Progress(lab, tuple(rows))

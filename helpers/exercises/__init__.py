@@ -1,7 +1,16 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for.
-`factories` has what a person needs who adds one; `attempt` runs one; `helpers.lab` is what a lab's cells call.
+Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for. `helpers.lab` is
+what a lab's cells call.
+
+To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
+on common mistakes, `verdicts` what the labs' own judges share.
+
+To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
+verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
+times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
+answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
+`evidence`. `results` compares and carries what a call gave.
 """
 
 from __future__ import annotations

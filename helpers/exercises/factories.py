@@ -1,4 +1,4 @@
-"""Make exercises. A person who adds one reads this, and the two docstrings.
+"""Make exercises. Read this, and the two docstrings, before you add one.
 
     kernel_exercise   the learner writes something that computes a tensor from tensors, in Triton, CUDA C++ or torch
     answer_exercise   the learner writes a function that works something out: a grid, a name, a table of numbers

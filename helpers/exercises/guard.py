@@ -143,7 +143,11 @@ def place(value: Any, blocks: Blocks) -> Any:
     return _place(value, blocks, {})
 
 
-def _place(value: Any, blocks: Blocks, seen: dict[int, torch.Tensor]) -> Any:
+# Address of a storage that was copied to the copy's bytes, and which of them are gaps.
+_Seen = dict[int, tuple[torch.Tensor, torch.Tensor]]
+
+
+def _place(value: Any, blocks: Blocks, seen: _Seen) -> Any:
     if isinstance(value, torch.Tensor):
         return _place_tensor(value, blocks, seen)
     if isinstance(value, (list, tuple)):
@@ -155,7 +159,7 @@ def _place(value: Any, blocks: Blocks, seen: dict[int, torch.Tensor]) -> Any:
     return value
 
 
-def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: dict[int, torch.Tensor]) -> torch.Tensor:
+def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: _Seen) -> torch.Tensor:
     storage = t.untyped_storage()
     if not storage.nbytes():
         return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=t.device)
@@ -168,9 +172,8 @@ def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: dict[int, torch.Tensor]
         middle.copy_(torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage))
         block.inside = middle.clone()
         block.gaps = torch.ones(storage.nbytes(), dtype=torch.bool, device=t.device)
-        seen[where] = middle
-        seen[-where] = block.gaps
-    middle, gaps = seen[where], seen[-where]
+        seen[where] = middle, block.gaps
+    middle, gaps = seen[where]
     if t.numel():
         own = torch.arange(gaps.numel() // size, device=t.device).as_strided(
             t.size(), t.stride(), t.storage_offset()

@@ -1,4 +1,4 @@
-"""Judge one call of a kernel: errors, kind of result, inputs, guard bands, values, launches. The order is from the plainest fault on."""
+"""Judge one call of a kernel: errors, kind of result, inputs, guard bands, values, launches; the plainest fault first."""
 
 from __future__ import annotations
 

@@ -33,14 +33,19 @@ def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
     plan = exercise.speed
     shape, seed = case.args
     torch.cuda.empty_cache()
-    maker = inputs.Maker(plan.cases, random.Random(seed), "cuda")
-    generator = torch.Generator("cuda").manual_seed(seed)
-    dtype = getattr(torch, plan.cases.dtypes[0])
-    if plan.cases.make is None and dtype.is_floating_point:
-        maker.values = lambda shape, name: torch.randn(
-            tuple(shape), generator=generator, device="cuda", dtype=torch.float32
-        ).to(getattr(torch, name))
-    args = maker.args(maker.values(shape, plan.cases.dtypes[0]))
+    cases, main = plan.cases, plan.cases.dtypes[0]
+    if cases.make is None and getattr(torch, main).is_floating_point:
+        # Made on the GPU: so many values would take long on the host.
+        generator = torch.Generator("cuda").manual_seed(seed)
+
+        def make(shape, rng, dtype, device):
+            return torch.randn(tuple(shape), generator=generator, device=device, dtype=torch.float32).to(
+                dtype
+            )
+
+        cases = replace(cases, make=make)
+    maker = inputs.Maker(cases, random.Random(seed), "cuda")
+    args = maker.args(maker.values(shape, main))
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     try:
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):

@@ -96,7 +96,7 @@ def _fell(id: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
 
 
 def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
-    """The verdict where a run did not come to a result, but for what an exercise knows better."""
+    """The verdict on a run that gave no result; None where it gave one."""
     if "refused" in value:
         return wrong(
             id,

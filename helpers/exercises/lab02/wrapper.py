@@ -76,7 +76,7 @@ def cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def make(kind: str, height: int, width: int, device: str, seed: int) -> Any:
-    """The tensor (or what is none) of a case, on the device that the kernel is on unless that is what is wrong."""
+    """A case's input, a tensor or not, on the kernel's device unless the device is what is wrong."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)

@@ -15,7 +15,7 @@ Kernel = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
-class Hidden:
+class HiddenKernel:
     """One hidden kernel: how to make it, what it does ("a kernel that …"), and what a test must do to see it."""
 
     make: Callable[[], Kernel]
@@ -165,19 +165,19 @@ def _once(function: Kernel) -> Callable[[], Kernel]:
     return lambda: lambda x: function(x)
 
 
-def _right(make: Callable[[], Kernel], does: str, hint: str) -> Hidden:
-    return Hidden(make, does, True, hint)
+def _right(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
+    return HiddenKernel(make, does, True, hint)
 
 
-def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> Hidden:
-    return Hidden(make, does, False, hint)
+def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
+    return HiddenKernel(make, does, False, hint)
 
 
 _VALUES = "Compare the values only, and allow a rounding: torch.allclose(got, expected, equal_nan=True)."
 _LAYOUT = "The promise says nothing about how the output lies in memory: compare values, not strides."
 
 # From what most tests see to what few do.
-KERNELS: dict[str, Hidden] = {
+KERNELS: dict[str, HiddenKernel] = {
     "torch-square": _right(
         _once(torch.square),
         "calls torch.square",

@@ -111,13 +111,11 @@ def hidden(rng: random.Random) -> Iterator[tuple[int, int, int]]:
     xblock = rng.choice((512, 1024, 2048))
     yield 1823, 781, xblock
     yield 4096, 12672, 1024
-    yield 2 * rng.randrange(301, 900) + 1, 2 * rng.randrange(301, 500) + 1, xblock  # odd
-    yield 2 * (2 * rng.randrange(301, 900) + 1), 2 * rng.randrange(301, 500) + 1, 1024  # 2 times odd
-    yield (
-        2 * rng.randrange(301, 900) + 1,
-        4 * (2 * rng.randrange(201, 500) + 1),
-        2048,
-    )  # 4 times odd, in the columns
-    yield 16 * rng.randrange(20, 200), 2 * rng.randrange(301, 500) + 1, 512  # only the product divides by 16
-    yield 2 * rng.randrange(301, 900) + 1, 16 * rng.randrange(33, 200), 1024  # rows divide by 16
+    # An odd number of elements, twice an odd one, and four times one.
+    yield 2 * rng.randrange(301, 900) + 1, 2 * rng.randrange(301, 500) + 1, xblock
+    yield 2 * (2 * rng.randrange(301, 900) + 1), 2 * rng.randrange(301, 500) + 1, 1024
+    yield 2 * rng.randrange(301, 900) + 1, 4 * (2 * rng.randrange(201, 500) + 1), 2048
+    # Divisible by 16: the number of elements alone, then each row as well.
+    yield 16 * rng.randrange(20, 200), 2 * rng.randrange(301, 500) + 1, 512
+    yield 2 * rng.randrange(301, 900) + 1, 16 * rng.randrange(33, 200), 1024
     yield rng.randrange(300, 3000), rng.randrange(600, 3000), xblock
