@@ -41,7 +41,7 @@ GOALS = {"times_faster": 8.0, "edit_s": 0.2}
 CACHED = 3
 AGAIN = """
 import sys, time
-from helpers import build
+from helpers import cuda
 import torch
 text, cpp = sys.stdin.read().split("@@")
 start = time.perf_counter()

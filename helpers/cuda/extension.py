@@ -27,7 +27,6 @@ from pathlib import Path
 from types import ModuleType
 
 from helpers import device
-from helpers import device as _machine  # load_cuda has a parameter of that name
 from helpers.cuda import light
 from helpers.cuda.errors import BuildError, readable_errors
 from helpers.cuda.host import translate
@@ -106,7 +105,9 @@ def load_cpp(
         ValueError: a name that is not an identifier, or no function.
     """
     _require(torch_headers, source)
-    return _load(name, source, None, functions, torch_headers, {"extra_cflags": list(flags)})
+    return _load(
+        name, functions, cpp=source, torch_headers=torch_headers, flags={"extra_cflags": list(flags)}
+    )
 
 
 def load_cuda(
@@ -143,16 +144,55 @@ def load_cuda(
         ValueError: as in `load_cpp`, or another device.
         helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
     """
-    if device not in ("auto", "cuda", "host"):
-        raise ValueError(f'`device` is "auto", "cuda" or "host"; it was given {device!r}.')
-    if device == "auto":
-        device = "cuda" if _machine.has_gpu() else "host"
-    if device == "cuda":
-        _machine.require("gpu", "nvcc")
-        _require(torch_headers, cpp_source)
-        return _load(
-            name, cpp_source, cuda_source, functions, torch_headers, {"extra_cuda_cflags": list(flags)}
-        )
+    load = _load_for_gpu if resolve_device(device) == "cuda" else _load_for_host
+    return load(name, cuda_source, functions, cpp_source=cpp_source, torch_headers=torch_headers, flags=flags)
+
+
+def resolve_device(choice: str) -> str:
+    """Where a kernel is to run, "cuda" or "host", by the argument `device` of `load_cuda` and `load_kernel`.
+
+    Raises:
+        ValueError: neither "auto" nor one of the two.
+    """
+    if choice not in ("auto", "cuda", "host"):
+        raise ValueError(f'`device` is "auto", "cuda" or "host"; it was given {choice!r}.')
+    if choice == "auto":
+        return "cuda" if device.has_gpu() else "host"
+    return choice
+
+
+def _load_for_gpu(
+    name: str,
+    cuda_source: str,
+    functions: Sequence[str],
+    *,
+    cpp_source: str,
+    torch_headers: bool,
+    flags: Sequence[str],
+) -> ModuleType:
+    """`load_cuda` for this machine's GPU."""
+    device.require("gpu", "nvcc")
+    _require(torch_headers, cpp_source)
+    return _load(
+        name,
+        functions,
+        cpp=cpp_source,
+        cuda=cuda_source,
+        torch_headers=torch_headers,
+        flags={"extra_cuda_cflags": list(flags)},
+    )
+
+
+def _load_for_host(
+    name: str,
+    cuda_source: str,
+    functions: Sequence[str],
+    *,
+    cpp_source: str,
+    torch_headers: bool,
+    flags: Sequence[str],
+) -> ModuleType:
+    """`load_cuda` for the host: the text translated to C++, and its functions checked whenever they are called."""
     _require(torch_headers, cpp_source)
     try:
         text = translate.cpp_file(cuda_source, f"{name}.cu")
@@ -160,12 +200,16 @@ def load_cuda(
         code = cuda_source.splitlines()[error.line - 1].strip()
         raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
     kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
-    if platform.machine() == "x86_64" and "g++" in _machine.find_tool("c++").resolve().name:
-        kept.append(
-            "-mtls-dialect=gnu2"
-        )  # threadIdx and its like are thread-local: this makes them cheap to reach
+    if platform.machine() == "x86_64" and "g++" in device.find_tool("c++").resolve().name:
+        # threadIdx and its like are thread-local; this makes them cheap to reach.
+        kept.append("-mtls-dialect=gnu2")
     module = _load(
-        name, cpp_source, None, functions, torch_headers, {"extra_cflags": kept}, host=(cuda_source, text)
+        name,
+        functions,
+        cpp=cpp_source,
+        torch_headers=torch_headers,
+        flags={"extra_cflags": kept},
+        host=(cuda_source, text),
     )
     if not hasattr(module, "__host_cuda__"):
         from helpers.cuda.host import checked
@@ -178,10 +222,20 @@ def load_cuda(
 def _require(torch_headers: bool, cpp: str) -> None:
     """Raise `Missing` without the tools of a build."""
     without_ninja = not torch_headers and light.suits(cpp)
-    _machine.require("c++", *([] if without_ninja else ["ninja"]))
+    device.require("c++", *([] if without_ninja else ["ninja"]))
 
 
-def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=None) -> ModuleType:
+def _load(
+    name: str,
+    functions: Sequence[str],
+    *,
+    cpp: str,
+    cuda: str | None = None,
+    torch_headers: bool,
+    flags: dict[str, list[str]],
+    host: tuple[str, str] | None = None,
+) -> ModuleType:
+    """Build a module, or take the finished build; `host` is a CUDA text and the C++ that it became."""
     import torch
 
     if not name.isidentifier():
@@ -205,7 +259,7 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
     }
     if not torch_headers and light.suits(cpp):
         what["bind"] = light.BIND.read_text()
-    if host:  # the CUDA text, and what became of it
+    if host:
         what["host"], what["host_text"], what["host_headers"] = *host, _host_headers()
     key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if key in _loaded:
@@ -214,7 +268,8 @@ def _load(name, cpp, cuda, functions, torch_headers: bool, flags: dict, host=Non
     module, cached = None, _ready(home)
     if not cached:
         with build_lock(home):
-            cached = _ready(home)  # another process may have built it while this one waited
+            # Another process may have built it while this one waited.
+            cached = _ready(home)
             if not cached:
                 module = _build(what, home, arch)
     built = json.loads((home / "built.json").read_text())
@@ -278,7 +333,8 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
 
 def _build(what: dict, home: Path, arch: str) -> ModuleType:
     """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
-    for leftover in home.parent.glob(f"{home.name}.[0-9]*"):  # of builds that were killed: we hold the lock
+    # What killed builds left: nobody works on it, since this process holds the lock.
+    for leftover in home.parent.glob(f"{home.name}.[0-9]*"):
         shutil.rmtree(leftover, ignore_errors=True)
     partial = home.with_name(f"{home.name}.{os.getpid()}")
     partial.mkdir(parents=True)
@@ -313,7 +369,8 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
         os.replace(partial, home)
     except Exception as error:
         said = f"{output.getvalue()}\n{error}"
-        if "host" in what:  # columns are those of the translated text
+        if "host" in what:
+            # Without the columns: they are those of the translated text.
             said = re.sub(rf"(\b{what['name']}\.cu:\d+):\d+:", r"\1:", said)
         raise BuildError(readable_errors(said, texts)) from None
     finally:
@@ -336,7 +393,8 @@ def _build_with_torch(
     if arch:
         number = arch.removeprefix("sm_")
         environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
-        if cpp_extension.CUDA_HOME is None:  # torch looks once, at its import; nvcc may be where only we look
+        # torch looks once, at its import; nvcc may be where only we look.
+        if cpp_extension.CUDA_HOME is None:
             cpp_extension.CUDA_HOME = str(device.cuda_toolkit())
     with _environment(environment), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
         return cpp_extension.load_inline(

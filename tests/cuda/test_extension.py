@@ -8,10 +8,9 @@ import textwrap
 import time
 
 import pytest
-import torch
 
-from helpers import cuda, device
-from helpers.cuda import extension, nvrtc
+from helpers import cuda
+from helpers.cuda import extension
 
 ADD = "int add(int a, int b) { return a + b; }"
 
@@ -34,9 +33,9 @@ def start(code: str) -> subprocess.Popen:
 
 
 BUILD_IN_PROCESS = f"""
-    from helpers import build
-    m = build.load_cpp("slow_add", {ADD!r}, ["add"], torch_headers=False)
-    print(m.add(20, 22), build.info(m).cached)
+    from helpers import cuda
+    m = cuda.load_cpp("slow_add", {ADD!r}, ["add"], torch_headers=False)
+    print(m.add(20, 22), cuda.info(m).cached)
 """
 
 
@@ -173,8 +172,8 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
     home = cuda.build_folder() / "held-0123"
     process = start(f"""
         import pathlib, time
-        from helpers import build
-        with build._lock(pathlib.Path({str(home)!r})):
+        from helpers.cuda import extension
+        with extension.build_lock(pathlib.Path({str(home)!r})):
             print("held", flush=True)
             time.sleep(60)
     """)
@@ -190,105 +189,6 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
         process.wait()
     with extension.build_lock(home, timeout_s=5):
         pass
-
-
-SQUARE = """
-extern "C" __global__ void square(const float* x, float* y, int n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = x[i] * x[i];
-}
-"""
-
-
-def test_ptx_without_nvcc():
-    for target in ("sm_75", "sm_90", "sm_100"):
-        ptx = cuda.compile_ptx(SQUARE, target=target)
-        assert f".target {target}" in ptx and "setp" in ptx and "mul.f32" in ptx
-    assert cuda.compile_cubin(SQUARE)[:4] == b"\x7fELF"
-
-
-def test_ptx_with_cudas_own_headers():
-    source = (
-        "#include <cuda_fp16.h>\n" + 'extern "C" __global__ void f(__half* x) { x[0] = __hadd(x[0], x[1]); }'
-    )
-    assert "f16" in cuda.compile_ptx(source)
-
-
-def test_ptx_error_and_bad_target():
-    with pytest.raises(cuda.BuildError, match=r"kernel.cu, line 4: identifier .j. is undefined"):
-        cuda.compile_ptx(SQUARE.replace("y[i] = x[i]", "y[i] = x[j]"))
-    with pytest.raises(ValueError, match="sm_90"):
-        cuda.compile_ptx(SQUARE, target="hopper")
-
-
-SCALE = """
-// __global__ void scale(int not_this_one)
-__global__ void __launch_bounds__(256) scale(const float* __restrict__ x, float* y, double factor,
-                                             /* how many */ const long long n) {
-  int i = blockIdx.x * blockDim.x + threadIdx.x;
-  if (i < n) y[i] = x[i] * factor;
-}
-extern "C" __global__ void other(unsigned int a) {}
-"""
-
-
-def test_a_kernel_to_call():
-    """On a machine without a GPU the same call runs the host's build."""
-    where = "cuda" if device.has_gpu() else "cpu"
-    scale = cuda.load_kernel(SCALE, "scale")
-    assert [f"{p.type} {p.name}" for p in scale.parameters] == [
-        "const float* x",
-        "float* y",
-        "double factor",
-        "const long long n",
-    ]
-    assert scale.where == where and scale.seconds > 0
-    x = torch.randn(1000, device=where)
-    for factor in (2.5, -1):
-        y = torch.empty_like(x)
-        scale(x, y, factor, x.numel(), grid=4, block=(256,))
-        assert torch.equal(y, x * factor)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "launch", "error", "message"),
-    [
-        ((1,), {}, TypeError, r"scale takes 4 arguments \(const float\* x, .*it was given 1"),
-        (("x", None, 1, 1), {}, TypeError, "takes a tensor, an address or None; it was given 'x'"),
-        (
-            (torch.zeros(1, dtype=torch.float64), None, 1, 1),
-            {},
-            TypeError,
-            "torch.float64 tensor; pass torch.float32",
-        ),
-        ((torch.zeros(1, device="meta"), None, 1, 1), {}, TypeError, "tensor on meta"),
-        ((None, None, "2", 1), {}, TypeError, "double factor takes a number; it was given '2'"),
-        ((None, None, 2, 1.5), {}, TypeError, "const long long n takes an integer; it was given 1.5"),
-        ((None, None, 2, 2**63), {}, TypeError, "was given 9223372036854775808, which does not fit"),
-        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid is one to three whole numbers above 0"),
-        ((None, None, 2, 0), {"block": (1024, 2)}, ValueError, "at most 1,024 threads"),
-    ],
-)
-def test_what_a_kernel_cannot_take(arguments, launch, error, message):
-    def never(*_):
-        raise AssertionError("it was launched")
-
-    kernel = nvrtc.LoadedKernel("scale", nvrtc.parameters(SCALE, "scale"), "cpu", 0.0, never)
-    with pytest.raises(error, match=message):
-        kernel(*arguments, **{"grid": 1, "block": 1, **launch})
-
-
-def test_kernels_that_cannot_be_loaded():
-    with pytest.raises(ValueError, match=r"no kernel 'square' in this source; it has scale, other"):
-        cuda.load_kernel(SCALE, "square")
-    with pytest.raises(ValueError, match="is a template"):
-        cuda.load_kernel("template <typename T>\n__global__ void f(T* x) {}", "f")
-    with pytest.raises(ValueError, match=r"'Pair p' cannot be passed from Python"):
-        cuda.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
-    with pytest.raises(cuda.BuildError, match="line 6"):
-        cuda.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
-    with pytest.raises(ValueError, match='"auto", "cuda" or "host"; it was given'):
-        cuda.load_kernel(SCALE, "scale", device="tpu")
 
 
 def test_nvcc_errors_are_cut():

@@ -1,0 +1,323 @@
+"""A CUDA kernel to call: `load_kernel` compiles it with NVRTC, and an edit is running a tenth of a second later.
+
+The quick way to run a kernel that needs no C++ around it. Where there is no GPU the same text is built for the host, as
+`load_cuda` does.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import operator
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers import device
+from helpers.cuda import extension, nvrtc
+
+# C++'s types by value, and the torch dtypes that a pointer to one may point to.
+_VALUES: dict[str, Any] = {
+    "bool": ctypes.c_bool,
+    "char": ctypes.c_int8,
+    "signed char": ctypes.c_int8,
+    "int8_t": ctypes.c_int8,
+    "unsigned char": ctypes.c_uint8,
+    "uint8_t": ctypes.c_uint8,
+    "short": ctypes.c_int16,
+    "int16_t": ctypes.c_int16,
+    "unsigned short": ctypes.c_uint16,
+    "uint16_t": ctypes.c_uint16,
+    "int": ctypes.c_int32,
+    "int32_t": ctypes.c_int32,
+    "unsigned": ctypes.c_uint32,
+    "unsigned int": ctypes.c_uint32,
+    "uint32_t": ctypes.c_uint32,
+    "long": ctypes.c_int64,
+    "long long": ctypes.c_int64,
+    "int64_t": ctypes.c_int64,
+    "unsigned long": ctypes.c_uint64,
+    "unsigned long long": ctypes.c_uint64,
+    "uint64_t": ctypes.c_uint64,
+    "size_t": ctypes.c_uint64,
+    "float": ctypes.c_float,
+    "double": ctypes.c_double,
+}
+_POINTED = {
+    "float": "float32",
+    "double": "float64",
+    "__half": "float16",
+    "half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    "int": "int32",
+    "int32_t": "int32",
+    "int64_t": "int64",
+    "long long": "int64",
+    "uint8_t": "uint8",
+    "unsigned char": "uint8",
+    "bool": "bool",
+}
+
+
+@dataclass(frozen=True)
+class KernelParameter:
+    """One parameter of a kernel: its C++ `type`, such as "const float*", and its `name`."""
+
+    type: str
+    name: str
+
+    @property
+    def plain(self) -> str:
+        """The type without const and `*`."""
+        words = [w for w in re.findall(r"\w+", self.type) if w not in ("const", "volatile", "struct")]
+        return " ".join(words)
+
+    def value(self, given: Any, where: str, kernel: str) -> Any:
+        """A ctypes value of what was given for this parameter; `where` is the tensors' device, "cuda" or "cpu"."""
+        import torch
+
+        about = f"{kernel}: {self.type} {self.name}"
+        if "*" in self.type:
+            if isinstance(given, torch.Tensor):
+                expected = _POINTED.get(self.plain)
+                if given.device.type != where:
+                    raise TypeError(
+                        f"{about} was given a tensor on {given.device}; this kernel runs on {where} tensors."
+                    )
+                if expected and given.dtype != getattr(torch, expected):
+                    raise TypeError(
+                        f"{about} was given a {given.dtype} tensor; pass torch.{expected}, or change the kernel."
+                    )
+                return ctypes.c_void_p(given.data_ptr())
+            if given is None or type(given) is int:
+                return ctypes.c_void_p(given)
+            raise TypeError(f"{about} takes a tensor, an address or None; it was given {given!r}.")
+        kind = _VALUES[self.plain]
+        if kind in (ctypes.c_float, ctypes.c_double):
+            if isinstance(given, (int, float)):
+                return kind(given)
+            raise TypeError(f"{about} takes a number; it was given {_short(given)}.")
+        try:
+            number = operator.index(given)
+        except TypeError:
+            raise TypeError(f"{about} takes an integer; it was given {_short(given)}.") from None
+        made = kind(number)
+        if made.value != number:
+            raise TypeError(f"{about} was given {number}, which does not fit.")
+        return made
+
+
+def _short(value: Any) -> str:
+    text = repr(value).split("\n")[0]
+    return text if len(text) < 60 else f"a {type(value).__name__}"
+
+
+def parameters(source: str, name: str) -> tuple[KernelParameter, ...]:
+    """The parameters of the kernel `name` in a CUDA text.
+
+    Raises:
+        ValueError: no such kernel, a template, or a parameter of a type that cannot be passed from Python.
+    """
+    text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
+    kernels = re.findall(
+        r"__global__[^;{]*?\b(\w+)\s*\(", re.sub(r"__launch_bounds__\s*\([^)]*\)", " ", text)
+    )
+    match = re.search(rf"__global__[^;{{]*?\b{re.escape(name)}\s*\(([^)]*)\)", text)
+    if match is None:
+        known = f"it has {', '.join(dict.fromkeys(kernels))}" if kernels else "it has no __global__ function"
+        raise ValueError(f"There is no kernel {name!r} in this source; {known}.")
+    if re.search(r"template\s*<[^;{}]*$", text[: match.start()]):
+        raise ValueError(f"{name} is a template; write a kernel with fixed types that calls it.")
+    found = []
+    for one in filter(None, (part.strip() for part in match[1].split(","))):
+        declared = re.sub(r"\b__restrict__\b|\b__restrict\b|\b__grid_constant__\b", " ", one).split("=")[0]
+        whole = re.fullmatch(r"(.*?)(\w+)", " ".join(declared.split()))
+        if whole is None or not whole[1].strip():
+            raise ValueError(
+                f"{name}: the parameter {one!r} is not of the form `type name`, such as `float* x`."
+            )
+        parameter = KernelParameter(whole[1].strip(), whole[2])
+        if "*" not in parameter.type and parameter.plain not in _VALUES:
+            raise ValueError(
+                f"{name}: {one!r} cannot be passed from Python; parameters are pointers, integers, float, double, bool."
+            )
+        found.append(parameter)
+    return tuple(found)
+
+
+@dataclass(frozen=True)
+class LoadedKernel:
+    """A kernel to call: `kernel(x, y, n, grid=…, block=…)`.
+
+    Attributes:
+        name: as in the source.
+        parameters: what it takes.
+        where: the device of its tensors: "cuda", or "cpu" for one that was built for the host.
+        seconds: what compiling and loading took.
+    """
+
+    name: str
+    parameters: tuple[KernelParameter, ...]
+    where: str
+    seconds: float
+    _launch: Callable = field(repr=False)
+
+    def __call__(
+        self,
+        *args: Any,
+        grid: int | Sequence[int],
+        block: int | Sequence[int],
+        shared_bytes: int = 0,
+    ) -> None:
+        """Launch the kernel on the current stream.
+
+        Args:
+            *args: tensors (or addresses) for pointers, numbers for the rest, in the kernel's order.
+            grid: blocks, a number or up to three.
+            block: threads a block, a number or up to three.
+            shared_bytes: dynamic shared memory a block, for `extern __shared__`.
+
+        Raises:
+            TypeError: another number of arguments, or one that its parameter cannot take; nothing was launched.
+            ValueError: a grid or a block that no GPU can launch.
+            RuntimeError: the driver refused the launch.
+        """
+        if len(args) != len(self.parameters):
+            takes = ", ".join(f"{p.type} {p.name}" for p in self.parameters)
+            raise TypeError(
+                f"{self.name} takes {len(self.parameters)} arguments ({takes}); it was given {len(args)}."
+            )
+        blocks, threads = _three(grid, "grid"), _three(block, "block")
+        if threads[0] * threads[1] * threads[2] > 1024:
+            raise ValueError(f"{self.name}: a block has at most 1,024 threads; {threads} are more.")
+        values = [
+            p.value(given, self.where, self.name) for p, given in zip(self.parameters, args, strict=True)
+        ]
+        self._launch(values, blocks, threads, shared_bytes)
+
+
+def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+    sizes = (value,) if isinstance(value, int) else tuple(value)
+    if not 1 <= len(sizes) <= 3 or not all(isinstance(s, int) and s > 0 for s in sizes):
+        raise ValueError(f"{what} is one to three whole numbers above 0; it was given {value!r}.")
+    return (*sizes, *(1,) * (3 - len(sizes)))
+
+
+def load_kernel(source: str, name: str, *, flags: Sequence[str] = (), device: str = "auto") -> LoadedKernel:
+    """Compile one kernel with NVRTC and load it: an edit is running a tenth of a second later.
+
+    Args:
+        source: CUDA C++ with the kernel: device code only.
+        name: the kernel's name; it may be a plain C++ function or `extern "C"`, but no template.
+        flags: NVRTC's options, such as "--use_fast_math"; -D and -I work on the host too.
+        device: "cuda", "host", or "auto": "cuda" where torch can use a GPU, else "host", where the same text is
+            built by the C++ compiler and runs on CPU tensors, for correctness and never for timing.
+
+    Returns:
+        A `LoadedKernel`; calling it launches on the current stream.
+
+    Raises:
+        BuildError: the compiler's complaint with the source line.
+        ValueError: no such kernel, a template, a parameter that Python cannot pass, or another device.
+        helpers.device.Missing: no GPU, or on the host no C++ compiler.
+    """
+    where = extension.resolve_device(device)
+    taken = parameters(source, name)
+    start = time.perf_counter()
+    if where == "host":
+        tensors, launch = "cpu", _host_launch(source, name, taken, flags)
+    else:
+        tensors, launch = "cuda", _gpu_launch(source, name, flags)
+    return LoadedKernel(name, taken, tensors, time.perf_counter() - start, launch)
+
+
+def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:
+    """Compile the text for this GPU and load the kernel."""
+    device.require("gpu")
+    cubin, lowered = nvrtc.compile_kernel(source, name, target=device.gpu_spec().target, flags=flags)
+    launch = _GpuLaunch(cubin, lowered)
+    # Load now: what the driver refuses is said here and not at the first launch.
+    launch.function()
+    return launch
+
+
+class _GpuLaunch:
+    """A cubin's kernel, loaded once for each GPU that it is launched on."""
+
+    def __init__(self, cubin: bytes, name: str):
+        self._cubin, self._name = cubin, name
+        self._functions: dict[int, Any] = {}
+        self._shared: dict[int, int] = {}
+
+    def function(self) -> Any:
+        """The driver's handle of the kernel on torch's current GPU."""
+        import torch
+        from cuda.bindings import driver
+
+        index = torch.cuda.current_device()
+        # A thread that torch did not start has no context yet.
+        if not int(_driver(driver.cuCtxGetCurrent(), "the GPU's context")):
+            context = _driver(driver.cuDevicePrimaryCtxRetain(index), "the GPU's context")
+            _driver(driver.cuCtxSetCurrent(context), "the GPU's context")
+        if index not in self._functions:
+            module = _driver(driver.cuModuleLoadData(self._cubin), "loading the kernel")
+            self._functions[index] = _driver(
+                driver.cuModuleGetFunction(module, self._name.encode()), "finding the kernel"
+            )
+        return self._functions[index]
+
+    def __call__(self, values: list, grid: tuple, block: tuple, shared_bytes: int) -> None:
+        import torch
+        from cuda.bindings import driver
+
+        function = self.function()
+        index = torch.cuda.current_device()
+        # Above 48 KiB a kernel must ask first.
+        if shared_bytes > max(48 << 10, self._shared.get(index, 0)):
+            most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _driver(driver.cuFuncSetAttribute(function, most, shared_bytes), f"{shared_bytes:,} shared bytes")
+            self._shared[index] = shared_bytes
+        pointers = (ctypes.c_void_p * max(1, len(values)))(*(ctypes.addressof(v) for v in values))
+        stream = torch.cuda.current_stream().cuda_stream
+        result = driver.cuLaunchKernel(
+            function, *grid, *block, shared_bytes, stream, ctypes.addressof(pointers), 0
+        )
+        _driver(result, f"the launch with grid {grid} and block {block}")
+
+
+def _driver(result: tuple, doing: str) -> Any:
+    """The value of a driver call."""
+    from cuda.bindings import driver
+
+    status, *values = result
+    if status != driver.CUresult.CUDA_SUCCESS:
+        _, text = driver.cuGetErrorString(status)
+        raise RuntimeError(f"The driver refused {doing}: {status.name}, {text.decode() if text else ''}.")
+    return values[0] if values else None
+
+
+def _host_launch(
+    source: str, name: str, taken: tuple[KernelParameter, ...], flags: Sequence[str]
+) -> Callable:
+    """Build the text and a launcher for the host."""
+    given = [f"int64_t a{i}" if "*" in p.type else f"{p.type} a{i}" for i, p in enumerate(taken)]
+    passed = ", ".join(f"({p.type})a{i}" for i, p in enumerate(taken))
+    sizes = "int gx, int gy, int gz, int bx, int by, int bz, int64_t shared"
+    signature = f"void workbook_launch({', '.join([sizes, *given])})"
+    body = f"{name}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({passed});"
+    kept = ["-O2", *(flag for flag in flags if flag.startswith(("-D", "-I")))]
+    module = extension.load_cuda(
+        f"{name}_on_host",
+        f"{source}\n{signature} {{ {body} }}\n",
+        ["workbook_launch"],
+        cpp_source=f"{signature};\n",
+        torch_headers=False,
+        flags=kept,
+        device="host",
+    )
+
+    def launch(values: list, grid: tuple, block: tuple, shared_bytes: int) -> None:
+        module.workbook_launch(*grid, *block, shared_bytes, *(v.value or 0 for v in values))
+
+    return launch

@@ -1,0 +1,83 @@
+"""A kernel to call: on a GPU by the driver, elsewhere as the host's build of the same text."""
+
+import pytest
+import torch
+
+from helpers import cuda, device
+from helpers.cuda import extension, kernel
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
+    monkeypatch.setattr(extension, "_loaded", {})
+
+
+SCALE = """
+// __global__ void scale(int not_this_one)
+__global__ void __launch_bounds__(256) scale(const float* __restrict__ x, float* y, double factor,
+                                             /* how many */ const long long n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) y[i] = x[i] * factor;
+}
+extern "C" __global__ void other(unsigned int a) {}
+"""
+
+
+def test_a_kernel_to_call():
+    """On a machine without a GPU the same call runs the host's build."""
+    where = "cuda" if device.has_gpu() else "cpu"
+    scale = cuda.load_kernel(SCALE, "scale")
+    assert [f"{p.type} {p.name}" for p in scale.parameters] == [
+        "const float* x",
+        "float* y",
+        "double factor",
+        "const long long n",
+    ]
+    assert scale.where == where and scale.seconds > 0
+    x = torch.randn(1000, device=where)
+    for factor in (2.5, -1):
+        y = torch.empty_like(x)
+        scale(x, y, factor, x.numel(), grid=4, block=(256,))
+        assert torch.equal(y, x * factor)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "launch", "error", "message"),
+    [
+        ((1,), {}, TypeError, r"scale takes 4 arguments \(const float\* x, .*it was given 1"),
+        (("x", None, 1, 1), {}, TypeError, "takes a tensor, an address or None; it was given 'x'"),
+        (
+            (torch.zeros(1, dtype=torch.float64), None, 1, 1),
+            {},
+            TypeError,
+            "torch.float64 tensor; pass torch.float32",
+        ),
+        ((torch.zeros(1, device="meta"), None, 1, 1), {}, TypeError, "tensor on meta"),
+        ((None, None, "2", 1), {}, TypeError, "double factor takes a number; it was given '2'"),
+        ((None, None, 2, 1.5), {}, TypeError, "const long long n takes an integer; it was given 1.5"),
+        ((None, None, 2, 2**63), {}, TypeError, "was given 9223372036854775808, which does not fit"),
+        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid is one to three whole numbers above 0"),
+        ((None, None, 2, 0), {"block": (1024, 2)}, ValueError, "at most 1,024 threads"),
+    ],
+)
+def test_what_a_kernel_cannot_take(arguments, launch, error, message):
+    def never(*_):
+        raise AssertionError("it was launched")
+
+    scale = kernel.LoadedKernel("scale", kernel.parameters(SCALE, "scale"), "cpu", 0.0, never)
+    with pytest.raises(error, match=message):
+        scale(*arguments, **{"grid": 1, "block": 1, **launch})
+
+
+def test_kernels_that_cannot_be_loaded():
+    with pytest.raises(ValueError, match=r"no kernel 'square' in this source; it has scale, other"):
+        cuda.load_kernel(SCALE, "square")
+    with pytest.raises(ValueError, match="is a template"):
+        cuda.load_kernel("template <typename T>\n__global__ void f(T* x) {}", "f")
+    with pytest.raises(ValueError, match=r"'Pair p' cannot be passed from Python"):
+        cuda.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
+    with pytest.raises(cuda.BuildError, match="line 6"):
+        cuda.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
+    with pytest.raises(ValueError, match='"auto", "cuda" or "host"; it was given'):
+        cuda.load_kernel(SCALE, "scale", device="tpu")
