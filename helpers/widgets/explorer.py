@@ -340,7 +340,7 @@ def explore_ptx(
         helpers.ptx.CompileError: the kernel does not compile at the first position.
     """
     from helpers import ptx
-    from helpers.widgets import ptx as widgets_ptx
+    from helpers.widgets import panes as widgets_ptx
 
     blocks, warps = tuple(2**i for i in range(6, 14)), (1, 2, 4, 8, 16, 32)
     for name, value, values in (

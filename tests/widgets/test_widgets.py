@@ -11,7 +11,7 @@ import pytest
 
 from helpers import device, records, widgets
 from helpers.widgets import figure as widgets_figure
-from helpers.widgets import grid, ptx
+from helpers.widgets import grid, panes
 from helpers.widgets import measure as widgets_measure
 from helpers.widgets import table as widgets_data
 from helpers.widgets.table import CUDA, FLAT, ROWS, SPACES, TORCH
@@ -331,7 +331,7 @@ def test_ptx_is_compiled_anew_and_says_what_changed():
     assert '<b>8</b> <span class="kw-was">(was 2)</span>' in explorer.summary.value  # loads a thread
     assert "kw-new" in explorer.code.value and "lines new (+)" in explorer.code.value
     explorer.aligned.value = False
-    assert ptx.facts(explorer.now)["load_bytes"] == 4
+    assert panes.facts(explorer.now)["load_bytes"] == 4
     explorer.target.value = "sm_75"
     assert ".target sm_75" in explorer.code.value
     # every line of code carries the class of a source line that can be picked
@@ -339,14 +339,14 @@ def test_ptx_is_compiled_anew_and_says_what_changed():
 
 
 def test_what_is_new_ignores_renumbered_registers():
-    lines = [ptx.Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
+    lines = [panes.Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
     renumbered = [
-        ptx.Line(i, 1, text) for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
+        panes.Line(i, 1, text) for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
     ]
-    assert ptx.news("ptx", lines, renumbered) == ({1}, 0)
-    assert ptx.news("ptx", None, renumbered) == (set(), 0)
-    long = [ptx.Line(i, 1, f"st.global [{i}];") for i in range(600)]
-    assert ptx.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
+    assert panes.news("ptx", lines, renumbered) == ({1}, 0)
+    assert panes.news("ptx", None, renumbered) == (set(), 0)
+    long = [panes.Line(i, 1, f"st.global [{i}];") for i in range(600)]
+    assert panes.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
 
 
 def test_ptx_of_a_kernel_that_is_refused_or_has_no_such_position():
