@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers import device
+from helpers import cuda, device
 from helpers.widgets.table import COMPILED, CUDA, FACTS, FLAT, N_ROWS, RESULTS, ROWS, TORCH, Space
 
 if TYPE_CHECKING:
@@ -208,48 +208,28 @@ def cuda_text() -> str:
 
 
 @functools.cache
-def _cuda_function():
-    """The CUDA kernel, compiled by NVRTC for this GPU and loaded into PyTorch's context: no nvcc needed."""
-    import torch
-    from cuda.bindings import driver
-
-    from helpers import cuda
-
-    torch.cuda.init()
-    torch.cuda.synchronize()
-    cubin = cuda.compile_cubin(cuda_text(), target=device.gpu_spec().target)
-    module = _ok(*driver.cuModuleLoadData(cubin))
-    from helpers import ptx
-
-    name = ptx.cuda_stages(cuda_text(), target=device.gpu_spec().target).kernel
-    return _ok(*driver.cuModuleGetFunction(module, name.encode()))
-
-
-def _ok(error, *values):
-    if error.value:
-        raise RuntimeError(f"the driver says {error.name}")
-    return values[0] if values else None
+def _cuda_kernel() -> cuda.LoadedKernel:
+    return cuda.load_kernel(cuda_text(), "square_matrix_kernel", device="cuda")
 
 
 def _square_cuda(x: torch.Tensor, block_x: int, block_y: int) -> torch.Tensor:
-    import ctypes
+    """The square of a float32 matrix (rows, columns) on a GPU by the kernel of lesson 02.
 
+    Raises:
+        RuntimeError: a block of more threads than a GPU can launch.
+    """
     import torch
-    from cuda.bindings import driver
 
-    if block_x * block_y > 1024:
-        raise RuntimeError(
-            f"a block of {block_x} × {block_y} has {block_x * block_y:,} threads, and 1,024 is the most"
-        )
-    function = _cuda_function()
+    threads = block_x * block_y
+    if threads > 1024:
+        raise RuntimeError(f"a block of {block_x} × {block_y} has {threads:,} threads, and 1,024 is the most")
+    kernel = _cuda_kernel()
     y = torch.empty_like(x)
     height, width = x.shape
-    grid = math.ceil(width / block_x), math.ceil(height / block_y)
-    kinds = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int, ctypes.c_int)
-    arguments = ((x.data_ptr(), y.data_ptr(), height, width), kinds)
-    stream = driver.CUstream(torch.cuda.current_stream().cuda_stream)
+    # A grid of zero blocks is an error.
     if x.numel():
-        _ok(*driver.cuLaunchKernel(function, *grid, 1, block_x, block_y, 1, 0, stream, arguments, 0))
+        grid = math.ceil(width / block_x), math.ceil(height / block_y)
+        kernel(x, y, height, width, grid=grid, block=(block_x, block_y))
     return y
 
 
