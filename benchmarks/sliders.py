@@ -48,16 +48,17 @@ def moves(page: harness.Page, cell, lesson: str) -> dict[str, list[float]]:
         cell.locator("[role=status]").first.locator("xpath=.."),
     )
     keys = [(i, key) for i in range(min(handles.count(), 4)) for key in ("ArrowRight", "ArrowLeft") * ROUNDS]
-    if (
-        lesson == "04_ptx"
-    ):  # every position is new: none was compiled before, and Triton's cache folder is empty
+    # Every position is new: none was compiled before, and Triton's cache folder is empty.
+    if lesson == "04_ptx":
         keys = [(2, "ArrowLeft"), *[(0, "ArrowRight")] * 3, *[(1, "ArrowRight")] * 2, *[(0, "ArrowLeft")] * 4]
     for i, key in keys:
         handle = handles.nth(i)
         name = handle.locator("xpath=ancestor::*[label][1]/label").first.text_content()
-        if lesson == "04_ptx":  # the box around the panes stays while its text is replaced
+        if lesson == "04_ptx":
+            # The box around the panes stays while its text is replaced.
             target = cell.locator(".kw-panes").first.locator("xpath=..")
-        else:  # the rows' length moves no block in the picture, only the line above it
+        else:
+            # The rows' length moves no block in the picture, only the line above it.
             target = line if (lesson, name) == ("02_load_inline", "columns, N") else plot
         times.setdefault(name, []).append(harness.timed_press(page.page, handle, key, target))
         page.page.wait_for_timeout(120)
@@ -98,20 +99,15 @@ def in_the_browser() -> None:
 
 def on_this_gpu() -> None:
     """A point that was never measured, and the same one again."""
-    from helpers.widgets import table as widgets_data
+    from helpers.widgets.square import LAUNCH
+    from helpers.widgets.table import Table
 
-    space = widgets_data.SPACES["launch"]
     first, again = [], []
-    for n_cols in (
-        1000,
-        2000,
-        3000,
-        5000,
-        7000,
-    ):  # sizes that no slider has: nothing is compiled or measured yet
-        table = widgets_data.Table(space, device.gpu_spec(), live=True)
-        for kernel in space.mapped:
-            point = {**space.start, "block_size": 8192, "n_cols": n_cols}
+    # Sizes that no slider has: nothing is compiled or measured yet.
+    for n_cols in (1000, 2000, 3000, 5000, 7000):
+        table = Table(LAUNCH, device.gpu_spec(), live=True)
+        for kernel in LAUNCH.mapped:
+            point = {**LAUNCH.start, "block_size": 8192, "n_cols": n_cols}
             for times in (first, again):
                 begin = time.perf_counter()
                 table.measured(kernel, point)

@@ -3,8 +3,16 @@
 Each function returns something to show. Where widgets work (JupyterLab, VS Code) that is sliders over a FigureWidget;
 elsewhere (Colab, pages, an old plotly or ipywidgets) it is a plain Plotly figure with its own sliders over the same
 data. Both are put out together, so that a saved page keeps the plain one.
+
+`space` says what sliders move over; `square` and `softmax` are the lessons' spaces with their kernels, and `compiled`
+says what a compiler made of those. `measure` checks and times a point; `table` has the rows, recorded or measured;
+`reasons` puts a row into words. `explorer` is `explore`, with `figure` and, without widgets, `plain`; `grid` is
+`explore_grid`; `ptx` is `explore_ptx`, with `panes`. `controls` and `shown` are what the three share.
 """
 
-from helpers.widgets.explorer import PLOTLY, WIDGET, explore, explore_grid, explore_ptx, frontend
+from helpers.widgets.explorer import explore
+from helpers.widgets.grid import explore_grid
+from helpers.widgets.ptx import explore_ptx
+from helpers.widgets.shown import PLOTLY, WIDGET, frontend
 
 __all__ = ["PLOTLY", "WIDGET", "explore", "explore_grid", "explore_ptx", "frontend"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from helpers.widgets.table import UNITS, WORDS
+from helpers.widgets.space import axis_title, word
 
 
 def live_figure(fig: Any) -> Any:
@@ -23,14 +23,12 @@ def labelled_slider(axis: str, values: Sequence[Any], value: Any, *, continuous:
     import ipywidgets as w
 
     options = [(f"{v:,}" if isinstance(v, int) else str(v), v) for v in values]
-    name, unit = WORDS.get(axis, axis), UNITS.get(axis, "")
-    tooltip = (
-        "tooltip" if hasattr(w.DOMWidget, "tooltip") else "description_tooltip"
-    )  # ipywidgets 8 renamed it
+    # ipywidgets 8 renamed it.
+    tooltip = "tooltip" if hasattr(w.DOMWidget, "tooltip") else "description_tooltip"
     return w.SelectionSlider(
-        options=options, value=value, description=name, continuous_update=continuous,
+        options=options, value=value, description=word(axis), continuous_update=continuous,
         style={"description_width": "11em"}, layout={"width": "100%"},
-        **{tooltip: f"{name} ({unit})" if unit else name},
+        **{tooltip: axis_title(axis)},
     )  # fmt: skip
 
 

@@ -7,31 +7,35 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets.table import UNITS, WORDS, Table, brief, reason
+from helpers.widgets.reasons import brief, reason
+from helpers.widgets.space import Space, axis_title
+from helpers.widgets.table import Table
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+Row = Mapping[str, Any]
 GREY = "#C8C8C8"
-KERNEL_COLOURS = {
-    "Triton rows": plots.PALETTE[0],
-    "Triton flat": plots.PALETTE[1],
-    "CUDA C++": plots.PALETTE[2],
-    "torch.square": plots.PALETTE[4],
-    "torch.compile": plots.PALETTE[5],
-    "one block": plots.PALETTE[0],
-    "online": plots.PALETTE[1],
-    "by plan": plots.PALETTE[2],
-    "torch.softmax": plots.PALETTE[4],
+FRAME = {
+    "mode": "lines",
+    "line": {"color": plots.PALETTE[3], "width": 4},
+    "hoverinfo": "skip",
+    "showlegend": False,
 }
 
 
-def axis_name(axis: str) -> str:
-    """A slider's axis in words, with its unit."""
-    return f"{WORDS[axis]} ({UNITS[axis]})" if axis in UNITS else WORDS[axis]
+def colour(space: Space, kernel: str) -> str:
+    """A kernel's colour in all figures of a space: its own, or one that neither another kernel nor the frame has."""
+    if kernel in space.colours:
+        return space.colours[kernel]
+    taken = {FRAME["line"]["color"], *space.colours.values()}
+    free = [shade for shade in plots.PALETTE if shade not in taken] or plots.PALETTE
+    others = [k for k in (*space.mapped, *space.rivals) if k not in space.colours]
+    return free[others.index(kernel) % len(free)]
 
 
 def percent(table: Table, gb_per_s: float) -> str:
@@ -40,7 +44,11 @@ def percent(table: Table, gb_per_s: float) -> str:
     return f"{100 * gb_per_s / copy:.0f} % of copy" if copy else ""
 
 
-def bar_text(table: Table, row: Mapping[str, Any] | None) -> str:
+def _timed(row: Row | None) -> bool:
+    return row is not None and row["verdict"] == "ok"
+
+
+def _bar_text(table: Table, row: Row | None) -> str:
     """What stands beside a kernel's bar."""
     if row is None:
         return "not measured yet"
@@ -51,63 +59,103 @@ def bar_text(table: Table, row: Mapping[str, Any] | None) -> str:
     return f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
 
 
-def interval(row: Mapping[str, Any]) -> tuple[float, float]:
-    """How far up and down the 95 % interval of a row's GB/s goes."""
+def _bar_hover(label: str, row: Row | None) -> str:
+    if row is None:
+        return label
+    if row["verdict"] != "ok":
+        return f"{label}<br>{row['reason']}"
+    interval = f"95 % CI {row['ci_low_us']:,.2f} to {row['ci_high_us']:,.2f}"
+    return f"{label}<br>{row['median_us']:,.2f} µs ({interval})"
+
+
+def _interval(row: Row | None) -> tuple[float, float]:
+    """How far up and down the 95 % interval of a row's GB/s goes; no way where it was not timed."""
+    if not _timed(row):
+        return 0, 0
     up = row["gb_per_s"] * (row["median_us"] / row["ci_low_us"] - 1)
     return up, row["gb_per_s"] * (1 - row["median_us"] / row["ci_high_us"])
 
 
-def bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> dict[str, Any]:
-    """The bars' data at a point: values, labels, intervals and hover texts, in the order of `kernels`."""
-    data: dict[str, list] = {name: [] for name in ("x", "label", "hovertext", "up", "down")}
-    for kernel in kernels:
-        row = table.row(kernel, point)
-        ok = row is not None and row["verdict"] == "ok"
-        label = f"<b>{kernel}</b>  {bar_text(table, row)}"
-        hover = label
-        if ok:
-            hover += f"<br>{row['median_us']:,.2f} µs (95 % CI {row['ci_low_us']:,.2f} to {row['ci_high_us']:,.2f})"
-        elif row is not None:
-            hover += f"<br>{row['reason']}"
-        up, down = interval(row) if ok else (0, 0)
-        found = (row["gb_per_s"] if ok else 0, label, hover, up, down)
-        for name, value in zip(data, found, strict=True):
-            data[name].append(value)
-    return data
+@dataclass(frozen=True)
+class _Bars:
+    """The bars' data at a point, in the order of the kernels: GB/s, words, and how far the intervals go."""
+
+    values: list[float]
+    labels: list[str]
+    hovers: list[str]
+    up: list[float]
+    down: list[float]
+    places: list[int]
+    label_places: list[float]
 
 
-def cells(table: Table, kernel: str, point: Mapping[str, Any]) -> dict[str, list[list[Any]]]:
-    """The map of one kernel at the point's size and dtype, for two layers: cells with a value, and grey ones with words.
+def _bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> _Bars:
+    rows = [table.row(kernel, point) for kernel in kernels]
+    labels = [f"<b>{kernel}</b>  {_bar_text(table, row)}" for kernel, row in zip(kernels, rows, strict=True)]
+    intervals = [_interval(row) for row in rows]
+    return _Bars(
+        values=[row["gb_per_s"] if _timed(row) else 0 for row in rows],
+        labels=labels,
+        hovers=[_bar_hover(label, row) for label, row in zip(labels, rows, strict=True)],
+        up=[up for up, _ in intervals],
+        down=[down for _, down in intervals],
+        places=list(range(len(kernels))),
+        label_places=[i - 0.36 for i in range(len(kernels))],
+    )
 
-    Each cell belongs to one layer and has its hover text there; None elsewhere, since a page holds hundreds of maps.
+
+@dataclass(frozen=True)
+class Cells:
+    """One kernel's map in two layers, each a list of lines: cells with a value, and grey ones with words.
+
+    A cell belongs to one layer and has its hover text there; None elsewhere, since a page holds hundreds of maps.
+
+    Attributes:
+        values: GB/s.
+        hovers: what was compiled.
+        grey: 1 for a grey cell.
+        words: the verdict in a grey cell, "" elsewhere.
+        grey_hovers: the reason of a verdict.
     """
+
+    values: list[list[float | None]]
+    hovers: list[list[str | None]]
+    grey: list[list[int | None]]
+    words: list[list[str]]
+    grey_hovers: list[list[str | None]]
+
+
+def cells(table: Table, kernel: str, point: Mapping[str, Any]) -> Cells:
+    """The map of one kernel at the point's size and dtype."""
     space = table.space
-    grid: dict[str, list[list[Any]]] = {name: [] for name in ("z", "hovertext", "words", "hovertext_grey")}
-    for y in space.axes[space.y]:
-        for line in grid.values():
-            line.append([])
-        for x in space.axes[space.x]:
-            row = table.row(kernel, {**point, space.x: x, space.y: y})
-            ok = row is not None and row["verdict"] == "ok"
-            grey = row is not None and not ok
-            about = brief(table, row)
-            found = (row["gb_per_s"] if ok else None, about if ok else None,
-                     row["verdict"] if grey else "", about if grey else None)  # fmt: skip
-            for line, value in zip(grid.values(), found, strict=True):
-                line[-1].append(value)
-    return grid
+    rows = [
+        [table.row(kernel, {**point, space.x: x, space.y: y}) for x in space.axes[space.x]]
+        for y in space.axes[space.y]
+    ]
+
+    def refused(row: Row | None) -> bool:
+        return row is not None and row["verdict"] != "ok"
+
+    return Cells(
+        values=[[row["gb_per_s"] if _timed(row) else None for row in line] for line in rows],
+        hovers=[[brief(table, row) if _timed(row) else None for row in line] for line in rows],
+        grey=[[1 if refused(row) else None for row in line] for line in rows],
+        words=[[row["verdict"] if refused(row) else "" for row in line] for line in rows],
+        grey_hovers=[[brief(table, row) if refused(row) else None for row in line] for line in rows],
+    )
 
 
 def heading(table: Table, point: Mapping[str, Any]) -> str:
-    """The title: what is squared, and where the figures come from."""
+    """The title: what is computed, and where the figures come from."""
+    space, n_cols = table.space, point["n_cols"]
     return (
-        f"{table.space.operation} of {table.space.rows(point['n_cols']):,} × {point['n_cols']:,} {point['dtype']}<br><sub>{html.escape(table.origin)}"
-        " · every kernel was checked before it was timed</sub>"
+        f"{html.escape(space.operation)} of {space.rows(n_cols):,} × {n_cols:,} {point['dtype']}<br>"
+        f"<sub>{html.escape(table.origin)} · every kernel was checked before it was timed</sub>"
     )
 
 
 def highest(table: Table) -> float:
-    """The end of the axes: a little above the copy ceiling and everything measured."""
+    """The end of the axes in GB/s: a little above the copy ceiling and everything measured."""
     known = [row["gb_per_s"] for row in table.rows.values() if row["verdict"] == "ok"]
     return 1.02 * max([table.spec.copy_gb_per_s or 0, *known, 1])
 
@@ -119,24 +167,8 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
 
     space, top = table.space, highest(table)
     fig = make_subplots(rows=1, cols=2, column_widths=[0.47, 0.53], horizontal_spacing=0.12)
-    data, places = bars(table, kernels, point), list(range(len(kernels)))
-    fig.add_trace(
-        go.Bar(
-            orientation="h", y=places, x=data["x"], hovertext=data["hovertext"], width=0.42,
-            hovertemplate="%{hovertext}<extra></extra>", showlegend=False,
-            marker={"color": [KERNEL_COLOURS[k] for k in kernels]},
-            error_x={"type": "data", "symmetric": False, "array": data["up"], "arrayminus": data["down"],
-                     "color": plots.TEXT_COLOUR, "thickness": 1.5, "width": 4},
-        ),
-        row=1, col=1,
-    )  # fmt: skip
-    fig.add_trace(
-        go.Scatter(
-            x=[0] * len(places), y=[i - 0.36 for i in places], text=data["label"], mode="text",
-            textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
-        ),
-        row=1, col=1,
-    )  # fmt: skip
+    for trace in _bar_traces(table, kernels, point):
+        fig.add_trace(trace, row=1, col=1)
     for trace in map_traces(table, mapped, point, top):
         fig.add_trace(trace, row=1, col=2)
     x, y = frame(table, point)
@@ -145,7 +177,7 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
     fig.update_layout(margin={"l": 20, "r": 20, "t": 96, "b": 60}, autosize=True)
     fig.update_xaxes(title_text="effective bandwidth (GB/s)", range=[0, 1.04 * top], row=1, col=1)
     fig.update_yaxes(
-        title_text="", range=[len(kernels) - 0.6, -0.7], showticklabels=False, showgrid=False, ticks="", zeroline=False,
+        title_text="", range=_bar_range(kernels), showticklabels=False, showgrid=False, ticks="", zeroline=False,
         row=1, col=1,
     )  # fmt: skip
     fig.update_xaxes(**map_axis(table, space.x), row=1, col=2)
@@ -160,12 +192,28 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
     return fig
 
 
-FRAME = {
-    "mode": "lines",
-    "line": {"color": plots.PALETTE[3], "width": 4},
-    "hoverinfo": "skip",
-    "showlegend": False,
-}
+def _bar_traces(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> tuple:
+    """The bars, and their labels above them."""
+    import plotly.graph_objects as go
+
+    data = _bars(table, kernels, point)
+    bars = go.Bar(
+        orientation="h", y=data.places, x=data.values, hovertext=data.hovers, width=0.42,
+        hovertemplate="%{hovertext}<extra></extra>", showlegend=False,
+        marker={"color": [colour(table.space, k) for k in kernels]},
+        error_x={"type": "data", "symmetric": False, "array": data.up, "arrayminus": data.down,
+                 "color": plots.TEXT_COLOUR, "thickness": 1.5, "width": 4},
+    )  # fmt: skip
+    labels = go.Scatter(
+        x=[0] * len(kernels), y=data.label_places, text=data.labels, mode="text",
+        textposition="middle right", hoverinfo="skip", showlegend=False, cliponaxis=False,
+    )  # fmt: skip
+    return bars, labels
+
+
+def _bar_range(kernels: Sequence[str]) -> list[float]:
+    """The bars' vertical axis: the first on top, with room for its label."""
+    return [len(kernels) - 0.6, -0.7]
 
 
 def frame(table: Table, point: Mapping[str, Any]) -> tuple[list[float], list[float]]:
@@ -179,7 +227,7 @@ def map_axis(table: Table, axis: str) -> dict[str, Any]:
     """An axis of the map: one position for each value of the slider."""
     values = table.space.axes[axis]
     return {
-        "title": {"text": axis_name(axis)}, "tickvals": list(range(len(values))), "ticktext": [f"{v:,}" for v in values],
+        "title": {"text": axis_title(axis)}, "tickvals": list(range(len(values))), "ticktext": [f"{v:,}" for v in values],
         "range": [-0.5, len(values) - 0.5], "showgrid": False, "zeroline": False,
     }  # fmt: skip
 
@@ -188,15 +236,15 @@ def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, 
     """The map's two layers: cells with a value, and grey cells that say why they have none."""
     import plotly.graph_objects as go
 
-    grid = cells(table, kernel, point)
+    at = cells(table, kernel, point)
     look = {"xgap": 2, "ygap": 2, "hovertemplate": "%{hovertext}<extra></extra>", **look}
     bar = {"title": {"text": "GB/s", "side": "right"}, "thickness": 14}
     values = go.Heatmap(
-        z=grid["z"], hovertext=grid["hovertext"], colorscale="Cividis", zmin=0, zmax=top,
+        z=at.values, hovertext=at.hovers, colorscale="Cividis", zmin=0, zmax=top,
         texttemplate="%{z:,.0f}", textfont={"size": 11}, **{"colorbar": bar, **look},
     )  # fmt: skip
     grey = go.Heatmap(
-        z=grey_cells(grid), text=grid["words"], hovertext=grid["hovertext_grey"], colorscale=[[0, GREY], [1, GREY]],
+        z=at.grey, text=at.words, hovertext=at.grey_hovers, colorscale=[[0, GREY], [1, GREY]],
         texttemplate="%{text}", textfont={"size": 11, "color": "#333333"}, **{**look, "showscale": False},
     )  # fmt: skip
     return values, grey
@@ -207,29 +255,24 @@ def map_title(kernel: str) -> str:
     return f"{kernel}: GB/s"
 
 
-def grey_cells(grid: Mapping[str, list]) -> list[list[int | None]]:
-    """1 where a cell is grey, None elsewhere."""
-    return [[1 if word else None for word in line] for line in grid["words"]]
-
-
 def change(
     fig: Any, table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any], *, redraw_map: bool
 ) -> None:
     """Move an existing figure (widget) to another point; the map only where it is another one."""
     with fig.batch_update():
         bar, label, heat, grey, mark = fig.data
-        data, places = bars(table, kernels, point), list(range(len(kernels)))
-        if len(bar.y) != len(places) or redraw_map:
-            bar.y, label.y, label.x = places, [i - 0.36 for i in places], [0] * len(places)
-            bar.marker.color = [KERNEL_COLOURS[k] for k in kernels]
-            fig.layout.yaxis.range = [len(kernels) - 0.6, -0.7]
-        bar.x, bar.hovertext, label.text = data["x"], data["hovertext"], data["label"]
-        bar.error_x.array, bar.error_x.arrayminus = data["up"], data["down"]
+        data = _bars(table, kernels, point)
+        if len(bar.y) != len(kernels) or redraw_map:
+            bar.y, label.y, label.x = data.places, data.label_places, [0] * len(kernels)
+            bar.marker.color = [colour(table.space, k) for k in kernels]
+            fig.layout.yaxis.range = _bar_range(kernels)
+        bar.x, bar.hovertext, label.text = data.values, data.hovers, data.labels
+        bar.error_x.array, bar.error_x.arrayminus = data.up, data.down
         mark.x, mark.y = frame(table, point)
         if redraw_map:
-            grid = cells(table, mapped, point)
-            heat.z, heat.hovertext = grid["z"], grid["hovertext"]
-            grey.z, grey.text, grey.hovertext = grey_cells(grid), grid["words"], grid["hovertext_grey"]
+            at = cells(table, mapped, point)
+            heat.z, heat.hovertext = at.values, at.hovers
+            grey.z, grey.text, grey.hovertext = at.grey, at.words, at.grey_hovers
             fig.layout.title.text = heading(table, point)
             fig.layout.annotations[0].text = map_title(mapped)
 

@@ -1,14 +1,19 @@
-"""The picture of lesson 02: blocks and warps over a corner of a matrix, and what a block's shape does to memory requests."""
+"""`explore_grid`: lesson 02's picture of blocks and warps over a matrix, and what a block's shape does to requests."""
 
 from __future__ import annotations
 
 import functools
+import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
+from helpers.widgets.controls import grid_of, labelled_slider, live_figure
 from helpers.widgets.figure import percent
-from helpers.widgets.table import CUDA, Table, reason
+from helpers.widgets.reasons import reason
+from helpers.widgets.shown import Shown, frontend
+from helpers.widgets.square import CUDA, SHAPE
+from helpers.widgets.table import Table, load
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -16,6 +21,70 @@ if TYPE_CHECKING:
 N_ROWS, N_COLS = 16, 64  # of the corner that is drawn
 PLAIN_SHAPES = ((1, 256), (2, 128), (4, 64), (8, 32), (16, 16), (32, 8), (64, 4), (128, 2), (256, 1), (8, 8), (32, 1),
                 (32, 32))  # fmt: skip
+
+
+LEGEND = (
+    "A colour: a warp; black: warp 0 of block (0, 0). White line: a 32-byte sector. Grey line: a block. "
+    "Point at an element to see whose it is."
+)
+
+
+def explore_grid(
+    block_x: int = 16, block_y: int = 16, n_cols: int = 4096, *, table: Table | None = None
+) -> Shown:
+    """Lesson 02's picture of blocks and warps over a matrix, with sliders for the block's shape.
+
+    Under the title stand the sectors and lines that a warp's request asks for, and the speed of the CUDA kernel with
+    that block on 4,096 rows: measured here on a GPU, recorded elsewhere.
+
+    Args:
+        block_x: threads along a row.
+        block_y: threads along a column.
+        n_cols: the matrix's columns.
+        table: rows to show instead of those of this GPU or of the record.
+
+    Raises:
+        ValueError: a number that its slider does not have.
+        helpers.records.NoRecord: no GPU here and nothing recorded.
+    """
+    SHAPE.require({"block_x": block_x, "block_y": block_y, "n_cols": n_cols})
+    alone = frontend() == "plain"
+    table = table or load(SHAPE, replay=alone)
+    text = f"Sliders over the block's shape, on a matrix of 4,096 rows; {table.origin}."
+    # The plain form has a dozen shapes: on a GPU they would all be measured now, so it goes without their speed.
+    plain = plain_picture(None if table.live and not alone else table, block_x, block_y, n_cols)
+    return Shown(text, plain, None if alone else _GridExplorer(table, block_x, block_y, n_cols))
+
+
+class _GridExplorer:
+    """The live form of `explore_grid`: sliders, a line of text and the picture."""
+
+    def __init__(self, table: Table, block_x: int, block_y: int, n_cols: int) -> None:
+        import ipywidgets as w
+
+        self.table = table
+        start = {"block_x": block_x, "block_y": block_y, "n_cols": n_cols}
+        self.figure = live_figure(build(block_x, block_y, LEGEND))
+        self.sliders = {
+            axis: labelled_slider(axis, SHAPE.axes[axis], value, continuous=not table.live)
+            for axis, value in start.items()
+        }
+        self.line = w.HTML(self._line())
+        for slider in self.sliders.values():
+            slider.observe(self._moved, "value")
+        self.box = w.VBox([grid_of(list(self.sliders.values())), self.line, self.figure])
+
+    def _line(self) -> str:
+        at = {axis: slider.value for axis, slider in self.sliders.items()}
+        text = summary(self.table, at["block_x"], at["block_y"], at["n_cols"])
+        return f'<div role="status">{html.escape(text)}</div>'
+
+    def _moved(self, change: dict) -> None:
+        redraw(self.figure, self.sliders["block_x"].value, self.sliders["block_y"].value)
+        self.line.value = self._line()
+
+
+# ------------------------------------------------------------------------------------------- the picture
 
 
 def place(row: Any, col: Any, block_x: int, block_y: int) -> tuple:
@@ -75,17 +144,22 @@ def _elements(block_x: int, block_y: int) -> tuple[Any, Any]:
     return np.where(first, 7, colour).astype("int8"), numbers.astype("int16")
 
 
-def _borders(block_x: int, block_y: int) -> tuple[list, list]:
-    """The lines between blocks, as one path with gaps."""
+def _lines(columns: Sequence[int], rows: Sequence[int]) -> tuple[list, list]:
+    """Lines on the left of these columns and over these rows of the corner, as one path with gaps."""
     x: list[float | None] = []
     y: list[float | None] = []
-    for at in range(0, N_COLS + 1, block_x):
+    for at in columns:
         x += [at - 0.5, at - 0.5, None]
         y += [-0.5, N_ROWS - 0.5, None]
-    for at in range(0, N_ROWS + 1, block_y):
+    for at in rows:
         x += [-0.5, N_COLS - 0.5, None]
         y += [at - 0.5, at - 0.5, None]
     return x, y
+
+
+def _borders(block_x: int, block_y: int) -> tuple[list, list]:
+    """The lines between blocks."""
+    return _lines(range(0, N_COLS + 1, block_x), range(0, N_ROWS + 1, block_y))
 
 
 def title(block_x: int, block_y: int, line: str) -> str:
@@ -108,15 +182,9 @@ def build(block_x: int, block_y: int, line: str) -> go.Figure:
             "sector %{customdata[6]} of its row<extra></extra>",
         )
     )  # fmt: skip
-    sectors = [
-        (x, y)
-        for at in range(8, N_COLS, 8)
-        for x, y in ((at - 0.5, -0.5), (at - 0.5, N_ROWS - 0.5), (None, None))
-    ]
     quiet = {"mode": "lines", "hoverinfo": "skip", "showlegend": False}
-    fig.add_scatter(
-        x=[x for x, _ in sectors], y=[y for _, y in sectors], line={"width": 1, "color": "white"}, **quiet
-    )
+    x, y = _lines(range(8, N_COLS, 8), ())
+    fig.add_scatter(x=x, y=y, line={"width": 1, "color": "white"}, **quiet)
     x, y = _borders(block_x, block_y)
     fig.add_scatter(x=x, y=y, line={"width": 3, "color": plots.TEXT_COLOUR}, **quiet)
     for part in range(N_COLS // 32):  # a bracket over each 128 bytes
@@ -131,13 +199,7 @@ def build(block_x: int, block_y: int, line: str) -> go.Figure:
     return fig.update_yaxes(showgrid=False, zeroline=False, tickvals=[0, 8, 15], range=[N_ROWS - 0.4, -3.5])
 
 
-LEGEND = (
-    "A colour: a warp; black: warp 0 of block (0, 0). White line: a 32-byte sector. Grey line: a block. "
-    "Point at an element to see whose it is."
-)
-
-
-def change(fig: Any, block_x: int, block_y: int) -> None:
+def redraw(fig: Any, block_x: int, block_y: int) -> None:
     """Move an existing picture to another shape."""
     with fig.batch_update():
         colour, numbers = _elements(block_x, block_y)
@@ -146,7 +208,7 @@ def change(fig: Any, block_x: int, block_y: int) -> None:
         fig.layout.title.text = title(block_x, block_y, LEGEND)
 
 
-def plain(
+def plain_picture(
     table: Table | None,
     block_x: int,
     block_y: int,

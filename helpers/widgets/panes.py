@@ -14,16 +14,14 @@ from typing import TYPE_CHECKING
 
 from helpers import plots
 from helpers.ptx.view import COLOURS, TITLES, Line, line_colours, pane, styled
-from helpers.widgets.controls import grid_of, labelled_slider
 
 if TYPE_CHECKING:
     from helpers.ptx import Stages
 
 # JupyterLab takes arrow keys for moves between cells; an element with this attribute keeps its own.
 KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
-TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
 LONGEST = 400  # lines of a pane that are shown
-FACTS = {
+_FACT_WORDS = {
     "loads": "loads a thread",
     "load_bytes": "widest load (bytes)",
     "stores": "stores a thread",
@@ -175,7 +173,7 @@ def summary_html(stages: Stages, before: Stages | None) -> str:
     """The table of facts; one that changed since `before` says what it was."""
     now, then = facts(stages), None if before is None else facts(before)
     rows = []
-    for key, words in FACTS.items():
+    for key, words in _FACT_WORDS.items():
         was = f' <span class="kw-was">(was {then[key]:,})</span>' if then and then[key] != now[key] else ""
         rows.append(f"<tr><th scope='row'>{words}</th><td><b>{now[key]:,}</b>{was}</td></tr>")
     half = -(-len(rows) // 2)
@@ -210,44 +208,3 @@ def plain_html(positions: list[tuple[str, Stages]], start: int, name: str, what:
         f'{style(positions[start][1], name)}<div class="kw {name}">{control}'
         f"{source_html(positions[start][1], name)}{''.join(shown)}</div>"
     )
-
-
-class Explorer:
-    """The live form of `explore_ptx`: only sliders and HTML boxes, which Colab's old ipywidgets have too."""
-
-    def __init__(self, compiled, first, name: str, blocks, warps, at: tuple) -> None:
-        import ipywidgets as w
-
-        self.compiled, self.now = compiled, first
-        self.block = labelled_slider("block_size", blocks, at[0], continuous=False)
-        self.warps = labelled_slider("num_warps", warps, at[1], continuous=False)
-        self.target = labelled_slider("target", TARGETS, at[2], continuous=False)
-        self.aligned = w.Checkbox(
-            value=at[3],
-            description="strides and sizes are multiples of 16",
-            indent=False,
-            layout={"width": "auto"},
-        )
-        self.sliders = {"block_size": self.block, "num_warps": self.warps, "target": self.target}
-        for control in (*self.sliders.values(), self.aligned):
-            control.observe(self._moved, "value")
-        pane = {"width": "auto", "min_width": "0"}
-        self.summary = w.HTML(summary_html(first, None))
-        self.source = w.HTML(style(first, name) + source_html(first, name), layout=pane)
-        self.code = w.HTML(panes_html(first, None), layout=pane)
-        controls = grid_of([*self.sliders.values(), self.aligned])
-        self.box = w.VBox([controls, self.summary, self.source, self.code])
-        self.box.add_class("kw")
-        self.box.add_class(name)
-
-    def _moved(self, change: dict) -> None:
-        from helpers.ptx import CompileError
-
-        try:
-            new = self.compiled(self.block.value, self.warps.value, self.target.value, self.aligned.value)
-        except CompileError as error:
-            self.summary.value = f'<div role="status">refused: {html.escape(str(error))}</div>'
-            return
-        before, self.now = self.now, new
-        self.summary.value = summary_html(new, before)
-        self.code.value = panes_html(new, before)

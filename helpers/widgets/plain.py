@@ -7,77 +7,138 @@ map's vertical parameter (the curves), and a menu shows the traces of one dtype 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets.figure import (
-    FRAME,
-    KERNEL_COLOURS,
-    axis_name,
-    cells,
-    frame,
-    grey_cells,
-    highest,
-    map_axis,
-    map_traces,
-)
-from helpers.widgets.table import WORDS, Table
+from helpers.widgets.figure import FRAME, cells, colour, frame, highest, map_axis, map_title, map_traces
+from helpers.widgets.space import axis_title, word
+from helpers.widgets.table import Table
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
+# Between two maps beside one another, as a part of the figure's width.
+_GAP = 0.12
 
-def figure(
+
+def plain_figure(
     table: Table, kernels: tuple[str, ...], start: Mapping[str, Any], *, hover: bool = True
 ) -> go.Figure:
     """Curves over the size, a map for each kernel that depends on the sliders, two sliders and a menu.
 
     Without `hover` the cells do not say what was compiled: half the size, for the copy that lies behind widgets.
     """
-    import plotly.graph_objects as go
+    return _PlainFigure(table, kernels, start, hover).build()
 
-    space, top = table.space, highest(table)
-    mapped = [k for k in kernels if k in space.mapped]
-    rivals = [k for k in kernels if k not in space.mapped]
-    sizes, dtypes = space.axes["n_cols"], space.axes["dtype"]
-    xs, ys = space.axes[space.x], space.axes[space.y]
-    traces: list[Any] = []
-    shown: list[tuple[str | None, Any]] = []  # (dtype, x) each trace belongs to; None: to all of them
-    curves, maps, marks = [], [], []  # indices and what they are of
 
-    def add(trace: Any, dtype: str | None = None, x: Any = None) -> int:
-        traces.append(trace)
-        shown.append((dtype, x))
-        return len(traces) - 1
+@dataclass(frozen=True)
+class _Trace:
+    """A trace and the view that it belongs to: a dtype and a value of the horizontal parameter; None: to all of them."""
 
-    def curve(kernel: str, point: Mapping[str, Any]) -> list[float | None]:
-        rows = [table.row(kernel, {**point, "n_cols": n}) for n in sizes]
+    trace: Any
+    dtype: str | None
+    x: Any
+
+    def visible(self, dtype: str, x: Any) -> bool:
+        return self.dtype in (None, dtype) and self.x in (None, x)
+
+
+@dataclass(frozen=True)
+class _Curve:
+    """A curve that the vertical parameter's slider changes: its trace's index, and what it is of."""
+
+    index: int
+    kernel: str
+    point: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Map:
+    """A map that the size's slider changes: the indices of its two layers, and what it is of."""
+
+    values: int
+    grey: int
+    kernel: str
+    dtype: str
+
+
+class _PlainFigure:
+    """The figure while it is being put together; its sliders speak of traces by their index."""
+
+    def __init__(self, table: Table, kernels: tuple[str, ...], start: Mapping[str, Any], hover: bool) -> None:
+        self.table, self.space, self.start, self.hover = table, table.space, start, hover
+        self.mapped = [k for k in kernels if k in self.space.mapped]
+        self.rivals = [k for k in kernels if k not in self.space.mapped]
+        self.sizes, self.dtypes = self.space.axes["n_cols"], self.space.axes["dtype"]
+        self.xs, self.ys = self.space.axes[self.space.x], self.space.axes[self.space.y]
+        self.top = highest(table)
+        self.traces: list[_Trace] = []
+        self.curves: list[_Curve] = []
+        self.maps: list[_Map] = []
+        self.frames: list[int] = []
+
+    def build(self) -> go.Figure:
+        import plotly.graph_objects as go
+
+        for i, kernel in enumerate((*self.mapped, *self.rivals)):
+            self._add_curves(kernel, plots.MARKERS[i % len(plots.MARKERS)])
+        self._add_copy()
+        for i, kernel in enumerate(self.mapped):
+            self._add_maps(i, kernel)
+        for made, visible in zip(self.traces, self._visible(*self._view()), strict=True):
+            made.trace.visible = visible
+        fig = go.Figure([made.trace for made in self.traces])
+        _dress(fig, self.table, self.mapped, self.top)
+        fig.update_layout(
+            shapes=[_at(self.start["n_cols"])], sliders=self._sliders(), updatemenus=[self._menu()]
+        )
+        return fig
+
+    # ---------------------------------------------------------------------------------------- traces
+
+    def _add(self, trace: Any, dtype: str | None = None, x: Any = None) -> int:
+        """Add a trace; its index."""
+        self.traces.append(_Trace(trace, dtype, x))
+        return len(self.traces) - 1
+
+    def _speeds(self, kernel: str, point: Mapping[str, Any]) -> list[float | None]:
+        """GB/s at each size."""
+        rows = [self.table.row(kernel, {**point, "n_cols": n}) for n in self.sizes]
         return [row["gb_per_s"] if row and row["verdict"] == "ok" else None for row in rows]
 
-    for i, kernel in enumerate((*mapped, *rivals)):
-        for dtype in dtypes:
-            for x in xs if kernel in mapped else (None,):
-                point = {"dtype": dtype, space.x: x, space.y: start[space.y]}
-                line = {"color": KERNEL_COLOURS[kernel], "width": 2}
-                index = add(
-                    go.Scatter(
-                        x=list(sizes), y=curve(kernel, point), name=kernel, mode="lines+markers", line=line,
-                        marker={"symbol": plots.MARKERS[i], "size": 8},
-                        hovertemplate="%{fullData.name}: %{y:,.0f} GB/s<extra></extra>",
-                    ),
-                    dtype, x,
+    def _add_curves(self, kernel: str, marker: str) -> None:
+        import plotly.graph_objects as go
+
+        mapped = kernel in self.mapped
+        for dtype in self.dtypes:
+            for x in self.xs if mapped else (None,):
+                point = {"dtype": dtype, self.space.x: x, self.space.y: self.start[self.space.y]}
+                curve = go.Scatter(
+                    x=list(self.sizes), y=self._speeds(kernel, point), name=kernel, mode="lines+markers",
+                    line={"color": colour(self.space, kernel), "width": 2}, marker={"symbol": marker, "size": 8},
+                    hovertemplate="%{fullData.name}: %{y:,.0f} GB/s<extra></extra>",
                 )  # fmt: skip
-                if kernel in mapped:
-                    curves.append((index, kernel, point))
-    if copy := table.spec.copy_gb_per_s:
-        add(
-            go.Scatter(
-                x=[sizes[0], sizes[-1]], y=[copy, copy], mode="lines", name=f"copy: {copy:,.0f}",
+                index = self._add(curve, dtype, x)
+                if mapped:
+                    self.curves.append(_Curve(index, kernel, point))
+
+    def _add_copy(self) -> None:
+        """The line of the copy ceiling, where that is known."""
+        import plotly.graph_objects as go
+
+        if copy := self.table.spec.copy_gb_per_s:
+            line = go.Scatter(
+                x=[self.sizes[0], self.sizes[-1]], y=[copy, copy], mode="lines", name=f"copy: {copy:,.0f}",
                 line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}, hoverinfo="name",
-            )
-        )  # fmt: skip
-    for i, kernel in enumerate(mapped):
-        where = {"xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
+            )  # fmt: skip
+            self._add(line)
+
+    def _add_maps(self, i: int, kernel: str) -> None:
+        """The map of the i-th kernel for each dtype, and the frame of each cell in the start's line."""
+        import plotly.graph_objects as go
+
+        axes = {"xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
         bar = {
             "title": {"text": "GB/s", "side": "right"},
             "len": 0.4,
@@ -85,74 +146,81 @@ def figure(
             "yanchor": "bottom",
             "thickness": 14,
         }
-        for dtype in dtypes:
-            layers = map_traces(
-                table, kernel, {**start, "dtype": dtype}, top, colorbar=bar, showscale=i == 0, **where
-            )
-            if not hover:
-                for layer in layers:
-                    layer.update(hovertext=None, hovertemplate="%{z:,.0f} GB/s<extra></extra>")
-                layers[1].hoverinfo = "skip"
-                layers[1].hovertemplate = None
-            heat, grey = (add(layer, dtype) for layer in layers)
-            maps.append((heat, grey, kernel, dtype))
-        for x in xs:
-            path = frame(table, {**start, space.x: x})
-            marks.append(add(go.Scatter(x=path[0], y=path[1], **FRAME, **where), None, x))
-    views = [(dtype, x) for dtype in dtypes for x in xs]
-    chosen = (start["dtype"], start[space.x])
-    for trace, visible in zip(traces, _visible(shown, chosen), strict=True):
-        trace.visible = visible
-    fig = go.Figure(traces)
-    _dress(fig, table, len(mapped), top)
-    for i, kernel in enumerate(mapped):
-        fig.add_annotation(
-            text=f"{kernel}: GB/s", x=0.5, xref=f"x{i + 2} domain", y=1.02, yref=f"y{i + 2} domain", yanchor="bottom",
-            showarrow=False,
-        )  # fmt: skip
-    size_steps = []
-    for n in sizes:
-        data: dict[str, list] = {"z": [], "text": [], **({"hovertext": []} if hover else {})}
-        for _, _, kernel, dtype in maps:
-            grid = cells(table, kernel, {**start, "dtype": dtype, "n_cols": n})
-            data["z"] += [grid["z"], grey_cells(grid)]
-            data["text"] += [None, grid["words"]]
-            if hover:
-                data["hovertext"] += [grid["hovertext"], grid["hovertext_grey"]]
-        targets = [index for heat, grey, _, _ in maps for index in (heat, grey)]
-        size_steps.append((f"{n:,}", [data, {"shapes": [_at(n)]}, targets]))
-    y_steps = []
-    for y in ys:
-        lines = [curve(kernel, {**point, space.y: y}) for _, kernel, point in curves]
-        targets = [index for index, _, _ in curves] + marks
-        path = frame(table, {**start, space.y: y})[1]
-        at = {"shapes": [_at(y)]} if space.y == "n_cols" else {}
-        y_steps.append((f"{y:,}", [{"y": lines + [path] * len(marks)}, at, targets]))
-    sliders = [_slider(f"{axis_name(space.y)}: ", y_steps, list(ys).index(start[space.y]), 0.0, 0.46)]
-    if space.y != "n_cols":  # maps over the size show all sizes at once
-        at = list(sizes).index(start["n_cols"])
-        sliders.append(_slider("N of the maps (columns): ", size_steps, at, 0.54, 0.46))
-    menu_steps = [
-        (f"{dtype}, {WORDS[space.x]} {x}", [{"visible": _visible(shown, (dtype, x))}, {}])
-        for dtype, x in views
-    ]
-    fig.update_layout(
-        shapes=[_at(start["n_cols"])],
-        sliders=sliders,
-        updatemenus=[
-            {
-                "type": "dropdown", "x": 1, "xanchor": "right", "y": 1.10, "yanchor": "bottom", "showactive": True,
-                "active": views.index(chosen), "bgcolor": "#ffffff", "font": {"color": "#333333"},
-                "bordercolor": plots.TEXT_COLOUR,
-                "buttons": [{"label": label, "method": "update", "args": args} for label, args in menu_steps],
-            }
-        ],
-    )  # fmt: skip
-    return fig
+        look = {"colorbar": bar, "showscale": i == 0, **axes}
+        for dtype in self.dtypes:
+            values, grey = map_traces(self.table, kernel, {**self.start, "dtype": dtype}, self.top, **look)
+            if not self.hover:
+                values.update(hovertext=None, hovertemplate="%{z:,.0f} GB/s<extra></extra>")
+                grey.update(hovertext=None, hovertemplate=None, hoverinfo="skip")
+            self.maps.append(_Map(self._add(values, dtype), self._add(grey, dtype), kernel, dtype))
+        for x in self.xs:
+            across, up = frame(self.table, {**self.start, self.space.x: x})
+            self.frames.append(self._add(go.Scatter(x=across, y=up, **FRAME, **axes), None, x))
+
+    # ---------------------------------------------------------------------------------------- controls
+
+    def _view(self) -> tuple[str, Any]:
+        """The dtype and the horizontal parameter's value that the figure begins with."""
+        return self.start["dtype"], self.start[self.space.x]
+
+    def _visible(self, dtype: str, x: Any) -> list[bool]:
+        return [made.visible(dtype, x) for made in self.traces]
+
+    def _sliders(self) -> list[dict]:
+        y = self.space.y
+        active = list(self.ys).index(self.start[y])
+        sliders = [_slider(f"{axis_title(y)}: ", self._y_steps(), active, 0.0)]
+        if y != "n_cols":  # maps over the size show all sizes at once
+            active = list(self.sizes).index(self.start["n_cols"])
+            sliders.append(_slider("N of the maps (columns): ", self._size_steps(), active, 0.54))
+        return sliders
+
+    def _size_steps(self) -> list[dict]:
+        """For each size: the maps, and the line at that size over the curves."""
+        targets = [index for made in self.maps for index in (made.values, made.grey)]
+        steps = []
+        for n in self.sizes:
+            data: dict[str, list] = {"z": [], "text": []}
+            if self.hover:
+                data["hovertext"] = []
+            for made in self.maps:
+                at = cells(self.table, made.kernel, {**self.start, "dtype": made.dtype, "n_cols": n})
+                data["z"] += [at.values, at.grey]
+                data["text"] += [None, at.words]  # None leaves an attribute of a trace alone
+                if self.hover:
+                    data["hovertext"] += [at.hovers, at.grey_hovers]
+            steps.append(_step(f"{n:,}", data, {"shapes": [_at(n)]}, targets))
+        return steps
+
+    def _y_steps(self) -> list[dict]:
+        """For each value of the vertical parameter: the curves, and the frames on the maps."""
+        y, targets = self.space.y, [curve.index for curve in self.curves] + self.frames
+        steps = []
+        for value in self.ys:
+            lines = [self._speeds(curve.kernel, {**curve.point, y: value}) for curve in self.curves]
+            up = frame(self.table, {**self.start, y: value})[1]
+            layout = {"shapes": [_at(value)]} if y == "n_cols" else {}
+            steps.append(_step(f"{value:,}", {"y": lines + [up] * len(self.frames)}, layout, targets))
+        return steps
+
+    def _menu(self) -> dict:
+        """A menu of the views: every dtype with every value of the horizontal parameter."""
+        views = [(dtype, x) for dtype in self.dtypes for x in self.xs]
+        name = word(self.space.x)
+        buttons = [
+            _step(f"{dtype}, {name} {x}", {"visible": self._visible(dtype, x)}, {}) for dtype, x in views
+        ]
+        return {
+            "type": "dropdown", "x": 1, "xanchor": "right", "y": 1.10, "yanchor": "bottom", "showactive": True,
+            "active": views.index(self._view()), "bgcolor": "#ffffff", "font": {"color": "#333333"},
+            "bordercolor": plots.TEXT_COLOUR, "buttons": buttons,
+        }  # fmt: skip
 
 
-def _visible(shown: list, view: tuple) -> list[bool]:
-    return [(d is None or d == view[0]) and (x is None or x == view[1]) for d, x in shown]
+def _step(label: str, data: dict, layout: dict, targets: list[int] | None = None) -> dict:
+    """A position of a slider or menu: what it changes of the traces (all of them without `targets`) and the layout."""
+    args = [data, layout] if targets is None else [data, layout, targets]
+    return {"label": label, "method": "update", "args": args}
 
 
 def _at(n: int) -> dict:
@@ -163,12 +231,11 @@ def _at(n: int) -> dict:
     }  # fmt: skip
 
 
-def _slider(prefix: str, steps: list, active: int, x: float, length: float) -> dict:
+def _slider(prefix: str, steps: list[dict], active: int, x: float) -> dict:
     return {
-        "active": active, "x": x, "len": length, "y": -0.13, "yanchor": "top", "pad": {"t": 20},
+        "active": active, "x": x, "len": 0.46, "y": -0.13, "yanchor": "top", "pad": {"t": 20},
         "currentvalue": {"prefix": prefix, "font": {"size": 13}}, "bgcolor": "#E6E6E6",
-        "activebgcolor": plots.PALETTE[3], "bordercolor": plots.TEXT_COLOUR,
-        "steps": [{"label": label, "method": "update", "args": args} for label, args in steps],
+        "activebgcolor": plots.PALETTE[3], "bordercolor": plots.TEXT_COLOUR, "steps": steps,
     }  # fmt: skip
 
 
@@ -178,21 +245,24 @@ def _size_labels(sizes: tuple[int, ...]) -> list[str]:
     return [f"{n:,}" if n > 1.1 * last else "" for n, last in zip(sizes, before, strict=False)]
 
 
-def _dress(fig: go.Figure, table: Table, n_maps: int, top: float) -> None:
+def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float) -> None:
+    """Title, axes and legend: the curves above, a map for each of the kernels `mapped` below."""
     space = table.space
     note = f"{table.origin} · every kernel was checked before it was timed"
-    size = (
-        f"{space.rows(1):,} × N"
-        if space.n_elements is None
-        else f"{space.n_elements / 1e6:,.0f} million elements"
-    )
+    size = f"{space.rows(1):,} × N"
+    if space.n_elements is not None:
+        size = f"{space.n_elements / 1e6:,.0f} million elements"
     plots.layout(fig, f"{space.operation} of {size}", note=note, height=860)
-    width = 0.44 if n_maps > 1 else 1.0
-    for i in range(n_maps):
-        left, n = i * 0.56, i + 2
+    width = (1 - _GAP * (len(mapped) - 1)) / len(mapped)
+    for i, kernel in enumerate(mapped):
+        left, n = i * (width + _GAP), i + 2
         across = {**map_axis(table, space.x), "domain": [left, left + width], "anchor": f"y{n}"}
         up = {**map_axis(table, space.y), "domain": [0, 0.38], "anchor": f"x{n}"}
         fig.update_layout({f"xaxis{n}": across, f"yaxis{n}": up})
+        fig.add_annotation(
+            text=map_title(kernel), x=0.5, xref=f"x{n} domain", y=1.02, yref=f"y{n} domain", yanchor="bottom",
+            showarrow=False,
+        )  # fmt: skip
     fig.update_layout(
         xaxis={
             "domain": [0, 1], "anchor": "y", "type": "log", "title": {"text": "columns, N"},

@@ -5,35 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from helpers.widgets.table import COMPILED, Space
+from helpers import plots
+from helpers.widgets import compiled
+from helpers.widgets.space import COMPILED, Candidate, Refused, Space
 
 if TYPE_CHECKING:
     import torch
-
-    from helpers.widgets.measure import Candidate
 
 ONE_BLOCK, ONLINE, PLANNED, TORCH = "one block", "online", "by plan", "torch.softmax"
 N_ELEMENTS = 2**25
 MOST_A_THREAD = 256  # elements: beyond, the compiler takes minutes to spill everything
 # Elements are about 1/N: an absolute tolerance would hide a wrong one.
 _TOLERANCE = {"float32": (1e-5, 1e-12), "bfloat16": (1.6e-2, 1e-9)}
-
-SPACE = Space(
-    "softmax",
-    "fusion/softmax-sweep",
-    "num_warps",
-    "n_cols",
-    {
-        "num_warps": (1, 2, 4, 8, 16, 32),
-        "n_cols": (256, 1024, 4096, 8192, 8320, 16384, 32768, 65536, 131072),
-        "dtype": ("float32", "bfloat16"),
-    },
-    (ONE_BLOCK, ONLINE),
-    (PLANNED, TORCH, COMPILED),
-    {"num_warps": 16, "n_cols": 8192, "dtype": "float32"},
-    operation="softmax",
-    n_elements=N_ELEMENTS,
-)
 
 
 def _reference(x: torch.Tensor) -> torch.Tensor:
@@ -44,27 +27,25 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
     """One of the kernels at a point.
 
     Raises:
-        helpers.widgets.measure.Refused: a row that the kernel cannot hold with so many warps, or a dtype that torch.compile
+        helpers.widgets.space.Refused: a row that the kernel cannot hold with so many warps, or a dtype that torch.compile
             leaves to eager on this GPU.
     """
     import torch
+    import triton
 
-    from helpers import device
     from helpers.kernels import softmax as kernels
-    from helpers.widgets.measure import Candidate, Refused, triton_facts
 
     n_cols, warps = point["n_cols"], point.get("num_warps")
     common = {"reference": _reference, "tolerance": _TOLERANCE[point["dtype"]]}
     if kernel == TORCH:
         return Candidate(_reference, **common)
     if kernel == COMPILED:
-        if reason := device.left_to_eager(getattr(torch, point["dtype"])):
-            raise Refused(reason)
-        return Candidate(_compiled(), **common)
+        compiled.refuse_eager(point["dtype"])
+        return Candidate(_torch_compiled(), **common)
     if kernel == PLANNED:
         return Candidate(lambda x: kernels.softmax_forward(x, torch.empty_like(x)), **common)
     if kernel == ONE_BLOCK:
-        block, function = 1 << (n_cols - 1).bit_length(), kernels.softmax_rows_kernel
+        block, function = triton.next_power_of_2(n_cols), kernels.softmax_rows_kernel
         if block // (32 * warps) > MOST_A_THREAD:
             raise Refused(f"a thread would hold {block // (32 * warps):,} elements and has 255 registers")
     else:
@@ -80,10 +61,13 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
         launch(x, y)
         return y
 
-    return Candidate(run, lambda x: triton_facts(function, lambda y: launch(x, y), x), **common)
+    def facts(x: torch.Tensor) -> dict[str, int]:
+        return compiled.triton_facts(function, lambda y: launch(x, y), x)
+
+    return Candidate(run, facts=facts, **common)
 
 
-def _compiled() -> Any:
+def _torch_compiled() -> Any:
     """torch.compile of a softmax, made to forget the shape before: a row is compiled for its own shape."""
     import torch
 
@@ -91,8 +75,34 @@ def _compiled() -> Any:
     return torch.compile(_reference, dynamic=False)
 
 
-def sources() -> list:
-    """The kernels, for the record's hashes."""
+def _sources() -> list:
     from helpers.kernels import softmax as kernels
 
     return [kernels.softmax_rows_kernel, kernels.softmax_online_kernel, kernels.softmax_tiles_kernel]
+
+
+SPACE = Space(
+    name="softmax",
+    record="fusion/softmax-sweep",
+    x="num_warps",
+    y="n_cols",
+    axes={
+        "num_warps": (1, 2, 4, 8, 16, 32),
+        "n_cols": (256, 1024, 4096, 8192, 8320, 16384, 32768, 65536, 131072),
+        "dtype": ("float32", "bfloat16"),
+    },
+    mapped=(ONE_BLOCK, ONLINE),
+    rivals=(PLANNED, TORCH, COMPILED),
+    start={"num_warps": 16, "n_cols": 8192, "dtype": "float32"},
+    candidates=candidate,
+    sources=_sources,
+    operation="softmax",
+    n_elements=N_ELEMENTS,
+    colours={
+        ONE_BLOCK: plots.PALETTE[0],
+        ONLINE: plots.PALETTE[1],
+        PLANNED: plots.PALETTE[2],
+        TORCH: plots.PALETTE[4],
+        COMPILED: plots.PALETTE[5],
+    },
+)

@@ -11,8 +11,10 @@ import torch
 from helpers import device, widgets
 from helpers.lessons import fusion
 from helpers.widgets import figure, measure, softmax
-from helpers.widgets import table as widgets_data
 from helpers.widgets.softmax import ONE_BLOCK, ONLINE, PLANNED, SPACE
+from helpers.widgets.space import COMPILED, Refused
+from helpers.widgets.square import SPACES
+from helpers.widgets.table import Table
 
 M, N = 7, 11
 
@@ -139,10 +141,10 @@ def test_a_league_without_peers_is_no_league():
 
 
 @pytest.fixture
-def table() -> widgets_data.Table:
+def table() -> Table:
     """Made-up rows: a figure for each kernel and point, "refused" where one block has too much for a thread."""
     spec = device.GpuSpec("H100", (9, 0), 132, 32, 2048, 32, 65536, 233472, 1, 1, 3352.0, 3000.0)
-    table = widgets_data.Table(SPACE, spec, live=False, date="2026-11-21")
+    table = Table(SPACE, spec, live=False, date="2026-11-21")
     for i, (kernel, point) in enumerate(SPACE.points()):
         row = {"kernel": kernel, **{axis: point.get(axis) for axis in SPACE.axes}, "reason": ""}
         row |= {"median_us": 100.0, "ci_low_us": 99.0, "ci_high_us": 101.0, "gb_per_s": 1000.0 + i}
@@ -186,27 +188,27 @@ def test_softmax_sliders_show_each_points_figure(table, form, monkeypatch):
 
 def test_every_matrix_has_the_same_number_of_elements():
     assert SPACE.rows(1024) == 32768 and SPACE.rows(8320) * 8320 == pytest.approx(2**25, rel=1e-3)
-    assert widgets_data.n_blocks(SPACE, {"kernel": ONE_BLOCK, "n_cols": 1024}) == 32768
-    assert all(space.rows(781) == 4096 for space in widgets_data.SPACES.values())
+    assert SPACE.n_blocks({"kernel": ONE_BLOCK, "n_cols": 1024}) == 32768
+    assert all(space.rows(781) == 4096 for space in SPACES.values())
 
 
 def test_one_block_refuses_what_a_thread_cannot_hold():
-    with pytest.raises(measure.Refused, match="a thread would hold 1,024 elements"):
+    with pytest.raises(Refused, match="a thread would hold 1,024 elements"):
         softmax.candidate(ONE_BLOCK, {"n_cols": 32768, "num_warps": 1, "dtype": "float32"})
 
 
-@pytest.mark.parametrize("space", [SPACE, widgets_data.SPACES["launch"]])
+@pytest.mark.parametrize("space", [SPACE, SPACES["launch"]])
 def test_what_torch_compile_leaves_to_eager_is_refused(space, monkeypatch):
     import torch
 
     point = {"n_cols": 1024, "dtype": "bfloat16"}
     native = {"says": False}
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native["says"])
-    with pytest.raises(measure.Refused, match="leaves bfloat16 to eager on this GPU"):
-        measure._candidate(space, widgets_data.COMPILED, point)
-    assert measure._candidate(space, widgets_data.COMPILED, {**point, "dtype": "float32"})
+    with pytest.raises(Refused, match="leaves bfloat16 to eager on this GPU"):
+        space.candidates(COMPILED, point)
+    assert space.candidates(COMPILED, {**point, "dtype": "float32"})
     native["says"] = True
-    assert measure._candidate(space, widgets_data.COMPILED, point)
+    assert space.candidates(COMPILED, point)
 
 
 def test_a_space_of_ones_own_has_its_title(table):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import itertools
 import json
 
@@ -10,12 +11,12 @@ import pandas as pd
 import pytest
 
 from helpers import device, records, widgets
-from helpers.widgets import figure as widgets_figure
-from helpers.widgets import grid, panes
-from helpers.widgets import measure as widgets_measure
-from helpers.widgets import table as widgets_data
-from helpers.widgets.table import CUDA, FLAT, ROWS, SPACES, TORCH
+from helpers.widgets import figure, grid, measure, panes
+from helpers.widgets.reasons import occupancy, reason
+from helpers.widgets.square import CUDA, FLAT, ROWS, SPACES, TORCH
+from helpers.widgets.table import Table, from_frame, load
 
+BYTES = {"float32": 4, "bfloat16": 2}
 START = SPACES["launch"].start
 
 
@@ -25,28 +26,28 @@ def on_widgets(monkeypatch):
 
 
 @pytest.fixture(scope="module")
-def recorded() -> dict[str, widgets_data.Table]:
+def recorded() -> dict[str, Table]:
     """The shipped tables, as a machine without a GPU loads them."""
     tables = {}
     for name, space in SPACES.items():
         case = json.loads((records.folder() / "h100" / f"{space.record}.json").read_text())["cases"][0]
         frame = pd.DataFrame(case["rows"], columns=case["columns"])
         frame.attrs["provenance"] = records.Provenance(**case["provenance"])
-        tables[name] = widgets_data.from_frame(space, frame)
+        tables[name] = from_frame(space, frame)
     return tables
 
 
 @pytest.fixture
-def live(recorded, monkeypatch) -> tuple[widgets_data.Table, list]:
+def live(recorded, monkeypatch) -> tuple[Table, list]:
     """An empty table of a "GPU" whose measurements come from the record, and the list of what was measured."""
-    table = widgets_data.Table(SPACES["launch"], recorded["launch"].spec, live=True)
+    table = Table(SPACES["launch"], recorded["launch"].spec, live=True)
     asked = []
 
-    def measure(space, kernel, point, **_):
+    def from_record(space, kernel, point, **_):
         asked.append((kernel, point["block_size"], point["num_warps"]))
         return recorded["launch"].rows[space.key(kernel, point)]
 
-    monkeypatch.setattr(widgets_measure, "measure", measure)
+    monkeypatch.setattr(measure, "measure", from_record)
     return table, asked
 
 
@@ -64,7 +65,7 @@ def test_every_position_of_every_slider_was_recorded(name, recorded):
             assert row["verdict"] in ("ok", "wrong", "refused") and (row["verdict"] == "ok" or row["reason"])
             if row["verdict"] == "ok":
                 assert row["ci_low_us"] <= row["median_us"] <= row["ci_high_us"]
-                n_bytes = 2 * 4096 * row["n_cols"] * widgets_data.BYTES[row["dtype"]]
+                n_bytes = 2 * 4096 * row["n_cols"] * BYTES[row["dtype"]]
                 assert row["gb_per_s"] == pytest.approx(n_bytes / row["median_us"] / 1e3, rel=1e-3)
 
 
@@ -82,29 +83,27 @@ def test_the_recorded_sweep_is_as_wide_as_promised(recorded):
 
 def test_occupancy_and_waves():
     h100 = device.GpuSpec("H100", (9, 0), 132, 32, 2048, 32, 65536, 233472, 1, 1, None, None)
-    assert widgets_data.occupancy(h100, 256, 32, 0) == (8, "threads")
-    assert widgets_data.occupancy(h100, 32, 16, 0) == (32, "blocks")
-    assert widgets_data.occupancy(h100, 128, 255, 0) == (2, "registers")
-    assert widgets_data.occupancy(h100, 128, 16, 100_000) == (2, "shared memory")
+    assert occupancy(h100, 256, 32, 0) == (8, "threads")
+    assert occupancy(h100, 32, 16, 0) == (32, "blocks")
+    assert occupancy(h100, 128, 255, 0) == (2, "registers")
+    assert occupancy(h100, 128, 16, 100_000) == (2, "shared memory")
 
 
 def test_the_sentence_names_what_the_compiler_did(recorded):
     table = recorded["launch"]
-    said = widgets_data.reason(table, table.row(FLAT, START))
+    said = reason(table, table.row(FLAT, START))
     assert (
         "registers a thread" in said
         and "16-byte loads" in said
         and "blocks an SM" in said
         and "waves" in said
     )
-    odd = widgets_data.reason(table, table.row(ROWS, {**START, "n_cols": 781}))
+    odd = reason(table, table.row(ROWS, {**START, "n_cols": 781}))
     assert " 4-byte loads" in odd  # 781 is no multiple of 16
     spilled = table.row(FLAT, {**START, "block_size": 8192, "num_warps": 1})
-    assert spilled["spill_bytes"] > 0 and f"{spilled['spill_bytes']} bytes spilled" in widgets_data.reason(
-        table, spilled
-    )
-    assert widgets_data.reason(table, table.row(ROWS, {**START, "block_size": 64})).startswith("wrong: ")
-    assert widgets_data.reason(table, None) == "not measured yet"
+    assert spilled["spill_bytes"] > 0 and f"{spilled['spill_bytes']} bytes spilled" in reason(table, spilled)
+    assert reason(table, table.row(ROWS, {**START, "block_size": 64})).startswith("wrong: ")
+    assert reason(table, None) == "not measured yet"
 
 
 # ------------------------------------------------------------------------------------------- explore
@@ -117,24 +116,24 @@ def test_a_move_shows_the_new_points_values(recorded):
         explorer.sliders[axis].value = value
         point = dict(explorer.point)
         assert point[axis] == value
-        figure, kernels = explorer.figure, explorer.shown
+        shown, kernels = explorer.figure, explorer.shown
         for i, kernel in enumerate(kernels):
             row = table.row(kernel, point)
-            assert figure.data[0].x[i] == (row["gb_per_s"] if row["verdict"] == "ok" else 0)
+            assert shown.data[0].x[i] == (row["gb_per_s"] if row["verdict"] == "ok" else 0)
             says = f"{row['gb_per_s']:,.0f} GB/s" if row["verdict"] == "ok" else row["verdict"]
-            assert says in figure.data[1].text[i] and kernel in figure.data[1].text[i]
+            assert says in shown.data[1].text[i] and kernel in shown.data[1].text[i]
             if kernel in table.space.mapped:
-                assert widgets_data.reason(table, row) in explorer.sentence.value
+                assert reason(table, row) in explorer.sentence.value
         where = list(table.space.axes["num_warps"]).index(point["num_warps"])
-        assert min(figure.data[4].x) == where - 0.5
-        heat = figure.data[2].z[list(table.space.axes["block_size"]).index(1024)]
+        assert min(shown.data[4].x) == where - 0.5
+        heat = shown.data[2].z[list(table.space.axes["block_size"]).index(1024)]
         expected = [
             table.row(ROWS, {**point, "block_size": 1024, "num_warps": w})
             for w in table.space.axes["num_warps"]
         ]
         assert list(heat) == [row["gb_per_s"] for row in expected]
-        assert f"{point['n_cols']:,} {point['dtype']}" in figure.layout.title.text
-        assert "replayed: NVIDIA H100" in figure.layout.title.text
+        assert f"{point['n_cols']:,} {point['dtype']}" in shown.layout.title.text
+        assert "replayed: NVIDIA H100" in shown.layout.title.text
 
 
 def test_kernels_are_taken_out_and_the_map_changes(recorded):
@@ -194,8 +193,8 @@ def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
     monkeypatch.setattr(device, "gpu_spec", lambda: spec)
     monkeypatch.setattr(records, "_live_provenance", lambda: here)
     monkeypatch.delenv("WORKBOOK_RECORD", raising=False)
-    assert widgets_data.load(SPACES["launch"]).rows == {}
-    table = widgets_data.load(SPACES["launch"], replay=True)
+    assert load(SPACES["launch"]).rows == {}
+    table = load(SPACES["launch"], replay=True)
     assert table.rows == recorded["launch"].rows and table.origin.startswith("replayed: ")
 
 
@@ -241,13 +240,13 @@ def apply(figure: dict, args: list) -> None:
 def test_the_plain_sliders_show_the_same_values(recorded):
     table = recorded["launch"]
     shown = widgets.explore(table=table)
-    figure = shown._repr_mimebundle_()[widgets.PLOTLY]
-    blocks, sizes = figure["layout"]["sliders"]
-    (menu,) = figure["layout"]["updatemenus"]
-    apply(figure, next(s for s in blocks["steps"] if s["label"] == "512")["args"])
-    apply(figure, next(s for s in sizes["steps"] if s["label"] == "1,024")["args"])
-    apply(figure, next(b for b in menu["buttons"] if b["label"] == "bfloat16, num_warps 4")["args"])
-    visible = [t for t in figure["data"] if t["visible"]]
+    drawn = shown._repr_mimebundle_()[widgets.PLOTLY]
+    blocks, sizes = drawn["layout"]["sliders"]
+    (menu,) = drawn["layout"]["updatemenus"]
+    apply(drawn, next(s for s in blocks["steps"] if s["label"] == "512")["args"])
+    apply(drawn, next(s for s in sizes["steps"] if s["label"] == "1,024")["args"])
+    apply(drawn, next(b for b in menu["buttons"] if b["label"] == "bfloat16, num_warps 4")["args"])
+    visible = [t for t in drawn["data"] if t["visible"]]
     point = {"block_size": 512, "num_warps": 4, "n_cols": 1024, "dtype": "bfloat16"}
     (flat,) = [t for t in visible if t.get("name") == FLAT]
     assert flat["y"] == [
@@ -302,20 +301,20 @@ def test_sectors_of_a_request(shape, sectors, lines):
 
 def test_moving_the_blocks_shape(recorded):
     table = recorded["shape"]
-    shown = widgets.explore_grid(table=table)
-    shown.sliders["block_x"].value = 32
-    shown.sliders["block_y"].value = 8
-    numbers = shown.figure.data[0].customdata
+    explorer = widgets.explore_grid(table=table).explorer
+    explorer.sliders["block_x"].value = 32
+    explorer.sliders["block_y"].value = 8
+    numbers = explorer.figure.data[0].customdata
     # element (9, 40): block (1, 1), thread (8, 1), warp 1, lane 8, sector 5 of its row
     assert list(numbers[9][40]) == [1, 1, 8, 1, 1, 8, 5]
     row = table.row(CUDA, {"block_x": 32, "block_y": 8, "n_cols": 4096, "dtype": "float32"})
     assert (
-        f"{row['gb_per_s']:,.0f} GB/s" in shown.line.value
-        and "4 sectors and 1 line a request" in shown.line.value
+        f"{row['gb_per_s']:,.0f} GB/s" in explorer.line.value
+        and "4 sectors and 1 line a request" in explorer.line.value
     )
-    assert "Blocks of 32 × 8" in shown.figure.layout.title.text
-    shown.sliders["block_y"].value = 64
-    assert "refused: a block of 2,048 threads" in shown.line.value
+    assert "Blocks of 32 × 8" in explorer.figure.layout.title.text
+    explorer.sliders["block_y"].value = 64
+    assert "refused: a block of 2,048 threads" in explorer.line.value
     with pytest.raises(ValueError, match="block_x=48 is no position"):
         widgets.explore_grid(48, 8)
 
@@ -357,7 +356,8 @@ def test_ptx_of_a_kernel_that_is_refused_or_has_no_such_position():
 
 
 def test_heading_escapes(recorded):
-    assert "<script" not in widgets_figure.heading(recorded["launch"], START)
+    table = dataclasses.replace(recorded["launch"], date="<script>")
+    assert "&lt;script&gt;" in figure.heading(table, START) and "<script" not in figure.heading(table, START)
 
 
 # ------------------------------------------------------------------------------------------- on a GPU
@@ -366,7 +366,7 @@ def test_heading_escapes(recorded):
 @pytest.mark.gpu
 @pytest.mark.parametrize("kernel", [ROWS, FLAT, CUDA, TORCH])
 def test_measuring_a_point_live(kernel):
-    row = widgets_measure.measure(SPACES["launch"], kernel, START)
+    row = measure.measure(SPACES["launch"], kernel, START)
     assert row["verdict"] == "ok" and row["gb_per_s"] > 10 and row["reason"] == ""
     if kernel != TORCH:
         assert row["registers"] >= 8 and row["loads"] >= 1
@@ -375,7 +375,7 @@ def test_measuring_a_point_live(kernel):
 @pytest.mark.gpu
 def test_what_a_gpu_refuses_and_what_is_wrong():
     shape = {"block_x": 64, "block_y": 32, "n_cols": 1024, "dtype": "float32"}
-    row = widgets_measure.measure(SPACES["shape"], CUDA, shape)
+    row = measure.measure(SPACES["shape"], CUDA, shape)
     assert row["verdict"] == "refused" and "2,048 threads" in row["reason"]
-    row = widgets_measure.measure(SPACES["launch"], ROWS, {**START, "block_size": 64})
+    row = measure.measure(SPACES["launch"], ROWS, {**START, "block_size": 64})
     assert row["verdict"] == "wrong" and row["gb_per_s"] is None

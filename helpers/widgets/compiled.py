@@ -1,0 +1,54 @@
+"""What a compiler made of a kernel: the facts in a table's row, so that its reasons are about the kernel that was timed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from helpers import device
+from helpers.widgets.space import Refused
+
+if TYPE_CHECKING:
+    import torch
+
+
+def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str, int]:
+    """What the compiler made of a Triton kernel that `launch(y)` launches; y is like `like`."""
+    import torch
+
+    from helpers import ptx
+
+    compiled = launch(torch.empty(like.shape, dtype=like.dtype, device=like.device))
+    loads = ptx.from_compiled(kernel, compiled).reading.loads
+    return {
+        "threads": 32 * compiled.metadata.num_warps,
+        "registers": compiled.n_regs,
+        "spill_bytes": 4 * compiled.n_spills,  # Triton counts words
+        "shared_bytes": compiled.metadata.shared,
+        "loads": len(loads),
+        "load_bytes": max((i.n_bytes for i in loads), default=0),
+    }
+
+
+def cuda_facts(text: str, threads: int) -> dict[str, int]:
+    """What NVRTC makes of the one kernel in a CUDA text for this GPU, launched with so many threads a block."""
+    from helpers import ptx
+
+    stages = ptx.cuda_stages(text, target=device.gpu_spec().target)
+    loads = stages.reading.loads
+    return {
+        "threads": threads,
+        "registers": stages.n_registers,
+        "spill_bytes": stages.spill_bytes,
+        "shared_bytes": stages.shared_bytes,
+        "loads": len(loads),
+        "load_bytes": max((i.n_bytes for i in loads), default=0),
+    }
+
+
+def refuse_eager(dtype: str) -> None:
+    """Raise `Refused` where torch.compile would run eager's kernels for a dtype, such as "bfloat16", on this GPU."""
+    import torch
+
+    if reason := device.left_to_eager(getattr(torch, dtype)):
+        raise Refused(reason)
