@@ -59,14 +59,18 @@ def timed(run: Callable):
     return time.perf_counter() - start, result
 
 
-def quiet_load_inline(name: str, cpp: str, cuda: str | None, folder: str):
+def quiet_load_inline(name: str, cpp: str, cuda_source: str | None, folder: str):
     """torch's own, as its tutorial calls it."""
     from torch.utils.cpp_extension import load_inline
 
     os.makedirs(folder)
     with contextlib.redirect_stdout(io.StringIO()):
         return load_inline(
-            name, [cpp], cuda_sources=[cuda] if cuda else [], functions=["poly"], build_directory=folder
+            name,
+            [cpp],
+            cuda_sources=[cuda_source] if cuda_source else [],
+            functions=["poly"],
+            build_directory=folder,
         )
 
 

@@ -29,7 +29,7 @@ from types import ModuleType
 from helpers import device
 from helpers.cuda import light
 from helpers.cuda.errors import BuildError, readable_errors
-from helpers.cuda.host import translate
+from helpers.cuda.host import checked, translate
 
 LOCK_TIMEOUT_S = 600.0
 
@@ -212,8 +212,6 @@ def _load_for_host(
         host=(cuda_source, text),
     )
     if not hasattr(module, "__host_cuda__"):
-        from helpers.cuda.host import checked
-
         checked.attach(module, functions, cuda_source, torch_headers=torch_headers)
         module.__host_cuda__ = True
     return module
@@ -287,7 +285,7 @@ def _host_headers() -> str:
 
 
 def _compiler_identity(tool: str) -> str | None:
-    """A compiler's path, size and time: changes when the compiler does, and costs no process."""
+    """A compiler's path, size and time: another when the compiler is another, and no process is needed to ask."""
     path = device.find_tool(tool)
     if path is None:
         return None
@@ -308,7 +306,7 @@ def _import(home: Path, module_name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
-    """Hold a build's lock. The kernel drops it when its holder ends, however it ends."""
+    """Hold a build's lock. The operating system drops it when its holder ends, however it ends."""
     home.parent.mkdir(parents=True, exist_ok=True)
     path = home.with_name(home.name + ".lock")
     deadline = time.monotonic() + (LOCK_TIMEOUT_S if timeout_s is None else timeout_s)
@@ -353,10 +351,10 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
             built["commands"] = light.build(
                 partial,
                 what["name"],
-                cpp,
-                cuda,
-                what["functions"],
-                flags,
+                cpp=cpp,
+                cuda=cuda,
+                functions=what["functions"],
+                flags=flags,
                 arch=arch,
                 toolkit=device.cuda_toolkit(),
             )

@@ -29,7 +29,7 @@ _NVCC = (
 
 
 def suits(*texts: str | None) -> bool:
-    """Whether sources can be bound by `bind.h`: those that speak of pybind11 themselves cannot."""
+    """Whether sources can be bound by `bind.h`: those that use pybind11 themselves cannot."""
     return not any(re.search(r"pybind11|\bpy::", text or "") for text in texts)
 
 
@@ -51,11 +51,11 @@ PyMODINIT_FUNC PyInit_{name}() {{ return PyModuleDef_Init(&workbook_module); }}
 def build(
     folder: Path,
     name: str,
+    *,
     cpp: str,
     cuda: str,
     functions: Sequence[str],
     flags: Sequence[str],
-    *,
     arch: str,
     toolkit: Path | None,
 ) -> list[list[str]]:
@@ -83,18 +83,19 @@ def build(
     own = [_STANDARD, "-O2"] if cuda else flags
     python = f"-I{sysconfig.get_path('include')}"
     commands = [[compiler, "-fPIC", python, *own, "-c", "main.cpp", "-o", "main.o"]]
-    link = [compiler, "-shared", "main.o", "-o", f"{name}.so"]
+    objects, libraries = ["main.o"], []
     if cuda:
         (folder / "cuda.cu").write_text(f"#include <cstdint>\n{cuda}")
         number = arch.removeprefix("sm_")
         target = f"-gencode=arch=compute_{number},code=sm_{number}"
         nvcc = [str(device.find_tool("nvcc")), *_NVCC, target, "--compiler-options", "-fPIC"]
         commands.append([*nvcc, *flags, "-c", "cuda.cu", "-o", "cuda.o"])
-        libraries = _runtime_folder(toolkit)
-        link[3:3] = ["cuda.o"]
-        link += [f"-L{libraries}", f"-Wl,-rpath,{libraries}", "-lcudart"]
+        runtime = _runtime_folder(toolkit)
+        objects.append("cuda.o")
+        libraries = [f"-L{runtime}", f"-Wl,-rpath,{runtime}", "-lcudart"]
     elif sys.platform == "darwin":
-        link += ["-undefined", "dynamic_lookup"]
+        libraries = ["-undefined", "dynamic_lookup"]
+    link = [compiler, "-shared", *objects, "-o", f"{name}.so", *libraries]
     _run(commands, folder)
     _run([link], folder)
     return [*commands, link]

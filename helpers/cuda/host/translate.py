@@ -11,7 +11,7 @@ source, so compilers' messages and the run's own point into the learner's text. 
 * `__shared__` declarations become arrays that remember who wrote what;
 * CUDA's headers are left out, and `is_cuda()` asks for the CPU.
 
-helpers/host/ holds the C++ side. What the host cannot do is an `Unsupported`, with its name and line.
+`include/` holds the C++ side. What the host cannot do raises `Unsupported`, with its name and line.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class _Function:
 
 @functools.cache
 def _known_calls() -> frozenset[str]:
-    """The names with two leading underscores that helpers/host defines."""
+    """The names with two leading underscores that the headers in `include/` define."""
     text = "".join(p.read_text() for p in sorted(HEADERS.glob("*.h")))
     made = {
         name + tail for name in re.findall(r"WB_ATOMIC\((\w+)", text) for tail in ("", "_block", "_system")
