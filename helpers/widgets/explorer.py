@@ -130,8 +130,10 @@ class _Explorer:
         if self.table.live:
             for kernel in self.shown:
                 self.table.measured(kernel, self.point)
-        size = any(before[a] != self.point[a] for a in ("n_cols", "dtype"))
-        another = size or self.mapped != self.map_of.value or self.table.live
+        # Along its own axes the map stays as it is; but the title above it has the size and the dtype.
+        own = {self.table.space.x, self.table.space.y} - {"n_cols", "dtype"}
+        moved = any(before[axis] != at for axis, at in self.point.items() if axis not in own)
+        another = moved or self.mapped != self.map_of.value or self.table.live
         self.mapped = self.map_of.value
         self.show(redraw_map=another)
 

@@ -113,7 +113,7 @@ class _PlainFigure:
         mapped = kernel in self.mapped
         for dtype in self.dtypes:
             for x in self.xs if mapped else (None,):
-                point = {"dtype": dtype, self.space.x: x, self.space.y: self.start[self.space.y]}
+                point = {**self.start, "dtype": dtype, self.space.x: x}
                 curve = go.Scatter(
                     x=list(self.sizes), y=self._speeds(kernel, point), name=kernel, mode="lines+markers",
                     line={"color": colour(self.space, kernel), "width": 2}, marker={"symbol": marker, "size": 8},

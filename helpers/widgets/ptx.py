@@ -13,6 +13,7 @@ from helpers import device
 from helpers.widgets import panes
 from helpers.widgets.controls import grid_of, labelled_slider
 from helpers.widgets.shown import Shown
+from helpers.widgets.space import require_position
 
 if TYPE_CHECKING:
     from helpers.ptx import Stages
@@ -69,9 +70,9 @@ def explore_ptx(
     """
     from helpers import ptx
 
-    _require("block_size", block_size, BLOCK_SIZES)
-    _require("num_warps", num_warps, NUM_WARPS)
-    _require("target", target, TARGETS)
+    require_position("block_size", block_size, BLOCK_SIZES)
+    require_position("num_warps", num_warps, NUM_WARPS)
+    require_position("target", target, TARGETS)
     if kernel is None:
         from helpers.kernels.square import square_rows_kernel as kernel
 
@@ -96,12 +97,6 @@ def explore_ptx(
     if os.environ.get("WORKBOOK_WIDGETS") == "plain" or device.package_version("ipywidgets") is None:
         return Shown(text, plain)
     return Shown(text, plain, _PtxExplorer(compiled, start, first, name))
-
-
-def _require(name: str, value: Any, values: tuple) -> None:
-    if value not in values:
-        known = ", ".join(map(str, values))
-        raise ValueError(f"{name}={value!r} is no position of its slider; choose from {known}.")
 
 
 def _plain(compiled: Callable[[_Position], Stages], start: _Position, name: str) -> str:

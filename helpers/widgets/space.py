@@ -7,7 +7,7 @@ in a notebook.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,13 @@ def word(axis: str) -> str:
 def axis_title(axis: str) -> str:
     """What an axis is called, with its unit."""
     return f"{word(axis)} ({_UNITS[axis]})" if axis in _UNITS else word(axis)
+
+
+def require_position(axis: str, value: Any, values: Sequence[Any]) -> None:
+    """Raise ValueError unless `value` is one of the slider's values."""
+    if value not in values:
+        known = ", ".join(map(str, values))
+        raise ValueError(f"{axis}={value!r} is no position of its slider; choose from {known}.")
 
 
 class Refused(Exception):
@@ -138,6 +145,4 @@ class Space:
                 raise ValueError(
                     f"There is no slider {axis!r} over {self.name}; there are {', '.join(self.axes)}."
                 )
-            if value not in self.axes[axis]:
-                values = ", ".join(map(str, self.axes[axis]))
-                raise ValueError(f"{axis}={value!r} is no position of its slider; choose from {values}.")
+            require_position(axis, value, self.axes[axis])

@@ -40,10 +40,16 @@ def own_space(*mapped: str) -> Space:
         record="mine/tanh-sweep",
         x="parts",
         y="skip",
-        axes={"parts": (1, 2, 64), "skip": (0, 1), "n_cols": (32, 1024), "dtype": ("float32",)},
+        axes={
+            "parts": (1, 2, 64),
+            "skip": (0, 1),
+            "tile": (8, 16),
+            "n_cols": (32, 1024),
+            "dtype": ("float32",),
+        },
         mapped=mapped,
         rivals=(TORCH,),
-        start={"parts": 2, "skip": 0, "n_cols": 1024, "dtype": "float32"},
+        start={"parts": 2, "skip": 0, "tile": 8, "n_cols": 1024, "dtype": "float32"},
         candidates=candidate,
         operation="tanh",
     )
@@ -102,13 +108,17 @@ def test_a_space_of_ones_own_with_widgets(monkeypatch):
     assert list(explorer.figure.data[0].x) == [0, 0, table.row(TORCH, explorer.point)["gb_per_s"]]
     assert "64 parts of 32 columns" in explorer.sentence.value
     assert explorer.figure.layout.title.text.startswith("tanh of 4,096 × 32 float32")
+    # A slider that is no axis of the map changes the whole map.
+    explorer.sliders["tile"].value = 16
+    line = [table.row(HALVES, {**explorer.point, "parts": parts, "skip": 1}) for parts in (1, 2, 64)]
+    assert list(explorer.figure.data[2].z[1]) == [row["gb_per_s"] for row in line]
     with pytest.raises(ValueError, match="There is no slider 'block' over tanh"):
         widgets.explore(space, table=table, block=1)
 
 
 def test_a_point_that_a_candidate_refuses_is_a_row(monkeypatch):
     monkeypatch.setattr(device, "has_gpu", lambda: True)
-    point = {"parts": 64, "skip": 0, "n_cols": 32, "dtype": "float32"}
+    point = {"parts": 64, "skip": 0, "tile": 8, "n_cols": 32, "dtype": "float32"}
     row = measure.measure(own_space(CHUNKS), CHUNKS, point)
     assert row["verdict"] == "refused" and row["reason"] == "64 parts of 32 columns"
     assert row["parts"] == 64 and row["registers"] is None
