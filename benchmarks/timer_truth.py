@@ -10,7 +10,7 @@ A part that fails is reported, and the rest goes on.
 **The truth by CUPTI** is read apart from the timer's own code: out of a Chrome trace of launches, each behind the same
 flush (zeros over twice the L2); what runs between two flushes, in the GPU's own order, is one call, and the median
 over the calls is the truth. It is taken before and after every timer; a timer is judged by the mean of its two, and
-where they differ by more than the goal, by that difference. **The truth by ncu** is `gpu__time_duration` in another
+where they differ by more than the goal, that difference is allowed. **The truth by ncu** is `gpu__time_duration` in another
 process, with clocks and caches left alone, behind the same flush. It sees kernels, and no copies or fills. Watching can
 lengthen a kernel and cannot shorten it: where ncu says less than CUPTI, by more than 3 µs and 1 %, ncu's is the truth, less
 what it is longer by elsewhere.
@@ -39,6 +39,7 @@ from timer.traps import Fn, goal_us
 from helpers import device, records, timing
 from helpers.timing import cupti
 
+# seconds, on an H100
 PARTS = {
     "kernels": 170,
     "watching": 20,
@@ -46,7 +47,7 @@ PARTS = {
     "aa": 80,
     "difference": 30,
     "traps": 90,
-}  # seconds, on an H100
+}
 RECORDS = {part: f"timer/{'truth' if part == 'kernels' else part}" for part in PARTS}
 
 

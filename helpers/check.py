@@ -83,7 +83,7 @@ def empty_allocations() -> set:
 def poisoned() -> Iterator[None]:
     """Fill everything that torch.empty, empty_like, empty_strided and new_empty hand out with NaN (integers: 0x5A bytes).
 
-    It works on the level of torch's dispatcher, so allocations made in C++ extensions are filled too.
+    It acts in torch's dispatcher, so allocations made in C++ extensions are filled too.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -137,7 +137,7 @@ def assert_matches(
     tolerance: tuple[float, float] | None = None,
     name: str | None = None,
 ) -> Agreement:
-    """Raise `Mismatch` unless `kernel` computes what `reference` does, everywhere it is likely not to.
+    """Raise `Mismatch` unless `kernel` computes what `reference` does, at the shapes and values where kernels often fail.
 
     Args:
         kernel: takes the inputs (one tensor, unless `make_inputs` says otherwise), returns one tensor. A function from

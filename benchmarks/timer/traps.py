@@ -1,8 +1,8 @@
-"""The traps of `timer_truth.py --only traps`: functions that make a timer tell something untrue, and what each tells.
+"""The traps of `timer_truth.py --only traps`: functions that mislead a timer, and what each timer says about them.
 
-A timer passes a trap when it is not fooled, or when it refuses or says what is wrong. Fooled is: more than 10 % below the
-truth, or more than 10 % and 5 µs above it. A figure inside that holds no lie of the trap, but it may hold the timer's own
-error, the gap of a launch for one: "right" is only said within max(0.5 µs, 1 %), as everywhere else.
+A timer passes a trap when it is not fooled, or when it refuses or says what is wrong. It is fooled when its figure is more
+than 10 % below the truth, or more than 10 % and 5 µs above it. A figure between these bounds has not been falsified by the
+trap, but may hold the timer's own error, such as a launch gap: "right" takes max(0.5 µs, 1 %), as everywhere else.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ RANDOM = "random numbers as input"
 
 
 def makers() -> dict[str, Callable[[], Fn]]:
-    """What nvbench times in one process: every trap, replaced clocks at the end, where they stay replaced."""
+    """What nvbench times in one process: every trap, those that replace clocks last, since they stay replaced."""
 
     def with_its_setting(trap: Trap) -> Fn:
         fn = trap.make()

@@ -1,8 +1,8 @@
 """How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `profiler_overhead`, `sweep`.
 
-`gpu` has the timer, `collect` its loop, `cupti` its clock for kernels, `clock` the host's, `overhead` what CUPTI adds to
-a kernel, `notes` what can be seen of mistakes, `stats` medians with their intervals. `sweeps` checks and times a kernel over launch parameters, `league` many
-functions that compute the same.
+`gpu` has the timer, `collect` its loop, `samples` what that gathers, `cupti` the clock for kernels, `clock` the host's,
+`overhead` what CUPTI adds to a kernel, `notes` the signs of a misleading measurement, `stats` medians with their
+intervals. `sweeps` checks and times a kernel over launch parameters, `league` many functions that compute the same.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError, short_name

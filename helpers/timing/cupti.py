@@ -17,7 +17,7 @@ _MARK = "workbook::call"
 
 
 class TimingError(RuntimeError):
-    """The function cannot be timed: it failed, launched nothing, or launched where the timer was not looking."""
+    """The function cannot be timed: it failed, launched nothing, or launched on another stream."""
 
 
 def short_name(kernel: str) -> str:

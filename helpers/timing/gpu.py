@@ -1,16 +1,16 @@
 """How long one kernel takes on the device, and how sure that is.
 
 The clock is CUPTI's, read through torch.profiler: the device's own start and end of every kernel, copy and fill, so
-the launch gap is not in it. What a call finds in the L2 cache is arranged before each (`l2=`), so that the question
-that is answered is said. Samples are taken until the 95 % interval of the median is narrow.
+the launch gap is not in it. What each call finds in the L2 cache is chosen (`l2=`) and arranged before the call. Samples
+are taken until the 95 % interval of the median is narrow.
 
 CUPTI slows some kernels that it watches. CUDA events around the same calls, without it and with it, tell by how much
 (`helpers.timing.overhead`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
 says so.
 
-It is made against mistakes, and says what it can see of them: a function that launches nothing or on another stream
-is an error; inputs of one value only, a result that is no tensor, throttled clocks and replaced clock functions are
-notes. Code that wants to deceive can replace this module too: judge such code in a process of its own.
+The timer guards against mistakes, not against deceit. A function that launches nothing, or on another stream, is an
+error; inputs of a single value, a result that is no tensor, throttled clocks and replaced clock functions are notes.
+Code that wants to deceive can replace this module too: judge such code in a process of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from helpers.timing.stats import median_interval, ratio_interval
 class TimedKernel:
     """One kernel (or copy, or fill) that the timed function launched, `calls` times a call, `median_us` µs together.
 
-    The µs are as watched: what CUPTI adds to a kernel is known for the whole call only, and is not taken off here.
+    What CUPTI adds is known for the whole call only: it is still in these µs.
     """
 
     name: str
@@ -43,7 +43,7 @@ class TimedKernel:
 class Timing:
     """The device time of one call, in µs: the sum of its kernels' own durations, without gaps between them.
 
-    `added_us` is what CUPTI added to them and what has been taken off; 0.0 where none was seen.
+    `added_us` is what CUPTI had added to them, which has been taken off; 0.0 where nothing was seen.
     """
 
     median_us: float
@@ -148,8 +148,8 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
         l2: what the call finds in the L2 cache. "cold": another kernel's output, as in a running program, so that the
             inputs come from memory and each line written must push one out. "clean": nothing useful and nothing to
             write back, as Nsight Compute arranges it. "warm": the inputs, where they fit.
-        budget_s: seconds to measure for at most, beyond warm-up and the look at what CUPTI adds (32 calls up to 0.5 ms,
-            12 above 3 ms, and four times as many where it adds). It ends sooner, when the 95 % interval of the median
+        budget_s: seconds to measure for at most, beyond warm-up and finding out what CUPTI adds (32 calls up to
+            0.5 ms, 12 above 3 ms, and four times as many where it adds). It ends sooner, when the 95 % interval of the median
             is narrower than ±0.5 % or ±0.05 µs; where something is taken off, the interval gets wider by what is not
             known of that.
 
@@ -221,9 +221,9 @@ def compare(
 
 
 def profiler_overhead(fn: Callable[[], Any], *, l2: str = "cold") -> Overhead:
-    """Find out whether the profiler slows what `fn` launches: events around it, without CUPTI and with it, in turns.
+    """Measure what the profiler adds to what `fn` launches: events around it, without CUPTI and with it, in turns.
 
-    `time_gpu` does this by itself where a quick look makes it suspect so, and takes off what it finds.
+    `time_gpu` does this by itself where a quick measurement makes it suspect an overhead, and takes off what it finds.
 
     Args:
         fn: as for `time_gpu`.

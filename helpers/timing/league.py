@@ -24,18 +24,22 @@ if TYPE_CHECKING:
     import torch
 
 COLUMNS = (
-    *(
-        "op",
-        "dtype",
-        "n_rows",
-        "n_cols",
-        "contestant",
-        "median_us",
-        "ci95_low_us",
-        "ci95_high_us",
-        "gb_per_s",
-    ),
-    *("of_copy", "ours_ratio", "ratio_low", "ratio_high", "host_us", "added_us", "note"),
+    "op",
+    "dtype",
+    "n_rows",
+    "n_cols",
+    "contestant",
+    "median_us",
+    "ci95_low_us",
+    "ci95_high_us",
+    "gb_per_s",
+    "of_copy",
+    "ours_ratio",
+    "ratio_low",
+    "ratio_high",
+    "host_us",
+    "added_us",
+    "note",
 )
 OURS, COPY = "ours", "copy"
 WIDE = 65536  # columns: from here on the goals against eager and torch.compile hold
@@ -46,7 +50,7 @@ _LARGE = 64 << 20  # elements: from here on square and GELU are measured against
 class Standing:
     """One function at one point. `ratio` is its time over the reference function's: above 1, the reference is faster.
 
-    `added_us` is what CUPTI added to its time and what has been taken off.
+    `added_us` is what CUPTI had added to its time, which has been taken off.
     """
 
     label: str
@@ -164,19 +168,18 @@ def check_large(
     x: torch.Tensor,
     tolerance: tuple[float, float] | None = None,
 ) -> None:
-    """Raise `check.Mismatch` unless `call()` is `reference(x)`, taken in float64 a piece at a time.
+    """Raise `check.Mismatch` unless `call()` equals `reference(x)`, computed in float64 a piece at a time.
 
-    The memory that the output will get is filled with 0xFF bytes (NaN) first. `reference` works on rows: it is given some
-    of them (some elements, where x is 1-D).
+    The memory that the output will get is filled with 0xFF bytes (NaN) first. `reference` works on rows: it is given
+    some of them at a time (some elements, where x is 1-D).
     """
     import torch
 
     from helpers import check
 
     n_bytes = x.numel() * x.element_size()
-    count = (
-        8 if n_bytes <= 64 << 20 else 1
-    )  # the allocator keeps several small free blocks, and few large ones
+    # the allocator keeps several small free blocks, and few large ones
+    count = 8 if n_bytes <= 64 << 20 else 1
     poison = [torch.empty(n_bytes, dtype=torch.uint8, device=x.device).fill_(0xFF) for _ in range(count)]
     del poison
     got = call()
@@ -199,7 +202,7 @@ def rows_of(
     host: Mapping[str, float],
     notes: Mapping[str, str],
 ) -> list[dict[str, Any]]:
-    """The table's rows for one point: each contestant that was timed, and each that was not, with the reason as note."""
+    """The table's rows for one point: the contestants that were timed, then those that were not, with the reason as note."""
     copy = timed.get(COPY)
     rows = []
     for label in dict.fromkeys([*timed, *notes]):
@@ -232,13 +235,14 @@ class Goal:
 
     @property
     def verdict(self) -> str:
-        """ "pass", "fail", or "not measured" where no point falls under it."""
-        return ("fail" if self.missed else "pass") if self.n_points else "not measured"
+        """One of "pass", "fail", and "not measured" where no point falls under it."""
+        if not self.n_points:
+            return "not measured"
+        return "fail" if self.missed else "pass"
 
     def __repr__(self) -> str:
-        head = (
-            f"{self.verdict:<12} {self.text} ({self.n_points - len(self.missed)} of {self.n_points} points)"
-        )
+        met = self.n_points - len(self.missed)
+        head = f"{self.verdict:<12} {self.text} ({met} of {self.n_points} points)"
         return "\n".join([head, *(f"{'':<13}{miss}" for miss in self.missed)])
 
 

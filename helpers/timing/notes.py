@@ -19,12 +19,8 @@ def replaced_clocks() -> list[str]:
     """A note for each of the functions that timers are made of, where it is not the original any more."""
     import torch
 
-    found = [
-        f"{name} has been replaced"
-        for name, original in _FROM_THE_START.items()
-        if {"time.perf_counter": time.perf_counter, "timeit.default_timer": timeit.default_timer}[name]
-        is not original
-    ]
+    now = {"time.perf_counter": time.perf_counter, "timeit.default_timer": timeit.default_timer}
+    found = [f"{name} has been replaced" for name in now if now[name] is not _FROM_THE_START[name]]
     for name in ("Event", "synchronize"):
         home = getattr(getattr(torch.cuda, name), "__module__", "")
         if home not in ("torch.cuda", "torch.cuda.streams"):
@@ -33,7 +29,7 @@ def replaced_clocks() -> list[str]:
 
 
 def odd_results(results: Iterable[Any]) -> list[str]:
-    """A note where a function returned something that may still have to compute; no result is kept."""
+    """A note where a function returned something whose values may not be computed yet; no result is kept."""
     kinds = dict.fromkeys(kind for result in results for kind in _odd_kinds(result))
     return [
         f"the function returned a {kind}: what it computes when that is used is not in this time"

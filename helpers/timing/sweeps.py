@@ -1,4 +1,4 @@
-"""Cross launch parameters into a table of checked, timed rows.
+"""Every combination of launch parameters as a table of checked, timed rows.
 
 A row is timed only after the kernel has been checked at that very point and size, on poisoned output memory. A point
 where the kernel is wrong, or that the kernel or the GPU refuses, stays in the table with its reason and without a time.
