@@ -170,7 +170,7 @@ RANDOM = "random numbers as input"
 
 
 def makers() -> dict[str, Callable[[], Fn]]:
-    """What nvbench times in one process: every trap, those that replace clocks last, since they stay replaced."""
+    """What nvbench times in one process: every trap in its order. A clock that one replaces stays so for those after it."""
 
     def with_its_setting(trap: Trap) -> Fn:
         fn = trap.make()
