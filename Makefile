@@ -1,8 +1,11 @@
 # Kernel Workbook. Needs Python 3.11 or newer and a C++ compiler; everything else goes into .venv.
 #   make run PYTHON=python3.12            another Python
 #   make run ARGS="-p n_rows=512"         options of `workbook run`
+#   make test ARGS="tests/timing -x" SEED=3    a part of the tests, with other random numbers
 PYTHON ?= python3
 ARGS ?=
+SEED ?= 0
+MINUTES ?= 30
 
 VENV := .venv
 STAMP := $(VENV)/.installed
@@ -10,10 +13,14 @@ BIN := $(VENV)/bin
 # Kernels and compilers find this environment's ninja; the recipes below name its programs by path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help run test lab record bench form
+# pytest's processes: two or more at once, one where there is a GPU; the files that take longest begin.
+WORKERS := -n auto --dist loadfile --no-loadscope-reorder
+
+.PHONY: help run test soak lab record bench form
 help:
 	@echo "make run     run the course; the result is build/course/index.html"
 	@echo "make test    everything that CI checks"
+	@echo "make soak    the tests that draw random numbers, again and again with others; MINUTES=30"
 	@echo "make lab     open JupyterLab on the first lesson"
 	@echo "make record  on a GPU: run the course and keep its measurements as the records"
 	@echo "make bench   print times, memory and sizes; on a GPU also the performance ratios"
@@ -42,7 +49,10 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo --no-cache
-	$(BIN)/python -m pytest $(ARGS)
+	TEST_SEED=$(SEED) $(BIN)/python -m pytest $(WORKERS) $(ARGS)
+
+soak: $(STAMP)
+	@$(BIN)/python tests/soak.py --minutes $(MINUTES) --first $(SEED) -- $(WORKERS) $(ARGS)
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab notebooks/01_profiling.ipynb

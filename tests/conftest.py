@@ -1,22 +1,52 @@
-"""What the tests share: the checkout's folder, small notebooks made on the spot, the `workbook` command."""
+"""What the tests share: their seeds, the checkout's folder, small notebooks made on the spot, the `workbook` command."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
+import seeds
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 
 
+# The files that take longest, in this order. They begin first, so that two workers end at about the same time.
+LONGEST = (
+    "exercises/test_wrong_kernels.py",
+    "test_notebooks.py",
+    "test_browser.py",
+    "workshop/test_grade.py",
+    "test_labs.py",
+    "exercises/test_lab06.py",
+    "exercises/test_lab02.py",
+)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """The workers of `-n auto`: none where there is a GPU, as two tests at once would each measure the other."""
+    from helpers import device
+
+    return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)), 4)
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect what only a GPU can show where there is none: the closing line says so, and it never counts as passed."""
+    """Order and mark the tests, and deselect what only a GPU can show where there is none.
+
+    The closing line names what was deselected, and it never counts as passed.
+    """
+    places = {str(ROOT / "tests" / name): place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    for item in items:
+        if "seed" in getattr(item, "fixturenames", ()):
+            item.add_marker("seeded")
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu:
         from helpers import device
@@ -24,6 +54,40 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if not device.has_gpu():
             config.hook.pytest_deselected(items=on_gpu)
             items[:] = [item for item in items if item not in on_gpu]
+
+
+@pytest.fixture(autouse=True)
+def sown(request: pytest.FixtureRequest) -> int:
+    """`random`, numpy and torch begin with the test's own seed, which comes from its name and TEST_SEED."""
+    seed = seeds.of(request.node.nodeid)
+    seeds.sow(seed)
+    return seed
+
+
+@pytest.fixture
+def seed(sown: int) -> int:
+    """The test's own seed, for what takes one. A test that asks for it is `seeded`: `make soak` tries it with others."""
+    return sown
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> Iterator[None]:
+    """A fixture that several tests share draws the same whichever of them comes first."""
+    if fixturedef.scope != "function":
+        seeds.sow(seeds.of(f"{fixturedef.baseid}::{fixturedef.argname} {getattr(request, 'param', '')}"))
+    return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Kernels that the tests start, here or in child processes, begin with seeds, and without the user's own profile."""
+    folder = tmp_path_factory.mktemp("ipython")
+    startup = folder / "profile_default" / "startup" / "00-seed.py"
+    startup.parent.mkdir(parents=True)
+    startup.write_text(seeds.KERNEL_STARTUP.replace("{seed}", str(seeds.of("kernels"))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("IPYTHONDIR", str(folder))
+        yield
 
 
 @pytest.fixture

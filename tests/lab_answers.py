@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import seeds
 from lab_attempts import solution_cells
 
 from helpers import exercises
@@ -23,9 +24,9 @@ def judged(id: str, answer: Any, seed: int = 0) -> Verdict:
     return verdict
 
 
-def mistakes(id: str, answer: Any, seeds: Iterable[int] = range(5)) -> set[str]:
+def mistakes(id: str, answer: Any, draws: Iterable[int] = seeds.several(5)) -> set[str]:
     """The mistakes that the check names, over several draws of hidden cases; "" where it accepts."""
-    return {judged(id, answer, seed).mistake for seed in seeds}
+    return {judged(id, answer, seed).mistake for seed in draws}
 
 
 def solution(lab: str, folder: Path, first: str = "") -> dict[str, Any]:

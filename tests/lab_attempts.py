@@ -16,7 +16,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import interpreter
 import nbformat
+import seeds
 
 ROOT = Path(__file__).parent.parent
 
@@ -48,12 +50,13 @@ def solution_cells(lab: str) -> dict[str, str]:
     return {cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"}
 
 
-def run(lab: str, attempts: dict[str, Attempt], seed: int | None = None) -> dict[str, dict]:
-    """Every attempt's verdict, in this process."""
+def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
+    """Every attempt's verdict, in this process. Each has a seed of its own name."""
     import warnings
 
     from helpers.exercises import attempt, of_lab
 
+    interpreter.quicken()
     warnings.filterwarnings("ignore", category=RuntimeWarning)
     cells = solution_cells(lab)
     exercises = {exercise.id: exercise for exercise in of_lab(lab)}
@@ -71,6 +74,8 @@ def run(lab: str, attempts: dict[str, Attempt], seed: int | None = None) -> dict
                 if old not in source:
                     raise ValueError(f"attempt {name!r}: the cell has no {old!r}")
                 source = source.replace(old, new)
+            seed = seeds.of(f"{lab}: {name}")
+            seeds.sow(seed)
             names: dict = {"__name__": "lab"}
             execute("begin", "from helpers import device\n" + cells["begin"], names)
             execute(f"cell_{i}", source, names)

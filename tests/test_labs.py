@@ -145,6 +145,7 @@ def ran_starters(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, No
     return run([starter(name) for name in NAMES], folder), folder / "out"
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("name", NAMES)
 def test_a_solution_runs_and_passes(name, ran_solutions):
     runs, out = ran_solutions
@@ -168,9 +169,9 @@ def test_a_starter_fails_at_its_first_exercise_with_the_checks_sentence(name, ra
     assert output.traceback[0].startswith(first)
 
 
-def test_a_starter_passes_nothing_and_lacks_nothing(tmp_path):
+def test_a_starter_passes_nothing_and_lacks_nothing(tmp_path, seed):
     """Graded as they are: each exercise says what is to do, or what the code that is to be mended does wrong."""
-    grades = grade.grade([starter(name) for name in NAMES], tmp_path, jobs=2)
+    grades = grade.grade([starter(name) for name in NAMES], tmp_path, jobs=2, seed=seed)
     assert [one.lab for one in grades.graded] == NAMES
     for one in grades.graded:
         assert [mark.exercise for mark in one.marks] == [e.id for e in exercises.of_lab(one.lab)]

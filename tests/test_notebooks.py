@@ -97,6 +97,7 @@ def results(
         yield started
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("name", [path.stem for path in LESSONS])
 def test_lesson(name, results):
     result = results[name].result()

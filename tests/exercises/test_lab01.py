@@ -18,6 +18,8 @@ from helpers.exercises.lab01 import samples
 from helpers.exercises.lab01.clocks import CLOCKS
 from helpers.exercises.lab01.machines import SimulatedGpu
 
+pytestmark = pytest.mark.seeded
+
 
 # ------------------------------------------------------------------------------------------------- vector-grid
 def grid(blocks, loads=None, last=None):

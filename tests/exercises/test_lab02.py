@@ -11,6 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import pytest
+import seeds
 import torch
 from lab_answers import judged, mistakes
 
@@ -499,7 +500,7 @@ def through_itself(x, on, launch):
     ],
 )
 def test_a_wrong_wrapper_is_named(answer, mistake):
-    found = mistakes("refuse-wrong-tensors", answer, range(4))
+    found = mistakes("refuse-wrong-tensors", answer, seeds.several(4))
     assert found == {mistake}
 
 
@@ -513,7 +514,7 @@ def test_a_wrong_wrapper_is_named(answer, mistake):
     ],
 )
 def test_right_wrappers_are_accepted(answer):
-    assert mistakes("refuse-wrong-tensors", answer, range(4)) == {""}
+    assert mistakes("refuse-wrong-tensors", answer, seeds.several(4)) == {""}
 
 
 def test_a_missing_dtype_check_is_shown_a_full_matrix_first():

@@ -311,6 +311,7 @@ ATTEMPTS = {
 }
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_attempt(name: str, found: dict[str, dict]) -> None:
     judge(name, ATTEMPTS[name], found[name])

@@ -325,6 +325,7 @@ def test_values_near_the_right_ones_are_told_apart(wrong, mistake) -> None:
     assert (found[0] if found else None) == mistake
 
 
+@pytest.mark.seeded
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_attempt(name: str, found: dict[str, dict]) -> None:
     judge(name, ATTEMPTS[name], found[name])

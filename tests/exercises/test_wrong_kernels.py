@@ -2,7 +2,7 @@
 
 Whether Triton kernels are interpreted is decided when Triton is imported, so the attempts are made in processes of their
 own: without a GPU in two, interpreted; with one in four on the GPU, and then in one that measures the right ones' speed.
-This file is also the script they run. WRONG_KERNELS_SEEDS sets another number of seeds than 20.
+Where pytest itself runs in several processes, one after the other. This file is also the script they run.
 """
 
 from __future__ import annotations
@@ -17,14 +17,17 @@ from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
 
+import interpreter
 import pytest
+import seeds
 
 from helpers import device
 
 FOLDER = Path(__file__).parents[1] / "wrong_kernels"
 WRONG = sorted(path for path in FOLDER.glob("*.py") if path.stem != "targets")
 RIGHT = sorted((FOLDER / "right").glob("*.py"))
-SEEDS = range(int(os.environ.get("WRONG_KERNELS_SEEDS", "20")))
+SEEDS = seeds.several(20)
+pytestmark = pytest.mark.seeded
 # What every course on GPU kernels sees learners do.
 CLASSICS = {
     "missing-mask",
@@ -64,11 +67,13 @@ def attempts(paths: list[Path], seeds: Iterable[int], timed: bool) -> None:
     sys.path.insert(0, str(FOLDER))
     import targets
 
+    interpreter.quicken()
     torch.set_num_threads(1)
     for path in paths:
         for seed in seeds:
             module = _module(path)
             exercise = targets.target(module.EXERCISE)
+            seeds.sow(seed)
             verdict = attempt(exercise, getattr(module, exercise.name), seed, timed=timed)
             told = {"file": str(path), "seed": seed, "passed": verdict.passed, "mistake": verdict.mistake}
             print(json.dumps({**told, "speed": verdict.speed, "text": repr(verdict)}), flush=True)
@@ -76,7 +81,8 @@ def attempts(paths: list[Path], seeds: Iterable[int], timed: bool) -> None:
 
 def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
     """File -> its verdicts, from one process a shard."""
-    environment = {**os.environ, "PYTHONPATH": str(FOLDER.parent.parent), "OMP_NUM_THREADS": "1"}
+    modules = os.pathsep.join([str(FOLDER.parent.parent), str(FOLDER.parent)])
+    environment = {**os.environ, "PYTHONPATH": modules, "OMP_NUM_THREADS": "1"}
     if not device.has_gpu():
         environment["TRITON_INTERPRET"] = "1"
     running = []
@@ -99,7 +105,7 @@ def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory) -> dict[str, list[dict]]:
     """File -> its verdicts, one a seed."""
-    n = 4 if device.has_gpu() else 2
+    n = 4 if device.has_gpu() else max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
     return _run(tmp_path_factory.mktemp("verdicts"), [f"{i}/{n}" for i in range(n)])
 
 
@@ -158,7 +164,7 @@ def test_every_hint_is_a_sentence(verdicts):
 
 if __name__ == "__main__":
     if sys.argv[1] == "timed":
-        attempts(RIGHT, [0], timed=True)
+        attempts(RIGHT, SEEDS[:1], timed=True)
     else:
         mine, of = map(int, sys.argv[1].split("/"))
         attempts([*WRONG, *RIGHT][mine::of], SEEDS, timed=False)

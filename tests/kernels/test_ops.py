@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 
@@ -22,7 +23,7 @@ REFUSED = {
 }
 
 
-def run_cases(where: str) -> dict[str, str]:
+def run_cases(where: str, seed: int) -> dict[str, str]:
     """Every case on one device; called in a process of its own."""
     import torch
     from torch.nn import functional
@@ -30,6 +31,8 @@ def run_cases(where: str) -> dict[str, str]:
     from helpers import check
     from helpers.kernels import elementwise, ops
 
+    random.seed(seed)
+    torch.manual_seed(seed)
     pairs = {
         "square": (ops.square, torch.square),
         "gelu": (ops.gelu, lambda x: functional.gelu(x, approximate="tanh")),
@@ -281,7 +284,14 @@ def ways() -> list[str]:
 def results(request) -> dict[str, str]:
     interpreted = request.param == "interpreted"
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, "cpu" if interpreted else "cuda"],
+        [
+            sys.executable,
+            "-W",
+            "ignore",
+            __file__,
+            "cpu" if interpreted else "cuda",
+            str(random.randrange(1 << 31)),
+        ],
         env={**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"},
         capture_output=True,
         text=True,
@@ -291,6 +301,7 @@ def results(request) -> dict[str, str]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.seeded
 def test_every_case_that_should_be_right_is(results):
     wrong = {
         name: result
@@ -366,4 +377,4 @@ def test_past_two_to_the_31_elements(name):
 
 
 if __name__ == "__main__":
-    print(json.dumps(run_cases(sys.argv[1])))
+    print(json.dumps(run_cases(sys.argv[1], int(sys.argv[2]))))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import subprocess
 import sys
 from pathlib import Path
@@ -34,13 +35,15 @@ REFUSED = {
 }
 
 
-def run_cases(where: str) -> dict[str, str]:
+def run_cases(where: str, seed: int) -> dict[str, str]:
     """Every case on one device; called in a process of its own."""
     import torch
 
     from helpers import check
     from helpers.kernels import square
 
+    random.seed(seed)
+    torch.manual_seed(seed)
     functions = {"square_rows": square.square_rows, "square_flat": square.square_flat}
     results: dict[str, str] = {}
 
@@ -160,7 +163,7 @@ def results(request) -> dict[str, str]:
     interpreted = request.param == "interpreted"
     environment = {**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"}
     done = subprocess.run(
-        [sys.executable, __file__, "cpu" if interpreted else "cuda"],
+        [sys.executable, __file__, "cpu" if interpreted else "cuda", str(random.randrange(1 << 31))],
         env=environment,
         capture_output=True,
         text=True,
@@ -170,6 +173,7 @@ def results(request) -> dict[str, str]:
     return {"way": request.param, **json.loads(done.stdout.splitlines()[-1])}
 
 
+@pytest.mark.seeded
 def test_every_case_that_should_be_right_is(results):
     wrong = {
         name: result
@@ -263,4 +267,4 @@ def test_importing_the_package_of_kernels_imports_nothing():
 
 
 if __name__ == "__main__":
-    print(json.dumps(run_cases(sys.argv[1])))
+    print(json.dumps(run_cases(sys.argv[1], int(sys.argv[2]))))

@@ -1,0 +1,104 @@
+"""`make soak` and the seeds: on a small folder of tests, one of which fails with some numbers only."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+
+TESTS = """
+import os, time
+import pytest
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("name", ["it's even - or $odd"])
+def test_third(name):
+    assert os.environ["TEST_SEED"] != "3"
+
+@pytest.mark.seeded
+def test_right():
+    time.sleep(0.05)
+
+def test_without_seeds():
+    raise AssertionError("no business of the soak")
+"""
+DRAWS = """
+import random
+import numpy
+import pytest
+import torch
+
+def drawn():
+    return [random.random(), float(numpy.random.rand()), float(torch.rand(()))]
+
+@pytest.fixture(scope="module")
+def shared():
+    return drawn()
+
+@pytest.mark.parametrize("case", ["a", "b"])
+def test_draws(case, shared, seed):
+    print(case, *shared, *drawn(), seed)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder of tests with the markers, and without a conftest."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers = seeded: draws\n")
+    (tmp_path / "test_it.py").write_text(TESTS)
+    return tmp_path
+
+
+def soak(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--folder", "logs", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+
+
+def test_a_soak_names_what_fails_and_how_to_repeat_it(folder):
+    done = soak(folder, "--minutes", "0.2", "--first", "2")
+    assert done.returncode == 1, done.stderr
+    failed = re.findall(r"^failed with (\d+): (.+)\n  (.+)$", done.stdout, re.MULTILINE)
+    test = "test_it.py::test_third[it's even - or $odd]"
+    assert [(number, name) for number, name, _ in failed] == [("3", test)]
+    makefile = folder / "Makefile"
+    makefile.write_text("test:\n\t@printf '%s|' $(ARGS) $(SEED)\n")
+    made = subprocess.run(failed[0][2], shell=True, cwd=folder, capture_output=True, text=True)
+    assert made.stdout == f"{test}|3|", made
+    assert "numbers from 3" in done.stdout and "1 failures" in done.stdout
+    assert "4: " in done.stdout and "no business" not in done.stdout
+
+
+def test_a_soak_without_failures_ends_with_0_and_one_that_cannot_run_with_2(folder):
+    assert soak(folder, "--minutes", "0.05", "--first", "3").returncode == 0
+    (folder / "test_it.py").write_text("import nothing_like_this")
+    done = soak(folder, "--minutes", "1")
+    assert done.returncode == 2 and "nothing_like_this" in done.stderr
+
+
+def test_a_run_is_the_same_every_time_and_another_number_makes_another(tmp_path):
+    """With this folder's own conftest: whatever is selected, and whichever test comes first."""
+    for name in ("conftest.py", "seeds.py"):
+        shutil.copy(ROOT / "tests" / name, tmp_path)
+    (tmp_path / "pytest.ini").write_text(
+        "[pytest]\nmarkers =\n    seeded: draws\n    gpu: none\npythonpath = .\n"
+    )
+    (tmp_path / "test_draws.py").write_text(DRAWS)
+
+    def draws(*arguments: str, number: str = "0") -> dict[str, str]:
+        command = [sys.executable, "-m", "pytest", "-q", "-s", *arguments]
+        environment = {**os.environ, "TEST_SEED": number, "PYTHONPATH": str(ROOT)}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return dict(re.findall(r"^\.?([ab]) (.+)$", done.stdout, re.MULTILINE))
+
+    both = draws()
+    assert draws("-m", "seeded") == both and both["a"] != both["b"]
+    assert draws("-k", "b") == {"b": both["b"]}
+    other = draws(number="1")
+    assert all(not set(other[case].split()) & set(both[case].split()) for case in "ab")
