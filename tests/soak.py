@@ -58,11 +58,12 @@ def one_round(number: int, arguments: list[str], until: float, failures: Path) -
     return status
 
 
-def soak(minutes: float, first: int, arguments: list[str], folder: Path) -> int:
+def soak(minutes: float, rounds: int | None, first: int, arguments: list[str], folder: Path) -> int:
     """Rounds until the time is over; the exit status.
 
     Args:
         minutes: how long.
+        rounds: no more rounds than these.
         first: the number before that of the first round.
         arguments: for pytest.
         folder: where each round leaves its log and the names of what failed.
@@ -71,7 +72,7 @@ def soak(minutes: float, first: int, arguments: list[str], folder: Path) -> int:
     until, begin = time.monotonic() + 60 * minutes, time.monotonic()
     number, whole, n_failed = first, 0, 0
     try:
-        while time.monotonic() < until:
+        while time.monotonic() < until and whole != rounds:
             number += 1
             failures = folder / f"{number}.failed"
             failures.write_text("")
@@ -89,15 +90,16 @@ def soak(minutes: float, first: int, arguments: list[str], folder: Path) -> int:
     except KeyboardInterrupt:
         print("stopped")
     cut = "" if whole == number - first else f"; with {number} as far as the time went"
-    print(f"{whole} numbers from {first + 1}{cut}; {n_failed} failures; logs are in {folder}")
+    print(f"numbers tried: {whole}{cut}; failures: {n_failed}; logs are in {folder}")
     return 1 if n_failed else 0
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--minutes", type=float, default=30, help="how long (30)")
+    parser.add_argument("--rounds", type=int, help="no more than so many numbers")
     parser.add_argument("--first", type=int, default=0, help="begin with the number after this one (0)")
     parser.add_argument("--folder", type=Path, default=Path("build/soak"), help="for the logs (build/soak)")
     parser.add_argument("arguments", nargs="*", help="for pytest, after --")
     given = parser.parse_args()
-    sys.exit(soak(given.minutes, given.first, given.arguments, given.folder))
+    sys.exit(soak(given.minutes, given.rounds, given.first, given.arguments, given.folder))
