@@ -125,6 +125,14 @@ def make_notebook(tmp_path: Path) -> Callable[..., Path]:
     return make
 
 
+def processes() -> int:
+    """How many child processes a test starts at once: two, but one where other tests run beside it or time on a GPU."""
+    from helpers import device
+
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return 1 if device.has_gpu() or beside > 1 else min(2, os.cpu_count() or 1)
+
+
 def command(*arguments: object) -> list[str]:
     """The `workbook` command of this environment as a list."""
     return [sys.executable, "-m", "helpers", *map(str, arguments)]
@@ -141,7 +149,7 @@ def environment() -> dict[str, str]:
 def workbook(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
     """Run the `workbook` command in tmp_path (or `cwd`) and return what it said and its exit status."""
 
-    def run(*arguments: object, cwd: Path | None = None, timeout: float = 120) -> subprocess.CompletedProcess:
+    def run(*arguments: object, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess:
         return subprocess.run(
             command(*arguments),
             cwd=cwd or tmp_path,

@@ -94,7 +94,7 @@ def verdicts(file: str) -> dict[str, dict]:
     """Run the attempts of a test file (its LAB and ATTEMPTS) in a process without a GPU, Triton interpreted."""
     environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
-        [sys.executable, __file__, file], env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, __file__, file], env=environment, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -68,7 +68,7 @@ def lesson(chrome: Any, lab: tuple[str, Path]) -> Iterator[Callable]:
         page.run_notebook(f"{lab[0]}/lab/workspaces/{name}/tree/{name}.ipynb")
         cell = page.cell(SLIDERS[name])
         screenshot(page, f"lab-{name[:2]}-ran")
-        cell.locator(".noUi-handle").first.wait_for(timeout=30_000)
+        cell.locator(".noUi-handle").first.wait_for()
         return page, cell
 
     yield run
@@ -102,7 +102,7 @@ def drag(page: harness.Page, cell: Any, name: str, share: float) -> None:
 
 def see(where: Any, text: str) -> None:
     """Wait until an element shows a text."""
-    expect(where).to_contain_text(text, timeout=15_000)
+    expect(where).to_contain_text(text, timeout=harness.SHOWS_WITHIN_MS)
 
 
 def screenshot(page: harness.Page, name: str) -> None:
@@ -182,7 +182,7 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     box = cell.locator("input[type=checkbox]").nth(3)
     box.focus()
     page.page.keyboard.press("Space")
-    expect(plot.locator(".barlayer .point")).to_have_count(4, timeout=15_000)
+    expect(plot.locator(".barlayer .point")).to_have_count(4, timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "lab-03-explore-moved")
     # The second set of sliders in the same cell.
     second = cell.locator(".js-plotly-plot").nth(1)
@@ -231,15 +231,16 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     store = cell.locator("input.kw-pick").nth(4)
     line = re.search(r"kw-p(\d+)", store.get_attribute("class"))[1]
     lit = code.locator(f".kw-l{line}").first
-    expect(lit).to_have_css("outline-style", "none")
+    expect(lit).to_have_css("outline-style", "none", timeout=harness.SHOWS_WITHIN_MS)
     cell.locator("input.kw-pick").nth(3).check()
     page.page.keyboard.press("ArrowDown")
-    expect(store).to_be_checked()
-    expect(lit).to_have_css("outline-style", "solid")
+    expect(store).to_be_checked(timeout=harness.SHOWS_WITHIN_MS)
+    expect(lit).to_have_css("outline-style", "solid", timeout=harness.SHOWS_WITHIN_MS)
     other = cell.locator("label.kw-line").nth(1)
     other.hover()
     pointed = re.search(r"kw-l(\d+)", other.get_attribute("class"))[1]
-    expect(code.locator(f".kw-l{pointed}").first).to_have_css("outline-style", "solid")
+    found = code.locator(f".kw-l{pointed}").first
+    expect(found).to_have_css("outline-style", "solid", timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "lab-04-ptx")
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
 

@@ -79,7 +79,7 @@ def outputs(stack: Path) -> list[list[dict]]:
     path = os.pathsep.join([str(stack), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
     environment.pop("WORKBOOK_WIDGETS", None)
-    client = NotebookClient(notebook, timeout=180, kernel_name="python3", store_widget_state=False)
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", store_widget_state=False)
     client.execute(env=environment)
     return [cell.outputs for cell in notebook.cells]
 
@@ -134,12 +134,10 @@ def test_plotly_5_draws_the_figures_and_their_sliders(outputs, stack, tmp_path):
         before = kernels.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
         harness.click_step(page, kernels, 0, "64")
         shown = "document.querySelector('#figure0').data.find(t => t.name === 'Triton flat' && t.visible).y"
-        page.page.wait_for_function(
-            f"before => String({shown}) !== String(before)", arg=before, timeout=10_000
-        )
+        page.page.wait_for_function(f"before => String({shown}) !== String(before)", arg=before)
         assert len(page.page.evaluate(shown)) == len(before)
         harness.click_step(page, grid, 0, "256 × 1")
-        grid.locator(".gtitle", has_text="Blocks of 256 × 1").wait_for(timeout=10_000)
+        grid.locator(".gtitle", has_text="Blocks of 256 × 1").wait_for()
         folder = ROOT / "build" / "screenshots"
         folder.mkdir(parents=True, exist_ok=True)
         page.page.screenshot(path=str(folder / "plotly-5.png"), full_page=True)

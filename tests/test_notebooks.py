@@ -1,12 +1,12 @@
 """nbval over every lesson, and the proof that it would notice: broken copies of two lessons fail.
 
 Each notebook is a pytest of its own in a subprocess, two at a time (one where there is a GPU, so that live timings do
-not disturb each other). They start with the first test here and each test waits for its own.
+not disturb each other, or where other tests run beside). They start with the first test here and each test waits for
+its own.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import LESSONS, ROOT, environment
+from conftest import LESSONS, ROOT, environment, processes
 
 from helpers.workshop.form import canonical
 
@@ -79,12 +79,10 @@ def results(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future]]:
     """One running nbval for each test that was selected."""
-    from helpers import device
-
     selected = {
         item.name.split("[")[-1].rstrip("]") for item in request.session.items if item.path == request.path
     }
-    with ThreadPoolExecutor(1 if device.has_gpu() else min(2, os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(processes()) as pool:
         started: dict[str, Future] = {}
         for path in LESSONS:
             if path.stem in selected:

@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 def soak(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
     command = [sys.executable, str(ROOT / "tests" / "soak.py"), "--folder", "logs", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=600)
 
 
 def test_a_soak_names_what_fails_and_how_to_repeat_it(folder):

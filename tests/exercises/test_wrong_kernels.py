@@ -20,6 +20,7 @@ from types import ModuleType
 import interpreter
 import pytest
 import seeds
+from conftest import processes
 
 from helpers import device
 
@@ -92,7 +93,7 @@ def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
         running.append((subprocess.Popen(command, env=environment, stdout=out, stderr=err), out, err))
     found: dict[str, list[dict]] = {}
     for process, out, err in running:
-        status = process.wait(timeout=1800)
+        status = process.wait(timeout=3600)
         for file in (out, err):
             file.seek(0)
         assert status == 0, err.read()[-3000:]
@@ -105,7 +106,7 @@ def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
 @pytest.fixture(scope="module")
 def verdicts(tmp_path_factory) -> dict[str, list[dict]]:
     """File -> its verdicts, one a seed."""
-    n = 4 if device.has_gpu() else max(1, 2 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+    n = 4 if device.has_gpu() else processes()
     return _run(tmp_path_factory.mktemp("verdicts"), [f"{i}/{n}" for i in range(n)])
 
 

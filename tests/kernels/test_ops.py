@@ -11,6 +11,7 @@ import os
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -295,7 +296,7 @@ def results(request) -> dict[str, str]:
         env={**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"},
         capture_output=True,
         text=True,
-        timeout=600,
+        timeout=1800,
     )
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -377,4 +378,8 @@ def test_past_two_to_the_31_elements(name):
 
 
 if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    import interpreter
+
+    interpreter.quicken()
     print(json.dumps(run_cases(sys.argv[1], int(sys.argv[2]))))

@@ -167,7 +167,7 @@ def results(request) -> dict[str, str]:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
     )
     assert done.returncode == 0, done.stderr
     return {"way": request.param, **json.loads(done.stdout.splitlines()[-1])}
