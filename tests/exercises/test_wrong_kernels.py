@@ -59,7 +59,7 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def attempts(paths: list[Path], seeds: Iterable[int], timed: bool) -> None:
+def attempts(paths: list[Path], numbers: Iterable[int], timed: bool) -> None:
     """Attempt each file with each seed and print a line of JSON for it. Runs in a process of its own."""
     import torch
 
@@ -71,7 +71,7 @@ def attempts(paths: list[Path], seeds: Iterable[int], timed: bool) -> None:
     interpreter.quicken()
     torch.set_num_threads(1)
     for path in paths:
-        for seed in seeds:
+        for seed in numbers:
             module = _module(path)
             exercise = targets.target(module.EXERCISE)
             seeds.sow(seed)
@@ -80,7 +80,7 @@ def attempts(paths: list[Path], seeds: Iterable[int], timed: bool) -> None:
             print(json.dumps({**told, "speed": verdict.speed, "text": repr(verdict)}), flush=True)
 
 
-def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
+def _run(folder: Path, shards: list[list[Path]], timed: bool = False) -> dict[str, list[dict]]:
     """File -> its verdicts, from one process a shard."""
     modules = os.pathsep.join([str(FOLDER.parent.parent), str(FOLDER.parent)])
     environment = {**os.environ, "PYTHONPATH": modules, "OMP_NUM_THREADS": "1"}
@@ -89,7 +89,7 @@ def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
     running = []
     for i, shard in enumerate(shards):
         out, err = (folder / f"out{i}").open("w+"), (folder / f"err{i}").open("w+")
-        command = [sys.executable, __file__, shard]
+        command = [sys.executable, __file__, "timed" if timed else "untimed", *map(str, shard)]
         running.append((subprocess.Popen(command, env=environment, stdout=out, stderr=err), out, err))
     found: dict[str, list[dict]] = {}
     for process, out, err in running:
@@ -104,10 +104,15 @@ def _run(folder: Path, shards: list[str]) -> dict[str, list[dict]]:
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory) -> dict[str, list[dict]]:
-    """File -> its verdicts, one a seed."""
+def verdicts(request, tmp_path_factory) -> dict[str, list[dict]]:
+    """File -> its verdicts, one a seed, of the files whose tests were selected."""
+    tests = [
+        item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")
+    ]
+    selected = [test.callspec.params["path"] for test in tests]
     n = 4 if device.has_gpu() else processes()
-    return _run(tmp_path_factory.mktemp("verdicts"), [f"{i}/{n}" for i in range(n)])
+    shards = [selected[i::n] for i in range(n)]
+    return _run(tmp_path_factory.mktemp("verdicts"), [shard for shard in shards if shard])
 
 
 def test_there_are_enough_of_them():
@@ -138,6 +143,9 @@ def test_wrong_is_rejected_for_its_reason(verdicts, path):
     assert len(told) == len(SEEDS)
     others = [one for one in told if one["passed"] or one["mistake"] not in _reasons(path)]
     assert not others, _shown(others)
+    # A learner who makes this mistake is told something about it, in a sentence.
+    for one in told:
+        assert "\nHint: " in one["text"] and one["text"].rstrip().endswith((".", "?")), one["text"]
 
 
 @pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
@@ -151,21 +159,12 @@ def test_right_is_accepted(verdicts, path):
 @pytest.mark.gpu
 def test_right_ones_stay_below_the_ceiling(verdicts, tmp_path):
     """Alone on the GPU: two processes at once would each measure the other."""
-    told = _run(tmp_path, ["timed"])
+    told = _run(tmp_path, [RIGHT], timed=True)
     failed = [one for path in RIGHT for one in told[str(path)] if not one["passed"]]
     assert not failed, _shown(failed)
     assert all("% of the copy ceiling" in one["speed"] for path in RIGHT for one in told[str(path)])
 
 
-def test_every_hint_is_a_sentence(verdicts):
-    """A learner who makes one of these mistakes is told something about it."""
-    for told in (one for path in WRONG for one in verdicts[str(path)]):
-        assert "\nHint: " in told["text"] and told["text"].rstrip().endswith((".", "?")), told["text"]
-
-
 if __name__ == "__main__":
-    if sys.argv[1] == "timed":
-        attempts(RIGHT, SEEDS[:1], timed=True)
-    else:
-        mine, of = map(int, sys.argv[1].split("/"))
-        attempts([*WRONG, *RIGHT][mine::of], SEEDS, timed=False)
+    timed, files = sys.argv[1] == "timed", [Path(name) for name in sys.argv[2:]]
+    attempts(files, SEEDS[:1] if timed else SEEDS, timed)
