@@ -32,8 +32,10 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def repeats(test: str, number: int) -> str:
     """The shell command that repeats a test with a number."""
-    arguments = f"ARGS={shlex.quote(test).replace('$', '$$')}"
-    return f"make test {shlex.quote(arguments)} SEED={number}"
+    arguments = shlex.quote(test).replace("$", "$$")
+    plain = not set(arguments) & set('"$`\\!')
+    given = f'ARGS="{arguments}"' if plain else shlex.quote(f"ARGS={arguments}")
+    return f"make test {given} SEED={number}"
 
 
 def one_round(number: int, arguments: list[str], until: float, failures: Path) -> int | None:

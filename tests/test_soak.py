@@ -61,7 +61,7 @@ def soak(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
 
 
 def test_a_soak_names_what_fails_and_how_to_repeat_it(folder):
-    done = soak(folder, "--rounds", "2", "--first", "2")
+    done = soak(folder, "--rounds", "2", "--first", "2", "--", "-k", "third or right")
     assert done.returncode == 1, done.stderr
     failed = re.findall(r"^failed with (\d+): (.+)\n  (.+)$", done.stdout, re.MULTILINE)
     test = "test_it.py::test_third[it's even - or $odd]"
