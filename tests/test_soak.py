@@ -9,8 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
 import pytest
 from conftest import ROOT
+from nbclient import NotebookClient
 
 TESTS = """
 import os, time
@@ -107,3 +109,18 @@ def test_a_run_is_the_same_every_time_and_another_number_makes_another(tmp_path)
     assert draws("-k", "b") == {"b": both["b"]}
     other = draws("-m", "seeded", number="1")
     assert all(not set(other[case].split()) & set(both[case].split()) for case in "ab")
+
+
+def test_kernels_that_tests_start_draw_the_same_every_time():
+    """Also where torch comes later than the kernel's start; and nothing of it stands among the notebook's names."""
+    source = [
+        "import random",
+        "import numpy, torch",
+        "print(random.random(), torch.rand(()).item(), numpy.random.rand(), [n for n in dir() if 'sow' in n])",
+    ]
+    said = []
+    for _ in range(2):
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in source])
+        NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+        said.append(notebook.cells[-1].outputs[0].text)
+    assert said[0] == said[1] and said[0].endswith("[]\n")
