@@ -1,20 +1,16 @@
-"""What the tests share: their seeds, the checkout's folder, small notebooks made on the spot, the `workbook` command."""
+"""What the tests share as fixtures: their seeds, small notebooks made on the spot, the `workbook` command."""
 
 from __future__ import annotations
 
 import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
 import seeds
-
-ROOT = Path(__file__).parent.parent
-LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-
+from commands import ROOT, command, environment
 
 # The files that take longest, in this order. They begin first, so that two workers end at about the same time.
 LONGEST = (
@@ -123,26 +119,6 @@ def make_notebook(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
-
-
-def processes() -> int:
-    """How many child processes a test starts at once: two, but one where other tests run beside it or time on a GPU."""
-    from helpers import device
-
-    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
-    return 1 if device.has_gpu() or beside > 1 else min(2, os.cpu_count() or 1)
-
-
-def command(*arguments: object) -> list[str]:
-    """The `workbook` command of this environment as a list."""
-    return [sys.executable, "-m", "helpers", *map(str, arguments)]
-
-
-def environment() -> dict[str, str]:
-    """This environment, with `helpers` importable from any folder and this Python's tools (ninja) first on PATH."""
-    modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
-    tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-    return {**os.environ, "PYTHONPATH": modules, "PATH": tools, "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ this file is the script that the process runs. It prints one JSON object, name o
 from __future__ import annotations
 
 import json
-import os
 import runpy
 import subprocess
 import sys
@@ -19,8 +18,7 @@ from pathlib import Path
 import interpreter
 import nbformat
 import seeds
-
-ROOT = Path(__file__).parent.parent
+from commands import ROOT, environment
 
 
 @dataclass(frozen=True)
@@ -92,9 +90,9 @@ def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
 
 def verdicts(file: str) -> dict[str, dict]:
     """Run the attempts of a test file (its LAB and ATTEMPTS) in a process without a GPU, Triton interpreted."""
-    environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
+    without_gpu = {**environment(), "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
-        [sys.executable, __file__, file], env=environment, capture_output=True, text=True, timeout=1800
+        [sys.executable, __file__, file], env=without_gpu, capture_output=True, text=True, timeout=1800
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -20,7 +20,7 @@ from typing import Any
 import browser as harness
 import nbformat
 import pytest
-from conftest import ROOT
+from commands import ROOT
 from playwright.sync_api import expect
 
 from helpers.workshop import batch

@@ -16,7 +16,7 @@ from pathlib import Path
 import browser as harness
 import nbformat
 import pytest
-from conftest import ROOT
+from commands import ROOT
 from nbclient import NotebookClient
 
 STACK = ROOT / "build" / "colab-stack"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import ROOT, environment
+from commands import ROOT, environment
 
 from helpers import exercises
 from helpers.workshop import batch, grade

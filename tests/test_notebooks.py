@@ -16,7 +16,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import LESSONS, ROOT, environment, processes
+from commands import LESSONS, ROOT, environment, processes
 
 from helpers.workshop.form import canonical
 

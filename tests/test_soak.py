@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import ROOT
+from commands import ROOT, environment
 from nbclient import NotebookClient
 
 TESTS = """
@@ -90,7 +89,7 @@ def test_a_soak_that_cannot_run_the_tests_says_why(folder):
 
 def test_a_run_is_the_same_every_time_and_another_number_makes_another(tmp_path):
     """With this folder's own conftest: whatever is selected, and whichever test comes first."""
-    for name in ("conftest.py", "seeds.py"):
+    for name in ("commands.py", "conftest.py", "seeds.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path)
     (tmp_path / "pytest.ini").write_text(
         "[pytest]\nmarkers =\n    seeded: draws\n    gpu: none\npythonpath = .\n"
@@ -99,8 +98,8 @@ def test_a_run_is_the_same_every_time_and_another_number_makes_another(tmp_path)
 
     def draws(*arguments: str, number: str = "0") -> dict[str, str]:
         command = [sys.executable, "-m", "pytest", "-q", "-s", *arguments]
-        environment = {**os.environ, "TEST_SEED": number, "PYTHONPATH": str(ROOT)}
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        surroundings = {**environment(), "TEST_SEED": number}
+        done = subprocess.run(command, cwd=tmp_path, env=surroundings, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
         return dict(re.findall(r"^\.?([ab]) (.+)$", done.stdout, re.MULTILINE))
 

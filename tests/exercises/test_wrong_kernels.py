@@ -20,7 +20,7 @@ from types import ModuleType
 import interpreter
 import pytest
 import seeds
-from conftest import processes
+from commands import ROOT, environment, processes
 
 from helpers import device
 
@@ -82,15 +82,16 @@ def attempts(paths: list[Path], numbers: Iterable[int], timed: bool) -> None:
 
 def _run(folder: Path, shards: list[list[Path]], timed: bool = False) -> dict[str, list[dict]]:
     """File -> its verdicts, from one process a shard."""
-    modules = os.pathsep.join([str(FOLDER.parent.parent), str(FOLDER.parent)])
-    environment = {**os.environ, "PYTHONPATH": modules, "OMP_NUM_THREADS": "1"}
+    surroundings = environment()
+    modules = os.pathsep.join([str(ROOT / "tests"), surroundings["PYTHONPATH"]])
+    surroundings |= {"PYTHONPATH": modules, "OMP_NUM_THREADS": "1"}
     if not device.has_gpu():
-        environment["TRITON_INTERPRET"] = "1"
+        surroundings["TRITON_INTERPRET"] = "1"
     running = []
     for i, shard in enumerate(shards):
         out, err = (folder / f"out{i}").open("w+"), (folder / f"err{i}").open("w+")
         command = [sys.executable, __file__, "timed" if timed else "untimed", *map(str, shard)]
-        running.append((subprocess.Popen(command, env=environment, stdout=out, stderr=err), out, err))
+        running.append((subprocess.Popen(command, env=surroundings, stdout=out, stderr=err), out, err))
     found: dict[str, list[dict]] = {}
     for process, out, err in running:
         status = process.wait(timeout=3600)

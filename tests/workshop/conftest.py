@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from conftest import environment
+from commands import environment
 from small_checkout import CUDA, GOOD_BADGE, KERNELS
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import command, environment
+from commands import command, environment
 
 from helpers.workshop import batch
 from helpers.workshop.batch import plan

@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from conftest import command, environment
+from commands import command, environment
 
 
 def test_importing_it_loads_nothing_heavy():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from conftest import ROOT
+from commands import ROOT
 from small_checkout import BADGE, GOOD_BADGE, code
 
 from helpers.workshop import project

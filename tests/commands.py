@@ -1,0 +1,30 @@
+"""The checkout that is tested, and how tests start processes of their own in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+
+
+def processes() -> int:
+    """How many child processes a test starts at once: two, but one where other tests run beside it or time on a GPU."""
+    from helpers import device
+
+    beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    return 1 if device.has_gpu() or beside > 1 else min(2, os.cpu_count() or 1)
+
+
+def command(*arguments: object) -> list[str]:
+    """The `workbook` command of this environment as a list."""
+    return [sys.executable, "-m", "helpers", *map(str, arguments)]
+
+
+def environment() -> dict[str, str]:
+    """This environment, with `helpers` importable from any folder and this Python's tools (ninja) first on PATH."""
+    modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+    return {**os.environ, "PYTHONPATH": modules, "PATH": tools, "COLUMNS": "200", "NO_COLOR": "1"}
