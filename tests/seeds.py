@@ -19,6 +19,7 @@ def _sow(seed):
 
     def imported(*_):
         if "torch" in sys.modules:
+            random.seed(seed)  # the import may have drawn from it, or not
             sys.modules["torch"].manual_seed(seed)
             sys.modules["numpy"].random.seed(seed)
             events.unregister("pre_run_cell", imported)
