@@ -38,7 +38,7 @@ os._exit(0)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class FailureOutcome:
     """What one step did: `error` is the exception's type and `message` its text; both are None where none was raised."""
 
     step: str
@@ -54,7 +54,7 @@ class Outcome:
         return f"{self.step}: {self.error + ': ' if self.error else ''}{self.first_line}"
 
 
-def told(run: Callable[[], object]) -> Outcome:
+def told(run: Callable[[], object]) -> FailureOutcome:
     """What a call that should fail says, once the GPU has been waited for."""
     import torch
 
@@ -63,11 +63,11 @@ def told(run: Callable[[], object]) -> Outcome:
         if torch.cuda.is_available():
             torch.cuda.synchronize()
     except Exception as error:
-        return Outcome("call", type(error).__name__, str(error))
-    return Outcome("call", None, None)
+        return FailureOutcome("call", type(error).__name__, str(error))
+    return FailureOutcome("call", None, None)
 
 
-def sanitize(program: str) -> Outcome:
+def sanitize(program: str) -> FailureOutcome:
     """Build a CUDA program with nvcc and run it under compute-sanitizer: its first complaint, and its summary.
 
     Args:
@@ -75,7 +75,7 @@ def sanitize(program: str) -> Outcome:
     """
     tool, nvcc = device.find_tool("compute-sanitizer"), device.find_tool("nvcc")
     if tool is None or nvcc is None:
-        return Outcome("run", "not here", "compute-sanitizer and nvcc come with the CUDA toolkit")
+        return FailureOutcome("run", "not here", "compute-sanitizer and nvcc come with the CUDA toolkit")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program.cu").write_text(program)
         compiler = [
@@ -91,9 +91,9 @@ def sanitize(program: str) -> Outcome:
             subprocess.run(compiler, check=True, **how)
             said = subprocess.run([str(tool), "./program"], **how).stdout
         except subprocess.SubprocessError as error:
-            return Outcome("run", "not run", str(error))
+            return FailureOutcome("run", "not run", str(error))
     found = re.findall(r"========= ((?:Invalid|ERROR SUMMARY).*)", said)
-    return Outcome("run", "sanitizer", f"{found[0]} · {found[-1]}" if found else said.strip()[-200:])
+    return FailureOutcome("run", "sanitizer", f"{found[0]} · {found[-1]}" if found else said.strip()[-200:])
 
 
 def run_steps(
@@ -101,7 +101,7 @@ def run_steps(
     *,
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 120.0,
-) -> tuple[Outcome, ...]:
+) -> tuple[FailureOutcome, ...]:
     """Run steps of Python one after another in one fresh process, going on after each exception.
 
     Args:
@@ -136,12 +136,14 @@ def run_steps(
                 f"{timeout_s:g} s and was stopped; raise timeout_s if it needs longer."
             ) from None
         lines = report.read_text().splitlines() if report.exists() else []
-    outcomes = [Outcome(*json.loads(line)) for line in lines]
+    outcomes = [FailureOutcome(*json.loads(line)) for line in lines]
     for label, _ in steps[len(outcomes) :]:
         first = len(outcomes) == len(lines)
         last_words = done.stderr.strip().split("\n")[-1]
         died = (
             f"the process died here (exit status {done.returncode}){': ' + last_words if last_words else ''}"
         )
-        outcomes.append(Outcome(label, "ProcessDied", died if first else "not reached: the process was dead"))
+        outcomes.append(
+            FailureOutcome(label, "ProcessDied", died if first else "not reached: the process was dead")
+        )
     return tuple(outcomes)

@@ -5,7 +5,7 @@
 intervals. `sweeps` checks and times a kernel over launch parameters, `league` many functions that compute the same.
 """
 
-from helpers.timing.cupti import ProfilerBusy, TimingError, short_name
+from helpers.timing.cupti import ProfilerBusy, TimingError
 from helpers.timing.gpu import Comparison, TimedKernel, Timing, compare, profiler_overhead, time_gpu
 from helpers.timing.overhead import Overhead
 from helpers.timing.stats import median_interval, ratio_interval
@@ -22,7 +22,6 @@ __all__ = [
     "median_interval",
     "profiler_overhead",
     "ratio_interval",
-    "short_name",
     "sweep",
     "time_gpu",
 ]

@@ -12,20 +12,13 @@ from helpers import device
 from helpers.timing.clock import wait_for_gpu
 from helpers.timing.overhead import under_cupti
 from helpers.timing.samples import Run, Samples
+from helpers.trace.names import short_name
 
 _MARK = "workbook::call"
 
 
 class TimingError(RuntimeError):
     """The function cannot be timed: it failed, launched nothing, or launched on another stream."""
-
-
-def short_name(kernel: str) -> str:
-    """A kernel's name without return type, arguments and most of its template arguments."""
-    name = kernel.removeprefix("void ")
-    head, bracket, rest = name.partition("<")
-    head = head.split("(")[0].rsplit("::", 1)[-1]
-    return f"{head}<{rest.split(',')[0].split('>')[0]}, …>" if bracket and head else head or name
 
 
 class ProfilerBusy(TimingError):

@@ -21,10 +21,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.timing.collect import collect, require_gpu_alone, warm_up
-from helpers.timing.cupti import Flush, measure, short_name
+from helpers.timing.cupti import Flush, measure
 from helpers.timing.overhead import Overhead, measure_overhead
 from helpers.timing.samples import Conditions, Run, Samples
 from helpers.timing.stats import median_interval, ratio_interval
+from helpers.trace.names import short_name
 
 
 @dataclass(frozen=True)

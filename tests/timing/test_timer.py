@@ -308,21 +308,6 @@ def test_bandwidth_and_text():
     assert "10.00 µs (95 % CI 9.90 to 10.10" in repr(t)
 
 
-@pytest.mark.parametrize(
-    ("name", "short"),
-    [
-        (
-            "void at::native::vectorized_elementwise_kernel<4, at::native::f(float)>(int, x)",
-            "vectorized_elementwise_kernel<4, …>",
-        ),
-        ("square_rows_kernel", "square_rows_kernel"),
-        ("Memcpy DtoD (Device -> Device)", "Memcpy DtoD "),
-    ],
-)
-def test_short_names(name, short):
-    assert timing.short_name(name) == short
-
-
 def test_no_gpu_is_said(monkeypatch):
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     with pytest.raises(device.Missing, match="NVIDIA GPU"):

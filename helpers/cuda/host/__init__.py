@@ -7,8 +7,8 @@ and functions; `checked` puts the checks around a built module's functions, and 
 
 from helpers.cuda.host.checked import (
     HostCudaError,
+    LaunchTrace,
     Recording,
-    Trace,
     attach,
     record,
     tracing,
@@ -18,8 +18,8 @@ from helpers.cuda.host.translate import Unsupported, cpp_file
 
 __all__ = [
     "HostCudaError",
+    "LaunchTrace",
     "Recording",
-    "Trace",
     "Unsupported",
     "attach",
     "cpp_file",

@@ -75,7 +75,7 @@ class _Hosted:
 
 
 _hosted: list[_Hosted] = []
-_traces: list[Trace] = []  # those that are entered now
+_traces: list[LaunchTrace] = []  # those that are entered now
 _unwritten_raises: ContextVar[bool] = ContextVar("unwritten_raises", default=True)
 
 
@@ -269,7 +269,7 @@ def _short(x: int, y: int, z: int) -> str:
 # Traced runs
 
 
-class Trace:
+class LaunchTrace:
     """What the host's kernels do while `tracing` is entered."""
 
     def __init__(self) -> None:
@@ -298,7 +298,7 @@ class Trace:
 
 
 @contextmanager
-def tracing() -> Iterator[Trace]:
+def tracing() -> Iterator[LaunchTrace]:
     """Record the launches and accesses of the host's kernels. It may be nested: an outer trace holds the inner ones.
 
     Yields:
@@ -307,7 +307,7 @@ def tracing() -> Iterator[Trace]:
     if not _traces:
         for one in _hosted:
             one.library.wb_trace(1)
-    trace = Trace()
+    trace = LaunchTrace()
     _traces.append(trace)
     try:
         yield trace
