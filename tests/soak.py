@@ -43,6 +43,7 @@ def one_round(number: int, arguments: list[str], until: float, failures: Path) -
     here = Path(__file__).parent
     modules = os.pathsep.join(filter(None, [str(here), os.environ.get("PYTHONPATH", "")]))
     environment = {**os.environ, "PYTHONPATH": modules, "TEST_SEED": str(number), _FAILURES: str(failures)}
+    environment.pop("PYTEST_XDIST_WORKER", None)  # of the tests' worker that this soak may run in
     command = [sys.executable, "-m", "pytest", "-p", "soak", "-m", "seeded", "-q", *arguments]
     log = failures.with_suffix(".log")
     with log.open("w") as out:
