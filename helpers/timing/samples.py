@@ -68,7 +68,7 @@ class Run:
     def followed_by(self, later: Run) -> Run:
         """This run and then a later batch of the same functions."""
         pairs = zip(self.functions, later.functions, strict=True)
-        step_us = min(self.step_us, later.step_us) or later.step_us
+        step_us = min((step for step in (self.step_us, later.step_us) if step), default=0.0)
         return Run(tuple(mine.followed_by(new) for mine, new in pairs), step_us)
 
 

@@ -4,3 +4,9 @@
 learners' notebooks. They share `project` (the checkout that the command is called in), `usage` (errors in a
 sentence), `outputs` (files written whole) and `interrupts` (Ctrl-C); `page` is what their reports look like.
 """
+
+import sys
+
+# nbformat imports jsonschema, and that a grammar of internationalised addresses, which takes over a second to compile.
+# No notebook has such an address: where the grammar is not to be had, jsonschema goes without it.
+sys.modules.setdefault("rfc3987_syntax", None)

@@ -108,3 +108,12 @@ def test_the_leagues_clock_is_not_the_one_that_a_script_has_replaced(monkeypatch
     monkeypatch.setattr(league, "wait_for_gpu", lambda: None)
     monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
     assert league.host_us(lambda: time.sleep(1e-3), n_calls=2, repeats=3) > 900
+
+
+def test_a_batch_too_small_to_show_the_clocks_step_does_not_forget_it():
+    def run(step_us):
+        return Run((Samples((1.0,), {"k": (1.0,)}, ("k",)),), step_us)
+
+    assert run(0.032).followed_by(run(0.0)).step_us == 0.032
+    assert run(0.0).followed_by(run(0.032)).step_us == 0.032
+    assert run(0.064).followed_by(run(0.032)).step_us == 0.032

@@ -23,6 +23,15 @@ def test_importing_it_loads_nothing_heavy():
     )
 
 
+def test_what_reads_notebooks_compiles_no_grammar():
+    """It would take more than a second at every start of the command, and of every examiner."""
+    code = "import sys, helpers.workshop.batch, helpers.workshop.form.files; print('nbformat' in sys.modules, 'lark' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "False"]
+
+
 def test_doctor_says_what_is_here(workbook):
     result = workbook("doctor")
     assert result.returncode == 0, result.stdout + result.stderr
