@@ -162,7 +162,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Grades:
     given = [folder / "loops.ipynb", folder / "deaf.ipynb"]
     for path in given:
         nbformat.write(hostile(path.stem), path)
-    return grade(given, folder / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S, jobs=2)
+    return grade(given, folder / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S, jobs=2, seed=7)
 
 
 def old_format() -> nbformat.NotebookNode:
@@ -504,7 +504,7 @@ def test_ctrl_c_leaves_reports_and_no_process(submit, tmp_path, interrupter):
     code = f"""\
 import sys
 from helpers.workshop.grade import grade
-grades = grade({paths!r}, {str(out)!r}, exercises={str(FURTHER)!r})
+grades = grade({paths!r}, {str(out)!r}, exercises={str(FURTHER)!r}, seed=7)
 sys.exit(grades.exit_status)"""
     ended = interrupter.run([sys.executable, "-c", code], signal.SIGINT)
     assert ended.status == 130 and "Traceback" not in ended.stderr, ended.stderr
@@ -550,7 +550,7 @@ def further(tmp_path: Path) -> Callable[[str], Path]:
 
 def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, further):
     paths = [submit(notebook(a=RIGHT_A.replace("-(-n // 256)", "666")), "evil"), submit(notebook(), "good")]
-    grades = grade(paths, tmp_path / "out", exercises=further(STUMBLES))
+    grades = grade(paths, tmp_path / "out", exercises=further(STUMBLES), seed=7)
     assert verdicts(grades, "evil") == ("not reached", "not reached")
     assert verdicts(grades, "good") == ("passed", "passed")
     assert "the examiner's process ended or hung over it" in of(grades, "evil").marks[0].sentence
@@ -559,14 +559,14 @@ def test_an_examiner_that_ends_spoils_its_notebook_only(submit, tmp_path, furthe
 def test_a_notebook_has_its_time_in_all(submit, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "TOTAL", 1)
     slow = submit(notebook(*["import time; time.sleep(2)"] * 3))
-    grades = grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S)
+    grades = grade([slow], tmp_path / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S, seed=7)
     assert verdicts(grades, "ada") == ("not reached", "not reached")
     why = of(grades, "ada").marks[0].sentence
     assert f"not reached: the notebook had run for {SHORT_LIMIT_S} s in all" in why
 
 
 def test_where_no_process_comes_up_the_reason_is_said(submit, tmp_path, further):
-    grades = grade([submit(notebook())], tmp_path / "out", exercises=further(NO_SPACE))
+    grades = grade([submit(notebook())], tmp_path / "out", exercises=further(NO_SPACE), seed=7)
     assert verdicts(grades, "ada") == ("not reached", "not reached")
     assert "could be started: OSError: no space left" in of(grades, "ada").marks[0].sentence
 
