@@ -13,7 +13,7 @@ BIN := $(VENV)/bin
 # Kernels and compilers find this environment's ninja; the recipes below name its programs by path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-# pytest's processes: one more than cores, one where there is a GPU; the files that take longest begin.
+# pytest's processes: as many as cores, one where there is a GPU; the files that take longest begin.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
 .PHONY: help run test soak lab record bench form

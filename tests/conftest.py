@@ -26,13 +26,10 @@ LONGEST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """The workers of `-n auto`: one more than cores, as tests also wait; none where there is a GPU.
-
-    There two tests at once would each measure the other.
-    """
+    """The workers of `-n auto`: as many as cores, but none where there is a GPU: two tests would measure each other."""
     from helpers import device
 
-    return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)) + 1, 4)
+    return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)), 4)
 
 
 @pytest.hookimpl(tryfirst=True)
