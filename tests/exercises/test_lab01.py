@@ -14,6 +14,7 @@ import pytest
 from lab_answers import judged, mistakes
 
 from helpers import exercises, records, timing
+from helpers.exercises import Case, Outcome
 from helpers.exercises.lab01 import samples
 from helpers.exercises.lab01.clocks import CLOCKS
 from helpers.exercises.lab01.machines import SimulatedGpu
@@ -136,6 +137,18 @@ def without(**what):
 )
 def test_a_wrong_clock_is_named(answer, mistake):
     assert mistakes("four-clocks", answer) == {mistake}
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"), [(without(n_divided=1), "not-divided"), (without(warm=False), "cold")]
+)
+def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer, mistake):
+    exercise = exercises.get("four-clocks")
+    true = {"kernel_us": 900.0, "launch_us": 5.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.8}
+    true |= {"cold_us": 5000.0, "left_us": 2000.0, "seed": 1}
+    readings = exercise.adapters["simulate"](answer, true)
+    verdict = exercise.judge(Case("900 µs", (true,), expected=true), Outcome(readings))
+    assert verdict.mistake == mistake
 
 
 def test_an_unlike_reader_of_clocks_is_right():
