@@ -255,7 +255,7 @@ def test_an_exported_trace_loads(tmp_path):
         (b"hello", "does not hold JSON"),
         (b"", "does not hold JSON"),
         (b"\xff\xfe\x00", "does not hold JSON"),
-        (gzip.compress(b'{"traceEvents": []}')[:-9], "does not hold JSON"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "does not hold JSON"),
         (b"{}", "no list of traceEvents"),
         (b'"text"', "no list of traceEvents"),
         (b"[1, 2]", "no list of traceEvents"),
