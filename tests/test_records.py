@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from helpers import device, records
+from helpers.records.files import as_text
 
 GPU = {
     "name": "NVIDIA H100 80GB HBM3",
@@ -31,7 +32,7 @@ def on_gpu(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_RECORDS", str(tmp_path / "records"))
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("WORKBOOK_RECORD", "1")
-    monkeypatch.setattr(records, "_live_provenance", lambda: provenance)
+    monkeypatch.setattr("helpers.records.replay.live_provenance", lambda: provenance)
     monkeypatch.setattr(device, "has_gpu", lambda: True)
     monkeypatch.setattr(device, "gpu_spec", lambda: device.GpuSpec.from_dict(GPU))
 
@@ -118,11 +119,11 @@ def test_a_row_may_hold_any_text(on_gpu, shown, text):
 
 def test_shipped_records_are_rewritten_byte_for_byte():
     """Recording one case again changes no other line of its file."""
-    paths = sorted(Path(records.__file__).with_name("records").rglob("*.json"))
+    paths = sorted(Path(records.__file__).parent.rglob("*.json"))
     assert len(paths) > 50
     for path in paths:
         record = json.loads(path.read_bytes())
-        assert records._as_text(record["name"], record["cases"]).encode() == path.read_bytes(), path
+        assert as_text(record["name"], record["cases"]).encode() == path.read_bytes(), path
 
 
 def test_recording_again_replaces_the_case(on_gpu, shown):
@@ -207,17 +208,56 @@ def test_stored_is_read_also_where_a_gpu_is(on_gpu, shown, monkeypatch):
     assert shown[-1]["text/plain"].startswith(
         "Too long for a lesson. Replayed, not measured here: NVIDIA H100"
     )
-    other = records.folder() / "t4"
-    (other / "lesson").mkdir(parents=True)
-    for name in ("x", "y"):  # the folder with the most records is the one that is replayed
-        (other / f"lesson/{name}.json").write_text("{}")
     text = (records.folder() / "h100/lesson/long.json").read_text()
-    (other / "lesson/long.json").write_text(text.replace('"a": 1', '"a": 2'))
-    assert records.stored("lesson/long")["a"].tolist() == [1]
+    keep("t4", "2027-01-01", text.replace('"a": 1', '"a": 2'))
+    assert records.stored("lesson/long")["a"].tolist() == [1]  # this GPU's own goes before a newer one
     on_gpu()
     assert records.stored("lesson/long")["a"].tolist() == [2]
     with pytest.raises(records.NoRecord, match=r"Too long for a lesson. There is no record of 'lesson/none'"):
         records.stored("lesson/none")
+
+
+def keep(gpu: str, date: str, text: str, name: str = "lesson/long", lessons: tuple[str, ...] = ()) -> None:
+    """Put a record into a set, as measured on that day, and begin the given lessons' folders."""
+    for file in (name, *(f"{lesson}/any" for lesson in lessons)):
+        path = records.folder() / gpu / f"{file}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text.replace("2026-11-21", date))
+
+
+def test_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
+    records.measured("lesson/long", lambda: [{"a": 1}])
+    text = (records.folder() / "h100/lesson/long.json").read_text()
+    on_gpu()
+    every = ("profiling", "load_inline", "triton", "ptx", "ncu", "fusion")
+    keep("old", "2025-01-01", text.replace('"a": 1', '"a": 2'), lessons=every)
+    keep("new", "2026-12-01", text.replace('"a": 1', '"a": 3'), lessons=every)
+    keep("begun", "2027-01-01", text.replace('"a": 1', '"a": 4'), lessons=every[:5])
+    assert records.sets() == ["new", "old", "begun", "h100"]
+    assert records.measured("lesson/long", never)["a"].tolist() == [3]
+    assert "have no such" not in shown[-1]["text/plain"]
+    for gpu, value in (("old", 2), ("begun", 4), ("h100", 1)):
+        monkeypatch.setenv("WORKBOOK_REPLAY", gpu)
+        assert records.measured("lesson/long", never)["a"].tolist() == [value]
+
+
+def test_what_a_set_lacks_comes_from_another_and_is_said(on_gpu, shown, monkeypatch):
+    records.measured("lesson/long", lambda: [{"a": 1}])
+    text = (records.folder() / "h100/lesson/long.json").read_text()
+    on_gpu()
+    keep("t4", "2026-11-01", text, name="lesson/other")
+    monkeypatch.setenv("WORKBOOK_REPLAY", "t4")
+    assert records.measured("lesson/long", never)["a"].tolist() == [1]
+    assert "NVIDIA H100 80GB HBM3, 2026-11-21" in shown[-1]["text/plain"]
+    assert shown[-1]["text/plain"].endswith("The records of t4 have no such measurement.")
+
+
+def test_a_set_that_is_not_there_is_one_sentence(on_gpu, shown, monkeypatch):
+    records.measured("lesson/long", lambda: [{"a": 1}])
+    on_gpu()
+    monkeypatch.setenv("WORKBOOK_REPLAY", "b300")
+    with pytest.raises(records.NoRecord, match=r"WORKBOOK_REPLAY is 'b300'.* there: h100\.$"):
+        records.measured("lesson/long", never)
 
 
 def test_gpu_without_the_tool_replays_and_says_why(on_gpu, shown):

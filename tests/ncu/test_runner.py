@@ -100,7 +100,7 @@ def test_a_gpu_without_permission_replays_and_says_why(stand_in, monkeypatch, ca
     here = json.loads(next(records.folder().glob("*/ncu/five-grids.json")).read_text())["cases"][0][
         "provenance"
     ]
-    monkeypatch.setattr(records, "_live_provenance", lambda: records.Provenance(**here))
+    monkeypatch.setattr("helpers.records.replay.live_provenance", lambda: records.Provenance(**here))
     monkeypatch.setenv("WORKBOOK_CACHE", str(stand_in / "cache"))
     monkeypatch.delenv("WORKBOOK_RECORD", raising=False)
     monkeypatch.setenv("NCU_SAYS", says)

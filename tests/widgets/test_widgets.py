@@ -191,7 +191,7 @@ def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
     here = records.Provenance(**gpu, sm_clock_mhz=None, memory_clock_mhz=None, date="2026-01-01")
     monkeypatch.setattr(device, "has_gpu", lambda: True)
     monkeypatch.setattr(device, "gpu_spec", lambda: spec)
-    monkeypatch.setattr(records, "_live_provenance", lambda: here)
+    monkeypatch.setattr("helpers.records.replay.live_provenance", lambda: here)
     monkeypatch.delenv("WORKBOOK_RECORD", raising=False)
     assert load(SPACES["launch"]).rows == {}
     table = load(SPACES["launch"], replay=True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from helpers import device, ptx, records
 
-_RECORD = Path(records.__file__).with_name("records") / "h100" / "triton" / "output-code-781-1823.py"
+_RECORD = Path(records.__file__).parent / "h100" / "triton" / "output-code-781-1823.py"
 _LARGEST_XBLOCK = 4096
 _POINTERS_16 = "(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]"
 

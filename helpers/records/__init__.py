@@ -1,0 +1,32 @@
+"""Measure live and keep the result, or replay what was recorded, with its provenance.
+
+`replay` decides which of the two it is, everywhere: `measured` (a table), `measured_file`, `stored` (always from the
+records). `sets` knows the GPUs of which records are kept and which one is replayed, `origin` what a figure's provenance
+is and how it is shown, `files` how a record is written.
+
+A record is a JSON file `helpers/records/<gpu>/<name>.json` with the cases that were measured (their parameters,
+rows and provenance). A file record (a report, a trace, generated code) stands beside its JSON. The records of one GPU
+are a set, named after its folder. WORKBOOK_REPLAY=h100 chooses the set that is replayed; without it the newest complete
+one is. What that set lacks is taken from the newest set that has it, and said.
+"""
+
+from helpers.records.origin import HEADLINE_MIME, PROVENANCE_MIME, Provenance, fingerprint, headline
+from helpers.records.replay import CannotMeasure, measured, measured_file, stored
+from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, sets
+
+__all__ = [
+    "HEADLINE_MIME",
+    "PROVENANCE_MIME",
+    "CannotMeasure",
+    "NoRecord",
+    "Provenance",
+    "fingerprint",
+    "folder",
+    "gpu_folder_name",
+    "gpu_spec",
+    "headline",
+    "measured",
+    "measured_file",
+    "sets",
+    "stored",
+]

@@ -1,0 +1,36 @@
+"""Records as files: JSON with a row a line, put in place whole, so that a diff shows which measurement changed."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+
+def write_case(path: Path, name: str, case: dict) -> None:
+    """Put a case into a record's file, in the place of one with the same parameters."""
+    cases = json.loads(path.read_text())["cases"] if path.exists() else []
+    cases = [c for c in cases if c["params"] != case["params"]] + [case]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{os.getpid()}-{path.name}")
+    partial.write_text(as_text(name, cases))
+    os.replace(partial, path)
+
+
+def as_text(name: str, cases: list[dict]) -> str:
+    """A record as JSON, one row a line: a diff shows which measurement changed."""
+    texts = ",\n".join(_case_text(case) for case in cases)
+    return f'{{\n "name": {json.dumps(name)},\n "cases": [\n{texts}\n ]\n}}\n'
+
+
+def _case_text(case: dict) -> str:
+    members = ",\n".join(f"   {json.dumps(key)}: {_member_text(key, value)}" for key, value in case.items())
+    return f"  {{\n{members}\n  }}"
+
+
+def _member_text(key: str, value: object) -> str:
+    if key == "rows" and value:
+        rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in value)
+        return f"[\n{rows}\n   ]"
+    # JSON has no raw line break inside a text, so every one is layout.
+    return json.dumps(value, indent=1, ensure_ascii=False).replace("\n", "\n   ")

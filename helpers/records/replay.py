@@ -1,0 +1,263 @@
+"""Measure here and keep the result, or replay what was kept: one decision for tables and files."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from helpers import device
+from helpers.records.files import write_case
+from helpers.records.origin import Provenance, fingerprint, live_provenance, show
+from helpers.records.sets import NoRecord, folder, gpu_folder_name, replay_order
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class CannotMeasure(RuntimeError):
+    """A measurement cannot be made on this GPU machine (no tool, no permission): the record is shown instead."""
+
+
+def measured(
+    name: str,
+    live: Callable[[], pd.DataFrame | Iterable[Mapping[str, Any]]],
+    *,
+    sources: Iterable = (),
+    params: Mapping[str, Any] | None = None,
+) -> pd.DataFrame:
+    """Measure on this GPU, or replay what was recorded on another; say which, and show where it comes from.
+
+    Args:
+        name: the record, "lesson/what".
+        live: called only where a GPU is; returns a DataFrame or a list of dicts of plain values. It may raise
+            `CannotMeasure`.
+        sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and a
+            replay says when one has changed since.
+        params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
+            names it.
+
+    Returns:
+        A DataFrame whose `.attrs["provenance"]` is a `Provenance`.
+
+    Raises:
+        NoRecord: no GPU here and nothing recorded under that name.
+        ValueError: a name that is not "lesson/what".
+    """
+    asked = _Asked.of(name, sources, params)
+    return _live_or_replayed(lambda: _live_table(asked, live), lambda why: _replayed_table(asked, why))
+
+
+def measured_file(
+    name: str,
+    live: Callable[[Path], object],
+    suffix: str,
+    *,
+    sources: Iterable = (),
+    params: Mapping[str, Any] | None = None,
+) -> Path:
+    """`measured` for a result that is a file: a report, a trace, generated code.
+
+    Args:
+        name: the record, "lesson/what".
+        live: called only where a GPU is, with the path of the file that it has to write. It may raise
+            `CannotMeasure`.
+        suffix: how the file's name ends, such as ".ncu-rep".
+        sources: as in `measured`.
+        params: as in `measured`.
+
+    Returns:
+        The file's path.
+
+    Raises:
+        NoRecord: no GPU here and nothing recorded under that name.
+        RuntimeError: `live` wrote no file.
+        ValueError: a name that is not "lesson/what".
+    """
+    asked = _Asked.of(name, sources, params)
+    return _live_or_replayed(lambda: _live_file(asked, live, suffix), lambda why: _replayed_file(asked, why))
+
+
+def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
+    """What was recorded earlier, also where a GPU is: for what takes longer to measure than a lesson may.
+
+    Args:
+        name: the record, "lesson/what".
+        params: as in `measured`.
+
+    Returns:
+        A DataFrame: this GPU's own record where it has one, else the recorded GPU's; where it comes from is shown.
+
+    Raises:
+        NoRecord: nothing was recorded under that name.
+    """
+    own = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
+    return _replayed_table(_Asked(name, {}, dict(params or {})), "Too long for a lesson. ", own)
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """The record that a lesson asks for: its name, the hashes of the kernels' sources and the parameters."""
+
+    name: str
+    prints: dict[str, str]
+    params: dict[str, Any]
+
+    @classmethod
+    def of(cls, name: str, sources: Iterable, params: Mapping[str, Any] | None) -> _Asked:
+        if not re.fullmatch(r"[a-z0-9_]+(/[a-z0-9._-]+)+", name):
+            raise ValueError(f'A record is named "lesson/what" in small letters; this one is {name!r}.')
+        return cls(name, dict(fingerprint(s) for s in sources), dict(params or {}))
+
+
+_Result = TypeVar("_Result")
+
+
+def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Result]) -> _Result:
+    """`live()` where a GPU is; `replayed(why)` where none is, or where it cannot measure this."""
+    if not device.has_gpu():
+        return replayed("")
+    try:
+        return live()
+    except CannotMeasure as why:
+        return replayed(f"{why} ")
+
+
+def _live_table(asked: _Asked, live: Callable) -> pd.DataFrame:
+    provenance = _provenance_of(asked)
+    frame = _frame(live())
+    rows = json.loads(frame.to_json(orient="records", double_precision=15))
+    _keep(asked, provenance, {"rows": rows, "columns": list(frame.columns)})
+    frame.attrs["provenance"] = provenance
+    return frame
+
+
+def _live_file(asked: _Asked, live: Callable[[Path], object], suffix: str) -> Path:
+    provenance = _provenance_of(asked)
+    base = _live_base(asked, provenance)
+    target = base.with_name(f"{base.name}{_case_suffix(asked.params)}{suffix}")
+    partial = target.with_name(f".{os.getpid()}-{target.name}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        live(partial)
+        if not partial.is_file():
+            raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {partial.name}.")
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    _keep(asked, provenance, {"file": target.name})
+    return target
+
+
+def _provenance_of(asked: _Asked) -> Provenance:
+    return replace(live_provenance(), sources=asked.prints)
+
+
+def _recording() -> bool:
+    return os.environ.get("WORKBOOK_RECORD") == "1"
+
+
+def _live_base(asked: _Asked, provenance: Provenance) -> Path:
+    """The path of a live result, without its suffix: among the records, or in the cache when nothing is recorded."""
+    where = folder() if _recording() else device.cache_folder() / "live"
+    return where / gpu_folder_name(provenance.gpu["name"]) / asked.name
+
+
+def _keep(asked: _Asked, provenance: Provenance, result: dict) -> None:
+    """Write what was measured into its record, if this run records; say that it was measured here."""
+    if _recording():
+        base = _live_base(asked, provenance)
+        case = {"params": asked.params, "provenance": asdict(provenance), **result}
+        write_case(base.with_name(base.name + ".json"), asked.name, case)
+    show("live", asked.name, f"Measured here: {provenance}.", provenance)
+
+
+def _case_suffix(params: dict) -> str:
+    """Part of a file record's name that keeps cases apart; empty where there are no parameters."""
+    return "".join(f"-{re.sub(r'[^A-Za-z0-9.]+', '_', str(v))}" for _, v in sorted(params.items()))
+
+
+def _frame(rows) -> pd.DataFrame:
+    import pandas as pd
+
+    return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
+
+
+def _replayed_table(asked: _Asked, why: str, own: str | None = None) -> pd.DataFrame:
+    import pandas as pd
+
+    found = _recorded(asked, why, own)
+    frame = pd.DataFrame(found.case["rows"], columns=found.case["columns"])
+    frame.attrs["provenance"] = _show_replayed(asked, found, why)
+    return frame
+
+
+def _replayed_file(asked: _Asked, why: str) -> Path:
+    found = _recorded(asked, why)
+    _show_replayed(asked, found, why)
+    return found.path.parent / found.case["file"]
+
+
+@dataclass(frozen=True)
+class _Found:
+    """A record's file, its case with the nearest parameters, and the set that lacks it, if another one has it."""
+
+    path: Path
+    case: dict
+    lacking: str | None
+
+
+def _recorded(asked: _Asked, why: str, own: str | None = None) -> _Found:
+    """The record that is replayed.
+
+    Args:
+        asked: the record.
+        why: why it is not measured here, a sentence and a space; "" where there is no GPU.
+        own: the set of this machine's GPU, which goes before the one that is replayed.
+    """
+    order = sorted(replay_order(), key=lambda gpu: gpu.name != own)
+    path = next((path for gpu in order if (path := gpu / f"{asked.name}.json").is_file()), None)
+    if path is None:
+        raise NoRecord(
+            f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {folder()} either: "
+            "run this lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
+        )
+    cases = json.loads(path.read_text())["cases"]
+    case = min(cases, key=lambda c: _distance(asked.params, c["params"]))
+    lacks = not own and not path.is_relative_to(order[0])
+    return _Found(path, case, order[0].name if lacks else None)
+
+
+def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
+    """Say where a replayed case comes from, and what differs from what was asked."""
+    case = found.case
+    provenance = Provenance(**case["provenance"])
+    text = f"{why}Replayed, not measured here: {provenance}."
+    if found.lacking:
+        text += f" The records of {found.lacking} have no such measurement."
+    if case["params"] != asked.params:
+        wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
+        nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
+        text += f" {wanted or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
+    changed = [n for n, h in asked.prints.items() if provenance.sources.get(n) != h]
+    if changed:
+        text += f" The source of {', '.join(sorted(changed))} has changed since it was measured."
+    show("replayed", asked.name, text, provenance)
+    return provenance
+
+
+def _distance(wanted: Mapping, recorded: Mapping) -> float:
+    """How far two sets of parameters are apart: octaves for numbers, a large step for anything else."""
+    total = 0.0
+    for name in set(wanted) | set(recorded):
+        a, b = wanted.get(name), recorded.get(name)
+        if a == b:
+            continue
+        numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) and v > 0 for v in (a, b))
+        total += abs(math.log2(a / b)) if numbers else 1000.0
+    return total
