@@ -218,18 +218,17 @@ def test_what_every_lesson_has(path):
     nbformat.validate(notebook)
     cells = {cell["id"]: cell for cell in notebook.cells}
     ids = list(cells)
-    assert ids[:2] == ["title", "goals"] and ids.index("setup") < ids.index("parameters")
+    assert ids[0] == "title" and ids.index("setup") < ids.index("parameters")
     assert cells["setup"].metadata.tags == ["setup"] and cells["parameters"].metadata.tags == ["parameters"]
     annotated = [line for line in cells["parameters"].source.splitlines() if re.match(r"\w+\s*[:=]", line)]
     assert annotated and all(re.match(r"\w+: [\w\[\], |]+ = ", line) for line in annotated), annotated
     checked = [cell for cell in notebook.cells if canonical.CHECKED in canonical.tags(cell)]
-    assert len(checked) >= 8
+    assert len(checked) >= 5
     for cell in checked:
         assert cell.execution_count is not None and cell.outputs, cell["id"]
     source = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "records.headline(" in source
     assert not re.search(r"\b(TODO|FIXME|XXX)\b", source)
-    assert len(notebook.cells) <= 45, f"{len(notebook.cells)} cells; 20 to 35 is the aim, 45 the most"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)

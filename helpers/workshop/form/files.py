@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.form import labs, starters
+from helpers.workshop.form import labs, limits, questions, starters
 from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
 from helpers.workshop.outputs import replace
 from helpers.workshop.project import Project, find_root, load_project
@@ -70,12 +70,20 @@ def form(
             formed = canonical(path, project, execute(path))
         said.differences += formed.differences
         said.problems += formed.problems
+        notebook = starters.load(formed.text)
+        if project.starter_of(path):
+            said.problems += limits.of_lab(notebook, shown_name(path, project))
+        else:
+            said.problems += limits.problems(notebook, path.name)
         if formed.differences and not check:
             replace(path, formed.text)
             said.written.append(shown_name(path, project))
         if project.starter_of(path):
             solutions[path] = formed
     for project in projects.values():
+        said.problems += questions.asked_twice(
+            (p.name, starters.load(p.read_text("utf-8"))) for p in project.lessons()
+        )
         mine = {path: formed for path, formed in solutions.items() if project.starter_of(path)}
         if mine or not paths:
             _form_labs(project, mine, said, check=check, complete=not paths)
