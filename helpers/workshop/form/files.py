@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,13 +81,20 @@ def form(
         if project.starter_of(path):
             solutions[path] = formed
     for project in projects.values():
-        said.problems += questions.asked_twice(
-            (p.name, starters.load(p.read_text("utf-8"))) for p in project.lessons()
-        )
+        said.problems += questions.asked_twice(_lessons(project))
         mine = {path: formed for path, formed in solutions.items() if project.starter_of(path)}
         if mine or not paths:
             _form_labs(project, mine, said, check=check, complete=not paths)
     return said.written, said.differences, said.problems
+
+
+def _lessons(project: Project) -> Iterator[tuple[str, NotebookNode]]:
+    """The file name and the notebook of each lesson that can be read."""
+    for path in project.lessons():
+        try:
+            yield path.name, starters.load(path.read_text("utf-8"))
+        except Exception:  # nbformat raises many kinds; who forms that lesson is told
+            continue
 
 
 def _form_labs(
