@@ -2,11 +2,13 @@
 
 `extension` builds modules, through torch's `load_inline` or, with `light`, straight through the compilers; `nvrtc`
 compiles to PTX and machine code without nvcc; `kernel` loads one kernel to call; `errors` cuts a compiler's complaint
-to what matters; `text` tells CUDA from other text. `host` runs CUDA text where there is no GPU.
+to what matters. `highlight` shows a program's text in colours (`show`), `text` tells CUDA from other text. `host` runs
+CUDA text where there is no GPU.
 """
 
 from helpers.cuda.errors import BuildError, readable_errors
 from helpers.cuda.extension import BuildInfo, build_folder, info, load_cpp, load_cuda
+from helpers.cuda.highlight import show
 from helpers.cuda.kernel import LoadedKernel, load_kernel
 from helpers.cuda.nvrtc import compile_cubin, compile_ptx
 
@@ -22,4 +24,5 @@ __all__ = [
     "load_cuda",
     "load_kernel",
     "readable_errors",
+    "show",
 ]
