@@ -1,4 +1,7 @@
-"""What `workbook form` does with files: forms notebooks, runs them for their checked outputs, derives the labs' starters."""
+"""What `workbook form` does with files: forms notebooks, runs them for their checked outputs, derives the labs' starters.
+
+All notebooks together also say which lesson asks what.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.form import labs, starters
+from helpers.workshop.form import labs, questions, starters
 from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
 from helpers.workshop.outputs import replace
 from helpers.workshop.project import Project, find_root, load_project
@@ -57,6 +60,7 @@ def form(
             raise ValueError(f"{path} is not there; name a notebook file.")
     said = _Said()
     solutions: dict[Path, Formed | None] = {}
+    lessons: dict[str, list[str]] = {}
     for path in [p.resolve() for p in paths] or project_of(None).notebooks():
         project = project_of(path)
         if solution := project.solution_of(path):
@@ -73,13 +77,32 @@ def form(
         if formed.differences and not check:
             replace(path, formed.text)
             said.written.append(shown_name(path, project))
+        notebook = nbformat.reads(formed.text, as_version=4)
+        said.problems += questions.problems(notebook, shown_name(path, project))
         if project.starter_of(path):
             solutions[path] = formed
+        else:
+            lessons[path.stem] = questions.asked(notebook)
+    if not paths:
+        _form_keys(project_of(None), lessons, said, check=check)
     for project in projects.values():
         mine = {path: formed for path, formed in solutions.items() if project.starter_of(path)}
         if mine or not paths:
             _form_labs(project, mine, said, check=check, complete=not paths)
     return said.written, said.differences, said.problems
+
+
+def _form_keys(project: Project, lessons: dict[str, list[str]], said: _Said, *, check: bool) -> None:
+    """Write which lesson asks what, of all of them."""
+    said.problems += questions.double_keys(lessons)
+    if not questions.keys_differ(project.root, lessons):
+        return
+    said.differences.append(f"{questions.KEYS} is not what the lessons ask.")
+    if not check:
+        target = project.root / questions.KEYS
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace(target, questions.keys_text(lessons))
+        said.written.append(questions.KEYS)
 
 
 def _form_labs(
