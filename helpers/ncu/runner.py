@@ -274,17 +274,17 @@ def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300)
             if error.reason in _REPLAYED:
                 raise records.CannotMeasure(str(error)) from error
             raise error
-        return [{"line": _without_folders(said)} for said in text.splitlines()]
+        return [{"line": without_folders(said)} for said in text.splitlines()]
 
     try:
-        said = records.measured(record, live, params={"line": _without_folders(line)})
+        said = records.measured(record, live, params={"line": without_folders(line)})
     except records.NoRecord as none:
         print(none)
     else:
         print(*said["line"], sep="\n")
 
 
-def _without_folders(text: str) -> str:
+def without_folders(text: str) -> str:
     """A text with absolute paths cut to their last part; addresses of pages stay."""
     return re.sub(r"(?<![\w:/])(?:/[\w.+-]+)+/", "", text)
 
