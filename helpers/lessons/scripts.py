@@ -50,7 +50,7 @@ def run_script(text: str, typed: str = "", **environment: str) -> str:
         )
     for line in typed.splitlines():
         done.stdout = done.stdout.replace("(Pdb) ", f"[pdb] {line}\n", 1)
-    return re.sub(r"\S*/(\w+\.py)", r"\1", done.stdout)
+    return re.sub(r"[^\s\"']*/(\w+\.py)", r"\1", done.stdout)
 
 
 def output_code(printed: str) -> str:
