@@ -132,4 +132,6 @@ def wide(text: str) -> HTML:
     """A printed table whose lines scroll sideways instead of breaking, for `torch.profiler`'s tables of 200 columns."""
     from IPython.display import HTML
 
-    return HTML(f'<pre style="white-space: pre; overflow-x: auto">{html.escape(text)}</pre>')
+    return HTML(
+        f'<pre style="white-space: pre; overflow-x: auto; font-family: monospace">{html.escape(text)}</pre>'
+    )
