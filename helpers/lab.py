@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
 import json
-import os
-import tempfile
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import device, exercises
+from helpers import exercises, store
 from helpers.exercises.model import Exercise, Verdict
 
 __all__ = ["NotYet", "check", "progress", "reset"]
@@ -61,55 +59,10 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
     return verdict
 
 
-def progress_folder() -> Path:
-    """Where progress is kept: WORKBOOK_PROGRESS, or a folder in the workbook's cache."""
-    return Path(os.environ.get("WORKBOOK_PROGRESS") or device.cache_folder() / "progress")
-
-
-def _file(lab: str) -> Path:
-    return progress_folder() / f"{lab}.json"
-
-
-def _read(lab: str) -> dict[str, dict]:
-    """What is kept of a lab; nothing where the file is missing or cannot be read."""
-    try:
-        kept = json.loads(_file(lab).read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    if not isinstance(kept, dict):
-        return {}
-    return {key: value for key, value in kept.items() if isinstance(value, dict)}
-
-
-@contextlib.contextmanager
-def _locked(lab: str):
-    """One notebook at a time changes a lab's file; where locks do not work, the last one wins."""
-    path = _file(lab)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.with_suffix(".lock").open("a") as lock:
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
-def _change(lab: str, id: str, how) -> None:
-    """Change what is kept of one exercise: read, change, write beside, put in place."""
-    try:
-        with _locked(lab):
-            kept = _read(lab)
-            kept[id] = how(kept.get(id, {}))
-            handle, name = tempfile.mkstemp(dir=progress_folder(), prefix=f"{lab}.", suffix=".tmp")
-            try:
-                with os.fdopen(handle, "w") as file:
-                    json.dump(kept, file, indent=1)
-                os.replace(name, _file(lab))
-            except OSError:
-                Path(name).unlink(missing_ok=True)
-                raise
-    except OSError as error:  # a check must not fail because a disk is full or read-only
-        print(f"Progress is not kept: {error}.")
+def _keep(lab: str, id: str, how: Callable[[dict], dict]) -> None:
+    """Change what is kept of one exercise."""
+    if problem := store.change(lab, id, how):
+        print(f"Progress is not kept: {problem}.")
 
 
 def _note(exercise: Exercise, verdict: Verdict) -> None:
@@ -124,7 +77,7 @@ def _note(exercise: Exercise, verdict: Verdict) -> None:
             entry["last"] = verdict.mistake
         return entry
 
-    _change(exercise.lab, exercise.id, change)
+    _keep(exercise.lab, exercise.id, change)
 
 
 @dataclass(frozen=True)
@@ -194,7 +147,7 @@ def progress(lab: str) -> Progress:
     Raises:
         UnknownExercise: no lab has this name.
     """
-    kept = _read(lab) if lab in exercises.LABS else {}
+    kept = store.read(lab) if lab in exercises.LABS else {}
     rows = []
     for exercise in exercises.of_lab(lab):
         entry = kept.get(exercise.id, {})
@@ -224,7 +177,7 @@ def reset(id: str) -> None:
     """
     exercise = exercises.get(id)
     starter = _starter(id)
-    _change(exercise.lab, id, lambda entry: {"tries": entry.get("tries", 0)})
+    _keep(exercise.lab, id, lambda entry: {"tries": entry.get("tries", 0)})
     shell = _shell()
     if shell is None:
         print(starter)

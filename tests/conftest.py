@@ -76,13 +76,18 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureR
 
 @pytest.fixture(scope="session", autouse=True)
 def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels that the tests start, here or in child processes, begin with seeds, and without the user's own profile."""
+    """Kernels that the tests start, here or in child processes, begin with seeds, and without the user's own profile.
+
+    Nor do they see the user's progress and predictions, and what an author got wrong in a prediction raises.
+    """
     folder = tmp_path_factory.mktemp("ipython")
     startup = folder / "profile_default" / "startup" / "00-seed.py"
     startup.parent.mkdir(parents=True)
     startup.write_text(seeds.KERNEL_STARTUP.replace("{seed}", str(seeds.of("kernels"))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("IPYTHONDIR", str(folder))
+        patch.setenv("WORKBOOK_PROGRESS", str(tmp_path_factory.mktemp("progress")))
+        patch.setenv("WORKBOOK_STRICT", "1")
         yield
 
 

@@ -124,10 +124,8 @@ def test_exercises_leave_triton_to_the_notebook():
 
 
 def run(paths: list[Path], folder: Path) -> dict[str, NotebookRun]:
-    """Run notebooks as `workbook run` does, two at a time, with no progress from before; what became of each, by name."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WORKBOOK_PROGRESS", str(folder / "progress"))
-        report = batch.run_course(paths, folder / "out", cell_timeout=300, jobs=2)
+    """Run notebooks as `workbook run` does, two at a time; what became of each, by name."""
+    report = batch.run_course(paths, folder / "out", cell_timeout=300, jobs=2)
     return {one.name: one for one in report.runs}
 
 

@@ -129,7 +129,7 @@ class _Engine(NBClientEngine):
     """papermill's own engine with our client."""
 
     @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, **kwargs):
+    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, progress, **kwargs):
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
@@ -146,7 +146,7 @@ class _Engine(NBClientEngine):
         if "ipykernel_launcher" in client.km.kernel_spec.argv:
             client.extra_arguments = [_FAULTHANDLER]
         try:
-            return client.execute(stdout=log, stderr=log, env=_environment())
+            return client.execute(stdout=log, stderr=log, env=_environment(progress))
         finally:
             watch.kill()
 
@@ -173,7 +173,10 @@ def execute(job: Job, watch: Watch, slot: int) -> Execution:
         notebook = parameterize_notebook(notebook, job.parameters)
         _name_injected_cell(notebook)
     failure = None
-    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
+        tempfile.TemporaryDirectory(prefix="workbook-progress-", ignore_cleanup_errors=True) as progress,
+    ):
         try:
             papermill_engines.execute_notebook_with_engine(
                 "kernel-workbook",
@@ -184,6 +187,7 @@ def execute(job: Job, watch: Watch, slot: int) -> Execution:
                 watch=watch,
                 folder=job.source.parent,
                 log=log,
+                progress=progress,
             )
         except Exception as error:  # whatever ends a notebook must end only this one
             if watch.stop.is_set():
@@ -265,13 +269,14 @@ def _name_injected_cell(notebook: NotebookNode) -> None:
             cell["id"] = "injected-parameters"
 
 
-def _environment() -> dict[str, str]:
+def _environment(progress: str) -> dict[str, str]:
     """The kernels' environment: this environment's tools (ninja) come first, Plotly shows figures as data, and sliders
-    are the figures' own, since nobody can move a widget whose kernel has ended.
+    are the figures' own, since nobody can move a widget whose kernel has ended. What a learner did before counts for
+    nothing, and nothing is added to it: progress and predictions are kept in a folder of this run.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     defaults = {"PLOTLY_RENDERER": "plotly_mimetype", "WORKBOOK_WIDGETS": "plain"}
-    return {**defaults, **os.environ, "PATH": path}
+    return {**defaults, **os.environ, "PATH": path, "WORKBOOK_PROGRESS": progress}
 
 
 def _peak_mb(pid: int | None) -> float:

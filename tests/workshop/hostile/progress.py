@@ -3,9 +3,9 @@
 # %%
 import json
 
-from helpers import lab
+from helpers import store
 
-folder = lab.progress_folder()
+folder = store.folder()
 folder.mkdir(parents=True, exist_ok=True)
 done = {"count-blocks": {"passed": "2026-01-01 10:00", "tries": 1}}
 (folder / "90_mini.json").write_text(json.dumps(done))

@@ -1,0 +1,104 @@
+"""The learner's answers, kept beside the labs' progress: the first one that was there when the answer was revealed counts."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from helpers import store
+from helpers.predict.questions import Answer, Question
+
+FILE = "predictions"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is kept of one question.
+
+    Attributes:
+        question: as it was asked.
+        answer: the learner's.
+        revealed: when the truth was first shown, or "".
+        truth: what it was then; None where it was not shown yet.
+    """
+
+    question: Question
+    answer: Answer
+    revealed: str = ""
+    truth: str | float | None = None
+
+    @property
+    def hit(self) -> bool:
+        """Whether the answer was right, once the truth is known."""
+        return self.truth is not None and self.question.hit(self.answer, self.truth)
+
+
+def read(key: str) -> Kept | None:
+    """What is kept of a question; None where it was never answered."""
+    return parse(key, store.read(FILE).get(key))
+
+
+def read_all() -> dict[str, Kept]:
+    """Everything that was answered, by key."""
+    found = {key: parse(key, entry) for key, entry in store.read(FILE).items()}
+    return {key: kept for key, kept in found.items() if kept is not None}
+
+
+def parse(key: str, entry: Any) -> Kept | None:
+    """An entry of the file; None where it is broken or not an answer."""
+    try:
+        choices = entry["choices"]
+        question = Question(
+            str(key),
+            str(entry["question"]),
+            None if choices is None else tuple(map(str, choices)),
+            str(entry["unit"]),
+            entry["measured"] is True,
+            entry["guess"] is True,
+        )
+        answer = tuple(entry["answer"]) if isinstance(entry["answer"], list) else entry["answer"]
+        question.require()
+        truth = None if entry.get("truth") is None else question.truth(entry["truth"])
+    except (TypeError, KeyError, ValueError):
+        return None
+    return Kept(question, answer, str(entry.get("revealed", "")), truth) if question.fits(answer) else None
+
+
+def entry_of(kept: Kept) -> dict[str, Any]:
+    """What `parse` reads."""
+    question = kept.question
+    return {
+        "question": question.text,
+        "choices": question.choices,
+        "unit": question.unit,
+        "measured": question.measured,
+        "guess": question.guess,
+        "answer": kept.answer,
+        "revealed": kept.revealed,
+        "truth": kept.truth,
+    }
+
+
+def keep(question: Question, answer: Answer) -> str:
+    """Keep an answer, unless one to the same question was revealed before; why it could not be kept, or ""."""
+
+    def how(entry: dict) -> dict:
+        kept = parse(question.key, entry)
+        if kept is not None and kept.revealed and kept.question == question:
+            return entry
+        return entry_of(Kept(question, answer))
+
+    return store.change(FILE, question.key, how)
+
+
+def note_reveal(question: Question, truth: str | float) -> None:
+    """Keep when the truth was first shown and what it was, where the learner had answered."""
+
+    def how(entry: dict) -> dict:
+        kept = parse(question.key, entry)
+        if kept is None or kept.revealed:
+            return entry
+        return entry_of(Kept(kept.question, kept.answer, time.strftime("%Y-%m-%d %H:%M"), truth))
+
+    store.change(FILE, question.key, how)  # where it is not kept, this session still shows both

@@ -1,0 +1,342 @@
+"""Questions before their answers: what is read, kept, shown and counted."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+import nbformat
+import numpy as np
+import pytest
+import torch
+
+from helpers import predict, store
+from helpers.predict import answers, session, views
+from helpers.predict.questions import Misasked, Question, number_words, read_number
+from helpers.workshop import batch
+
+
+@pytest.fixture
+def live(monkeypatch, tmp_path):
+    """A kernel with ipywidgets that has asked nothing, a folder of its own, and a learner, to whom nothing is raised."""
+    monkeypatch.setenv("WORKBOOK_PROGRESS", str(tmp_path / "progress"))
+    monkeypatch.delenv("WORKBOOK_WIDGETS", raising=False)
+    monkeypatch.delenv("WORKBOOK_STRICT", raising=False)
+    monkeypatch.setattr(session, "_asked", {})
+    return tmp_path
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What was shown last, as a list that grows."""
+    seen = []
+    monkeypatch.setattr(session, "_show", seen.append)
+    return seen
+
+
+def field(key: str):
+    """The live field of a question, which a learner fills in by its `inputs`."""
+    return session._asked[key].field
+
+
+def restart(monkeypatch) -> None:
+    """Forget what a kernel's end forgets."""
+    monkeypatch.setattr(session, "_asked", {})
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(4, "4"), (1823, "1,823"), (32.0, "32"), (266.43, "266"), (4251.7, "4,250"), (66.666, "66.7"), (0.01234, "0.0123"),
+     (9.996, "10"), (999.6, "1,000"), (0, "0"), (-2.5, "-2.5"), (1.5e-7, "1.5e-07"), (123456.7, "123,000")],
+)  # fmt: skip
+def test_numbers_as_they_are_shown(value, text):
+    assert number_words(value) == text
+
+
+@pytest.mark.parametrize(
+    ("typed", "unit", "value"),
+    [("8", "", 8), (" 8 sectors ", "sectors", 8), ("1 sector", "sectors", 1), ("1,823", "", 1823), ("12 672", "", 12672),
+     ("0,5", "", 0.5), ("1e6", "", 1_000_000), ("66.7%", "%", 66.7), ("3.1x", "×", 3.1), ("−2", "", -2),
+     ("800 MB", "MB", 800), ("", "", None), ("many", "", None), ("nan", "", None), ("inf", "", None), ("1e999", "", None)],
+)  # fmt: skip
+def test_numbers_as_they_are_typed(typed, unit, value):
+    assert read_number(typed, unit) == value
+
+
+def test_one_is_singular_and_symbols_stay():
+    assert Question("a", "?", unit="sectors").words(1) == "1 sector"
+    assert Question("a", "?", unit="launches").words(1) == "1 launch"
+    assert Question("a", "?", unit="GB/s").words(1) == "1 GB/s"
+    assert Question("a", "?", unit="µs").words((1, 2)) == "1 to 2 µs"
+
+
+# ------------------------------------------------------------------------------------------------ in JupyterLab
+
+
+def test_a_number_is_kept_and_stands_beside_the_answer(live, shown):
+    predict.ask("sectors", "How many sectors?", unit="sectors")
+    field("sectors").inputs[0].value = "8"
+    assert "kept: 8 sectors" in field("sectors").state.value
+    predict.reveal("sectors", 4)
+    assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
+    assert "You said <b>8 sectors</b>; it is <b>4 sectors</b>" in shown[-1].plain
+    assert shown[-1].widget is None and shown[0].widget is not None
+
+
+@pytest.mark.parametrize("value", [4, 4.0, np.int64(4), np.float32(4), torch.tensor(4), torch.tensor([4.0])])
+def test_numbers_of_all_kinds_are_right(live, shown, value):
+    predict.ask("sectors", "How many?")
+    field("sectors").inputs[0].value = "4"
+    predict.reveal("sectors", value)
+    assert shown[-1].text == "✓ You said 4; it is 4: right."
+
+
+def test_choices(live, shown):
+    predict.ask("which", "Which <b>?", choices=["m[0, 1]", "<script>"])
+    (radio,) = field("which").inputs
+    assert radio.value is None
+    radio.value = "<script>"
+    predict.reveal("which", "<script>")
+    assert shown[-1].text == "✓ You said <script>; it is <script>: right."
+    for one in shown:
+        assert "<script>" not in one.plain and "Which &lt;b&gt;?" in one.plain
+
+
+def test_a_range_holds_the_truth_or_not(live, shown):
+    predict.ask("share", "What share?", unit="%", measured=True)
+    low, high = field("share").inputs
+    low.value = "80"
+    assert "both ends" in field("share").state.value and answers.read("share") is None
+    high.value = "60 %"
+    assert "kept: 60 to 80 %" in field("share").state.value
+    predict.reveal("share", 66.66)
+    assert shown[-1].text == "✓ You said 60 to 80 %; it is 66.7 %: inside your range."
+    predict.reveal("share", 99.0)
+    assert shown[-1].text == "You said 60 to 80 %; it is 99 %: outside your range."
+
+
+def test_what_is_no_number_is_told_and_not_kept(live, shown):
+    predict.ask("sectors", "How many?")
+    box = field("sectors").inputs[0]
+    box.value = "<many>"
+    assert "“&lt;many&gt;” is no number" in field("sectors").state.value and answers.read("sectors") is None
+    field("sectors").button.click()
+    assert "is no number" in field("sectors").state.value
+    box.value = "5"
+    field("sectors").button.click()
+    assert "kept: 5" in field("sectors").state.value
+
+
+def test_an_answer_survives_a_restart_and_may_change_until_it_is_revealed(live, shown, monkeypatch):
+    for text in ("8", "16"):
+        predict.ask("sectors", "How many?", unit="sectors")
+        field("sectors").inputs[0].value = text
+        restart(monkeypatch)
+    predict.ask("sectors", "How many?", unit="sectors")
+    assert field("sectors").inputs[0].value == "16" and "kept: 16 sectors" in field("sectors").state.value
+    predict.reveal("sectors", 4)
+    assert "the one that counts" in field("sectors").state.value and field("sectors").inputs[0].disabled
+    kept = json.loads((live / "progress" / "predictions.json").read_text())["sectors"]
+    assert (kept["answer"], kept["truth"]) == (16, 4)
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", kept["revealed"])
+    restart(monkeypatch)
+    predict.ask("sectors", "How many?", unit="sectors")
+    assert field("sectors").inputs[0].disabled
+    assert answers.keep(Question("sectors", "How many?", unit="sectors"), 4) == ""
+    assert answers.read("sectors").answer == 16  # the first one counts
+    predict.reveal("sectors", 5)
+    assert answers.read("sectors").truth == 4
+
+
+def test_a_range_and_a_choice_survive_a_restart(live, shown, monkeypatch):
+    for _ in range(2):
+        predict.ask("share", "What share?", unit="%", measured=True)
+        predict.ask("which", "Which?", choices=["a", "b"])
+        if answers.read("share") is None:
+            field("share").inputs[0].value, field("share").inputs[1].value = "60", "80.5"
+            field("which").inputs[0].value = "b"
+            restart(monkeypatch)
+    assert [one.value for one in field("share").inputs] == ["60", "80.5"]
+    assert field("which").inputs[0].value == "b"
+
+
+def test_all_cells_at_once_show_the_value_and_keep_nothing(live, shown):
+    predict.ask("sectors", "How many?", unit="sectors")
+    predict.reveal("sectors", 4)
+    assert shown[-1].text == "It is 4 sectors." and not (live / "progress").exists()
+    field("sectors").inputs[0].value = "4"  # read off below
+    assert "the answer has been shown" in field("sectors").state.value
+    assert answers.read("sectors") is None
+    predict.ask("sectors", "How many?", unit="sectors")  # asked again: who wants to may predict
+    field("sectors").inputs[0].value = "8"
+    predict.reveal("sectors", 4)
+    assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
+
+
+def test_another_question_under_an_old_key_begins_anew(live, shown, monkeypatch):
+    predict.ask("sectors", "How many?")
+    field("sectors").inputs[0].value = "8"
+    predict.reveal("sectors", 4)
+    restart(monkeypatch)
+    predict.ask("sectors", "How many of 32 bytes?")
+    assert field("sectors").inputs[0].value == "" and not field("sectors").inputs[0].disabled
+    field("sectors").inputs[0].value = "5"
+    assert answers.read("sectors").answer == 5
+
+
+def test_the_answering_cell_alone_after_a_restart(live, shown, monkeypatch):
+    predict.ask("sectors", "How many?", unit="sectors")
+    field("sectors").inputs[0].value = "8"
+    restart(monkeypatch)
+    predict.reveal("sectors", 4)
+    assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
+    predict.reveal("never-asked", 7)
+    assert shown[-1].text == "7"
+
+
+def test_a_disk_that_cannot_be_written_is_told_in_the_field(live, shown, monkeypatch):
+    (live / "file").write_text("")
+    monkeypatch.setenv("WORKBOOK_PROGRESS", str(live / "file" / "below"))
+    predict.ask("sectors", "How many?")
+    field("sectors").inputs[0].value = "8"
+    assert "not kept" in field("sectors").state.value
+    predict.reveal("sectors", 4)
+    assert shown[-1].text == "It is 4."
+    predict.review()
+
+
+@pytest.mark.parametrize(
+    "broken",
+    ["", "[]", '{"sectors": 3}', '{"sectors": {"answer": 8}}', "[" * 100_000,
+     '{"sectors": {"question": "How many?", "choices": null, "unit": "", "measured": false, "guess": false, "answer": "x"}}'],
+)  # fmt: skip
+def test_a_broken_file_does_no_harm(live, shown, broken):
+    (live / "progress").mkdir()
+    (live / "progress" / "predictions.json").write_text(broken)
+    predict.ask("sectors", "How many?")
+    field("sectors").inputs[0].value = "8"
+    predict.reveal("sectors", 4)
+    assert shown[-1].text == "You said 8; it is 4."
+
+
+# ------------------------------------------------------------------------------------------------ the review
+
+
+def test_the_review_counts(live, shown):
+    predict.review()
+    assert shown[-1].text.startswith("You have predicted nothing yet")
+    for key, kind, said, is_now in [
+        ("one", {}, "4", 4), ("two", {}, "5", 4), ("three", {"guess": True}, "4", 4), ("share", {"measured": True}, "1 2", 1.5),
+        ("time", {"measured": True}, "1 2", 2.5), ("none", {}, "", 4), ("which", {"choices": ["a", "b"]}, "a", "a"),
+    ]:  # fmt: skip
+        predict.ask(key, f"Question {key}?", **kind)
+        for box, text in zip(field(key).inputs, said.split(), strict=False):
+            box.value = text
+        predict.reveal(key, is_now)
+    predict.ask("open", "Question open?")
+    field("open").inputs[0].value = "3"
+    predict.review()
+    says = shown[-1].text.splitlines()
+    assert says[:2] == ["You answered 7 of 8 questions.", "Of 3 with one right answer, 2 were right."]
+    assert says[2].startswith("The truth lay in 1 of your 2 ranges;")
+    assert "Question three? (a guess)" in shown[-1].text and "not revealed yet" in shown[-1].text
+    assert shown[-1].plain.count("<tr>") == 9
+
+
+# ------------------------------------------------------------------------------------------------ what is wrong
+
+
+WRONG = [
+    (lambda: predict.ask("Sectors 1", "How many?"), "not made of words"),
+    (lambda: predict.ask("a", " "), "no question"),
+    (lambda: predict.ask("a", "Which?", choices=["x"]), "at least two choices"),
+    (lambda: predict.ask("a", "Which?", choices=["x", "x"]), "at least two choices"),
+    (lambda: predict.ask("a", "Which?", choices=["x", "y"], unit="ms"), "neither a unit nor a range"),
+    (lambda: (predict.ask("a", "1?"), predict.ask("a", "2?")), "the key of two questions"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", "much")), "is no number"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", float("nan"))), "is no number"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", None)), "is no number"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", torch.ones(2))), "more than one number"),
+    (lambda: (predict.ask("a", "?", choices=["x", "y"]), predict.reveal("a", "z")), "'z' is none of the choices"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("what", "told"), WRONG)
+@pytest.mark.parametrize("widgets", ["plain", "widgets"])
+def test_what_an_author_got_wrong_is_a_sentence_and_raises_in_tests(
+    live, shown, monkeypatch, what, told, widgets
+):
+    monkeypatch.setenv("WORKBOOK_WIDGETS", widgets)
+    what()
+    assert told in shown[-1].text
+    monkeypatch.setenv("WORKBOOK_STRICT", "1")
+    restart(monkeypatch)
+    with pytest.raises(Misasked, match=re.escape(told)):
+        what()
+
+
+def test_an_answer_without_its_question_raises_in_tests(live, shown, monkeypatch):
+    monkeypatch.setenv("WORKBOOK_STRICT", "1")
+    with pytest.raises(Misasked, match="never-asked was not asked"):
+        predict.reveal("never-asked", 7)
+
+
+# ------------------------------------------------------------------------------------------------ batches and pages
+
+
+CELLS = """
+from helpers import predict
+###
+predict.ask("sectors", "How many sectors?", unit="sectors")
+###
+predict.reveal("sectors", 4)
+###
+predict.ask("which", "Which?", choices=["a", "b"])
+###
+predict.reveal("which", "b")
+###
+predict.review()
+"""
+
+
+def test_a_batch_neither_reads_nor_writes_what_is_kept(make_notebook, live):
+    path = make_notebook("asked", *CELLS.strip().split("\n###\n"))
+    store.change("predictions", "sectors", lambda entry: answers.entry_of(answers.Kept(Question("sectors", "How many sectors?", unit="sectors"), 8)))  # fmt: skip
+    before = (live / "progress" / "predictions.json").read_bytes()
+    report = batch.run_course([path], live / "out")
+    assert report.ok, repr(report)
+    assert (live / "progress" / "predictions.json").read_bytes() == before
+    outputs = [cell.outputs for cell in nbformat.read(live / "out" / "asked.ipynb", as_version=4).cells]
+    html = [one[0].data["text/html"] for one in outputs[1:]]
+    assert "8" not in html[0].replace("size=", "").replace('"8"', "") and "You said" not in "".join(html)
+    assert "<input" in html[0] and "<details>" in html[1] and "How many sectors?" in html[1]
+    assert all("application/vnd.jupyter.widget-view+json" not in one[0].data for one in outputs[1:])
+    page = (live / "out" / "asked.html").read_text()
+    assert "<summary" in page and "4 sectors" in page
+
+
+def test_in_colab_it_is_plain(live, shown, monkeypatch):
+    monkeypatch.setitem(sys.modules, "google.colab", type(sys)("google.colab"))
+    predict.ask("which", "Which?", choices=["a", "b"])
+    predict.reveal("which", "b")
+    assert all(one.widget is None for one in shown) and "<details>" in shown[1].plain
+
+
+def test_outside_a_notebook_it_is_text(live):
+    code = CELLS.replace("###\n", "")
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[:2] == [
+        "Predict. How many sectors? [sectors]",
+        "It is 4 sectors.",
+    ]
+
+
+def test_a_guess_says_so():
+    assert "a guess" in views.heading(Question("a", "How many?", guess=True))
