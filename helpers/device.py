@@ -1,4 +1,4 @@
-"""Find out what hardware and tools are here, and say what is missing and how to get it."""
+"""Find out what hardware and tools are here, say what is missing and how to get it, and prepare a notebook for it."""
 
 from __future__ import annotations
 
@@ -359,3 +359,22 @@ def survey() -> Survey:
     needed = {"torch", "triton", "c++", "ninja"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
     return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=needed <= here)
+
+
+def prepare() -> Survey:
+    """Do what every lesson needs on every machine, and return the survey; the setup cell of each notebook calls it.
+
+    ninja and nvcc come on PATH, since torch calls them by name; tables get the width of a notebook; and without a GPU
+    Triton's interpreter is switched on, unless Triton is imported already (too late) or TRITON_INTERPRET is set.
+    """
+    import pandas as pd
+
+    folders = os.environ.get("PATH", "").split(os.pathsep)
+    for tool in filter(None, map(find_tool, ("ninja", "nvcc"))):
+        if str(tool.parent) not in folders:
+            folders.append(str(tool.parent))
+    os.environ["PATH"] = os.pathsep.join(folders)
+    pd.set_option("display.width", 160, "display.max_columns", 20, "display.max_colwidth", 200)
+    if not has_gpu() and "triton" not in sys.modules:
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    return survey()

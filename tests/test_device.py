@@ -1,5 +1,7 @@
 """The survey says what is here and what is missing."""
 
+import json
+import os
 import subprocess
 import sys
 
@@ -82,3 +84,34 @@ def test_driver_version_is_read(monkeypatch, text, version):
 def test_helpers_import_is_light():
     code = "import sys, helpers; assert not {'torch', 'triton', 'pandas', 'plotly', 'IPython'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("before", "given", "interpreted"),
+    [("", {}, "1"), ("import triton", {}, None), ("", {"TRITON_INTERPRET": "0"}, "0")],
+)
+def test_a_prepared_notebook_has_tools_on_path_wide_tables_and_the_interpreter(
+    tmp_path, before, given, interpreted
+):
+    """Without a GPU; not where Triton, or the learner, was there first."""
+    ninja = tmp_path / "ninja"
+    ninja.write_text("#!/bin/sh\necho 1.0\n")
+    ninja.chmod(0o755)
+    code = f"""{before}
+import os, json
+from unittest import mock
+from helpers import device
+found = {{"ninja": device.Path({str(ninja)!r})}}
+with mock.patch.object(device, "find_tool", found.get), mock.patch.object(device, "has_gpu", lambda: False):
+    shown = device.prepare()
+    device.prepare()
+import pandas as pd
+frame = pd.DataFrame({{"a": ["x" * 150], "b": ["y" * 5]}})
+print(json.dumps([os.environ["PATH"].split(os.pathsep).count({str(tmp_path)!r}), str(frame).count("x"),
+                  os.environ.get("TRITON_INTERPRET"), "Python" in repr(shown)]))
+"""
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | given
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
+    )
+    assert json.loads(ran.stdout) == [1, 150, interpreted, True]

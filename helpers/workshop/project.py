@@ -11,6 +11,8 @@ from helpers.kernels.source import read_kernels
 
 FOLDERS = ("notebooks", "labs", "labs/solutions")
 _LABS, _SOLUTIONS = FOLDERS[1:]
+# What stands for the repository's address until `workbook publish` writes one.
+UNPUBLISHED = "OWNER/REPO"
 
 
 @dataclass(frozen=True)

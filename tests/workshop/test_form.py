@@ -10,10 +10,13 @@ from pathlib import Path
 import nbformat
 import pytest
 from commands import ROOT
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 from small_checkout import BADGE, GOOD_BADGE, code
 
 from helpers.workshop import project
 from helpers.workshop.form import canonical, publish
+from helpers.workshop.project import UNPUBLISHED
 
 
 def lesson(checkout: Path, *cells: nbformat.NotebookNode, name: str = "01_x", setup: bool = True) -> Path:
@@ -93,6 +96,50 @@ def test_the_form_is_a_fixed_point_that_ruff_leaves_alone(checkout):
         )
         assert ran.returncode == 0, ran.stdout + ran.stderr
     assert path.read_text() == before
+
+
+def test_a_folded_cell_has_what_jupyterlab_and_colab_read(checkout):
+    by_hand = code("y = 1", "unfolded")
+    by_hand.metadata["jupyter"] = {"source_hidden": True}
+    path = lesson(checkout, code("x = 1", "folded", canonical.HIDDEN), by_hand)
+    cells, _ = formed(path)
+    assert cells["folded"].metadata == {
+        "cellView": "form",
+        "jupyter": {"source_hidden": True},
+        "tags": ["hide-input"],
+    }
+    assert cells["unfolded"].metadata == {}
+    _, again = formed(path)
+    assert not again.differences
+
+
+def test_the_setup_cell_has_five_lines_and_keeps_what_is_installed():
+    published, unpublished = canonical.setup_source("ada/kernels"), canonical.setup_source(UNPUBLISHED)
+    for source in (published, unpublished):
+        assert len([line for line in source.splitlines() if line]) == 5 and "OWNER" not in source
+        assert source.endswith("device.prepare()")
+    assert '%pip install --quiet "kernel-workbook @ git+https://github.com/ada/kernels"' in published
+    assert "pip install --quiet" not in unpublished
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_an_unpublished_notebook_without_the_package_says_one_sentence_and_stops(here):
+    """As in Colab, where neither `helpers` nor an address to install it from is there."""
+    without = "import sys; sys.path = [p for p in sys.path if 'site-packages' in p]; sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]"
+    cells = [] if here else [code(without, "colab")]
+    cells += [code(canonical.setup_source(UNPUBLISHED), "setup"), code("print('after')", "after")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    client = NotebookClient(notebook, timeout=120)
+    if here:
+        client.execute()
+        assert "Python" in notebook.cells[0].outputs[0]["data"]["text/plain"]
+        return
+    with pytest.raises(CellExecutionError):
+        client.execute()
+    said = next(o for o in notebook.cells[1].outputs if o.output_type == "error")
+    assert said.ename == "SystemExit" and "upload its folder" in said.evalue
+    assert sum(line.count("\n") for line in said.traceback) <= 3
+    assert notebook.cells[2].outputs == []
 
 
 def test_checked_outputs_keep_what_nbval_compares(checkout):

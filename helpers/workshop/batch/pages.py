@@ -38,11 +38,19 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
   border-bottom: 1px solid #d0d7de; margin-bottom: 12px; color: #57606a; }
 .workbook-top a { color: #0b62b8; }
 .workbook-top .failed { color: #b3261e; font-weight: 600; }
+.workbook-folded > summary { cursor: pointer; color: #57606a; font: 13px/1.8 system-ui, sans-serif; padding-left: 76px; }
 </style>
 {%- endblock -%}
 {%- block body_header -%}
 {{ super() }}
 <nav class="workbook-top">{{ resources.workbook_top }}</nav>
+{%- endblock -%}
+{%- block input_group -%}
+{%- if 'hide-input' in cell.metadata.get('tags', []) -%}
+<details class="workbook-folded"><summary>Show the code</summary>{{ super() }}</details>
+{%- else -%}
+{{ super() }}
+{%- endif -%}
 {%- endblock -%}
 """
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")

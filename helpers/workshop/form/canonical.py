@@ -5,6 +5,7 @@
 * nbformat 4.5, keys sorted, one-space indent, a newline at the end, the same notebook metadata everywhere
   (kernel `python3`; Colab opens it with a T4);
 * cell ids are words; cell metadata holds tags and nothing else; no empty cells;
+* a cell tagged `hide-input` has the metadata that folds its code in JupyterLab and in Colab;
 * a cell tagged `nbval-check-output` keeps its outputs (nbval compares them) and the execution count 1, every other
   cell keeps neither; nbval passes a checked cell without an execution count silently, so that is a problem here;
 * the cell tagged `setup` holds `setup_source`, and the cell `title` a Colab badge with the notebook's address: both take
@@ -24,9 +25,12 @@ import nbformat
 from nbformat import NotebookNode
 
 from helpers.kernels.source import kernel_cell
-from helpers.workshop.project import Project
+from helpers.workshop.project import UNPUBLISHED, Project
 
 CHECKED = "nbval-check-output"
+HIDDEN = "hide-input"
+# How JupyterLab and Colab keep a cell's code folded.
+FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
 METADATA = {
     "accelerator": "GPU",
     "colab": {"gpuType": "T4"},
@@ -34,18 +38,19 @@ METADATA = {
     "language_info": {"name": "python"},
 }
 SETUP = """\
-# Setup, the same in every lesson. In Colab it installs the workbook and leaves torch, triton, IPython and ipywidgets as they are.
-import sys
+import importlib.util  # the setup, the same in every notebook
 
-if "google.colab" in sys.modules:
-    from importlib.metadata import version
-
-    keep = " ".join(f"{name}=={version(name)}" for name in ("torch", "triton", "ipython", "ipywidgets"))
-    %pip install --quiet "kernel-workbook @ git+https://github.com/@REPOSITORY@" {keep}
-
+if not importlib.util.find_spec("helpers"):
+    @INSTALL@
 from helpers import device
 
-device.survey()"""
+device.prepare()"""
+# In Colab pip leaves torch, triton, IPython and ipywidgets as they are: they satisfy pyproject's ranges.
+_INSTALL = '%pip install --quiet "kernel-workbook @ git+https://github.com/@REPOSITORY@"'
+# Until it is published. Of SystemExit IPython shows the sentence and no traceback, and runs no cell after it.
+_NO_ADDRESS = (
+    'raise SystemExit("Kernel Workbook is not here: upload its folder and %pip install it, or publish it.")'
+)
 
 _BADGE = re.compile(
     r"\[!\[Open in Colab\]\([^)]*\)\]\(https://colab\.research\.google\.com/github/[^)]*\)", re.IGNORECASE
@@ -81,8 +86,9 @@ class Formed:
 
 
 def setup_source(repository: str) -> str:
-    """The text of every setup cell."""
-    return SETUP.replace("@REPOSITORY@", repository)
+    """The text of every setup cell: it installs the workbook from `repository` where it is missing, or says that it is."""
+    install = _NO_ADDRESS if repository == UNPUBLISHED else _INSTALL.replace("@REPOSITORY@", repository)
+    return SETUP.replace("@INSTALL@", install)
 
 
 def badge(repository: str, path: str) -> str:
@@ -131,7 +137,7 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
             cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines())
         cell.id = _word_id(cell, taken)
         taken.add(cell.id)
-        cell.metadata = nbformat.from_dict({"tags": sorted(set(tags(cell)))} if tags(cell) else {})
+        cell.metadata = nbformat.from_dict(_metadata(cell))
         if cell.cell_type == "code":
             _form_code(cell, shown, project, problems)
     notebook.cells = cells
@@ -140,6 +146,12 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
     on_disk = path.read_text("utf-8") if path.exists() else ""
     differences = () if formed == on_disk else tuple(_differences(original, notebook, shown))
     return Formed(path, formed, differences, tuple(problems))
+
+
+def _metadata(cell: NotebookNode) -> dict:
+    """The metadata that a cell's tags ask for, and no other."""
+    folded = FOLDED if cell.cell_type == "code" and HIDDEN in tags(cell) else {}
+    return {**folded, "tags": sorted(set(tags(cell)))} if tags(cell) else {}
 
 
 def _form_code(cell: NotebookNode, shown: str, project: Project, problems: list[str]) -> None:
@@ -282,7 +294,7 @@ def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[
         if old.source != new.source:
             kernel = next((tag for tag in tags(new) if tag.startswith("kernel:")), None)
             if "setup" in tags(new):
-                found.append(f"{cell} is not the setup cell that every lesson has.")
+                found.append(f"{cell} is not the setup cell that every notebook has.")
             elif kernel:
                 found.append(f"{cell} is not the {kernel.removeprefix('kernel:')} of helpers/kernels.")
             elif _BADGE.search(new.source):
@@ -290,7 +302,7 @@ def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[
             else:
                 found.append(f"{cell} has blanks at line ends or blank lines around it.")
         if old.metadata != new.metadata:
-            found.append(f"{cell} has metadata other than sorted tags.")
+            found.append(f"{cell} has metadata other than sorted tags and what folds a cell tagged {HIDDEN}.")
         if (
             new.cell_type == "code"
             and CHECKED not in tags(new)

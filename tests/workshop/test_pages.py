@@ -1,0 +1,28 @@
+"""helpers.workshop.batch.pages: what becomes of a notebook's cells on its page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import nbformat
+from small_checkout import code
+
+from helpers.workshop.batch import pages, results
+
+
+def page_of(folder: Path, *cells: nbformat.NotebookNode) -> str:
+    """The page of a notebook that was executed, as text."""
+    run = results.NotebookRun("01_x", str(folder / "01_x.ipynb"), "Title", "ok", {})
+    pages.write_page(nbformat.v4.new_notebook(cells=list(cells)), run, folder / "01_x.html", {})
+    return (folder / "01_x.html").read_text()
+
+
+def test_a_cell_tagged_hide_input_is_a_closed_fold(tmp_path):
+    printed = nbformat.v4.new_output("stream", text="what it printed")
+    folded = code("plumbing = 1", "folded", "hide-input", outputs=(printed,))
+    page = page_of(tmp_path, code("shown = 1", "plain"), folded, code("also_shown = 1", "last", "other"))
+    before, _, rest = page.partition("<details")
+    inside, _, after = rest.partition("</details>")
+    assert "plumbing" in inside and "Show the code" in inside and " open" not in inside.split(">")[0]
+    assert ">shown" in before and "also_shown" in after and "what it printed" in after
+    assert page.count("<details") == 1
