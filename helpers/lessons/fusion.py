@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from helpers.timing import Timing
+    from helpers.trace import Trace
 
 # A softmax's elements are about 1/N: an absolute tolerance would hide anything in wide rows, so it is relative.
 TOLERANCE = {"float32": (1e-5, 1e-12), "float16": (4e-3, 1e-7), "bfloat16": (1.6e-2, 1e-9)}
@@ -144,6 +145,16 @@ def in_words(n_elements: int, n_rows: int, n_cols: int) -> str:
     return " + ".join(words) or "0"
 
 
+def require_size(n_rows: int, n_cols: int) -> None:
+    """Refuse a matrix in which MN, M and 1 cannot be told apart.
+
+    Raises:
+        ValueError: no row, or fewer columns than a sum of multiples of MN and M may have of M.
+    """
+    if n_rows < 1 or n_cols < 16:
+        raise ValueError(f"{n_rows} × {n_cols} is too small to count in: take 1 row and 16 columns at least.")
+
+
 def traffic_table(counted: pd.DataFrame, n_rows: int, n_cols: int) -> pd.DataFrame:
     """A count in terms of M and N, with a row for the total: columns op, reads, writes, indices written, bytes (GB)."""
     import pandas as pd
@@ -247,7 +258,7 @@ def softmax_curve(
     kernels: Mapping[str, Callable | None],
     n_elements: int,
     sizes: Sequence[int],
-    narrowest: Mapping[str, int],
+    narrowest: Mapping[str, int] | None = None,
 ) -> list[dict[str, Any]]:
     """Time softmaxes of the same number of elements in ever wider rows.
 
@@ -265,7 +276,7 @@ def softmax_curve(
     rows = []
     for n in sizes:
         for name, f in kernels.items():
-            if n < narrowest.get(name, 0) or (name == "one block" and n > MAX_ROW_BLOCK):
+            if n < (narrowest or {}).get(name, 0) or (name == "one block" and n > MAX_ROW_BLOCK):
                 continue
             if name.startswith("torch.compile"):
                 torch._dynamo.reset()
@@ -285,6 +296,41 @@ def launched_by(
     row = {"function": function, "form": form, "launches": sum(k.calls for k in took.kernels)}
     row |= {"median_us": took.median_us, "gb_per_s": took.gb_per_s(2 * x.nbytes)}
     return row | {"kernels": ", ".join(names)}
+
+
+# ------------------------------------------------------------------------------------------------- named stretches
+
+
+def named_launches(trace: Trace) -> pd.DataFrame:
+    """The ranges of a profile beside the first kernel that was launched inside each.
+
+    Args:
+        trace: from `trace.load_trace`; ranges of `record_function`, one inside the other or not.
+
+    Returns:
+        A row for each range that launched a kernel, in order: `range`, `range_ends_us` on the CPU, `kernel` (in full),
+        `kernel_begins_us`, `kernel_ends_us`, and `still_open`: the range was open when its kernel began.
+    """
+    import pandas as pd
+
+    launches = {
+        e["args"].get("correlation"): e for e in trace.events if e["cat"] in ("cuda_runtime", "cuda_driver")
+    }
+    kernels = [e for e in trace.events if e["cat"] == "kernel" and e["args"].get("correlation") in launches]
+    rows = []
+    for event in trace.events:
+        if event["cat"] != "user_annotation" or event["name"].startswith("ProfilerStep"):
+            continue
+        end_us = event["ts"] + event["dur"]
+        for kernel in kernels:
+            launch = launches[kernel["args"]["correlation"]]
+            if launch.get("tid") == event.get("tid") and event["ts"] <= launch["ts"] <= end_us:
+                row = {"range": event["name"], "range_ends_us": end_us, "kernel": kernel["name"]}
+                row |= {"kernel_begins_us": kernel["ts"], "kernel_ends_us": kernel["ts"] + kernel["dur"]}
+                rows.append(row | {"still_open": kernel["ts"] < end_us})
+                break
+    columns = ["range", "range_ends_us", "kernel", "kernel_begins_us", "kernel_ends_us", "still_open"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 # ------------------------------------------------------------------------------------------------- generated code
