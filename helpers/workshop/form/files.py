@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.form import labs, starters
+from helpers.workshop.form import labs, limits, questions, starters
 from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
 from helpers.workshop.outputs import replace
 from helpers.workshop.project import Project, find_root, load_project
@@ -70,16 +70,31 @@ def form(
             formed = canonical(path, project, execute(path))
         said.differences += formed.differences
         said.problems += formed.problems
+        notebook = starters.load(formed.text)
+        if project.starter_of(path):
+            said.problems += limits.of_lab(notebook, shown_name(path, project))
+        else:
+            said.problems += limits.problems(notebook, path.name)
         if formed.differences and not check:
             replace(path, formed.text)
             said.written.append(shown_name(path, project))
         if project.starter_of(path):
             solutions[path] = formed
     for project in projects.values():
+        said.problems += questions.asked_twice(_lessons(project))
         mine = {path: formed for path, formed in solutions.items() if project.starter_of(path)}
         if mine or not paths:
             _form_labs(project, mine, said, check=check, complete=not paths)
     return said.written, said.differences, said.problems
+
+
+def _lessons(project: Project) -> Iterator[tuple[str, NotebookNode]]:
+    """The file name and the notebook of each lesson that can be read."""
+    for path in project.lessons():
+        try:
+            yield path.name, starters.load(path.read_text("utf-8"))
+        except Exception:  # nbformat raises many kinds; who forms that lesson is told
+            continue
 
 
 def _form_labs(
