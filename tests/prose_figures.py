@@ -43,4 +43,18 @@ class Prose:
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
 
-PROSE: list[Prose] = []
+def _ncu_and_cupti(truth: pd.DataFrame) -> tuple:
+    """A square of 8 × 1,024 by Nsight Compute's clock and by CUPTI's."""
+    row = truth[truth["kernel"] == "square_flat 8 × 1,024"].iloc[0]
+    return f"{row['ncu_us']:.1f}", f"{row['cupti_us']:.1f}"
+
+
+PROSE: list[Prose] = [
+    Prose(
+        "05_ncu",
+        "{} µs against {} for a square of 8 × 1,024 on an H100",
+        "h100",
+        "timer/truth",
+        _ncu_and_cupti,
+    ),
+]
