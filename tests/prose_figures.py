@@ -36,7 +36,9 @@ class Prose:
 
     def stated(self) -> str:
         """The fragment with the record's figures in it."""
-        cases = json.loads((ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json").read_text())["cases"]
+        cases = json.loads((ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json").read_text())[
+            "cases"
+        ]
         case = next(c for c in cases if self.params.items() <= c["params"].items())
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
