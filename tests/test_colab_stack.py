@@ -14,13 +14,14 @@ import sys
 from pathlib import Path
 
 import browser as harness
+import colab
 import nbformat
 import pytest
 from commands import ROOT
 from nbclient import NotebookClient
 
 STACK = ROOT / "build" / "colab-stack"
-VERSIONS = {"ipywidgets": "7.7.1", "plotly": "5.24.1", "ipython": "7.34.0", "ipykernel": "6.17.1"}
+VERSIONS = {name: str(colab.versions()[name]) for name in ("ipywidgets", "plotly", "ipython", "ipykernel")}
 # What only these old versions need: IPython's own, and the widgets' old names for their browser half.
 ALSO = {"backcall": "0.2.0", "pickleshare": "0.7.5", "decorator": "5.2.1", "ipython_genutils": "0.2.0", "widgetsnbextension": "3.6.10",
         "jupyterlab_widgets": "1.1.11"}  # fmt: skip

@@ -2,7 +2,7 @@
 
 `extension` builds modules, through torch's `load_inline` or, with `light`, straight through the compilers; `nvrtc`
 compiles to PTX and machine code without nvcc; `kernel` loads one kernel to call; `errors` cuts a compiler's complaint
-to what matters. `host` runs CUDA text where there is no GPU.
+to what matters; `text` tells CUDA from other text. `host` runs CUDA text where there is no GPU.
 """
 
 from helpers.cuda.errors import BuildError, readable_errors

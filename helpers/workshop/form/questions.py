@@ -1,149 +1,125 @@
-"""What a lesson asks by `predict`: which keys, and whether each question stands before its answer as a lesson's must."""
+"""The rules of `predict` in a notebook: each question is asked once, in a cell of its own, and answered just below."""
 
 from __future__ import annotations
 
 import ast
-import json
-import re
-from collections.abc import Iterable, Mapping
+import builtins
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 from nbformat import NotebookNode
 
-from helpers.workshop.form.canonical import CHECKED, tags
-
-KEYS = "helpers/predict/lessons.json"  # which lesson asks what: the labs' progress and the review read it
-_MOST_GUESSES = 2
-_MOST_BETWEEN = 2  # code cells between a question and its answer: one that computes, the one that answers
+from helpers.workshop.form.canonical import CHECKED, HIDDEN, tags
+from helpers.workshop.form.source import tree
 
 
 @dataclass(frozen=True)
-class _Call:
-    """A call of `predict.NAME` in a notebook.
+class Call:
+    """A call of `predict` in a notebook.
 
     Attributes:
         name: "ask", "reveal" or "review".
-        key: its first argument, or None where that is no literal text.
-        node: the call.
-        place: the index of its cell.
+        key: The question's key; None where it is not written out, or where there is none.
+        node: The call.
+        cell: The id of its cell.
+        place: The number of its cell among the visible code cells that do more than ask.
     """
 
     name: str
     key: str | None
     node: ast.Call
+    cell: str
     place: int
 
 
-def asked(notebook: NotebookNode) -> list[str]:
-    """The keys of a notebook's questions, in order."""
-    return list(dict.fromkeys(call.key for call in _calls(notebook) if call.name == "ask" and call.key))
-
-
-def problems(notebook: NotebookNode, shown: str) -> list[str]:
-    """What is wrong with a notebook's questions, in sentences.
-
-    Args:
-        notebook: a lesson.
-        shown: its file's name, for messages.
-    """
-    cells = notebook.cells
-    found = []
-    questions: dict[str, _Call] = {}
-    answered: set[str] = set()
-    for call in _calls(notebook):
-        where = f"{shown}: cell {cells[call.place].id}"
-        if CHECKED in tags(cells[call.place]):
-            found.append(
-                f"{where} is checked and must not show predict.{call.name}, whose output is not always the same."
-            )
-        if call.name == "review":
+def calls(notebook: NotebookNode) -> list[Call]:
+    """Every call of `predict.ask`, `predict.reveal` and `predict.review`, in order."""
+    found, place = [], 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
             continue
-        if call.key is None:
-            found.append(f"{where}: the key of predict.{call.name} must be a literal text.")
-        elif call.name == "ask":
-            if call.key in questions:
-                found.append(f"{where} asks {call.key} a second time.")
-            questions.setdefault(call.key, call)
-        else:
-            answered.add(call.key)
-            found += [f"{where}{wrong}" for wrong in _wrong_answer(call, questions.get(call.key), cells)]
-    found += [
-        f"{shown}: cell {cells[call.place].id} asks {key}, and no cell below reveals it."
-        for key, call in questions.items()
-        if key not in answered
-    ]
-    guesses = [key for key, call in questions.items() if _keyword(call.node, "guess") not in (None, False)]
-    if len(guesses) > _MOST_GUESSES:
-        found.append(f"{shown}: {len(guesses)} questions are guesses; at most {_MOST_GUESSES} may be.")
+        place += HIDDEN not in tags(cell) and not only_asks(cell.source)
+        for node in ast.walk(tree(cell.source)):
+            if name := _called(node):
+                key = node.args[0] if node.args else None
+                written = isinstance(key, ast.Constant) and isinstance(key.value, str)
+                found.append(Call(name, key.value if written else None, node, cell.id, place))
     return found
 
 
-def _wrong_answer(call: _Call, question: _Call | None, cells: list[NotebookNode]) -> list[str]:
-    """What is wrong with an answer: its place, its value, or that nothing explains it. Ends of sentences."""
-    if question is None:
-        return [f" reveals {call.key}, which no cell above asks."]
-    wrong = []
-    between = [cell for cell in cells[question.place + 1 : call.place] if cell.cell_type == "code"]
-    working = [cell for cell in between if "predict.ask(" not in cell.source]
-    if len(working) > _MOST_BETWEEN:
-        wrong.append(
-            f" reveals {call.key} {len(working)} code cells after its question; at most {_MOST_BETWEEN} may stand between."
-        )
-    if len(call.node.args) < 2 or isinstance(call.node.args[1], ast.Constant):
-        wrong.append(f" reveals {call.key} by a literal; give the value that was computed.")
-    following = next((cell for cell in cells[call.place + 1 :] if "predict.reveal(" not in cell.source), None)
-    if following is None or (following.cell_type == "code" and "predict." in following.source):
-        wrong.append(f" reveals {call.key}, and nothing after it explains the answer.")
-    return wrong
+def only_asks(source: str) -> bool:
+    """Whether a cell asks a question and does nothing else."""
+    body = [node for node in tree(source).body if not isinstance(node, (ast.Import, ast.ImportFrom))]
+    return bool(body) and all(isinstance(n, ast.Expr) and _called(n.value) == "ask" for n in body)
 
 
-def double_keys(lessons: Mapping[str, Iterable[str]]) -> list[str]:
-    """Sentences for keys that two lessons have; `lessons` gives each one's keys by its name."""
+def problems(notebook: NotebookNode, most_guesses: float) -> Iterator[str]:
+    """Sentences for a notebook's questions and answers that break a rule."""
+    found = calls(notebook)
+    sources = {cell.id: cell.source for cell in notebook.cells}
+    checked = {cell.id for cell in notebook.cells if cell.cell_type == "code" and CHECKED in tags(cell)}
+    for call in found:
+        if call.cell in checked:
+            yield f"checked cell {call.cell} calls predict.{call.name}; its output would hold the answer."
+        if call.name != "review" and call.key is None:
+            yield f"cell {call.cell} calls predict.{call.name} without its key as a text in quotes."
+        if call.name == "ask" and not only_asks(sources[call.cell]):
+            yield f"cell {call.cell} asks {call.key} among other code; a question has a cell of its own."
+        if call.name == "reveal" and not _computed(call.node):
+            yield f"cell {call.cell} reveals {call.key} as a literal; give it the value that the cell computed."
+    asks = [call for call in found if call.name == "ask" and call.key]
+    reveals = [call for call in found if call.name == "reveal" and call.key]
+    for ask in asks:
+        if not any(r.key == ask.key and 0 < r.place - ask.place <= 2 for r in reveals):
+            later = [r.cell for r in reveals if r.key == ask.key]
+            where = f"it is in cell {later[0]}" if later else "there is none"
+            yield f"cell {ask.cell} asks {ask.key}, and the next cells have no predict.reveal of it: {where}."
+    keys = {ask.key for ask in asks}
+    for reveal in reveals:
+        if reveal.key not in keys:
+            yield f"cell {reveal.cell} reveals {reveal.key}, which no cell asks."
+    guesses = [ask.cell for ask in asks if _is_guess(ask.node)]
+    if len(guesses) > most_guesses:
+        yield f"{len(guesses)} questions are marked as a guess ({', '.join(guesses)}); {most_guesses:g} is the most."
+    reviews = [call.cell for call in found if call.name == "review"]
+    if asks and len(reviews) != 1:
+        yield f"it asks questions and calls predict.review {len(reviews)} times; once, near the end, is right."
+
+
+def asked_twice(notebooks: Iterable[tuple[str, NotebookNode]]) -> list[str]:
+    """Sentences for keys that two questions of the course have; `notebooks` gives (file name, notebook)."""
     first: dict[str, str] = {}
     found = []
-    for lesson, keys in lessons.items():
-        for key in keys:
-            if first.setdefault(key, lesson) != lesson:
-                found.append(f"{lesson}: {first[key]} asks {key} too; keys are unique in the whole course.")
+    for name, notebook in notebooks:
+        for call in calls(notebook):
+            if call.name != "ask" or call.key is None:
+                continue
+            here = f"{name}, cell {call.cell}"
+            if call.key in first:
+                found.append(
+                    f"{here} asks {call.key}, which {first[call.key]} asks too; keys are unique over all lessons."
+                )
+            first.setdefault(call.key, here)
     return found
 
 
-def keys_text(lessons: Mapping[str, Iterable[str]]) -> str:
-    """The file that tells `helpers.predict` which lesson asks what."""
-    return json.dumps({name: list(keys) for name, keys in sorted(lessons.items()) if keys}, indent=1) + "\n"
+def _called(node: ast.AST) -> str:
+    """Which function of `predict` a node calls; "" for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ""
+    owner, name = node.func.value, node.func.attr
+    named = isinstance(owner, ast.Name) and owner.id == "predict"
+    return name if named and name in ("ask", "reveal", "review") else ""
 
 
-def keys_differ(root: Path, lessons: Mapping[str, Iterable[str]]) -> bool:
-    """Whether that file says otherwise; one that is missing says that nothing is asked."""
-    path = root / KEYS
-    return (path.read_text("utf-8") if path.is_file() else keys_text({})) != keys_text(lessons)
+def _computed(reveal: ast.Call) -> bool:
+    """Whether the value of a reveal depends on a name of the notebook."""
+    values = [*reveal.args[1:], *(keyword.value for keyword in reveal.keywords if keyword.arg == "value")]
+    names = [n.id for value in values for n in ast.walk(value) if isinstance(n, ast.Name)]
+    return any(not hasattr(builtins, name) for name in names)
 
 
-def _calls(notebook: NotebookNode) -> Iterable[_Call]:
-    """The calls of `predict` in a notebook, in order."""
-    for place, cell in enumerate(notebook.cells):
-        if cell.cell_type != "code" or "predict." not in cell.source:
-            continue
-        try:
-            tree = ast.parse(re.sub(r"(?m)^(\s*)[%!].*$", r"\1pass", cell.source))
-        except SyntaxError:
-            continue  # ruff names it
-        found = []
-        for node in ast.walk(tree):
-            if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
-                continue
-            if getattr(node.func.value, "id", "") == "predict" and node.func.attr in (
-                "ask",
-                "reveal",
-                "review",
-            ):
-                first = node.args[0] if node.args else None
-                literal = isinstance(first, ast.Constant) and isinstance(first.value, str)
-                found.append(_Call(node.func.attr, first.value if literal else None, node, place))
-        yield from sorted(found, key=lambda call: call.node.lineno)
-
-
-def _keyword(call: ast.Call, name: str) -> object:
-    """The literal value of a keyword argument; None where it is not given or no literal."""
-    return next((getattr(k.value, "value", None) for k in call.keywords if k.arg == name), None)
+def _is_guess(ask: ast.Call) -> bool:
+    return any(
+        k.arg == "guess" and isinstance(k.value, ast.Constant) and k.value.value is True for k in ask.keywords
+    )
