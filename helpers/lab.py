@@ -12,6 +12,7 @@ from typing import Any
 
 from helpers import exercises, store
 from helpers.exercises.model import Exercise, Verdict
+from helpers.predict import summary
 
 __all__ = ["NotYet", "check", "progress", "reset"]
 
@@ -94,10 +95,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a lab is done."""
+    """How far a lab is done, and what the learner predicted in its lesson.
+
+    A notebook that is handed in carries the predictions in its stored output, as data, for the teacher's report.
+    """
 
     lab: str
     rows: tuple[Row, ...]
+    predictions: summary.Summary
 
     @property
     def n_passed(self) -> int:
@@ -121,7 +126,16 @@ class Progress:
         lines = [
             "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in (head, *rows)
         ]
-        return "\n".join([self._title(), *lines])
+        return "\n".join([self._title(), *lines, *self._predicted()])
+
+    def _predicted(self) -> list[str]:
+        """What the learner predicted in the lesson, in sentences; none where that is nothing."""
+        if not self.predictions.answered:
+            return []
+        return [f"Predictions in lesson {self.lab}:", *self.predictions.sentences()]
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+        return {summary.MIME: self.predictions.data()} if self.predictions.answered else {}
 
     def _repr_html_(self) -> str:
         head, rows = self._table()
@@ -135,11 +149,15 @@ class Progress:
                 + "".join(f'<td style="text-align: left">{html.escape(c)}</td>' for c in texts)
                 + "</tr>"
             )
-        return f"<b>{html.escape(self._title())}</b><table><tr>{cells}</tr>{body}</table>"
+        table = f"<b>{html.escape(self._title())}</b><table><tr>{cells}</tr>{body}</table>"
+        if not self.predictions.answered:
+            return table
+        says = html.escape(" ".join(self._predicted()))
+        return f"{table}<details><summary>{says}</summary>{self.predictions.table_html()}</details>"
 
 
 def progress(lab: str) -> Progress:
-    """What you have done of a lab: exercise, state, when it passed, tries, and the speed on a GPU.
+    """What you have done of a lab: exercise, state, when it passed, tries, the speed on a GPU; and your predictions.
 
     Args:
         lab: such as "03_triton".
@@ -163,7 +181,7 @@ def progress(lab: str) -> Progress:
                 speed=str(entry.get("speed") or ""),
             )
         )
-    return Progress(lab, tuple(rows))
+    return Progress(lab, tuple(rows), summary.of_lesson(lab))
 
 
 def reset(id: str) -> None:

@@ -16,6 +16,8 @@ from helpers.exercises import Case, Outcome, Raises, UnknownExercise
 from helpers.exercises.attempt import attempt, call_here, judge_with
 from helpers.exercises.factories import answer_exercise, cuda_function, kernel_exercise, refusal
 from helpers.exercises.plans import CasePlan
+from helpers.predict import answers, summary
+from helpers.predict.questions import Question
 
 DOUBLE = answer_exercise(
     "double-it",
@@ -175,6 +177,23 @@ def test_a_folder_that_cannot_be_written_does_not_fail_the_check(labs, monkeypat
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(labs / "file" / "below"))
     assert lab.check("double-it", lambda n: 2 * n).passed
     assert "Progress is not kept" in capsys.readouterr().out
+
+
+def test_progress_carries_the_lessons_predictions(labs, monkeypatch):
+    sectors = Question("sectors", "How many <sectors>?", unit="sectors")
+    monkeypatch.setattr(
+        answers, "keys_by_lesson", lambda: {"03_triton": ("sectors", "waves"), "04_ptx": ("other",)}
+    )
+    assert "redict" not in repr(lab.progress("03_triton"))
+    assert lab.progress("03_triton")._repr_mimebundle_() == {}
+    answers.keep(sectors, 8)
+    answers.note_reveal(sectors, 4)
+    answers.keep(Question("other", "Of another lesson?"), 8)
+    shown = lab.progress("03_triton")
+    assert "Answered: 1 of 2 questions." in repr(shown) and "Right: 0 of 1" in repr(shown)
+    assert "How many &lt;sectors&gt;?" in shown._repr_html_() and "another lesson" not in shown._repr_html_()
+    carried = json.loads(json.dumps(shown._repr_mimebundle_()[summary.MIME]))
+    assert summary.parse(carried) == shown.predictions
 
 
 # ------------------------------------------------------------------------------------------------ reset

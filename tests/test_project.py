@@ -9,8 +9,10 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+import colab
 import nbformat
 import pytest
 import yaml
@@ -54,29 +56,51 @@ def test_every_requirement_has_a_pin_that_satisfies_it(text):
     assert pins()[canonicalize_name(requirement.name)] in requirement.specifier
 
 
+def test_in_colab_pip_replaces_nothing():
+    """So no session there loses its torch, triton, IPython or ipywidgets, and the setup cell needs no pins."""
+    wanted = {canonicalize_name(r.name): r for r in map(Requirement, PYPROJECT["dependencies"])}
+    there = colab.versions()
+    assert {"torch", "triton", "ipython", "ipywidgets", "plotly", "anywidget", "numpy", "pandas"} <= set(
+        there
+    )
+    assert colab.replaced_by(list(wanted.values())) == []
+    assert SpecifierSet(PYPROJECT["requires-python"]).contains(colab.ENVIRONMENT["python_version"])
+    # What is not there comes with requirements of its own, as the pinned versions have them.
+    added, known = [name for name in wanted if name not in there], set()
+    while added:
+        name = added.pop()
+        known.add(name)
+        try:
+            needs = [Requirement(text) for text in requires(name) or ()]
+        except PackageNotFoundError:
+            continue  # for another system than this one
+        needs = [r for r in needs if r.marker is None or r.marker.evaluate(colab.ENVIRONMENT)]
+        assert colab.replaced_by(needs) == [], name
+        added += [n for r in needs if (n := canonicalize_name(r.name)) not in there and n not in known]
+    assert known == {"ncu-report", "ninja", "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "papermill"}
+
+
 @pytest.mark.parametrize(
-    ("name", "colab"),
+    ("requirement", "replaces"),
     [
-        ("torch", "2.11.0"),
-        ("triton", "3.6.0"),
-        ("ipywidgets", "7.7.1"),
-        ("plotly", "5.24.1"),
-        ("ipython", "7.34.0"),
-        ("anywidget", "0.9.21"),
+        ("torch>=2.12", ["torch 2.11.0+cu128"]),
+        ("ipywidgets>=8", ["ipywidgets 7.7.1"]),
+        ("ipython>=7.34", []),
+        ("torch==2.11.0", []),
+        ("plotly>=6; platform_system == 'Windows'", []),
+        ("not-there>=1", []),
     ],
 )
-def test_colabs_own_builds_satisfy_the_ranges(name, colab):
-    wanted = {canonicalize_name(r.name): r for r in map(Requirement, PYPROJECT["dependencies"])}
-    assert Version(colab) in wanted[name].specifier and Version("3.13") in SpecifierSet(
-        PYPROJECT["requires-python"]
-    )
+def test_what_pip_would_replace_in_colab_is_named(requirement, replaces):
+    said = colab.replaced_by([Requirement(requirement)])
+    assert said == [f"{requirement} replaces Colab's {what}" for what in replaces]
 
 
 def test_what_is_imported_is_required():
     """Every third-party module that helpers imports belongs to a distribution that pyproject names."""
     distributions = {"IPython": "ipython", "cuda": "cuda-bindings", "pynvml": "nvidia-ml-py", "jinja2": "nbconvert",
                      "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
-                     "tritonparse": "tritonparse", "traitlets": "ipython"}  # fmt: skip
+                     "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython"}  # fmt: skip
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
     for path in (ROOT / "helpers").rglob("*.py"):
         for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
@@ -218,18 +242,17 @@ def test_what_every_lesson_has(path):
     nbformat.validate(notebook)
     cells = {cell["id"]: cell for cell in notebook.cells}
     ids = list(cells)
-    assert ids[:2] == ["title", "goals"] and ids.index("setup") < ids.index("parameters")
+    assert ids[0] == "title" and ids.index("setup") < ids.index("parameters")
     assert cells["setup"].metadata.tags == ["setup"] and cells["parameters"].metadata.tags == ["parameters"]
     annotated = [line for line in cells["parameters"].source.splitlines() if re.match(r"\w+\s*[:=]", line)]
     assert annotated and all(re.match(r"\w+: [\w\[\], |]+ = ", line) for line in annotated), annotated
     checked = [cell for cell in notebook.cells if canonical.CHECKED in canonical.tags(cell)]
-    assert len(checked) >= 8
+    assert len(checked) >= 5
     for cell in checked:
         assert cell.execution_count is not None and cell.outputs, cell["id"]
     source = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     assert "records.headline(" in source
     assert not re.search(r"\b(TODO|FIXME|XXX)\b", source)
-    assert len(notebook.cells) <= 45, f"{len(notebook.cells)} cells; 20 to 35 is the aim, 45 the most"
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)

@@ -1,10 +1,10 @@
 """Nsight Compute: run it on a script or on a notebook cell, and read what it found.
 
-`run` profiles a script in a process of its own, `%%ncu` (after `%load_ext helpers.ncu`) a cell, `load_report` reads
-the file that they write; reading needs no GPU. `summary`, `advice`, `sectors`, `occupancy` and the others make tables
+`%ncu …` (after `%load_ext helpers.ncu`) is a terminal's `ncu …`, `%%ncu` profiles a cell, `run` a script from Python;
+`load_report` reads the file that they write; reading needs no GPU. `summary`, `advice`, `sectors`, `occupancy` and the others make tables
 of a report.
 
-`runner` finds and runs ncu, `errors` says in a sentence why it could not, `magic` is `%%ncu`. `reader` reads a report
+`runner` finds and runs ncu, `errors` says in a sentence why it could not, `magic` is `%ncu` and `%%ncu`. `reader` reads a report
 with NVIDIA's own reader, `rules` its advice, `views` makes the tables, `figures` the pictures.
 """
 
@@ -13,10 +13,11 @@ from helpers.ncu.magic import last
 from helpers.ncu.magic import register as load_ipython_extension
 from helpers.ncu.reader import Kernel, Report, ReportError, Rule, load_report, readable, summary
 from helpers.ncu.rules import advice, advice_html, outcome
-from helpers.ncu.runner import command, profile, run, shell_line, why_not
+from helpers.ncu.runner import command, profile, run, shell_line, terminal, why_not
 from helpers.ncu.views import (
     STALLS,
     instructions,
+    moments,
     occupancy,
     occupancy_curves,
     over_time,
@@ -41,6 +42,7 @@ __all__ = [
     "last",
     "load_ipython_extension",
     "load_report",
+    "moments",
     "occupancy",
     "occupancy_curves",
     "outcome",
@@ -54,5 +56,6 @@ __all__ = [
     "shell_line",
     "source_lines",
     "summary",
+    "terminal",
     "why_not",
 ]

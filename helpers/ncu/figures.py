@@ -1,15 +1,18 @@
-"""Nsight Compute's tables as figures (a launch over time, occupancy, hot instructions), and its summary formatted.
+"""Nsight Compute's tables as figures, and its summary formatted; and two diagrams by arithmetic alone.
 
-Each takes a report or a launch from `ncu.load_report`; the figures need no GPU.
+The figures (how busy launches are, one over time, occupancy, hot instructions) take a report or a launch from
+`ncu.load_report`. `draw_requests` and `draw_waves` need no report. None needs a GPU.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from helpers import plots
 from helpers.ncu.reader import Kernel, Report, summary
-from helpers.ncu.views import instructions, occupancy_curves, over_time
+from helpers.ncu.views import instructions, moments, occupancy_curves, over_time
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -35,10 +38,107 @@ def summary_table(report: Report | Kernel) -> Styler:
     return shown.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
 
 
+_BUSY = {
+    "memory_throughput_percent": "memory throughput",
+    "compute_throughput_percent": "compute throughput",
+    "achieved_occupancy_percent": "achieved occupancy",
+}
+
+
+def draw_busy(report: Report, *, title: str = "") -> go.Figure:
+    """Memory throughput, compute throughput and achieved occupancy of each launch, over its number of blocks."""
+    table = summary(report).rename(columns=_BUSY)
+    shares = table.assign(blocks=[f"{k.n_blocks:,}" for k in report]).melt("blocks", _BUSY.values())
+    titles = {"x_title": "blocks in the grid", "y_title": "% of what is possible"}
+    return plots.bars(shares, "blocks", "value", series="variable", title=title, **titles)
+
+
+def draw_requests(
+    requests: Mapping[str, Sequence[int]], *, lane_bytes: int = 4, title: str = ""
+) -> go.Figure:
+    """A warp's requests as the sectors that they touch, side by side; what the lanes need of them is filled.
+
+    Args:
+        requests: name to the address of each lane's first byte.
+        lane_bytes: bytes that a lane needs.
+        title: the figure's title.
+    """
+    import plotly.graph_objects as go
+
+    carried, needed, notes = [], [], []
+    for name, addresses in requests.items():
+        touched = sorted({b // 32 for a in addresses for b in (a, a + lane_bytes - 1)})
+        place = {sector: 32 * i for i, sector in enumerate(touched)}
+        carried += [(name, start) for start in place.values()]
+        # a lane that lies across two sectors is two pieces
+        for a in addresses:
+            pieces = {b // 32: b for b in range(a + lane_bytes - 1, a - 1, -1)}
+            for sector, first in pieces.items():
+                length = min(a + lane_bytes, 32 * (sector + 1)) - first
+                needed.append((name, place[sector] + first % 32, length))
+        notes.append((name, 32 * len(touched), f" {len(touched)} sectors"))
+    fig = go.Figure()
+    outline = {"color": plots.TEXT_COLOUR, "width": 1}
+    fig.add_bar(
+        y=[name for name, _ in carried],
+        base=[start for _, start in carried],
+        x=[32] * len(carried),
+        name="a sector of 32 bytes",
+        marker={"color": plots.GRID_COLOUR, "line": outline},
+    )
+    fig.add_bar(
+        y=[name for name, *_ in needed],
+        base=[start for _, start, _ in needed],
+        x=[length for *_, length in needed],
+        name=f"{lane_bytes} bytes that a lane needs",
+        width=0.45,
+        marker={"color": plots.PALETTE[0], "line": {"color": "white", "width": 0.5}},
+    )
+    for name, end, text in notes:
+        fig.add_annotation(x=end, y=name, text=text, showarrow=False, xanchor="left")
+    plots.layout(fig, title, "bytes carried, sector by sector", height=150 + 70 * len(requests))
+    widest = max(end for _, end, _ in notes)
+    fig.update_traces(orientation="h", hoverinfo="skip")
+    fig.update_layout(barmode="overlay", legend={"orientation": "h", "y": 1.0, "yanchor": "bottom"})
+    fig.update_xaxes(
+        range=[0, widest * 1.14],
+        tickformat=",",
+        tickvals=list(range(0, widest + 1, 32 if widest <= 512 else 128)),
+    )
+    fig.update_yaxes(autorange="reversed", showgrid=False)
+    return fig
+
+
+def draw_waves(n_blocks: int, at_once: int, *, title: str = "") -> go.Figure:
+    """The blocks of a launch as waves: how many places each wave fills, and how many the last one leaves empty."""
+    import plotly.graph_objects as go
+
+    n_waves = max(1, math.ceil(n_blocks / at_once))
+    filled = [min(at_once, n_blocks - at_once * i) for i in range(n_waves)]
+    waves = list(range(1, n_waves + 1))
+    fig = go.Figure()
+    fig.add_bar(
+        x=waves,
+        y=filled,
+        name="blocks",
+        marker_color=plots.PALETTE[0],
+        text=[f"{n:,}" for n in filled] if n_waves <= 12 else None,
+    )
+    empty = [at_once - n for n in filled]
+    outline = {"color": plots.TEXT_COLOUR, "width": 1}
+    marker = {"color": plots.GRID_COLOUR, "line": outline, "pattern": {"shape": "/"}}
+    fig.add_bar(x=waves, y=empty, name="places left empty", marker=marker)
+    plots.layout(fig, title, "wave", f"of {at_once:,} places", height=340)
+    fig.update_layout(barmode="stack", bargap=0.15)
+    fig.update_xaxes(dtick=max(1, n_waves // 12))
+    fig.update_yaxes(tickformat=",")
+    return fig
+
+
 def draw_over_time(kernel: Kernel, *, title: str = "") -> go.Figure:
     """A launch over time: SMs at work, DRAM reads and writes, and below them the blocks that started.
 
-    Empty axes, and a note that says why, where the report has no such samples (GPUs before Ampere).
+    Marked are the moments of `moments`: where DRAM writes begin, where the last block starts, and the tail. Empty axes, and a note that says why, where the report has no such samples (GPUs before Ampere).
     """
     from plotly.subplots import make_subplots
 
@@ -60,10 +160,27 @@ def draw_over_time(kernel: Kernel, *, title: str = "") -> go.Figure:
     fig.add_bar(x=time["time_us"], y=time["blocks_launched"], **started, row=2, col=1)
     note = "" if len(time) else "this GPU, or this profile, has no samples over time"
     plots.layout(fig, title, note=note, height=520)
-    fig.update_yaxes(title_text="% of peak", rangemode="tozero", row=1, col=1)
+    fig.update_yaxes(title_text="% of peak", range=[0, 122], row=1, col=1)
     fig.update_yaxes(title_text="blocks", row=2, col=1)
     fig.update_xaxes(title_text="time since the first sample (µs)", row=2, col=1)
+    _mark_moments(fig, moments(kernel))
     return fig
+
+
+def _mark_moments(fig: go.Figure, at: Mapping[str, float]) -> None:
+    """Lines and words, above the curves, at the moments that happened."""
+    line = {"color": plots.TEXT_COLOUR, "width": 1.5, "dash": "dot"}
+    words = {"writes_from_us": ("DRAM writes begin", "left"), "last_start_us": ("last block starts", "right")}
+    for moment, (text, anchor) in words.items():
+        if not math.isnan(at[moment]):
+            fig.add_vline(at[moment], line=line)
+            fig.add_annotation(x=at[moment], y=115, text=text, showarrow=False, xanchor=anchor, row=1, col=1)
+    if not math.isnan(at["tail_from_us"]):
+        fig.add_vrect(
+            at["tail_from_us"], at["end_us"], fillcolor=plots.PALETTE[1], opacity=0.22, line_width=0
+        )
+        middle = (at["tail_from_us"] + at["end_us"]) / 2
+        fig.add_annotation(x=middle, y=115, text="tail", showarrow=False, row=1, col=1)
 
 
 def draw_occupancy(kernel: Kernel, *, title: str = "") -> go.Figure:

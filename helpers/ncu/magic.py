@@ -1,4 +1,4 @@
-"""The cell magic `%%ncu`: run a cell under Nsight Compute, show the summary table and the advice.
+"""The magics `%ncu …`, which is a terminal's `ncu …`, and `%%ncu`: run a cell, show the summary table and the advice.
 
 A profiled cell runs in a process of its own, because ncu starts the process that it watches. What the cell uses from
 the notebook goes along as source: modules as imports, functions and Triton kernels with everything they use, plain
@@ -244,13 +244,15 @@ def _show(report: Report, from_percent: float) -> None:
 
 
 def register(shell: Any) -> None:
-    """Give an IPython shell the magic."""
+    """Give an IPython shell the magics."""
 
-    def ncu_magic(line: str, cell: str) -> None:
-        """Run this cell under Nsight Compute; `%%ncu --help` lists the options."""
-        if "--help" in line.split():
+    def ncu_magic(line: str, cell: str | None = None) -> None:
+        """`%ncu …` runs `ncu …` as in a terminal; `%%ncu` runs its cell under Nsight Compute, `%%ncu --help` says how."""
+        if cell is None:
+            runner.terminal(line)
+        elif "--help" in line.split():
             print(_parser().format_help())
         else:
             run_cell(line, cell, shell.user_ns)
 
-    shell.register_magic_function(ncu_magic, "cell", "ncu")
+    shell.register_magic_function(ncu_magic, "line_cell", "ncu")

@@ -51,7 +51,8 @@ def advice(
             )
     columns = ["launch", "grid_size", "title", "est_speedup_percent", "speedup_type", "message"]
     columns += ["rule", "section", "kind", "markup"]
-    table = pd.DataFrame(rows, columns=columns)
+    # where no piece has an estimate, None would stay None, which is no number
+    table = pd.DataFrame(rows, columns=columns).astype({"est_speedup_percent": float})
     order = {"global": 0, "local": 1, "": 2}
     table = table.assign(_rank=table["speedup_type"].map(order))
     table = table.sort_values(

@@ -17,6 +17,9 @@ from helpers import device
 from helpers.ncu.errors import PERMISSION, NcuError, diagnose, script_output
 from helpers.ncu.reader import Report, load_report
 
+# There is a GPU, but the tool or the permission is missing: the record still teaches.
+_REPLAYED = ("not-found", "permission", "driver", "busy")
+
 
 def why_not() -> NcuError | None:
     """Why Nsight Compute cannot profile here, as far as can be told without trying; None where it seems possible."""
@@ -71,8 +74,8 @@ def command(
         launch_count: stop after so many launches.
         import_source: keep the source files in the report, so that hot lines can be shown anywhere.
         import_sass: keep the kernels' machine code in it; a library's kernel brings its whole module, of megabytes.
-        clock_control: "none" leaves the clocks alone: locking them to base, ncu's default, needs rights that shared
-            and rented machines do not give, and the durations would be those of a slower chip than the one you use.
+        clock_control: "none" leaves the clocks alone. ncu's default, "base", tries to hold them at their base value, so
+            that counts vary less; the durations are then those of a slower chip than the one you use.
         ncu: the executable.
         extra: more of ncu's options.
     """
@@ -176,9 +179,10 @@ def _program(script, folder: Path, files: dict[str, str]) -> list[str]:
     return [sys.executable, str(path)]
 
 
-def _execute(words: list[str], folder: Path, timeout_s: float) -> tuple[int, str]:
-    """Run ncu; its exit status and everything that it and the script wrote, in order."""
+def _execute(words: list[str], folder: Path | None, timeout_s: float) -> tuple[int, str]:
+    """Run ncu in a folder (None: this one); its exit status and everything that it and the script wrote, in order."""
     environment = dict(os.environ)
+    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
     environment.pop("TRITON_INTERPRET", None)  # interpreted kernels launch nothing that a counter could see
     environment["PYTHONUNBUFFERED"] = "1"
     root = str(Path(helpers.__file__).resolve().parents[1])
@@ -239,12 +243,50 @@ def profile(
         try:
             run(code, out=path, files=files, **options)
         except NcuError as error:
-            # There is a GPU, but the tool or the permission is missing: the record still teaches.
-            if error.reason in ("not-found", "permission", "driver", "busy"):
+            if error.reason in _REPLAYED:
                 raise records.CannotMeasure(str(error)) from error
             raise
 
     return load_report(records.measured_file(name, live, ".ncu-rep", sources=sources, params=params))
+
+
+def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300) -> None:
+    """Run `ncu LINE` as a terminal would, and print what it wrote; where ncu cannot run, print what was recorded.
+
+    `python` is the Python of this notebook. Folders are left out of what is printed.
+
+    Args:
+        line: ncu's options, the program and its arguments.
+        record: the record that is replayed, "lesson/what".
+        timeout_s: stop after this many seconds.
+
+    Raises:
+        NcuError: ncu could run here, and gave no report: an option, a filter or the program was wrong.
+    """
+    from helpers import records
+
+    def live() -> list[dict[str, str]]:
+        if (reason := why_not()) is not None and reason.reason != "permission":
+            raise records.CannotMeasure(str(reason))
+        code, text = _execute([str(device.find_tool("ncu")), *shlex.split(line)], None, timeout_s)
+        if code or re.search("==ERROR==|No kernels were profiled", text):
+            error = diagnose(text, code)
+            if error.reason in _REPLAYED:
+                raise records.CannotMeasure(str(error)) from error
+            raise error
+        return [{"line": without_folders(said)} for said in text.splitlines()]
+
+    try:
+        said = records.measured(record, live, params={"line": without_folders(line)})
+    except records.NoRecord as none:
+        print(none)
+    else:
+        print(*said["line"], sep="\n")
+
+
+def without_folders(text: str) -> str:
+    """A text with absolute paths cut to their last part; addresses of pages stay."""
+    return re.sub(r"(?<![\w:/])(?:/[\w.+-]+)+/", "", text)
 
 
 def shell_line(words: Sequence[str]) -> str:

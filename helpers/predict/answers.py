@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from helpers import store
 from helpers.predict.questions import Answer, Question
 
 FILE = "predictions"
+LESSONS = Path(__file__).with_name("lessons.json")  # `workbook form` writes it
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,15 @@ class Kept:
     def hit(self) -> bool:
         """Whether the answer was right, once the truth is known."""
         return self.truth is not None and self.question.hit(self.answer, self.truth)
+
+
+@functools.cache
+def keys_by_lesson() -> Mapping[str, tuple[str, ...]]:
+    """The keys of each lesson's questions, in their order."""
+    try:
+        return {lesson: tuple(keys) for lesson, keys in json.loads(LESSONS.read_text("utf-8")).items()}
+    except (OSError, ValueError):
+        return {}
 
 
 def read(key: str) -> Kept | None:

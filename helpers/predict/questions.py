@@ -105,7 +105,7 @@ class Question:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and -1e300 <= value <= 1e300
 
 
 def number_words(value: float) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.predict import answers, views
+from helpers.predict import answers, summary, views
 from helpers.predict.field import Field, works
 from helpers.predict.questions import Answer, Misasked, Question
 from helpers.widgets.shown import Shown
@@ -122,26 +122,19 @@ def reveal(key: str, value: Any) -> None:
 
 
 def review() -> None:
-    """Show how well you predicted: the questions asked since the kernel started, with your answers."""
-    questions = [asked.question for asked in _asked.values()]
-    kept = answers.read_all() if _live() else {}
-    answered = {q.key: kept[q.key] for q in questions if q.key in kept and kept[q.key].question == q}
+    """Show how well you predicted in this lesson: each question with your answer and what came out."""
     if not _live():
-        _show(
-            Shown(
-                "Predictions are not kept here.",
-                views.boxed("In JupyterLab this cell shows how well you predicted."),
-            )
-        )
+        text = "In JupyterLab this cell shows how well you predicted."
+        _show(Shown(text, views.boxed(text)))
         return
-    says = views.summary(len(questions), list(answered.values()))
-    lines = views.rows(questions, answered)
-    table = answered and (views.table_text(lines), views.table_html(lines))
-    text, html = (
-        ("\n".join([*says, table[0]]), views.boxed(*says) + table[1])
-        if table
-        else (says[0], views.boxed(*says))
-    )
+    if not _asked:
+        text = "Nothing was asked since the kernel started: run the lesson's cells first."
+        _show(Shown(text, views.boxed(text)))
+        return
+    found = summary.of_session({key: asked.question for key, asked in _asked.items()})
+    text, html = "\n".join(found.sentences()), views.boxed(*found.sentences())
+    if found.answered:
+        text, html = f"{text}\n{found.table_text()}", html + found.table_html()
     _show(Shown(text, html))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from helpers.kernels.source import read_kernels
 
 FOLDERS = ("notebooks", "labs", "labs/solutions")
-_LABS, _SOLUTIONS = FOLDERS[1:]
+_LESSONS, _LABS, _SOLUTIONS = FOLDERS
 # What stands for the repository's address until `workbook publish` writes one.
 UNPUBLISHED = "OWNER/REPO"
 
@@ -32,6 +32,10 @@ class Project:
     def notebooks(self) -> list[Path]:
         """Every notebook that the form applies to, sorted: lessons, labs, solutions."""
         return [path for folder in FOLDERS for path in sorted((self.root / folder).glob("*.ipynb"))]
+
+    def lessons(self) -> list[Path]:
+        """Every lesson, sorted."""
+        return sorted((self.root / _LESSONS).glob("*.ipynb"))
 
     def solutions(self) -> list[Path]:
         """Every lab's solution, from which its starter is derived."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import subprocess
@@ -45,12 +43,12 @@ def _lesson_cell(cell_id: str) -> str:
 @pytest.fixture(scope="module")
 def lesson():
     """The lesson's layouts and its prediction, run as they stand."""
-    import numpy as np
     import pandas as pd
 
-    space = {"np": np, "pd": pd}
-    with contextlib.redirect_stdout(io.StringIO()):
-        exec(_lesson_cell("check-alignment"), space)
+    from helpers import ncu
+
+    space = {"pd": pd, "ncu": ncu}
+    exec(_lesson_cell("alignment"), space)
     return space
 
 
@@ -79,5 +77,16 @@ def test_predicted_sectors_against_a_count_of_their_own(lesson):
             asked += end // 32 - begin // 32 + 1
     predicted = lesson["predicted"]
     assert predicted.sectors["packed, masked"] == 2 * asked
-    assert predicted.sectors["rows 792 apart, masked"] == predicted.ideal["rows 792 apart, masked"]
+    assert predicted.sectors["A: rows 792 apart, masked"] == predicted.ideal["A: rows 792 apart, masked"]
     assert predicted.excess_percent["rows 784 apart, masked"] > 70
+
+
+def test_four_loads_a_thread_by_hand_and_in_the_machine_code(report):
+    from helpers import ncu
+
+    space = {}
+    exec(_lesson_cell("reveal-loads").replace("predict.reveal", "print"), space)
+    code = ncu.instructions(report[4])
+    loads = code[code.sass.str.contains("LDG")]
+    assert set(loads.access_bits) == {128}
+    assert len(loads) == space["row_bytes"] // space["bytes_an_instruction"]

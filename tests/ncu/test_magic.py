@@ -123,12 +123,16 @@ def test_load_ext_in_a_shell(monkeypatch, capsys):
     from IPython.core.interactiveshell import InteractiveShell
 
     monkeypatch.setattr(device, "has_gpu", lambda: False)
+    said = []
+    monkeypatch.setattr("helpers.ncu.runner.terminal", said.append)
     shell = InteractiveShell()
     assert shell.run_cell("%load_ext helpers.ncu").success
     shell.run_cell_magic("ncu", "--help", "pass\n")
     assert "--record" in capsys.readouterr().out
     with pytest.raises(ncu.NcuError, match="this machine has none"):
         shell.run_cell_magic("ncu", "", "1\n")
+    shell.run_line_magic("ncu", "--set full python train.py")
+    assert said == ["--set full python train.py"]
     shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", "1\n")
     assert len(shell.user_ns["report"]) == 5
     assert "Replayed, not measured here" in capsys.readouterr().out

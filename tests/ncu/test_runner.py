@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from helpers import device, ncu, records
+from helpers.ncu import runner
 
 
 def test_command_line():
@@ -112,3 +113,62 @@ def test_a_gpu_without_permission_replays_and_says_why(stand_in, monkeypatch, ca
         ncu.profile("ncu/five-grids", "1 / 0\n")  # the learner's own mistake is never papered over
     assert len(ncu.profile("ncu/five-grids", "pass\n")) == 5
     assert "Measured here" in capsys.readouterr().out
+
+
+@pytest.fixture
+def own_records(stand_in, monkeypatch):
+    """Records of their own, which begin empty, written as if on the recorded GPU."""
+    here = json.loads(next(records.folder().glob("*/ncu/five-grids.json")).read_text())["cases"][0][
+        "provenance"
+    ]
+    monkeypatch.setattr("helpers.records.replay.live_provenance", lambda: records.Provenance(**here))
+    monkeypatch.setenv("WORKBOOK_CACHE", str(stand_in / "cache"))
+    monkeypatch.setenv("WORKBOOK_RECORDS", str(stand_in / "records"))
+    return stand_in
+
+
+def test_a_line_runs_as_in_a_terminal_and_is_replayed(own_records, monkeypatch, capsys):
+    script = own_records / "train.py"
+    script.write_text("print('trained')")
+    line = f"--set full --export {own_records / 'mine'} python {script}"
+    monkeypatch.setenv("WORKBOOK_RECORD", "1")
+    # the stand-in finds the script behind this Python's own path
+    ncu.terminal(line.replace("python", sys.executable))
+    assert len(ncu.load_report(own_records / "mine.ncu-rep")) == 5
+    assert "==PROF== Connected to process 1\ntrained\n" in capsys.readouterr().out
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    ncu.terminal(line)
+    replayed = capsys.readouterr().out
+    assert "trained\n" in replayed and "Replayed, not measured here" in replayed
+    assert str(own_records) not in next((own_records / "records").rglob("terminal.json")).read_text()
+
+
+def test_a_line_without_gpu_and_record_says_so(own_records, monkeypatch, capsys):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    ncu.terminal("--set full python train.py")
+    assert "There is no GPU here." in capsys.readouterr().out
+
+
+def test_a_line_that_ncu_refuses_says_why(own_records, monkeypatch, capsys):
+    monkeypatch.setenv("NCU_SAYS", "==ERROR== unrecognised option '--sett'. Use --help for further details.")
+    with pytest.raises(ncu.NcuError, match="--sett"):
+        ncu.terminal(f"--sett full {sys.executable} train.py")
+    monkeypatch.setenv("NCU_SAYS", "==ERROR== ERR_NVGPUCTRPERM - The user")
+    ncu.terminal(f"--set full {sys.executable} train.py")
+    assert "NVreg_RestrictProfilingToAdminUsers=0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "cut"),
+    [
+        ("==PROF== Report: /a/b-1/c.ncu-rep", "==PROF== Report: c.ncu-rep"),
+        ("process 7 (/usr/bin/python3.11)", "process 7 (python3.11)"),
+        (
+            "see https://developer.nvidia.com/ERR_NVGPUCTRPERM",
+            "see https://developer.nvidia.com/ERR_NVGPUCTRPERM",
+        ),
+        ("-o out/squares python a/b.py", "-o out/squares python a/b.py"),
+    ],
+)
+def test_folders_are_left_out_of_what_a_line_printed(text, cut):
+    assert runner.without_folders(text) == cut

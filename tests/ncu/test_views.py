@@ -67,6 +67,16 @@ def test_roofline_counts_one_operation_an_element(report):
     assert points.attrs["peak_gflop_per_s"] / peak > 1  # far right of a square
 
 
+def test_the_roofs_peak_is_at_a_clock_that_the_gpu_has(report):
+    """Cycles over time say 2,101 MHz of the launch of one row, on a GPU that goes to 1,980."""
+    ffma_per_cycle = report[0].metrics["sm__sass_thread_inst_executed_op_ffma_pred_on.sum.peak_sustained"]
+    by_cycles = report[0].metrics["sm__cycles_elapsed.avg.per_second"]
+    at_device = report[0].metrics["device__attribute_clock_rate"] * 1e3
+    assert by_cycles > 1.05 * at_device
+    peak = ncu.roofline_points(report).attrs["peak_gflop_per_s"]
+    assert peak == pytest.approx(2 * ffma_per_cycle * at_device / 1e9) == pytest.approx(66_908, abs=1)
+
+
 def test_occupancy_gives_the_waves(report):
     limits = ncu.occupancy(report[4])
     assert limits.blocks_per_sm.is_monotonic_increasing
@@ -87,6 +97,14 @@ def test_over_time_starts_every_block(report):
     assert time.blocks_launched.sum() == ROWS[-1]
     assert time.time_us[0] == 0 and time.time_us.iloc[-1] == pytest.approx(report[4].duration_us, rel=0.2)
     assert (time.dram_write_percent.iloc[:2] < 5).all()  # writes stay in the L2 at first
+
+
+def test_moments_come_in_their_order(report):
+    at, time = ncu.moments(report[4]), ncu.over_time(report[4])
+    assert 0 < at["writes_from_us"] < at["last_start_us"] < at["tail_from_us"] < at["end_us"]
+    assert at["end_us"] == time.time_us.iloc[-1]
+    assert not time[time.time_us > at["last_start_us"]].blocks_launched.any()
+    assert (time[time.time_us >= at["tail_from_us"]].sm_active_percent < 95).all()
 
 
 class _Bare:
@@ -119,6 +137,7 @@ def test_sections_that_were_not_collected():
         ncu.sectors(kernel).excess_percent[0]
     )
     assert ncu.over_time(kernel).empty and ncu.occupancy_curves(kernel).empty
+    assert all(math.isnan(us) for us in ncu.moments(kernel).values())
     for table, section in (
         (ncu.instructions, "SourceCounters"),
         (ncu.source_lines, "SourceCounters"),

@@ -94,7 +94,7 @@ def test_numbers_of_all_kinds_are_right(live, shown, value):
     predict.ask("sectors", "How many?")
     field("sectors").inputs[0].value = "4"
     predict.reveal("sectors", value)
-    assert shown[-1].text == "✓ You said 4; it is 4: right."
+    assert shown[-1].text == "You said 4; it is 4: ✓ right."
 
 
 def test_choices(live, shown):
@@ -103,7 +103,7 @@ def test_choices(live, shown):
     assert radio.value is None
     radio.value = "<script>"
     predict.reveal("which", "<script>")
-    assert shown[-1].text == "✓ You said <script>; it is <script>: right."
+    assert shown[-1].text == "You said <script>; it is <script>: ✓ right."
     for one in shown:
         assert "<script>" not in one.plain and "Which &lt;b&gt;?" in one.plain
 
@@ -116,9 +116,9 @@ def test_a_range_holds_the_truth_or_not(live, shown):
     high.value = "60 %"
     assert "kept: 60 to 80 %" in field("share").state.value
     predict.reveal("share", 66.66)
-    assert shown[-1].text == "✓ You said 60 to 80 %; it is 66.7 %: inside your range."
+    assert shown[-1].text == "You said 60 to 80 %; it is 66.7 %: ✓ inside the range."
     predict.reveal("share", 99.0)
-    assert shown[-1].text == "You said 60 to 80 %; it is 99 %: outside your range."
+    assert shown[-1].text == "You said 60 to 80 %; it is 99 %: outside the range."
 
 
 def test_what_is_no_number_is_told_and_not_kept(live, shown):
@@ -230,6 +230,9 @@ def test_a_broken_file_does_no_harm(live, shown, broken):
 
 def test_the_review_counts(live, shown):
     predict.review()
+    assert shown[-1].text.startswith("Nothing was asked since the kernel started")
+    predict.ask("empty", "Question empty?")
+    predict.review()
     assert shown[-1].text.startswith("You have predicted nothing yet")
     for key, kind, said, is_now in [
         ("one", {}, "4", 4), ("two", {}, "5", 4), ("three", {"guess": True}, "4", 4), ("share", {"measured": True}, "1 2", 1.5),
@@ -243,10 +246,13 @@ def test_the_review_counts(live, shown):
     field("open").inputs[0].value = "3"
     predict.review()
     says = shown[-1].text.splitlines()
-    assert says[:2] == ["You answered 7 of 8 questions.", "Of 3 with one right answer, 2 were right."]
-    assert says[2].startswith("The truth lay in 1 of your 2 ranges;")
+    assert says[:2] == [
+        "Answered: 7 of 9 questions.",
+        "Right: 2 of 3 with one answer that can be worked out.",
+    ]
+    assert says[2].startswith("The truth inside the range: 1 of 2;")
     assert "Question three? (a guess)" in shown[-1].text and "not revealed yet" in shown[-1].text
-    assert shown[-1].plain.count("<tr>") == 9
+    assert shown[-1].plain.count("<tr>") == 10
 
 
 # ------------------------------------------------------------------------------------------------ what is wrong

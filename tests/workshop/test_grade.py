@@ -19,6 +19,7 @@ import nbformat
 import psutil
 import pytest
 
+from helpers.predict import summary
 from helpers.workshop.grade import grade, report, run
 from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import Unreadable, bound, check_call, read
@@ -91,12 +92,42 @@ def hostile(*names: str, a: str = RIGHT_A, b: str = RIGHT_B) -> nbformat.Noteboo
     return notebook(*own, a=exercises["count-blocks"], b=exercises["twice"])
 
 
+def predicted(made: nbformat.NotebookNode, data: object) -> nbformat.NotebookNode:
+    """The notebook with the output of a `progress` cell that carries predictions."""
+    output = nbformat.v4.new_output(
+        "execute_result", {"text/plain": "", summary.MIME: data}, execution_count=1
+    )
+    made.cells[0].outputs = [output]
+    return made
+
+
+def claim(**entry: object) -> dict[str, object]:
+    """What a notebook may claim of a question."""
+    right = {
+        "question": "How many sectors?",
+        "choices": None,
+        "unit": "sectors",
+        "measured": False,
+        "guess": False,
+    }
+    return {**right, "answer": 8, "revealed": "2026-11-22 02:00", "truth": 4, **entry}
+
+
 CLASS: dict[str, nbformat.NotebookNode] = {
-    "good": notebook(
-        "%matplotlib inline",
-        "!echo hello",
-        "await __import__('asyncio').sleep(0)",
-        "input_size = get_ipython().execution_count",
+    "good": predicted(
+        notebook(
+            "%matplotlib inline",
+            "!echo hello",
+            "await __import__('asyncio').sleep(0)",
+            "input_size = get_ipython().execution_count",
+        ),
+        {
+            "asked": 3,
+            "answers": {
+                "sectors": claim(),
+                "share": claim(question="What share?", unit="%", measured=True, answer=[50, 80], truth=66.6),
+            },
+        },
     ),
     "raises": notebook("1/0", "def f(:", "raise KeyboardInterrupt"),
     "half": notebook(a=TO_DO_A),
@@ -120,7 +151,17 @@ CLASS: dict[str, nbformat.NotebookNode] = {
     "forger-pickles": hostile("finds_worker", "forger_pickles", a=WRONG_A, b=WRONG_B),
     "forger-answers": hostile("finds_worker", "forger_answers", a=WRONG_A, b=WRONG_B),
     "again": notebook(a=WRONG_A, last=RIGHT_A),
-    "a=b <script>alert(1)</script>": hostile("markup"),
+    "a=b <script>alert(1)</script>": predicted(
+        hostile("markup"),
+        {
+            "asked": "<script>",
+            "answers": {
+                "sectors": claim(question="<script>alert(2)</script>", unit="<script>"),
+                "which": claim(choices=["<script>", "b"], unit="", answer="<script>", truth="b"),
+                **{f"long-{i}": claim(question="x" * 10_000) for i in range(9)},
+            },
+        },
+    ),
 }
 
 
@@ -207,6 +248,24 @@ def said(grades: Grades, learner: str) -> str:
 def test_a_good_notebook_passes(graded):
     assert verdicts(graded, "good") == ("passed", "passed") and of(graded, "good").raised == ()
     assert mark(graded, "good", "twice").sentence == "twice: 3 cases agree."
+
+
+def test_the_teacher_sees_what_was_predicted(graded):
+    page = (graded.out / "good.html").read_text()
+    assert "What the learner predicted in the lesson" in page and "not checked" in page
+    assert "Answered: 2 of 3 questions." in page
+    assert "<td>How many sectors?</td><td>8 sectors</td><td>4 sectors</td>" in page
+    assert "<td>50 to 80 %</td><td>66.6 %</td><td>✓ inside the range</td>" in page
+    index = (graded.out / "index.html").read_text()
+    assert '<td>What share?</td><td class="number">1</td><td class="number">1</td>' in index
+    assert "What the learner predicted" not in (graded.out / "half.html").read_text()
+
+
+def test_what_a_notebook_claims_to_have_predicted_is_escaped_and_bounded(graded):
+    name = report.page_names(graded)["a=b <script>alert(1)<∕script>"]
+    page = (graded.out / name).read_text()
+    assert "&lt;script&gt;alert(2)&lt;/script&gt;" in page and "<script" not in page
+    assert "Answered: 2 of 2 questions." in page and "xxx" not in page
 
 
 def test_every_notebook_has_its_marks(graded):
@@ -414,6 +473,23 @@ def test_which_lab_it_is(submit):
     bare = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("thing = 1")])
     found = read(submit(bare, "ada_91_other"), LABS)
     assert found.lab == "91_other" and found.checks == {"thing": 1} and found.code == {"thing": "thing = 1"}
+
+
+@pytest.mark.parametrize(
+    "data",
+    [None, 3, "x", [], {}, {"answers": 3}, {"answers": {"a": 3}}, {"answers": {"a": claim(answer="x")}},
+     {"answers": {"a": claim(answer=float("inf"))}}, {"answers": {"a": claim(answer=[[1], 2], measured=True)}},
+     {"answers": {"a": claim(choices=["a"] * 9)}}, {"answers": {"a": claim(choices=list("abcdefghijklmnopqrstuvwxyz"), unit="", answer="a", truth=None)}},
+     {"answers": {"NOT A KEY": claim()}}, {"answers": {"a": claim(answer=10**400)}}],
+)  # fmt: skip
+def test_predictions_that_are_none_are_left_out(submit, data):
+    assert read(submit(predicted(notebook(), data)), LABS).predictions is None
+
+
+def test_of_very_many_predictions_some_are_shown(submit):
+    many = {"asked": 10**9, "answers": {f"key-{i}": claim() for i in range(5000)}}
+    found = read(submit(predicted(notebook(), many)), LABS).predictions
+    assert len(found.answered) == found.n_asked == 40
 
 
 def test_where_an_exercise_is_checked(submit):

@@ -1,18 +1,21 @@
-"""What `workbook form` does with files: forms notebooks, runs them for their checked outputs, derives the labs' starters."""
+"""What `workbook form` does with files: forms notebooks, runs them for their checked outputs, derives the labs' starters.
+
+All notebooks together also say which lesson asks what.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import nbformat
 from nbformat import NotebookNode
 
-from helpers.workshop.form import labs, starters
+from helpers.workshop.form import keys, labs, limits, questions, starters
 from helpers.workshop.form.canonical import CHECKED, Formed, canonical, shown_name
 from helpers.workshop.outputs import replace
 from helpers.workshop.project import Project, find_root, load_project
@@ -70,16 +73,46 @@ def form(
             formed = canonical(path, project, execute(path))
         said.differences += formed.differences
         said.problems += formed.problems
+        notebook = starters.load(formed.text)
+        if project.starter_of(path):
+            said.problems += limits.of_lab(notebook, shown_name(path, project))
+        else:
+            said.problems += limits.problems(notebook, path.name)
         if formed.differences and not check:
             replace(path, formed.text)
             said.written.append(shown_name(path, project))
         if project.starter_of(path):
             solutions[path] = formed
     for project in projects.values():
+        said.problems += questions.asked_twice(_lessons(project))
+        if not paths:
+            _form_keys(project, said, check=check)
         mine = {path: formed for path, formed in solutions.items() if project.starter_of(path)}
         if mine or not paths:
             _form_labs(project, mine, said, check=check, complete=not paths)
     return said.written, said.differences, said.problems
+
+
+def _lessons(project: Project) -> Iterator[tuple[str, NotebookNode]]:
+    """The file name and the notebook of each lesson that can be read."""
+    for path in project.lessons():
+        try:
+            yield path.name, starters.load(path.read_text("utf-8"))
+        except Exception:  # nbformat raises many kinds; who forms that lesson is told
+            continue
+
+
+def _form_keys(project: Project, said: _Said, *, check: bool) -> None:
+    """Write which lesson asks what, of all of them."""
+    lessons = {Path(name).stem: keys.asked(notebook) for name, notebook in _lessons(project)}
+    if not keys.differ(project.root, lessons):
+        return
+    said.differences.append(f"{keys.KEYS} is not what the lessons ask.")
+    if not check:
+        target = project.root / keys.KEYS
+        target.parent.mkdir(parents=True, exist_ok=True)
+        replace(target, keys.text(lessons))
+        said.written.append(keys.KEYS)
 
 
 def _form_labs(

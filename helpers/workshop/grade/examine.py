@@ -264,7 +264,7 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
 
     Args:
         task: `notebook`, `lab` ("" to find out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "cell" (one that raised or ended the process), "ended", "mark",
+        tell: Takes each event: "lab" (with its exercises), "predictions", "cell" (one that raised or ended the process), "ended", "mark",
             "unreadable" and, last, "done".
     """
     labs = _labs(task["exercises"])
@@ -280,6 +280,8 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
         exercises = labs[submission.lab]
         listed = [[e.id, e.title] for e in exercises.values()]
         tell({"event": "lab", "lab": submission.lab, "exercises": listed})
+        if submission.predictions:
+            tell({"event": "predictions", "data": submission.predictions.data()})
         limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"])
         Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
     tell({"event": "done"})

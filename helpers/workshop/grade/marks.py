@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from helpers.predict.summary import Summary
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -65,6 +67,7 @@ class Graded:
         raised: What its cells raised, in order.
         problem: Why it could not be graded, as the end of a sentence, or "".
         seconds: From start to end.
+        predictions: What the notebook claims that the learner predicted in the lesson, or None.
     """
 
     learner: str
@@ -75,6 +78,7 @@ class Graded:
     raised: tuple[Raised, ...] = ()
     problem: str = ""
     seconds: float = 0.0
+    predictions: Summary | None = None
 
     @property
     def n_passed(self) -> int:

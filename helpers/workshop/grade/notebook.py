@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from helpers.predict import summary
 from helpers.workshop.usage import first_line
 
 _MAX_FILE = 64 * 2**20
@@ -53,6 +54,7 @@ class Submission:
         names: Exercise id to the name of the object that is checked.
         code: Exercise id to what the learner wrote, as far as it can be told.
         later: Exercise id to the cell below its check that defines the object again, or "".
+        predictions: What its stored outputs claim that the learner predicted in the lesson, or None.
     """
 
     lab: str
@@ -61,6 +63,7 @@ class Submission:
     names: dict[str, str]
     code: dict[str, str]
     later: dict[str, str]
+    predictions: summary.Summary | None = None
 
 
 def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Submission:
@@ -74,7 +77,8 @@ def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Su
     Raises:
         Unreadable: It is no notebook, or of no lab.
     """
-    cells = _cells(path, {name for ids in labs.values() for name in ids})
+    notebook = _load(path)
+    cells = _cells(notebook, {name for ids in labs.values() for name in ids})
     found = {
         each: sum(cell.check in ids or cell.name in ids for cell in cells)
         for each, ids in labs.items()
@@ -104,10 +108,11 @@ def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Su
         names=names,
         code={name: _code_of(name, names[name], cells[:at]) for name, at in checks.items()},
         later={name: _binding(cells[at + 1 :], names[name]) for name, at in checks.items()},
+        predictions=_predictions(notebook),
     )
 
 
-def _cells(path: Path, known: set[str]) -> tuple[Cell, ...]:
+def _load(path: Path) -> Any:
     if path.is_dir():
         raise Unreadable("it is a folder without a notebook (*.ipynb)")
     if not path.exists():
@@ -123,15 +128,36 @@ def _cells(path: Path, known: set[str]) -> tuple[Cell, ...]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old notebooks lack ids
-            notebook = nbformat.reads(path.read_text("utf-8"), as_version=4)
+            return nbformat.reads(path.read_text("utf-8"), as_version=4)
+    except Exception as error:  # whatever a broken file makes the reader raise
+        raise _broken(error) from error
+
+
+def _broken(error: Exception) -> Unreadable:
+    return Unreadable(f"it is no notebook that can be read ({first_line(error)[:120]})")
+
+
+def _cells(notebook: Any, known: set[str]) -> tuple[Cell, ...]:
+    try:
         cells = [
             _cell(cell, i, known) for i, cell in enumerate(notebook.cells, 1) if cell.cell_type == "code"
         ]
-    except Exception as error:  # whatever a broken file makes the reader raise
-        raise Unreadable(f"it is no notebook that can be read ({first_line(error)[:120]})") from error
+    except Exception as error:  # the same: cells of any shape
+        raise _broken(error) from error
     if not cells:
         raise Unreadable("it has no code cell")
     return tuple(cells)
+
+
+def _predictions(notebook: Any) -> summary.Summary | None:
+    """The last predictions that its outputs carry. A notebook may claim what it likes: this is the learner's word."""
+    found = None
+    for cell in notebook.cells:
+        for output in cell.get("outputs") or ():
+            data = output.get("data") if isinstance(output, dict) else None
+            if isinstance(data, dict) and summary.MIME in data:
+                found = summary.parse(data[summary.MIME]) or found
+    return found
 
 
 def _cell(cell: Any, number: int, known: set[str]) -> Cell:

@@ -12,6 +12,7 @@ from collections import Counter
 from datetime import datetime
 from pathlib import Path
 
+from helpers.predict.summary import Summary
 from helpers.workshop.grade.marks import Graded, Grades, Mark
 from helpers.workshop.outputs import replace
 from helpers.workshop.page import document, escaped, made_with
@@ -27,6 +28,7 @@ td.mark small { display: block; }
 h3 { font-size: 16px; margin: 28px 0 4px; } h3 .status { margin-left: 10px; }
 details { margin: 8px 0; } summary { cursor: pointer; color: var(--link); } .hint { border-left: 3px solid var(--line); padding-left: 10px; }
 li { margin: 4px 0; }"""
+_MOST_QUESTIONS = 60  # of a lab's class table
 _SIGNS = {"passed": "✓", "failed": "✗", "to do": "to do", "not reached": "not reached"}
 
 
@@ -154,7 +156,29 @@ def _lab_table(lab: str, graded: list[Graded], pages: dict[str, str]) -> list[st
         body.append(
             f'<td class="mark soft">{sum(m.verdict == "passed" for m in of)} of {len(of)}{often}</td>'
         )
-    return [*body, "<td></td><td></td></tr>", "</table></div>"]
+    return [*body, "<td></td><td></td></tr>", "</table></div>", *_class_predictions(graded)]
+
+
+def _class_predictions(graded: list[Graded]) -> list[str]:
+    """How the class predicted: for each question of the lesson who answered, and whose answer was right."""
+    by_question: dict[str, list[bool]] = {}
+    for one in graded:
+        for kept in one.predictions.answered.values() if one.predictions else ():
+            by_question.setdefault(kept.question.text, []).append(kept.hit)
+    # The texts are the notebooks' own words: what only one of them says, where there are many, is at the end.
+    often = sorted(by_question.items(), key=lambda item: -len(item[1]))[:_MOST_QUESTIONS]
+    if not often:
+        return []
+    rows = "".join(
+        f'<tr><td>{escaped(text)}</td><td class="number">{len(hits)}</td><td class="number">{sum(hits)}</td></tr>'
+        for text, hits in often
+    )
+    return [
+        "<h3>What learners predicted in the lesson</h3>",
+        '<p class="soft">From the notebooks\' stored outputs; not part of the grades, and not checked.</p>',
+        '<div class="wide"><table><tr><th>Question</th><th class="number">Answered</th>'
+        f'<th class="number">Right</th></tr>{rows}</table></div>',
+    ]
 
 
 def _mark_cell(mark: Mark | None) -> str:
@@ -197,6 +221,8 @@ def _notebook(one: Graded, seed: int) -> list[str]:
     body.append("</table></div>")
     for m in one.marks:
         body += _exercise(one.lab, m)
+    if one.predictions:
+        body += _predictions(one.predictions)
     if one.raised:
         body += ["<h3>What its cells raised</h3>", "<ul>"]
         for raised in one.raised:
@@ -209,6 +235,19 @@ def _notebook(one: Graded, seed: int) -> list[str]:
             body.append(f"<li>{where}{escaped(raised.error)}{log}</li>")
         body.append("</ul>")
     return body
+
+
+def _predictions(summary: Summary) -> list[str]:
+    """What the learner predicted in the lesson, in the learner's words: nothing of it was checked."""
+    rows = "".join(
+        "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in row) + "</tr>" for row in summary.rows()
+    )
+    return [
+        "<h3>What the learner predicted in the lesson</h3>",
+        '<p class="soft">From the notebook\'s stored output; not part of the grade, and not checked.</p>',
+        *(f"<p>{escaped(says)}</p>" for says in summary.sentences()),
+        f'<div class="wide"><table><tr><th>Question</th><th>Said</th><th>It was</th><th></th></tr>{rows}</table></div>',
+    ]
 
 
 def _exercise(lab: str, m: Mark) -> list[str]:

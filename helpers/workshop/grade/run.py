@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from helpers.predict import summary
 from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
 from helpers.workshop.interrupts import interruptible
@@ -256,6 +257,8 @@ class _Batch:
             if kind == "lab":
                 exercises = tuple((name, title) for name, title in event["exercises"])
                 graded = replace(graded, lab=event["lab"], exercises=exercises)
+            elif kind == "predictions":
+                graded = replace(graded, predictions=summary.parse(event["data"]))
             elif kind == "mark":
                 marks[event["exercise"]] = Mark(**event)
             elif kind == "cell":

@@ -1,0 +1,125 @@
+"""The rules of `predict` in a notebook: each question is asked once, in a cell of its own, and answered just below."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from nbformat import NotebookNode
+
+from helpers.workshop.form.canonical import CHECKED, HIDDEN, tags
+from helpers.workshop.form.source import tree
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of `predict` in a notebook.
+
+    Attributes:
+        name: "ask", "reveal" or "review".
+        key: The question's key; None where it is not written out, or where there is none.
+        node: The call.
+        cell: The id of its cell.
+        place: The number of its cell among the visible code cells that do more than ask.
+    """
+
+    name: str
+    key: str | None
+    node: ast.Call
+    cell: str
+    place: int
+
+
+def calls(notebook: NotebookNode) -> list[Call]:
+    """Every call of `predict.ask`, `predict.reveal` and `predict.review`, in order."""
+    found, place = [], 0
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        place += HIDDEN not in tags(cell) and not only_asks(cell.source)
+        for node in ast.walk(tree(cell.source)):
+            if name := _called(node):
+                key = node.args[0] if node.args else None
+                written = isinstance(key, ast.Constant) and isinstance(key.value, str)
+                found.append(Call(name, key.value if written else None, node, cell.id, place))
+    return found
+
+
+def only_asks(source: str) -> bool:
+    """Whether a cell asks a question and does nothing else."""
+    body = [node for node in tree(source).body if not isinstance(node, (ast.Import, ast.ImportFrom))]
+    return bool(body) and all(isinstance(n, ast.Expr) and _called(n.value) == "ask" for n in body)
+
+
+def problems(notebook: NotebookNode, most_guesses: float) -> Iterator[str]:
+    """Sentences for a notebook's questions and answers that break a rule."""
+    found = calls(notebook)
+    sources = {cell.id: cell.source for cell in notebook.cells}
+    checked = {cell.id for cell in notebook.cells if cell.cell_type == "code" and CHECKED in tags(cell)}
+    for call in found:
+        if call.cell in checked:
+            yield f"checked cell {call.cell} calls predict.{call.name}; its output would hold the answer."
+        if call.name != "review" and call.key is None:
+            yield f"cell {call.cell} calls predict.{call.name} without its key as a text in quotes."
+        if call.name == "ask" and not only_asks(sources[call.cell]):
+            yield f"cell {call.cell} asks {call.key} among other code; a question has a cell of its own."
+        if call.name == "reveal" and not _computed(call.node):
+            yield f"cell {call.cell} reveals {call.key} as a literal; give it the value that the cell computed."
+    asks = [call for call in found if call.name == "ask" and call.key]
+    reveals = [call for call in found if call.name == "reveal" and call.key]
+    for ask in asks:
+        if not any(r.key == ask.key and 0 < r.place - ask.place <= 2 for r in reveals):
+            later = [r.cell for r in reveals if r.key == ask.key]
+            where = f"it is in cell {later[0]}" if later else "there is none"
+            yield f"cell {ask.cell} asks {ask.key}, and the next cells have no predict.reveal of it: {where}."
+    keys = {ask.key for ask in asks}
+    for reveal in reveals:
+        if reveal.key not in keys:
+            yield f"cell {reveal.cell} reveals {reveal.key}, which no cell asks."
+    guesses = [ask.cell for ask in asks if _is_guess(ask.node)]
+    if len(guesses) > most_guesses:
+        yield f"{len(guesses)} questions are marked as a guess ({', '.join(guesses)}); {most_guesses:g} is the most."
+    reviews = [call.cell for call in found if call.name == "review"]
+    if asks and len(reviews) != 1:
+        yield f"it asks questions and calls predict.review {len(reviews)} times; once, near the end, is right."
+
+
+def asked_twice(notebooks: Iterable[tuple[str, NotebookNode]]) -> list[str]:
+    """Sentences for keys that two questions of the course have; `notebooks` gives (file name, notebook)."""
+    first: dict[str, str] = {}
+    found = []
+    for name, notebook in notebooks:
+        for call in calls(notebook):
+            if call.name != "ask" or call.key is None:
+                continue
+            here = f"{name}, cell {call.cell}"
+            if call.key in first:
+                found.append(
+                    f"{here} asks {call.key}, which {first[call.key]} asks too; keys are unique over all lessons."
+                )
+            first.setdefault(call.key, here)
+    return found
+
+
+def _called(node: ast.AST) -> str:
+    """Which function of `predict` a node calls; "" for anything else."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ""
+    owner, name = node.func.value, node.func.attr
+    named = isinstance(owner, ast.Name) and owner.id == "predict"
+    return name if named and name in ("ask", "reveal", "review") else ""
+
+
+def _computed(reveal: ast.Call) -> bool:
+    """Whether the value of a reveal depends on a name of the notebook."""
+    values = [*reveal.args[1:], *(keyword.value for keyword in reveal.keywords if keyword.arg == "value")]
+    names = [n.id for value in values for n in ast.walk(value) if isinstance(n, ast.Name)]
+    return any(not hasattr(builtins, name) for name in names)
+
+
+def _is_guess(ask: ast.Call) -> bool:
+    return any(
+        k.arg == "guess" and isinstance(k.value, ast.Constant) and k.value.value is True for k in ask.keywords
+    )
