@@ -64,6 +64,13 @@ def _smallest_square(truth: pd.DataFrame) -> tuple:
 
 PROSE: list[Prose] = [
     Prose(
+        "03_triton",
+        'it "reaches" **{} GB/s**',
+        "h100",
+        "triton/fixed-block",
+        lambda fast: (f"{fast.claimed_gb_per_s.max():,.0f}",),
+    ),
+    Prose(
         "05_ncu",
         "{} µs against {} for a square of 8 × 1,024 on an H100",
         "h100",
