@@ -246,6 +246,88 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
 
 
+QUESTIONS = {
+    "begin": "from helpers import predict",
+    "ask-number": 'predict.ask("sectors", "How many sectors does a warp ask for?", unit="sectors")',
+    "answer-number": "touched = 4\npredict.reveal('sectors', touched)",
+    "ask-choice": 'predict.ask("which", "Which element did thread 1 square?", choices=["m[0, 1]", "m[0, 2]", "m[1, 0]"])',
+    "answer-choice": 'predict.reveal("which", "m[0, 2]")',
+    "ask-range": 'predict.ask("share", "What share of the copy\'s speed?", unit="%", measured=True)',
+    "answer-range": 'predict.reveal("share", 66.6)',
+    "review": "predict.review()",
+}
+
+
+def run_cell(page: harness.Page, name: str) -> None:
+    """Run one cell of the notebook that is open."""
+    page.cell(name)
+    page.page.evaluate("() => jupyterapp.commands.execute('notebook:run-cell')")
+
+
+def test_questions_in_jupyterlab(chrome, tmp_path):
+    """Answered by keyboard and mouse, revealed, and still there after the kernel's restart; in both themes."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(text, id=name) for name, text in QUESTIONS.items()],
+        metadata={"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    )
+    nbformat.write(notebook, tmp_path / "asked.ipynb")
+    kept = {"WORKBOOK_PROGRESS": str(tmp_path / "progress"), "WORKBOOK_STRICT": ""}
+    with harness.jupyterlab(tmp_path, CUDA_VISIBLE_DEVICES="", **kept) as address:
+        page = harness.Page(chrome.new_page(viewport={"width": 1200, "height": 1300}))
+        # All at once: the values, and nothing kept.
+        page.run_notebook(f"{address}/lab/workspaces/asked/tree/asked.ipynb")
+        see(page.cell("answer-number"), "It is 4 sectors.")
+        see(page.cell("review"), "predicted nothing yet")
+        for name in ("ask-number", "ask-choice", "ask-range"):
+            run_cell(page, name)
+        # A number: typed, kept when the field is left by the Tab key.
+        field = page.cell("ask-number").locator("input")
+        field.click()
+        page.page.keyboard.type("8")
+        page.page.keyboard.press("Tab")
+        see(page.cell("ask-number").locator("[role=status]"), "kept: 8 sectors")
+        # A choice: the Tab key goes from one to the next, the space bar takes it.
+        radio = page.cell("ask-choice").locator("input[type=radio]")
+        radio.first.focus()
+        page.page.keyboard.press("Tab")
+        page.page.keyboard.press("Space")
+        expect(radio.nth(1)).to_be_checked(timeout=harness.SHOWS_WITHIN_MS)
+        see(page.cell("ask-choice").locator("[role=status]"), "kept: m[0, 2]")
+        # A range: from one end to the other by the Tab key, kept by Enter; then the cell below runs.
+        low = page.cell("ask-range").locator("input").first
+        low.click()
+        page.page.keyboard.type("50")
+        page.page.keyboard.press("Tab")
+        page.page.keyboard.type("80 %")
+        page.page.keyboard.press("Enter")
+        see(page.cell("ask-range").locator("[role=status]"), "kept: 50 to 80 %")
+        for name in ("answer-number", "answer-choice"):
+            run_cell(page, name)
+        see(page.cell("answer-number"), "You said 8 sectors; it is 4 sectors.")
+        see(page.cell("answer-choice"), "You said m[0, 2]; it is m[0, 2]: ✓ right.")
+        see(page.cell("ask-number"), "that is the one that counts")
+        screenshot(page, "lab-predict")
+        # A new kernel: what was revealed is fixed, what was not may still change.
+        page.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+        for name in ("begin", "ask-number", "ask-range"):
+            run_cell(page, name)
+        see(page.cell("ask-range").locator("[role=status]"), "You may change it")
+        expect(page.cell("ask-range").locator("input").first).to_have_value("50")
+        expect(page.cell("ask-number").locator("input")).to_be_disabled()
+        expect(page.cell("ask-number").locator("input")).to_have_value("8")
+        run_cell(page, "answer-range")
+        see(page.cell("answer-range"), "You said 50 to 80 %; it is 66.6 %: ✓ inside the range.")
+        run_cell(page, "review")
+        see(page.cell("review"), "Right: 0 of 1")  # of what this kernel asked
+        page.page.evaluate(
+            "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+        )
+        page.cell("ask-number")
+        screenshot(page, "lab-predict-dark")
+        page.page.close()
+    assert page.errors == []
+
+
 # ------------------------------------------------------------------------------------------- pages
 
 
@@ -300,7 +382,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needed = {
         "02_load_inline": ("grid-picture",),
         "03_triton": ("try-block-size",),
-        "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
+        "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
     }
     for name, ids in needed.items():
         notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)

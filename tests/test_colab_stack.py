@@ -39,12 +39,29 @@ shown.explorer.block.value = 4096
 print("(was 2)" in shown.explorer.summary.value and shown.explorer.code.value != before)
 shown
 """
+PREDICT = """
+from helpers import predict
+from helpers.predict import session
+predict.ask("sectors", "How many sectors?", unit="sectors")
+predict.ask("which", "Which element?", choices=["m[0, 1]", "m[0, 2]"])
+predict.ask("share", "What share?", unit="%", measured=True)
+field = {key: session._asked[key].field for key in ("sectors", "which", "share")}
+field["sectors"].inputs[0].value = "8"
+field["which"].inputs[0].value = "m[0, 2]"
+field["share"].inputs[0].value, field["share"].inputs[1].value = "60", "80"
+predict.reveal("sectors", 4)
+predict.reveal("which", "m[0, 2]")
+predict.reveal("share", 90.0)
+predict.review()
+"""
 COLAB = """
 import sys, types
 sys.modules["google.colab"] = types.ModuleType("google.colab")
 import os
 os.environ.pop("WORKBOOK_WIDGETS", None)
 print(widgets.frontend())
+predict.ask("lines", "How many lines?")
+predict.reveal("lines", 2)
 widgets.explore_grid()
 """
 
@@ -74,8 +91,8 @@ def stack() -> Path:
 
 @pytest.fixture(scope="module")
 def outputs(stack: Path) -> list[list[dict]]:
-    """The outputs of the cells LOOK, explore, explore_grid, PTX, COLAB, run by Colab's versions."""
-    cells = [LOOK, "widgets.explore()", "widgets.explore_grid()", PTX, COLAB]
+    """The outputs of the cells LOOK, explore, explore_grid, PTX, PREDICT, COLAB, run by Colab's versions."""
+    cells = [LOOK, "widgets.explore()", "widgets.explore_grid()", PTX, PREDICT, COLAB]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in cells])
     path = os.pathsep.join([str(stack), str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     environment = {**os.environ, "PYTHONPATH": path, "CUDA_VISIBLE_DEVICES": ""}
@@ -109,9 +126,26 @@ def test_ptx_has_live_sliders_even_there(outputs):
     assert "application/vnd.jupyter.widget-view+json" in shown and "kw-position" in shown["text/html"]
 
 
+def test_questions_have_live_fields_even_there(outputs):
+    shown = [one["data"] for one in outputs[4]]
+    assert all("application/vnd.jupyter.widget-view+json" in one for one in shown[:3])
+    assert [one["text/plain"] for one in shown[3:6]] == [
+        "You said 8 sectors; it is 4 sectors.",
+        "You said m[0, 2]; it is m[0, 2]: ✓ right.",
+        "You said 60 to 80 %; it is 90 %: outside the range.",
+    ]
+    assert shown[6]["text/plain"].startswith("Answered: 3 of 3 questions.")
+
+
+def test_in_colab_a_question_is_html_and_its_answer_a_fold(outputs):
+    asked, revealed = [one["data"] for one in outputs[5] if one["output_type"] == "display_data"][:2]
+    assert list(asked) == ["text/plain", "text/html"] and "<input" in asked["text/html"]
+    assert "<details>" in revealed["text/html"]
+
+
 def test_in_colab_the_figure_is_html_with_its_own_slider(outputs):
-    assert text(outputs[4]).strip() == "plain"
-    shown = data(outputs[4])
+    assert text(outputs[5]).strip() == "plain"
+    shown = data(outputs[5])
     assert "Plotly.newPlot" in shown["text/html"] and "application/vnd.plotly.v1+json" not in shown
     assert "block, x \\u00d7 y: " in shown["text/html"]
 

@@ -481,9 +481,7 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
         yield
 
 
-def _build(
-    what: dict, home: Path, make: Callable, texts: dict[str, str | None], host: bool
-) -> ModuleType:
+def _build(what: dict, home: Path, make: Callable, texts: dict[str, str | None], host: bool) -> ModuleType:
     """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
     # What killed builds left: nobody works on it, since this process holds the lock.
     for leftover in home.parent.glob(f"{home.name}.[0-9]*"):

@@ -18,7 +18,6 @@ from types import ModuleType
 from helpers import device
 from helpers.cuda import extension, light
 from helpers.cuda.errors import BuildError
-from helpers.cuda.host import translate
 
 # Those of PyTorch's headers that tensors.h stands in for; the translator leaves out CUDA's own.
 _STOOD_IN = re.compile(

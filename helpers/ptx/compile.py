@@ -40,7 +40,7 @@ def parse_target(target: str | int) -> int:
 _cache: dict[Any, Stages] = {}
 
 
-def ASTSource(  # noqa: N802 - Triton's name: a cell is taken elsewhere by changing its import
+def ASTSource(
     fn: Any, signature: dict[str, str], constexprs: dict[str, Any] | None = None, attrs: dict | None = None
 ) -> Any:
     """Triton's `triton.compiler.ASTSource`, also of a kernel that was made for the interpreter.

@@ -107,7 +107,7 @@ class _Compiler:
         self.modules: dict[str, int | None] = {}
         root = str(Path(helpers.__file__).resolve().parents[1])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        self.errors = tempfile.TemporaryFile()
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from helpers.ptx import isolated; isolated.serve()"],
             env={**environment, "PYTHONPATH": path},

@@ -262,7 +262,7 @@ def test_the_teacher_sees_what_was_predicted(graded):
 
 
 def test_what_a_notebook_claims_to_have_predicted_is_escaped_and_bounded(graded):
-    name = report.page_names(graded)["a=b <script>alert(1)</script>"]
+    name = report.page_names(graded)["a=b <script>alert(1)<∕script>"]
     page = (graded.out / name).read_text()
     assert "&lt;script&gt;alert(2)&lt;/script&gt;" in page and "<script" not in page
     assert "Answered: 2 of 2 questions." in page and "xxx" not in page
