@@ -216,6 +216,18 @@ def test_the_walks_of_a_generated_kernel_are_counted():
         fusion.kernel_texts("def call(args): pass")
 
 
+@pytest.mark.gpu
+def test_one_word_costs_a_walk_over_the_matrix():
+    def amax(x):
+        powers = (x - x.amax(dim=1, keepdim=True)).exp()
+        return powers / powers.sum(dim=1, keepdim=True)
+
+    forms = {softmax_five: (3, 1), amax: (2, 1), fusion.torch_softmax: (2, 1)}
+    for f, walks in forms.items():
+        (kernel,) = fusion.kernel_texts(fusion.generated_by_compile(f, (1024, 65536)))
+        assert fusion.walks(kernel) == walks, kernel
+
+
 # ------------------------------------------------------------------------------------------- picture and league
 
 
