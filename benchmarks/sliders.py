@@ -29,7 +29,7 @@ MOVE_MS, PTX_MS, LIVE_S, AGAIN_S = 150, 500, 1.5, 0.1
 CELLS = {
     "02_load_inline": ("grid-picture",),
     "03_triton": ("try-block-size",),
-    "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
+    "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
 }
 ROUNDS = 5
 

@@ -43,4 +43,46 @@ class Prose:
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
 
-PROSE: list[Prose] = []
+def _ncu_and_cupti(truth: pd.DataFrame) -> tuple:
+    """A square of 8 × 1,024 by Nsight Compute's clock and by CUPTI's."""
+    row = truth[truth["kernel"] == "square_flat 8 × 1,024"].iloc[0]
+    return f"{row['ncu_us']:.1f}", f"{row['cupti_us']:.1f}"
+
+
+def _first_clock(clocks: pd.DataFrame) -> tuple:
+    """What the host's clock says that does not wait, as a bandwidth, and how often the peak of 3,352 GB/s is in it."""
+    us = clocks.set_index("clock").us["host, no waiting"]
+    tb_per_s = 8 * 10_000**2 / us / 1e6
+    return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 3.3523:.0f}"
+
+
+def _smallest_square(truth: pd.DataFrame) -> tuple:
+    rows = truth[truth.kernel == "square_flat 8 × 1,024"].set_index("timer")
+    benches = rows.us["do_bench"], rows.us["torch.utils.benchmark"]
+    return f"{rows.cupti_us['time_gpu']:.1f}", f"{benches[0]:.1f}", f"{benches[1]:.0f}"
+
+
+PROSE: list[Prose] = [
+    Prose(
+        "05_ncu",
+        "{} µs against {} for a square of 8 × 1,024 on an H100",
+        "h100",
+        "timer/truth",
+        _ncu_and_cupti,
+    ),
+    Prose(
+        "01_profiling",
+        "On an H100 a clock around that line says {} µs. That would be {} TB/s, {} times what its memory can deliver.",
+        "h100",
+        "profiling/six-clocks",
+        _first_clock,
+        {"n_rows": 10_000, "n_cols": 10_000},
+    ),
+    Prose(
+        "07_timers",
+        "On an H100 a small square takes {} µs. `do_bench` says {}, `torch.utils.benchmark` says {}.",
+        "h100",
+        "timer/truth",
+        _smallest_square,
+    ),
+]

@@ -1,12 +1,15 @@
-"""Compile C++ and CUDA sources and call what is in them: `load_cpp`, `load_cuda`, `load_kernel`, `compile_ptx`.
+"""Compile C++ and CUDA sources and call what is in them: `load_inline`, `load`, `load_kernel`, `compile_ptx`.
 
-`extension` builds modules, through torch's `load_inline` or, with `light`, straight through the compilers; `nvrtc`
-compiles to PTX and machine code without nvcc; `kernel` loads one kernel to call; `errors` cuts a compiler's complaint
-to what matters; `text` tells CUDA from other text. `host` runs CUDA text where there is no GPU.
+`inline` has torch's `load_inline` and `load`, called the same way without a GPU; `extension` builds modules, through
+torch's `load_inline` or, with `light`, straight through the compilers; `nvrtc` compiles to PTX and machine code without
+nvcc; `kernel` loads one kernel to call; `errors` cuts a compiler's complaint to what matters. `highlight` shows a
+program's text in colours (`show`), `text` tells CUDA from other text. `host` runs CUDA text where there is no GPU.
 """
 
 from helpers.cuda.errors import BuildError, readable_errors
 from helpers.cuda.extension import BuildInfo, build_folder, info, load_cpp, load_cuda
+from helpers.cuda.highlight import show
+from helpers.cuda.inline import load, load_inline
 from helpers.cuda.kernel import LoadedKernel, load_kernel
 from helpers.cuda.nvrtc import compile_cubin, compile_ptx
 
@@ -18,8 +21,11 @@ __all__ = [
     "compile_cubin",
     "compile_ptx",
     "info",
+    "load",
     "load_cpp",
     "load_cuda",
+    "load_inline",
     "load_kernel",
     "readable_errors",
+    "show",
 ]

@@ -21,7 +21,7 @@ import shutil
 import socket
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -105,9 +105,8 @@ def load_cpp(
         ValueError: a name that is not an identifier, or no function.
     """
     _require(torch_headers, source)
-    return _load(
-        name, functions, cpp=source, torch_headers=torch_headers, flags={"extra_cflags": list(flags)}
-    )
+    headers = "torch" if torch_headers else "none"
+    return _load(name, functions, cpp=source, headers=headers, flags={"extra_cflags": list(flags)})
 
 
 def load_cuda(
@@ -178,7 +177,7 @@ def _load_for_gpu(
         functions,
         cpp=cpp_source,
         cuda=cuda_source,
-        torch_headers=torch_headers,
+        headers="torch" if torch_headers else "none",
         flags={"extra_cuda_cflags": list(flags)},
     )
 
@@ -193,28 +192,112 @@ def _load_for_host(
     flags: Sequence[str],
 ) -> ModuleType:
     """`load_cuda` for the host: the text translated to C++, and its functions checked whenever they are called."""
-    _require(torch_headers, cpp_source)
-    try:
-        text = translate.cpp_file(cuda_source, f"{name}.cu")
-    except translate.Unsupported as error:
-        code = cuda_source.splitlines()[error.line - 1].strip()
-        raise BuildError(f"{name}.cu, line {error.line}: {error}.\n    {code}") from None
-    kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
-    if platform.machine() == "x86_64" and "g++" in device.find_tool("c++").resolve().name:
-        # threadIdx and its like are thread-local; this makes them cheap to reach.
-        kept.append("-mtls-dialect=gnu2")
+    headers = "torch" if torch_headers else "none"
+    return load_on_host(name, cuda_source, functions, cpp_source=cpp_source, headers=headers, flags=flags)
+
+
+def load_on_host(
+    name: str,
+    cuda_source: str,
+    functions: Sequence[str],
+    *,
+    cpp_source: str,
+    headers: str,
+    flags: Sequence[str],
+) -> ModuleType:
+    """Build a CUDA text for the host, with its functions checked whenever they are called.
+
+    Args:
+        name: the module's name.
+        cuda_source: kernels and the functions that launch them.
+        functions: the functions to bind.
+        cpp_source: C++ text before it.
+        headers: "torch" for PyTorch's own, "stand-in" for those of `light.TENSORS`, "none".
+        flags: nvcc's; the host's compiler takes of them what it knows.
+
+    Raises:
+        BuildError, ValueError, helpers.device.Missing: as in `load_cuda`.
+    """
+    _require(headers == "torch", cpp_source)
+    text = translated(cuda_source, f"{name}.cu")
     module = _load(
         name,
         functions,
         cpp=cpp_source,
-        torch_headers=torch_headers,
-        flags={"extra_cflags": kept},
+        headers=headers,
+        flags={"extra_cflags": host_flags(flags)},
         host=(cuda_source, text),
     )
+    return checked_once(module, functions, cuda_source, takes_tensors=headers != "none")
+
+
+def translated(cuda_source: str, file: str) -> str:
+    """The C++ file for the host that a CUDA text becomes.
+
+    Raises:
+        BuildError: the name and the line of a construct that the host does not run.
+    """
+    try:
+        return translate.cpp_file(cuda_source, file)
+    except translate.Unsupported as error:
+        code = cuda_source.splitlines()[error.line - 1].strip()
+        raise BuildError(f"{file}, line {error.line}: {error}.\n    {code}") from None
+
+
+def host_flags(flags: Sequence[str]) -> list[str]:
+    """What the host's compiler is given of nvcc's flags, and its own."""
+    kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
+    if platform.machine() == "x86_64" and "g++" in device.find_tool("c++").resolve().name:
+        # threadIdx and its like are thread-local; this makes them cheap to reach.
+        kept.append("-mtls-dialect=gnu2")
+    return kept
+
+
+def checked_once(
+    module: ModuleType, functions: Sequence[str], cuda_source: str, *, takes_tensors: bool
+) -> ModuleType:
+    """Put the host's checks around a module's functions, unless an earlier load of it has done so."""
     if not hasattr(module, "__host_cuda__"):
-        checked.attach(module, functions, cuda_source, torch_headers=torch_headers)
+        checked.attach(module, functions, cuda_source, torch_headers=takes_tensors)
         module.__host_cuda__ = True
     return module
+
+
+def load_with_torch(
+    name: str, functions: Sequence[str], cpp: str, cuda: str, flags: dict[str, list[str]], *, headers: str
+) -> ModuleType:
+    """torch's own `load_inline`, given these texts and nothing else.
+
+    Args:
+        name: the module's name.
+        functions: the functions to bind.
+        cpp: C++ text.
+        cuda: CUDA text, or "".
+        flags: extra_cflags and extra_cuda_cflags.
+        headers: "torch", or "none" for `no_implicit_headers`.
+
+    Raises:
+        BuildError, ValueError, helpers.device.Missing: as in `load_cuda`.
+    """
+    device.require("c++", "ninja", *(["gpu", "nvcc"] if cuda else []))
+    return _load(name, functions, cpp=cpp, cuda=cuda or None, headers=headers, flags=flags, as_given=True)
+
+
+def load_plain(
+    name: str, cpp: str, functions: Sequence[str], *, headers: str, flags: Sequence[str]
+) -> ModuleType:
+    """C++ without a kernel, built for the host; `headers` as in `load_on_host`.
+
+    Raises:
+        BuildError, ValueError, helpers.device.Missing: as in `load_cpp`.
+    """
+    _require(headers == "torch", cpp)
+    return _load(name, functions, cpp=cpp, headers=headers, flags={"extra_cflags": list(flags)})
+
+
+def gpu_identity() -> dict[str, str | None]:
+    """What a build for this machine's GPU depends on: the architecture and nvcc."""
+    return {"arch": device.gpu_spec().target, "nvcc": _compiler_identity("nvcc")}
 
 
 def _require(torch_headers: bool, cpp: str) -> None:
@@ -229,36 +312,104 @@ def _load(
     *,
     cpp: str,
     cuda: str | None = None,
-    torch_headers: bool,
+    headers: str,
     flags: dict[str, list[str]],
     host: tuple[str, str] | None = None,
+    as_given: bool = False,
 ) -> ModuleType:
-    """Build a module, or take the finished build; `host` is a CUDA text and the C++ that it became."""
-    import torch
+    """Build a module, or take the finished build.
 
-    if not name.isidentifier():
-        raise ValueError(f"A module's name must be a Python identifier; {name!r} is not.")
+    Args:
+        name: the module's name.
+        functions: the functions to bind.
+        cpp: C++ text.
+        cuda: CUDA text for nvcc.
+        headers: as in `load_on_host`.
+        flags: by the name of torch's argument.
+        host: a CUDA text and the C++ that it became.
+        as_given: torch's `load_inline` gets the texts without an include that its caller did not write.
+    """
     if isinstance(functions, str) or not functions:
         raise ValueError(
             f"`functions` is a list with at least one function's name; it was given {functions!r}."
         )
-    arch = device.gpu_spec().target if cuda else ""
+    built_for = gpu_identity() if cuda else {"arch": "", "nvcc": None}
     what = {
-        "name": name,
+        **built_for,
         "cpp": cpp,
         "cuda": cuda,
         "functions": list(functions),
-        "torch_headers": torch_headers,
+        "headers": headers,
+        "as_given": as_given,
         "flags": flags,
+    }
+    quick = headers != "torch" and not as_given and light.suits(cpp)
+    if quick:
+        what["bind"] = light.BIND.read_text()
+    if headers == "stand-in":
+        what["tensors"] = light.TENSORS.read_text()
+    if host:
+        what["host"], what["host_text"], what["host_headers"] = *host, host_headers()
+    # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
+    texts = {f"{name}.cpp": cpp, f"{name}.cu": cuda}
+    cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
+    if host:
+        texts[f"{name}.cu"] = host[0]
+        cpp += host[1]
+    if headers == "stand-in":
+        cpp = f'#include "{light.TENSORS}"\n{cpp}'
+
+    def make(folder: Path, output: io.StringIO) -> tuple[ModuleType, dict]:
+        if not quick:
+            return _build_with_torch(name, what, folder, cpp, cuda, output), {}
+        commands = light.build(
+            folder,
+            name,
+            cpp=cpp,
+            cuda=cuda,
+            functions=functions,
+            flags=next(iter(flags.values())),
+            arch=built_for["arch"],
+            toolkit=device.cuda_toolkit(),
+        )
+        return import_built(folder, name), {"commands": commands}
+
+    return load_cached(name, what, make, texts, host=host is not None)
+
+
+def load_cached(
+    name: str,
+    what: dict,
+    make: Callable[[Path, io.StringIO], tuple[ModuleType, dict]],
+    texts: dict[str, str | None],
+    *,
+    host: bool,
+) -> ModuleType:
+    """Import the finished build of exactly this, or make it in a folder that nobody else works in.
+
+    Args:
+        name: the module's name.
+        what: all that goes into the build, apart from the name, Python, torch and the C++ compiler; plain values.
+        make: builds in the folder that it is given and imports the module; what the compilers print goes to the text
+            that it is given. Returns the module and what is worth keeping of the build.
+        texts: source texts by the file name that the compiler knows them by.
+        host: whether the module's kernels run on the host.
+
+    Raises:
+        BuildError: whatever `make` raised, cut to what matters.
+        ValueError: a name that is not an identifier.
+    """
+    import torch
+
+    if not name.isidentifier():
+        raise ValueError(f"A module's name must be a Python identifier; {name!r} is not.")
+    what = {
+        **what,
+        "name": name,
         "torch": torch.__version__,
         "python": sys.version,
-        "arch": arch,
-        "compilers": [_compiler_identity("c++"), _compiler_identity("nvcc") if cuda else None],
+        "compiler": _compiler_identity("c++"),
     }
-    if not torch_headers and light.suits(cpp):
-        what["bind"] = light.BIND.read_text()
-    if host:
-        what["host"], what["host_text"], what["host_headers"] = *host, _host_headers()
     key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
     if key in _loaded:
         return _loaded[key]
@@ -269,16 +420,16 @@ def _load(
             # Another process may have built it while this one waited.
             cached = _ready(home)
             if not cached:
-                module = _build(what, home, arch)
+                module = _build(what, home, make, texts, host)
     built = json.loads((home / "built.json").read_text())
-    module = module or _import(home, built["module"])
-    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, host is not None)
+    module = module or import_built(home, built["module"])
+    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, host)
     _loaded[key] = module
     return module
 
 
 @functools.cache
-def _host_headers() -> str:
+def host_headers() -> str:
     """A hash of the headers that translated text includes."""
     texts = b"".join(path.read_bytes() for path in sorted(translate.HEADERS.glob("*.h")))
     return hashlib.sha256(texts).hexdigest()
@@ -297,7 +448,8 @@ def _ready(home: Path) -> bool:
     return (home / "built.json").is_file()
 
 
-def _import(home: Path, module_name: str) -> ModuleType:
+def import_built(home: Path, module_name: str) -> ModuleType:
+    """Import the shared object of a build."""
     spec = importlib.util.spec_from_file_location(module_name, home / f"{module_name}.so")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -329,47 +481,26 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
         yield
 
 
-def _build(what: dict, home: Path, arch: str) -> ModuleType:
+def _build(what: dict, home: Path, make: Callable, texts: dict[str, str | None], host: bool) -> ModuleType:
     """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
     # What killed builds left: nobody works on it, since this process holds the lock.
     for leftover in home.parent.glob(f"{home.name}.[0-9]*"):
         shutil.rmtree(leftover, ignore_errors=True)
     partial = home.with_name(f"{home.name}.{os.getpid()}")
     partial.mkdir(parents=True)
-    # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
-    texts = {f"{what['name']}.cpp": what["cpp"], f"{what['name']}.cu": what["cuda"]}
-    cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
-    if "host" in what:
-        texts[f"{what['name']}.cu"] = what["host"]
-        cpp += what["host_text"]
     output = io.StringIO()
     start = time.perf_counter()
-    built = {"what": what}
     try:
-        if "bind" in what:
-            flags = next(iter(what["flags"].values()))
-            built["commands"] = light.build(
-                partial,
-                what["name"],
-                cpp=cpp,
-                cuda=cuda,
-                functions=what["functions"],
-                flags=flags,
-                arch=arch,
-                toolkit=device.cuda_toolkit(),
-            )
-            module = _import(partial, what["name"])
-        else:
-            module = _build_with_torch(what, partial, arch, cpp, cuda, output)
-        built |= {"seconds": time.perf_counter() - start, "module": Path(module.__file__).stem}
-        (partial / "built.json").write_text(json.dumps(built))
+        module, kept = make(partial, output)
+        built = {"what": what, "seconds": time.perf_counter() - start, "module": Path(module.__file__).stem}
+        (partial / "built.json").write_text(json.dumps(built | kept))
         shutil.rmtree(home, ignore_errors=True)
         os.replace(partial, home)
     except Exception as error:
         said = f"{output.getvalue()}\n{error}"
-        if "host" in what:
+        if host:
             # Without the columns: they are those of the translated text.
-            said = re.sub(rf"(\b{what['name']}\.cu:\d+):\d+:", r"\1:", said)
+            said = re.sub(r"(\.cu:\d+):\d+:", r"\1:", said)
         raise BuildError(readable_errors(said, texts)) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
@@ -378,14 +509,33 @@ def _build(what: dict, home: Path, arch: str) -> ModuleType:
 
 
 def _build_with_torch(
-    what: dict, folder: Path, arch: str, cpp: str, cuda: str, output: io.StringIO
+    name: str, what: dict, folder: Path, cpp: str, cuda: str, output: io.StringIO
 ) -> ModuleType:
     """torch's `load_inline`; what it and the compilers print goes to `output`."""
     from torch.utils import cpp_extension
 
-    if not what["torch_headers"]:
+    with_torch = what["headers"] == "torch"
+    if not with_torch and not what["as_given"]:
         cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
         cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
+    with building_with_torch(what["arch"], output):
+        return cpp_extension.load_inline(
+            name,
+            cpp_sources=[cpp],
+            cuda_sources=[cuda] if cuda else [],
+            functions=what["functions"],
+            build_directory=str(folder),
+            no_implicit_headers=not with_torch,
+            with_pytorch_error_handling=with_torch,
+            **what["flags"],
+        )
+
+
+@contextlib.contextmanager
+def building_with_torch(arch: str, output: io.StringIO) -> Iterator[None]:
+    """While it is entered, torch finds the tools, builds for the GPU `arch` ("" for none), and prints to `output`."""
+    from torch.utils import cpp_extension
+
     ninja = device.find_tool("ninja")
     environment = {"LC_ALL": "C", "PATH": f"{ninja.parent}{os.pathsep}{os.environ.get('PATH', '')}"}
     if arch:
@@ -395,16 +545,7 @@ def _build_with_torch(
         if cpp_extension.CUDA_HOME is None:
             cpp_extension.CUDA_HOME = str(device.cuda_toolkit())
     with _environment(environment), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
-        return cpp_extension.load_inline(
-            what["name"],
-            cpp_sources=[cpp],
-            cuda_sources=[cuda] if cuda else [],
-            functions=what["functions"],
-            build_directory=str(folder),
-            no_implicit_headers=not what["torch_headers"],
-            with_pytorch_error_handling=what["torch_headers"],
-            **what["flags"],
-        )
+        yield
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ from helpers import device
 from helpers.cuda.errors import BuildError
 
 BIND = Path(__file__).parent / "host" / "include" / "bind.h"
+# `torch::Tensor` and its like without PyTorch's headers; it is included below `bind.h`.
+TENSORS = BIND.with_name("tensors.h")
 _STANDARD = "-std=c++17"
 # torch's own flags for nvcc, so that a text means the same with and without PyTorch's headers
 _NVCC = (

@@ -7,7 +7,7 @@ memory controller make of it, only a GPU can say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -228,6 +228,56 @@ def draw_writers(
     plots.layout(fig, title, "column", "row", note=note, height=90 + 14 * min(area.n_rows, 40) + 60)
     fig.update_xaxes(showgrid=False, zeroline=False)
     return fig.update_yaxes(showgrid=False, zeroline=False, range=[area.n_rows - 0.5, -0.5])
+
+
+def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str = "") -> go.Figure:
+    """Draw what one warp, the first of block 0, asks for: a row for each of its requests, a colour for each lane.
+
+    Args:
+        traces: label to a traced run, drawn below one another.
+        argument: whose reads are drawn.
+        title: over the picture.
+
+    Raises:
+        ValueError: a run that read nothing of an argument of that name.
+    """
+    import numpy as np
+    import plotly.graph_objects as go
+
+    rows: list[tuple[str, pd.DataFrame]] = []
+    for label, traced in traces.items():
+        a = traced.accesses
+        mine = a[(a["argument"] == argument) & (a["access"] == "read")]
+        traced._need(mine, argument)
+        first = mine[(mine[["block_x", "block_y", "block_z", "warp"]] == 0).all(axis=1)]
+        # A square reads its element twice in the text, and the compiler loads it once.
+        first = first.drop_duplicates(["thread_x", "thread_y", "thread_z", "byte"])
+        for number, (_, request) in enumerate(first.groupby("request"), 1):
+            rows.append((f"{label}, load {number}", request))
+    last = max(int((request["byte"] + request["n_bytes"]).max()) for _, request in rows)
+    lane = np.full((len(rows), last // 4), np.nan)
+    for line, (_, request) in zip(lane, rows, strict=True):
+        for byte, n_bytes, number in request[["byte", "n_bytes", "lane"]].itertuples(index=False):
+            line[byte // 4 : (byte + n_bytes) // 4] = number
+    labels = [f"{label}: {_sectors_of(request)} sectors" for label, request in rows]
+    hover = "float %{x}<br>thread %{z}<extra></extra>"
+    look = {"colorscale": "Viridis", "zmin": 0, "zmax": 31, "hoverongaps": False, "hovertemplate": hover}
+    fig = go.Figure(go.Heatmap(z=lane, y=labels, colorbar={"title": "thread"}, **look))
+    parts = [_line(x - 0.5, x - 0.5, -0.5, len(rows) - 0.5, 1, "white") for x in range(8, last // 4, 8)]
+    fig.update_layout(shapes=parts)
+    title = title or "One warp's loads"
+    note = "a row: one load of the warp · white line: 32-byte sector"
+    plots.layout(fig, title, "float in memory", "", note=note, height=150 + 26 * len(rows))
+    fig.update_xaxes(showgrid=False, zeroline=False)
+    return fig.update_yaxes(showgrid=False, zeroline=False, autorange="reversed")
+
+
+def _sectors_of(request: pd.DataFrame) -> int:
+    """How many sectors a request touches."""
+    touched = set()
+    for address, n_bytes in request[["address", "n_bytes"]].itertuples(index=False):
+        touched.update(range(address // SECTOR, (address + n_bytes - 1) // SECTOR + 1))
+    return len(touched)
 
 
 @dataclass(frozen=True)

@@ -2,27 +2,34 @@
 
 `stages` compiles a `@triton.jit` kernel for the target you name, `cuda_stages` compiles CUDA C++ with NVRTC, and
 `summary` puts what matters about them into a table. `side_by_side` shows them coloured by source line, `read_ptx` lets
-you ask a PTX text questions, and `interpreted` runs a Triton kernel on the CPU in a process that also compiles.
+you ask a PTX text questions. `ASTSource` is Triton's own, for `triton.compile`; `interpreted` runs a kernel on the CPU
+beside the GPU.
 
 `compile` has what compiles, `isolated` the second Python that compiles for a process of the interpreter, `artifacts`
-what comes of it; `read` reads PTX and SASS, `lines` says which source line an instruction came from, `view` draws.
+what comes of it; `read` reads PTX and SASS, `lines` says which source line an instruction came from, `layout`
+which thread holds which element; `view` shows.
 """
 
 from helpers.ptx.artifacts import CompileError, Stages
-from helpers.ptx.compile import cuda_stages, from_compiled, interpreted, stages, summary
+from helpers.ptx.compile import ASTSource, cuda_stages, from_compiled, interpreted, stages, summary
+from helpers.ptx.layout import Layout, draw_layout, layout_of
 from helpers.ptx.read import Instruction, PtxReading, SassReading, read_ptx, read_sass
 from helpers.ptx.view import View, side_by_side
 
 __all__ = [
+    "ASTSource",
     "CompileError",
     "Instruction",
+    "Layout",
     "PtxReading",
     "SassReading",
     "Stages",
     "View",
     "cuda_stages",
+    "draw_layout",
     "from_compiled",
     "interpreted",
+    "layout_of",
     "read_ptx",
     "read_sass",
     "side_by_side",

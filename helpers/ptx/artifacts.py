@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import subprocess
 import tempfile
@@ -103,9 +104,37 @@ class Stages:
         return self.resources.get("SHARED", 0) + int(self.metadata.get("shared", 0))
 
     @property
-    def spill_bytes(self) -> int:
-        """Local memory of a thread, in bytes: spilled registers, and arrays that cannot live in registers."""
+    def local_bytes(self) -> int:
+        """Local memory of a thread, in bytes, whatever uses it: spilled registers, arrays, a debug build's variables.
+
+        The driver counts the same, and Triton calls that, in words of 4 bytes, `n_spills`.
+        """
         return self.resources.get("STACK", 0) + self.resources.get("LOCAL", 0)
+
+    @functools.cached_property
+    def spill_bytes(self) -> int:
+        """What ptxas stores of a thread's registers for want of room, in bytes; it assembles the PTX once more to say so."""
+        if not self.local_bytes:
+            return 0
+        arch = self.reading.target.partition(",")[0]
+        text = _tool("ptxas", self.ptx.encode(), "-v", f"-arch={arch}", *self._ptxas_flags, "-o", os.devnull)
+        match = re.search(
+            rf"Function properties for {re.escape(self.kernel)}\s*\n.*?(\d+) bytes spill stores", text
+        )
+        if match is None:
+            raise CompileError(f"ptxas told nothing about the spills of {self.kernel} for {self.target}.")
+        return int(match[1])
+
+    @property
+    def _ptxas_flags(self) -> list[str]:
+        """How the assembler was called: without this, -O0 or a debug build would be assembled like any other."""
+        flags = []
+        for flag in self.metadata.get("flags", ()):
+            if flag in ("-G", "--device-debug"):
+                flags.append("-g")
+            elif flag.startswith("--ptxas-options="):
+                flags.append(flag.partition("=")[2])
+        return flags if self.metadata.get("enable_fp_fusion", True) else [*flags, "--fmad=false"]
 
     def text(self, kind: str) -> str:
         """The text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
@@ -133,28 +162,28 @@ class Stages:
         )
         return (
             f"{self.name} for {self.target}{warps}: {memory} a thread; {self.n_registers} registers, "
-            f"{self.shared_bytes} bytes of shared memory, {self.spill_bytes} bytes spilled"
+            f"{self.shared_bytes} bytes of shared memory, {self.local_bytes} bytes of local memory"
         )
 
     def _repr_html_(self) -> str:
         return f"<p>{repr(self).replace(self.name, f'<b><code>{self.name}</code></b>', 1)}</p>"
 
 
-def _tool(name: str, cubin: bytes, *options: str) -> str:
-    """What a disassembler prints about a cubin: the one bundled with Triton, else the toolkit's, which may be newer."""
+def _tool(name: str, code: bytes, *options: str) -> str:
+    """What a tool prints about machine code or PTX: the one bundled with Triton, else the toolkit's, which may be newer."""
     import triton
 
     bundled = getattr(triton.knobs.nvidia, name).path
     complaint = ""
-    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
+    with tempfile.NamedTemporaryFile(suffix=".ptx" if name == "ptxas" else ".cubin") as file:
+        file.write(code)
         file.flush()
         for path in filter(None, (bundled, device.find_tool(name))):
             done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return done.stdout
+                return done.stdout or done.stderr  # ptxas reports on the second
             complaint = complaint or (done.stderr.strip().splitlines() or ["no reason given"])[-1]
-    raise CompileError(f"{name}, which comes with Triton, could not read the machine code: {complaint}")
+    raise CompileError(f"{name}, which comes with Triton, could not read the kernel: {complaint}")
 
 
 def facts(stages: Stages) -> dict[str, Any]:

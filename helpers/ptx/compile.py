@@ -1,8 +1,7 @@
 """Compile a Triton kernel or CUDA C++ for a target, and keep every stage of it.
 
-A process started with `TRITON_INTERPRET=1` holds `InterpretedFunction`s, which Triton cannot compile; `stages` then
-compiles in a second Python without that switch, from the kernel's source and the globals that it names
-(`helpers.ptx.isolated`).
+A process with `TRITON_INTERPRET=1` holds `InterpretedFunction`s, which Triton cannot compile; `stages` then compiles in a
+second Python without that switch, from the kernel's source and the globals that it names (`helpers.ptx.isolated`).
 """
 
 from __future__ import annotations
@@ -41,6 +40,21 @@ def parse_target(target: str | int) -> int:
 _cache: dict[Any, Stages] = {}
 
 
+def ASTSource(
+    fn: Any, signature: dict[str, str], constexprs: dict[str, Any] | None = None, attrs: dict | None = None
+) -> Any:
+    """Triton's `triton.compiler.ASTSource`, also of a kernel that was made for the interpreter.
+
+    In a process of the interpreter the kernel must call no other `@triton.jit` function, one of Triton's library such as
+    `tl.max` included: those were made for the interpreter too. `stages` compiles such kernels.
+    """
+    import triton
+    from triton.compiler import ASTSource as TritonsSource
+
+    kernel = triton.JITFunction(fn.fn) if type(fn).__name__ == "InterpretedFunction" else fn
+    return TritonsSource(fn=kernel, signature=signature, constexprs=constexprs, attrs=attrs)
+
+
 def stages(
     kernel: Any,
     *,
@@ -54,7 +68,7 @@ def stages(
 ) -> Stages:
     """Compile a Triton kernel for a target, and keep every stage.
 
-    The first compile of a process takes about half a second, later ones about 0.1 s, a repeated one nothing.
+    The first compile of a process takes a second or two, later ones about 0.1 s, a repeated one nothing.
 
     Args:
         kernel: a `@triton.jit` function, also one that is wrapped for autotuning or made for the interpreter.
@@ -276,7 +290,7 @@ def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFram
     Columns: `loads`, `stores` (a thread, from global memory, counted in the text: one in a loop counts once),
     `load_bytes`, `store_bytes` (the widest one), `predicated` (PTX instructions under a guard), `ptx_instructions` and
     `sass_instructions` (padding apart), `registers_declared` (virtual, in PTX) and `registers` (allocated by the
-    assembler, a thread), `shared_bytes` (a block), `spill_bytes` (a thread), `threads` (what PTX says of a block).
+    assembler, a thread), `shared_bytes` (a block), `local_bytes` (local memory of a thread, whatever uses it), `threads` (what PTX says of a block).
 
     Args:
         *stages: from `stages` or `cuda_stages`.
@@ -301,7 +315,7 @@ def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFram
             "registers": s.n_registers,
             "sass_instructions": len(s.sass_reading.instructions),
             "shared_bytes": s.shared_bytes,
-            "spill_bytes": s.spill_bytes,
+            "local_bytes": s.local_bytes,
         }
         for s in stages
     ]

@@ -13,10 +13,12 @@ import linecache
 import os
 import pickle
 import re
+import signal
 import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -81,30 +83,113 @@ def _sentence(error: Any, kernel: Any) -> str:
 
 def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile the kernel around `function` in a Python without the interpreter. Returns what `compile_here` does."""
-    order = {"kernel": describe(function, {}), "request": request}
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
-    root = str(Path(helpers.__file__).resolve().parents[1])
-    environment["PYTHONPATH"] = os.pathsep.join([root, *filter(None, [environment.get("PYTHONPATH")])])
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "order.pickle")
-        path.write_bytes(pickle.dumps(order))
-        command = [sys.executable, "-c", "from helpers.ptx import isolated; isolated.serve()", str(path)]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-        if done.returncode:
-            last = (done.stderr.strip().splitlines() or ["it printed nothing"])[-1]
-            return {"error": f"the second Python, which compiles outside the interpreter, failed: {last}"}
-        return pickle.loads(path.read_bytes())
+    modules: dict[str, int | None] = {}
+    order = {"kernel": describe(function, {}, modules), "request": request}
+    with _lock:
+        try:
+            return _compiler(modules).compile(order)
+        except _Ended as ended:
+            return {"error": f"the second Python, which compiles outside the interpreter, failed: {ended}"}
+
+
+class _Ended(RuntimeError):
+    """The second Python is gone; the last line that it wrote says why."""
+
+
+class _Compiler:
+    """A second Python that stays: it imports Triton once, and then a kernel takes it a tenth of a second.
+
+    It ends with this process, since its standard input does.
+    """
+
+    def __init__(self, environment: dict[str, str]) -> None:
+        self.environment, self.owner = environment, os.getpid()
+        self.modules: dict[str, int | None] = {}
+        root = str(Path(helpers.__file__).resolve().parents[1])
+        path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", "from helpers.ptx import isolated; isolated.serve()"],
+            env={**environment, "PYTHONPATH": path},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self.errors,
+        )
+
+    def fits(self, environment: dict[str, str], modules: dict[str, int | None]) -> bool:
+        """Whether it can take the next order: of this process, and no module that it imported has changed since."""
+        same = all(self.modules.get(name, stamp) == stamp for name, stamp in modules.items())
+        mine = self.owner == os.getpid() and self.environment == environment
+        return mine and same and self.process.poll() is None
+
+    def compile(self, order: dict[str, Any]) -> dict[str, Any]:
+        """One order and its answer.
+
+        Raises:
+            _Ended: it did not answer.
+        """
+        try:
+            pickle.dump(order, self.process.stdin)
+            self.process.stdin.flush()
+            return pickle.load(self.process.stdout)
+        except (EOFError, OSError):
+            self.end()
+            self.errors.seek(0)
+            lines = self.errors.read().decode(errors="replace").strip().splitlines()
+            raise _Ended((lines or ["it wrote nothing"])[-1]) from None
+        except BaseException:  # the learner's interrupt: the answer to this order must not be the next one's
+            self.end()
+            raise
+
+    def end(self) -> None:
+        """Stop it; of a process that was forked off, only let go of it."""
+        if self.owner == os.getpid():
+            self.process.kill()
+            self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+_lock = threading.Lock()
+_running: list[_Compiler] = []
+
+
+def _compiler(modules: dict[str, int | None]) -> _Compiler:
+    """The second Python that runs, or a new one where it does not fit."""
+    environment = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "PYTHONPATH")}
+    if _running and not _running[0].fits(environment, modules):
+        _running.pop().end()
+    if not _running:
+        _running.append(_Compiler(environment))
+    _running[0].modules.update(modules)
+    return _running[0]
 
 
 def serve() -> None:
-    """What the second Python does: read the request, compile, write the result."""
-    path = Path(sys.argv[1])
-    order = pickle.loads(path.read_bytes())
-    path.write_bytes(pickle.dumps(compile_here(_rebuild(order["kernel"], {}), order["request"])))
+    """What the second Python does: take orders, compile, answer, until its input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the notebook's
+    orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a kernel prints while it is compiled is no answer
+    while True:
+        try:
+            order = pickle.load(orders)
+        except EOFError:
+            return
+        pickle.dump(compile_here(_rebuild(order["kernel"], {}), order["request"]), answers)
+        answers.flush()
 
 
-def describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
-    """A function's source and the globals that it names, as plain values."""
+def describe(
+    function: Any, seen: dict[str, Any], modules: dict[str, int | None] | None = None
+) -> dict[str, Any]:
+    """A function's source and the globals that it names, as plain values.
+
+    Args:
+        function: the function.
+        seen: functions described already, by their full names; filled.
+        modules: filled with the modules that are named, and when their files were changed last.
+    """
+    modules = {} if modules is None else modules
     key = f"{function.__module__}.{function.__qualname__}"
     if key in seen:
         return {"again": key}
@@ -122,22 +207,26 @@ def describe(function: Any, seen: dict[str, Any]) -> dict[str, Any]:
         "text": "\n" * (first - 1) + source,
         "line": first,
         "globals": {
-            n: _describe_value(n, known[n], seen)
+            n: _describe_value(n, known[n], seen, modules)
             for n in sorted(names)
             if n in known and n != function.__name__
         },
     }
 
 
-def _describe_value(name: str, value: Any, seen: dict[str, Any]) -> tuple[str, Any]:
+def _describe_value(
+    name: str, value: Any, seen: dict[str, Any], modules: dict[str, int | None]
+) -> tuple[str, Any]:
     if isinstance(value, ModuleType):
-        return "module", value.__name__
+        file = getattr(value, "__file__", None)
+        modules[value.__name__] = os.stat(file).st_mtime_ns if file and os.path.exists(file) else None
+        return "module", (value.__name__, modules[value.__name__])
     function = getattr(value, "fn", value)
     module = getattr(function, "__module__", None) or ""
     if module.split(".")[0] == "triton" and hasattr(function, "__name__"):
         return "attribute", (module, function.__name__)
     if type(value).__name__ in ("InterpretedFunction", "JITFunction"):
-        return "function", describe(function, seen)
+        return "function", describe(function, seen, modules)
     if type(value).__name__ == "constexpr":
         return "constexpr", value.value
     if isinstance(value, (bool, int, float, str, tuple, type(None))):
@@ -160,7 +249,7 @@ def _rebuild(order: dict[str, Any], made: dict[str, Any]) -> Any:
     namespace: dict[str, Any] = {"__name__": "kernel"}
     for name, (kind, value) in order["globals"].items():
         if kind == "module":
-            namespace[name] = importlib.import_module(value)
+            namespace[name] = importlib.import_module(value[0])
         elif kind == "attribute":
             namespace[name] = getattr(importlib.import_module(value[0]), value[1])
         elif kind == "function":

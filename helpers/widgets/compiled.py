@@ -19,11 +19,12 @@ def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str,
     from helpers import ptx
 
     compiled = launch(torch.empty(like.shape, dtype=like.dtype, device=like.device))
-    loads = ptx.from_compiled(kernel, compiled).reading.loads
+    made = ptx.from_compiled(kernel, compiled)
+    loads = made.reading.loads
     return {
         "threads": 32 * compiled.metadata.num_warps,
         "registers": compiled.n_regs,
-        "spill_bytes": 4 * compiled.n_spills,  # Triton counts words
+        "spill_bytes": made.spill_bytes,  # Triton's n_spills counts all local memory
         "shared_bytes": compiled.metadata.shared,
         "loads": len(loads),
         "load_bytes": max((i.n_bytes for i in loads), default=0),

@@ -1,4 +1,4 @@
-"""What lesson 05 says about Triton's code, the sectors that it touches, and two clocks."""
+"""What lesson 05 says about Triton's code and the sectors that it touches."""
 
 from __future__ import annotations
 
@@ -79,17 +79,6 @@ def test_predicted_sectors_against_a_count_of_their_own(lesson):
     assert predicted.sectors["packed, masked"] == 2 * asked
     assert predicted.sectors["A: rows 792 apart, masked"] == predicted.ideal["A: rows 792 apart, masked"]
     assert predicted.excess_percent["rows 784 apart, masked"] > 70
-
-
-def test_ncus_clock_beside_cuptis_is_the_recorded_one():
-    """The lesson said 2.7 µs, where the record has 2.6."""
-    from helpers import records
-
-    record = json.loads((records.folder() / "h100" / "timer" / "truth.json").read_text())
-    rows = [row for case in record["cases"] for row in case["rows"]]
-    row = next(row for row in rows if row["kernel"] == "square_flat 8 × 1,024")
-    said = f"{row['ncu_us']:.1f} µs against {row['cupti_us']:.1f} for a square of 8 × 1,024 on an H100"
-    assert said in _lesson_cell("grids-seen")
 
 
 def test_four_loads_a_thread_by_hand_and_in_the_machine_code(report):

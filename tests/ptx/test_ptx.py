@@ -12,6 +12,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from triton.language.extra import libdevice
 
 from helpers import cuda, ptx
 from helpers.ptx import lines as ptx_lines
@@ -48,6 +49,12 @@ def max_kernel(output_ptr, input_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
     x = tl.load(input_ptr + cols, mask=cols < n_cols, other=-float("inf"))
     x = scaled(x)
     tl.store(output_ptr, tl.max(x, axis=0))
+
+
+@triton.jit
+def loud_kernel(x_ptr, BLOCK_SIZE: tl.constexpr):
+    tl.static_print("a block of", BLOCK_SIZE)
+    tl.store(x_ptr + tl.arange(0, BLOCK_SIZE), 1.0)
 
 
 @triton.jit
@@ -91,7 +98,7 @@ def test_square_rows_at_every_stage():
     assert {i.n_bytes for i in reading.loads + reading.stores} == {4}
     assert reading.find("and.b32", operand="127")
     assert len(reading.predicated) == 16 and not reading.find("bra")
-    assert not reading.uses_shared and square.shared_bytes == square.spill_bytes == 0
+    assert not reading.uses_shared and square.shared_bytes == square.local_bytes == square.spill_bytes == 0
     assert 8 < square.n_registers < reading.n_registers_declared
     assert len(square.sass_reading.find("LDG")) == 8 and len(square.sass_reading.find("FMUL")) == 8
 
@@ -120,6 +127,23 @@ def test_spills_are_seen():
     crowded = compiled(constexprs={"BLOCK_SIZE": 8192}, num_warps=1, maxnreg=64)
     assert crowded.spill_bytes > 0 and crowded.n_registers <= 64
     assert crowded.sass_reading.find("STL") and crowded.reading.reqntid == (32, 1, 1)
+
+
+@triton.jit
+def sine_kernel(x_ptr, y_ptr, BLOCK_SIZE: tl.constexpr):
+    cols = tl.arange(0, BLOCK_SIZE)
+    tl.store(y_ptr + cols, libdevice.sin(tl.load(x_ptr + cols)))
+
+
+def test_local_memory_is_no_spill():
+    """`libdevice.sin` keeps an array for large angles: Triton's n_spills counts it, and nothing was spilled."""
+    sine = ptx.stages(
+        sine_kernel, signature={"x_ptr": "*fp32", "y_ptr": "*fp32"}, constexprs={"BLOCK_SIZE": 64}
+    )
+    assert sine.local_bytes > 0 == sine.spill_bytes and sine.n_registers < 100
+    assert f"{sine.local_bytes} bytes of local memory" in repr(sine)
+    debug = ptx.cuda_stages(CUDA, kernel="square4", flags=("-G",))
+    assert debug.local_bytes > 0 == debug.spill_bytes
 
 
 def test_a_second_compile_is_the_first_one():
@@ -171,11 +195,24 @@ def test_a_kernel_that_does_not_compile_names_its_line():
     assert str(caught.value).endswith("has no attribute 'lod'") and "\n" not in str(caught.value)
 
 
+def interpreted_process(code: str, folder: Path | None = None) -> str:
+    """What a process of the interpreter prints that runs `code` with these tests as `t`."""
+    begin = "import sys\nsys.path.insert(0, sys.argv[1])\nimport test_ptx as t\nfrom helpers import ptx\n"
+    command = [sys.executable, "-c", begin + textwrap.dedent(code), str(Path(__file__).parent)]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"TRITON_INTERPRET": "1"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout.strip()
+
+
 def test_works_in_a_process_made_for_the_interpreter():
     code = """
-        import sys
-        sys.path.insert(0, sys.argv[1])
-        import test_ptx as t
         assert type(t.max_kernel).__name__ == "InterpretedFunction"
         made = t.maximum()
         calls = {i.source_line for i in made.reading.instructions if i.parts[0] == "max"}
@@ -184,11 +221,75 @@ def test_works_in_a_process_made_for_the_interpreter():
             t.test_a_kernel_that_does_not_compile_names_its_line()
         except AssertionError as error:
             print(error)
+        t.test_local_memory_is_no_spill()
     """
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-c", textwrap.dedent(code), str(Path(__file__).parent)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.strip() == "8 True True", done.stdout + done.stderr
+    assert interpreted_process(code) == "8 True True"
+
+
+def test_one_second_python_compiles_for_the_interpreter_until_it_ends():
+    code = """
+        from helpers.ptx import isolated
+        t.compiled()
+        first = isolated._running[0].process
+        t.compiled(num_warps=8), t.maximum()
+        print("the same:", isolated._running[0].process is first)
+        first.kill(), first.wait()
+        print("another:", len(t.compiled(num_warps=16).reading.loads))
+        print(isolated.compile_elsewhere(t.rows_kernel.fn, {"divisible": None})["error"])
+    """
+    same, another, error = interpreted_process(code).splitlines()
+    assert (same, another) == ("the same: True", "another: 2")
+    assert error.startswith("the second Python, which compiles outside the interpreter, failed: TypeError")
+
+
+def test_what_a_kernel_prints_while_it_compiles_is_no_answer():
+    code = """
+        loud = t.loud_kernel
+        print(len(ptx.stages(loud, signature={"x_ptr": "*fp32"}, constexprs={"BLOCK_SIZE": 64}).reading.stores))
+    """
+    assert interpreted_process(code) == "1"
+
+
+def test_a_changed_module_is_compiled_anew_for_the_interpreter(tmp_path):
+    begin = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
+    (tmp_path / "steps_of_mine.py").write_text(f"{begin}def step(x):\n    return x * 3.0\n")
+    (tmp_path / "kernels_of_mine.py").write_text(
+        f"import steps_of_mine as mine\n{begin}def kernel(x_ptr, N: tl.constexpr):\n    i = tl.arange(0, N)\n"
+        "    tl.store(x_ptr + i, mine.step(tl.load(x_ptr + i)))\n"
+    )
+    code = """
+        import os, pathlib
+        sys.path.insert(0, os.getcwd())
+        import kernels_of_mine as k
+
+        def three():
+            made = ptx.stages(k.kernel, signature={"x_ptr": "*fp32"}, constexprs={"N": 128})
+            return "0f40400000" in made.ptx
+
+        path = pathlib.Path("steps_of_mine.py")
+        print(three())
+        path.write_text(path.read_text().replace("3.0", "5.0"))
+        os.utime(path, ns=(0, 0))
+        print(three())
+    """
+    assert interpreted_process(code, tmp_path).split() == ["True", "False"]
+
+
+def test_tritons_own_call_takes_a_kernel_of_the_interpreter():
+    code = """
+        import torch, triton
+        from triton.backends.compiler import GPUTarget
+        types = t.SIGNATURE | {"BLOCK_SIZE": "constexpr"}
+        pointers = {(n,): [["tt.divisibility", 16]] for n in (0, 1)}
+        source = ptx.ASTSource(t.rows_kernel, types, {"BLOCK_SIZE": 1024}, pointers)
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+        print(ptx.read_ptx(made.asm["ptx"]).opcodes == t.compiled().reading.opcodes)
+        x = torch.randn(3, 5)
+        y = torch.empty_like(x)
+        t.rows_kernel[(3,)](y, x, 5, 5, 5, BLOCK_SIZE=8)
+        print(torch.equal(y, x * x))
+    """
+    assert interpreted_process(code).split() == ["True", "True"]
 
 
 def test_the_interpreter_runs_a_kernel_that_also_compiles():
@@ -197,6 +298,37 @@ def test_the_interpreter_runs_a_kernel_that_also_compiles():
     ptx.interpreted(rows_kernel)[(5,)](y, x, x.stride(0), y.stride(0), 37, BLOCK_SIZE=64)
     assert torch.equal(y, x * x)
     assert len(compiled().reading.loads) == 8
+
+
+# Layouts -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("changes", "neighbours"), [({}, 1), ({"divisible_by_16": tuple(SIGNATURE)}, 4)])
+@pytest.mark.parametrize("num_warps", [1, 4])
+def test_a_layout_deals_each_column_once_and_agrees_with_the_ptx(changes, neighbours, num_warps):
+    made = compiled(num_warps=num_warps, **changes)
+    layout = ptx.layout_of(made)
+    assert (layout.neighbours, layout.n_threads) == (neighbours, 32 * num_warps)
+    held = [column for thread in range(layout.n_threads) for column in layout.columns(thread)]
+    assert sorted(held) == list(range(1024))
+    # The bits that `and` keeps of the shifted index are the first column of the last thread.
+    last = layout.columns(layout.n_threads - 1)[0]
+    assert str(last) in {i.operands[-1] for i in made.reading.find("and.b32")}
+    figure = ptx.draw_layout(made, thread=5)
+    assert list(figure.data[1].x) == [c % layout.a_round for c in layout.columns(5)]
+
+
+def test_a_block_smaller_than_its_threads_is_held_several_times():
+    layout = ptx.layout_of(compiled(constexprs={"BLOCK_SIZE": 64}))
+    assert layout.columns(5) == layout.columns(69) == [5]
+    ptx.draw_layout(compiled(constexprs={"BLOCK_SIZE": 64}))
+
+
+def test_what_has_no_layout_to_draw():
+    with pytest.raises(ValueError, match="NVRTC shows no ttgir"):
+        ptx.layout_of(ptx.cuda_stages(CUDA, kernel="square"))
+    with pytest.raises(ValueError, match="There is no thread 128; the block has threads 0 to 127"):
+        ptx.draw_layout(compiled(), thread=128)
 
 
 # Source lines --------------------------------------------------------------------------------------------------------

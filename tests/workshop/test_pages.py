@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import nbformat
@@ -26,3 +27,12 @@ def test_a_cell_tagged_hide_input_is_a_closed_fold(tmp_path):
     assert "plumbing" in inside and "Show the code" in inside and " open" not in inside.split(">")[0]
     assert ">shown" in before and "also_shown" in after and "what it printed" in after
     assert page.count("<details") == 1
+
+
+def test_cuda_inside_python_is_coloured_as_cuda(tmp_path):
+    source = 'CUDA = r"""\n__global__ void f(float* x) {\n    x[threadIdx.x] = 1;  // mine\n}\n"""\nn = 1 < 2'
+    bash = code("%%bash\necho one", "shell")
+    page = page_of(tmp_path, code(source, "kernel"), bash, code("", "empty"))
+    assert re.search(r'<span class="kr?">__global__</span>', page)
+    assert '<span class="nb">threadIdx</span>' in page and '<span class="c1">// mine' in page
+    assert '<span class="o">&lt;</span>' in page and '<span class="nb">echo</span>' in page

@@ -131,6 +131,8 @@ def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callab
             for trace in _traces:
                 trace.note(hosted)
 
+    # torch.compile sees one call that it cannot look into, as it does on a GPU.
+    call._torchdynamo_disable = True
     return call
 
 

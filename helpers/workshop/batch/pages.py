@@ -38,6 +38,8 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
   border-bottom: 1px solid #d0d7de; margin-bottom: 12px; color: #57606a; }
 .workbook-top a { color: #0b62b8; }
 .workbook-top .failed { color: #b3261e; font-weight: 600; }
+.highlight .kt, .highlight .nb { color: var(--jp-mirror-editor-builtin-color); }
+.highlight .nf { color: var(--jp-mirror-editor-def-color); }
 .workbook-folded > summary { cursor: pointer; color: #57606a; font: 13px/1.8 system-ui, sans-serif; padding-left: 76px; }
 </style>
 {%- endblock -%}
@@ -88,7 +90,9 @@ def write_page(
             if _draw_offline(output, f"figure-{figures + 1}"):
                 figures += 1
     exporter = HTMLExporter(
-        template_file="workbook.html.j2", extra_loaders=[DictLoader({"workbook.html.j2": _PAGE})]
+        template_file="workbook.html.j2",
+        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE})],
+        filters={"highlight_code": _highlight},
     )
     resources = {
         "metadata": {"name": run.title},
@@ -99,6 +103,19 @@ def write_page(
     if figures:
         _copy_plotly(page.parent / "assets")
     replace(page, body)
+
+
+def _highlight(source: str, language: str | None = None, metadata: Mapping | None = None) -> str:
+    """A code cell in colours; nbconvert's own way but for CUDA in strings, and for cells in another language."""
+    from nbconvert.filters.highlight import Highlight2HTML
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+
+    from helpers.cuda.highlight import InPython
+
+    if language or (metadata or {}).get("magics_language"):
+        return Highlight2HTML(pygments_lexer="ipython3")(source, language, metadata)
+    return highlight(source or " ", InPython(), HtmlFormatter(cssclass=" highlight hl-ipython3"))
 
 
 def _draw_offline(output: NotebookNode, name: str) -> bool:

@@ -17,14 +17,24 @@ namespace workbook_bind {
 template <class T>
 inline constexpr bool is_text = std::is_same_v<T, std::string> || std::is_same_v<T, const char*>;
 
+// What else passes specialises this, with `take` and `give` as below: tensors.h does.
 template <class T>
-inline constexpr bool can_pass = std::is_arithmetic_v<T> || is_text<T>;
+struct Passing {
+    static constexpr bool defined = false;
+};
+
+template <class T>
+inline constexpr bool can_pass = std::is_arithmetic_v<T> || is_text<T> || Passing<T>::defined;
+
+struct PythonRaised {};  // thrown where what Python raises is set
 
 // What Python raises is set when this returns false.
 template <class T>
 bool take(PyObject* from, T& to, const char* function, int position) {
     static_assert(can_pass<T>, "a bound function takes numbers, bool and text; for more, include <pybind11/pybind11.h>");
-    if constexpr (std::is_same_v<T, bool>) {
+    if constexpr (Passing<T>::defined) {
+        return Passing<T>::take(from, to, function, position);
+    } else if constexpr (std::is_same_v<T, bool>) {
         const int truth = PyObject_IsTrue(from);
         to = truth == 1;
         return truth >= 0;
@@ -79,7 +89,8 @@ template <class T>
 PyObject* give(const T& value) {
     static_assert(can_pass<T>,
                   "a bound function gives numbers, bool, text or nothing; for more, include <pybind11/pybind11.h>");
-    if constexpr (std::is_same_v<T, bool>) return PyBool_FromLong(value);
+    if constexpr (Passing<T>::defined) return Passing<T>::give(value);
+    else if constexpr (std::is_same_v<T, bool>) return PyBool_FromLong(value);
     else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) return PyLong_FromLongLong(value);
     else if constexpr (std::is_integral_v<T>) return PyLong_FromUnsignedLongLong(value);
     else if constexpr (std::is_floating_point_v<T>) return PyFloat_FromDouble(static_cast<double>(value));
@@ -106,6 +117,7 @@ PyObject* call(Result (*function)(Arguments...), const char* name, PyObject* con
         } else {
             return give<std::decay_t<Result>>(function(std::get<I>(values)...));
         }
+    } catch (const PythonRaised&) {
     } catch (const std::bad_alloc& error) {
         PyErr_SetString(PyExc_MemoryError, error.what());
     } catch (const std::out_of_range& error) {

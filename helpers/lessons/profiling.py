@@ -1,0 +1,137 @@
+"""For lessons 01 and 07: f(i) for all i, drawn; and squares of three sizes, timed by several timers and by a trace."""
+
+from __future__ import annotations
+
+import html
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import check, device, plots, trace
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+    import torch
+    from IPython.display import HTML
+
+
+def f_for_all(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, threads: int) -> go.Figure:
+    """Draw what a launch is: one function, applied to every element by a thread of its own, threads in blocks.
+
+    Args:
+        fn: gives one number for each element.
+        x: the elements, one-dimensional; up to 24 can be read.
+        threads: how many threads a block has; the last block may have threads without an element.
+
+    Raises:
+        ValueError: no element, more than 24, or a block without threads.
+    """
+    import plotly.graph_objects as go
+
+    if x.ndim != 1 or not 1 <= len(x) <= 24:
+        raise ValueError(
+            f"f_for_all draws one row of 1 to 24 elements; this x has the shape {tuple(x.shape)}."
+        )
+    if threads < 1:
+        raise ValueError(f"A block has at least one thread; threads={threads}.")
+    n, y = len(x), fn(x)
+    blocks = -(-n // threads)
+    fig = go.Figure()
+    for block in range(blocks):
+        colour = plots.PALETTE[block % 6]
+        own = range(block * threads, (block + 1) * threads)
+        fig.add_shape(
+            type="rect",
+            x0=own[0] - 0.46,
+            x1=own[-1] + 0.46,
+            y0=0.56,
+            y1=1.32,
+            line={"color": colour, "width": 2},
+        )
+        fig.add_annotation(x=(own[0] + own[-1]) / 2, y=0.7, text=f"block {block}", showarrow=False)
+        for i in own:
+            _draw_thread(fig, i, i - own[0], colour, (float(x[i]), float(y[i])) if i < n else None)
+    plots.layout(fig, "f(i) for all i", height=330)
+    fig.update_layout(showlegend=False, margin={"l": 70, "r": 20, "t": 60, "b": 20}, dragmode=False)
+    fig.update_xaxes(visible=False, range=[-0.8, blocks * threads - 0.2])
+    fig.update_yaxes(
+        tickvals=[2, 1, 0], ticktext=["x", "threads", "f(x)"], ticks="", range=[-0.4, 2.4], showgrid=False
+    )
+    fig.update_yaxes(zeroline=False)
+    return fig
+
+
+def _draw_thread(
+    fig: go.Figure, i: int, thread: int, colour: str, values: tuple[float, float] | None
+) -> None:
+    """Thread `thread` of a block, whose element is `i`: its input above, its output below, or nothing to do."""
+    about = f"thread {thread}: element {i}" if values else f"thread {thread}: no element {i}, nothing to do"
+    if values:
+        for y, value in zip((2, 0), values, strict=True):
+            fig.add_shape(
+                type="rect",
+                x0=i - 0.4,
+                x1=i + 0.4,
+                y0=y - 0.2,
+                y1=y + 0.2,
+                line={"color": colour, "width": 1},
+            )
+            fig.add_annotation(x=i, y=y, text=f"{value:g}", showarrow=False)
+        for tail, head in ((1.78, 1.2), (0.53, 0.24)):
+            fig.add_annotation(
+                x=i, y=head, ax=i, ay=tail, xref="x", yref="y", axref="x", ayref="y",
+                showarrow=True, arrowhead=2, arrowsize=0.9, arrowwidth=1.2, arrowcolor=plots.TEXT_COLOUR,
+            )  # fmt: skip
+    fig.add_scatter(
+        x=[i], y=[1], mode="markers+text", text=["f" if values else "–"], hovertext=[about], hoverinfo="text",
+        marker={"size": 24, "color": colour, "opacity": 1.0 if values else 0.35},
+        textfont={"color": "white", "size": 14},
+    )  # fmt: skip
+
+
+def truth_us(fn: Callable[[], Any]) -> float:
+    """The median of 30 calls in a trace, each behind a flush of the L2: µs that its kernels ran, by their own clock."""
+    import torch
+
+    flush = torch.empty(device.gpu_spec().l2_bytes // 2, dtype=torch.float32, device="cuda")  # twice the L2
+
+    def step() -> None:
+        flush.zero_()
+        fn()
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = trace.capture(step, path=Path(folder) / "truth.json.gz", active=30)
+        ran = trace.kernels(trace.load_trace(path))
+    return ran.duration_us[~ran.name.str.contains("Fill")].median()
+
+
+def time_three_squares(timers: Mapping[str, Callable[[Callable[[], Any]], float]]) -> list[dict]:
+    """Time `torch.square` of a tiny, a cached and a large input by each timer, and by a trace.
+
+    Args:
+        timers: name to a function that takes the call and gives µs.
+
+    Returns:
+        A row for each input: "square of" its shape, "trace" in µs (`truth_us`), and a column for each timer in µs.
+    """
+    import torch
+
+    rows = []
+    n_fitting = device.gpu_spec().l2_bytes * 2 // 25 // 1024  # rows: input and output take 64 % of the L2
+    for shape in [(8, 1024), (n_fitting, 1024), (16384, 8192)]:
+        square = partial(torch.square, torch.randn(shape, device="cuda"))
+        check.assert_matches(torch.square, lambda x: x * x, timed_shape=shape)
+        figures = {"trace": truth_us(square)} | {name: timer(square) for name, timer in timers.items()}
+        rows.append({"square of": "{:,} × {:,}".format(*shape), **figures})
+    return rows
+
+
+def wide(text: str) -> HTML:
+    """A printed table whose lines scroll sideways instead of breaking, for `torch.profiler`'s tables of 200 columns."""
+    from IPython.display import HTML
+
+    return HTML(
+        f'<pre style="white-space: pre; overflow-x: auto; font-family: monospace">{html.escape(text)}</pre>'
+    )

@@ -1,0 +1,294 @@
+"""What 4-byte loads cost against 16-byte loads, in lesson 04: the launches, their times, and Nsight Compute's counters.
+
+The record ptx/load-widths has a row for each launch: five shapes of launch, each with both widths. All square the same
+10,000 × 10,000 floats.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import records, timing
+from helpers.kernels.square import square_flat_kernel, square_rows_kernel
+from helpers.ncu import NcuError, Report, load_report, run, sectors
+from helpers.ptx import from_compiled
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+SIDE = 10_000  # rows and columns
+WIDTHS = (4, 16)  # bytes a load
+SOURCES = (square_rows_kernel, square_flat_kernel)
+_SECTIONS = (
+    *("SpeedOfLight", "LaunchStats", "Occupancy", "MemoryWorkloadAnalysis"),
+    *("MemoryWorkloadAnalysis_Tables", "SourceCounters"),
+)
+_SCRIPT = "from helpers.lessons import widths\nwidths.launch_each()\n"
+_STALLS = "smsp__pcsamp_warps_issue_stalled_"
+_IDLE = 60.0  # percent: a unit that is busy less than this holds nothing up
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A shape of launch: which kernel, with what block and warps."""
+
+    kernel: str
+    block_size: int
+    num_warps: int
+
+    @property
+    def elements(self) -> int:
+        """Elements a thread."""
+        return self.block_size // (32 * self.num_warps)
+
+
+SHAPES = (
+    *(Shape("flat", 1024, 4), Shape("flat", 2048, 4), Shape("flat", 4096, 4)),
+    *(Shape("rows", 16384, 32), Shape("rows", 16384, 16)),
+)
+
+
+def launcher(x: torch.Tensor, y: torch.Tensor, shape: Shape, n_bytes: int) -> Callable[[], Any]:
+    """A launch that squares x into y with loads of 16 bytes, or of 4 where the compiler is told nothing of the sizes."""
+    import triton
+
+    if shape.kernel == "rows":
+        kernel, integers = square_rows_kernel, ["input_row_stride", "output_row_stride", "n_cols"]
+        grid, arguments = (x.shape[0],), (y, x, x.stride(0), y.stride(0), x.shape[1])
+    else:
+        kernel, integers = square_flat_kernel, ["n_elements"]
+        grid, arguments = (triton.cdiv(x.numel(), shape.block_size),), (x, y, x.numel())
+    if n_bytes == 4:
+        kernel = triton.jit(kernel.fn, do_not_specialize=integers)
+    return lambda: kernel[grid](*arguments, BLOCK_SIZE=shape.block_size, num_warps=shape.num_warps)
+
+
+def _each() -> list[tuple[Shape, int, Callable[[], Any]]]:
+    import torch
+
+    x = torch.randn(SIDE, SIDE, device="cuda")
+    y = torch.empty_like(x)
+    return [(shape, n, launcher(x, y, shape, n)) for shape in SHAPES for n in WIDTHS]
+
+
+def of_rows(wide: Any, narrow: Any) -> list[dict[str, Any]]:
+    """The rows of ptx/vector-width, on this GPU: a row kernel and the same one with narrow loads, on three inputs."""
+    cases = ((10_000, 10_000, "cold"), (4096, 1024, "cold"), (4096, 1024, "warm"))
+    return [row for n_rows, n_cols, l2 in cases for row in _of_rows(wide, narrow, n_rows, n_cols, l2)]
+
+
+def _of_rows(wide: Any, narrow: Any, n_rows: int, n_cols: int, l2: str) -> list[dict[str, Any]]:
+    import torch
+    import triton
+
+    x = torch.randn(n_rows, n_cols, device="cuda")
+    y = torch.empty_like(x)
+    block = triton.next_power_of_2(n_cols)
+    options = {"BLOCK_SIZE": block, "num_warps": max(4, min(16, block // 512))}
+
+    def launch(kernel: Any) -> Any:
+        return kernel[(n_rows,)](y, x, x.stride(0), y.stride(0), n_cols, **options)
+
+    load_bytes = []
+    for kernel in (narrow, wide):
+        y.fill_(float("nan"))
+        compiled = launch(kernel)
+        if not torch.equal(y, x * x):
+            raise RuntimeError("The row kernel squares wrongly; mend it before you time it.")
+        load_bytes.append(max(i.n_bytes for i in from_compiled(kernel, compiled).reading.loads))
+    both = timing.compare(lambda: launch(narrow), lambda: launch(wide), labels=("narrow", "wide"), l2=l2)
+    case = {"n_rows": n_rows, "n_cols": n_cols, "l2": l2}
+    ratio = {"narrow_over_wide": both.ratio, "ratio_low": both.ci95[0], "ratio_high": both.ci95[1]}
+    rows = []
+    for n_bytes, one in zip(load_bytes, (both.a, both.b), strict=True):
+        times = {
+            "median_us": one.median_us,
+            "ci95_us": list(one.ci95_us),
+            "gb_per_s": one.gb_per_s(2 * x.nbytes),
+        }
+        rows.append({**case, "load_bytes": n_bytes, **times, **ratio})
+    return rows[::-1]  # the wide one first
+
+
+def launch_each() -> None:
+    """Each launch once, in order: what Nsight Compute watches."""
+    for _, _, launch in _each():
+        launch()
+
+
+def measured() -> list[dict[str, Any]]:
+    """The rows of ptx/load-widths, on this GPU.
+
+    Raises:
+        records.CannotMeasure: Nsight Compute cannot count here.
+    """
+    counted = _counted()
+    rows = []
+    for shape in SHAPES:
+        timed = {n: launch for s, n, launch in _each() if s == shape}
+        both = timing.compare(timed[4], timed[16], labels=("narrow", "wide"), l2="cold")
+        for n, one in zip(WIDTHS, (both.a, both.b), strict=True):
+            row = {"kernel": shape.kernel, "block_size": shape.block_size, "num_warps": shape.num_warps}
+            row |= {"elements": shape.elements, "load_bytes": _right(shape, n), "median_us": one.median_us}
+            row |= {"narrow_over_wide": both.ratio, "ratio_low": both.ci95[0], "ratio_high": both.ci95[1]}
+            rows.append(row | counted[len(rows)])
+    return rows
+
+
+def _right(shape: Shape, n_bytes: int) -> int:
+    """Check one launch between poisoned memory; the widest load that its PTX really has."""
+    import torch
+
+    x = torch.randn(SIDE, SIDE, device="cuda")
+    y = torch.full_like(x, float("nan"))
+    compiled = launcher(x, y, shape, n_bytes)()
+    if not torch.equal(y, x * x):
+        raise RuntimeError(f"The {shape.kernel} kernel squares wrongly with {shape}.")
+    kernel = square_rows_kernel if shape.kernel == "rows" else square_flat_kernel
+    return max(i.n_bytes for i in from_compiled(kernel, compiled).reading.loads)
+
+
+def _counted() -> list[dict[str, Any]]:
+    """What the hardware counted in each launch."""
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            path = run(
+                _SCRIPT, out=Path(folder, "widths.ncu-rep"), kernel="square_", set=None, sections=_SECTIONS,
+                import_source=False,
+            )  # fmt: skip
+        except NcuError as error:
+            if error.reason in ("not-found", "permission", "driver", "busy"):
+                raise records.CannotMeasure(str(error)) from error
+            raise
+        return counters(load_report(path))
+
+
+def counters(report: Report) -> list[dict[str, Any]]:
+    """The counters that may explain a difference between widths, a row for each launch."""
+    asked = sectors(report)
+    rows = []
+    for kernel, row in zip(report, asked.to_dict("records"), strict=True):
+        m = kernel.metrics
+        samples = {
+            name: float(m[name]) for name in m
+            if name.startswith(_STALLS) and not name.endswith("_not_issued")
+        }  # fmt: skip
+        full = float(m[f"{_STALLS}lg_throttle"])
+        rows.append(
+            {
+                "ncu_us": kernel.duration_us,
+                "instructions": float(m["inst_executed"]),
+                "requests": row["ld_requests"] + row["st_requests"],
+                "sectors": row["ld_sectors"] + row["st_sectors"],
+                "dram_mb": (row["dram_read_bytes"] + row["dram_write_bytes"]) / 1e6,
+                "issue_percent": float(m["sm__issue_active.avg.pct_of_peak_sustained_elapsed"]),
+                "requests_percent": float(m["l1tex__lsuin_requests.avg.pct_of_peak_sustained_elapsed"]),
+                "queue_percent": 100 * full / max(1.0, sum(samples.values())),
+                "warps_percent": float(m["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+                "registers": int(m["launch__registers_per_thread"]),
+            }
+        )
+    return rows
+
+
+def pairs(rows: pd.DataFrame) -> pd.DataFrame:
+    """One row for each shape of launch: the 4-byte launch over the 16-byte one, and both where a share is meant."""
+    import pandas as pd
+
+    found = []
+    for (kernel, block_size, num_warps), pair in rows.groupby(
+        ["kernel", "block_size", "num_warps"], sort=False
+    ):
+        narrow, wide = (pair[pair.load_bytes == n].iloc[0] for n in WIDTHS)
+        row = {"launch": f"{kernel}, {block_size:,} in {num_warps} warps", "elements": narrow.elements}
+        row |= {"time": narrow.narrow_over_wide, "low": narrow.ratio_low, "high": narrow.ratio_high}
+        for name in ("sectors", "requests", "instructions", "dram_mb"):
+            row[name] = narrow[name] / wide[name]
+        for name in ("issue_percent", "requests_percent", "queue_percent", "warps_percent", "registers"):
+            row[f"{name}_4"], row[f"{name}_16"] = narrow[name], wide[name]
+        found.append(row)
+    return pd.DataFrame(found)
+
+
+def verdict(rows: pd.DataFrame) -> str:
+    """What the counters say about the two widths, in Markdown; every sentence follows from the rows."""
+    p = pairs(rows)
+    least, most = p.loc[p.time.idxmin()], p.loc[p.time.idxmax()]
+    told = [
+        f"**Time.** 4-byte loads take between {_times(least.time)} ({least.launch}) and {_times(most.time)} "
+        f"({most.launch}) as long as 16-byte loads.",
+        _work(p),
+        _limits(p),
+        _queue(p),
+        _in_flight(p),
+    ]
+    return "\n\n".join(filter(None, told))
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.3f} times"
+
+
+def _work(p: pd.DataFrame) -> str:
+    requests = f"{p.requests.min():.1f} to {p.requests.max():.1f} times the requests"
+    instructions = f"{p.instructions.min():.1f} to {p.instructions.max():.1f} times the instructions"
+    same = (p.sectors - 1).abs().max() < 0.01
+    sectors_ = "the same sectors" if same else f"up to {_times(p.sectors.max())} the sectors"
+    dram = (p.dram_mb - 1).abs().max()
+    dram_ = (
+        "the same bytes from DRAM within 2 %"
+        if dram < 0.02
+        else f"DRAM traffic that differs by up to {100 * dram:.0f} %"
+    )
+    return f"**Work.** They ask for {sectors_}, with {requests}, {instructions}, and {dram_}."
+
+
+def _limits(p: pd.DataFrame) -> str:
+    issue, requests = p.issue_percent_4.max(), p.requests_percent_4.max()
+    told = f"**Limits.** The schedulers issue in at most {issue:.0f} % of cycles, and the load units take a request in at most {requests:.0f} %"
+    if max(issue, requests) < _IDLE:
+        return (
+            f"{told}: neither is used up, so neither the instructions nor the requests are what costs time."
+        )
+    return (
+        f"{told}: one of them is close to its limit, and there more instructions or requests are more time."
+    )
+
+
+def _queue(p: pd.DataFrame) -> str:
+    slow, rest = p[p.time > 1.01], p[p.time <= 1.01]
+    if not len(slow) or not len(rest):
+        return ""
+    worse, better = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
+    told = (
+        "**The queue.** A warp whose next load finds the queue of the load unit full waits (`lg_throttle`). Over the "
+        f"16-byte version its share of all waits changes by {worse:+.0f} points where 4-byte loads are over 1 % slower, "
+        f"and by {better:+.0f} elsewhere"
+    )
+    if worse > better + 5:
+        return f"{told}: the slower launches are those whose requests queue."
+    return f"{told}: so the queue does not tell the two places apart."
+
+
+def _in_flight(p: pd.DataFrame) -> str:
+    flat, rows = p[p.launch.str.startswith("flat")], p[p.launch.str.startswith("rows")]
+    few, many = flat.loc[flat.elements.idxmin()], flat.loc[flat.elements.idxmax()]
+    row = rows.loc[rows.elements.idxmax()]
+    told = f"**The launch.** The flat kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and {many.time:.3f} with {many.elements}"
+    if few.time > many.time + 0.01:
+        told += ": a thread that holds more pays less for narrow loads"
+    elif many.time > few.time + 0.01:
+        told += ": a thread that holds more pays more for narrow loads"
+    else:
+        told += ": how much a thread holds makes no difference of 1 %"
+    told += (
+        f". And the widths change more than the width: in the row kernel 4-byte loads need {row.registers_4:.0f} registers a "
+        f"thread instead of {row.registers_16:.0f}, so {row.warps_percent_4:.0f} % of an SM's warp slots were filled "
+        f"instead of {row.warps_percent_16:.0f} %."
+    )
+    return told

@@ -1,0 +1,125 @@
+"""What lessons 01 and 07 draw and measure, and what their text says of torch."""
+
+from __future__ import annotations
+
+import io
+import re
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from commands import ROOT
+
+from helpers.lessons import profiling
+
+
+def cell(lesson: str, cell_id: str) -> str:
+    notebook = nbformat.read(next((ROOT / "notebooks").glob(f"{lesson}_*.ipynb")), as_version=4)
+    return next(c.source for c in notebook.cells if c.id == cell_id)
+
+
+def texts(figure) -> list[str]:
+    return [a.text for a in figure.layout.annotations if a.text]
+
+
+def test_every_element_has_a_thread_and_the_rest_of_the_last_block_has_nothing_to_do():
+    figure = profiling.f_for_all(torch.square, torch.arange(14.0), threads=4)
+    assert [t for t in texts(figure) if t.startswith("block")] == ["block 0", "block 1", "block 2", "block 3"]
+    assert [t.text[0] for t in figure.data] == ["f"] * 14 + ["–"] * 2
+    assert {"13", "169"} <= set(texts(figure))
+    assert figure.data[6].hovertext[0] == "thread 2: element 6"
+    assert "nothing to do" in figure.data[15].hovertext[0]
+
+
+@pytest.mark.parametrize(
+    ("x", "threads", "says"),
+    [
+        (torch.zeros(0), 4, r"1 to 24 elements; this x has the shape \(0,\)"),
+        (torch.zeros(25), 4, r"the shape \(25,\)"),
+        (torch.zeros(2, 2), 4, r"the shape \(2, 2\)"),
+        (torch.zeros(4), 0, "at least one thread"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(x, threads, says):
+    with pytest.raises(ValueError, match=says):
+        profiling.f_for_all(torch.square, x, threads)
+
+
+def test_a_wide_table_keeps_its_lines_and_its_template_arguments():
+    html = profiling.wide("a_kernel<4, float>   1\nb").data
+    assert "a_kernel&lt;4, float&gt;   1\nb" in html and "white-space: pre" in html
+
+
+@pytest.mark.gpu
+def test_three_squares_have_a_row_each_with_the_truth_beside_the_timers():
+    rows = profiling.time_three_squares({"seven": lambda fn: 7.0})
+    assert [list(row) for row in rows] == [["square of", "trace", "seven"]] * 3
+    assert all(0 < row["trace"] < 1e5 and row["seven"] == 7.0 for row in rows)
+
+
+@pytest.mark.gpu
+def test_the_first_call_is_timed_in_a_process_of_its_own():
+    names = {"n_rows": 64, "n_cols": 64}
+    exec(cell("01", "first-call-clock"), names)
+    assert names["first_call"]() > 0
+
+
+def said_about_use_cuda() -> list[str]:
+    said = io.StringIO()
+    with redirect_stdout(said):
+        exec(cell("01", "use-cuda"), {"torch": torch, "small": torch.ones(4)})
+    return said.getvalue().splitlines()
+
+
+def test_the_lesson_says_what_this_torch_answers_to_use_cuda():
+    autograd, newer = said_about_use_cuda()
+    assert autograd.startswith("torch.autograd.profiler: ") and newer.startswith("torch.profiler.profiler: ")
+    assert all(re.search("use_cuda", line) for line in (autograd, newer))
+
+
+def test_the_lesson_also_says_it_where_the_argument_is_gone(monkeypatch):
+    class Profile:
+        def __init__(self):
+            pass
+
+    monkeypatch.setattr(torch.autograd.profiler, "profile", Profile)
+    monkeypatch.setattr(torch.profiler, "profile", Profile)
+    for line in said_about_use_cuda():
+        assert ": TypeError: " in line and "unexpected keyword argument 'use_cuda'" in line
+
+
+def test_the_schedule_keeps_the_steps_that_the_lesson_says():
+    plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
+    recording = (torch.profiler.ProfilerAction.RECORD, torch.profiler.ProfilerAction.RECORD_AND_SAVE)
+    assert [step for step in range(10) if plan(step) in recording] == [2, 3, 6, 7]
+    assert "2 and 3 are kept" in cell("01", "schedule-says") and "keeps 6 and 7" in cell(
+        "01", "schedule-says"
+    )
+
+
+def test_a_row_of_up_to_2048_elements_goes_to_a_warp_in_softmax():
+    header = Path(torch.__file__).parent / "include/ATen/native/cuda/PersistentSoftmax.cuh"
+    text = header.read_text()
+    forward = text[text.index("void dispatch_softmax_forward") : text.index("void dispatch_softmax_backward")]
+    assert "softmax_elements <= 2048" in forward
+    assert "(next_power_of_two <= 128) ? 2 : 1" in text
+    assert "up to 2,048 elements and 8,192 bytes (two rows a warp up to 128 elements)" in cell(
+        "07", "watched-two"
+    )
+
+
+def test_eight_elements_a_thread_for_a_square_of_floats():
+    header = Path(torch.__file__).parent / "include/ATen/native/cuda/CUDALoops.cuh"
+    text = header.read_text()
+    assert "return input_size + output_size;" in text  # 4 + 4 bytes, so not the 16 elements of one byte
+    assert "`io_sizes` is 8 and a thread squares 8 elements" in cell("01", "grid-idea")
+
+
+def test_zeros_hide_some_wrong_results_and_not_others():
+    names = {"torch": torch}
+    with redirect_stdout(io.StringIO()) as said:
+        exec(cell("01", "zeros-hide"), names)
+    assert "lazy_square on zeros: 0 of 1000 wrong" in said.getvalue()
+    assert "off_by_one on zeros: 1000 of 1000 wrong" in said.getvalue()

@@ -1,0 +1,77 @@
+"""Lesson 04's two places: what the counters say follows from the rows, whatever they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+
+import helpers
+from helpers import ncu
+from helpers.lessons import widths
+
+
+def made_up(**changes) -> pd.DataFrame:
+    """Rows as ptx/load-widths has them: 1.04 times as long with 8 elements a thread, the same with 32."""
+    rows = []
+    for shape in widths.SHAPES:
+        ratio = {8: 1.04, 16: 1.02}.get(shape.elements, 0.99)
+        for n_bytes in widths.WIDTHS:
+            narrow = n_bytes == 4
+            row = {"kernel": shape.kernel, "block_size": shape.block_size, "num_warps": shape.num_warps}
+            row |= {
+                "elements": shape.elements,
+                "load_bytes": n_bytes,
+                "median_us": 267.0 * (ratio if narrow else 1),
+            }
+            row |= {"narrow_over_wide": ratio, "ratio_low": ratio - 0.001, "ratio_high": ratio + 0.001}
+            row |= {"instructions": 3e7 if narrow else 1.5e7, "requests": 6.25e6 / (1 if narrow else 4)}
+            row |= {"sectors": 2.5e7, "dram_mb": 790.0, "issue_percent": 12.0, "requests_percent": 9.0}
+            row |= {"queue_percent": 3.0, "warps_percent": 90.0, "registers": 22}
+            rows.append(row | {k: v[0 if narrow else 1] for k, v in changes.items()})
+    return pd.DataFrame(rows)
+
+
+def test_what_is_the_same_is_said_to_be_the_same():
+    told = widths.verdict(made_up())
+    assert "between 0.990 times (flat, 4,096 in 4 warps) and 1.040 times (flat, 1,024 in 4 warps)" in told
+    assert "ask for the same sectors, with 4.0 to 4.0 times the requests" in told
+    assert "neither is used up" in told and "the queue does not tell the two places apart" in told
+    assert "1.040 with 8 elements a thread and 0.990 with 32: a thread that holds more pays less" in told
+
+
+def test_a_unit_near_its_limit_is_named():
+    assert "one of them is close to its limit" in widths.verdict(made_up(issue_percent=(85.0, 40.0)))
+
+
+def test_other_sectors_and_other_traffic_are_named():
+    told = widths.verdict(made_up(sectors=(3.0e7, 2.5e7), dram_mb=(869.0, 790.0)))
+    assert "up to 1.200 times the sectors" in told and "DRAM traffic that differs by up to 10 %" in told
+
+
+def test_a_queue_that_parts_the_two_places_is_named():
+    rows = made_up()
+    slow = (rows.narrow_over_wide > 1.01) & (rows.load_bytes == 4)
+    rows.loc[slow, "queue_percent"] = 30.0
+    assert "+27 points where 4-byte loads are over 1 % slower, and by +0 elsewhere: the slower launches" in (
+        widths.verdict(rows)
+    )
+
+
+def test_where_no_launch_is_slower_the_queue_is_not_spoken_of():
+    rows = made_up()
+    rows["narrow_over_wide"] = 1.0
+    told = widths.verdict(rows)
+    assert "The queue" not in told and "makes no difference of 1 %" in told
+
+
+def test_counters_are_read_from_a_real_report():
+    report = ncu.load_report(Path(helpers.__file__).parent / "records/h100/ncu/alignment.ncu-rep")
+    rows = widths.counters(report)
+    assert len(rows) == len(report) == 5
+    assert rows[0]["requests"] == 91_150 and rows[0]["sectors"] == 435_692 and rows[0]["registers"] == 22
+    assert all(0 < row["issue_percent"] < 100 and 0 <= row["queue_percent"] <= 100 for row in rows)
+
+
+def test_the_shapes_hold_what_they_say():
+    assert [shape.elements for shape in widths.SHAPES] == [8, 16, 32, 16, 32]
