@@ -23,7 +23,7 @@ class Field:
         """Args:
         question: what is asked.
         kept: what was answered before.
-        keep: takes an answer; says what became of it.
+        keep: takes an answer; says why it is not kept, or "".
         """
         import ipywidgets as w
 
@@ -78,8 +78,15 @@ class Field:
     def _answered(self) -> None:
         answer = self.read()
         if answer is not None:
-            self._last = answer
-            self._say(self._keep(answer))
+            problem = self._keep(answer)
+            if not problem:
+                self._last = answer
+            words = self.question.words(answer)
+            self._say(
+                f"not kept: {problem}"
+                if problem
+                else f"kept: {words}. You may change it until the answer is shown."
+            )
             return
         stays = "" if self._last is None else f" Your last answer stays: {self.question.words(self._last)}."
         wrong = [
