@@ -23,11 +23,12 @@ class Field:
         """Args:
         question: what is asked.
         kept: what was answered before.
-        keep: takes an answer; says what became of it.
+        keep: takes an answer; says why it is not kept, or "".
         """
         import ipywidgets as w
 
         self.question, self._keep = question, keep
+        self._last = kept.answer if kept else None
         self.state = w.HTML()
         self.button = w.Button(description="Keep", layout={"width": "6em"})
         self.button.on_click(lambda button: self._answered())
@@ -77,19 +78,28 @@ class Field:
     def _answered(self) -> None:
         answer = self.read()
         if answer is not None:
-            self._say(self._keep(answer))
+            problem = self._keep(answer)
+            if not problem:
+                self._last = answer
+            words = self.question.words(answer)
+            self._say(
+                f"not kept: {problem}"
+                if problem
+                else f"kept: {words}. You may change it until the answer is shown."
+            )
             return
+        stays = "" if self._last is None else f" Your last answer stays: {self.question.words(self._last)}."
         wrong = [
             one.value
             for one in self.inputs
             if one.value and one.value.strip() and read_number(one.value, self.question.unit) is None
         ]
         if wrong:
-            self._say(f"not kept: “{wrong[0].strip()[:40]}” is no number. Write it as 1,024 or 0.5.")
+            self._say(f"not kept: “{wrong[0].strip()[:40]}” is no number. Write it as 1,024 or 0.5.{stays}")
         elif self.question.measured:
-            self._say("not kept yet: a range needs both ends.")
+            self._say(f"not kept yet: a range needs both ends.{stays}")
         else:
-            self._say("not kept: nothing is written.")
+            self._say(f"not kept: nothing is written.{stays}")
 
     def close(self, kept: Kept) -> None:
         """The truth was shown: the answer stays as it is, and the field says so."""

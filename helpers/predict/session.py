@@ -34,15 +34,11 @@ class _Asked:
     shown: bool = False
 
     def keep(self, answer: Answer) -> str:
-        """Keep an answer from the field; what became of it."""
-        words = self.question.words(answer)
+        """Keep an answer from the field; why it is not kept, or ""."""
         if self.shown:
-            return (
-                f"not kept: the answer has been shown. Run this cell again to predict {words} all the same."
-            )
-        if problem := answers.keep(self.question, answer):
-            return f"not kept: {problem}."
-        return f"kept: {words}. You may change it until the answer is shown."
+            return "the answer has been shown. Run this cell again to predict all the same."
+        problem = answers.keep(self.question, answer)
+        return f"{problem}." if problem else ""
 
 
 _asked: dict[str, _Asked] = {}

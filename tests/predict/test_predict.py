@@ -131,6 +131,9 @@ def test_what_is_no_number_is_told_and_not_kept(live, shown):
     box.value = "5"
     field("sectors").button.click()
     assert "kept: 5" in field("sectors").state.value
+    box.value = ""
+    assert "nothing is written. Your last answer stays: 5." in field("sectors").state.value
+    assert answers.read("sectors").answer == 5
 
 
 def test_an_answer_survives_a_restart_and_may_change_until_it_is_revealed(live, shown, monkeypatch):
