@@ -74,6 +74,12 @@ def _flat_with_narrow_loads(loads: pd.DataFrame) -> tuple:
     return (f"{100 * (row.masked_over_wide - 1):.0f}",)
 
 
+def _exp_and_softmax(five: pd.DataFrame) -> tuple:
+    """The exponential alone, and the whole softmax in one kernel."""
+    times = five.set_index("kernel").median_us
+    return f"{times['3 exp']:.0f}", f"{times['softmax_rows']:.0f}"
+
+
 PROSE: list[Prose] = [
     Prose(
         "04_ptx",
@@ -88,6 +94,13 @@ PROSE: list[Prose] = [
         "h100",
         "lab/wide-loads",
         _flat_with_narrow_loads,
+    ),
+    Prose(
+        "03_triton",
+        'it "reaches" **{} GB/s**',
+        "h100",
+        "triton/fixed-block",
+        lambda fast: (f"{fast.claimed_gb_per_s.max():,.0f}",),
     ),
     Prose(
         "05_ncu",
@@ -110,5 +123,14 @@ PROSE: list[Prose] = [
         "h100",
         "timer/truth",
         _smallest_square,
+    ),
+    Prose(
+        "06_fusion",
+        "On an H100, `exp` of 16,384 × 8,192 floats takes {} µs. A whole softmax of that matrix, `exp` and four more "
+        "operations, takes {} µs too",
+        "h100",
+        "fusion/five-operations",
+        _exp_and_softmax,
+        {"n_rows": 16384, "n_cols": 8192},
     ),
 ]

@@ -1,7 +1,9 @@
-"""Lesson 02: what the generic notebook tests do not cover: its kernels' sources, its launcher on the host, its arithmetic."""
+"""Lessons 02 and 08: what the generic notebook tests do not cover: their kernels, launchers on the host, what they say."""
 
 from __future__ import annotations
 
+import inspect
+import math
 import re
 from pathlib import Path
 
@@ -10,20 +12,26 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.utils import cpp_extension
 
 from helpers import check, cuda
 from helpers.cuda.host import checked
 from helpers.kernels import source
-from helpers.lessons import failures
+from helpers.lessons import failures, grid
 
 ROOT = Path(__file__).parents[2]
 KERNELS = source.read_kernels(ROOT / "helpers" / "kernels")
-LESSON = ROOT / "notebooks" / "02_load_inline.ipynb"
+
+
+def cells_of(name: str) -> dict[str, str]:
+    path = ROOT / "notebooks" / f"{name}.ipynb"
+    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
 
 
 @pytest.fixture(scope="module")
 def cells() -> dict[str, str]:
-    return {cell.id: cell.source for cell in nbformat.read(LESSON, as_version=4).cells}
+    """Lesson 08's."""
+    return cells_of("08_failures")
 
 
 # The kernels' files
@@ -33,13 +41,19 @@ def cells() -> dict[str, str]:
 @pytest.mark.parametrize("file", ["square.cu", "gelu.cu"])
 def test_kernel_file_compiles_without_nvcc_or_gpu(file, target):
     ptx = cuda.compile_ptx((ROOT / "helpers" / "kernels" / file).read_text(), target=target)
-    assert ptx.count(".entry") == {"square.cu": 1, "gelu.cu": 2}[file]
+    assert ptx.count(".entry") == {"square.cu": 1, "gelu.cu": 3}[file]
 
 
-def test_only_the_double_gelu_computes_in_double():
+def test_gelu_is_slow_in_two_steps():
+    """Fact of lesson 02: the double literals are one cause, `pow` is another."""
     texts = re.findall(r"__global__ void gelu_\w+.*?\n}", KERNELS["gelu"][1], re.DOTALL)
-    in_double = {re.search(r"gelu_(\w+)_kernel", t)[1]: "f64" in cuda.compile_ptx(t) for t in texts}
-    assert in_double == {"double": True, "float": False}
+    doubles = {
+        re.search(r"gelu_(\w+)_kernel", t)[1]: len(re.findall(r"\w\.f64", cuda.compile_ptx(t))) for t in texts
+    }
+    assert list(doubles) == ["float", "double", "pow"]
+    assert doubles["float"] == 0 and doubles["pow"] > 2 * doubles["double"] > 0
+    plain = re.sub(r"(?<=\d)f\b", "", texts[0]).replace("gelu_float", "gelu_double")
+    assert plain == texts[1]  # the same text without an f
 
 
 def test_wrapper_makes_every_check_before_it_launches():
@@ -57,7 +71,7 @@ def test_wrapper_makes_every_check_before_it_launches():
 @pytest.fixture(scope="module")
 def on_host(cells):
     """The lesson's launcher with the kernel and with three wrong ones, in one build."""
-    launcher = re.search(r'SQUARE_RAW = r"""\n(.*?)"""', cells["build-square"], re.DOTALL)[1]
+    launcher = re.search(r'SQUARE_RAW = r"""\n(.*?)"""', cells["build-raw"], re.DOTALL)[1]
     kernel = KERNELS["square_matrix"][1]
     variants = {
         "right": kernel,
@@ -131,9 +145,8 @@ def test_missing_guard_is_stopped_where_nothing_lies_behind(on_host, height, wid
 @pytest.mark.parametrize("width", [10_000, 781])
 @pytest.mark.parametrize(("bx", "by"), [(16, 16), (32, 8), (256, 1), (1, 256), (8, 4)])
 def test_pieces_against_a_loop_over_threads(cells, width, bx, by):
-    functions = cells["sectors"].split("\nshapes = ")[0]
     names = {"np": np, "pd": pd}
-    exec(functions, names)
+    exec(cells["place"], names)
     for size in (32, 128):
         counts = []
         for row0 in range(0, 256, by):
@@ -144,6 +157,86 @@ def test_pieces_against_a_loop_over_threads(cells, width, bx, by):
                         len({4 * ((row0 + t // bx) * width + col0 + t % bx) // size for t in threads})
                     )
         assert names["pieces"](bx, by, width, size) == pytest.approx(np.mean(counts))
+
+
+# What the lessons say of torch's builds
+
+
+def test_within_a_process_unchanged_text_starts_no_ninja(tmp_path, monkeypatch):
+    """Lesson 02: a new process starts ninja, the second call of a process does not."""
+    started = []
+    monkeypatch.setattr(
+        cpp_extension, "_write_ninja_file_and_build_library", lambda **given: started.append(given["name"])
+    )
+    monkeypatch.setattr(cpp_extension, "_import_module_from_library", lambda *given: None)
+    monkeypatch.setattr(cpp_extension, "JIT_EXTENSION_VERSIONER", cpp_extension.ExtensionVersioner())
+    (tmp_path / "one.cpp").write_text("int one() { return 1; }")
+    for _ in range(2):
+        cpp_extension.load("one", [str(tmp_path / "one.cpp")], build_directory=str(tmp_path))
+    assert started == ["one"]
+    (tmp_path / "one.cpp").write_text("int one() { return 2; }")
+    cpp_extension.load("one", [str(tmp_path / "one.cpp")], build_directory=str(tmp_path))
+    assert len(started) == 2
+
+
+def test_it_is_build_extension_that_sends_cu_files_to_nvcc(cells):
+    assert "nvcc" in inspect.getsource(cpp_extension.BuildExtension.build_extensions)
+    assert "`BuildExtension`, the command that builds, sends `.cu` files to nvcc" in cells["package"]
+
+
+# Lesson 02's ladder
+
+
+@pytest.fixture(scope="module")
+def ladder() -> dict[str, str]:
+    return cells_of("02_load_inline")
+
+
+def texts_of(ladder) -> dict[str, str]:
+    names: dict[str, str] = {}
+    for id in ("stream", "rung-kernels", "rung-wide"):
+        exec(ladder[id], names)
+    exec(ladder["rung-wrapper"].split("\nrungs = ")[0], names)
+    return names
+
+
+def test_every_rung_is_right_at_every_block_size(ladder):
+    names = texts_of(ladder)
+    rungs = cuda.load_inline(
+        name="rungs_tested",
+        cpp_sources="torch::Tensor square_rung(torch::Tensor x, int64_t rung, int64_t threads);",
+        cuda_sources=names["RUNGS"] + names["WRAPPER"],
+        functions=["square_rung"],
+    )
+    where = "cuda" if torch.cuda.is_available() else "cpu"
+    for n in (0, 1, 3, 4, 127, 128, 129, 1023, 1025, 4099):
+        x = torch.randn(n + 1, device=where)
+        for part in (x[:-1], x[1:]):  # the second begins at no multiple of 16 bytes
+            for rung in range(6):
+                for threads in (32, 128, 1024):
+                    assert torch.equal(rungs.square_rung(part, rung, threads), part.square()), (
+                        n,
+                        rung,
+                        threads,
+                    )
+
+
+def test_the_requests_of_a_rung(ladder):
+    """What the picture of lesson 02 shows: sectors a load."""
+    text, asked = texts_of(ladder)["RUNGS"], {}
+    for name in ("in_turn", "neighbours", "float4"):
+        kernel = cuda.load_kernel(text, f"{name}_kernel", device="host")
+        x, y = torch.rand(128), torch.empty(128)
+        asked[name] = grid.trace(lambda k=kernel, x=x, y=y: k(x, y, 128, grid=1, block=32))
+    figure = grid.draw_requests(asked, "x")
+    rows = list(figure.data[0].y)
+    assert rows[0] == "in_turn, load 1: 4 sectors" and rows[4] == "neighbours, load 1: 16 sectors"
+    assert rows[8:] == ["float4, load 1: 16 sectors"]
+    lanes = figure.data[0].z
+    assert list(lanes[4][:8]) == pytest.approx(
+        [0, math.nan, math.nan, math.nan, 1, math.nan, math.nan, math.nan], nan_ok=True
+    )
+    assert list(lanes[8][:8]) == [0, 0, 0, 0, 1, 1, 1, 1]
 
 
 # failures.run_steps
