@@ -62,6 +62,18 @@ def _smallest_square(truth: pd.DataFrame) -> tuple:
     return f"{rows.cupti_us['time_gpu']:.1f}", f"{benches[0]:.1f}", f"{benches[1]:.0f}"
 
 
+def _rows_with_narrow_loads(widths: pd.DataFrame) -> tuple:
+    """The row kernel on 10,000 × 10,000 floats: its time with 4-byte loads, in percent of that with 16-byte loads."""
+    row = widths[(widths.n_rows == 10_000) & (widths.l2 == "cold")].iloc[0]
+    return (f"{100 * row.narrow_over_wide:.0f}",)
+
+
+def _flat_with_narrow_loads(loads: pd.DataFrame) -> tuple:
+    """The flat kernel on 100,000,001 floats: how many percent longer 4-byte loads take."""
+    row = loads[loads.n_elements == 100_000_001].iloc[0]
+    return (f"{100 * (row.masked_over_wide - 1):.0f}",)
+
+
 def _exp_and_softmax(five: pd.DataFrame) -> tuple:
     """The exponential alone, and the whole softmax in one kernel."""
     times = five.set_index("kernel").median_us
@@ -69,6 +81,20 @@ def _exp_and_softmax(five: pd.DataFrame) -> tuple:
 
 
 PROSE: list[Prose] = [
+    Prose(
+        "04_ptx",
+        "On an H100 the row kernel took {} % of the time with narrow loads",
+        "h100",
+        "ptx/vector-width",
+        _rows_with_narrow_loads,
+    ),
+    Prose(
+        "04_ptx",
+        "took {} % longer with them on an H100",
+        "h100",
+        "lab/wide-loads",
+        _flat_with_narrow_loads,
+    ),
     Prose(
         "03_triton",
         'it "reaches" **{} GB/s**',
