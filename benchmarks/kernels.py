@@ -377,7 +377,7 @@ def start_again(store: Store, point: Point, name: str, asked: argparse.Namespace
 
 
 def record(rows: list[dict[str, Any]]) -> None:
-    """Keep the rows as the record that lesson 06 draws, with the kernels' fingerprints."""
+    """Keep the rows as the record that lesson 09 draws, with the kernels' fingerprints."""
     import triton
 
     from helpers import records

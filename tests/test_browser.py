@@ -207,7 +207,8 @@ def test_the_kernels_of_lesson_03(lesson, lab):
         dtype="float32",
     )
     see(second, f"{row['gb_per_s']:,.0f} GB/s")
-    assert save(page, lab[1] / "03_triton.ipynb") < 1_000_000
+    # JupyterLab keeps a PNG of each figure; the state of the widgets would be another 5 MB.
+    assert save(page, lab[1] / "03_triton.ipynb") < 1_200_000
 
 
 def test_the_ptx_of_lesson_04(lesson, lab):

@@ -42,7 +42,7 @@ _LOOKS = (
 
 _FRAME = (
     "font-family:var(--jp-code-font-family, monospace);font-size:var(--jp-code-font-size, 13px);"
-    "line-height:1.4;overflow-x:auto"
+    "line-height:1.4;white-space:pre;overflow-x:auto"
 )
 
 

@@ -187,9 +187,9 @@ def launch_split(
 ) -> None:
     """Launch the split kernel on 2-D `x` and `y` with unit column stride.
 
-    A row's programs have neighbouring numbers, and the hardware starts programs in the order of their numbers (CUB's
-    scan, which PyTorch's cumsum is made of, relies on the same), so a program waits only for programs that run or are next
-    to run. That needs a row's programs to fit the GPU at once: `max_parts` bounds them.
+    A row's programs have neighbouring numbers. Where the hardware starts programs in the order of their numbers, a program
+    waits only for programs that run or are next to run. CUDA does not promise that order; CUB's scan, which PyTorch's
+    cumsum is made of, relies on it too. And a row's programs must fit the GPU at once: `max_parts` bounds them.
 
     The bound counts on every other kernel to end by itself and give its place back. So run one such softmax at a time: two
     streams that run wide ones may hold each other's places, and then both wait for ever.

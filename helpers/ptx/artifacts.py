@@ -113,17 +113,26 @@ class Stages:
 
     @functools.cached_property
     def spill_bytes(self) -> int:
-        """What ptxas stores of a thread's registers for want of room, in bytes; it assembles the PTX once more to say so."""
+        """How much of a thread's local memory spilled registers take at most, in bytes; 0 where ptxas spilled none.
+
+        ptxas assembles the PTX once more to say so. It counts the bytes of all spill stores in the code, and several may
+        go to one place.
+        """
         if not self.local_bytes:
             return 0
         arch = self.reading.target.partition(",")[0]
-        text = _tool("ptxas", self.ptx.encode(), "-v", f"-arch={arch}", *self._ptxas_flags, "-o", os.devnull)
+        tool = "ptxas_blackwell" if int(re.sub(r"\D", "", arch)) >= 100 else "ptxas"  # Triton has two
+        options = ("-v", f"-arch={arch}", *self._ptxas_flags, "-o", os.devnull)
+        try:  # as newer releases of Triton call it
+            text = _tool(tool, self.ptx.encode(), "--regAllocOptLevel=2", *options)
+        except CompileError:
+            text = _tool(tool, self.ptx.encode(), *options)
         match = re.search(
             rf"Function properties for {re.escape(self.kernel)}\s*\n.*?(\d+) bytes spill stores", text
         )
         if match is None:
             raise CompileError(f"ptxas told nothing about the spills of {self.kernel} for {self.target}.")
-        return int(match[1])
+        return min(self.local_bytes, int(match[1]))
 
     @property
     def _ptxas_flags(self) -> list[str]:
@@ -174,6 +183,7 @@ def _tool(name: str, code: bytes, *options: str) -> str:
     import triton
 
     bundled = getattr(triton.knobs.nvidia, name).path
+    name, _, _ = name.partition("_")
     complaint = ""
     with tempfile.NamedTemporaryFile(suffix=".ptx" if name == "ptxas" else ".cubin") as file:
         file.write(code)

@@ -6,6 +6,7 @@ import ast
 import json
 import math
 import random
+import re
 import statistics
 from pathlib import Path
 from types import SimpleNamespace
@@ -122,7 +123,7 @@ def without(**what):
     [
         (without(warm=False), "cold"),
         (without(wait_first=True), "waited"),
-        (without(before=False), "leftover"),
+        (without(before=False), "own-launch"),
         (without(after=False), "not-waited"),
         (without(read=False), "not-waited"),
         (without(marks=False), "marks"),
@@ -149,6 +150,24 @@ def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer,
     readings = exercise.adapters["simulate"](answer, true)
     verdict = exercise.judge(Case("900 µs", (true,), expected=true), Outcome(readings))
     assert verdict.mistake == mistake
+
+
+@pytest.mark.parametrize(("left_us", "mistake"), [(0.0, "own-launch"), (9000.0, "leftover")])
+def test_the_queue_is_blamed_for_what_others_left_in_it_only(left_us, mistake):
+    """The warm-up is not waited for: with other work in the queue all launches come behind that."""
+
+    def hasty(gpu):
+        gpu.launch()
+        return clocks(gpu, warm=False, before=False)
+
+    true = {"kernel_us": 265.0, "launch_us": 5.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 1.0}
+    true |= {"cold_us": 7000.0, "left_us": left_us, "seed": 0}
+    exercise = exercises.get("four-clocks")
+    verdict = exercise.judge(
+        Case("265 µs", (true,), expected=true), Outcome(exercise.adapters["simulate"](hasty, true))
+    )
+    assert verdict.mistake == mistake
+    assert ("of your own" in verdict.sentence) == (mistake == "own-launch")
 
 
 def test_an_unlike_reader_of_clocks_is_right():
@@ -409,6 +428,25 @@ def test_never_naming_a_winner_is_not_called_a_widened_interval():
     assert "never names a winner" in verdict.hint
 
 
+def test_a_refusal_shows_what_was_counted_in_all_five_cases():
+    verdict = judged("real-or-noise", by_limit(1))
+    lines = verdict.details.splitlines()
+    assert len(lines) == 5 and all(line in repr(verdict) for line in lines)
+    assert re.fullmatch(r"two equal kernels: a false alarm in \d+ of 160", lines[0])
+    assert all(re.fullmatch(r"a real difference of .*: found in \d+ of 24", line) for line in lines[1:])
+
+
+def test_methods_are_counted_side_by_side():
+    methods = {
+        "smaller mean": lambda a, b: sided(statistics.fmean(a) - statistics.fmean(b)),
+        "yours": by_ratios,
+    }
+    rows = samples.try_methods(methods)
+    assert [set(row) for row in rows] == [{"pairs of", *methods}] * 5
+    assert rows[0]["smaller mean"] == "a false alarm in 160 of 160"
+    assert rows[1]["yours"] == "found in 24 of 24"
+
+
 def test_both_kernels_are_the_faster_one_equally_often():
     faster = [d.faster for seed in range(5) for d in samples.draws(random.Random(seed))]
     n = sum(name != "no difference" for name in faster)
@@ -447,6 +485,13 @@ def pairwise(copies, kernels):
     return sum(max(0.0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
 
 
+def between_ends(copies, kernels):
+    """Right while the GPU is never idle."""
+    every = copies + kernels
+    spread = max(b for _, b in every) - min(a for a, _ in every) if every else 0.0
+    return united(copies) + united(kernels) - spread
+
+
 def exclusive(events):
     found = attribution()(events)
     return {k: v - found["both_us"] if k != "both_us" else v for k, v in found.items()}
@@ -463,12 +508,23 @@ def exclusive(events):
         (attribution(copy=lambda e: e["name"] == "cudaMemcpyAsync"), "host-call"),
         (attribution(kernel=lambda e: e["cat"] in ("kernel", "gpu_memset")), "memset"),
         (exclusive, "exclusive"),
+        (attribution(both=lambda copies, kernels: min(united(copies), united(kernels))), "as-if-nested"),
+        (attribution(both=lambda c, k: total(c + k) - united(c + k)), "not-united"),
+        (attribution(both=between_ends), "from-first-to-last"),
+        (attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7), "overlap"),
         (lambda events: {"copy_us": 0.0, "compute_us": 0.0}, "no-figures"),
         (lambda events: {"copy_us": sum(e["dur"] for e in events)}, "raises"),
     ],
 )
 def test_a_wrong_attribution_is_named(answer, mistake):
     assert mistakes("copy-or-compute", answer) == {mistake}
+
+
+def test_a_wrong_union_is_told_its_figure_and_not_the_formula_again():
+    verdict = judged(
+        "copy-or-compute", attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7)
+    )
+    assert "It says that 123.0 µs hold a copy, a kernel or both; they are 130.0." in verdict.hint
 
 
 def test_a_missing_category_is_explained():

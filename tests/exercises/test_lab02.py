@@ -341,6 +341,14 @@ def test_a_strided_kernel_is_told_its_figure(built):
     assert found.sentence.startswith("rows-not-columns: right, but")
 
 
+def test_hints_for_strided_kernels_give_no_solution_away_and_name_the_right_rows(built):
+    """The untouched starter of rows-not-columns is right and strided: what it is told must leave the exercise to do."""
+    hint = judged("rows-not-columns", KERNELS["by columns"][1]).hint
+    assert "threads 0 and 1" in hint and not re.search(r"width|height|divi", hint)
+    hint = judged("transpose-in-tiles", KERNELS["one line"][1]).hint
+    assert "a row of the input" in hint and "a row of the output" in hint and "of the tile" not in hint
+
+
 def test_a_thread_with_an_element_is_told_of_its_index(built):
     found = judged("rows-not-columns", KERNELS["divided by the height"][1])
     assert "has an element" in found.hint

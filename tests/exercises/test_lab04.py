@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import random
 import re
 from collections import Counter
 
+import pandas as pd
 import pytest
 import triton
 import triton.language as tl
@@ -249,7 +251,7 @@ def body_and_tail_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 
 @triton.jit
 def groups_of_four_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
-    group = tl.program_id(0) * (BLOCK_SIZE // 4) + tl.arange(0, BLOCK_SIZE // 4)
+    group = tl.program_id(0).to(tl.int64) * (BLOCK_SIZE // 4) + tl.arange(0, BLOCK_SIZE // 4)
     i = group[:, None] * 4 + tl.arange(0, 4)[None, :]
     whole = (group * 4 + 3 < n_elements)[:, None] & (i >= 0)
     x = tl.load(x_ptr + i, mask=whole)
@@ -261,9 +263,32 @@ def groups_of_four_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 
 @triton.jit
 def true_hint_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
-    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    i = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     i = tl.max_contiguous(tl.multiple_of(i, BLOCK_SIZE), BLOCK_SIZE)
-    if n_elements >= (tl.program_id(0) + 1) * BLOCK_SIZE:
+    if n_elements >= (tl.program_id(0).to(tl.int64) + 1) * BLOCK_SIZE:
+        x = tl.load(x_ptr + i)
+        tl.store(y_ptr + i, x * x)
+    else:
+        x = tl.load(x_ptr + i, mask=i < n_elements)
+        tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def start_in_32_bits_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    start = tl.program_id(0) * BLOCK_SIZE
+    i = start.to(tl.int64) + tl.arange(0, BLOCK_SIZE)
+    if start + BLOCK_SIZE <= n_elements:
+        x = tl.load(x_ptr + i)
+        tl.store(y_ptr + i, x * x)
+    else:
+        x = tl.load(x_ptr + i, mask=i < n_elements)
+        tl.store(y_ptr + i, x * x, mask=i < n_elements)
+
+
+@triton.jit
+def offsets_in_32_bits_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    if (tl.program_id(0).to(tl.int64) + 1) * BLOCK_SIZE <= n_elements:
         x = tl.load(x_ptr + i)
         tl.store(y_ptr + i, x * x)
     else:
@@ -286,7 +311,7 @@ def only_whole_sizes_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 def no_constant_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     i = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     n = n_elements.to(tl.int64)
-    if n >= (tl.program_id(0) + 1) * BLOCK_SIZE:
+    if n >= (tl.program_id(0).to(tl.int64) + 1) * BLOCK_SIZE:
         x = tl.load(x_ptr + i)
         tl.store(y_ptr + i, x * x)
     else:
@@ -376,6 +401,8 @@ def to_do_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
         (groups_of_four_kernel, ""),
         (true_hint_kernel, ""),
         (no_constant_kernel, ""),
+        (start_in_32_bits_kernel, "int32-overflow"),
+        (offsets_in_32_bits_kernel, "int32-overflow"),
         (only_whole_sizes_kernel, "narrow-loads-when-ragged"),
         (narrow_kernel, "narrow-loads"),
         (narrow_stores_kernel, "narrow-stores"),
@@ -393,6 +420,35 @@ def to_do_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
 )
 def test_wide_loads(kernel, mistake):
     assert judged("wide-loads", kernel).mistake == mistake
+
+
+def test_what_a_number_of_32_bits_does_near_its_end_is_told():
+    verdict = judged("wide-loads", start_in_32_bits_kernel)
+    assert re.search(
+        r"2,147,48\d,\d{3} elements, BLOCK_SIZE 1024: program 2,097,151 reads element 2,147,48",
+        repr(verdict),
+    )
+    assert "tl.program_id(0).to(tl.int64)" in verdict.hint
+    verdict = judged("wide-loads", offsets_in_32_bits_kernel)
+    assert "reads element -2,147,48" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("ratio", "low", "high", "says"),
+    [
+        (1.0438, 1.042, 1.045, "masked everywhere took 4.4 % longer (the ratio is 1.042 to 1.045)"),
+        (0.97, 0.96, 0.98, "masked everywhere took 3.0 % less"),
+        (1.001, 0.99, 1.01, "no difference can be seen"),
+    ],
+)
+def test_the_question_about_unaligned_sizes_is_answered_from_the_table(capsys, ratio, low, high, says):
+    cell = ast.parse(solution_cells("04_ptx")["time-wide-loads"])
+    (loop,) = [node for node in cell.body if isinstance(node, ast.For)]
+    row = {"n_elements": 100_000_001, "masked_over_wide": ratio, "low": low, "high": high}
+    timed = pd.DataFrame([{"kernel": name, **row} for name in ("masked everywhere", "wide")])
+    exec(compile(ast.Module([loop], []), "cell", "exec"), {"timed": timed})
+    told = capsys.readouterr().out
+    assert told.startswith("100,000,001 elements: ") and says in told and told.count("\n") == 1
 
 
 def test_an_untouched_kernel_is_still_to_do():

@@ -1,14 +1,16 @@
-"""Lesson 06's helpers: the traffic that is counted, the picture, who wins the league, and the softmax sliders."""
+"""What lessons 06 and 09 share: traffic counted, softmaxes checked, named launches, generated kernels, the league, sliders."""
 
 from __future__ import annotations
 
 import itertools
+import json
 
 import pandas as pd
 import pytest
 import torch
+from commands import ROOT
 
-from helpers import device, widgets
+from helpers import check, device, trace, widgets
 from helpers.lessons import fusion
 from helpers.widgets import figure, measure, softmax
 from helpers.widgets.softmax import ONE_BLOCK, ONLINE, PLANNED, SPACE
@@ -93,6 +95,139 @@ def test_the_table_ends_with_the_whole():
         fusion.in_words(3, 0, 5)
 
 
+def test_a_matrix_too_small_to_count_in_is_refused():
+    fusion.require_size(1, 16)
+    for n_rows, n_cols in ((0, 8192), (16384, 1)):
+        with pytest.raises(ValueError, match="too small to count in"):
+            fusion.require_size(n_rows, n_cols)
+
+
+# ------------------------------------------------------------------------------------------- checked and timed
+
+
+def test_a_softmax_that_is_a_little_wrong_in_wide_rows_is_found():
+    assert fusion.check_softmax(softmax_five, shapes=[(2, 5000)])
+    # 1e-6 is nothing beside check's usual tolerance, and half of an element here
+    with pytest.raises(check.Mismatch):
+        fusion.check_softmax(lambda x: softmax_five(x) + 1e-6, shapes=[(2, 500_000)])
+
+
+def test_awkward_rows_find_a_softmax_that_does_not_subtract_and_one_that_hides_nan():
+    def plain(x):
+        return x.exp() / x.exp().sum(dim=1, keepdim=True)
+
+    awkward = {"shapes": [(6, 40)], "make_inputs": fusion.awkward_rows}
+    assert fusion.check_softmax(softmax_five, **awkward)
+    for wrong in (plain, lambda x: torch.softmax(x, dim=1).nan_to_num()):
+        with pytest.raises(check.Mismatch):
+            fusion.check_softmax(wrong, **awkward)
+
+
+def test_the_curve_leaves_out_what_no_block_holds_and_what_is_too_narrow(monkeypatch):
+    monkeypatch.setattr(fusion, "time_softmax", lambda name, f, shape: {"kernel": name, "shape": shape})
+    kernels = dict.fromkeys(("one block", "online", "split"), fusion.torch_softmax)
+    rows = fusion.softmax_curve(kernels, 2**19, (1024, 2**18), narrowest={"split": 32768})
+    assert [(r["kernel"], *r["shape"]) for r in rows] == [
+        ("one block", 512, 1024),
+        ("online", 512, 1024),
+        ("online", 2, 2**18),
+        ("split", 2, 2**18),
+    ]
+
+
+def test_what_is_compiled_is_compiled_anew_for_each_size(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(torch, "compile", lambda f, dynamic: compiled.append((f, dynamic)) or f)
+    monkeypatch.setattr(fusion, "time_softmax", lambda name, f, shape: {"kernel": name})
+    forms = {"torch.compile, amax": fusion.torch_softmax, "online": softmax_five}
+    fusion.softmax_curve(forms, 2**12, (64, 128))
+    assert compiled == [(fusion.torch_softmax, False)] * 2
+
+
+# ------------------------------------------------------------------------------------------- named launches
+
+
+def test_a_range_may_be_open_when_its_kernel_begins():
+    path = ROOT / "helpers/records/h100/fusion/named.json.gz"
+    launches = fusion.named_launches(trace.load_trace(path))
+    assert list(launches.range) == ["1 max", "2 subtract", "3 exp", "4 sum", "5 divide", "one kernel"]
+    assert launches.still_open.sum() == 4  # "is over before the kernel runs" was said of all of them
+    assert launches.kernel.iloc[-1] == "softmax_rows_kernel"
+    # "four elements are four loads" was said of a kernel whose threads handle two
+    assert launches.kernel.iloc[[1, 4]].str.contains("elementwise_kernel<128, 2,", regex=False).all()
+
+
+def test_a_kernel_belongs_to_the_range_of_its_launch(tmp_path):
+    def event(cat, name, ts, dur, **args):
+        return {
+            "ph": "X",
+            "cat": cat,
+            "name": name,
+            "ts": ts,
+            "dur": dur,
+            "tid": 7 if cat == "kernel" else 1,
+            "args": args,
+        }
+
+    events = [
+        event("user_annotation", "ProfilerStep#1", 0, 100),
+        event("user_annotation", "first", 1, 9),
+        event("cuda_runtime", "cudaLaunchKernel", 2, 1, correlation=1),
+        event("user_annotation", "idle", 12, 2),
+        event("user_annotation", "second", 20, 5),
+        event("cuda_driver", "cuLaunchKernelEx", 21, 1, correlation=2),
+        event("kernel", "late", 60, 3, correlation=1),
+        event("kernel", "soon", 23, 3, correlation=2),
+    ]
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps({"traceEvents": events}))
+    launches = fusion.named_launches(trace.load_trace(path))
+    assert list(zip(launches.range, launches.kernel, launches.still_open, strict=True)) == [
+        ("first", "late", False),
+        ("second", "soon", True),
+    ]
+
+
+# ------------------------------------------------------------------------------------------- generated code
+
+
+GENERATED = """async_compile.triton('triton_red_fused_0', '''
+import triton
+
+@triton_heuristics.reduction(size_hints={'x': 1024})
+@triton.jit
+def triton_red_fused_0(in_ptr0, out_ptr0, XBLOCK : tl.constexpr):
+    for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
+        tmp0 = tl.load(in_ptr0 + (r0_1), xmask)
+
+    for r0_offset in tl.range(0, r0_numel, R0_BLOCK):
+        tmp1 = tl.load(in_ptr0 + (r0_1), xmask)
+        tl.store(out_ptr0 + (r0_1), tmp1, xmask)
+''', device_str='cuda')
+"""
+
+
+def test_the_walks_of_a_generated_kernel_are_counted():
+    (kernel,) = fusion.kernel_texts(GENERATED)
+    assert kernel.startswith("@triton.jit\ndef triton_red_fused_0(") and "async_compile" not in kernel
+    assert fusion.walks(kernel) == (2, 1)
+    assert len(fusion.kernel_texts(GENERATED * 2)) == 2
+    with pytest.raises(ValueError, match="no Triton function"):
+        fusion.kernel_texts("def call(args): pass")
+
+
+@pytest.mark.gpu
+def test_one_word_costs_a_walk_over_the_matrix():
+    def amax(x):
+        powers = (x - x.amax(dim=1, keepdim=True)).exp()
+        return powers / powers.sum(dim=1, keepdim=True)
+
+    forms = {softmax_five: (3, 1), amax: (2, 1), fusion.torch_softmax: (2, 1)}
+    for f, walks in forms.items():
+        (kernel,) = fusion.kernel_texts(fusion.generated_by_compile(f, (1024, 65536)))
+        assert fusion.walks(kernel) == walks, kernel
+
+
 # ------------------------------------------------------------------------------------------- picture and league
 
 
@@ -135,6 +270,15 @@ def test_who_wins(ratios, best, fastest):
 def test_a_league_without_peers_is_no_league():
     with pytest.raises(ValueError, match="no point"):
         fusion.league_gaps(league(ours=1.0, copy=0.9))
+
+
+def test_eager_softmax_falls_and_rises_with_the_width():
+    rows = json.loads((ROOT / "helpers/records/h100/fusion/league.json").read_text())["cases"][-1]["rows"]
+    fp32 = {"op": "softmax", "dtype": "float32", "contestant": "eager"}
+    eager = [r for r in rows if fp32.items() <= r.items() and r["n_rows"] * r["n_cols"] < 2**29]
+    of_copy = {r["n_cols"]: r["of_copy"] for r in eager}
+    # "and further down from there" was said of all widths above 4,096
+    assert of_copy[8320] < of_copy[12288] < of_copy[16384] > of_copy[32768]
 
 
 # ------------------------------------------------------------------------------------------- sliders

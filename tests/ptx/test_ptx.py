@@ -123,9 +123,10 @@ def test_shared_memory_and_barriers_are_seen():
     assert reading.uses_shared and reading.find("bar.sync") and maximum().shared_bytes > 0
 
 
-def test_spills_are_seen():
-    crowded = compiled(constexprs={"BLOCK_SIZE": 8192}, num_warps=1, maxnreg=64)
-    assert crowded.spill_bytes > 0 and crowded.n_registers <= 64
+@pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_100"])
+def test_spills_are_seen(target):
+    crowded = compiled(constexprs={"BLOCK_SIZE": 8192}, num_warps=1, maxnreg=64, target=target)
+    assert crowded.spill_bytes == crowded.local_bytes > 0 and crowded.n_registers <= 64
     assert crowded.sass_reading.find("STL") and crowded.reading.reqntid == (32, 1, 1)
 
 

@@ -18,6 +18,8 @@ from helpers.workshop import project
 from helpers.workshop.form import canonical, publish
 from helpers.workshop.project import UNPUBLISHED
 
+PARAMETERS = code("n: int = 1", "parameters", "parameters")
+
 
 def lesson(checkout: Path, *cells: nbformat.NotebookNode, name: str = "01_x", setup: bool = True) -> Path:
     first = [
@@ -220,7 +222,9 @@ def test_broken_kernel_markers(checkout, text, says):
 
 
 def test_the_command(checkout, workbook):
-    path = lesson(checkout, code("x = 2", "compute"), code("print(x)", "checked", canonical.CHECKED))
+    path = lesson(
+        checkout, PARAMETERS, code("x = 2", "compute"), code("print(x)", "checked", canonical.CHECKED)
+    )
     checked = workbook("form", "--check", cwd=checkout)
     assert (
         checked.returncode == 1
@@ -264,7 +268,7 @@ def test_outside_a_checkout(tmp_path, workbook):
 
 
 def test_publish_stamps_everything_once(checkout, workbook):
-    path = lesson(checkout)
+    path = lesson(checkout, PARAMETERS)
     formed(path)
     result = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
     assert result.returncode == 0, result.stderr

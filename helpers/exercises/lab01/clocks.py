@@ -38,7 +38,7 @@ def _simulate(read_clocks: Any, true: dict) -> dict:
     gpu = SimulatedGpu(**true)
     # The four methods and nothing else: the true times are not for the learner's code.
     shown = SimpleNamespace(launch=gpu.launch, wait=gpu.wait, host_us=gpu.host_us, mark=gpu.mark)
-    return {"readings": read_clocks(shown)}
+    return {"readings": read_clocks(shown), "n_behind_others": gpu.n_behind_others}
 
 
 def _judge_clocks(case: Case, outcome: Outcome) -> Verdict | None:
@@ -61,9 +61,10 @@ def _judge_clocks(case: Case, outcome: Outcome) -> Verdict | None:
             "no-reading",
             "Return a dict with the four names of the docstring as keys.",
         )
+    true = {**case.expected, "n_behind_others": outcome.value.get("n_behind_others")}
     for clock, looks in zip(CLOCKS, _LOOKS, strict=True):
         for look in looks:
-            if found := look(got[clock], case.expected):
+            if found := look(got[clock], true):
                 what, mistake, hint = found
                 return no(f"on {case.label}, {clock!r} says {got[clock]:,.1f} µs{what}", mistake, hint)
     return None
@@ -96,6 +97,12 @@ def _waiting(us: float, true: dict) -> tuple[str, str, str] | None:
         hint = "Call gpu.wait() between launch() and the second reading."
         return ": it stopped before the kernel ended", "not-waited", hint
     if us > true["kernel_us"] + true["launch_us"] + true["wake_us"] + 5:
+        if true["n_behind_others"] in (
+            0,
+            1,
+        ):  # at most the warm-up's: what was in the queue is the learner's own
+            hint = "One launch between the readings, and gpu.wait() after each clock: what nobody waited for is still in the queue."
+            return ": more than one launch of your own is in it", "own-launch", hint
         hint = "Empty the queue with gpu.wait() before the first reading: what is left in it is not yours."
         return ": work that was in the queue before is in it", "leftover", hint
     return None

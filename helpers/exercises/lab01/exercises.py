@@ -127,13 +127,10 @@ _MOST_OF_A_KIND = 0.3
 
 def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
     drawn = samples.draws(rng)
-    # Together: a share of alarms needs many of them.
-    equal = [d for d in drawn if d.faster == "no difference"]
-    real = {kind: [d for d in drawn if d.kind == kind] for kind in samples.LABELS if kind.startswith("real")}
-    for label, mine in {"two equal kernels": equal, **real}.items():
-        pairs = [(d.a, d.b) for d in mine]
-        label = samples.LABELS.get(label, label)
-        yield Case(label, (pairs,), expected=[(d.kind, d.faster) for d in mine], call="each")
+    # One case: a share of alarms needs many pairs, and the verdict shows every count beside the others.
+    pairs = [(d.a, d.b) for d in drawn]
+    label = f"{len(pairs)} pairs of samples"
+    yield Case(label, (pairs,), expected=[(d.kind, d.faster) for d in drawn], call="each")
 
 
 def _each(decide: Any, pairs: list) -> list:
@@ -141,8 +138,8 @@ def _each(decide: Any, pairs: list) -> list:
 
 
 def _judge_noise(case: Case, outcome: Outcome) -> Verdict | None:
-    def no(sentence: str, mistake: str, hint: str) -> Verdict:
-        return wrong("real-or-noise", case, sentence, mistake, hint)
+    def no(sentence: str, mistake: str, hint: str, details: str = "") -> Verdict:
+        return wrong("real-or-noise", case, sentence, mistake, hint, details)
 
     if fell := raised("real-or-noise", "decide", case, outcome):
         return fell
@@ -150,11 +147,14 @@ def _judge_noise(case: Case, outcome: Outcome) -> Verdict | None:
     for answer in got:
         if not isinstance(answer, str) or answer not in ANSWERS:
             return no(f"it answered {answer!r}", "answer", 'The answer is "a", "b" or "no difference".')
-    judge = _false_alarms if want[0][1] == "no difference" else _misses
-    for kind in (*dict.fromkeys(kind for kind, _ in want), ""):
-        mine = [(g, w) for g, (k, w) in zip(got, want, strict=True) if kind in ("", k)]
-        if found := judge(samples.LABELS.get(kind, case.label), mine, whole=not kind):
-            return no(*found)
+    counts = samples.counts(got, want)
+    for one in counts:
+        answers = list(zip(got, want, strict=True))
+        for kind in (*one.kinds, ""):
+            mine = [(g, w) for g, (k, w) in answers if k in ((kind,) if kind else one.kinds)]
+            judge = _misses if one.real else _false_alarms
+            if found := judge(samples.LABELS.get(kind, one.label), mine, whole=not kind):
+                return no(*found, "\n".join(f"{c.label}: {c.words}" for c in counts))
     return None
 
 

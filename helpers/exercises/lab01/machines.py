@@ -51,20 +51,23 @@ class SimulatedGpu:
     left_us: float
     seed: int
     n_launches: int = 0
+    n_behind_others: int = 0  # launches that found work of somebody else in the queue
     seen_us: float = 0.0  # up to here the host knows that the GPU has come
     _host: float = 0.0
     _free: float = 0.0
+    _others_end: float = 0.0
     _random: random.Random = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._host = self._random.uniform(1e3, 1e6)
-        self._free = self._host + self.left_us
+        self._free = self._others_end = self._host + self.left_us
 
     def launch(self) -> None:
         """Put one launch of the kernel into the queue; it returns at once."""
         self._host += self.launch_us + (0.0 if self.n_launches else self.cold_us)
         self.n_launches += 1
+        self.n_behind_others += self._host < self._others_end
         took = self.kernel_us * (1 + 0.002 * self._random.random())
         self._free = max(self._free + self.gap_us, self._host) + took
 

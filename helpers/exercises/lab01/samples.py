@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 LABELS = {
@@ -64,6 +65,60 @@ def draws(rng: random.Random) -> list[Draw]:
     return [
         _draw(rng, kind, **how) for kind, how in kinds.items() for _ in range(24 if how["difference"] else 40)
     ]
+
+
+@dataclass(frozen=True)
+class Count:
+    """How often a method saw a difference, in one of the five cases of `real-or-noise`.
+
+    Attributes:
+        label: the case.
+        kinds: keys of `LABELS`.
+        real: whether there is a difference.
+        n: how many pairs.
+        n_seen: in how many it saw one; where there is one, in how many it named the faster.
+    """
+
+    label: str
+    kinds: tuple[str, ...]
+    real: bool
+    n: int
+    n_seen: int
+
+    @property
+    def words(self) -> str:
+        """ "found in 20 of 24", or "a false alarm in 12 of 160"."""
+        return f"{'found' if self.real else 'a false alarm'} in {self.n_seen} of {self.n}"
+
+
+def counts(answers: Sequence[str], truth: Sequence[tuple[str, str]]) -> list[Count]:
+    """Count a method's answers in each of the five cases: equal kernels, and four kinds of a real difference.
+
+    Args:
+        answers: "a", "b" or "no difference" for each pair.
+        truth: (kind, faster) of each pair.
+    """
+    equal = tuple(kind for kind in LABELS if not kind.startswith("real"))
+    found = []
+    for kinds in (equal, *((kind,) for kind in LABELS if kind not in equal)):
+        mine = [(got, faster) for got, (kind, faster) in zip(answers, truth, strict=True) if kind in kinds]
+        real = kinds is not equal
+        n_seen = sum(got == faster if real else got != faster for got, faster in mine)
+        found.append(Count(LABELS[kinds[0]] if real else "two equal kernels", kinds, real, len(mine), n_seen))
+    return found
+
+
+def try_methods(
+    methods: Mapping[str, Callable[[list[float], list[float]], str]], seed: int = 0
+) -> list[dict]:
+    """What methods count on the same pairs of samples: a row for each of the five cases, a column for each method."""
+    drawn = draws(random.Random(seed))
+    truth = [(d.kind, d.faster) for d in drawn]
+    rows: dict[str, dict] = {}
+    for name, decide in methods.items():
+        for one in counts([decide(list(d.a), list(d.b)) for d in drawn], truth):
+            rows.setdefault(one.label, {"pairs of": one.label})[name] = one.words
+    return list(rows.values())
 
 
 # ---------------------------------------------------------------------------------------------------------- traces
@@ -187,7 +242,7 @@ def why(key: str, got: float, events: list[dict]) -> tuple[str, str]:
             )
         if near(0.0):
             return "no-overlap", "Copies and kernels lie on different streams and may run at the same time."
-        return "overlap", "both = copy + compute - (time in which either runs)."
+        return _why_both(got, near, copies, kernels)
     if near(sum(b - a for a, b in own)):
         return (
             "not-united",
@@ -218,4 +273,36 @@ def why(key: str, got: float, events: list[dict]) -> tuple[str, str]:
     return (
         "figure",
         "Sort the intervals by their start; those that overlap or touch become one; add what is left.",
+    )
+
+
+def _why_both(
+    got: float,
+    near: Callable[[float], bool],
+    copies: list[tuple[float, float]],
+    kernels: list[tuple[float, float]],
+) -> tuple[str, str]:
+    """The mistake that gives this time of both, where the times of each are right: (key, hint)."""
+    copy_us, compute_us, every = _busy(copies), _busy(kernels), copies + kernels
+    if near(min(copy_us, compute_us)):
+        return (
+            "as-if-nested",
+            "The smaller of the two is right only where it lies inside the other: intervals may overlap in part, or not at all.",
+        )
+    if near(sum(b - a for a, b in every) - _busy(every)):
+        return (
+            "not-united",
+            "Durations count a moment twice in which two kernels run: take the united times, copy_us and compute_us.",
+        )
+    spread = max(b for _, b in every) - min(a for a, _ in every) if every else 0.0
+    if near(copy_us + compute_us - spread) or near(max(0.0, copy_us + compute_us - spread)):
+        return (
+            "from-first-to-last",
+            "From the first start to the last end there are moments in which nothing runs: unite both lists together instead.",
+        )
+    either = copy_us + compute_us - got
+    return (
+        "overlap",
+        f"It says that {either:,.1f} µs hold a copy, a kernel or both; they are {_busy(every):,.1f}. Unite both lists "
+        "together: an interval may begin inside another and end inside it, end behind it, or only touch it.",
     )

@@ -313,7 +313,7 @@ def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
             id,
             case,
             outcome.value,
-            "Neighbouring threads should have neighbouring columns of one row: width is the divisor.",
+            "Write down what threads 0 and 1 of a warp get. Which of row and column should they share, and which not?",
         )
     return _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_rows)
 
@@ -393,7 +393,10 @@ def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
     if fell := _fell(id, "TRANSPOSE_CUDA", case, outcome):
         return fell
     if case.call == "count":
-        hint = "Read rows of the tile and write rows of the tile: the turn happens inside shared memory."
+        hint = (
+            "Neighbouring threads read along a row of the input and write along a row of the output: "
+            "the turn happens between the two, in shared memory."
+        )
         return _judge_use(id, case, outcome.value, hint)
     found = _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_tiles)
     trap = outcome.value.get("tile", "")

@@ -261,6 +261,8 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(label, (block_size, num_warps, target), expected=4 * each, call="compile")
     label = f"the PTX for {_RAGGED:,} elements, BLOCK_SIZE 1024, 4 warps, {target}"
     yield Case(label, (_RAGGED, 1024, 4, target), expected=32, call="compile_for")
+    for n in (2**31 - rng.randrange(2, 1000), 2**31 + rng.randrange(1, 5000)):
+        yield Case(f"the last programs of {n:,} elements, BLOCK_SIZE 1024", (n, 1024, 4), call="far")
 
 
 def _judge_wide(case: Case, outcome: Outcome) -> Verdict | None:
@@ -269,7 +271,29 @@ def _judge_wide(case: Case, outcome: Outcome) -> Verdict | None:
     if "no_kernel" in outcome.value:
         sentence = f"square_wide_kernel is {outcome.value['no_kernel']}"
         return wrong(_WIDE, case, sentence, "no-kernel", f"Give the check {wide.WANTED}.")
+    if case.call == "far":
+        return _judge_far(case, outcome.value)
     return _judge_run(case, outcome.value) if case.call == "run" else _judge_ptx(case, outcome.value["ptx"])
+
+
+def _judge_far(case: Case, facts: dict) -> Verdict | None:
+    """Near 2^31 elements a product, or a sum, of 32 bits becomes negative."""
+    hint = (
+        "tl.program_id(0) and what is made of it have 32 bits: from 2^31 on a number becomes negative, and a comparison with "
+        "n_elements goes wrong. Widen it first: tl.program_id(0).to(tl.int64)."
+    )
+    for what, verb in (("loads", "reads"), ("stores", "writes")):
+        for program, left_out, strange in facts[what]:
+            if strange is not None:
+                sentence = (
+                    f"on {case.label} program {program:,} {verb} element {strange:,}, which is not its own"
+                )
+            elif left_out:
+                sentence = f"on {case.label} program {program:,} leaves out {counted(left_out, 'element')} of its own"
+            else:
+                continue
+            return wrong(_WIDE, case, sentence, "int32-overflow", hint)
+    return None
 
 
 def _judge_run(case: Case, facts: dict) -> Verdict | None:
@@ -351,7 +375,7 @@ WIDE_LOADS = Exercise(
     minutes=20,
     cases=_wide_cases,
     judge=_judge_wide,
-    adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for},
+    adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
 )
 
 EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS)

@@ -79,6 +79,74 @@ def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict
     return {**_square(kernel, n, block_size, num_warps, seed, "cuda"), "false_hint": ""}
 
 
+def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
+    """Where the last two programs of a launch over n elements read and write, without any memory of that size.
+
+    The programs run in Triton's interpreter with their real numbers; the addresses of their loads and stores are noted,
+    and nothing is read or written there.
+
+    Returns:
+        "loads" and "stores": for each of the two programs (number, how many elements of its own it leaves out, the first
+        element that is not its own, or None).
+    """
+    import torch
+
+    from helpers import ptx
+
+    if other := _no_kernel(kernel):
+        return {"no_kernel": other}
+    x, y = torch.zeros(16), torch.zeros(16)
+    last = -(-n // block_size) - 1
+    found: dict[str, Any] = {"loads": [], "stores": []}
+    for program in (last - 1, last):
+        with _addresses_noted(program, last + 1) as touched:
+            ptx.interpreted(kernel)[(1,)](x, y, n, BLOCK_SIZE=block_size, num_warps=num_warps)
+        own = set(range(program * block_size, min((program + 1) * block_size, n)))
+        for what, tensor in (("loads", x), ("stores", y)):
+            elements = {(address - tensor.data_ptr()) // 4 for address in touched[what]}
+            strange = min(elements - own, default=None)
+            found[what].append((program, len(own - elements), strange))
+    return found
+
+
+@contextlib.contextmanager
+def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
+    """Let Triton's interpreter run one program of many, and note the addresses that it loads from and stores to."""
+    import numpy as np
+    from triton.runtime import interpreter
+
+    builder = interpreter.interpreter_builder
+    touched: dict[str, list[int]] = {"loads": [], "stores": []}
+
+    def note(what: str, pointers: Any, mask: Any) -> None:
+        active = np.broadcast_to(mask.data, pointers.data.shape).astype(bool)
+        touched[what] += pointers.data[active].astype(np.int64).tolist()
+
+    def load(pointers: Any, mask: Any, other: Any, *how: Any) -> Any:
+        note("loads", pointers, mask)
+        values = np.zeros(pointers.data.shape, dtype=np.float32)
+        return interpreter.TensorHandle(values, pointers.get_element_ty())
+
+    def store(pointers: Any, value: Any, mask: Any, *how: Any) -> None:
+        note("stores", pointers, mask)
+
+    def place(*_: int) -> None:
+        builder.grid_dim, builder.grid_idx = (n_programs, 1, 1), (program, 0, 0)
+
+    # As attributes of the one builder they go before those of its class.
+    for name, instead in {
+        "create_masked_load": load,
+        "create_masked_store": store,
+        "set_grid_idx": place,
+    }.items():
+        setattr(builder, name, instead)
+    try:
+        yield touched
+    finally:
+        for name in ("create_masked_load", "create_masked_store", "set_grid_idx"):
+            delattr(builder, name)
+
+
 def _no_kernel(kernel: Any) -> str:
     """What the learner's object is where it is not the kernel that was asked for; else ""."""
     if type(kernel).__name__ not in ("JITFunction", "InterpretedFunction"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -22,7 +23,7 @@ class Call:
         key: The question's key; None where it is not written out, or where there is none.
         node: The call.
         cell: The id of its cell.
-        place: The number of its cell among the visible code cells that do more than ask.
+        place: The number of its cell among the visible code cells that compute something.
     """
 
     name: str
@@ -38,7 +39,7 @@ def calls(notebook: NotebookNode) -> list[Call]:
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        place += HIDDEN not in tags(cell) and not only_asks(cell.source)
+        place += not (HIDDEN in tags(cell) or only_asks(cell.source) or only_imports(cell.source))
         for node in ast.walk(tree(cell.source)):
             if name := _called(node):
                 key = node.args[0] if node.args else None
@@ -48,9 +49,18 @@ def calls(notebook: NotebookNode) -> list[Call]:
 
 
 def only_asks(source: str) -> bool:
-    """Whether a cell asks a question and does nothing else."""
-    body = [node for node in tree(source).body if not isinstance(node, (ast.Import, ast.ImportFrom))]
-    return bool(body) and all(isinstance(n, ast.Expr) and _called(n.value) == "ask" for n in body)
+    """Whether a cell asks and does nothing else; what the question is made of may have names."""
+    asks = [
+        node for node in tree(source).body if not isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign))
+    ]
+    return bool(asks) and all(isinstance(n, ast.Expr) and _called(n.value) == "ask" for n in asks)
+
+
+def only_imports(source: str) -> bool:
+    """Whether a cell imports, or loads extensions, and does nothing else."""
+    rest = re.sub(r"^%load_ext .*$", "", source, flags=re.MULTILINE)
+    body = tree(rest).body
+    return bool(body) and all(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
 
 
 def problems(notebook: NotebookNode, most_guesses: float) -> Iterator[str]:
@@ -113,10 +123,11 @@ def _called(node: ast.AST) -> str:
 
 
 def _computed(reveal: ast.Call) -> bool:
-    """Whether the value of a reveal depends on a name of the notebook."""
+    """Whether the value of a reveal is worked out: from a name of the notebook, or by arithmetic that shows how."""
     values = [*reveal.args[1:], *(keyword.value for keyword in reveal.keywords if keyword.arg == "value")]
-    names = [n.id for value in values for n in ast.walk(value) if isinstance(n, ast.Name)]
-    return any(not hasattr(builtins, name) for name in names)
+    nodes = [node for value in values for node in ast.walk(value)]
+    named = any(isinstance(node, ast.Name) and not hasattr(builtins, node.id) for node in nodes)
+    return named or any(isinstance(node, ast.BinOp) for node in nodes)
 
 
 def _is_guess(ask: ast.Call) -> bool:
