@@ -2,12 +2,13 @@
 
 `inline` has torch's `load_inline` and `load`, called the same way without a GPU; `extension` builds modules, through
 torch's `load_inline` or, with `light`, straight through the compilers; `nvrtc` compiles to PTX and machine code without
-nvcc; `kernel` loads one kernel to call; `errors` cuts a compiler's complaint to what matters. `highlight` shows a
+nvcc; `kernel` loads one kernel to call; `cache` keeps what is built; `errors` cuts a compiler's complaint to what matters. `highlight` shows a
 program's text in colours (`show`), `text` tells CUDA from other text. `host` runs CUDA text where there is no GPU.
 """
 
+from helpers.cuda.cache import BuildInfo, build_folder, info
 from helpers.cuda.errors import BuildError, readable_errors
-from helpers.cuda.extension import BuildInfo, build_folder, info, load_cpp, load_cuda
+from helpers.cuda.extension import load_cpp, load_cuda
 from helpers.cuda.highlight import show
 from helpers.cuda.inline import load, load_inline
 from helpers.cuda.kernel import LoadedKernel, load_kernel

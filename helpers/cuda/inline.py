@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 
 from helpers import device
-from helpers.cuda import extension, light
+from helpers.cuda import cache, extension, light
 from helpers.cuda.errors import BuildError
 
 # Those of PyTorch's headers that tensors.h stands in for; the translator leaves out CUDA's own.
@@ -149,7 +149,7 @@ def load(
             return cpp_extension.load(name, given, build_directory=str(folder), **flags), {}
 
     shown = {file.name: texts[str(file)] for file in files}
-    module = extension.load_cached(name, what, make, shown, host=on_host)
+    module = cache.load_cached(name, what, make, shown, host=on_host)
     if on_host:
         bound = [one for one in dir(module) if not one.startswith("_") and callable(getattr(module, one))]
         source = texts[str(kernels[0])]

@@ -18,7 +18,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from helpers import device
-from helpers.cuda import BuildError, extension, readable_errors
+from helpers.cuda import BuildError, cache, readable_errors
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,10 +31,10 @@ def alone_in(folder: Path) -> Iterator[Path]:
     torch's own `lock` file stays behind when a build is killed, and then the next build waits for ever.
 
     Raises:
-        helpers.cuda.BuildError: another process, which is named, holds the folder for longer than `cuda.extension.LOCK_TIMEOUT_S`.
+        helpers.cuda.BuildError: another process, which is named, holds the folder for longer than `cuda.cache.LOCK_TIMEOUT_S`.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with extension.build_lock(folder):
+    with cache.build_lock(folder):
         (folder / "lock").unlink(missing_ok=True)
         yield folder
 
@@ -45,9 +45,7 @@ def folder_for(name: str) -> Path:
 
     python = "{}.{}".format(*sys.version_info)
     where = "cuda" if device.has_gpu() else "cpu"
-    return extension.build_folder() / f"{name}-torch{torch.__version__}-python{python}-{where}".replace(
-        "+", "-"
-    )
+    return cache.build_folder() / f"{name}-torch{torch.__version__}-python{python}-{where}".replace("+", "-")
 
 
 def write(path: Path, text: str) -> str:

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from helpers import cuda
-from helpers.cuda import extension
+from helpers.cuda import cache
 
 ADD = "int add(int a, int b) { return a + b; }"
 
@@ -18,7 +18,7 @@ ADD = "int add(int a, int b) { return a + b; }"
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
-    monkeypatch.setattr(extension, "_loaded", {})
+    monkeypatch.setattr(cache, "_loaded", {})
     return tmp_path
 
 
@@ -44,7 +44,7 @@ def test_build_then_cache():
     assert module.add(1, 2) == 3
     first = cuda.info(module)
     assert not first.cached and first.seconds > 0.1 and first.directory.is_dir()
-    extension._loaded.clear()  # as in a new process
+    cache._loaded.clear()  # as in a new process
     again = cuda.info(cuda.load_cpp("add_one", ADD, ["add"], torch_headers=False))
     assert again.cached and again.seconds == first.seconds and again.directory == first.directory
 
@@ -172,8 +172,8 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
     home = cuda.build_folder() / "held-0123"
     process = start(f"""
         import pathlib, time
-        from helpers.cuda import extension
-        with extension.build_lock(pathlib.Path({str(home)!r})):
+        from helpers.cuda import cache
+        with cache.build_lock(pathlib.Path({str(home)!r})):
             print("held", flush=True)
             time.sleep(60)
     """)
@@ -181,13 +181,13 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
     try:
         with (
             pytest.raises(cuda.BuildError, match=rf"process {process.pid} on"),
-            extension.build_lock(home, timeout_s=0.3),
+            cache.build_lock(home, timeout_s=0.3),
         ):
             pass
     finally:
         process.kill()
         process.wait()
-    with extension.build_lock(home, timeout_s=5):
+    with cache.build_lock(home, timeout_s=5):
         pass
 
 

@@ -4,13 +4,13 @@ import pytest
 import torch
 
 from helpers import cuda, device
-from helpers.cuda import extension, kernel
+from helpers.cuda import cache, kernel
 
 
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
-    monkeypatch.setattr(extension, "_loaded", {})
+    monkeypatch.setattr(cache, "_loaded", {})
 
 
 SCALE = """

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from helpers import cuda
-from helpers.cuda import extension
+from helpers.cuda import cache
 from helpers.lessons import builds, failures
 
 # it asks for pybind11, so torch's load_inline builds it
@@ -17,7 +17,7 @@ def built(tmp_path_factory):
     """A finished extension with one function."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBOOK_CACHE", str(tmp_path_factory.mktemp("cache")))
-        patch.setattr(extension, "_loaded", {})
+        patch.setattr(cache, "_loaded", {})
         yield cuda.load_cpp("files_add", ADD, ["add"], torch_headers=False)
 
 

@@ -1,0 +1,196 @@
+"""Finished builds, kept: a folder for each version of a text, and nobody ever sees half a build.
+
+A folder is named by the hash of everything that goes into the build. The lock is the operating system's, so a killed
+build cannot leave it behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from helpers import device
+from helpers.cuda.errors import BuildError, readable_errors
+
+LOCK_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True)
+class BuildInfo:
+    """How a module came to be.
+
+    Attributes:
+        seconds: what the build took, also when `cached` says it was not repeated.
+        host: whether its kernels run on the host instead of a GPU.
+    """
+
+    name: str
+    directory: Path
+    seconds: float
+    cached: bool
+    host: bool = False
+
+    def __repr__(self) -> str:
+        how = "loaded from the cache; it took" if self.cached else "built in"
+        where = ", for the host: it computes and checks, and says nothing about speed" if self.host else ""
+        return f"{self.name}: {how} {self.seconds:.1f} s{where}"
+
+
+_loaded: dict[str, ModuleType] = {}
+
+
+def build_folder() -> Path:
+    """Where builds are kept, a folder each."""
+    return device.cache_folder() / "build"
+
+
+def info(module: ModuleType) -> BuildInfo:
+    """How a module of `load_cpp` or `load_cuda` was built.
+
+    Raises:
+        ValueError: a module that was not built here.
+    """
+    found = getattr(module, "__workbook_build__", None)
+    if found is None:
+        raise ValueError(
+            f"{module!r} was not built by helpers.cuda: info() takes what load_cpp or load_cuda returned."
+        )
+    return found
+
+
+def load_cached(
+    name: str,
+    what: dict,
+    make: Callable[[Path, io.StringIO], tuple[ModuleType, dict]],
+    texts: dict[str, str | None],
+    *,
+    host: bool,
+) -> ModuleType:
+    """Import the finished build of exactly this, or make it in a folder that nobody else works in.
+
+    Args:
+        name: the module's name.
+        what: all that goes into the build, apart from the name, Python, torch and the C++ compiler; plain values.
+        make: builds in the folder that it is given and imports the module; what the compilers print goes to the text
+            that it is given. Returns the module and what is worth keeping of the build.
+        texts: source texts by the file name that the compiler knows them by.
+        host: whether the module's kernels run on the host.
+
+    Raises:
+        BuildError: whatever `make` raised, cut to what matters.
+        ValueError: a name that is not an identifier.
+    """
+    import torch
+
+    if not name.isidentifier():
+        raise ValueError(f"A module's name must be a Python identifier; {name!r} is not.")
+    what = {
+        **what,
+        "name": name,
+        "torch": torch.__version__,
+        "python": sys.version,
+        "compiler": compiler_identity("c++"),
+    }
+    key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+    if key in _loaded:
+        return _loaded[key]
+    home = build_folder() / f"{name}-{key}"
+    module, cached = None, _ready(home)
+    if not cached:
+        with build_lock(home):
+            # Another process may have built it while this one waited.
+            cached = _ready(home)
+            if not cached:
+                module = _build(what, home, make, texts, host)
+    built = json.loads((home / "built.json").read_text())
+    module = module or import_built(home, built["module"])
+    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, host)
+    _loaded[key] = module
+    return module
+
+
+def compiler_identity(tool: str) -> str | None:
+    """A compiler's path, size and time: another when the compiler is another, and no process is needed to ask."""
+    path = device.find_tool(tool)
+    if path is None:
+        return None
+    stat = path.resolve().stat()
+    return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
+
+
+def _ready(home: Path) -> bool:
+    return (home / "built.json").is_file()
+
+
+def import_built(home: Path, module_name: str) -> ModuleType:
+    """Import the shared object of a build."""
+    spec = importlib.util.spec_from_file_location(module_name, home / f"{module_name}.so")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@contextlib.contextmanager
+def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
+    """Hold a build's lock. The operating system drops it when its holder ends, however it ends."""
+    home.parent.mkdir(parents=True, exist_ok=True)
+    path = home.with_name(home.name + ".lock")
+    deadline = time.monotonic() + (LOCK_TIMEOUT_S if timeout_s is None else timeout_s)
+    with path.open("a+") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    file.seek(0)
+                    holder = file.read().strip() or "an unknown process"
+                    raise BuildError(
+                        f"Another build of {home.name} is still running: {holder}. End it, or wait and run this again."
+                    ) from None
+                time.sleep(0.1)
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {socket.gethostname()} since {time.strftime('%H:%M:%S')}")
+        file.flush()
+        yield
+
+
+def _build(what: dict, home: Path, make: Callable, texts: dict[str, str | None], host: bool) -> ModuleType:
+    """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
+    # What killed builds left: nobody works on it, since this process holds the lock.
+    for leftover in home.parent.glob(f"{home.name}.[0-9]*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    partial = home.with_name(f"{home.name}.{os.getpid()}")
+    partial.mkdir(parents=True)
+    output = io.StringIO()
+    start = time.perf_counter()
+    try:
+        module, kept = make(partial, output)
+        built = {"what": what, "seconds": time.perf_counter() - start, "module": Path(module.__file__).stem}
+        (partial / "built.json").write_text(json.dumps(built | kept))
+        shutil.rmtree(home, ignore_errors=True)
+        os.replace(partial, home)
+    except Exception as error:
+        said = f"{output.getvalue()}\n{error}"
+        if host:
+            # Without the columns: they are those of the translated text.
+            said = re.sub(r"(\.cu:\d+):\d+:", r"\1:", said)
+        raise BuildError(readable_errors(said, texts)) from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    module.__file__ = str(home / Path(module.__file__).name)
+    return module
