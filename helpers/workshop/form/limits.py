@@ -75,8 +75,6 @@ LESSONS = {
 RAISED: tuple[Raised, ...] = ()
 # What no limit of this module and no rule of `questions` holds for, and why.
 EXEMPT = {
-    **dict.fromkeys(("02", "04"), "of the first edition; it is being written anew"),
-    **dict.fromkeys(("03",), "written anew; to be cut to its limits, or they are raised"),
     **dict.fromkeys(("08", "09"), "moved whole out of a lesson of the first edition"),
 }
 
