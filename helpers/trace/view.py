@@ -67,11 +67,13 @@ def timeline(
     plots.layout(figure, title or "", "time since the trace began (µs)", height=height)
     figure.update_layout(
         barmode="overlay",
-        margin={"l": 130, "r": 20, "t": 50 if title else 20, "b": 50},
+        margin={"l": 130, "r": 20, "t": 50 if title else 20, "b": 130},
         legend={
             "orientation": "h",
-            "y": -60 / (height - 100),
-            "yanchor": "top",
+            # At the figure's lower edge, with room for three lines: also when the window grows narrow or wide later.
+            "yref": "container",
+            "y": 0.01,
+            "yanchor": "bottom",
             "x": 0,
             "traceorder": "normal",
         },
