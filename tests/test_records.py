@@ -174,12 +174,31 @@ def test_gpu_spec_is_the_recorded_one(on_gpu, shown):
     records.measured("lesson/a", lambda: [{"a": 1}])
     on_gpu()
     assert records.gpu_spec().copy_gb_per_s == 3003.2
-    records.headline("square", "266 µs")
+
+
+def test_a_headline_names_the_gpu_of_its_value(on_gpu, shown, monkeypatch):
+    records.measured("lesson/a", lambda: [{"a": 1}])
+    records.measured_file("lesson/file", lambda path: path.write_text("1"), ".txt")
+    records.headline("square", "266 µs", of="lesson/a")
     assert shown[-1][records.HEADLINE_MIME] == {
         "label": "square",
         "value": "266 µs",
-        "source": "replayed, NVIDIA H100 80GB HBM3",
+        "source": "live, NVIDIA H100 80GB HBM3",
     }
+    text = (records.folder() / "h100/lesson/a.json").read_text()
+    records.stored("lesson/a")
+    records.headline("square", "266 µs", of="lesson/a")  # also where a GPU is
+    assert shown[-1][records.HEADLINE_MIME]["source"] == "replayed, NVIDIA H100 80GB HBM3"
+    on_gpu()
+    keep("t4", "2026-11-01", text.replace("NVIDIA H100 80GB HBM3", "Tesla T4"), name="lesson/a")
+    monkeypatch.setenv("WORKBOOK_REPLAY", "t4")
+    records.measured("lesson/a", never)
+    records.measured_file("lesson/file", never, ".txt")
+    for name, gpu in (("lesson/a", "Tesla T4"), ("lesson/file", "NVIDIA H100 80GB HBM3")):
+        records.headline("square", "266 µs", of=name)
+        assert shown[-1]["text/plain"] == f"square: 266 µs (replayed, {gpu})"
+    with pytest.raises(ValueError, match=r"'lesson/b' was neither measured nor replayed before it\.$"):
+        records.headline("square", "266 µs", of="lesson/b")
 
 
 @pytest.mark.parametrize(
