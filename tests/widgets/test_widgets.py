@@ -198,6 +198,29 @@ def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
     assert table.rows == recorded["launch"].rows and table.origin.startswith("replayed: ")
 
 
+@pytest.mark.parametrize("form", ["widgets", "plain"])
+def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, monkeypatch):
+    monkeypatch.setenv("WORKBOOK_WIDGETS", form)
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    sentence = "cube_kernel has changed: the recorded figures are of another text, and a GPU measures yours."
+    changed = {
+        name: dataclasses.replace(space, sources=lambda: ["__global__ void cube_kernel() {}"])
+        for name, space in SPACES.items()
+    }
+    shown = widgets.explore(changed["launch"])
+    assert shown.widget is None and shown.text == sentence
+    assert shown._repr_mimebundle_()["text/html"] == f'<div role="status">{sentence}</div>'
+    monkeypatch.setattr(grid, "SHAPE", changed["shape"])
+    shown = widgets.explore_grid()
+    assert sentence in shown.text and sentence in shown.plain.layout.title.text
+    steps = [step["args"][1]["title.text"] for step in shown.plain.layout.sliders[0].steps]
+    assert all(sentence in title and "GB/s" not in title and "sectors" in title for title in steps)
+    if form == "widgets":
+        assert sentence in shown.explorer.line.value and "GB/s" not in shown.explorer.line.value
+        shown.explorer.sliders["block_x"].value = 32
+        assert "32 threads" not in shown.explorer.line.value and sentence in shown.explorer.line.value
+
+
 def test_the_button_fills_the_map_and_can_be_stopped(live):
     table, asked = live
     explorer = widgets.explore(table=table, kernels=[FLAT]).explorer
