@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# The course; what comes after it are the deeper lessons.
+CORE = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
 
 
 def processes() -> int:
@@ -28,3 +31,11 @@ def environment() -> dict[str, str]:
     modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "PYTHONPATH": modules, "PATH": tools, "COLUMNS": "200", "NO_COLOR": "1"}
+
+
+def recorded(name: str) -> dict:
+    """The first case of a shipped record, from the set that is replayed, or the next one that has it."""
+    from helpers.records.sets import replay_order
+
+    path = next(path for gpu in replay_order() if (path := gpu / f"{name}.json").is_file())
+    return json.loads(path.read_text())["cases"][0]

@@ -7,7 +7,6 @@ that does, and fail.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -20,19 +19,13 @@ from typing import Any
 import browser as harness
 import nbformat
 import pytest
-from commands import ROOT
+from commands import ROOT, recorded
 from playwright.sync_api import expect
 
 from helpers.workshop import batch
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 SLIDERS = {"02_load_inline": "grid-picture", "03_triton": "try-block-size", "04_ptx": "try-it"}
-
-
-def record(name: str) -> list[dict]:
-    return json.loads((ROOT / "helpers" / "records" / "h100" / f"{name}.json").read_text())["cases"][0][
-        "rows"
-    ]
 
 
 def found(rows: list[dict], **point: Any) -> dict:
@@ -121,7 +114,7 @@ def save(page: harness.Page, path: Path) -> int:
 
 def test_the_grid_of_lesson_02(lesson, lab):
     page, cell = lesson("02_load_inline")
-    rows = record("load_inline/shape-sweep")
+    rows = recorded("load_inline/shape-sweep")["rows"]
     plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
     press(page, cell, "block, x", "ArrowRight")
     see(plot.locator(".gtitle"), "Blocks of 32 × 16")
@@ -147,7 +140,7 @@ def test_the_grid_of_lesson_02(lesson, lab):
 
 def test_the_kernels_of_lesson_03(lesson, lab):
     page, cell = lesson("03_triton")
-    rows = record("triton/launch-sweep")
+    rows = recorded("triton/launch-sweep")["rows"]
     plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
     point = {"block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "float32"}
     axes = {
@@ -189,7 +182,7 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     second = cell.locator(".js-plotly-plot").first
     press(page, cell, "row padding", "ArrowRight")
     row = found(
-        record("triton/alignment-sweep"),
+        recorded("triton/alignment-sweep")["rows"],
         kernel="Triton rows",
         padding=1,
         offset=0,
@@ -199,7 +192,7 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     see(second, f"{row['gb_per_s']:,.0f} GB/s")
     press(page, cell, "first element", "ArrowRight")
     row = found(
-        record("triton/alignment-sweep"),
+        recorded("triton/alignment-sweep")["rows"],
         kernel="Triton rows",
         padding=1,
         offset=1,
@@ -421,7 +414,9 @@ def test_the_page_of_lesson_02_keeps_its_slider(offline):
     plot = page.page.locator(".js-plotly-plot").first
     harness.click_step(page, plot, 0, "1 × 256")
     see(plot.locator(".gtitle"), "Blocks of 1 × 256")
-    row = found(record("load_inline/shape-sweep"), kernel="CUDA C++", block_x=1, block_y=256, n_cols=4096)
+    row = found(
+        recorded("load_inline/shape-sweep")["rows"], kernel="CUDA C++", block_x=1, block_y=256, n_cols=4096
+    )
     see(plot.locator(".gtitle"), f"{row['gb_per_s']:,.0f} GB/s")
     see(plot.locator(".gtitle"), "32 sectors")
     screenshot(page, "page-02-grid")
@@ -429,7 +424,7 @@ def test_the_page_of_lesson_02_keeps_its_slider(offline):
 
 def test_the_page_of_lesson_03_keeps_its_sliders(offline):
     page = offline("03_triton")
-    rows = record("triton/launch-sweep")
+    rows = recorded("triton/launch-sweep")["rows"]
     plot = page.page.locator(".js-plotly-plot").first
     harness.click_step(page, plot, 0, "512")
     harness.click_step(page, plot, 1, "1,024")

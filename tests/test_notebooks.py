@@ -19,6 +19,8 @@ from pathlib import Path
 import nbformat
 import pytest
 from commands import LESSONS, ROOT, environment, processes
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
 
 from helpers import device, records
 from helpers.workshop.form import canonical
@@ -136,3 +138,32 @@ def test_a_broken_copy_fails(name, says, results):
     result = results[name].result()
     assert result.returncode == 1, result.stdout[-6000:] + result.stderr[-2000:]
     assert says in result.stdout, result.stdout[-6000:]
+
+
+def edit_kernel(cells: dict[str, nbformat.NotebookNode]) -> None:
+    """What a learner may write who tries something: it still squares."""
+    cell = tagged(cells, "kernel:square_rows_kernel")
+    cell.source = cell.source.replace("x * x", "1.0 * x * x")
+
+
+@pytest.mark.parametrize("edited", [True, False])
+def test_an_edited_kernel_is_not_given_the_recorded_times(edited, tmp_path):
+    """Lesson 03 without a GPU up to its first measurement: a sentence stands there, no traceback and no time."""
+    notebook = nbformat.read(lesson("03"), as_version=4)
+    cells = {cell["id"]: cell for cell in notebook.cells}
+    if edited:
+        edit_kernel(cells)
+    notebook.cells = notebook.cells[: list(cells).index("measure-warps") + 1]
+    environ = {**environment(), "CUDA_VISIBLE_DEVICES": "", "WORKBOOK_PROGRESS": str(tmp_path)}
+    client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(tmp_path)}})
+    if not edited:
+        client.execute(env=environ)
+        assert any(records.PROVENANCE_MIME in output.get("data", {}) for output in notebook.cells[-1].outputs)
+        return
+    with pytest.raises(CellExecutionError):
+        client.execute(env=environ)
+    (failed,) = notebook.cells[-1].outputs
+    sentence = (
+        "square_rows_kernel has changed: the recorded figures are of another text, and a GPU measures yours."
+    )
+    assert (failed.ename, failed.traceback) == ("KernelChanged", [sentence])

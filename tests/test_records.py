@@ -1,6 +1,7 @@
 """Live and kept, or replayed with provenance."""
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -75,11 +76,62 @@ def test_round_trip_keeps_values_and_provenance(on_gpu, shown):
     assert "changed" not in shown[1]["text/plain"]
 
 
-def test_changed_source_is_said(on_gpu, shown):
-    records.measured("lesson/what", lambda: [{"a": 1}], sources=["__global__ void square(float* x) {}"])
+SQUARE = "__global__ void square(float* x) {}"
+EDITED = "__global__ void square(float* x) { x[0] = 1; }"
+SENTENCE = "square has changed: the recorded figures are of another text, and a GPU measures yours."
+
+
+@pytest.mark.parametrize("recorded", [[SQUARE], [SQUARE, "a text"]])
+@pytest.mark.parametrize(
+    ("asked", "says"),
+    [
+        ([EDITED], SENTENCE),
+        ([EDITED, "another text"], "The text measured here and square have changed: the recorded figures"),
+        ([SQUARE.replace("square", "cube")], "cube has changed: "),
+    ],
+)
+def test_an_edited_kernel_gets_no_replayed_time(on_gpu, shown, recorded, asked, says):
+    records.measured("lesson/what", lambda: [{"a": 1}], sources=recorded)
+    records.measured_file("lesson/file", lambda path: path.write_text("1"), ".txt", sources=recorded)
     on_gpu()
-    records.measured("lesson/what", never, sources=["__global__ void square(float* x) { x[0] = 1; }"])
-    assert "The source of square has changed since it was measured" in shown[-1]["text/plain"]
+    shown.clear()
+    with pytest.raises(records.KernelChanged) as changed:
+        records.measured("lesson/what", never, sources=asked)
+    assert str(changed.value).startswith(says) and str(changed.value).count(". ") == 0
+    assert changed.value._render_traceback_() == [str(changed.value)]
+    with pytest.raises(records.NoRecord, match=re.escape(says)):
+        records.measured_file("lesson/file", never, ".txt", sources=asked)
+    assert not shown
+    assert records.measured("lesson/what", never)["a"].tolist() == [1]
+    assert records.stored("lesson/what")["a"].tolist() == [1]
+
+
+def test_a_gpu_without_the_tool_does_not_replay_an_edited_kernel_either(on_gpu, shown):
+    def cannot():
+        raise records.CannotMeasure("ncu is not here.")
+
+    records.measured("lesson/tool", lambda: [{"a": 1}], sources=[SQUARE])
+    assert records.measured("lesson/tool", cannot, sources=[SQUARE])["a"].tolist() == [1]
+    with pytest.raises(records.KernelChanged) as changed:
+        records.measured("lesson/tool", cannot, sources=[EDITED])
+    assert str(changed.value) == (
+        "ncu is not here. square has changed: the recorded figures are of another text, so they are not shown."
+    )
+
+
+def test_a_set_with_this_text_goes_before_one_of_another(on_gpu, shown, monkeypatch):
+    records.measured("lesson/long", lambda: [{"a": 1}], sources=[SQUARE])
+    old = (records.folder() / "h100/lesson/long.json").read_text()
+    records.measured("lesson/long", lambda: [{"a": 2}], sources=[EDITED])
+    on_gpu()
+    keep("t4", "2027-01-01", old)
+    assert records.sets() == ["t4", "h100"]
+    assert records.measured("lesson/long", never, sources=[SQUARE])["a"].tolist() == [1]
+    assert "another text" not in shown[-1]["text/plain"]
+    assert records.measured("lesson/long", never, sources=[EDITED])["a"].tolist() == [2]
+    assert shown[-1]["text/plain"].endswith(" The records of t4 are of another text of square.")
+    with pytest.raises(records.KernelChanged, match="square has changed"):
+        records.measured("lesson/long", never, sources=[SQUARE + " // mine"])
 
 
 def test_nearest_parameters_are_named_and_never_interpolated(on_gpu, shown):
@@ -174,12 +226,31 @@ def test_gpu_spec_is_the_recorded_one(on_gpu, shown):
     records.measured("lesson/a", lambda: [{"a": 1}])
     on_gpu()
     assert records.gpu_spec().copy_gb_per_s == 3003.2
-    records.headline("square", "266 µs")
+
+
+def test_a_headline_names_the_gpu_of_its_value(on_gpu, shown, monkeypatch):
+    records.measured("lesson/a", lambda: [{"a": 1}])
+    records.measured_file("lesson/file", lambda path: path.write_text("1"), ".txt")
+    records.headline("square", "266 µs", of="lesson/a")
     assert shown[-1][records.HEADLINE_MIME] == {
         "label": "square",
         "value": "266 µs",
-        "source": "replayed, NVIDIA H100 80GB HBM3",
+        "source": "live, NVIDIA H100 80GB HBM3",
     }
+    text = (records.folder() / "h100/lesson/a.json").read_text()
+    records.stored("lesson/a")
+    records.headline("square", "266 µs", of="lesson/a")  # also where a GPU is
+    assert shown[-1][records.HEADLINE_MIME]["source"] == "replayed, NVIDIA H100 80GB HBM3"
+    on_gpu()
+    keep("t4", "2026-11-01", text.replace("NVIDIA H100 80GB HBM3", "Tesla T4"), name="lesson/a")
+    monkeypatch.setenv("WORKBOOK_REPLAY", "t4")
+    records.measured("lesson/a", never)
+    records.measured_file("lesson/file", never, ".txt")
+    for name, gpu in (("lesson/a", "Tesla T4"), ("lesson/file", "NVIDIA H100 80GB HBM3")):
+        records.headline("square", "266 µs", of=name)
+        assert shown[-1]["text/plain"] == f"square: 266 µs (replayed, {gpu})"
+    with pytest.raises(ValueError, match=r"'lesson/b' was neither measured nor replayed before it\.$"):
+        records.headline("square", "266 µs", of="lesson/b")
 
 
 @pytest.mark.parametrize(

@@ -209,6 +209,7 @@ def pairs(rows: pd.DataFrame) -> pd.DataFrame:
         row |= {"time": narrow.narrow_over_wide, "low": narrow.ratio_low, "high": narrow.ratio_high}
         for name in ("sectors", "requests", "instructions", "dram_mb"):
             row[name] = narrow[name] / wide[name]
+        row["a_request"] = narrow.sectors / narrow.requests
         for name in ("issue_percent", "requests_percent", "queue_percent", "warps_percent", "registers"):
             row[f"{name}_4"], row[f"{name}_16"] = narrow[name], wide[name]
         found.append(row)
@@ -223,9 +224,10 @@ def verdict(rows: pd.DataFrame) -> str:
         f"**Time.** 4-byte loads take between {_times(least.time)} ({least.launch}) and {_times(most.time)} "
         f"({most.launch}) as long as 16-byte loads.",
         _work(p),
+        _sectors(p),
         _limits(p),
         _queue(p),
-        _in_flight(p),
+        _registers(p),
     ]
     return "\n\n".join(filter(None, told))
 
@@ -235,17 +237,38 @@ def _times(ratio: float) -> str:
 
 
 def _work(p: pd.DataFrame) -> str:
-    requests = f"{p.requests.min():.1f} to {p.requests.max():.1f} times the requests"
+    requests = f"{p.requests.min():.1f} to {p.requests.max():.1f} times"
+    if p.requests.max() - p.requests.min() < 0.05:
+        requests = f"{p.requests.mean():.1f} times"
     instructions = f"{p.instructions.min():.1f} to {p.instructions.max():.1f} times the instructions"
-    same = (p.sectors - 1).abs().max() < 0.01
-    sectors_ = "the same sectors" if same else f"up to {_times(p.sectors.max())} the sectors"
     dram = (p.dram_mb - 1).abs().max()
     dram_ = (
         "the same bytes from DRAM within 2 %"
         if dram < 0.02
         else f"DRAM traffic that differs by up to {100 * dram:.0f} %"
     )
-    return f"**Work.** They ask for {sectors_}, with {requests}, {instructions}, and {dram_}."
+    return f"**Work.** 4-byte loads need {requests} the requests, {instructions}, and {dram_}."
+
+
+def _sectors(p: pd.DataFrame) -> str:
+    """Whether a warp's narrow load uses the sectors that it touches, and whether that parts the launches' times."""
+    apart = p.a_request > 4.5
+    if not apart.any():
+        return "**Sectors.** A warp's 4-byte load touches 4 sectors and uses all of each, in every launch."
+    kernels = sorted({launch.split(",")[0] for launch in p.launch[apart]})
+    told = (
+        f"**Sectors.** In the {' and the '.join(kernels)} kernel a warp's 4-byte load touches {p.a_request[apart].max():.0f} sectors "
+        "and uses a part of each: Triton gave a thread four neighbours, and where it may not load them at once it loads "
+        "them one after the other."
+    )
+    if apart.all():
+        return told
+    first, second = p.time[apart], p.time[~apart]
+    told += f" Elsewhere such a load touches {p.a_request[~apart].max():.0f} and uses all. "
+    spans = f"{first.min():.3f} to {first.max():.3f} times as long as wide loads, the second {second.min():.3f} to {second.max():.3f}"
+    parted = first.min() > second.max()
+    end = "this is what parts the two places" if parted else "so this alone does not part the two places"
+    return f"{told}The first kind takes {spans}: {end}."
 
 
 def _limits(p: pd.DataFrame) -> str:
@@ -275,20 +298,14 @@ def _queue(p: pd.DataFrame) -> str:
     return f"{told}: so the queue does not tell the two places apart."
 
 
-def _in_flight(p: pd.DataFrame) -> str:
-    flat, rows = p[p.launch.str.startswith("flat")], p[p.launch.str.startswith("rows")]
-    few, many = flat.loc[flat.elements.idxmin()], flat.loc[flat.elements.idxmax()]
-    row = rows.loc[rows.elements.idxmax()]
-    told = f"**The launch.** The flat kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and {many.time:.3f} with {many.elements}"
-    if few.time > many.time + 0.01:
-        told += ": a thread that holds more pays less for narrow loads"
-    elif many.time > few.time + 0.01:
-        told += ": a thread that holds more pays more for narrow loads"
-    else:
-        told += ": how much a thread holds makes no difference of 1 %"
-    told += (
-        f". And the widths change more than the width: in the row kernel 4-byte loads need {row.registers_4:.0f} registers a "
-        f"thread instead of {row.registers_16:.0f}, so {row.warps_percent_4:.0f} % of an SM's warp slots were filled "
-        f"instead of {row.warps_percent_16:.0f} %."
+def _registers(p: pd.DataFrame) -> str:
+    rows = p[p.launch.str.startswith("rows")]
+    few, many = rows.loc[rows.elements.idxmin()], rows.loc[rows.elements.idxmax()]
+    told = (
+        f"**Registers.** The row kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and {many.time:.3f} with "
+        f"{many.elements}. There 4-byte loads need {many.registers_4:.0f} registers a thread instead of {many.registers_16:.0f}, so "
+        f"{many.warps_percent_4:.0f} % of an SM's warp slots were filled instead of {many.warps_percent_16:.0f} %"
     )
-    return told
+    if many.time > few.time + 0.01 and many.warps_percent_4 < many.warps_percent_16:
+        return f"{told}: fewer warps wait for the same memory."
+    return f"{told}; it made no difference of 1 %."

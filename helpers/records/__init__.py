@@ -7,17 +7,20 @@ is and how it is shown, `files` how a record is written.
 A record is a JSON file `helpers/records/<gpu>/<name>.json` with the cases that were measured (their parameters,
 rows and provenance). A file record (a report, a trace, generated code) stands beside its JSON. The records of one GPU
 are a set, named after its folder. WORKBOOK_REPLAY=h100 chooses the set that is replayed; without it the newest complete
-one is. What that set lacks is taken from the newest set that has it, and said.
+one is. What that set lacks is taken from the newest set that has it, and said. A set also lacks
+what it has of another text of a kernel; where no set has this text, `KernelChanged` is raised, so that a kernel that
+was edited never gets the time of another.
 """
 
 from helpers.records.origin import HEADLINE_MIME, PROVENANCE_MIME, Provenance, fingerprint, headline
-from helpers.records.replay import CannotMeasure, measured, measured_file, stored
+from helpers.records.replay import CannotMeasure, KernelChanged, measured, measured_file, stored
 from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, sets
 
 __all__ = [
     "HEADLINE_MIME",
     "PROVENANCE_MIME",
     "CannotMeasure",
+    "KernelChanged",
     "NoRecord",
     "Provenance",
     "fingerprint",

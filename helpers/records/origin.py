@@ -12,10 +12,11 @@ from datetime import date
 from typing import Any
 
 from helpers import device
-from helpers.records.sets import gpu_spec
 
 PROVENANCE_MIME = "application/vnd.kernel-workbook.provenance+json"
 HEADLINE_MIME = "application/vnd.kernel-workbook.headline+json"
+UNNAMED = "source"  # the name of a text that holds no kernel
+_shown: dict[str, str] = {}  # where the result of each record comes from that this process has shown last
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def fingerprint(source: Any) -> tuple[str, str]:
     target = getattr(target, "fn", target)
     if isinstance(target, str):
         name = re.search(r"__global__[^(]*?(\w+)\s*\(", target)
-        name, text = (name.group(1) if name else "source"), target
+        name, text = (name.group(1) if name else UNNAMED), target
     else:
         name, text = target.__name__, inspect.getsource(target)
     return name, hashlib.sha256(text.strip().encode()).hexdigest()
@@ -74,6 +75,7 @@ def show(mode: str, name: str, text: str, provenance: Provenance) -> None:
     """Say where a result comes from: `mode` is "live" or "replayed", `name` the record's, `text` the sentence."""
     from IPython.display import publish_display_data
 
+    _shown[name] = f"{mode}, {provenance.gpu['name']}"
     colour = "#0072B2" if mode == "live" else "#D55E00"
     publish_display_data(
         {
@@ -91,17 +93,22 @@ def show(mode: str, name: str, text: str, provenance: Provenance) -> None:
     )
 
 
-def headline(label: str, value: str) -> None:
+def headline(label: str, value: str, *, of: str) -> None:
     """Show one headline figure; the index page of a batch run collects them.
 
     Args:
         label: what was measured, such as "square, 10,000 × 10,000 fp32".
         value: the figure with its unit, such as "266 µs · 2,959 GB/s".
+        of: the record that the value was computed from, "lesson/what": measured or replayed earlier in this process.
+
+    Raises:
+        ValueError: that record was neither measured nor replayed before.
     """
     from IPython.display import publish_display_data
 
-    spec = gpu_spec()
-    source = f"{'live' if device.has_gpu() else 'replayed'}, {spec.name}"
+    if of not in _shown:
+        raise ValueError(f"Headline {label!r}: record {of!r} was neither measured nor replayed before it.")
+    source = _shown[of]
     publish_display_data(
         {
             "text/plain": f"{label}: {value} ({source})",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from helpers import device
 from helpers.records.files import write_case
-from helpers.records.origin import Provenance, fingerprint, live_provenance, show
+from helpers.records.origin import UNNAMED, Provenance, fingerprint, live_provenance, show
 from helpers.records.sets import NoRecord, folder, gpu_folder_name, replay_order
 
 if TYPE_CHECKING:
@@ -22,6 +22,26 @@ if TYPE_CHECKING:
 
 class CannotMeasure(RuntimeError):
     """A measurement cannot be made on this GPU machine (no tool, no permission): the record is shown instead."""
+
+
+class KernelChanged(NoRecord):
+    """What was recorded is of another text of a kernel. A notebook shows the sentence instead of a traceback.
+
+    Attributes:
+        kernels: the names of those that have changed.
+    """
+
+    def __init__(self, kernels: Iterable[str], why: str = ""):
+        self.kernels = tuple(sorted(kernels))
+        names = ["The text measured here" if name == UNNAMED else name for name in self.kernels]
+        end = "so they are not shown" if why else "and a GPU measures yours"
+        super().__init__(
+            f"{why}{' and '.join(names)} {'has' if len(names) == 1 else 'have'} changed: "
+            f"the recorded figures are of another text, {end}."
+        )
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
 
 
 def measured(
@@ -37,8 +57,8 @@ def measured(
         name: the record, "lesson/what".
         live: called only where a GPU is; returns a DataFrame or a list of dicts of plain values. It may raise
             `CannotMeasure`.
-        sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and a
-            replay says when one has changed since.
+        sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and only
+            a record of these very texts is replayed.
         params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
             names it.
 
@@ -47,6 +67,7 @@ def measured(
 
     Raises:
         NoRecord: no GPU here and nothing recorded under that name.
+        KernelChanged: no GPU here, and what was recorded is of other texts of `sources`.
         ValueError: a name that is not "lesson/what".
     """
     asked = _Asked.of(name, sources, params)
@@ -76,6 +97,7 @@ def measured_file(
 
     Raises:
         NoRecord: no GPU here and nothing recorded under that name.
+        KernelChanged: as in `measured`.
         RuntimeError: `live` wrote no file.
         ValueError: a name that is not "lesson/what".
     """
@@ -205,15 +227,15 @@ def _replayed_file(asked: _Asked, why: str) -> Path:
 
 @dataclass(frozen=True)
 class _Found:
-    """A record's file, its case with the nearest parameters, and the set that lacks it, if another one has it."""
+    """A record's file, its case with the nearest parameters, and why it is not of the set that is replayed, if so."""
 
     path: Path
     case: dict
-    lacking: str | None
+    elsewhere: str
 
 
 def _recorded(asked: _Asked, why: str, own: str | None = None) -> _Found:
-    """The record that is replayed.
+    """The record that is replayed: the first set's whose nearest case was measured with the texts asked for.
 
     Args:
         asked: the record.
@@ -221,32 +243,42 @@ def _recorded(asked: _Asked, why: str, own: str | None = None) -> _Found:
         own: the set of this machine's GPU, which goes before the one that is replayed.
     """
     order = sorted(replay_order(), key=lambda gpu: gpu.name != own)
-    path = next((path for gpu in order if (path := gpu / f"{asked.name}.json").is_file()), None)
-    if path is None:
-        raise NoRecord(
-            f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {folder()} either: "
-            "run this lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
-        )
-    cases = json.loads(path.read_text())["cases"]
-    case = min(cases, key=lambda c: _distance(asked.params, c["params"]))
-    lacks = not own and not path.is_relative_to(order[0])
-    return _Found(path, case, order[0].name if lacks else None)
+    changed_in: dict[Path, list[str]] = {}
+    for gpu in order:
+        path = gpu / f"{asked.name}.json"
+        if not path.is_file():
+            continue
+        cases = json.loads(path.read_text())["cases"]
+        case = min(cases, key=lambda c: _distance(asked.params, c["params"]))
+        changed = [n for n, h in asked.prints.items() if case["provenance"]["sources"].get(n) != h]
+        if not changed:
+            here = own or gpu == order[0]
+            return _Found(path, case, "" if here else _elsewhere(order[0], changed_in.get(order[0])))
+        changed_in[gpu] = changed
+    if changed_in:
+        raise KernelChanged(next(iter(changed_in.values())), why)
+    raise NoRecord(
+        f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {folder()} either: "
+        "run this lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
+    )
+
+
+def _elsewhere(gpu: Path, changed: list[str] | None) -> str:
+    """Why a record is not taken from the set that is replayed: it has none, or one of other texts."""
+    if changed:
+        return f" The records of {gpu.name} are of another text of {', '.join(sorted(changed))}."
+    return f" The records of {gpu.name} have no such measurement."
 
 
 def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
     """Say where a replayed case comes from, and what differs from what was asked."""
     case = found.case
     provenance = Provenance(**case["provenance"])
-    text = f"{why}Replayed, not measured here: {provenance}."
-    if found.lacking:
-        text += f" The records of {found.lacking} have no such measurement."
+    text = f"{why}Replayed, not measured here: {provenance}.{found.elsewhere}"
     if case["params"] != asked.params:
         wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
         text += f" {wanted or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
-    changed = [n for n, h in asked.prints.items() if provenance.sources.get(n) != h]
-    if changed:
-        text += f" The source of {', '.join(sorted(changed))} has changed since it was measured."
     show("replayed", asked.name, text, provenance)
     return provenance
 

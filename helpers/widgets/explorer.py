@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import html
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ def explore(
     """Sliders over launch parameters, size and dtype: what each kernel reaches, and the map of one of them.
 
     On a GPU each point is checked and timed when you come to it, and a button measures all of them. Without one the
-    sliders move through the recorded sweep.
+    sliders move through the recorded sweep; where a kernel has changed since then, a sentence says so instead.
 
     Args:
         over: "launch" (BLOCK_SIZE and num_warps of the Triton kernels), "shape" (the CUDA kernel's block), or
@@ -44,6 +45,8 @@ def explore(
     point = {**space.start, **start}
     alone = frontend() == "plain"
     table = table or load(space, replay=alone)
+    if table.refusal:
+        return Shown(table.refusal, f'<div role="status">{html.escape(table.refusal)}</div>')
     text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
     if table.live:
         for kernel in chosen:

@@ -32,7 +32,7 @@ def occupancy(spec: device.GpuSpec, threads: int, registers: int, shared_bytes: 
 def reason(table: Table, row: Mapping[str, Any] | None) -> str:
     """The line under a figure."""
     if row is None:
-        return "not measured yet"
+        return table.refusal or "not measured yet"
     if row["verdict"] != "ok":
         return f"{row['verdict']}: {row['reason']}"
     if not row.get("registers"):

@@ -22,17 +22,29 @@ if TYPE_CHECKING:
 
 @dataclass
 class Table:
-    """The rows of a space that are known, and whether this machine can measure the others."""
+    """The rows of a space that are known, and whether this machine can measure the others.
+
+    Attributes:
+        space: which one.
+        spec: the GPU of the rows.
+        live: whether this machine measures what is missing.
+        date: of the record.
+        rows: by `Space.key`.
+        refusal: why there are no rows and will be none, a sentence; "" otherwise.
+    """
 
     space: Space
     spec: device.GpuSpec
     live: bool
     date: str = ""
     rows: dict[tuple, dict[str, Any]] = field(default_factory=dict)
+    refusal: str = ""
 
     @property
     def origin(self) -> str:
-        """Where the figures come from, for the figure itself."""
+        """Where the figures come from, for the figure itself; or why there are none."""
+        if self.refusal:
+            return self.refusal
         return f"live on {self.spec.name}" if self.live else f"replayed: {self.spec.name}, {self.date}"
 
     def row(self, kernel: str, point: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -49,6 +61,8 @@ class Table:
 
 def load(space: Space, *, replay: bool = False) -> Table:
     """The space's table: recorded where there is no GPU, empty and to be filled where there is one.
+
+    Where a kernel has changed since the record was made, the table is empty and says so.
 
     While records are being made (`make record`) the whole space is measured.
 
@@ -70,7 +84,10 @@ def load(space: Space, *, replay: bool = False) -> Table:
             )
         return measure.record(space)
 
-    frame = records.measured(space.record, whole_space, sources=space.sources())
+    try:
+        frame = records.measured(space.record, whole_space, sources=space.sources())
+    except records.KernelChanged as changed:
+        return Table(space, records.gpu_spec(), live=False, refusal=str(changed))
     return from_frame(space, frame, live=here and recording)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pandas as pd
+import pytest
 
 import helpers
 from helpers import ncu
@@ -35,9 +36,9 @@ def made_up(**changes) -> pd.DataFrame:
 def test_what_is_the_same_is_said_to_be_the_same():
     told = widths.verdict(made_up())
     assert "between 0.990 times (flat, 4,096 in 4 warps) and 1.040 times (flat, 1,024 in 4 warps)" in told
-    assert "ask for the same sectors, with 4.0 to 4.0 times the requests" in told
+    assert "need 4.0 times the requests" in told and "touches 4 sectors and uses all" in told
     assert "neither is used up" in told and "the queue does not tell the two places apart" in told
-    assert "1.040 with 8 elements a thread and 0.990 with 32: a thread that holds more pays less" in told
+    assert "1.020 with 16 elements a thread and 0.990 with 32" in told and "no difference of 1 %" in told
 
 
 def test_a_unit_near_its_limit_is_named():
@@ -45,8 +46,31 @@ def test_a_unit_near_its_limit_is_named():
 
 
 def test_other_sectors_and_other_traffic_are_named():
-    told = widths.verdict(made_up(sectors=(3.0e7, 2.5e7), dram_mb=(869.0, 790.0)))
-    assert "up to 1.200 times the sectors" in told and "DRAM traffic that differs by up to 10 %" in told
+    told = widths.verdict(made_up(sectors=(1.0e8, 2.5e7), dram_mb=(869.0, 790.0)))
+    assert "touches 16 sectors and uses a part of each" in told
+    assert "DRAM traffic that differs by up to 10 %" in told
+
+
+@pytest.mark.parametrize(
+    ("slow", "told"), [(1.2, "this is what parts"), (1.0, "so this alone does not part")]
+)
+def test_sectors_that_are_not_used_whole_are_named(slow, told):
+    rows = made_up()
+    flat = rows.kernel == "flat"
+    rows.loc[flat, "narrow_over_wide"] = slow
+    rows.loc[flat & (rows.load_bytes == 4), "sectors"] = 1.0e8
+    said = widths.verdict(rows)
+    assert "In the flat kernel a warp's 4-byte load touches 16 sectors" in said
+    assert "Elsewhere such a load touches 4 and uses all" in said and told in said
+
+
+def test_fewer_warps_are_named_where_they_cost():
+    rows = made_up()
+    last = (rows.kernel == "rows") & (rows.elements == 32)
+    rows.loc[last, "narrow_over_wide"] = 1.05
+    rows.loc[last & (rows.load_bytes == 4), ["registers", "warps_percent"]] = [87, 22.0]
+    assert "87 registers a thread instead of 22, so 22 % of an SM's warp slots" in widths.verdict(rows)
+    assert widths.verdict(rows).endswith("fewer warps wait for the same memory.")
 
 
 def test_a_queue_that_parts_the_two_places_is_named():
@@ -62,7 +86,7 @@ def test_where_no_launch_is_slower_the_queue_is_not_spoken_of():
     rows = made_up()
     rows["narrow_over_wide"] = 1.0
     told = widths.verdict(rows)
-    assert "The queue" not in told and "makes no difference of 1 %" in told
+    assert "The queue" not in told and "it made no difference of 1 %" in told
 
 
 def test_counters_are_read_from_a_real_report():

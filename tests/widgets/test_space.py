@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-import json
 
+import commands
 import pytest
 import torch
 
@@ -136,6 +136,6 @@ def test_a_space_of_ones_own_is_checked_and_timed():
 
 @pytest.mark.parametrize("space", [*SPACES.values(), softmax.SPACE], ids=lambda space: space.name)
 def test_the_records_are_of_these_kernels(space):
-    case = json.loads((records.folder() / "h100" / f"{space.record}.json").read_text())["cases"][0]
+    case = commands.recorded(space.record)
     assert dict(records.fingerprint(s) for s in space.sources()) == case["provenance"]["sources"]
     assert {row["kernel"] for row in case["rows"]} == {*space.mapped, *space.rivals}

@@ -7,6 +7,7 @@ import dataclasses
 import itertools
 import json
 
+import commands
 import pandas as pd
 import pytest
 
@@ -30,7 +31,7 @@ def recorded() -> dict[str, Table]:
     """The shipped tables, as a machine without a GPU loads them."""
     tables = {}
     for name, space in SPACES.items():
-        case = json.loads((records.folder() / "h100" / f"{space.record}.json").read_text())["cases"][0]
+        case = commands.recorded(space.record)
         frame = pd.DataFrame(case["rows"], columns=case["columns"])
         frame.attrs["provenance"] = records.Provenance(**case["provenance"])
         tables[name] = from_frame(space, frame)
@@ -133,7 +134,7 @@ def test_a_move_shows_the_new_points_values(recorded):
         ]
         assert list(heat) == [row["gb_per_s"] for row in expected]
         assert f"{point['n_cols']:,} {point['dtype']}" in shown.layout.title.text
-        assert "replayed: NVIDIA H100" in shown.layout.title.text
+        assert f"replayed: {recorded['launch'].spec.name}" in shown.layout.title.text
 
 
 def test_kernels_are_taken_out_and_the_map_changes(recorded):
@@ -182,7 +183,7 @@ def test_on_a_gpu_a_point_is_measured_when_you_come_to_it_and_once(live):
     explorer.sliders["block_size"].value = 4096
     assert asked == [(FLAT, 4096, 8), (FLAT, 2048, 8)]
     filled = [value for line in explorer.figure.data[2].z for value in line if value is not None]
-    assert len(filled) == 2 and "live on NVIDIA H100" in explorer.figure.layout.title.text
+    assert len(filled) == 2 and f"live on {table.spec.name}" in explorer.figure.layout.title.text
 
 
 def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
@@ -196,6 +197,29 @@ def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
     assert load(SPACES["launch"]).rows == {}
     table = load(SPACES["launch"], replay=True)
     assert table.rows == recorded["launch"].rows and table.origin.startswith("replayed: ")
+
+
+@pytest.mark.parametrize("form", ["widgets", "plain"])
+def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, monkeypatch):
+    monkeypatch.setenv("WORKBOOK_WIDGETS", form)
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    sentence = "cube_kernel has changed: the recorded figures are of another text, and a GPU measures yours."
+    changed = {
+        name: dataclasses.replace(space, sources=lambda: ["__global__ void cube_kernel() {}"])
+        for name, space in SPACES.items()
+    }
+    shown = widgets.explore(changed["launch"])
+    assert shown.widget is None and shown.text == sentence
+    assert shown._repr_mimebundle_()["text/html"] == f'<div role="status">{sentence}</div>'
+    monkeypatch.setattr(grid, "SHAPE", changed["shape"])
+    shown = widgets.explore_grid()
+    assert sentence in shown.text and sentence in shown.plain.layout.title.text
+    steps = [step["args"][1]["title.text"] for step in shown.plain.layout.sliders[0].steps]
+    assert all(sentence in title and "GB/s" not in title and "sectors" in title for title in steps)
+    if form == "widgets":
+        assert sentence in shown.explorer.line.value and "GB/s" not in shown.explorer.line.value
+        shown.explorer.sliders["block_x"].value = 32
+        assert "32 threads" not in shown.explorer.line.value and sentence in shown.explorer.line.value
 
 
 def test_the_button_fills_the_map_and_can_be_stopped(live):

@@ -298,7 +298,7 @@ def test_more_cells_of_one_exercise(checkout):
 def test_the_command_and_publish(lab, workbook):
     root, _path, starter = lab
     (root / "notebooks" / "03_x.ipynb").unlink()
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(GOOD_BADGE, id="title"), code("1", "setup", "setup")]), root / "notebooks" / "03_x.ipynb")  # fmt: skip
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell(GOOD_BADGE, id="title"), code("1", "setup", "setup"), code("n: int = 1", "parameters", "parameters")]), root / "notebooks" / "03_x.ipynb")  # fmt: skip
     assert workbook("form", cwd=root).returncode == 0
     publish.publish("grace-h/course", root)
     for name in ("labs", "labs/solutions"):
