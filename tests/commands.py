@@ -9,6 +9,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+# The course; what comes after it are the deeper lessons.
+CORE = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
 
 
 def processes() -> int:
