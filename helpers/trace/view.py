@@ -148,7 +148,7 @@ def _draw_arrows(figure: go.Figure, bars: list[_Bar]) -> None:
             xs += [call.start_us, done.start_us, None]
             ys += [call.y + 0.43, done.y - 0.43, None]
     if xs:
-        line = {"color": "#555555", "width": 1, "dash": "dot"}
+        line = {"color": plots.TEXT_COLOUR, "width": 1, "dash": "dot"}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
 
 
