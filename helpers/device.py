@@ -365,8 +365,11 @@ def prepare() -> Survey:
     """Do what every lesson needs on every machine, and return the survey; the setup cell of each notebook calls it.
 
     ninja and nvcc come on PATH, since torch calls them by name; tables get the width of a notebook; and without a GPU
-    Triton's interpreter is switched on, unless Triton is imported already (too late) or TRITON_INTERPRET is set.
+    Triton's interpreter is switched on, unless Triton is imported already (too late) or TRITON_INTERPRET is set. That
+    torch.profiler can watch no GPU then is known, and its warning is left out.
     """
+    import warnings
+
     import pandas as pd
 
     folders = os.environ.get("PATH", "").split(os.pathsep)
@@ -375,6 +378,8 @@ def prepare() -> Survey:
             folders.append(str(tool.parent))
     os.environ["PATH"] = os.pathsep.join(folders)
     pd.set_option("display.width", 160, "display.max_columns", 20, "display.max_colwidth", 200)
-    if not has_gpu() and "triton" not in sys.modules:
-        os.environ.setdefault("TRITON_INTERPRET", "1")
+    if not has_gpu():
+        warnings.filterwarnings("ignore", message="CUDA is not available, disabling CUDA profiling")
+        if "triton" not in sys.modules:
+            os.environ.setdefault("TRITON_INTERPRET", "1")
     return survey()

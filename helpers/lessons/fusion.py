@@ -397,22 +397,25 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
     titles = ("one block, padded", "online: in steps, twice", "split: shared")
     fig = make_subplots(rows=1, cols=3, subplot_titles=titles, horizontal_spacing=0.06)
 
-    def piece(panel: int, row: int, start: float, width: float, program: int, text: str, **look: Any) -> None:
-        colour = look.pop("color", plots.PALETTE[program % 7])
+    def piece(
+        panel: int, row: int, start: float, width: float, program: int, text: str, color: str = ""
+    ) -> None:
+        colour = color or plots.PALETTE[program % 7]
         fig.add_trace(
             go.Bar(
                 orientation="h", y=[row], base=[start], x=[width], width=0.8, text=[text], textangle=0,
                 textposition="inside", insidetextanchor="middle", hoverinfo="skip", showlegend=False,
-                marker={"color": colour, "line": {"color": "white", "width": 2}, **look},
+                marker={"color": colour, "line": {"color": "white", "width": 2}},
             ),
             row=1, col=panel,
         )  # fmt: skip
 
+    shades = [(_paler(colour), colour) for colour in plots.PALETTE[:7]]
     for row in range(n_rows):
         piece(1, row, 0, n_cols, row, f"program {row}")
         piece(1, row, n_cols, padded - n_cols, row, "−∞", color="#C8C8C8")
         for step in range(n_cols // block):
-            piece(2, row, step * block, block, row, f"{row}, step {step}", opacity=0.55 + 0.45 * (step % 2))
+            piece(2, row, step * block, block, row, f"{row}, step {step}", color=shades[row % 7][step % 2])
         for part in range(parts):
             width = n_cols / parts
             piece(3, row, part * width, width, row * parts + part, f"{row * parts + part}")
@@ -429,6 +432,11 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
     fig.update_yaxes(range=[n_rows - 0.4, -0.6], tickvals=list(range(n_rows)), title_text="", showgrid=False)
     fig.update_yaxes(title_text="row", col=1)
     return fig
+
+
+def _paler(colour: str) -> str:
+    """A colour halfway to white, in both themes: an opacity would darken it where the page is dark."""
+    return f"rgb({', '.join(str((int(colour[i : i + 2], 16) + 255) // 2) for i in (1, 3, 5))})"
 
 
 # ---------------------------------------------------------------------------------------------------- the league

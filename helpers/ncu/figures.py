@@ -6,6 +6,7 @@ The figures (how busy launches are, one over time, occupancy, hot instructions) 
 
 from __future__ import annotations
 
+import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -35,7 +36,13 @@ _SUMMARY = {
 def summary_table(report: Report | Kernel) -> Styler:
     """`summary` formatted, with the columns of Nsight Compute's Summary page; `summary` itself has more, as numbers."""
     shown = plots.table(summary(report), _SUMMARY)
+    shown = shown.format(_breakable, subset=["function", "demangled name"])
     return shown.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
+
+
+def _breakable(name: str) -> str:
+    """A kernel's name as HTML that may break after an underscore, so that the table is no wider than the page."""
+    return html.escape(name).replace("_", "_<wbr>")
 
 
 _BUSY = {

@@ -80,7 +80,10 @@ def bars(
                 name=str(name),
                 marker={"color": PALETTE[i % len(PALETTE)]},
                 text=None if series else [f" {format(v, value_format)} " for v in values],
-                textposition=None if series else "outside",
+                # With a dashed line in the figure a value stands at the foot of its bar, where no line strikes it out.
+                textposition=None if series else "auto" if ceilings else "outside",
+                insidetextanchor="start",
+                textangle=0,
                 cliponaxis=False,
             )
         )

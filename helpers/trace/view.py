@@ -63,15 +63,18 @@ def timeline(
     if arrows:
         _draw_arrows(figure, bars)
     bottom = max(lane.last_y for lane in lanes)
-    height = round(150 + 26 * (bottom + 1))
+    above, below = 50 if title else 20, 130
+    height = round(above + below + 26 * (bottom + 1))
     plots.layout(figure, title or "", "time since the trace began (µs)", height=height)
     figure.update_layout(
         barmode="overlay",
-        margin={"l": 130, "r": 20, "t": 50 if title else 20, "b": 50},
+        margin={"l": 130, "r": 20, "t": above, "b": below},
         legend={
             "orientation": "h",
-            "y": -60 / (height - 100),
-            "yanchor": "top",
+            # At the figure's lower edge, with room for three lines: also when the window grows narrow or wide later.
+            "yref": "container",
+            "y": 0.01,
+            "yanchor": "bottom",
             "x": 0,
             "traceorder": "normal",
         },
@@ -145,7 +148,7 @@ def _draw_arrows(figure: go.Figure, bars: list[_Bar]) -> None:
             xs += [call.start_us, done.start_us, None]
             ys += [call.y + 0.43, done.y - 0.43, None]
     if xs:
-        line = {"color": "#555555", "width": 1, "dash": "dot"}
+        line = {"color": plots.TEXT_COLOUR, "width": 1, "dash": "dot"}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
 
 

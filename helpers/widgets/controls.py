@@ -9,11 +9,14 @@ from helpers.widgets.space import axis_title, word
 
 
 def live_figure(fig: Any) -> Any:
-    """A FigureWidget of a fixed width: it cannot know that of its place when it is first drawn."""
+    """A FigureWidget of a fixed width: it cannot know that of its place when it is first drawn.
+
+    It is what JupyterLab has for an output in a window of 1,000 pixels.
+    """
     import plotly.graph_objects as go
 
     widget = go.FigureWidget(fig)
-    widget.layout.width = 920
+    widget.layout.width = 820
     widget._config = {**(widget._config or {}), "displayModeBar": False}
     return widget
 

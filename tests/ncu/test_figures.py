@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from helpers import ncu
@@ -11,6 +13,11 @@ from helpers.ncu import figures
 def test_the_summary_to_be_read_has_ncus_columns(report):
     html = figures.summary_table(report).to_html()
     assert "est. speedup (%)" in html and "demangled name" in html and "4096, 1, 1" in html
+
+
+def test_a_long_name_in_the_summary_may_break_and_shows_its_signs(report):
+    cpp = replace(report[4], demangled_name="void square_rows_kernel<float>(float*)")
+    assert "void square_<wbr>rows_<wbr>kernel&lt;float&gt;(float*)" in figures.summary_table(cpp).to_html()
 
 
 @pytest.mark.parametrize("draw", ["draw_over_time", "draw_occupancy", "draw_hot_instructions"])

@@ -49,7 +49,7 @@ device.prepare()"""
 _INSTALL = '%pip install --quiet "kernel-workbook @ git+https://github.com/@REPOSITORY@"'
 # Until it is published. Of SystemExit IPython shows the sentence and no traceback, and runs no cell after it.
 _NO_ADDRESS = (
-    'raise SystemExit("Kernel Workbook is not here: upload its folder and %pip install it, or publish it.")'
+    'raise SystemExit("The workbook is missing: upload its folder and %pip install it, or publish it.")'
 )
 
 _BADGE = re.compile(
