@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
@@ -243,6 +245,13 @@ def test_canonical_form(path, project):
     assert [*said.differences, *said.problems] == []
 
 
+def headlines(source: str) -> Iterator[ast.Call]:
+    """The calls of `records.headline` in a cell."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "records.headline":
+            yield node
+
+
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
 def test_what_every_lesson_has(path):
     notebook = nbformat.read(path, as_version=4)
@@ -258,7 +267,18 @@ def test_what_every_lesson_has(path):
     for cell in checked:
         assert cell.execution_count is not None and cell.outputs, cell["id"]
     source = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
-    assert "records.headline(" in source
+    calls = [
+        call
+        for cell in notebook.cells
+        if "records.headline(" in cell.source
+        for call in headlines(cell.source)
+    ]
+    assert calls
+    for call in calls:
+        (of,) = [keyword.value.value for keyword in call.keywords if keyword.arg == "of"]
+        assert re.search(rf'["\s]{of}["\s].*records\.headline\(', source, re.DOTALL), (
+            f"{of} is read nowhere before it"
+        )
     assert not re.search(r"\b(TODO|FIXME|XXX)\b", source)
 
 

@@ -331,7 +331,12 @@ def test_without_a_gpu_the_thread_and_the_line_are_named(built, name):
     assert re.search(
         r"block \(\d, \d\), thread \(\d+, \d+\), line 6: reads element \d+ of `input`", found.sentence
     )
-    assert "that is row" in found.sentence
+    block_y, thread_y, row = re.search(
+        r"block \(\d, (\d)\), thread \(\d+, (\d+)\).*the thread's row is (\d+)", found.sentence
+    ).groups()
+    assert int(row) == int(block_y) * int(re.search(r"blocks of \d+ × (\d+)", found.sentence)[1]) + int(
+        thread_y
+    )
     assert KERNELS[name][1].splitlines()[5].strip() in found.details
 
 

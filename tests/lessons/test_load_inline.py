@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.utils import cpp_extension
 
-from helpers import check, cuda
+from helpers import check, cuda, ptx
 from helpers.cuda.host import checked
 from helpers.kernels import source
 from helpers.lessons import failures, grid
@@ -237,6 +237,34 @@ def test_the_requests_of_a_rung(ladder):
         [0, math.nan, math.nan, math.nan, 1, math.nan, math.nan, math.nan], nan_ok=True
     )
     assert list(lanes[8][:8]) == [0, 0, 0, 0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100"])
+def test_the_order_of_loads_and_stores_and_what_a_promise_changes(ladder, target):
+    """Lesson 02 prints it for an H100 and asks which loads `__restrict__` moves ahead."""
+    names = texts_of(ladder)
+    exec(ladder["rung-order"].split("\nfor ")[0], names)
+    text = names["RUNGS"] + names["FIXED"]
+    arguments = "in_turn_kernel(const float* x, float* y,"
+    assert arguments in text
+    promised = text.replace(arguments, "in_turn_kernel(const float* __restrict__ x, float* __restrict__ y,")
+
+    def order(text: str, kernel: str) -> list[str]:
+        return re.findall("LDG|STG", ptx.cuda_stages(text, target=target, kernel=kernel).sass)
+
+    assert order(text, "in_turn_kernel") == ["LDG", "STG"] * 4
+    assert order(text, "loads_first_kernel") == ["LDG"] * 4 + ["STG"] * 4
+    ahead = order(promised, "in_turn_kernel")
+    assert sorted(ahead) == ["LDG"] * 4 + ["STG"] * 4 and ahead[:2] == ["LDG", "LDG"]
+
+
+def test_each_rung_of_gelu_has_more_instructions_in_double(ladder):
+    counts = []
+    names: dict[str, str] = {}
+    exec(ladder["show-gelu"], names)
+    for part in cuda.compile_ptx(names["GELU_CUDA"]).split(".entry ")[1:]:
+        counts.append(len(re.findall(r"\w\.f64", part)))
+    assert counts[0] == 0 and 0 < 2 * counts[1] < counts[2]
 
 
 # failures.run_steps

@@ -216,7 +216,7 @@ def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
         row = value["block"][1] * block_y + value["thread"][1]
         col = value["block"][0] * block_x + value["thread"][0]
         first, *rest = value["trouble"].split("\n")
-        sentence = f"on {case.label}: {first.rstrip('.')} (that is row {row}, column {col})"
+        sentence = f"on {case.label}: {first.rstrip('.')} (the thread's row is {row}, its column {col})"
         if row < height and col < width:
             mistake, hint = (
                 "neighbour",
