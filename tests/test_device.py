@@ -115,3 +115,19 @@ print(json.dumps([os.environ["PATH"].split(os.pathsep).count({str(tmp_path)!r}),
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
     )
     assert json.loads(ran.stdout) == [1, 150, interpreted, True]
+
+
+def test_without_a_gpu_the_profiler_does_not_warn_that_there_is_none():
+    code = """
+from unittest import mock
+from helpers import device
+with mock.patch.object(device, "has_gpu", lambda: False):
+    device.prepare()
+import torch
+from torch.profiler import ProfilerActivity, profile
+with mock.patch("torch.cuda.is_available", lambda: False):
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]):
+        torch.ones(2).square()
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "CUDA is not available" not in ran.stderr

@@ -179,6 +179,14 @@ def test_bars_keep_their_order_and_print_their_values():
     assert lying.error_x.array is not None and lying.error_y.array is None
 
 
+def test_no_dashed_line_strikes_out_a_bars_value():
+    df = table().head(2)
+    (plain,) = plots.bars(df, "n_cols", "gb_per_s").data
+    bar, _ = plots.bars(df, "n_cols", "gb_per_s", ceilings={"copy": 1.02 * df.gb_per_s.max()}).data
+    assert plain.textposition == "outside"
+    assert (bar.textposition, bar.insidetextanchor, bar.textangle) == ("auto", "start", 0)
+
+
 def test_bars_in_groups():
     one, two = plots.bars(table(), "n_cols", "gb_per_s", "kernel").data
     assert (one.name, two.name) == ("triton", "cuda") and list(one.x) == ["256", "1024", "4096"]

@@ -367,6 +367,8 @@ def test_the_timeline_has_lanes_facts_and_arrows(gpu_trace):
     figure = trace.timeline(gpu_trace, title="one step")
     assert list(figure.layout.yaxis.ticktext) == ["CPU", "CPU, CUDA calls", "GPU stream 7"]
     assert "µs" in figure.layout.xaxis.title.text
+    # The legend keeps clear of the axis's title, whatever the window's width is and becomes.
+    assert figure.layout.legend.yref == "container" and figure.layout.margin.b >= 120
     drawn = bars(figure)
     assert len({t.marker.color for t in drawn.values()}) == len(drawn) == 5
     (hover,) = drawn["kernels"].hovertext
