@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 
+# A table of so many columns stands closer, so that it fits a page of 1,000 pixels.
+_MANY = 10
+
+
 def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mapping[str, int] = 1) -> Styler:
     """A table formatted to be read: chosen columns under headings with units, rounded, a dash where there is no value.
 
@@ -36,4 +40,7 @@ def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mappi
         escape="html",
     )
     left = [{"selector": "th, td", "props": "text-align: left"}]
-    return styler.set_table_styles({word: left for word in words} if words else [])
+    styler.set_table_styles({word: left for word in words} if words else [])
+    if len(columns) >= _MANY:
+        styler.set_table_styles([{"selector": "th, td", "props": "padding: 0.4em 3px"}], overwrite=False)
+    return styler
