@@ -192,8 +192,8 @@ def ladder() -> dict[str, str]:
     return cells_of("02_load_inline")
 
 
-def texts_of(ladder) -> dict[str, str]:
-    names: dict[str, str] = {}
+def texts_of(ladder) -> dict:
+    names = {"show": cuda.show}
     for id in ("stream", "rung-kernels", "rung-wide"):
         exec(ladder[id], names)
     exec(ladder["rung-wrapper"].split("\nrungs = ")[0], names)
