@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from helpers import device, ncu
+from helpers import device, ncu, records
+from helpers.kernels import square
 from helpers.ncu import magic
 
 
@@ -133,6 +134,9 @@ def test_load_ext_in_a_shell(monkeypatch, capsys):
         shell.run_cell_magic("ncu", "", "1\n")
     shell.run_line_magic("ncu", "--set full python train.py")
     assert said == ["--set full python train.py"]
-    shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", "1\n")
+    with pytest.raises(records.KernelChanged):
+        shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", "1\n")
+    shell.user_ns["kernel"] = square.square_rows_kernel
+    shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", "kernel\n")
     assert len(shell.user_ns["report"]) == 5
     assert "Replayed, not measured here" in capsys.readouterr().out
