@@ -319,6 +319,8 @@ def test_nothing_committed_names_a_machine():
     for path in [*DOCUMENTS, *(p for p in paths if p.suffix in {".py", ".ipynb", ".cu", ".json", ".md"})]:
         if path != Path(__file__):
             assert not re.search(r"(?<![\w.])/(?:root|home/\w+|work)/", path.read_text()), path
+    for path in (ROOT / "helpers" / "records").rglob("*.ncu-rep"):
+        assert not re.search(rb"/(?:root|home|work)/[a-z]", path.read_bytes()), path
 
 
 # ---------------------------------------------------------------------------------------------- make
