@@ -27,22 +27,12 @@ import torch
 import triton
 import triton.language as tl
 
+from helpers.kernels.chip import chip_of
+
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
-# Up to so many bytes of input: bytes that a thread loads, warps a program, and the loads' hint to the L2. Tuned on an H100
-# (benchmarks/kernels.py has the outcome): small tensors are cut into small programs, so that all SMs get some; large ones
-# need bytes in flight. "evict_last" on the loads gains 0.3 to 1 % where a tensor is much larger than the L2, also with
-# launches one after the other (benchmarks/hints.py), and loses ten where it is not.
-_LAUNCHES = (
-    (32 << 10, 16, 1, ""),
-    (128 << 10, 16, 2, ""),
-    (512 << 10, 16, 8, ""),
-    (8 << 20, 32, 4, ""),
-    (32 << 20, 64, 4, ""),
-    (64 << 20, 32, 4, ""),
-    (128 << 20, 16, 8, ""),
-)
-_LARGE = {4: (16, 32, "evict_last"), 2: (16, 8, "evict_last")}  # above, by bytes an element
+LOAD_BYTES = 16  # the widest load of a thread
+NUM_WARPS = 4  # of a program: 2 KB a load, and 16 such programs fill an SM
 _STRIDED_BLOCK, _STRIDED_WARPS = 1024, 4
 _HERE = contextlib.nullcontext()
 _compiled: dict[tuple, Any] = {}  # what decides about a kernel's code: the compiled kernel
@@ -158,7 +148,7 @@ class ElementwisePlan:
     n_elements: int
     dtype: torch.dtype
     block_size: int
-    num_warps: int
+    num_warps: int = NUM_WARPS
     l2_hint: str = ""
 
     @functools.cached_property
@@ -178,19 +168,34 @@ class ElementwisePlan:
 
 
 @functools.lru_cache(maxsize=1024)
-def plan_elementwise(n_elements: int, dtype: torch.dtype) -> ElementwisePlan:
-    """The launch for a walk over `n_elements` neighbouring elements.
+def plan_elementwise(
+    n_elements: int, dtype: torch.dtype, device: torch.device | None = None
+) -> ElementwisePlan:
+    """The launch for a walk over `n_elements` neighbouring elements, by a rule.
+
+    A thread loads 16 bytes. Where 32 or 64 let every program run at once, so that none has to wait for a place, it loads
+    these. A tensor that is much larger than the L2 cache is loaded with the hint "evict_last": what was just read makes
+    room later than what was written, which gains 0.3 to 1 %, also in a row of launches (benchmarks/hints.py); on a
+    tensor that nearly fits it loses as much and more.
+
+    Args:
+        n_elements: of the tensor.
+        dtype: float32, bfloat16 or float16.
+        device: whose streaming multiprocessors and L2 count; the current GPU, or an H100 where there is none.
 
     Raises:
         ValueError: a dtype that the kernels do not take.
     """
     require_dtype(dtype)
-    n_bytes = n_elements * dtype.itemsize
-    bytes_a_thread, num_warps, l2_hint = next(
-        (row[1:] for row in _LAUNCHES if n_bytes <= row[0]), _LARGE[dtype.itemsize]
+    chip, n_bytes = chip_of(device), n_elements * dtype.itemsize
+    at_once = [a for a in (16, 32, 64) if n_bytes <= chip.n_sms * chip.threads_per_sm * a]
+    bytes_a_thread = (at_once or [LOAD_BYTES])[0]
+    return ElementwisePlan(
+        n_elements,
+        dtype,
+        block_size=bytes_a_thread // dtype.itemsize * 32 * NUM_WARPS,
+        l2_hint="evict_last" if n_bytes > 4 * chip.l2_bytes else "",
     )
-    block_size = bytes_a_thread // dtype.itemsize * 32 * num_warps
-    return ElementwisePlan(n_elements, dtype, block_size, num_warps, l2_hint)
 
 
 def require_dtype(dtype: torch.dtype) -> None:
@@ -240,7 +245,7 @@ def _launch(kernel, n_elements: int, *tensors: torch.Tensor) -> None:
     that depends on here is little: it is looked up in a dict, and the compiled kernel is launched directly.
     """
     dtype = tensors[0].dtype
-    plan = plan_elementwise(n_elements, dtype)
+    plan = plan_elementwise(n_elements, dtype, tensors[0].device)
     if INTERPRETED:
         kernel[(plan.n_programs,)](*tensors, n_elements, BLOCK_SIZE=plan.block_size, L2_HINT=plan.l2_hint)
         return

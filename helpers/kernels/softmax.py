@@ -1,16 +1,17 @@
 """Softmax over the last dimension, fused: each element is read once and written once.
 
-Three kernels show three ideas, and a fourth is the first one tuned:
+Three kernels show three ideas, and a fourth is the first one for short rows:
 
 * `softmax_rows`: one program a row, the whole row in one block of registers;
 * `softmax_online`: one program a row, the row walked in blocks with a running maximum and sum, then walked again;
 * `softmax_split`: a row shared by several programs that keep their parts in registers and exchange one 64-bit word
-  each, (maximum, sum), so that a row of any width is read once and the whole chip works on it;
-* the tile kernel behind `softmax_forward`: `softmax_rows` with several short rows a program and, for widths between two
-  powers of two, a second, shorter block instead of padding.
+  each, (maximum, sum), so that a row of any width is read once and the whole chip works on it. A part is held in chunks of
+  16 bytes a thread, so no width is padded to a power of two; with one part it is the kernel for a row that one program holds;
+* the tile kernel behind `softmax_forward`: `softmax_rows` with several short rows a program.
 
-`plan_softmax` picks kernel and launch parameters from rows, columns and dtype; `softmax_forward` follows it. All compute in
-float32, take any distance between rows (offsets are 64-bit), and give what torch gives for NaN, ±inf and rows of −inf.
+`plan_softmax` picks kernel and launch parameters from rows, columns and dtype by a rule; `softmax_forward` follows it. All
+compute in float32, take any distance between rows (offsets are 64-bit), and give what torch gives for NaN, ±inf and rows
+of −inf.
 
 Set `TRITON_INTERPRET=1` before this module is imported to run the kernels in Triton's interpreter, on CPU tensors.
 """
@@ -23,9 +24,16 @@ import torch
 import triton
 import triton.language as tl
 
+from helpers.kernels.chip import REGISTERS_PER_SM, chip_of
+
 INTERPRETED = bool(triton.knobs.runtime.interpret)
 MAX_ROW_BLOCK = 1 << 17  # elements: the widest row that softmax_rows takes; above it the compiler only spills
-REGISTERS_PER_SM = 1 << 16  # on every generation since 2014
+MIN_BYTES = 2 << 10  # of a program, so that 32 of them keep an SM's loads busy
+TILE_BYTES = 4 << 10  # of a row: above it, a row is held in chunks
+WHOLE_BYTES = 64 << 10  # of a row: above it, it is shared
+PART_CHUNKS = 12  # of 16 bytes a thread: what a program of 4 warps holds of a shared row, 24 KB
+PART_REGISTERS = 72  # of a thread then: 7 programs fit an SM
+LOG2_E = tl.constexpr(1.4426950408889634)
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -101,6 +109,12 @@ def softmax_online(x: torch.Tensor, *, block_size: int = 4096, num_warps: int = 
 
 
 @triton.jit
+def exp(x):
+    """e to the x in two instructions. `tl.exp` takes five, to keep results below 2^-126, which are 0 here."""
+    return tl.exp2(x * LOG2_E)
+
+
+@triton.jit
 def again(x, REPACK: tl.constexpr):
     """`x`, as a value that the compiler cannot trace back to its origin.
 
@@ -116,53 +130,94 @@ def again(x, REPACK: tl.constexpr):
 @triton.jit
 def softmax_split_kernel(
     output_ptr, input_ptr, input_row_stride, output_row_stride, n_cols, words_ptr,
-    PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, BLOCK_SIZE: tl.constexpr, EVEN: tl.constexpr,
+    PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr, ALIGN: tl.constexpr,
     REPACK: tl.constexpr, PUBLISH_ONLY: tl.constexpr,
 ):  # fmt: skip
+    # now the compiler knows that these are multiples, and loads 16 bytes at once
+    input_row_stride = input_row_stride // ALIGN * ALIGN
+    output_row_stride, n_cols = output_row_stride // ALIGN * ALIGN, n_cols // ALIGN * ALIGN
     row = (tl.program_id(0) // PARTS).to(tl.int64)
     part = tl.program_id(0) % PARTS
-    cols = part * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
-    x_ptrs = input_ptr + row * input_row_stride + cols
-    if EVEN:
-        raw = tl.load(x_ptrs, eviction_policy="evict_last")
-    else:
-        raw = tl.load(x_ptrs, mask=cols < n_cols, other=-float("inf"), eviction_policy="evict_last")
-    # this part's maximum and sum, published as one 64-bit word: data and flag in one store (0 is no possible word)
-    highest = tl.max(raw.to(tl.float32), axis=0)
-    shift = tl.where(highest == -float("inf"), 0.0, highest)
-    numerator = tl.exp(again(raw, REPACK).to(tl.float32) - shift)
-    total = tl.sum(numerator, axis=0)
-    word = (highest.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (
-        total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
-    )
-    tl.atomic_xchg(words_ptr + row * PARTS + part, word, sem="relaxed")
-    if PUBLISH_ONLY:
-        return
-    # wait for the row's other parts, which run at the same time, and merge
-    parts = tl.arange(0, PARTS_BLOCK)
-    word_ptrs = words_ptr + row * PARTS + parts
-    words = tl.load(word_ptrs, mask=parts < PARTS, other=-1, volatile=True)
-    while tl.min((words != 0).to(tl.int32), axis=0) == 0:
+    x_row, y_row = input_ptr + row * input_row_stride, output_ptr + row * output_row_stride
+    first = part * (CHUNKS * CHUNK) + tl.arange(0, CHUNK)
+    raw = ()  # this program's part of the row, in chunks: all of them are on their way before the first is used
+    for i in tl.static_range(CHUNKS):
+        cols = first + i * CHUNK
+        if PARTS == 1 and i < CHUNKS - 1:
+            raw += (tl.load(x_row + cols, eviction_policy="evict_last"),)
+        else:
+            raw += (
+                tl.load(x_row + cols, mask=cols < n_cols, other=-float("inf"), eviction_policy="evict_last"),
+            )
+    # this part's maximum and sum: each lane has its own until the end, so warps meet twice, whatever the width
+    lanes = raw[0].to(tl.float32)
+    for i in tl.static_range(1, CHUNKS):
+        lanes = tl.maximum(lanes, raw[i].to(tl.float32))
+    highest = tl.max(lanes, axis=0)
+    shift = tl.where(highest == -float("inf"), 0.0, highest) if PARTS > 1 else highest
+    lanes = tl.zeros([CHUNK], tl.float32)
+    numerators = ()
+    for i in tl.static_range(CHUNKS):
+        numerators += (exp(again(raw[i], REPACK).to(tl.float32) - shift),)
+        lanes += numerators[i]
+    total = tl.sum(lanes, axis=0)
+    top, whole = highest, total
+    if PARTS > 1:
+        # published as one 64-bit word: data and flag in one store (0 is no possible word)
+        word = (highest.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (
+            total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
+        )
+        tl.atomic_xchg(words_ptr + row * PARTS + part, word, sem="relaxed")
+        if PUBLISH_ONLY:
+            return
+        # wait for the row's other parts, which run at the same time, and merge
+        parts = tl.arange(0, PARTS_BLOCK)
+        word_ptrs = words_ptr + row * PARTS + parts
         words = tl.load(word_ptrs, mask=parts < PARTS, other=-1, volatile=True)
-    maxima = tl.where(parts < PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf"))
-    totals = tl.where(parts < PARTS, words.to(tl.int32).to(tl.float32, bitcast=True), 0.0)
-    top = tl.max(maxima, axis=0)
-    whole = tl.sum(tl.where(totals == 0.0, 0.0, totals * tl.exp(maxima - top)), axis=0)
-    if REPACK:
-        y = tl.exp(again(raw, REPACK).to(tl.float32) - top) * (1.0 / whole)
-    else:
-        y = numerator * (tl.where(total == 0.0, 0.0, tl.exp(highest - top)) / whole)
-    y_ptrs = output_ptr + row * output_row_stride + cols
-    if EVEN:
-        tl.store(y_ptrs, y.to(output_ptr.dtype.element_ty))
-    else:
-        tl.store(y_ptrs, y.to(output_ptr.dtype.element_ty), mask=cols < n_cols)
+        while tl.min((words != 0).to(tl.int32), axis=0) == 0:
+            words = tl.load(word_ptrs, mask=parts < PARTS, other=-1, volatile=True)
+        maxima = tl.where(
+            parts < PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf")
+        )
+        totals = tl.where(parts < PARTS, words.to(tl.int32).to(tl.float32, bitcast=True), 0.0)
+        top = tl.max(maxima, axis=0)
+        whole = tl.sum(tl.where(totals == 0.0, 0.0, totals * exp(maxima - top)), axis=0)
+    scale, exponent = 1.0 / whole, tl.log2(whole)
+    if PARTS > 1:
+        scale *= tl.where(total == 0.0, 0.0, exp(highest - top))
+    for i in tl.static_range(CHUNKS):
+        cols = first + i * CHUNK
+        y = numerators[i] * scale
+        if REPACK:  # once more from the 16 bits, and divided in the exponent
+            y = tl.exp2((again(raw[i], REPACK).to(tl.float32) - top) * LOG2_E - exponent)
+        y = y.to(output_ptr.dtype.element_ty)
+        if PARTS == 1 and i < CHUNKS - 1:
+            tl.store(y_row + cols, y)
+        else:
+            tl.store(y_row + cols, y, mask=cols < n_cols)
 
 
 # [/kernel:softmax_split_kernel]
 
 
-def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4) -> torch.Tensor:
+@triton.jit
+def softmax_tiles_kernel(
+    output_ptr, input_ptr, input_row_stride, output_row_stride, n_rows, n_cols,
+    ROWS: tl.constexpr, BLOCK_SIZE: tl.constexpr, ALIGN: tl.constexpr,
+):  # fmt: skip
+    input_row_stride = input_row_stride // ALIGN * ALIGN
+    output_row_stride, n_cols = output_row_stride // ALIGN * ALIGN, n_cols // ALIGN * ALIGN
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
+    cols = tl.arange(0, BLOCK_SIZE)[None, :]
+    mask = (row < n_rows) & (cols < n_cols)
+    x_ptrs = input_ptr + row * input_row_stride + cols
+    x = tl.load(x_ptrs, mask=mask, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
+    numerator = exp(x - tl.max(x, axis=1)[:, None])
+    y = numerator * (1.0 / tl.sum(numerator, axis=1))[:, None]
+    tl.store(output_ptr + row * output_row_stride + cols, y.to(output_ptr.dtype.element_ty), mask=mask)
+
+
+def softmax_split(x: torch.Tensor, *, block_size: int = 6144, num_warps: int = 4) -> torch.Tensor:
     """Softmax of each row of a 2-D tensor: a row is shared by ceil(n_cols / block_size) programs that wait for each other.
 
     Run one such softmax at a time: see `launch_split`.
@@ -173,18 +228,11 @@ def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4
     require_rows(x)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel():
-        launch_split(x, y, block_size, num_warps)
+        launch_split(x, y, plan_parts(x.shape, x.dtype, block_size, num_warps))
     return y
 
 
-def launch_split(
-    x: torch.Tensor,
-    y: torch.Tensor,
-    block_size: int,
-    num_warps: int,
-    repack: bool = False,
-    max_registers: int | None = None,
-) -> None:
+def launch_split(x: torch.Tensor, y: torch.Tensor, plan: SoftmaxPlan) -> None:
     """Launch the split kernel on 2-D `x` and `y` with unit column stride.
 
     A row's programs have neighbouring numbers. Where the hardware starts programs in the order of their numbers, a program
@@ -192,56 +240,43 @@ def launch_split(
     cumsum is made of, relies on it too. And a row's programs must fit the GPU at once: `max_parts` bounds them.
 
     The bound counts on every other kernel to end by itself and give its place back. So run one such softmax at a time: two
-    streams that run wide ones may hold each other's places, and then both wait for ever.
+    streams that run wide ones may hold each other's places, and then both wait for ever. A plan with one part waits for
+    nobody.
 
     In the interpreter programs run one after the other, so nobody can wait: the kernel is launched twice, and the first
     time it only publishes.
+
+    Raises:
+        ValueError: more programs a row than surely fit the GPU at once.
     """
-    n_rows, n_cols = x.shape
-    parts = triton.cdiv(n_cols, block_size)
-    fit = max_parts(x.device, num_warps, max_registers)
+    parts = plan.parts
+    fit = max_parts(x.device, plan.num_warps, plan.max_registers)
     if parts > fit:
         raise ValueError(
-            f"A row of {n_cols:,} columns would need {parts:,} programs of {block_size:,} at once, and only {fit:,} of "
-            f"{num_warps} warps surely fit; use a larger block_size, fewer warps or softmax_online."
+            f"A row of {plan.n_cols:,} columns would need {parts:,} programs of {plan.part_size:,} at once, and only {fit:,} "
+            f"of {plan.num_warps} warps surely fit; use a larger block_size, fewer warps or softmax_online."
         )
-    words = torch.zeros(n_rows * parts, dtype=torch.int64, device=x.device)
-    for publish_only in (True, False) if INTERPRETED else (False,):
-        softmax_split_kernel[(n_rows * parts,)](
-            y, x, x.stride(0), y.stride(0), n_cols, words,
-            PARTS=parts, PARTS_BLOCK=triton.next_power_of_2(parts), BLOCK_SIZE=block_size, EVEN=n_cols % block_size == 0,
-            REPACK=repack and not INTERPRETED, PUBLISH_ONLY=publish_only, num_warps=num_warps,
-            **({"maxnreg": max_registers} if max_registers else {}),
+    words = x  # nothing to exchange
+    if parts > 1:
+        words = torch.zeros(plan.n_rows * parts, dtype=torch.int64, device=x.device)
+    repack = x.element_size() == 2 and plan.block_size >= 64 * plan.num_warps and not INTERPRETED  # by pairs
+    for publish_only in (True, False) if INTERPRETED and parts > 1 else (False,):
+        softmax_split_kernel[(plan.n_programs,)](
+            y, x, x.stride(0), y.stride(0), plan.n_cols, words,
+            # one more than the parts, so that the words' load has a mask: without one the compiler spills
+            PARTS=parts, PARTS_BLOCK=triton.next_power_of_2(parts + 1), CHUNK=plan.block_size, CHUNKS=plan.chunks,
+            ALIGN=alignment(x, y), REPACK=repack, PUBLISH_ONLY=publish_only,
+            num_warps=plan.num_warps, maxnreg=plan.max_registers,
         )  # fmt: skip
 
 
-@triton.jit
-def softmax_tiles_kernel(
-    output_ptr, input_ptr, input_row_stride, output_row_stride, n_rows, n_cols,
-    ROWS: tl.constexpr, BLOCK_SIZE: tl.constexpr, TAIL: tl.constexpr,
-):  # fmt: skip
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)[:, None]
-    cols = tl.arange(0, BLOCK_SIZE)[None, :]
-    mask = (row < n_rows) & (cols < n_cols)
-    x_row, y_row = input_ptr + row * input_row_stride, output_ptr + row * output_row_stride
-    x = tl.load(x_row + cols, mask=mask, other=-float("inf"), eviction_policy="evict_last").to(tl.float32)
-    highest = tl.max(x, axis=1)
-    if TAIL:  # the columns past the block, in a block of their own
-        tail_cols = BLOCK_SIZE + tl.arange(0, TAIL)[None, :]
-        tail_mask = (row < n_rows) & (tail_cols < n_cols)
-        tail = tl.load(
-            x_row + tail_cols, mask=tail_mask, other=-float("inf"), eviction_policy="evict_last"
-        ).to(tl.float32)
-        highest = tl.maximum(highest, tl.max(tail, axis=1))
-    numerator = tl.exp(x - highest[:, None])
-    total = tl.sum(numerator, axis=1)
-    if TAIL:
-        tail = tl.exp(tail - highest[:, None])
-        total += tl.sum(tail, axis=1)
-    scale = (1.0 / total)[:, None]
-    tl.store(y_row + cols, (numerator * scale).to(output_ptr.dtype.element_ty), mask=mask)
-    if TAIL:
-        tl.store(y_row + tail_cols, (tail * scale).to(output_ptr.dtype.element_ty), mask=tail_mask)
+def alignment(x: torch.Tensor, y: torch.Tensor) -> int:
+    """Elements that 16 bytes hold, where all rows of `x` and `y` begin and end at such a distance; 1 otherwise.
+
+    Triton finds out by itself only where sizes and strides are multiples of 16.
+    """
+    n = 16 // x.element_size()
+    return n if all(size % n == 0 for size in (x.shape[1], x.stride(0), y.stride(0))) else 1
 
 
 @dataclass(frozen=True)
@@ -249,12 +284,13 @@ class SoftmaxPlan:
     """Which kernel a softmax of `n_rows` × `n_cols` gets, and its launch parameters.
 
     Attributes:
-        kernel: "tiles" (whole rows in registers), "split" (a row shared by programs) or "online" (two walks).
-        rows: rows a program takes ("tiles").
-        block_size: columns of the block a program holds; a part's width ("split"); a step's width ("online").
-        tail: columns of the second block, 0 for none ("tiles").
+        kernel: "tiles" (several rows a program), "split" (a row in chunks, shared by `parts` programs or whole in one) or
+            "online" (two walks).
+        block_size: columns of the block that holds a row ("tiles"), of a chunk ("split"), of a step ("online").
         num_warps: warps a program has.
-        repack: hold 16-bit elements as they came and compute exp twice ("split").
+        rows: rows a program takes ("tiles").
+        parts: programs that share a row ("split").
+        chunks: chunks of a part ("split").
         max_registers: the most registers a thread may use; None leaves it to the compiler.
     """
 
@@ -264,22 +300,27 @@ class SoftmaxPlan:
     block_size: int
     num_warps: int
     rows: int = 1
-    tail: int = 0
-    repack: bool = False
+    parts: int = 1
+    chunks: int = 1
     max_registers: int | None = None
+
+    @property
+    def part_size(self) -> int:
+        """Columns that a program holds of a row."""
+        return self.block_size * self.chunks
 
     @property
     def n_programs(self) -> int:
         """Programs launched."""
-        if self.kernel == "split":
-            return self.n_rows * triton.cdiv(self.n_cols, self.block_size)
-        return triton.cdiv(self.n_rows, self.rows)
+        return triton.cdiv(self.n_rows, self.rows) * self.parts
 
     def __repr__(self) -> str:
+        chunks = f"{self.chunks} chunk{'s' * (self.chunks > 1)} of {self.block_size:,}"
         each = {
-            "tiles": f"{self.rows} row{'s' * (self.rows > 1)} a program in a block of {self.block_size:,}"
-            + (f" and one of {self.tail:,}" if self.tail else ""),
-            "split": f"a row shared by {triton.cdiv(self.n_cols, self.block_size)} programs of {self.block_size:,}",
+            "tiles": f"{self.rows} row{'s' * (self.rows > 1)} a program in a block of {self.block_size:,}",
+            "split": f"a row shared by {self.parts} programs, {chunks} each"
+            if self.parts > 1
+            else f"1 row a program in {chunks}",
             "online": f"1 row a program, two walks in steps of {self.block_size:,}",
         }[self.kernel]
         return f"{self.n_rows:,} × {self.n_cols:,}: {each}, {self.num_warps} warp{'s' * (self.num_warps > 1)}, {self.n_programs:,} programs"
@@ -296,54 +337,54 @@ def max_parts(device: torch.device | None, num_warps: int, max_registers: int | 
         num_warps: warps a program has; fewer than 4 count as 4, one for each of a multiprocessor's quarters.
         max_registers: the bound that the launch sets on a thread's registers; None where it sets none.
     """
-    n_sms, threads_per_sm = multiprocessors(device)
+    chip = chip_of(device)
     threads = 32 * max(num_warps, 4)
     registers = min(max_registers or 255, REGISTERS_PER_SM // threads)
     registers = -(-registers // 8) * 8  # handed out in eights
-    return n_sms * max(1, min(threads_per_sm // threads, REGISTERS_PER_SM // (threads * registers)))
-
-
-def multiprocessors(device: torch.device | None) -> tuple[int, int]:
-    """Streaming multiprocessors of `device`, and the threads that one holds; an H100's where there is no GPU."""
-    if INTERPRETED or (device is not None and device.type != "cuda") or not torch.cuda.is_available():
-        return 132, 2048
-    properties = torch.cuda.get_device_properties(device)
-    return properties.multi_processor_count, properties.max_threads_per_multi_processor
+    return chip.n_sms * max(1, min(chip.threads_per_sm // threads, REGISTERS_PER_SM // (threads * registers)))
 
 
 def plan_softmax(
     n_rows: int, n_cols: int, dtype: torch.dtype, *, device: torch.device | None = None
 ) -> SoftmaxPlan:
-    """Pick the kernel and its launch parameters for a softmax over rows.
+    """Pick the kernel and its launch parameters for a softmax over rows, by a rule in bytes.
+
+    A memory is busy while enough bytes are on their way. An SM takes 32 programs at most, so a program of less than 2 KB
+    leaves it idle: short rows share a program, 32 bytes a thread. A longer row gets a program of its own, 64 bytes a thread
+    or more and up to 8 warps, so that several fit an SM and one loads while another computes. Above 64 KB too few would
+    fit: the row is shared by programs of 4 warps that hold 24 KB each.
 
     Args:
         n_rows, n_cols: the shape.
         dtype: of input and output: float32, float16 or bfloat16.
         device: whose streaming multiprocessors count; an H100's 132 where there is no GPU.
     """
-    half = dtype.itemsize == 2
-    if n_cols <= 16384:
-        block = triton.next_power_of_2(max(n_cols, 16))
-        if half and 8192 < n_cols <= 12288:  # padding would take registers that 16-bit rows need
-            tail = triton.next_power_of_2(n_cols - 8192)
-            few = 48 if tail <= 1024 else 64
-            return SoftmaxPlan("tiles", n_rows, n_cols, 8192, 8, tail=tail, max_registers=few)
-        # 8,192 elements a program, as long as four programs a multiprocessor are left
-        rows = max(1, min(8192 // block, 16 if half else 32, n_rows // (4 * multiprocessors(device)[0])))
+    shape, row_bytes = (n_rows, n_cols), n_cols * dtype.itemsize
+    block = triton.next_power_of_2(max(n_cols, 16))
+    block_bytes = block * dtype.itemsize
+    if block_bytes <= TILE_BYTES:
+        rows = max(1, min(MIN_BYTES // block_bytes, n_rows // chip_of(device).n_sms))
         rows = 1 << (rows.bit_length() - 1)
-        per_warp = 512 if half and rows * block >= 8192 else 256
-        return SoftmaxPlan("tiles", n_rows, n_cols, block, max(1, min(32, rows * block // per_warp)), rows)
-    # at most 32 parts where that is possible: a word for each lane of a warp
-    block = max(2048, min(8192, triton.next_power_of_2(triton.cdiv(n_cols, 32)))) if half else 8192
-    repack = half and triton.cdiv(n_cols, block) > 32
-    few = None
-    while triton.cdiv(n_cols, block) > max_parts(device, block // 2048, few) and block < 16384:
-        block *= 2
-        if block == 16384:
-            few = 128  # the compiler takes about 100 of itself; with 128 two programs of 8 warps surely fit
-    if triton.cdiv(n_cols, block) > max_parts(device, block // 2048, few):
-        return SoftmaxPlan("online", n_rows, n_cols, block_size=4096, num_warps=8)
-    return SoftmaxPlan("split", n_rows, n_cols, block, block // 2048, repack=repack, max_registers=few)
+        return SoftmaxPlan("tiles", *shape, block, max(1, rows * block_bytes // (32 * 32)), rows)
+    if row_bytes <= WHOLE_BYTES:
+        num_warps = min(8, 1 << (row_bytes // (32 * 64)).bit_length() - 1)
+        return plan_parts(shape, dtype, n_cols, num_warps)
+    plan = plan_parts(shape, dtype, PART_CHUNKS * 16 * 128 // dtype.itemsize, 4)
+    if plan.parts > max_parts(device, plan.num_warps, plan.max_registers):
+        return SoftmaxPlan("online", *shape, block_size=4096, num_warps=8)
+    return plan
+
+
+def plan_parts(shape: tuple[int, int], dtype: torch.dtype, part_size: int, num_warps: int) -> SoftmaxPlan:
+    """The plan that shares a row evenly among programs of at most about `part_size` columns, 16 bytes a thread a chunk."""
+    n_rows, n_cols = shape
+    chunk = min(16 // dtype.itemsize * 32 * num_warps, triton.next_power_of_2(part_size))
+    chunks = triton.cdiv(triton.cdiv(n_cols, triton.cdiv(n_cols, part_size)), chunk)
+    parts = triton.cdiv(n_cols, chunks * chunk)
+    return SoftmaxPlan(
+        "split", n_rows, n_cols, chunk, num_warps, parts=parts, chunks=chunks,
+        max_registers=PART_REGISTERS if parts > 1 and chunks <= PART_CHUNKS else None,
+    )  # fmt: skip
 
 
 def require_rows(x: torch.Tensor, max_cols: int | None = None) -> None:
@@ -375,9 +416,8 @@ def softmax_forward(x: torch.Tensor, out: torch.Tensor, plan: SoftmaxPlan | None
         return out
     n_rows, n_cols = x.shape
     plan = plan or plan_softmax(n_rows, n_cols, x.dtype, device=x.device)
-    limits = {"maxnreg": plan.max_registers} if plan.max_registers else {}
     if plan.kernel == "split":
-        launch_split(x, out, plan.block_size, plan.num_warps, plan.repack, plan.max_registers)
+        launch_split(x, out, plan)
     elif plan.kernel == "online":
         softmax_online_kernel[(n_rows,)](
             out, x, x.stride(0), out.stride(0), n_cols, BLOCK_SIZE=plan.block_size, num_warps=plan.num_warps
@@ -385,7 +425,6 @@ def softmax_forward(x: torch.Tensor, out: torch.Tensor, plan: SoftmaxPlan | None
     else:
         softmax_tiles_kernel[(plan.n_programs,)](
             out, x, x.stride(0), out.stride(0), n_rows, n_cols,
-            ROWS=plan.rows, BLOCK_SIZE=plan.block_size, TAIL=plan.tail,
-            num_warps=plan.num_warps, **limits,
+            ROWS=plan.rows, BLOCK_SIZE=plan.block_size, ALIGN=alignment(x, out), num_warps=plan.num_warps,
         )  # fmt: skip
     return out

@@ -1,4 +1,4 @@
-"""helpers.kernels.softmax: programs that wait for each other fit on the GPU at once."""
+"""helpers.kernels.softmax: its plan is a rule that holds on GPUs nobody tuned for, and waiting programs fit at once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+
+from helpers.kernels.chip import Chip
 
 # SMs, and threads that an SM holds.
 GPUS = {
@@ -26,13 +28,7 @@ FIT_AN_SM = [
     (32, None, 1),
     (32, 32, 2),
 ]
-# (Columns, bytes an element): the part, its warps, whether elements are held as they came.
-WIDE = {
-    (32768, 4): (8192, 4, False), (65536, 4): (8192, 4, False), (131072, 4): (8192, 4, False),
-    (262144, 4): (8192, 4, False), (393216, 4): (8192, 4, False),
-    (32768, 2): (2048, 1, False), (65536, 2): (2048, 1, False), (131072, 2): (4096, 2, False),
-    (262144, 2): (8192, 4, False), (393216, 2): (8192, 4, True),
-}  # fmt: skip
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
 
 @pytest.fixture
@@ -41,11 +37,7 @@ def softmax_on(monkeypatch):
     from helpers.kernels import softmax
 
     def on(gpu: str):
-        sms, threads = GPUS[gpu]
-        found = SimpleNamespace(multi_processor_count=sms, max_threads_per_multi_processor=threads)
-        monkeypatch.setattr(softmax, "INTERPRETED", False)
-        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-        monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: found)
+        monkeypatch.setattr(softmax, "chip_of", lambda device: Chip(*GPUS[gpu]))
         return softmax
 
     return on
@@ -61,39 +53,91 @@ def test_programs_that_surely_fit_at_once(softmax_on, gpu):
 
 
 @pytest.mark.parametrize("gpu", GPUS)
-def test_the_plan_shares_rows_as_the_league_was_measured_and_never_more_than_fit(softmax_on, gpu):
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_every_width_is_held_once_in_registers_without_much_padding(softmax_on, gpu, dtype):
     softmax = softmax_on(gpu)
-    for (n_cols, n_bytes), expected in WIDE.items():
-        for dtype in (torch.float32,) if n_bytes == 4 else (torch.float16, torch.bfloat16):
-            plan = softmax.plan_softmax(2**28 // n_cols, n_cols, dtype)
-            assert plan.kernel == "split" and plan.max_registers is None
-            assert (plan.block_size, plan.num_warps, plan.repack) == expected
-    shared = 0
-    for n_cols in range(16385, 6_000_000, 49_999):
+    for n_cols in (*range(1, 3000, 7), *range(3000, 60_000, 611), *range(60_000, 900_000, 20_011)):
+        plan = softmax.plan_softmax(max(1, 2**26 // n_cols), n_cols, dtype)
+        assert plan.kernel != "online", plan
+        assert plan.n_programs * plan.rows >= plan.n_rows * plan.parts
+        held, row_bytes = plan.parts * plan.part_size, n_cols * dtype.itemsize
+        assert held >= n_cols
+        if plan.kernel == "split":  # narrower rows are padded to a power of two
+            assert held < n_cols + plan.parts * plan.block_size
+            assert held <= 1.25 * n_cols, plan
+        a_thread = plan.rows * plan.part_size * dtype.itemsize / (32 * plan.num_warps)
+        assert a_thread <= 256, plan
+        assert row_bytes < 2048 or a_thread >= 32, plan
+        assert plan.num_warps <= 8
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_short_rows_share_a_program_unless_there_are_few(softmax_on, dtype):
+    softmax = softmax_on("H100")
+    many, few = (softmax.plan_softmax(n_rows, 100, dtype) for n_rows in (1 << 20, 132))
+    assert many.rows * many.block_size * dtype.itemsize >= 2048
+    assert few.rows == 1 and few.n_programs == 132
+
+
+@pytest.mark.parametrize("gpu", GPUS)
+def test_no_more_programs_share_a_row_than_fit(softmax_on, gpu):
+    softmax = softmax_on(gpu)
+    kernels = []
+    for n_cols in range(16385, 9_000_000, 49_999):
         plan = softmax.plan_softmax(1, n_cols, torch.float32)
-        if plan.kernel == "split":
-            shared += 1
-            assert plan.n_programs <= softmax.max_parts(None, plan.num_warps, plan.max_registers)
-    assert 10 < shared < 100  # wider rows go online
+        kernels.append(plan.kernel)
+        assert plan.parts <= softmax.max_parts(None, plan.num_warps, plan.max_registers)
+    # wider rows than all programs together hold are walked twice
+    assert kernels == sorted(kernels, key=["split", "online"].index) and set(kernels) == {"split", "online"}
+
+
+def test_a_plan_says_what_it_picked(softmax_on):
+    softmax = softmax_on("H100")
+    said = [repr(softmax.plan_softmax(1000, n, torch.float32)) for n in (256, 8320, 65536, 9_000_000)]
+    assert said == [
+        "1,000 × 256: 2 rows a program in a block of 256, 2 warps, 500 programs",
+        "1,000 × 8,320: 1 row a program in 9 chunks of 1,024, 8 warps, 1,000 programs",
+        "1,000 × 65,536: a row shared by 11 programs, 12 chunks of 512 each, 4 warps, 11,000 programs",
+        "1,000 × 9,000,000: 1 row a program, two walks in steps of 4,096, 8 warps, 1,000 programs",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("gpu", "n_cols", "block_size", "num_warps", "parts", "fit"),
+    ("gpu", "n_cols", "block_size", "num_warps", "parts", "size", "fit"),
     [
-        ("H100", 13_000_000, 65536, 32, 199, 132),
-        ("H100", 3_000_000, 16384, 8, 184, 132),
-        ("T4", 3_000_000, 65536, 32, 46, 40),
-        ("T4", 700_000, 8192, 4, 86, 80),
+        ("H100", 13_000_000, 65536, 32, 199, 65536, 132),
+        ("H100", 9_000_000, 6144, 4, 1465, 6144, 924),
+        ("T4", 3_000_000, 65536, 32, 46, 65536, 40),
+        ("T4", 3_000_000, 6144, 4, 489, 6144, 280),
     ],
 )
 def test_a_row_whose_programs_would_wait_for_ever_is_refused(
-    softmax_on, gpu, n_cols, block_size, num_warps, parts, fit
+    softmax_on, gpu, n_cols, block_size, num_warps, parts, size, fit
 ):
     softmax = softmax_on(gpu)
     x = SimpleNamespace(shape=(1, n_cols), device=torch.device("cuda"))
+    plan = softmax.plan_parts(x.shape, torch.float32, block_size, num_warps)
     with pytest.raises(ValueError) as refusal:
-        softmax.launch_split(x, x, block_size, num_warps)
+        softmax.launch_split(x, x, plan)
     assert str(refusal.value) == (
-        f"A row of {n_cols:,} columns would need {parts} programs of {block_size:,} at once, and only {fit} of {num_warps} "
+        f"A row of {n_cols:,} columns would need {parts:,} programs of {size:,} at once, and only {fit} of {num_warps} "
         "warps surely fit; use a larger block_size, fewer warps or softmax_online."
     )
+
+
+@pytest.mark.parametrize(
+    ("n_cols", "strides", "dtype", "expected"),
+    [
+        (1000, (1000, 1000), torch.bfloat16, 8),
+        (1000, (1000, 1000), torch.float32, 4),
+        (1001, (1001, 1001), torch.bfloat16, 1),
+        (1000, (1004, 1000), torch.bfloat16, 1),  # a slice of wider rows
+        (1000, (0, 1000), torch.bfloat16, 8),  # one row, expanded
+    ],
+)
+def test_16_bytes_at_once_only_where_every_row_allows_it(n_cols, strides, dtype, expected):
+    from helpers.kernels import softmax
+
+    x, y = (torch.empty(1, dtype=dtype).expand(4, n_cols).as_strided((4, n_cols), (s, 0)) for s in strides)
+    x = SimpleNamespace(shape=x.shape, stride=x.stride, element_size=x.element_size)
+    assert softmax.alignment(x, y) == expected
