@@ -147,6 +147,46 @@ def doctor() -> None:
         raise typer.Exit(1)
 
 
+@app.command("records")
+def records_command(
+    name: Annotated[
+        str,
+        typer.Argument(help="Only records whose names contain this, such as fusion/.", show_default=False),
+    ] = "",
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SET", help="Only this set, such as h200; give it again for another."),
+    ] = None,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Only records of kernels whose text has changed since.")
+    ] = False,
+) -> None:
+    """List what was measured on which GPU: day, versions, and whether its kernels have changed since.
+
+    helpers.records.compare("triton/launch-sweep", ("h100", "h200")) sets one record of several GPUs side by side.
+    """
+    from helpers.workshop import catalogue, project
+    from helpers.workshop.usage import UsageError
+
+    try:
+        root = project.find_root()
+    except RuntimeError:
+        root = None
+    try:
+        table = catalogue.kept(gpu or [], name, catalogue.texts_today(root))
+    except (UsageError, ValueError) as error:
+        _stop(error)
+    if stale:
+        table = {
+            record: of
+            for record, of in table.items()
+            if any(k.kernels == catalogue.CHANGED for k in of.values())
+        }
+    typer.echo(
+        catalogue.listing(table) if table else "No record is of a kernel whose text has changed since."
+    )
+
+
 @app.command("form")
 def form_command(
     notebooks: Annotated[
