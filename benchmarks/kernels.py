@@ -22,64 +22,23 @@ The host's time a call stands in a column of its own (`host_us`): it is in no de
 from __future__ import annotations
 
 import argparse
-import gc
 import itertools
 import json
 import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
 from helpers import device
-from helpers.timing import cupti, league
+from helpers.timing import league
+from helpers.workshop.bench import league as always
+from helpers.workshop.bench.league import Point, all_points, run_point
+from helpers.workshop.bench.measure import BrokenGpu, free_memory
 
-NAMES = (league.COPY, "eager", "compile", "compile-max", "liger", "quack", league.OURS)
-WIDTHS = (256, 512, 1024, 2048, 4096, 8192, 8320, 12288, 16384, 32768, 65536, 131072, 262144, 393216)
-WIDTHS_AT_1G = (1024, 4096, 8192, 32768, 65536, 262144, 393216)
-SIZES = (*(4**k for k in range(6, 16)), 10_007, 1_000_003, 100_000_001)
-SIZES_FP16 = (4096, 1 << 20, 1 << 26, 1 << 28)
-# Tighter than check's own where a softmax's values are small: one part in 1e5 in float32, one rounding in the others.
-SOFTMAX_TOLERANCE = {"float32": (1e-5, 1e-12), "bfloat16": (8e-3, 1e-12), "float16": (2e-3, 6e-8)}
-
-
-@dataclass(frozen=True)
-class Point:
-    """One operation on one tensor; square and GELU have one row."""
-
-    op: str
-    dtype: str
-    n_rows: int
-    n_cols: int
-
-    @property
-    def n_elements(self) -> int:
-        return self.n_rows * self.n_cols
-
-
-def all_points() -> list[Point]:
-    """The whole league, the widest claims first."""
-    quarter, whole = 1 << 28, 1 << 30
-    points = [Point("softmax", dtype, quarter // n, n) for n in WIDTHS for dtype in ("float32", "bfloat16")]
-    for dtype, sizes in (("float32", SIZES), ("bfloat16", SIZES), ("float16", SIZES_FP16)):
-        points += [Point(op, dtype, 1, n) for op in ("gelu", "square") for n in sorted(sizes)]
-    return points + [
-        Point("softmax", dtype, whole // n, n) for n in WIDTHS_AT_1G for dtype in ("float32", "bfloat16")
-    ]
-
-
-def torch_function(op: str) -> Callable:
-    """The operation in plain torch; along the last dimension for softmax."""
-    import torch
-    from torch.nn import functional
-
-    return {
-        "softmax": lambda x: torch.softmax(x, dim=-1),
-        "gelu": lambda x: functional.gelu(x, approximate="tanh"),
-        "square": lambda x: torch.square(x),
-    }[op]
+NAMES = (*always.NAMES[:-1], "liger", "quack", league.OURS)
 
 
 def contestant(name: str, op: str, x) -> tuple[Callable[[], Any] | None, str]:
@@ -88,25 +47,8 @@ def contestant(name: str, op: str, x) -> tuple[Callable[[], Any] | None, str]:
     Raises:
         ImportError: it is not installed.
     """
-    import torch
-
-    if name == league.COPY:
-        y = torch.empty_like(x)
-        return lambda: y.copy_(x), ""
-    if name == "eager":
-        function = torch_function(op)
-        return lambda: function(x), ""
-    if name in ("compile", "compile-max"):
-        if reason := device.left_to_eager(x.dtype):
-            return None, reason
-        mode = "max-autotune-no-cudagraphs" if name == "compile-max" else None
-        compiled = torch.compile(torch_function(op), dynamic=False, fullgraph=True, mode=mode)
-        return lambda: compiled(x), ""
-    if name == league.OURS:
-        from helpers.kernels import ops
-
-        ours = getattr(ops, op)
-        return lambda: ours(x), ""
+    if name in always.NAMES:
+        return always.contestant(name, op, x)
     if op != "softmax":
         return None, f"{name} has no {op} of its own"
     if name == "liger":
@@ -116,74 +58,6 @@ def contestant(name: str, op: str, x) -> tuple[Callable[[], Any] | None, str]:
     from quack import softmax
 
     return lambda: softmax(x), f"quack-kernels {device.package_version('quack-kernels')}"
-
-
-def run_point(point: Point, names: list[str], broken: set[str], budget_s: float) -> list[dict[str, Any]]:
-    """Make the contestants, check them, time those that passed: the table's rows.
-
-    Raises:
-        BrokenGpu: a contestant has poisoned this process.
-    """
-    import torch
-
-    torch._dynamo.reset()
-    generator = torch.Generator(device="cuda").manual_seed(point.n_cols)
-    shape = (point.n_rows, point.n_cols) if point.op == "softmax" else (point.n_cols,)
-    x = torch.randn(shape, dtype=getattr(torch, point.dtype), device="cuda", generator=generator)
-    tolerance = SOFTMAX_TOLERANCE[point.dtype] if point.op == "softmax" else None
-    functions: dict[str, Callable] = {}
-    notes: dict[str, str] = {}
-    took: dict[str, float] = {}
-    for name in names:
-        if name in broken:
-            notes[name] = "refused: it broke the GPU's state in an earlier try"
-            continue
-        start = time.perf_counter()
-        try:
-            call, notes[name] = contestant(name, point.op, x)
-            if call is None:
-                continue
-            if name == league.COPY:
-                if not torch.equal(call(), x):
-                    raise AssertionError("the copy differs")
-            else:
-                league.check_large(name, call, torch_function(point.op), x, tolerance)
-            functions[name] = call
-        except ImportError as error:
-            notes[name] = f"not installed: {_one_line(error)}"
-        except Exception as error:
-            notes[name] = f"refused: {type(error).__name__}: {_one_line(error)}"
-            try:
-                torch.cuda.synchronize()
-            except RuntimeError:
-                raise BrokenGpu(name) from error
-        took[name] = time.perf_counter() - start
-    slow = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in took.items() if seconds > 2)
-    if slow:
-        print(f"          compiled and checked: {slow}", flush=True)
-    if league.OURS not in functions:
-        return league.rows_of(asdict(point), 0, {}, {}, notes)
-    try:
-        standings = league.compare_many(functions, against=league.OURS, budget_s=budget_s)
-    except cupti.TimingError:
-        for name, reason in league.untimeable(functions).items():
-            functions.pop(name)
-            notes[name] = f"cannot be timed: {reason}"
-        if league.OURS not in functions:
-            return league.rows_of(asdict(point), 0, {}, {}, notes)
-        standings = league.compare_many(functions, against=league.OURS, budget_s=budget_s)
-    few = {"n_calls": 5, "repeats": 3} if point.n_elements > 1 << 24 else {}
-    host = {name: league.host_us(call, **few) for name, call in functions.items()}
-    return league.rows_of(asdict(point), 2 * x.numel() * x.element_size(), standings, host, notes)
-
-
-class BrokenGpu(RuntimeError):
-    """A contestant left the process without a working GPU; its name is the only argument."""
-
-
-def _one_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return (lines[0] if lines else "no message")[:200]
 
 
 def line_of(rows: list[dict[str, Any]]) -> str:
@@ -220,6 +94,7 @@ class Store:
             "sources": {op: hashlib.sha256(text.encode()).hexdigest() for op, text in texts.items()},
             "gpu": device.gpu_spec().name,
             "rows": [],
+            "kernels": [],
             "broken": [],
         }
         if path and resume and path.is_file():
@@ -230,8 +105,8 @@ class Store:
             changed = sorted({row["op"] for row in kept["rows"]} - set(same))
             if changed:
                 print(f"{path}: {', '.join(changed)} measured with other kernels or on another GPU: anew.")
-            for part in ("rows", "broken"):
-                self.state[part] = [row for row in kept[part] if row["op"] in same]
+            for part in ("rows", "kernels", "broken"):
+                self.state[part] = [row for row in kept.get(part, []) if row["op"] in same]
 
     def done(self, point: Point, names: list[str]) -> bool:
         """Whether every contestant has a row at this point."""
@@ -241,9 +116,11 @@ class Store:
         """Who broke the GPU at this point."""
         return {b["contestant"] for b in self.state["broken"] if _same(b, point)}
 
-    def add(self, point: Point, rows: list[dict[str, Any]]) -> None:
-        """Keep a point's rows instead of its earlier ones."""
-        self.state["rows"] = [r for r in self.state["rows"] if not _same(r, point)] + rows
+    def add(self, point: Point, rows: list[dict[str, Any]], compiled: list[dict[str, Any]]) -> None:
+        """Keep a point's rows, and what ours launched there, instead of its earlier ones."""
+        kernels = [{**asdict(point), "compiled": compiled}]
+        for part, new in (("rows", rows), ("kernels", kernels)):
+            self.state[part] = [r for r in self.state[part] if not _same(r, point)] + new
         self.write()
 
     def write(self) -> None:
@@ -348,11 +225,13 @@ def main() -> None:
             print(f"{len(todo) - i} points are left: call again with --resume.")
             break
         try:
-            rows = run_point(point, asked.contestants, store.broken(point), asked.point_seconds)
+            rows, compiled = run_point(
+                point, asked.contestants, store.broken(point), asked.point_seconds, make=contestant
+            )
         except BrokenGpu as error:
             start_again(store, point, str(error), asked, began)
-        store.add(point, rows)
-        _free()
+        store.add(point, rows, compiled)
+        free_memory()
         now = time.perf_counter()
         longest = max(longest, now - start)
         left = (now - began) / (i + 1) * (len(todo) - i - 1)
@@ -362,7 +241,9 @@ def main() -> None:
         )
     report(store.state["rows"])
     if asked.record:
-        record(store.state["rows"])
+        names = [field.name for field in fields(Point)]
+        made = [({n: k[n] for n in names}, k["compiled"]) for k in store.state["kernels"]]
+        record(store.state["rows"], made)
 
 
 def start_again(store: Store, point: Point, name: str, asked: argparse.Namespace, began: float) -> None:
@@ -376,29 +257,27 @@ def start_again(store: Store, point: Point, name: str, asked: argparse.Namespace
     os.execv(sys.executable, [sys.executable, *sys.argv, "--resume", "--budget", left])
 
 
-def record(rows: list[dict[str, Any]]) -> None:
-    """Keep the rows as the record that lesson 09 draws, with the kernels' fingerprints."""
+def record(rows: list[dict[str, Any]], kernels: list[tuple[dict, list]]) -> None:
+    """Keep the rows as the record that lesson 09 draws, with the kernels' fingerprints.
+
+    `workbook bench --against fusion/league` compares with it: what was compiled and the kernels' texts are kept too.
+    """
     import triton
 
     from helpers import records
     from helpers.kernels import elementwise, softmax
+    from helpers.workshop.bench import suites
 
     os.environ["WORKBOOK_RECORD"] = "1"
-    kernels = [
+    sources = [
         value
         for module in (elementwise, softmax)
         for value in vars(module).values()
         if isinstance(value, triton.JITFunction) and value.fn.__module__ == module.__name__
     ]
+    also = suites.kept_with(suites.LEAGUE, [(suites.league_task(Point(**of)), made) for of, made in kernels])
     ordered = [{column: row[column] for column in league.COLUMNS} for row in rows]
-    records.measured("fusion/league", lambda: ordered, sources=kernels)
-
-
-def _free() -> None:
-    import torch
-
-    gc.collect()
-    torch.cuda.empty_cache()
+    records.measured("fusion/league", lambda: ordered, sources=sources, also=also)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,8 @@
 
 `replay` decides which of the two it is, everywhere: `measured` (a table), `measured_file`, `stored` (always from the
 records). `sets` knows the GPUs of which records are kept and which one is replayed, `origin` what a figure's provenance
-is and how it is shown, `files` how a record is written.
+is and how it is shown, `files` how a record is read and written, `comparison` sets the records of several GPUs side by
+side.
 
 A record is a JSON file `helpers/records/<gpu>/<name>.json` with the cases that were measured (their parameters,
 rows and provenance). A file record (a report, a trace, generated code) stands beside its JSON. The records of one GPU
@@ -12,17 +13,20 @@ what it has of another text of a kernel; where no set has this text, `KernelChan
 was edited never gets the time of another.
 """
 
-from helpers.records.origin import HEADLINE_MIME, PROVENANCE_MIME, Provenance, fingerprint, headline
+from helpers.records.comparison import compare
+from helpers.records.origin import HEADLINE_MIME, PROVENANCE_MIME, UNNAMED, Provenance, fingerprint, headline
 from helpers.records.replay import CannotMeasure, KernelChanged, measured, measured_file, stored
 from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, sets
 
 __all__ = [
     "HEADLINE_MIME",
     "PROVENANCE_MIME",
+    "UNNAMED",
     "CannotMeasure",
     "KernelChanged",
     "NoRecord",
     "Provenance",
+    "compare",
     "fingerprint",
     "folder",
     "gpu_folder_name",

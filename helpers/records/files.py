@@ -7,9 +7,26 @@ import os
 from pathlib import Path
 
 
+def read_cases(path: Path) -> list[dict]:
+    """The cases of a record's file.
+
+    Raises:
+        ValueError: it is no record: not JSON, or without cases.
+    """
+    try:
+        cases = json.loads(path.read_text("utf-8"))["cases"]
+        if not cases or not all({"params", "provenance"} <= case.keys() for case in cases):
+            raise ValueError("it has no cases")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(
+            f"{path} is no record, or a damaged one: measure it again, or take it back from git."
+        ) from error
+    return cases
+
+
 def write_case(path: Path, name: str, case: dict) -> None:
     """Put a case into a record's file, in the place of one with the same parameters."""
-    cases = json.loads(path.read_text())["cases"] if path.exists() else []
+    cases = read_cases(path) if path.exists() else []
     cases = [c for c in cases if c["params"] != case["params"]] + [case]
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{os.getpid()}-{path.name}")
@@ -29,7 +46,7 @@ def _case_text(case: dict) -> str:
 
 
 def _member_text(key: str, value: object) -> str:
-    if key == "rows" and value:
+    if key in ("rows", "kernels") and value:
         rows = ",\n".join(f"    {json.dumps(row, ensure_ascii=False)}" for row in value)
         return f"[\n{rows}\n   ]"
     # JSON has no raw line break inside a text, so every one is layout.

@@ -71,11 +71,15 @@ def live_provenance() -> Provenance:
     )
 
 
-def show(mode: str, name: str, text: str, provenance: Provenance) -> None:
-    """Say where a result comes from: `mode` is "live" or "replayed", `name` the record's, `text` the sentence."""
+def show(mode: str, name: str, text: str, *provenances: Provenance) -> None:
+    """Say where a result comes from: `mode` is "live" or "replayed", `name` the record's, `text` the sentence.
+
+    Most come from one GPU; what compares several has a provenance for each.
+    """
     from IPython.display import publish_display_data
 
-    _shown[name] = f"{mode}, {provenance.gpu['name']}"
+    gpus = " and ".join(provenance.gpu["name"] for provenance in provenances)
+    _shown[name] = f"{mode}, {gpus}"
     colour = "#0072B2" if mode == "live" else "#D55E00"
     publish_display_data(
         {
@@ -85,8 +89,8 @@ def show(mode: str, name: str, text: str, provenance: Provenance) -> None:
             PROVENANCE_MIME: {
                 "record": name,
                 "mode": mode,
-                "gpu": provenance.gpu["name"],
-                "date": provenance.date,
+                "gpu": gpus,
+                "date": max(provenance.date for provenance in provenances),
                 "text": text,
             },
         }

@@ -50,6 +50,7 @@ def measured(
     *,
     sources: Iterable = (),
     params: Mapping[str, Any] | None = None,
+    also: Mapping[str, Any] | None = None,
 ) -> pd.DataFrame:
     """Measure on this GPU, or replay what was recorded on another; say which, and show where it comes from.
 
@@ -61,6 +62,7 @@ def measured(
             a record of these very texts is replayed.
         params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
             names it.
+        also: plain data to keep with the rows, for tools that read the record's file.
 
     Returns:
         A DataFrame whose `.attrs["provenance"]` is a `Provenance`.
@@ -71,7 +73,7 @@ def measured(
         ValueError: a name that is not "lesson/what".
     """
     asked = _Asked.of(name, sources, params)
-    return _live_or_replayed(lambda: _live_table(asked, live), lambda why: _replayed_table(asked, why))
+    return _live_or_replayed(lambda: _live_table(asked, live, also or {}), lambda why: _replayed_table(asked, why))
 
 
 def measured_file(
@@ -150,11 +152,11 @@ def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Re
         return replayed(f"{why} ")
 
 
-def _live_table(asked: _Asked, live: Callable) -> pd.DataFrame:
+def _live_table(asked: _Asked, live: Callable, also: Mapping[str, Any]) -> pd.DataFrame:
     provenance = _provenance_of(asked)
     frame = _frame(live())
     rows = json.loads(frame.to_json(orient="records", double_precision=15))
-    _keep(asked, provenance, {"rows": rows, "columns": list(frame.columns)})
+    _keep(asked, provenance, {"rows": rows, "columns": list(frame.columns), **also})
     frame.attrs["provenance"] = provenance
     return frame
 

@@ -57,6 +57,12 @@ def sets() -> list[str]:
     return sorted(key, key=key.__getitem__, reverse=True)
 
 
+def record_names(gpu: str) -> list[str]:
+    """The names of the records in a set, "lesson/what", sorted. Traces and generated code beside them are theirs."""
+    top = folder() / gpu
+    return sorted(path.relative_to(top).with_suffix("").as_posix() for path in top.rglob("*.json"))
+
+
 def replay_order() -> list[Path]:
     """The folders of all sets: first the one that WORKBOOK_REPLAY names, otherwise the newest complete one.
 

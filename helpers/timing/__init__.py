@@ -3,6 +3,7 @@
 `gpu` has the timer, `collect` its loop, `samples` what that gathers, `cupti` the clock for kernels, `clock` the host's,
 `overhead` what CUPTI adds to a kernel, `notes` the signs of a misleading measurement, `stats` medians with their
 intervals. `sweeps` checks and times a kernel over launch parameters, `league` many functions that compute the same.
+`changes` says whether a time changed between two runs.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError

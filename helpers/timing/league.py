@@ -42,6 +42,7 @@ COLUMNS = (
     "note",
 )
 OURS, COPY = "ours", "copy"
+RESULTS = COLUMNS[COLUMNS.index("contestant") :]
 WIDE = 65536  # columns: from here on the goals against eager and torch.compile hold
 _LARGE = 64 << 20  # elements: from here on square and GELU are measured against the copy
 
@@ -161,6 +162,19 @@ def host_us(call: Callable[[], Any], *, n_calls: int = 20, repeats: int = 7) -> 
     return statistics.median(found)
 
 
+def on_poisoned_memory(call: Callable[[], Any], like: torch.Tensor) -> Any:
+    """What `call()` returns, when the free memory that an output like `like` will get is filled with 0xFF bytes (NaN)."""
+    import torch
+
+    # the allocator keeps several small free blocks, and few large ones
+    count = 8 if like.nbytes <= 64 << 20 else 1
+    poison = [
+        torch.empty(like.nbytes, dtype=torch.uint8, device=like.device).fill_(0xFF) for _ in range(count)
+    ]
+    del poison
+    return call()
+
+
 def check_large(
     name: str,
     call: Callable[[], torch.Tensor],
@@ -177,12 +191,7 @@ def check_large(
 
     from helpers import check
 
-    n_bytes = x.numel() * x.element_size()
-    # the allocator keeps several small free blocks, and few large ones
-    count = 8 if n_bytes <= 64 << 20 else 1
-    poison = [torch.empty(n_bytes, dtype=torch.uint8, device=x.device).fill_(0xFF) for _ in range(count)]
-    del poison
-    got = call()
+    got = on_poisoned_memory(call, x)
     if not isinstance(got, torch.Tensor) or (got.shape, got.dtype) != (x.shape, x.dtype):
         raise check.Mismatch(
             f"{name} returned {getattr(got, 'dtype', type(got).__name__)} of shape "
@@ -206,8 +215,8 @@ def rows_of(
     copy = timed.get(COPY)
     rows = []
     for label in dict.fromkeys([*timed, *notes]):
-        row: dict[str, Any] = {column: None for column in COLUMNS}
-        row |= {**point, "contestant": label, "note": notes.get(label, "")}
+        row: dict[str, Any] = {**point, **dict.fromkeys(RESULTS)}
+        row |= {"contestant": label, "note": notes.get(label, "")}
         if s := timed.get(label):
             row |= {
                 "median_us": s.median_us,

@@ -1,8 +1,9 @@
 """What keeps and runs the course, and no lesson imports: the `workbook` command and what stands behind it.
 
 `cli` is the command. `batch` runs notebooks, `form` keeps their one form and derives the labs' starters, `grade` marks
-learners' notebooks. They share `project` (the checkout that the command is called in), `usage` (errors in a
-sentence), `outputs` (files written whole) and `interrupts` (Ctrl-C); `page` is what their reports look like.
+learners' notebooks, `bench` watches kernels' times, `catalogue` lists what is recorded. They share `project` (the checkout
+that the command is called in), `usage` (errors in a sentence), `outputs` (files written whole) and `interrupts` (Ctrl-C);
+`page` is what their reports look like.
 """
 
 import sys

@@ -216,10 +216,11 @@ def test_resuming_measures_the_rest(kernels, tmp_path, monkeypatch):
     path = tmp_path / "league.json"
     point, other = kernels.Point("softmax", "float32", 1024, 4096), kernels.Point("gelu", "float32", 1, 4096)
     store = kernels.Store(path, resume=False)
-    store.add(point, rows(copy=1, ours=2))
-    store.add(point, rows(copy=1, ours=3))
+    store.add(point, rows(copy=1, ours=2), [{"kernel": "old"}])
+    store.add(point, rows(copy=1, ours=3), [{"kernel": "new"}])
     again = kernels.Store(path, resume=True)
     assert [r["median_us"] for r in again.state["rows"]] == [1, 3, None]
+    assert [k["compiled"] for k in again.state["kernels"]] == [[{"kernel": "new"}]]
     assert again.done(point, ["copy", "ours", "liger"])
     assert not again.done(point, ["ours", "eager"]) and not again.done(other, ["ours"])
     assert not kernels.Store(path, resume=False).state["rows"]
@@ -228,6 +229,28 @@ def test_resuming_measures_the_rest(kernels, tmp_path, monkeypatch):
     }
     path.write_text(json.dumps(kept))
     assert not kernels.Store(path, resume=True).state["rows"]
+
+
+def test_the_league_is_recorded_with_what_a_later_run_is_compared_with(kernels, tmp_path, monkeypatch):
+    """`workbook bench --against fusion/league` finds the suite, the kernels' texts, and what was compiled at each point."""
+    from helpers import device, records
+    from helpers.workshop.bench import run, suites
+
+    provenance = records.Provenance(
+        {"name": "NVIDIA H100 80GB HBM3"}, None, "13.0", "2.13.0", "3.7.1", 1980, 2619, "2026-12-01"
+    )
+    monkeypatch.setenv("WORKBOOK_RECORDS", str(tmp_path))
+    monkeypatch.setenv("WORKBOOK_RECORD", "0")
+    monkeypatch.setattr("helpers.records.replay.live_provenance", lambda: provenance)
+    monkeypatch.setattr(device, "has_gpu", lambda: True)
+    made = {"kernel": "softmax_tiles_kernel", "sha256": "1", "counts": {"registers": 32}}
+    point = {"op": "softmax", "dtype": "float32", "n_rows": 1024, "n_cols": 4096}
+    kernels.record(rows(copy=1, ours=2), [(point, [made])])
+    record = run.Record.read(str(tmp_path / "h100/fusion/league.json"))
+    assert record.suite == suites.LEAGUE and "helpers.kernels.softmax" in record.texts
+    (found,) = suites.find(record.suite).read(record.rows, record.kernels)
+    assert found.compiled == [made] and found.entry == "helpers.kernels.softmax:softmax_forward"
+    assert found.ratio.value == 2 and found.us.value == 2
 
 
 def test_a_peer_that_is_not_here_is_an_import_error_and_one_without_the_operator_a_note(kernels):

@@ -1,0 +1,184 @@
+"""One record of several GPUs side by side: joined on what a row is, with what was measured there beside each other."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers.records.files import read_cases
+from helpers.records.origin import Provenance, show
+from helpers.records.sets import NoRecord, folder, record_names, sets
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_TIME = "median_us"
+# What a column is, by its name: a unit at its end, or a word that results have. All else says what a row is.
+_UNIT = re.compile(r"(^|_)(us|ms|s|mb|mhz|percent|gb_per_s|ratio|low|high)$|\([^)]*/s\)$")
+_RESULTS = frozenset(
+    "verdict reason note notes n_samples of_copy ratio low high width threads registers spill_bytes shared_bytes loads "
+    "load_bytes n_bytes launches kernels error message".split()
+)
+
+
+def compare(
+    name: str,
+    gpus: Sequence[str] = ("h100", "h200"),
+    *,
+    on: Sequence[str] | None = None,
+    any_kernels: bool = False,
+) -> pd.DataFrame:
+    """One record of several GPUs as one table: a row a point, each GPU's figures beside the other's.
+
+    Args:
+        name: the record, "lesson/what".
+        gpus: the sets, by their folders' names, at least two. The speedups are over the first.
+        on: the columns that say what a row is; by default those whose names carry no unit and are no word of a result
+            (`median_us`, `verdict`, `registers` …) and which hold no fractions.
+        any_kernels: compare also where the sets are of different texts of a kernel: then a difference is not the GPU's
+            alone.
+
+    Returns:
+        A DataFrame with a row for each point of any of the sets, NaN where a set lacks it: the columns of `on`, then each
+        other column once for each GPU (`median_us_h100`, `median_us_h200`), and, where there is a `median_us`,
+        `speedup_h200`: the first GPU's time over this one's, so above 1 this one is faster. `.attrs["provenance"]` has a
+        `Provenance` for each GPU, `.attrs["gpus"]` and `.attrs["on"]` the names.
+
+    Raises:
+        NoRecord: no such record or set, or a set that lacks the record.
+        ValueError: fewer than two GPUs, a file record, records of different kernels' texts, or rows that no column tells
+            apart.
+    """
+    gpus = _required(name, gpus)
+    cases = {gpu: read_cases(folder() / gpu / f"{name}.json") for gpu in gpus}
+    if any("file" in case for found in cases.values() for case in found):
+        raise ValueError(
+            f"Record {name!r} is a file (a report, a trace or generated code) and has no rows to set side by side: "
+            f"{', '.join(str(folder() / gpu / name) for gpu in gpus)}."
+        )
+    provenances = {gpu: Provenance(**found[-1]["provenance"]) for gpu, found in cases.items()}
+    if not any_kernels:
+        _require_same_kernels(name, provenances)
+    frames = {gpu: _frame(found) for gpu, found in cases.items()}
+    keys = _keys(name, frames, on)
+    table = _joined(frames, keys)
+    if len(table) == sum(map(len, frames.values())):
+        raise ValueError(
+            f"Record {name!r}: no row of {gpus[0]} has its like in the other sets, by {', '.join(keys)}."
+        )
+    table.attrs |= {"provenance": provenances, "gpus": gpus, "on": keys}
+    text = "; ".join(f"{gpu}: {provenance}" for gpu, provenance in provenances.items())
+    show("replayed", name, f"Recorded, not measured here. {text}.", *provenances.values())
+    return table
+
+
+def _required(name: str, gpus: Sequence[str]) -> list[str]:
+    """The sets' names, each of which has the record."""
+    there = sets()
+    if isinstance(gpus, str) or len(set(gpus)) < 2:
+        raise ValueError(f"compare() takes two GPUs or more, such as {tuple(there)}; this is {gpus!r}.")
+    for gpu in gpus:
+        if gpu not in there:
+            raise NoRecord(f"There is no set of records {gpu!r} in {folder()}; there: {', '.join(there)}.")
+    names = {gpu: record_names(gpu) for gpu in there}
+    if not any(name in found for found in names.values()):
+        like = difflib.get_close_matches(name, sorted(set().union(*names.values())), 3, 0.5)
+        hint = f"; did you mean {' or '.join(map(repr, like))}?" if like else "; `workbook records` lists them."
+        raise NoRecord(f"There is no record {name!r}{hint}")
+    for gpu in gpus:
+        if name not in names[gpu]:
+            having = ", ".join(g for g in there if name in names[g])
+            raise NoRecord(f"The records of {gpu} have no {name!r}; those of {having} have.")
+    return list(dict.fromkeys(gpus))
+
+
+def _require_same_kernels(name: str, provenances: dict[str, Provenance]) -> None:
+    (first, base), *others = provenances.items()
+    for gpu, provenance in others:
+        kernels = {**base.sources, **provenance.sources}
+        differ = sorted(k for k in kernels if base.sources.get(k) != provenance.sources.get(k))
+        if differ:
+            raise ValueError(
+                f"Record {name!r}: {first} and {gpu} were measured with different texts of {', '.join(differ)}, so a "
+                "difference would not be the GPU's alone; record one of them again, or pass any_kernels=True."
+            )
+
+
+def _frame(cases: list[dict[str, Any]]) -> pd.DataFrame:
+    """The rows of all cases, with each case's parameters as columns where the rows do not have them."""
+    import pandas as pd
+
+    frames = []
+    for case in cases:
+        frame = pd.DataFrame(case["rows"], columns=case["columns"])
+        new = {name: value for name, value in case["params"].items() if name not in frame}
+        frames.append(pd.concat([pd.DataFrame(new, index=frame.index), frame], axis=1))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _keys(name: str, frames: dict[str, pd.DataFrame], on: Sequence[str] | None) -> list[str]:
+    """The columns that say what a row is."""
+    shared = [c for c in next(iter(frames.values())) if all(c in frame for frame in frames.values())]
+    if on is not None:
+        if unknown := [column for column in on if column not in shared]:
+            raise ValueError(
+                f"Record {name!r} has no column {unknown[0]!r} in every set; it has {', '.join(shared)}."
+            )
+        keys = list(on)
+    else:
+        keys = [c for c in shared if not any(_is_measured(c, frame[c]) for frame in frames.values())]
+        keys = _without_outcomes(keys, frames)
+    if len(keys) == len(shared) and all(len(frame.columns) == len(keys) for frame in frames.values()):
+        raise ValueError(
+            f"Record {name!r} has no measured column beside {', '.join(keys)}; name what says what a row is with on=..."
+        )
+    for gpu, frame in frames.items():
+        if not keys or frame.duplicated(keys).any():
+            told = f"{', '.join(keys)} do not tell its rows apart" if keys else "no column says what a row is"
+            raise ValueError(
+                f"Record {name!r} of {gpu} cannot be joined: {told}. Name the columns with on=..., or, where its rows "
+                "are samples, read each set by itself."
+            )
+    return keys
+
+
+def _without_outcomes(keys: list[str], frames: dict[str, pd.DataFrame]) -> list[str]:
+    """The keys without those that differ from GPU to GPU and that no row needs: a count that came out, a tuner's choice."""
+    for column in reversed(keys):
+        rest = [c for c in keys if c != column]
+        first, *others = ({str(value) for value in frame[column]} for frame in frames.values())
+        told = rest and not any(frame.duplicated(rest).any() for frame in frames.values())
+        if told and any(other != first for other in others):
+            keys = rest
+    return keys
+
+
+def _is_measured(name: str, values: pd.Series) -> bool:
+    if name.lower() in _RESULTS or _UNIT.search(name):
+        return True
+    return any(
+        isinstance(value, (list, dict)) or (isinstance(value, float) and value % 1 > 0) for value in values
+    )
+
+
+def _joined(frames: dict[str, pd.DataFrame], keys: list[str]) -> pd.DataFrame:
+    """The frames joined on `keys`, in the order of their rows, every measured column once for each GPU."""
+    import pandas as pd
+
+    gpus = list(frames)
+    table = pd.concat([frame[keys] for frame in frames.values()]).drop_duplicates(ignore_index=True)
+    for gpu, frame in frames.items():
+        renamed = frame.rename(columns={c: f"{c}_{gpu}" for c in frame if c not in keys})
+        table = table.merge(renamed, how="left", on=keys)
+    measured = dict.fromkeys(c for frame in frames.values() for c in frame if c not in keys)
+    columns = [*keys]
+    for column in measured:
+        columns += [f"{column}_{gpu}" for gpu in gpus if column in frames[gpu]]
+        if column == _TIME and all(column in frame for frame in frames.values()):
+            for gpu in gpus[1:]:
+                table[f"speedup_{gpu}"] = table[f"{_TIME}_{gpus[0]}"] / table[f"{_TIME}_{gpu}"]
+                columns.append(f"speedup_{gpu}")
+    return table[columns]
