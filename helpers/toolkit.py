@@ -19,6 +19,8 @@ _WHEEL_LIBRARIES = ("nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib")
 _WHEEL_HEADERS = ("nvidia/cu[0-9]*/include", "nvidia/cuda_runtime/include")
 _HOME_LIBRARIES = ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu")
 _HOME_HEADERS = ("include", "targets/*/include")
+# The first CUDA toolkit that compiles for sm_100 (CUDA 12.8, release notes).
+_BLACKWELL = (12, 8)
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,11 @@ class Nvrtc:
         if self.include is None:
             line = install_line(self.torch_cuda or named(self.version))
             return f"CUDA's headers (cuda_fp16.h and others) for {self} are not here: {line}"
+        if self.version < _BLACKWELL:
+            return (
+                f"{self} does not know Blackwell (sm_100), for which a lab compiles: install a torch that is built for "
+                f"CUDA {named(_BLACKWELL)} or newer."
+            )
         return ""
 
 

@@ -98,6 +98,11 @@ def test_an_older_one_is_a_misfit_that_drivers_take(tmp_path):
     )
 
 
+def test_one_that_cannot_compile_for_blackwell_is_named(tmp_path):
+    put(tmp_path / "packages", "wheel 12", "12.6")
+    assert "NVRTC 12.6 does not know Blackwell (sm_100)" in toolkit.find_nvrtc("12.6").misfit
+
+
 def test_half_an_installation_is_none(tmp_path):
     folder = tmp_path / "packages" / LAYOUTS["wheel 12"][0]
     put(tmp_path / "packages", "wheel 12", "12.8")
