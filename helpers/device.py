@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helpers import toolkit
 from helpers.machine import Finding, GpuSpec, Survey
 
 if TYPE_CHECKING:
@@ -49,6 +50,8 @@ _TOOLS = {
         "CUDA extensions on this GPU (lesson 02)",
         "conda install -c conda-forge cuda-nvcc   # or NVIDIA's CUDA toolkit; then set CUDA_HOME",
     ),
+    # Which one, torch decides: `toolkit.install_line`.
+    "nvrtc": ("compiling CUDA C++ to PTX and machine code (lessons 02 and 04)", ""),
     "ncu": (
         "Nsight Compute live (lesson 05); recorded reports are read instead",
         "conda install -c conda-forge nsight-compute   # or NVIDIA's Nsight Compute installer",
@@ -136,8 +139,18 @@ def cuda_toolkit() -> Path | None:
     return next((home for home in homes if (home / "include/cuda_runtime.h").is_file()), homes[0])
 
 
+def nvrtc() -> toolkit.Nvrtc | None:
+    """The NVRTC that compiles here: of the CUDA that torch was built for, where that is installed; None without any.
+
+    Looked up at each call, which takes about a millisecond: what is installed meanwhile counts at once.
+    """
+    import torch
+
+    return toolkit.find_nvrtc(torch.version.cuda, cuda_toolkit())
+
+
 def require(*names: str) -> None:
-    """Raise `Missing` unless every one of "gpu", "c++", "ninja", "nvcc", "ncu" is here.
+    """Raise `Missing` unless every one of "gpu", "c++", "ninja", "nvcc", "nvrtc", "ncu" is here.
 
     Raises:
         Missing: what is not here, what needs it, and the one line that gets it.
@@ -146,13 +159,22 @@ def require(*names: str) -> None:
     for name in names:
         if name not in _TOOLS:
             raise ValueError(f"require() knows {', '.join(_TOOLS)}; it was given {name!r}.")
-        if (has_gpu() if name == "gpu" else find_tool(name)) in (False, None):
+        look = {"gpu": has_gpu, "nvrtc": nvrtc}.get(name, functools.partial(find_tool, name))
+        if look() in (False, None):
             raise Missing(_missing_sentence(name))
 
 
-def _missing_sentence(name: str) -> str:
+def _what_and_how(name: str) -> tuple[str, str]:
+    """What a tool is for, and the one line that gets it."""
+    import torch
+
     what, how = _TOOLS[name]
-    thing = "An NVIDIA GPU that torch can use" if name == "gpu" else name
+    return what, how or toolkit.install_line(torch.version.cuda)
+
+
+def _missing_sentence(name: str) -> str:
+    what, how = _what_and_how(name)
+    thing = {"gpu": "An NVIDIA GPU that torch can use", "nvrtc": "NVRTC"}.get(name, name)
     return f"{thing} is not here, and it is needed for {what}. To get it: {how}"
 
 
@@ -320,6 +342,8 @@ def _problems(driver: str | None, torch) -> list[str]:
             )
         else:
             found.append(f"The driver ({driver}) is here but torch cannot use a GPU: {why}.")
+    if (compiler := nvrtc()) and compiler.misfit:
+        found.append(compiler.misfit)
     if has_gpu() and find_tool("ncu") and counters_allowed() is False:
         found.append(
             "ncu is here but may not read the counters (ERR_NVGPUCTRPERM): run as root, or set the driver option "
@@ -347,16 +371,21 @@ def survey() -> Survey:
         gpu
         and f"{gpu.name}, {gpu.target}, {gpu.memory_bytes / 1e9:,.0f} GB, copy {gpu.copy_gb_per_s:,.0f} GB/s"
     )
+    compiler, built_for = nvrtc(), torch.version.cuda
+    nvrtc_text = compiler and (
+        f"{toolkit.named(compiler.version)} (torch is {f'built for CUDA {built_for}' if built_for else 'a CPU build'})"
+    )
     findings = (
         Finding("Python", platform.python_version()),
         Finding("torch", torch.__version__, "everything", "pip install torch"),
         Finding("triton", package_version("triton"), "lessons 03 and 04", "pip install triton (Linux)"),
         *(Finding(name, tools[name], *_TOOLS[name]) for name in ("c++", "ninja")),
+        Finding("NVRTC", nvrtc_text, *_what_and_how("nvrtc")),
         Finding("driver", driver, *_TOOLS["gpu"]),
         Finding("GPU", gpu_text, *_TOOLS["gpu"]),
         *(Finding(name, tools[name], *_TOOLS[name]) for name in ("nvcc", "ncu")),
     )
-    needed = {"torch", "triton", "c++", "ninja"} | ({"nvcc"} if gpu else set())
+    needed = {"torch", "triton", "c++", "ninja", "NVRTC"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
     return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=needed <= here)
 

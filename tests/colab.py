@@ -1,26 +1,32 @@
-"""The versions that Colab publishes, from the dated list in this folder."""
+"""The versions that Colab publishes, from the dated list in this folder, and what pip would do to them."""
 
 from __future__ import annotations
 
+import functools
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
 from commands import ROOT
-from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-# Of the machines that the list describes.
-ENVIRONMENT = {
-    "platform_system": "Linux",
-    "platform_machine": "x86_64",
-    "sys_platform": "linux",
-    "os_name": "posix",
-    "python_version": "3.13",
-    "python_full_version": "3.13.0",
-    "implementation_name": "cpython",
-    "platform_python_implementation": "CPython",
-    "extra": "",
+PYTHON = "3.13"
+# What these versions require, in their own words, where it decides what pip does.
+REQUIRES = {
+    "ipython": ["jedi>=0.16"],
+    "cuda-toolkit": [
+        "nvidia-cuda-runtime-cu12==12.8.90.*; extra == 'cudart'",
+        "nvidia-cuda-nvrtc-cu12==12.8.93.*; extra == 'nvrtc'",
+    ],
 }
 
 
+@functools.cache
 def versions() -> dict[str, Version]:
     """Package to version, of the newest list."""
     newest = sorted((ROOT / "tests").glob("colab-*.txt"))[-1]
@@ -29,13 +35,37 @@ def versions() -> dict[str, Version]:
     return {canonicalize_name(name): Version(version) for name, version in pairs}
 
 
-def replaced_by(requirements: list[Requirement]) -> list[str]:
-    """Which of Colab's packages pip would replace to satisfy requirements, each as a sentence."""
+def resolve(requirements: Iterable[str], pins: dict[str, Version]) -> dict[str, Version]:
+    """What pip would install there for requirements: package to version, those that it would replace included.
+
+    pip resolves against an environment in which every package of the list is installed, by name and version.
+
+    Args:
+        requirements: as in pyproject.toml.
+        pins: the versions that packages take which are not on the list, so that the answer stays the same.
+    """
     here = versions()
-    found = []
-    for requirement in requirements:
-        name = canonicalize_name(requirement.name)
-        wanted = requirement.marker is None or requirement.marker.evaluate(ENVIRONMENT)
-        if wanted and name in here and not requirement.specifier.contains(here[name], prereleases=True):
-            found.append(f"{requirement} replaces Colab's {name} {here[name]}")
-    return found
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "env"], check=True)
+        (packages,) = (folder / "env").glob("lib/python*/site-packages")
+        for package, version in here.items():
+            info = packages / f"{package.replace('-', '_')}-{version}.dist-info"
+            info.mkdir()
+            needs = REQUIRES.get(package, [])
+            lines = ["Metadata-Version: 2.4", f"Name: {package}", f"Version: {version}"]
+            lines += [
+                f"Provides-Extra: {extra}" for extra in re.findall(r"extra == '(\w+)'", " ".join(needs))
+            ]
+            lines += [f"Requires-Dist: {need}" for need in needs]
+            (info / "METADATA").write_text("\n".join([*lines, ""]))
+            (info / "INSTALLER").write_text("pip\n")
+        chosen = [f"{package}=={version}\n" for package, version in pins.items() if package not in here]
+        (folder / "pins.txt").write_text("".join(chosen))
+        report = folder / "report.json"
+        command = [sys.executable, "-m", "pip", "--python", folder / "env/bin/python", "install", "--dry-run", "--quiet",
+                   "--report", report, "-c", folder / "pins.txt", *requirements]  # fmt: skip
+        ran = subprocess.run(command, capture_output=True, text=True)
+        assert ran.returncode == 0, f"pip found no answer: {ran.stderr[-2000:]}"
+        installed = [one["metadata"] for one in json.loads(report.read_text())["install"]]
+        return {canonicalize_name(one["name"]): Version(one["version"]) for one in installed}

@@ -62,7 +62,7 @@ def test_driver_older_than_the_runtime_is_named(monkeypatch):
 
 def test_no_permission_for_counters_is_named(monkeypatch):
     monkeypatch.setattr(device, "has_gpu", lambda: True)
-    monkeypatch.setattr(device, "find_tool", lambda name: name)
+    monkeypatch.setattr(device, "find_tool", device.Path)
     monkeypatch.setattr(device, "counters_allowed", lambda: False)
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     (problem,) = device._problems("580.1", torch)

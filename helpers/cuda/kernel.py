@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers import device
+from helpers import device, toolkit
 from helpers.cuda import extension, nvrtc
 
 # C++'s types by value, and the torch dtypes that a pointer to one may point to.
@@ -220,7 +220,8 @@ def load_kernel(source: str, name: str, *, flags: Sequence[str] = (), device: st
     Raises:
         BuildError: the compiler's complaint with the source line.
         ValueError: no such kernel, a template, a parameter that Python cannot pass, or another device.
-        helpers.device.Missing: no GPU, or on the host no C++ compiler.
+        RuntimeError: the driver refused what NVRTC made; the message says which versions these are.
+        helpers.device.Missing: no GPU or no NVRTC, or on the host no C++ compiler.
     """
     where = extension.resolve_device(device)
     taken = parameters(source, name)
@@ -235,8 +236,8 @@ def load_kernel(source: str, name: str, *, flags: Sequence[str] = (), device: st
 def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:
     """Compile the text for this GPU and load the kernel."""
     device.require("gpu")
-    cubin, lowered = nvrtc.compile_kernel(source, name, target=device.gpu_spec().target, flags=flags)
-    launch = _GpuLaunch(cubin, lowered)
+    target = device.gpu_spec().target
+    launch = _GpuLaunch(nvrtc.compile_kernel(source, name, target=target, flags=flags), target)
     # Load now: what the driver refuses is said here and not at the first launch.
     launch.function()
     return launch
@@ -245,8 +246,8 @@ def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:
 class _GpuLaunch:
     """A cubin's kernel, loaded once for each GPU that it is launched on."""
 
-    def __init__(self, cubin: bytes, name: str):
-        self._cubin, self._name = cubin, name
+    def __init__(self, compiled: nvrtc.Compiled, target: str):
+        self._compiled, self._target = compiled, target
         self._functions: dict[int, Any] = {}
         self._shared: dict[int, int] = {}
 
@@ -261,10 +262,15 @@ class _GpuLaunch:
             context = _driver(driver.cuDevicePrimaryCtxRetain(index), "the GPU's context")
             _driver(driver.cuCtxSetCurrent(context), "the GPU's context")
         if index not in self._functions:
-            module = _driver(driver.cuModuleLoadData(self._cubin), "loading the kernel")
-            self._functions[index] = _driver(
-                driver.cuModuleGetFunction(module, self._name.encode()), "finding the kernel"
-            )
+            loaded = driver.cuModuleLoadData(self._compiled.code)
+            if loaded[0].name in _UNFIT:
+                known = _driver(driver.cuDriverGetVersion(), "its version")
+                here = "sm_{}{}".format(*torch.cuda.get_device_capability(index))
+                made_by = self._compiled.nvrtc
+                raise RuntimeError(refusal(loaded[0].name, made_by, self._target, here, known))
+            module = _driver(loaded, "loading the kernel")
+            name = self._compiled.lowered.encode()
+            self._functions[index] = _driver(driver.cuModuleGetFunction(module, name), "finding the kernel")
         return self._functions[index]
 
     def __call__(self, values: list, grid: tuple, block: tuple, shared_bytes: int) -> None:
@@ -284,6 +290,32 @@ class _GpuLaunch:
             function, *grid, *block, shared_bytes, stream, ctypes.addressof(pointers), 0
         )
         _driver(result, f"the launch with grid {grid} and block {block}")
+
+
+# What the driver says of code that another CUDA, or another GPU, would take.
+_UNFIT = ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_IMAGE")
+
+
+def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_cuda: int) -> str:
+    """Why a driver refused what NVRTC made, and what to do about it.
+
+    Args:
+        error: the driver's name for it.
+        made_by: the NVRTC.
+        target: what it compiled for, such as "sm_90".
+        here: what the GPU is.
+        driver_cuda: the newest CUDA that the driver knows, as cuDriverGetVersion says it: 12080 for 12.8.
+    """
+    known = (driver_cuda // 1000, driver_cuda % 1000 // 10)
+    said = f"The driver, which knows CUDA up to {toolkit.named(known)}, refused what {made_by} made for {target} ({error})."
+    if here != target:
+        return f"{said} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
+    if made_by.misfit:
+        return f"{said} {made_by.misfit}"
+    if made_by.version > known:
+        line = toolkit.install_line(toolkit.named(known))
+        return f"{said} Update the driver, or take its CUDA's NVRTC: {line}"
+    return f"{said} Update the driver."
 
 
 def _driver(result: tuple, doing: str) -> Any:

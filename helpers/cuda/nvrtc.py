@@ -1,60 +1,123 @@
-"""CUDA C++ compiled by NVRTC, in a fraction of a second and without nvcc: to PTX or to machine code."""
+"""CUDA C++ compiled by NVRTC, in a fraction of a second and without nvcc: to PTX or to machine code.
+
+NVRTC is called through ctypes, since it must be the one that fits torch: cuda.bindings takes CUDA 13's wherever both
+are installed, or whichever another package has loaded first. Its functions and their types are those of nvrtc.h.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import re
-import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
 
-from helpers import device
+from helpers import device, toolkit
 from helpers.cuda.errors import BuildError, readable_errors
 
 _TARGET = re.compile(r"sm_(\d+[a-z]?)")
 
 
-def _must(result: tuple) -> Any:
-    """The value of an NVRTC call that must not fail."""
-    from cuda.bindings import nvrtc
+@dataclass(frozen=True)
+class Compiled:
+    """What NVRTC made.
 
-    status, *values = result
-    if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-        raise BuildError(f"NVRTC: {status.name}")
-    return values[0] if values else None
+    Attributes:
+        code: PTX or a cubin.
+        lowered: the kernel's lowered (mangled) name; "" where none was asked for.
+        nvrtc: which NVRTC made it.
+    """
+
+    code: bytes
+    lowered: str
+    nvrtc: toolkit.Nvrtc
 
 
-def _compile(source: str, options: list[str], what: str, name: str | None = None) -> tuple[bytes, str]:
-    """Compile CUDA C++ to `what`, "PTX" or "CUBIN"; also returns the kernel's lowered (mangled) name, "" without `name`."""
-    from cuda.bindings import nvrtc
+class _Library:
+    """The functions of one libnvrtc."""
 
-    program = _must(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
+    def __init__(self, found: toolkit.Nvrtc):
+        try:
+            # Loaded first, since CUDA 13.0's wheel does not find it by itself.
+            self._builtins = ctypes.CDLL(str(found.builtins))
+            self._functions = ctypes.CDLL(str(found.library))
+        except OSError as error:
+            raise BuildError(f"{found} cannot be loaded: {error}") from None
+        self._functions.nvrtcGetErrorString.restype = ctypes.c_char_p
+
+    def status(self, name: str, *arguments) -> int:
+        """Call nvrtc`name`: 0 where it succeeded."""
+        return getattr(self._functions, f"nvrtc{name}")(*arguments)
+
+    def must(self, name: str, *arguments) -> None:
+        """Call nvrtc`name`, which must not fail."""
+        if status := self.status(name, *arguments):
+            raise BuildError(f"nvrtc{name}: {self._functions.nvrtcGetErrorString(status).decode()}")
+
+    def bytes_of(self, name: str, program: ctypes.c_void_p) -> bytes:
+        """What nvrtcGet`name` gives, "PTX", "CUBIN" or "ProgramLog"."""
+        size = ctypes.c_size_t()
+        self.must(f"Get{name}Size", program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        self.must(f"Get{name}", program, buffer)
+        return buffer.raw
+
+    def targets(self) -> list[int]:
+        """The architectures that it compiles for, as 90 for sm_90."""
+        count = ctypes.c_int()
+        self.must("GetNumSupportedArchs", ctypes.byref(count))
+        numbers = (ctypes.c_int * count.value)()
+        self.must("GetSupportedArchs", numbers)
+        return list(numbers)
+
+
+_load = functools.cache(_Library)
+
+
+def _compile(source: str, options: list[str], what: str, name: str | None = None) -> Compiled:
+    """Compile CUDA C++ to `what`, "PTX" or "CUBIN", and find the lowered name of the kernel `name`."""
+    device.require("nvrtc")
+    found = device.nvrtc()
+    library = _load(found)
+    given = [*([f"--include-path={found.include}"] if found.include else []), *options]
+    program = ctypes.c_void_p()
+    library.must("CreateProgram", ctypes.byref(program), source.encode(), b"kernel.cu", 0, None, None)
     try:
         if name:
-            _must(nvrtc.nvrtcAddNameExpression(program, name.encode()))
-        encoded = [option.encode() for option in options]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = bytearray(_must(nvrtc.nvrtcGetProgramLogSize(program)))
-            _must(nvrtc.nvrtcGetProgramLog(program, log))
-            raise BuildError(readable_errors(log.decode().rstrip("\0"), {"kernel.cu": source}))
-        out = bytearray(_must(getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
-        _must(getattr(nvrtc, f"nvrtcGet{what}")(program, out))
-        lowered = _must(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() if name else ""
-        return bytes(out), lowered
+            library.must("AddNameExpression", program, name.encode())
+        encoded = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
+        if library.status("CompileProgram", program, len(given), encoded):
+            log = library.bytes_of("ProgramLog", program).decode().rstrip("\0")
+            raise BuildError(_refusal(log, given, library, found) or _errors(log, source, found))
+        code = library.bytes_of(what, program)
+        lowered = ctypes.c_char_p()
+        if name:
+            library.must("GetLoweredName", program, name.encode(), ctypes.byref(lowered))
+        return Compiled(code, (lowered.value or b"").decode(), found)
     finally:
-        nvrtc.nvrtcDestroyProgram(program)
+        library.status("DestroyProgram", ctypes.byref(program))
 
 
-@functools.cache
-def _cuda_include() -> list[str]:
-    """The folder of CUDA's own headers (cuda_fp16.h, …), from the runtime's wheel or the toolkit; empty without one."""
-    folders = [Path(entry) / "nvidia/cu13/include" for entry in sys.path]
-    if home := device.cuda_toolkit():
-        folders.append(home / "include")
-    found = next((f for f in folders if (f / "cuda_fp16.h").is_file()), None)
-    return [f"--include-path={found}"] if found else []
+def _errors(log: str, source: str, found: toolkit.Nvrtc) -> str:
+    """The errors of a text, and that CUDA's headers are missing where one of them was included."""
+    said = readable_errors(log, {"kernel.cu": source})
+    if found.include is None and re.search(r'open source file "(cuda_|cooperative_groups|mma)', said):
+        said += f"\n{found.misfit}"
+    return said
+
+
+def _refusal(log: str, options: list[str], library: _Library, found: toolkit.Nvrtc) -> str:
+    """A sentence on an architecture that this NVRTC does not know; "" where that is not what the log is about."""
+    if "invalid value for --gpu-architecture" not in log:
+        return ""
+    target = next(o for o in options if "-arch" in o).partition("=")[2].replace("compute_", "sm_")
+    known = library.targets()
+    said = f"{found} does not compile for {target}; it knows {', '.join(f'sm_{n}' for n in known)}."
+    if found.misfit:
+        return f"{said} {found.misfit}"
+    if int(re.sub(r"\D", "", target)) > known[-1]:
+        said += " A newer CUDA may: a torch that is built for one brings its NVRTC."
+    return said
 
 
 def _number(target: str) -> str:
@@ -73,20 +136,21 @@ def compile_ptx(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()
         flags: NVRTC's options, such as "--use_fast_math" or "-lineinfo".
 
     Raises:
-        BuildError: the compiler's complaint with the source line.
+        BuildError: the compiler's complaint with the source line, or a target that this NVRTC does not know.
         ValueError: a target that is not named like "sm_90".
+        helpers.device.Missing: NVRTC is not installed; the message has the line that gets it.
     """
-    options = [f"--gpu-architecture=compute_{_number(target)}", *_cuda_include(), *flags]
-    return _compile(source, options, "PTX")[0].decode().rstrip("\0")
+    options = [f"--gpu-architecture=compute_{_number(target)}", *flags]
+    return _compile(source, options, "PTX").code.decode().rstrip("\0")
 
 
 def compile_cubin(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> bytes:
     """CUDA C++ to machine code by NVRTC, for a disassembler. Arguments and errors as in `compile_ptx`."""
-    return _compile(source, _machine_code_options(target, flags), "CUBIN")[0]
+    return _compile(source, _machine_code_options(target, flags), "CUBIN").code
 
 
-def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] = ()) -> tuple[bytes, str]:
-    """CUDA C++ to machine code that is to be loaded, and the lowered name by which the driver finds the kernel `name`.
+def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] = ()) -> Compiled:
+    """CUDA C++ to machine code that is to be loaded, with the lowered name by which the driver finds the kernel `name`.
 
     Arguments and errors as in `compile_ptx`.
     """
@@ -94,4 +158,4 @@ def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] 
 
 
 def _machine_code_options(target: str, flags: Sequence[str]) -> list[str]:
-    return [f"--gpu-architecture=sm_{_number(target)}", *_cuda_include(), *flags]
+    return [f"--gpu-architecture=sm_{_number(target)}", *flags]

@@ -1,10 +1,13 @@
 """A kernel to call: on a GPU by the driver, elsewhere as the host's build of the same text."""
 
+import dataclasses
+from pathlib import Path
+
 import pytest
 import torch
 
-from helpers import cuda, device
-from helpers.cuda import cache, kernel
+from helpers import cuda, device, toolkit
+from helpers.cuda import cache, kernel, nvrtc
 
 
 @pytest.fixture(autouse=True)
@@ -81,3 +84,51 @@ def test_kernels_that_cannot_be_loaded():
         cuda.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
     with pytest.raises(ValueError, match='"auto", "cuda" or "host"; it was given'):
         cuda.load_kernel(SCALE, "scale", device="tpu")
+
+
+@pytest.mark.parametrize(
+    ("made_by", "torch_cuda", "here", "says"),
+    [
+        (
+            (13, 5),
+            "12.8",
+            "sm_75",
+            "torch is built for CUDA 12.8, but only NVRTC 13.5 is here, and a driver for it may refuse what that makes: "
+            'pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"',
+        ),
+        (
+            (12, 9),
+            "12.9",
+            "sm_75",
+            'Update the driver, or take its CUDA\'s NVRTC: pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"',
+        ),
+        ((12, 8), "12.8", "sm_75", "Update the driver."),
+        (
+            (12, 8),
+            "12.8",
+            "sm_90",
+            "This GPU is sm_90: a kernel runs on the kind of GPU that it was loaded for.",
+        ),
+    ],
+)
+def test_a_driver_that_refuses_a_kernel_gets_one_sentence(made_by, torch_cuda, here, says):
+    library = toolkit.Nvrtc(Path("libnvrtc.so"), Path("builtins.so"), made_by, Path("include"), torch_cuda)
+    said = kernel.refusal("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", library, "sm_75", here, 12080)
+    assert said == (
+        f"The driver, which knows CUDA up to 12.8, refused what NVRTC {made_by[0]}.{made_by[1]} made for sm_75 "
+        f"(CUDA_ERROR_UNSUPPORTED_PTX_VERSION). {says}"
+    )
+
+
+@pytest.mark.gpu
+def test_what_this_driver_refuses_is_said_in_that_sentence():
+    target = device.gpu_spec().target
+    right = nvrtc.compile_kernel(SCALE, "scale", target=target)
+    future = dataclasses.replace(
+        right, code=f".version 99.9\n.target {target}\n.address_size 64\n\0".encode()
+    )
+    with pytest.raises(RuntimeError, match=r"refused what NVRTC .*CUDA_ERROR_UNSUPPORTED_PTX_VERSION"):
+        kernel._GpuLaunch(future, target).function()
+    other = "sm_75" if target != "sm_75" else "sm_90"
+    with pytest.raises(RuntimeError, match=rf"made for {other} .*This GPU is {target}:"):
+        kernel._GpuLaunch(nvrtc.compile_kernel(SCALE, "scale", target=other), other).function()

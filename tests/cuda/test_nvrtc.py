@@ -1,8 +1,12 @@
 """NVRTC: CUDA C++ to PTX and to machine code, without nvcc and without a GPU."""
 
-import pytest
+import dataclasses
+import re
 
-from helpers import cuda
+import pytest
+import torch
+
+from helpers import cuda, device, toolkit
 
 SQUARE = """
 extern "C" __global__ void square(const float* x, float* y, int n) {
@@ -31,3 +35,48 @@ def test_ptx_error_and_bad_target():
         cuda.compile_ptx(SQUARE.replace("y[i] = x[i]", "y[i] = x[j]"))
     with pytest.raises(ValueError, match="sm_90"):
         cuda.compile_ptx(SQUARE, target="hopper")
+
+
+def test_a_target_that_it_no_longer_knows_is_one_sentence():
+    with pytest.raises(
+        cuda.BuildError, match=r"^NVRTC \d+\.\d+ does not compile for sm_30; it knows sm_\d+, .*\.$"
+    ):
+        cuda.compile_ptx(SQUARE, target="sm_30")
+
+
+@pytest.mark.parametrize(
+    ("torch_cuda", "line"),
+    [
+        ("12.8", r'pip install "cuda-toolkit\[cudart,nvrtc\]==12\.8\.\*"$'),
+        (None, r'pip install "cuda-toolkit\[cudart,nvrtc\]"$'),
+    ],
+)
+def test_without_nvrtc_one_sentence_says_what_to_install(monkeypatch, torch_cuda, line):
+    """`compile_ptx` and the doctor say the same line; a lesson could not run."""
+    monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: None)
+    monkeypatch.setattr(torch.version, "cuda", torch_cuda)
+    with pytest.raises(
+        device.Missing, match=r"^NVRTC is not here, and it is needed for .*To get it: " + line
+    ):
+        cuda.compile_ptx(SQUARE)
+    survey = device.survey()
+    assert not survey.ok
+    assert re.search(r"--  NVRTC +not here\n.*\n +to get it: " + line, survey.doctor(), re.MULTILINE)
+
+
+def test_a_misfit_is_named_by_the_doctor_and_compiles(monkeypatch):
+    """To read PTX any NVRTC will do."""
+    found = dataclasses.replace(device.nvrtc(), torch_cuda=f"{device.nvrtc().version[0] - 1}.8")
+    monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: found)
+    assert ".entry" in cuda.compile_ptx(SQUARE)
+    survey = device.survey()
+    assert survey.ok and f"!!  {found.misfit}" in survey.doctor() and found.misfit in repr(survey)
+
+
+def test_missing_headers_are_named_where_a_kernel_includes_one(monkeypatch):
+    found = dataclasses.replace(device.nvrtc(), include=None)
+    monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: found)
+    with pytest.raises(
+        cuda.BuildError, match=r'"cuda_fp16\.h"[^$]*\nCUDA\'s headers .* are not here: pip install'
+    ):
+        cuda.compile_ptx(f"#include <cuda_fp16.h>\n{SQUARE}")
