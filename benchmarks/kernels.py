@@ -187,15 +187,15 @@ def chosen_points(asked: argparse.Namespace) -> list[Point]:
     return points
 
 
-def report(rows: list[dict[str, Any]]) -> None:
-    """Print the table and the goals."""
+def report(rows: list[dict[str, Any]], peak_gb_per_s: float | None) -> None:
+    """Print the table, with SOL scores where the GPU's peak is known, and the goals."""
     import pandas as pd
 
     table = pd.DataFrame(rows, columns=league.COLUMNS)
     with pd.option_context("display.width", 200, "display.max_rows", None, "display.max_columns", None):
         print("\nOurs, and how many times as fast it is as each contestant (device time, L2 cold):")
         print(
-            league.summary(table).to_string(
+            league.summary(table, peak_gb_per_s).to_string(
                 float_format=lambda v: f"{v:,.3f}" if v < 10 else f"{v:,.0f}", na_rep="–"
             )
         )
@@ -239,7 +239,7 @@ def main() -> None:
             f"[{i + 1:>3}/{len(todo)}] {line_of(rows)}  ({now - start:.1f} s; about {left:.0f} s left)",
             flush=True,
         )
-    report(store.state["rows"])
+    report(store.state["rows"], device.gpu_spec().peak_gb_per_s)
     if asked.record:
         names = [field.name for field in fields(Point)]
         made = [({n: k[n] for n in names}, k["compiled"]) for k in store.state["kernels"]]

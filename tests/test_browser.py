@@ -25,7 +25,12 @@ from playwright.sync_api import expect
 from helpers.workshop import batch
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
-SLIDERS = {"02_load_inline": "grid-picture", "03_triton": "try-block-size", "04_ptx": "try-it"}
+SLIDERS = {
+    "02_load_inline": "grid-picture",
+    "03_triton": "try-block-size",
+    "04_ptx": "try-it",
+    "06_fusion": "explore",
+}
 
 
 def found(rows: list[dict], **point: Any) -> dict:
@@ -238,6 +243,77 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     expect(found).to_have_css("outline-style", "solid", timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "lab-04-ptx")
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
+
+
+def test_the_softmaxes_of_lesson_06(lesson, lab):
+    """The last sliders of the longest lesson: all that stands above them has run in the same kernel before."""
+    page, cell = lesson("06_fusion")
+    rows = recorded("fusion/softmax-sweep")["rows"]
+    plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
+    point = {"n_cols": 8192, "num_warps": 16, "dtype": "float32"}
+    axes = {"columns, N": ("n_cols", 8320), "num_warps": ("num_warps", 32), "dtype": ("dtype", "bfloat16")}
+    for label, (axis, value) in axes.items():
+        press(page, cell, label, "ArrowRight")
+        point[axis] = value
+        for kernel in ("one block", "online"):
+            row = found(rows, kernel=kernel, **point)
+            see(plot, f"{row['gb_per_s']:,.0f} GB/s")
+            see(status, f"{kernel}: {row['registers']:.0f} registers a thread")
+    see(plot.locator(".gtitle"), f"softmax of {2**25 // 8320:,} × 8,320 bfloat16")
+    drag(page, cell, "num_warps", 0.0)
+    see(status, "one block: refused: a thread would hold 512 elements")
+    screenshot(page, "lab-06-explore")
+    assert save(page, lab[1] / "06_fusion.ipynb") < 2_000_000
+
+
+# Modules of more than a megabyte, that is plotly's, wait until the test lets them go on.
+LATE = """
+const make = URL.createObjectURL, wait = "await new Promise(go => { (window.waiting ??= []).push(go) });\\n";
+URL.createObjectURL = blob => make.call(URL, blob.size > 1e6 ? new Blob([wait, blob], {type: blob.type}) : blob);
+"""
+ANYWIDGETS_LIMIT_MS = 2000  # for a widget's module; what comes later gets no message from the kernel
+
+
+def test_a_figure_whose_module_is_late_follows_the_sliders(chrome, tmp_path):
+    """A busy machine once showed empty axes: plotly's module of 5 MB had taken longer than anywidget waits."""
+    cells = {
+        "begin": "from helpers import widgets",
+        "explore": "widgets.explore(block_size=1024, num_warps=4, n_cols=1024)",
+    }
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(text, id=name) for name, text in cells.items()],
+        metadata={"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    )
+    nbformat.write(notebook, tmp_path / "late.ipynb")
+    with harness.jupyterlab(tmp_path, CUDA_VISIBLE_DEVICES="") as address:
+        page = harness.Page(chrome.new_page(viewport={"width": 1200, "height": 1100}))
+        page.page.add_init_script(LATE)
+        page.run_notebook(f"{address}/lab/workspaces/late/tree/late.ipynb")
+        cell = page.cell("explore")
+        cell.locator(".noUi-handle").first.wait_for()
+        page.page.wait_for_function("() => window.waiting?.length", timeout=harness.SHOWS_WITHIN_MS)
+        page.page.wait_for_timeout(1.5 * ANYWIDGETS_LIMIT_MS)
+        press(page, cell, "columns, N", "ArrowRight")
+        row = found(
+            recorded("triton/launch-sweep")["rows"],
+            **{
+                "kernel": "Triton flat",
+                "block_size": 1024,
+                "num_warps": 4,
+                "n_cols": 1536,
+                "dtype": "float32",
+            },
+        )
+        see(cell.locator("[role=status]").first, f"Triton flat: {row['registers']:.0f} registers a thread")
+        assert cell.locator(".js-plotly-plot").count() == 0
+        page.page.evaluate("() => window.waiting.forEach(go => go())")
+        plot = cell.locator(".js-plotly-plot").first
+        see(plot.locator(".gtitle"), "square of 4,096 × 1,536 float32")
+        see(plot, f"{row['gb_per_s']:,.0f} GB/s")
+        press(page, cell, "dtype", "ArrowRight")
+        see(plot.locator(".gtitle"), "square of 4,096 × 1,536 bfloat16")
+        page.page.close()
+    assert page.errors == []
 
 
 QUESTIONS = {

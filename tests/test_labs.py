@@ -116,6 +116,19 @@ def test_ids_are_unique_and_every_reset_has_its_text():
                 assert found[key].source == source
 
 
+# What these measure is torch's or the workbook's own; the learner's code reads the figures afterwards.
+NOT_THE_LEARNERS = {"lab/launched-grids", "lab/three-squares"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_replay_of_a_learners_code_says_whose_it_is(name):
+    """Where a lab times what the learner wrote, the recorded figures are of the solution's."""
+    for id, cell in cells(ROOT / "labs" / "solutions" / f"{name}.ipynb").items():
+        for record, rest in re.findall(r'records\.measured\(\s*"(lab/[^"]+)"([^\n]*)', cell.source):
+            said = "sources=" in rest or "stand_in=" in rest
+            assert said or record in NOT_THE_LEARNERS, f"{id}: {record} has neither sources nor stand_in"
+
+
 def test_exercises_leave_triton_to_the_notebook():
     """The setup cell chooses Triton's interpreter; what imports a lab's exercises must not have imported Triton by then."""
     code = f"import sys; from helpers import exercises, lab; from helpers.exercises import attempt, call; [exercises.of_lab(name) for name in {NAMES!r}]; print('triton' in sys.modules)"  # fmt: skip

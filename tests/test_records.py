@@ -106,6 +106,15 @@ def test_an_edited_kernel_gets_no_replayed_time(on_gpu, shown, recorded, asked, 
     assert records.stored("lesson/what")["a"].tolist() == [1]
 
 
+def test_a_replay_that_stands_in_for_a_learners_kernel_says_so(on_gpu, shown):
+    """A lab times what the learner wrote; without a GPU it shows the times of the solution's kernel."""
+    records.measured("lab/mine", lambda: [{"us": 1.0}], stand_in="the solution's kernel")
+    assert "solution" not in shown[-1]["text/plain"]
+    on_gpu()
+    records.measured("lab/mine", never, stand_in="the solution's kernel")
+    assert shown[-1]["text/plain"].endswith(" The figures are of the solution's kernel, not of yours.")
+
+
 def test_a_gpu_without_the_tool_does_not_replay_an_edited_kernel_either(on_gpu, shown):
     def cannot():
         raise records.CannotMeasure("ncu is not here.")

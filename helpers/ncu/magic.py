@@ -11,6 +11,7 @@ import argparse
 import ast
 import builtins
 import inspect
+import os
 import shlex
 import symtable
 import textwrap
@@ -43,12 +44,21 @@ def last() -> Report:
 
 @dataclass
 class Brought:
-    """What a cell takes along from the notebook: the companion file's lines, its names, the kernels, the single values."""
+    """What a cell takes along from the notebook.
+
+    Attributes:
+        lines: of the companion file.
+        names: that it defines.
+        kernels: Triton's, among them.
+        values: the single plain values, by name: what the measurement depends on.
+        launching: the text of all else that says what is launched: the functions and the tables of values.
+    """
 
     lines: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
     kernels: list[Any] = field(default_factory=list)
     values: dict[str, Any] = field(default_factory=dict)
+    launching: list[str] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -107,6 +117,8 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
         brought.lines.append(f"{name} = {value!r}")
         if isinstance(value, (bool, int, float, str)):
             brought.values[name] = value
+        else:
+            brought.launching.append(brought.lines[-1])
     else:
         function = value
         while not inspect.isroutine(function) and hasattr(function, "fn"):
@@ -133,6 +145,8 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
                 if inner in namespace:
                     _bring_one(inner, namespace, brought, name)
             brought.lines.append(source.rstrip())
+            if function is value:
+                brought.launching.append(source.rstrip())
             return
     brought.names.append(name)
 
@@ -158,6 +172,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--kernel", metavar="REGEX", help="only kernels whose name this finds")
     parser.add_argument("--nvtx", metavar="RANGE", help="only launches inside this NVTX range")
     parser.add_argument("--record", metavar="LESSON/WHAT", help="replay this record where ncu cannot run")
+    parser.add_argument(
+        "--any-launch", action="store_true", help="replay it whatever this cell launches, and record nothing"
+    )
     parser.add_argument("--name", metavar="VARIABLE", help="also bind the report; ncu.last() has it anyway")
     parser.add_argument("--set", default="full", help="ncu's set of sections (full)")
     parser.add_argument(
@@ -188,9 +205,13 @@ def _parser() -> argparse.ArgumentParser:
 def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> Report:
     """What `%%ncu LINE` does with a cell: profile it or replay its record, show it, and keep the report for `ncu.last()`.
 
+    A record is of the kernels, of this cell's text and of what it brings: where one of them was edited, the old report is
+    not shown. `--any-launch` is for a lab's cell that reads a lesson's report and launches what the learner wrote.
+
     Raises:
         ValueError: a wrong option, or a name that cannot go along.
         NcuError: ncu cannot run here and no record is named, or the cell failed.
+        helpers.records.KernelChanged: ncu cannot run here, and the record is of another kernel or of other launches.
     """
     global _last
     options = _parser().parse_args(shlex.split(line))
@@ -216,9 +237,11 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> Report:
         "echo": True,
     }
     code = f"{first}\n{cell}"
-    if options.record:
+    recording = os.environ.get("WORKBOOK_RECORD") == "1"
+    if options.record and not (options.any_launch and recording):
+        launches = [] if options.any_launch else ["\n".join([*brought.launching, cell])]
         report = runner.profile(
-            options.record, code, sources=brought.kernels or [cell], params=brought.values, **call
+            options.record, code, sources=[*brought.kernels, *launches], params=brought.values, **call
         )
     else:
         path = device.cache_folder() / "ncu" / f"{options.name or 'last'}.ncu-rep"

@@ -51,6 +51,7 @@ def measured(
     sources: Iterable = (),
     params: Mapping[str, Any] | None = None,
     also: Mapping[str, Any] | None = None,
+    stand_in: str = "",
 ) -> pd.DataFrame:
     """Measure on this GPU, or replay what was recorded on another; say which, and show where it comes from.
 
@@ -63,6 +64,8 @@ def measured(
         params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
             names it.
         also: plain data to keep with the rows, for tools that read the record's file.
+        stand_in: for a lab that times what the learner wrote, so that `sources` would never agree: what was recorded
+            instead, such as "the solution's kernel". A replay says that its figures are of that.
 
     Returns:
         A DataFrame whose `.attrs["provenance"]` is a `Provenance`.
@@ -72,8 +75,10 @@ def measured(
         KernelChanged: no GPU here, and what was recorded is of other texts of `sources`.
         ValueError: a name that is not "lesson/what".
     """
-    asked = _Asked.of(name, sources, params)
-    return _live_or_replayed(lambda: _live_table(asked, live, also or {}), lambda why: _replayed_table(asked, why))
+    asked = replace(_Asked.of(name, sources, params), stand_in=stand_in)
+    return _live_or_replayed(
+        lambda: _live_table(asked, live, also or {}), lambda why: _replayed_table(asked, why)
+    )
 
 
 def measured_file(
@@ -126,11 +131,12 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
 
 @dataclass(frozen=True)
 class _Asked:
-    """The record that a lesson asks for: its name, the hashes of the kernels' sources and the parameters."""
+    """The record that a lesson asks for: its name, the kernels' hashes, the parameters, what stands in for a learner's."""
 
     name: str
     prints: dict[str, str]
     params: dict[str, Any]
+    stand_in: str = ""
 
     @classmethod
     def of(cls, name: str, sources: Iterable, params: Mapping[str, Any] | None) -> _Asked:
@@ -277,6 +283,8 @@ def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
     case = found.case
     provenance = Provenance(**case["provenance"])
     text = f"{why}Replayed, not measured here: {provenance}.{found.elsewhere}"
+    if asked.stand_in:
+        text += f" The figures are of {asked.stand_in}, not of yours."
     if case["params"] != asked.params:
         wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())

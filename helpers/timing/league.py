@@ -7,6 +7,7 @@ the same round, with its 95 % interval. What the profiler adds to a function's t
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ COLUMNS = (
 )
 OURS, COPY = "ours", "copy"
 RESULTS = COLUMNS[COLUMNS.index("contestant") :]
+PYTORCH = ("eager", "compile", "compile-max")  # the fastest of them is the SOL score's baseline
 WIDE = 65536  # columns: from here on the goals against eager and torch.compile hold
 _LARGE = 64 << 20  # elements: from here on square and GELU are measured against the copy
 
@@ -321,12 +323,69 @@ def _no_cliff(ours: pd.DataFrame) -> Goal:
     )
 
 
-def summary(table: pd.DataFrame) -> pd.DataFrame:
-    """A row a point: GB/s of ours and of the copy, and how many times as fast ours is as each contestant."""
+def sol_score(candidate_us: float, baseline_us: float, sol_us: float) -> float:
+    """SOL-ExecBench's score of a kernel: 0.5 where it takes the baseline's time, 1 at the speed of light, towards 0 above.
+
+        S(T_k) = 1 / (1 + (T_k - T_SOL) / (T_b - T_SOL))
+
+    Source: NVIDIA's SOL-ExecBench (arXiv:2603.19173, section 4.3; `src/sol_execbench/sol_score.py` of
+    github.com/NVIDIA/SOL-ExecBench). Where the baseline is at the bound nothing is left to win: as there, 1 for a kernel at
+    the bound, else 0. Below the bound either the bound or the time is wrong, and there is no score: NaN.
+
+    Args:
+        candidate_us: T_k, the kernel's time in µs.
+        baseline_us: T_b, the time of the baseline in µs.
+        sol_us: T_SOL, the least time that the hardware allows, in µs.
+    """
+    if candidate_us < sol_us:
+        return math.nan
+    gap = baseline_us - sol_us
+    if gap <= 0:
+        return 1.0 if candidate_us == sol_us else 0.0
+    return 1 / (1 + (candidate_us - sol_us) / gap)
+
+
+def sol_scores(table: pd.DataFrame, peak_gb_per_s: float) -> pd.Series:
+    """The SOL score of every row, from the columns that are kept.
+
+    T_SOL is the bytes that the operation must move, its input once and its output once, over the memory's peak. SOLAR, which
+    makes SOL-ExecBench's bounds (github.com/NVlabs/SOLAR, the model "fused"), takes the larger of that and the
+    multiply-adds of contractions over their peak; softmax, GELU and square have no contraction. T_b is to be an optimized
+    PyTorch implementation: here the fastest of eager and torch.compile at that point, so the best of them has 0.5.
+
+    Args:
+        table: rows as `rows_of` makes them.
+        peak_gb_per_s: the peak of the GPU that they were measured on.
+
+    Returns:
+        A score for each row, under the table's index; NaN for what was not timed, where none of PyTorch's was, and
+        below T_SOL.
+    """
+    import pandas as pd
+
+    point = ["op", "dtype", "n_rows", "n_cols"]
+    timed = table[table.median_us.notna()].astype({"median_us": float, "gb_per_s": float})
+    fastest = timed[timed.contestant.isin(PYTORCH)].groupby(point).median_us.min().rename("baseline_us")
+    timed = timed.join(fastest, on=point).dropna(subset="baseline_us")
+    sol_us = timed.gb_per_s * timed.median_us / peak_gb_per_s
+    times = zip(timed.median_us, timed.baseline_us, sol_us, strict=True)
+    scores = pd.Series([sol_score(*row) for row in times], timed.index, dtype=float)
+    return scores.reindex(table.index).rename("sol_score")
+
+
+def summary(table: pd.DataFrame, peak_gb_per_s: float | None = None) -> pd.DataFrame:
+    """A row a point: our time and GB/s, and how many times as fast ours is as each contestant.
+
+    With the GPU's peak, our SOL score (`sol_scores`) stands beside the ratio to the copy.
+    """
     table = table.assign(point=[point_name(r) for r in table.to_dict("records")])
+    columns = ["median_us", "gb_per_s", "host_us"]
+    if peak_gb_per_s:
+        table["sol_score"] = sol_scores(table, peak_gb_per_s)
+        columns.append("sol_score")
     order = list(dict.fromkeys(table.point))
     ours = table[table.contestant == OURS].set_index("point")
     ratios = table.pivot_table(index="point", columns="contestant", values="ours_ratio", aggfunc="last")
     ratios = ratios[[c for c in dict.fromkeys(table.contestant) if c in ratios and c != OURS]]
-    figures = ours[["median_us", "gb_per_s", "host_us"]].join(ratios)
+    figures = ours[columns].join(ratios)
     return figures.reindex([p for p in order if p in figures.index])

@@ -7,7 +7,8 @@ data. Both are put out together, so that a saved page keeps the plain one.
 `space` says what sliders move over; `square` and `softmax` are the lessons' spaces with their kernels, and `compiled`
 says what a compiler made of those. `measure` checks and times a point; `table` has the rows, recorded or measured;
 `reasons` puts a row into words. `explorer` is `explore`, with `figure` and, without widgets, `plain`; `grid` is
-`explore_grid`; `ptx` is `explore_ptx`, with `panes`. `controls` and `shown` are what the three share.
+`explore_grid`; `ptx` is `explore_ptx`, with `panes`. `controls` and `shown` are what the three share;
+`live_figure.js` is the browser's side of their figures.
 """
 
 from helpers.widgets.explorer import explore

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from helpers.widgets.space import axis_title, word
@@ -13,12 +15,26 @@ def live_figure(fig: Any) -> Any:
 
     It is what JupyterLab has for an output in a window of 1,000 pixels.
     """
-    import plotly.graph_objects as go
-
-    widget = go.FigureWidget(fig)
+    widget = _live_figure_class()(fig)
     widget.layout.width = 820
     widget._config = {**(widget._config or {}), "displayModeBar": False}
     return widget
+
+
+@functools.cache
+def _live_figure_class() -> type:
+    """A FigureWidget whose browser side may load for as long as it takes; `live_figure.js` says why."""
+    import plotly.graph_objects as go
+    import traitlets
+
+    told_by = [name for name in go.FigureWidget.class_trait_names() if name.startswith("_py2js_")]
+
+    class LiveFigure(go.FigureWidget):
+        _esm = Path(__file__).with_name("live_figure.js").read_text(encoding="utf-8")
+        _plotly_module = traitlets.Unicode(str(go.FigureWidget._esm)).tag(sync=True)
+        _told_by = traitlets.List(traitlets.Unicode(), told_by).tag(sync=True)
+
+    return LiveFigure
 
 
 def labelled_slider(axis: str, values: Sequence[Any], value: Any, *, continuous: bool = True) -> Any:

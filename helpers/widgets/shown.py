@@ -32,9 +32,7 @@ def frontend() -> str:
     if None in versions or int(versions[0].split(".")[0]) < 6 or int(versions[1].split(".")[0]) < 8:
         return "plain"
     try:
-        import plotly.graph_objects as go
-
-        go.FigureWidget()
+        import plotly.basewidget  # noqa: F401, what go.FigureWidget needs; a figure made to try would send its 5 MB
     except Exception:  # of whatever kind: then it does not work here
         return "plain"
     return "widgets"

@@ -6,7 +6,9 @@ import linecache
 import textwrap
 from pathlib import Path
 
+import nbformat
 import pytest
+from commands import ROOT
 
 from helpers import device, ncu, records
 from helpers.kernels import square
@@ -134,9 +136,40 @@ def test_load_ext_in_a_shell(monkeypatch, capsys):
         shell.run_cell_magic("ncu", "", "1\n")
     shell.run_line_magic("ncu", "--set full python train.py")
     assert said == ["--set full python train.py"]
-    with pytest.raises(records.KernelChanged):
-        shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", "1\n")
-    shell.user_ns["kernel"] = square.square_rows_kernel
-    shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", "kernel\n")
+    shell.user_ns["square_rows_kernel"] = square.square_rows_kernel
+    shell.run_cell_magic("ncu", "--record ncu/five-grids --name report", LAUNCHES)
     assert len(shell.user_ns["report"]) == 5
     assert "Replayed, not measured here" in capsys.readouterr().out
+
+
+LAUNCHES = next(
+    cell.source.partition("\n")[2]
+    for cell in nbformat.read(ROOT / "notebooks/05_ncu.ipynb", as_version=4).cells
+    if cell.id == "five-grids"
+)
+
+
+@pytest.mark.parametrize(
+    "cell",
+    [
+        LAUNCHES.replace("num_warps=8", "num_warps=4"),  # another launch of the same kernel
+        LAUNCHES.replace("(1, 8, 64,", "(2, 16, 64,"),
+        "1\n",
+    ],
+)
+def test_an_edited_launch_gets_no_recorded_report(monkeypatch, cell):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    kernel = {"square_rows_kernel": square.square_rows_kernel}
+    with pytest.raises(
+        records.KernelChanged, match=r"The text measured here has changed: .* and a GPU measures yours"
+    ):
+        magic.run_cell("--record ncu/five-grids --quiet", cell, dict(kernel))
+    # a lab's cell says that it reads the lesson's report, whatever it launches
+    assert len(magic.run_cell("--record ncu/five-grids --any-launch --quiet", cell, dict(kernel))) == 5
+
+
+def test_what_a_cell_brings_is_part_of_its_launches(notebook):
+    """A table of sizes, or a wrapper with its launch line, in a cell above; a single value has a place of its own."""
+    brought = magic.bring("print(scaled(1), table, factor)", notebook)
+    assert brought.launching[-1] == "table = {'a': (1, 2.5)}" and len(brought.launching) == 3
+    assert [text.split("(")[0] for text in brought.launching[:2]] == ["def double", "def scaled"]

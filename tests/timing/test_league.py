@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import math
 import random
 import subprocess
 import sys
@@ -125,6 +126,51 @@ def test_summary_has_a_row_a_point_in_the_order_measured():
     assert list(table.index) == ["softmax float32 1,024 × 4,096", "gelu float32 4,096"]
     assert table.loc["softmax float32 1,024 × 4,096", "eager"] == 2
     assert pd.isna(table.loc["gelu float32 4,096", "eager"])
+
+
+@pytest.mark.parametrize(
+    ("candidate_us", "baseline_us", "score"),
+    [
+        (30, 30, 1 / 2),  # as fast as the baseline
+        (10, 30, 1),  # at the speed of light, 10 µs
+        (20, 30, 2 / 3),  # half of the gap: 1 / (1 + 10 / 20)
+        (50, 30, 1 / 3),  # twice as far from it: 1 / (1 + 40 / 20)
+        (10, 10, 1),
+        (12, 9, 0),  # the baseline left no gap
+        (9, 30, math.nan),  # faster than light
+        (8, 12, math.nan),  # the formula would divide by 0
+    ],
+)
+def test_the_sol_score_by_hand(candidate_us, baseline_us, score):
+    assert league.sol_score(candidate_us, baseline_us, 10) == pytest.approx(score, nan_ok=True)
+
+
+def test_sol_scores_of_a_table():
+    """8 · 1,024 · 4,096 bytes at a peak of 3,355.4432 GB/s take 10 µs; the baseline is PyTorch's fastest, not a peer's."""
+    first = rows(copy=12, eager=40, compile=30, ours=20, quack=15, **{"compile-max": 35})
+    alone = rows("gelu", n_rows=1, copy=12, ours=20)  # nothing of PyTorch's was timed there
+    table = pd.DataFrame([*first, *alone], columns=league.COLUMNS)
+    scores = league.sol_scores(table, 3355.4432)
+    by_name = dict(zip(table.contestant[: len(first)], scores, strict=False))
+    assert by_name == pytest.approx(
+        {"copy": 10 / 11, "eager": 2 / 5, "compile": 1 / 2, "ours": 2 / 3, "quack": 4 / 5}
+        | {"compile-max": 4 / 9, "liger": float("nan")},
+        nan_ok=True,
+    )
+    assert scores[len(first) :].isna().all()
+    summary = league.summary(table, 3355.4432)
+    assert list(summary.columns)[3:5] == ["sol_score", "copy"]
+    assert summary.sol_score.iloc[0] == pytest.approx(2 / 3) and pd.isna(summary.sol_score.iloc[1])
+
+
+def test_the_kept_league_has_sol_scores(root):
+    """It was kept without them. No kernel is faster than the speed of light, and PyTorch's fastest has 0.5 at each point."""
+    (case,) = json.loads((root / "helpers/records/h100/fusion/league.json").read_text())["cases"]
+    table = pd.DataFrame(case["rows"])
+    scores = league.sol_scores(table, case["provenance"]["gpu"]["peak_gb_per_s"])
+    assert (scores.notna() == table.median_us.notna()).all() and (scores.dropna() < 1).all()
+    best = table.assign(score=scores)[table.contestant.isin(league.PYTORCH)]
+    assert (best.groupby(["op", "dtype", "n_rows", "n_cols"]).score.max() == 0.5).all()
 
 
 def test_a_standing_is_the_median_over_rounds():

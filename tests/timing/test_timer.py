@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import importlib.util
 import itertools
 import math
 import os
@@ -14,7 +13,7 @@ import time
 
 import pytest
 import torch
-from timer import cases, traps
+from timer import cases, children, intervals, traps, truth
 
 from helpers import device, timing
 from helpers.timing import collect, cupti, overhead
@@ -314,15 +313,7 @@ def test_no_gpu_is_said(monkeypatch):
         timing.time_gpu(lambda: None)
 
 
-# -------------------------------------------------------------------------------- benchmarks/timer_truth.py, its traps
-@pytest.fixture
-def timer_truth(root):
-    spec = importlib.util.spec_from_file_location("timer_truth", root / "benchmarks/timer_truth.py")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
+# ------------------------------------------------------------------------------------ benchmarks/timer_truth.py, its parts
 
 
 def activity(ts, dur, cat, name, **args):
@@ -340,31 +331,37 @@ def test_the_truth_knows_its_flush_from_the_fills_of_a_function():
     assert cases.split_calls(events) == [cases.Call(13.5, 2, ("memset",))] * 3
 
 
-def test_the_truths_median_lies_inside_a_step_of_the_clock(timer_truth):
+def test_a_child_runs_the_script_and_says_what_went_wrong():
+    """Its path is found from the package; a timer that there is not ends it on every machine."""
+    rows, said = children.child(["traps", "--timer", "nobody"], 120)
+    assert rows == [] and said == "KeyError: 'nobody'"
+
+
+def test_the_truths_median_lies_inside_a_step_of_the_clock():
     rng = random.Random(17)
     for us in (1.475, 13.424, 357.601):
         samples = ticks(rng, 3000, us, 0.1, None)
-        assert timer_truth.median_between_steps(samples) == pytest.approx(us, abs=0.006)
+        assert intervals.median_between_steps(samples) == pytest.approx(us, abs=0.006)
 
 
-def test_a_timer_is_judged_no_finer_than_the_truth_is_known(timer_truth):
-    steady = timer_truth.truth_row("matmul", "a timer", (24.0, 24.1), 25.3, 0.1, "")
-    drifting = timer_truth.truth_row("matmul", "a timer", (24.0, 26.0), 24.2, 0.1, "")
+def test_a_timer_is_judged_no_finer_than_the_truth_is_known():
+    steady = truth.truth_row("matmul", "a timer", (24.0, 24.1), 25.3, 0.1, "")
+    drifting = truth.truth_row("matmul", "a timer", (24.0, 26.0), 24.2, 0.1, "")
     assert not steady["within_goal"] and steady["allowed_us"] == 0.5
     assert drifting["within_goal"] and drifting["allowed_us"] == 2.0 and drifting["drift_us"] == 2.0
 
 
-def test_ncu_is_the_truth_where_cupti_lengthened_a_kernel(timer_truth):
-    row = timer_truth.truth_row("softmax", "a timer", (471.0, 471.2), 452.0, 0.1, "")
+def test_ncu_is_the_truth_where_cupti_lengthened_a_kernel():
+    row = truth.truth_row("softmax", "a timer", (471.0, 471.2), 452.0, 0.1, "")
     assert not row["within_goal"]
-    settled = timer_truth.settle(row | {"ncu_us": 450.8, "ncu_misses": ""}, 1.3)
+    settled = truth.settle(row | {"ncu_us": 450.8, "ncu_misses": ""}, 1.3)
     assert settled["truth_by"] == "ncu" and settled["within_goal"]
     assert settled["error_us"] == pytest.approx(2.5) and settled["cupti_us"] == pytest.approx(471.1)
     usual = {"cupti_us": 10.0, "ncu_us": 11.2, "ncu_misses": ""}
-    assert timer_truth.ncu_offset([usual, usual, settled]) == pytest.approx(1.2)
+    assert truth.ncu_offset([usual, usual, settled]) == pytest.approx(1.2)
     for other in ({"ncu_us": 474.0, "ncu_misses": ""}, {"ncu_us": 450.8, "ncu_misses": "memset"}):
-        row = timer_truth.truth_row("k", "a timer", (471.0, 471.2), 452.0, 0.1, "") | other
-        same = timer_truth.settle(row, 1.3)
+        row = truth.truth_row("k", "a timer", (471.0, 471.2), 452.0, 0.1, "") | other
+        same = truth.settle(row, 1.3)
         assert same["truth_by"] == "CUPTI" and not same["within_goal"]
 
 

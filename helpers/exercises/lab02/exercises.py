@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 
 from helpers.exercises import inputs
-from helpers.exercises.lab02 import launchers, traps, wrapper
+from helpers.exercises.lab02 import launchers, runs, traps, wrapper
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import CasePlan, SpeedPlan
 from helpers.exercises.verdicts import is_number, raised, wrong
@@ -79,88 +79,7 @@ COVER = Exercise(
 )
 
 
-# ------------------------------------------------------------------------------------------ what kernels share
-def _fell(id: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
-    """`raised`, with a hint of its own where there is nothing to build."""
-    found = raised(id, name, case, outcome)
-    if found is None or found.mistake != "does-not-build":
-        return found
-    if "has no kernel" in found.sentence:
-        return replace(
-            found,
-            hint="The launcher calls the kernel by that name: keep the first line that the starter gives.",
-        )
-    if "CUDA text, a string" in found.sentence:
-        return replace(found, hint=f"Give the check the text {name} itself, not what was made from it.")
-    return found
-
-
-def _troubled(id: str, case: Case, value: dict) -> Verdict | None:
-    """The verdict on a run that gave no result; None where it gave one."""
-    if "refused" in value:
-        return wrong(
-            id,
-            case,
-            f"on {case.label} {value['refused']}",
-            "launch",
-            "Is the kernel's signature still the one given?",
-        )
-    if "trouble" not in value:
-        return None
-    first, *rest = value["trouble"].split("\n")
-    hints = {
-        "uninitialised": (
-            "missing-barrier",
-            "Another thread fills that place: all must have written (__syncthreads()) before one reads.",
-        ),
-        "race": ("missing-barrier", "Two threads use that place without a __syncthreads() between them."),
-        "barrier": (
-            "barrier-in-if",
-            "All threads of a block have to reach __syncthreads(): put it outside the if.",
-        ),
-    }
-    mistake, hint = hints.get(
-        value["cause"],
-        (value["cause"].replace(" ", "-"), "Look at that line; the traced run is made on the host."),
-    )
-    if value["cause"] == "out of bounds":
-        mistake, hint = traps.out_of_bounds(case, value)
-    if value["cause"] == "uninitialised" and value["has_barrier"]:
-        sizes = case.args if case.call == "count" else case.args[1]
-        if any(size % 32 for size in sizes):
-            mistake = "missing-guard"
-            hint = "At the edge a tile is filled in part: write only what lies inside the output, width × height."
-        else:
-            mistake = "part-of-tile"
-            hint = (
-                "No thread filled that place: 32 × 8 threads fill a tile of 32 × 32 in four steps of 8 rows."
-            )
-    return wrong(id, case, f"on {case.label}: {first}", mistake, hint, "\n".join(rest))
-
-
-def _wrong_values(id: str, case: Case, value: dict, explain: Callable) -> Verdict | None:
-    """The verdict on a result that came: what was written outside, and the first wrong elements."""
-    from helpers import check
-
-    out = value["out"].cpu()
-
-    if value["changed"]:
-        hint = "Read from the inputs, write to the output: other code still needs its tensors."
-        return wrong(id, case, f"on {case.label} it changed an input", "changes-input", hint)
-    if value["outside"]:
-        sentence = f"on {case.label} it wrote {value['outside']:,} elements outside its output"
-        hint = "Had the threads that wrote there an element? If so their index is wrong, if not a guard is missing."
-        return wrong(id, case, sentence, "missing-guard", hint)
-    try:
-        check.assert_close("it", out, case.expected.cpu().double(), case=case.label)
-    except check.Mismatch as error:
-        first, *rest = str(error).split("\n")
-        mistake, hint = explain(out, case)
-        what = f"on {case.label}: {first.rpartition(': ')[2]}"
-        return wrong(id, case, what, mistake, hint, "\n".join(rest))
-    return None
-
-
+# ------------------------------------------------------------------------------------------- mend the guard
 def _special(rng: random.Random, height: int, width: int):
     """Normal values with NaN, infinities and zeros among them."""
     import torch
@@ -171,12 +90,6 @@ def _special(rng: random.Random, height: int, width: int):
     return x
 
 
-def _is_wrong(out, expected):
-    expected = expected.cpu()
-    return ~((out == expected) | ((out - expected).abs() <= 1e-6 + 2e-6 * expected.abs()))
-
-
-# ------------------------------------------------------------------------------------------- mend the guard
 def _difference(x):
     import torch
 
@@ -208,7 +121,7 @@ def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
-    if fell := _fell("mend-the-guard", "DIFFERENCE_CUDA", case, outcome):
+    if fell := runs.fell("mend-the-guard", "DIFFERENCE_CUDA", case, outcome):
         return fell
     value = outcome.value
     height, width, block_x, block_y = case.args if case.call == "writers" else case.args[2]
@@ -225,10 +138,10 @@ def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
         else:
             mistake, hint = "missing-guard", "The grid is rounded up: send threads outside the matrix home."
         return wrong("mend-the-guard", case, sentence, mistake, hint, "\n".join(rest))
-    if found := _troubled("mend-the-guard", case, value):
+    if found := runs.troubled("mend-the-guard", case, value):
         return found
     if case.call != "writers":
-        return _wrong_values("mend-the-guard", case, value, _why_difference)
+        return runs.wrong_values("mend-the-guard", case, value, _why_difference)
     if value["writers"] == case.expected:
         return None
     sentence = f"right, but on {case.label} {value['writers']} threads write the same element"
@@ -237,7 +150,7 @@ def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
 
 
 def _why_difference(out, case: Case) -> tuple[str, str]:
-    wrong = _is_wrong(out, case.expected)
+    wrong = runs.is_wrong(out, case.expected)
     if out[wrong].isnan().all():
         return (
             "guard-too-strict",
@@ -248,7 +161,7 @@ def _why_difference(out, case: Case) -> tuple[str, str]:
             "neighbour",
             "The last column has no right neighbour: what lies behind it is the next row. It gets 0.",
         )
-    if not _is_wrong(-out, case.expected).any():
+    if not runs.is_wrong(-out, case.expected).any():
         return "sign", "Right neighbour minus the element itself."
     return "missing-guard", "Did threads beyond the last column write into the next row?"
 
@@ -306,7 +219,7 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
     id = "rows-not-columns"
-    if fell := _fell(id, "SCALE_ROWS_CUDA", case, outcome):
+    if fell := runs.fell(id, "SCALE_ROWS_CUDA", case, outcome):
         return fell
     if case.call == "count":
         return _judge_use(
@@ -315,11 +228,11 @@ def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
             outcome.value,
             "Write down what threads 0 and 1 of a warp get. Which of row and column should they share, and which not?",
         )
-    return _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_rows)
+    return runs.troubled(id, case, outcome.value) or runs.wrong_values(id, case, outcome.value, _why_rows)
 
 
 def _judge_use(id: str, case: Case, value: dict, hint: str) -> Verdict | None:
-    if found := _troubled(id, case, value):
+    if found := runs.troubled(id, case, value):
         return found
     for argument, (sectors, used) in value.items():
         if used < case.expected:
@@ -334,11 +247,11 @@ def _judge_use(id: str, case: Case, value: dict, hint: str) -> Verdict | None:
 def _why_rows(out, case: Case) -> tuple[str, str]:
     x, factor = (t.cpu() for t in case.args[0])
     n = min(x.shape)
-    wrong = _is_wrong(out.double(), case.expected)
+    wrong = runs.is_wrong(out.double(), case.expected)
     if out[wrong].isnan().all():
         return "unwritten", "NaN: no thread wrote there. Does your mapping reach every row and column once?"
     across = x.double()[:, :n] * factor.double()[None, :n]
-    if x.shape[1] > 1 and not _is_wrong(out.double()[:, :n], across)[: x.shape[0]].any():
+    if x.shape[1] > 1 and not runs.is_wrong(out.double()[:, :n], across)[: x.shape[0]].any():
         return "transposed", "The factor belongs to the row, not to the column."
     return "mapping", "index = row * width + col; the factor is factor[row]."
 
@@ -390,7 +303,7 @@ def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
     id = "transpose-in-tiles"
-    if fell := _fell(id, "TRANSPOSE_CUDA", case, outcome):
+    if fell := runs.fell(id, "TRANSPOSE_CUDA", case, outcome):
         return fell
     if case.call == "count":
         hint = (
@@ -398,7 +311,7 @@ def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
             "the turn happens between the two, in shared memory."
         )
         return _judge_use(id, case, outcome.value, hint)
-    found = _troubled(id, case, outcome.value) or _wrong_values(id, case, outcome.value, _why_tiles)
+    found = runs.troubled(id, case, outcome.value) or runs.wrong_values(id, case, outcome.value, _why_tiles)
     trap = outcome.value.get("tile", "")
     if found is None or not trap or found.mistake in ("changes-input", "launch", "barrier-in-if"):
         return found
@@ -408,18 +321,18 @@ def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
 
 
 def _why_tiles(out, case: Case) -> tuple[str, str]:
-    x, wrong = case.args[0][0].cpu(), _is_wrong(out, case.expected)
+    x, wrong = case.args[0][0].cpu(), runs.is_wrong(out, case.expected)
     if out[wrong].isnan().all():
         return (
             "unwritten",
             "NaN: no thread wrote there. Guard the write with the output's sizes: it has width rows of height.",
         )
-    if x.shape[0] == x.shape[1] and not _is_wrong(out, x).any():
+    if x.shape[0] == x.shape[1] and not runs.is_wrong(out, x).any():
         return (
             "not-turned",
             "That is the input itself: turn the tile when you read it back, tile[threadIdx.x][…].",
         )
-    if case.expected.numel() and not _is_wrong(out.reshape(-1), x.reshape(-1)).any():
+    if case.expected.numel() and not runs.is_wrong(out.reshape(-1), x.reshape(-1)).any():
         return "not-turned", "That is the input in another shape: its elements have to change places."
     if min(x.shape) > 32:
         return (
