@@ -31,8 +31,8 @@ MAX_ROW_BLOCK = 1 << 17  # elements: the widest row that softmax_rows takes; abo
 MIN_BYTES = 2 << 10  # of a program, so that 32 of them keep an SM's loads busy
 TILE_BYTES = 4 << 10  # of a row: above it, a row is held in chunks
 WHOLE_BYTES = 64 << 10  # of a row: above it, it is shared
-PART_CHUNKS = 12  # of 16 bytes a thread: what a program of 4 warps holds of a shared row, 24 KB
-PART_REGISTERS = 72  # of a thread then: 7 programs fit an SM
+PART_CHUNKS = 16  # of 16 bytes a thread: what a program of 4 warps holds of a shared row, 32 KB
+PART_REGISTERS = 96  # of a thread then: 5 programs fit an SM
 LOG2_E = tl.constexpr(1.4426950408889634)
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -217,7 +217,7 @@ def softmax_tiles_kernel(
     tl.store(output_ptr + row * output_row_stride + cols, y.to(output_ptr.dtype.element_ty), mask=mask)
 
 
-def softmax_split(x: torch.Tensor, *, block_size: int = 6144, num_warps: int = 4) -> torch.Tensor:
+def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4) -> torch.Tensor:
     """Softmax of each row of a 2-D tensor: a row is shared by ceil(n_cols / block_size) programs that wait for each other.
 
     Run one such softmax at a time: see `launch_split`.
@@ -352,7 +352,7 @@ def plan_softmax(
     A memory is busy while enough bytes are on their way. An SM takes 32 programs at most, so a program of less than 2 KB
     leaves it idle: short rows share a program, 32 bytes a thread. A longer row gets a program of its own, 64 bytes a thread
     or more and up to 8 warps, so that several fit an SM and one loads while another computes. Above 64 KB too few would
-    fit: the row is shared by programs of 4 warps that hold 24 KB each.
+    fit: the row is shared by programs of 4 warps that hold 32 KB each.
 
     Args:
         n_rows, n_cols: the shape.
