@@ -366,7 +366,8 @@ def prepare() -> Survey:
 
     ninja and nvcc come on PATH, since torch calls them by name; tables get the width of a notebook; and without a GPU
     Triton's interpreter is switched on, unless Triton is imported already (too late) or TRITON_INTERPRET is set. That
-    torch.profiler can watch no GPU then is known, and its warning is left out.
+    torch.profiler can watch no GPU then is known, and its warning is left out. Triton makes one `fma` of a product and a
+    sum, unless TRITON_DEFAULT_FP_FUSION is set: so it did when the kernels were recorded, and 3.10 will not by itself.
     """
     import warnings
 
@@ -377,6 +378,7 @@ def prepare() -> Survey:
         if str(tool.parent) not in folders:
             folders.append(str(tool.parent))
     os.environ["PATH"] = os.pathsep.join(folders)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     pd.set_option("display.width", 160, "display.max_columns", 20, "display.max_colwidth", 200)
     if not has_gpu():
         warnings.filterwarnings("ignore", message="CUDA is not available, disabling CUDA profiling")

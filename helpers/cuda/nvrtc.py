@@ -25,8 +25,12 @@ def _must(result: tuple) -> Any:
     return values[0] if values else None
 
 
-def _compile(source: str, options: list[str], what: str, name: str | None = None) -> tuple[bytes, str]:
-    """Compile CUDA C++ to `what`, "PTX" or "CUBIN"; also returns the kernel's lowered (mangled) name, "" without `name`."""
+def _compile(source: str, options: list[str], what: str, name: str | None = None) -> tuple[bytes, str, str]:
+    """Compile CUDA C++ to `what`, "PTX" or "CUBIN".
+
+    Returns:
+        What was compiled; the kernel's lowered (mangled) name, "" without `name`; and NVRTC's log.
+    """
     from cuda.bindings import nvrtc
 
     program = _must(nvrtc.nvrtcCreateProgram(source.encode(), b"kernel.cu", 0, [], []))
@@ -35,14 +39,15 @@ def _compile(source: str, options: list[str], what: str, name: str | None = None
             _must(nvrtc.nvrtcAddNameExpression(program, name.encode()))
         encoded = [option.encode() for option in options]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        encoded_log = bytearray(_must(nvrtc.nvrtcGetProgramLogSize(program)))
+        _must(nvrtc.nvrtcGetProgramLog(program, encoded_log))
+        log = encoded_log.decode().rstrip("\0")
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            log = bytearray(_must(nvrtc.nvrtcGetProgramLogSize(program)))
-            _must(nvrtc.nvrtcGetProgramLog(program, log))
-            raise BuildError(readable_errors(log.decode().rstrip("\0"), {"kernel.cu": source}))
+            raise BuildError(readable_errors(log, {"kernel.cu": source}))
         out = bytearray(_must(getattr(nvrtc, f"nvrtcGet{what}Size")(program)))
         _must(getattr(nvrtc, f"nvrtcGet{what}")(program, out))
         lowered = _must(nvrtc.nvrtcGetLoweredName(program, name.encode())).decode() if name else ""
-        return bytes(out), lowered
+        return bytes(out), lowered, log
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -90,7 +95,15 @@ def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] 
 
     Arguments and errors as in `compile_ptx`.
     """
-    return _compile(source, _machine_code_options(target, flags), "CUBIN", name)
+    return _compile(source, _machine_code_options(target, flags), "CUBIN", name)[:2]
+
+
+def assembler_report(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> str:
+    """What ptxas, which is part of NVRTC, says of each kernel: registers, stack, spills, as `ptxas -v` does.
+
+    Arguments and errors as in `compile_ptx`.
+    """
+    return _compile(source, _machine_code_options(target, [*flags, "--ptxas-options=-v"]), "CUBIN")[2]
 
 
 def _machine_code_options(target: str, flags: Sequence[str]) -> list[str]:
