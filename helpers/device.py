@@ -17,6 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from helpers import tried
 from helpers.machine import Finding, GpuSpec, Survey
 
 if TYPE_CHECKING:
@@ -356,9 +357,11 @@ def survey() -> Survey:
         Finding("GPU", gpu_text, *_TOOLS["gpu"]),
         *(Finding(name, tools[name], *_TOOLS[name]) for name in ("nvcc", "ncu")),
     )
+    untried = tried.untried({"torch": torch.__version__, "triton": package_version("triton")})
+    problems = (*_problems(driver, torch), *([untried] if untried else []))
     needed = {"torch", "triton", "c++", "ninja"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
-    return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=needed <= here)
+    return Survey(findings, problems, gpu, ok=needed <= here)
 
 
 def prepare() -> Survey:
