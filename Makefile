@@ -68,7 +68,7 @@ latest:
 	$(NEEDS)
 	@echo "Setting up $(LATEST) without constraints.txt; the first time this downloads several GB."
 	@test -x $(LATEST)/bin/python || $(PYTHON) -m venv $(LATEST)
-	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev]' $(WITH)
+	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev]' $(foreach one,$(WITH),'$(one)')
 	@TEST_SEED=$(SEED) $(LATEST)/bin/python tests/latest.py $(if $(ARGS),--part) -- $(WORKERS) $(ARGS)
 
 lab: $(STAMP)

@@ -357,8 +357,8 @@ def survey() -> Survey:
         Finding("GPU", gpu_text, *_TOOLS["gpu"]),
         *(Finding(name, tools[name], *_TOOLS[name]) for name in ("nvcc", "ncu")),
     )
-    untried = tried.untried({"torch": torch.__version__, "triton": package_version("triton")})
-    problems = (*_problems(driver, torch), *([untried] if untried else []))
+    others = {name: package_version(name) for name in ("triton", "numpy")}
+    problems = (*_problems(driver, torch), *tried.problems({"torch": torch.__version__, **others}))
     needed = {"torch", "triton", "c++", "ninja"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
     return Survey(findings, problems, gpu, ok=needed <= here)

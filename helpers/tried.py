@@ -27,6 +27,23 @@ def add(torch: str, triton: str) -> None:
     FILE.write_text("[\n  " + ",\n  ".join(map(json.dumps, kept)) + "\n]\n")
 
 
+def problems(installed: Mapping[str, str | None]) -> list[str]:
+    """What is known, or not known, of these versions together, each one sentence with what to do.
+
+    Args:
+        installed: the versions by name, "torch", "triton" and "numpy"; None for what is not here.
+    """
+    found = [untried({name: installed[name] for name in ("torch", "triton")})]
+    triton, numpy = installed["triton"], installed["numpy"]
+    # Its interpreter calls int() on an array of one element (triton/runtime/interpreter.py, `__index__`); 3.7 does not.
+    if triton and numpy and _minor(triton) < (3, 7) and _minor(numpy) >= (2, 4):
+        found.append(
+            f"The interpreter of triton {triton} cannot run a loop up to a value given at the launch with numpy {numpy} "
+            "(lesson 06 without a GPU): pip install 'numpy<2.4', or take triton 3.7 or newer with its torch."
+        )
+    return [sentence for sentence in found if sentence]
+
+
 def untried(installed: Mapping[str, str | None]) -> str | None:
     """One sentence where torch or triton is newer or older than all that was tried; None where neither is.
 

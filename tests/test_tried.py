@@ -55,7 +55,7 @@ def test_what_was_tried_is_not_named(torch):
 def test_doctor_names_what_is_newer_or_older_in_one_sentence(monkeypatch, copied, torch, triton, said):
     copied.write_text('[{"torch": "2.11.0", "triton": "3.6.0"}, {"torch": "2.100.0", "triton": "3.10.0"}]')
     monkeypatch.setattr("torch.__version__", torch)
-    monkeypatch.setattr(device, "package_version", lambda name: triton)
+    monkeypatch.setattr(device, "package_version", {"triton": triton, "numpy": "2.4.6"}.get)
     survey = device.survey()
     (sentence,) = [line for line in survey.problems if "was tried with" in line]
     assert f"!!  {sentence}\n" in survey.doctor() and sentence in repr(survey)
@@ -64,6 +64,16 @@ def test_doctor_names_what_is_newer_or_older_in_one_sentence(monkeypatch, copied
     assert ("it may work" in sentence) == ("newer" in said)
     assert "pip install 'torch==2.100.0'" in sentence
     assert survey.ok == (triton is not None)
+
+
+@pytest.mark.parametrize(
+    ("triton", "numpy", "named"),
+    [("3.6.0", "2.4.0", True), ("3.6.0", "2.3.5", False), ("3.7.1", "2.4.0", False), (None, "2.4.0", False)],
+)
+def test_doctor_names_the_interpreter_that_fails_with_a_newer_numpy(monkeypatch, triton, numpy, named):
+    monkeypatch.setattr(device, "package_version", {"triton": triton, "numpy": numpy}.get)
+    said = [line for line in device.survey().problems if "pip install 'numpy<2.4'" in line]
+    assert bool(said) == named
 
 
 def test_latest_names_the_versions_that_it_took():
