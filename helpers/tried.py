@@ -1,4 +1,4 @@
-"""With which torch and triton the whole workbook was tried, and what to say of others.
+"""With which torch and triton the workbook was tried, and what to say of others.
 
 `tried.json` beside this file has the pairs: the oldest that `pyproject.toml` admits, the pins of `constraints.txt`, and
 the newest that `make latest` ended green with, which writes it there.
