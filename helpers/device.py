@@ -17,7 +17,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helpers import toolkit
+from helpers import toolkit, tried
 from helpers.machine import Finding, GpuSpec, Survey
 
 if TYPE_CHECKING:
@@ -385,9 +385,11 @@ def survey() -> Survey:
         Finding("GPU", gpu_text, *_TOOLS["gpu"]),
         *(Finding(name, tools[name], *_TOOLS[name]) for name in ("nvcc", "ncu")),
     )
+    others = {name: package_version(name) for name in ("triton", "numpy")}
+    problems = (*_problems(driver, torch), *tried.problems({"torch": torch.__version__, **others}))
     needed = {"torch", "triton", "c++", "ninja", "NVRTC"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
-    return Survey(findings, tuple(_problems(driver, torch)), gpu, ok=needed <= here)
+    return Survey(findings, problems, gpu, ok=needed <= here)
 
 
 def prepare() -> Survey:
@@ -395,7 +397,8 @@ def prepare() -> Survey:
 
     ninja and nvcc come on PATH, since torch calls them by name; tables get the width of a notebook; and without a GPU
     Triton's interpreter is switched on, unless Triton is imported already (too late) or TRITON_INTERPRET is set. That
-    torch.profiler can watch no GPU then is known, and its warning is left out.
+    torch.profiler can watch no GPU then is known, and its warning is left out. Triton makes one `fma` of a product and a
+    sum, unless TRITON_DEFAULT_FP_FUSION is set: so it did when the kernels were recorded, and 3.10 will not by itself.
     """
     import warnings
 
@@ -406,6 +409,7 @@ def prepare() -> Survey:
         if str(tool.parent) not in folders:
             folders.append(str(tool.parent))
     os.environ["PATH"] = os.pathsep.join(folders)
+    os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     pd.set_option("display.width", 160, "display.max_columns", 20, "display.max_colwidth", 200)
     if not has_gpu():
         warnings.filterwarnings("ignore", message="CUDA is not available, disabling CUDA profiling")

@@ -61,7 +61,7 @@ def texts() -> dict[str, str]:
     for path in sorted([*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "labs/solutions").glob("*.ipynb")]):
         for cell in nbformat.read(path, as_version=4).cells:
             if cell.cell_type == "code":
-                code = re.sub(r"^\s*[%!].*$", "pass", cell.source, flags=re.MULTILINE)
+                code = re.sub(r"^\s*(\w+\s*=\s*)?[%!].*$", "pass", cell.source, flags=re.MULTILINE)
                 found |= _strings(code, f"{path.relative_to(ROOT)}, {cell.id}")
     for path in sorted((ROOT / "helpers").rglob("*.py")):
         found |= _strings(path.read_text(), str(path.relative_to(ROOT)))

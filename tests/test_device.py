@@ -88,9 +88,13 @@ def test_helpers_import_is_light():
 
 @pytest.mark.parametrize(
     ("before", "given", "interpreted"),
-    [("", {}, "1"), ("import triton", {}, None), ("", {"TRITON_INTERPRET": "0"}, "0")],
+    [
+        ("", {}, "1"),
+        ("import triton", {}, None),
+        ("", {"TRITON_INTERPRET": "0", "TRITON_DEFAULT_FP_FUSION": "0"}, "0"),
+    ],
 )
-def test_a_prepared_notebook_has_tools_on_path_wide_tables_and_the_interpreter(
+def test_a_prepared_notebook_has_tools_on_path_wide_tables_the_interpreter_and_fusion(
     tmp_path, before, given, interpreted
 ):
     """Without a GPU; not where Triton, or the learner, was there first."""
@@ -108,13 +112,15 @@ with mock.patch.object(device, "find_tool", found.get), mock.patch.object(device
 import pandas as pd
 frame = pd.DataFrame({{"a": ["x" * 150], "b": ["y" * 5]}})
 print(json.dumps([os.environ["PATH"].split(os.pathsep).count({str(tmp_path)!r}), str(frame).count("x"),
-                  os.environ.get("TRITON_INTERPRET"), "Python" in repr(shown)]))
+                  os.environ.get("TRITON_INTERPRET"), os.environ["TRITON_DEFAULT_FP_FUSION"],
+                  "Python" in repr(shown)]))
 """
-    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"} | given
+    ours = ("TRITON_INTERPRET", "TRITON_DEFAULT_FP_FUSION")
+    environment = {k: v for k, v in os.environ.items() if k not in ours} | given
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=True
     )
-    assert json.loads(ran.stdout) == [1, 150, interpreted, True]
+    assert json.loads(ran.stdout) == [1, 150, interpreted, given.get(ours[1], "1"), True]
 
 
 def test_without_a_gpu_the_profiler_does_not_warn_that_there_is_none():

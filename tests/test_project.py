@@ -348,6 +348,18 @@ def test_make_names_a_compiler_that_is_missing(bare):
     assert not (bare / ".venv").exists()
 
 
+def test_make_latest_takes_no_pins_and_make_the_pins(bare):
+    latest = make(bare, "-n", "latest", "WITH=torch==2.11.* numpy<2.4").stdout
+    assert "constraints.txt" not in latest.replace("without constraints.txt", "") and "--upgrade" in latest
+    assert "-e '.[lab,dev]' 'torch==2.11.*' 'numpy<2.4'" in latest and "tests/latest.py  -- -n auto" in latest
+    assert "tests/latest.py --part -- " in make(bare, "-n", "latest", "ARGS=tests/ptx").stdout
+    assert "-c constraints.txt" in make(bare, "-n", "run").stdout
+    for target in ("run", "latest"):
+        result = make(bare, target, "PYTHON=no-such-python")
+        assert result.returncode == 2 and f"make {target} PYTHON=" in result.stderr
+    assert not list(bare.glob("build*"))
+
+
 def test_make_record_refuses_without_a_gpu():
     stamp = f"{sys.prefix}/.installed"
     result = make(ROOT, "-o", stamp, "record", f"VENV={sys.prefix}", CUDA_VISIBLE_DEVICES="")

@@ -342,7 +342,7 @@ def _build_with_torch(
         cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
         cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
     with building_with_torch(what["arch"], output):
-        return cpp_extension.load_inline(
+        module = cpp_extension.load_inline(
             name,
             cpp_sources=[cpp],
             cuda_sources=[cuda] if cuda else [],
@@ -352,6 +352,9 @@ def _build_with_torch(
             with_pytorch_error_handling=with_torch,
             **what["flags"],
         )
+    # torch 2.15 leaves its lock's file, 2.13 takes it away; this folder has been guarded by ours (`cache.build_lock`).
+    (folder / "lock").unlink(missing_ok=True)
+    return module
 
 
 @contextlib.contextmanager

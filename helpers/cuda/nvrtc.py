@@ -25,11 +25,13 @@ class Compiled:
     Attributes:
         code: PTX or a cubin.
         lowered: the kernel's lowered (mangled) name; "" where none was asked for.
+        log: what the compiler and its assembler said.
         nvrtc: which NVRTC made it.
     """
 
     code: bytes
     lowered: str
+    log: str
     nvrtc: toolkit.Nvrtc
 
 
@@ -86,14 +88,15 @@ def _compile(source: str, options: list[str], what: str, name: str | None = None
         if name:
             library.must("AddNameExpression", program, name.encode())
         encoded = (ctypes.c_char_p * len(given))(*(option.encode() for option in given))
-        if library.status("CompileProgram", program, len(given), encoded):
-            log = library.bytes_of("ProgramLog", program).decode().rstrip("\0")
+        failed = library.status("CompileProgram", program, len(given), encoded)
+        log = library.bytes_of("ProgramLog", program).decode().rstrip("\0")
+        if failed:
             raise BuildError(_refusal(log, given, library, found) or _errors(log, source, found))
         code = library.bytes_of(what, program)
         lowered = ctypes.c_char_p()
         if name:
             library.must("GetLoweredName", program, name.encode(), ctypes.byref(lowered))
-        return Compiled(code, (lowered.value or b"").decode(), found)
+        return Compiled(code, (lowered.value or b"").decode(), log, found)
     finally:
         library.status("DestroyProgram", ctypes.byref(program))
 
@@ -155,6 +158,14 @@ def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] 
     Arguments and errors as in `compile_ptx`.
     """
     return _compile(source, _machine_code_options(target, flags), "CUBIN", name)
+
+
+def assembler_report(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> str:
+    """What ptxas, which is part of NVRTC, says of each kernel: registers, stack, spills, as `ptxas -v` does.
+
+    Arguments and errors as in `compile_ptx`.
+    """
+    return _compile(source, _machine_code_options(target, [*flags, "--ptxas-options=-v"]), "CUBIN").log
 
 
 def _machine_code_options(target: str, flags: Sequence[str]) -> list[str]:

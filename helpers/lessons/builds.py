@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 def alone_in(folder: Path) -> Iterator[Path]:
     """Hold a build folder for this process, and clear what a killed build left in it.
 
-    torch's own `lock` file stays behind when a build is killed, and then the next build waits for ever.
+    The `lock` file of torch 2.13 stays behind when a build is killed, and then the next build waits for ever. In 2.15 it
+    always stays behind and means nothing: there the operating system's lock on it counts.
 
     Raises:
         helpers.cuda.BuildError: another process, which is named, holds the folder for longer than `cuda.cache.LOCK_TIMEOUT_S`.

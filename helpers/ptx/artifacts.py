@@ -115,18 +115,12 @@ class Stages:
     def spill_bytes(self) -> int:
         """How much of a thread's local memory spilled registers take at most, in bytes; 0 where ptxas spilled none.
 
-        ptxas assembles the PTX once more to say so. It counts the bytes of all spill stores in the code, and several may
-        go to one place.
+        ptxas assembles the kernel once more to say so. It counts the bytes of all spill stores in the code, and several
+        may go to one place.
         """
         if not self.local_bytes:
             return 0
-        arch = self.reading.target.partition(",")[0]
-        tool = "ptxas_blackwell" if int(re.sub(r"\D", "", arch)) >= 100 else "ptxas"  # Triton has two
-        options = ("-v", f"-arch={arch}", *self._ptxas_flags, "-o", os.devnull)
-        try:  # as newer releases of Triton call it
-            text = _tool(tool, self.ptx.encode(), "--regAllocOptLevel=2", *options)
-        except CompileError:
-            text = _tool(tool, self.ptx.encode(), *options)
+        text = self._cuda_report() if self.language == "cuda" else self._triton_report()
         match = re.search(
             rf"Function properties for {re.escape(self.kernel)}\s*\n.*?(\d+) bytes spill stores", text
         )
@@ -134,16 +128,27 @@ class Stages:
             raise CompileError(f"ptxas told nothing about the spills of {self.kernel} for {self.target}.")
         return min(self.local_bytes, int(match[1]))
 
-    @property
-    def _ptxas_flags(self) -> list[str]:
-        """How the assembler was called: without this, -O0 or a debug build would be assembled like any other."""
-        flags = []
-        for flag in self.metadata.get("flags", ()):
-            if flag in ("-G", "--device-debug"):
-                flags.append("-g")
-            elif flag.startswith("--ptxas-options="):
-                flags.append(flag.partition("=")[2])
-        return flags if self.metadata.get("enable_fp_fusion", True) else [*flags, "--fmad=false"]
+    def _cuda_report(self) -> str:
+        """`ptxas -v` by NVRTC's own assembler: NVRTC may write newer PTX than Triton's can read."""
+        from helpers.cuda import nvrtc
+
+        return nvrtc.assembler_report(self.source, target=self.target, flags=self.metadata["flags"])
+
+    def _triton_report(self) -> str:
+        """`ptxas -v` by the assembler that made the cubin, called as Triton calls it.
+
+        Triton comes with two: up to 3.7 the newer one was for sm_100 and later, in 3.9 it is for sm_90 too.
+        """
+        from triton.backends.nvidia.compiler import get_ptxas
+
+        arch = self.reading.target.partition(",")[0]
+        fmad = () if self.metadata["enable_fp_fusion"] else ("--fmad=false",)
+        options = ("-v", f"-arch={arch}", *fmad, "-o", os.devnull)
+        path = get_ptxas(int(re.sub(r"\D", "", arch))).path
+        try:  # as newer releases of Triton call it
+            return _tool("ptxas", self.ptx.encode(), "--regAllocOptLevel=2", *options, bundled=path)
+        except CompileError:
+            return _tool("ptxas", self.ptx.encode(), *options, bundled=path)
 
     def text(self, kind: str) -> str:
         """The text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
@@ -178,12 +183,18 @@ class Stages:
         return f"<p>{repr(self).replace(self.name, f'<b><code>{self.name}</code></b>', 1)}</p>"
 
 
-def _tool(name: str, code: bytes, *options: str) -> str:
-    """What a tool prints about machine code or PTX: the one bundled with Triton, else the toolkit's, which may be newer."""
+def _tool(name: str, code: bytes, *options: str, bundled: str = "") -> str:
+    """What a tool prints about machine code or PTX: the one bundled with Triton, else the toolkit's, which may be newer.
+
+    Args:
+        name: "nvdisasm", "cuobjdump" or "ptxas".
+        code: the machine code, or the PTX.
+        options: the tool's.
+        bundled: the path of the bundled one, where Triton has several.
+    """
     import triton
 
-    bundled = getattr(triton.knobs.nvidia, name).path
-    name, _, _ = name.partition("_")
+    bundled = bundled or getattr(triton.knobs.nvidia, name).path
     complaint = ""
     with tempfile.NamedTemporaryFile(suffix=".ptx" if name == "ptxas" else ".cubin") as file:
         file.write(code)
@@ -192,7 +203,8 @@ def _tool(name: str, code: bytes, *options: str) -> str:
             done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
             if done.returncode == 0:
                 return done.stdout or done.stderr  # ptxas reports on the second
-            complaint = complaint or (done.stderr.strip().splitlines() or ["no reason given"])[-1]
+            # The first line says what is wrong, the last one that it failed.
+            complaint = complaint or (done.stderr.strip().splitlines() or ["no reason given"])[0]
     raise CompileError(f"{name}, which comes with Triton, could not read the kernel: {complaint}")
 
 

@@ -80,7 +80,9 @@ def stages(
         divisible_by_16: the arguments that the compiler may take for multiples of 16 (pointers: of 16 bytes). Triton
             looks at the values of a launch for this. None means the pointers, as torch allocates them, and no
             integer; `()` means none at all.
-        **options: any other compile option of Triton, such as `maxnreg=32` or `enable_fp_fusion=False`.
+        **options: any other compile option of Triton, such as `maxnreg=32` or `enable_fp_fusion=False`. Without that one
+            a product and a sum become one `fma` where a launch of this process would make them one: by Triton's knob
+            `TRITON_DEFAULT_FP_FUSION`, which `device.prepare` sets.
 
     Returns:
         A `Stages`; SASS and resources are read when first asked for.
@@ -164,6 +166,7 @@ def _check_signature(function, arguments, signature, constexprs) -> dict[str, st
 
 
 def _check_options(num_warps: int, num_stages: int | None, options: dict[str, Any]) -> dict[str, Any]:
+    import triton
     from triton.backends.nvidia.compiler import CUDAOptions
 
     if num_warps not in (1, 2, 4, 8, 16, 32):
@@ -171,7 +174,9 @@ def _check_options(num_warps: int, num_stages: int | None, options: dict[str, An
     known = {f.name for f in dataclasses.fields(CUDAOptions)} - {"arch", "backend_name"}
     if unknown := [name for name in options if name not in known]:
         raise ValueError(f"Triton has no compile option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
-    return {"num_warps": num_warps, **({} if num_stages is None else {"num_stages": num_stages}), **options}
+    # Named, since Triton 3.9 warns where it has to choose: its default is on there, and off in 3.10.
+    named = {"num_warps": num_warps, "enable_fp_fusion": triton.knobs.language.default_fp_fusion}
+    return {**named, **({} if num_stages is None else {"num_stages": num_stages}), **options}
 
 
 def _compile_anywhere(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:

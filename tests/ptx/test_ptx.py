@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ import triton.language as tl
 from triton.language.extra import libdevice
 
 from helpers import cuda, ptx
+from helpers.ptx import artifacts
 from helpers.ptx import lines as ptx_lines
 from helpers.ptx.read import Instruction
 
@@ -52,6 +54,12 @@ def max_kernel(output_ptr, input_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
 
 
 @triton.jit
+def polynomial_kernel(x_ptr, BLOCK_SIZE: tl.constexpr):
+    x = tl.load(x_ptr + tl.arange(0, BLOCK_SIZE))
+    tl.store(x_ptr + tl.arange(0, BLOCK_SIZE), x * x + x)
+
+
+@triton.jit
 def loud_kernel(x_ptr, BLOCK_SIZE: tl.constexpr):
     tl.static_print("a block of", BLOCK_SIZE)
     tl.store(x_ptr + tl.arange(0, BLOCK_SIZE), 1.0)
@@ -64,7 +72,8 @@ def wrong_kernel(x_ptr, BLOCK_SIZE: tl.constexpr):
 
 
 def compiled(**changes) -> ptx.Stages:
-    options = {"signature": SIGNATURE, "constexprs": {"BLOCK_SIZE": 1024}} | changes
+    # Where nothing may be fused, Triton writes mul.rn.f32 for mul.f32.
+    options = {"signature": SIGNATURE, "constexprs": {"BLOCK_SIZE": 1024}, "enable_fp_fusion": True} | changes
     return ptx.stages(rows_kernel, **options)
 
 
@@ -124,10 +133,29 @@ def test_shared_memory_and_barriers_are_seen():
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_100"])
-def test_spills_are_seen(target):
+def test_spills_are_seen_without_a_toolkit(target, monkeypatch):
+    """By the one of Triton's two assemblers that made the kernel: in 3.9 the other cannot read the PTX for sm_90."""
+    monkeypatch.setattr(artifacts.device, "find_tool", lambda name: None)
     crowded = compiled(constexprs={"BLOCK_SIZE": 8192}, num_warps=1, maxnreg=64, target=target)
     assert crowded.spill_bytes == crowded.local_bytes > 0 and crowded.n_registers <= 64
     assert crowded.sass_reading.find("STL") and crowded.reading.reqntid == (32, 1, 1)
+
+
+def test_spills_of_cuda_are_nvrtcs_own_word(monkeypatch):
+    """Its PTX may be newer than Triton's assembler can read, and its flags decide what is spilled."""
+    monkeypatch.setattr(artifacts, "_tool", _only_disassemble(artifacts._tool))
+    crowded, roomy = (ptx.cuda_stages(CROWDED_CUDA, flags=flags) for flags in (("--maxrregcount=24",), ()))
+    assert crowded.spill_bytes == crowded.local_bytes > 0 == roomy.spill_bytes
+    debug = ptx.cuda_stages(CUDA, kernel="square4", flags=("-G",))
+    assert debug.local_bytes > 0 == debug.spill_bytes
+
+
+def _only_disassemble(tool):
+    def guarded(name: str, *arguments, **options) -> str:
+        assert name != "ptxas"
+        return tool(name, *arguments, **options)
+
+    return guarded
 
 
 @triton.jit
@@ -137,14 +165,41 @@ def sine_kernel(x_ptr, y_ptr, BLOCK_SIZE: tl.constexpr):
 
 
 def test_local_memory_is_no_spill():
-    """`libdevice.sin` keeps an array for large angles: Triton's n_spills counts it, and nothing was spilled."""
+    """The sine of a double keeps an array for large angles: Triton's n_spills counts it, and nothing was spilled.
+
+    The sine of a float does so in Triton 3.7, and no longer in 3.9.
+    """
     sine = ptx.stages(
-        sine_kernel, signature={"x_ptr": "*fp32", "y_ptr": "*fp32"}, constexprs={"BLOCK_SIZE": 64}
+        sine_kernel, signature={"x_ptr": "*fp64", "y_ptr": "*fp64"}, constexprs={"BLOCK_SIZE": 64}
     )
     assert sine.local_bytes > 0 == sine.spill_bytes and sine.n_registers < 100
     assert f"{sine.local_bytes} bytes of local memory" in repr(sine)
-    debug = ptx.cuda_stages(CUDA, kernel="square4", flags=("-G",))
-    assert debug.local_bytes > 0 == debug.spill_bytes
+
+
+def test_a_product_and_a_sum_are_one_instruction_where_a_launch_would_fuse_them():
+    """Without Triton's warning, which 3.9 gives where it has to choose: what it chooses changes with 3.10."""
+    code = """
+        import os, warnings
+        from triton.backends.compiler import GPUTarget
+        from triton.backends.nvidia.compiler import CUDABackend
+        types, sizes = {"x_ptr": "*fp32"}, {"BLOCK_SIZE": 32}
+        for default in ("", "1", "0"):
+            os.environ.pop("TRITON_DEFAULT_FP_FUSION", None)
+            if default:
+                os.environ["TRITON_DEFAULT_FP_FUSION"] = default
+            for options in ({}, {"enable_fp_fusion": True}, {"enable_fp_fusion": False}):
+                with warnings.catch_warnings(action="error"):
+                    made = ptx.stages(t.polynomial_kernel, signature=types, constexprs=sizes, **options)
+                done = [i.parts[0] for i in made.reading.instructions if "f32" in i.parts]
+                with warnings.catch_warnings(action="ignore"):
+                    launched = CUDABackend(GPUTarget("cuda", 90, 32)).parse_options(dict(options))
+                assert done == (["fma"] if launched.enable_fp_fusion else ["mul", "add"]), (default, options)
+                print(*done, end=".")
+    """
+    on, off = "fma.", "mul add."
+    unset, set_on, set_off = re.findall("(?:[a-z ]+[.]){3}", process(code))
+    assert unset in (on + on + off, off + on + off)  # up to Triton 3.9, and what it announces for 3.10
+    assert (set_on, set_off) == (on + on + off, off + on + off)
 
 
 def test_a_second_compile_is_the_first_one():
@@ -155,7 +210,7 @@ def test_a_second_compile_is_the_first_one():
 
 def test_autotuned_kernels_are_unwrapped():
     tuned = triton.autotune(configs=[triton.Config({}, num_warps=4)], key=["n_cols"])(rows_kernel)
-    made = ptx.stages(tuned, signature=SIGNATURE, constexprs={"BLOCK_SIZE": 1024})
+    made = ptx.stages(tuned, signature=SIGNATURE, constexprs={"BLOCK_SIZE": 1024}, enable_fp_fusion=True)
     assert made.reading.opcodes == compiled().reading.opcodes
 
 
@@ -198,11 +253,16 @@ def test_a_kernel_that_does_not_compile_names_its_line():
 
 def interpreted_process(code: str, folder: Path | None = None) -> str:
     """What a process of the interpreter prints that runs `code` with these tests as `t`."""
+    return process(code, folder, TRITON_INTERPRET="1")
+
+
+def process(code: str, folder: Path | None = None, **environment: str) -> str:
+    """What a process of its own prints that runs `code` with these tests as `t`."""
     begin = "import sys\nsys.path.insert(0, sys.argv[1])\nimport test_ptx as t\nfrom helpers import ptx\n"
     command = [sys.executable, "-c", begin + textwrap.dedent(code), str(Path(__file__).parent)]
     done = subprocess.run(
         command,
-        env=os.environ | {"TRITON_INTERPRET": "1"},
+        env=os.environ | environment,
         cwd=folder,
         capture_output=True,
         text=True,
@@ -283,7 +343,7 @@ def test_tritons_own_call_takes_a_kernel_of_the_interpreter():
         types = t.SIGNATURE | {"BLOCK_SIZE": "constexpr"}
         pointers = {(n,): [["tt.divisibility", 16]] for n in (0, 1)}
         source = ptx.ASTSource(t.rows_kernel, types, {"BLOCK_SIZE": 1024}, pointers)
-        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4})
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "enable_fp_fusion": True})
         print(ptx.read_ptx(made.asm["ptx"]).opcodes == t.compiled().reading.opcodes)
         x = torch.randn(3, 5)
         y = torch.empty_like(x)
@@ -450,6 +510,16 @@ def test_sass_padding_is_not_counted():
 
 # CUDA C++ ------------------------------------------------------------------------------------------------------------
 
+CROWDED_CUDA = """
+__global__ void crowded(const float* x, float* y) {
+    float held[64];
+    #pragma unroll
+    for (int i = 0; i < 64; i++) held[i] = x[i * blockDim.x + threadIdx.x];
+    __syncthreads();
+    #pragma unroll
+    for (int i = 0; i < 64; i++) y[i * blockDim.x + threadIdx.x] = held[63 - i];
+}
+"""
 CUDA = """
 __global__ void square(const float* x, float* y, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
