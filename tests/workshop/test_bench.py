@@ -504,7 +504,7 @@ def test_what_ours_launches_is_seen_on_a_gpu():
 
     x = torch.randn(4096, 4096, device="cuda")
     for _ in range(2):  # compiled anew, then from the table
-        for op, kernel in (("square", "square_elements_kernel"), ("softmax", "softmax_tiles_kernel")):
+        for op, kernel in (("square", "square_elements_kernel"), ("softmax", "softmax_split_kernel")):
             (made,) = compiled.described(lambda op=op: getattr(ops, op)(x))
             assert made["kernel"] == kernel and made["counts"]["LDG"] > 0
             assert compiled.compile_again(
