@@ -358,7 +358,7 @@ def test_what_cannot_be_measured_or_compared_is_a_sentence(played, tmp_path, mon
     ):
         bench(baseline=str(kept))
     with pytest.raises(
-        UsageError, match=r"fusion/league was recorded on h100.*, and this machine has NVIDIA B200"
+        UsageError, match=r"fusion/league was recorded on .*h100, and this machine has NVIDIA B200"
     ):
         bench(baseline="fusion/league")
 
