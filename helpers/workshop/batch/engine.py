@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -20,7 +21,8 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.log import logger as papermill_logger
 from papermill.parameterize import parameterize_notebook
 
-from helpers.workshop.batch.plan import Job, choose_kernel, read_notebook
+from helpers.workshop.batch.plan import choose_kernel, parse_notebook
+from helpers.workshop.batch.point import Point, Stopped
 from helpers.workshop.batch.results import Execution, Failure
 from helpers.workshop.usage import first_line
 
@@ -33,15 +35,23 @@ _FAULTHANDLER = (
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class Stopped(Exception):
-    """The batch was interrupted while this notebook ran."""
-
-
 class Watch:
     """What one running notebook is doing: its kernel's process, its cell, its times; and the means to end it."""
 
-    def __init__(self, cell_timeout: float | None, stop: threading.Event) -> None:
-        self.cell_timeout, self.stop = cell_timeout, stop
+    def __init__(
+        self,
+        cell_timeout: float | None,
+        stop: threading.Event,
+        tell: Callable[[int, int, str], None] = lambda index, total, cell: None,
+    ) -> None:
+        """Watch nothing yet.
+
+        Args:
+            cell_timeout: Seconds for one cell, or None.
+            stop: Set where the batch is interrupted.
+            tell: Called with a cell's index, their number and its id when it begins.
+        """
+        self.cell_timeout, self.stop, self.tell = cell_timeout, stop, tell
         self.pid: int | None = None
         self.cell: NotebookNode | None = None
         self.seconds: dict[str, float] = {}
@@ -105,8 +115,7 @@ class _Client(PapermillNotebookClient):
         self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
         for index, cell in enumerate(self.nb.cells):
             self.watch.enter(cell)
-            if self.nb_man.pbar is not None:
-                self.nb_man.pbar.set_postfix_str(cell["id"])
+            self.watch.tell(index, len(self.nb.cells), cell["id"])
             try:
                 self.nb_man.cell_start(cell, index)
                 self.execute_cell(cell, index)
@@ -129,7 +138,7 @@ class _Engine(NBClientEngine):
     """papermill's own engine with our client."""
 
     @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, progress, **kwargs):
+    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, environment, **kwargs):
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
@@ -146,28 +155,29 @@ class _Engine(NBClientEngine):
         if "ipykernel_launcher" in client.km.kernel_spec.argv:
             client.extra_arguments = [_FAULTHANDLER]
         try:
-            return client.execute(stdout=log, stderr=log, env=_environment(progress))
+            return client.execute(stdout=log, stderr=log, env=environment)
         finally:
             watch.kill()
+            watch.pid = None  # its number may become another process's
 
 
 papermill_engines.register("kernel-workbook", _Engine)
-papermill_logger.setLevel("CRITICAL")  # what it would log is in the report
 
 
-def execute(job: Job, watch: Watch, slot: int) -> Execution:
-    """Run one job in a fresh kernel.
+def execute(point: Point, watch: Watch) -> Execution:
+    """Run one point in a fresh kernel.
 
     Args:
-        job: What to run.
+        point: What to run.
         watch: Told what happens while it runs.
-        slot: The line of the terminal in which its progress bar stands.
 
     Raises:
         Stopped: The batch was interrupted.
     """
-    begin = time.monotonic()
-    notebook = read_notebook(job.source)
+    if watch.stop.is_set():
+        raise Stopped
+    begin, job = time.monotonic(), point.job
+    notebook = parse_notebook(job.content, job.source)
     choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
     if job.parameters:
         notebook = parameterize_notebook(notebook, job.parameters)
@@ -182,12 +192,12 @@ def execute(job: Job, watch: Watch, slot: int) -> Execution:
                 "kernel-workbook",
                 notebook,
                 kernel_name=job.kernel,
-                progress_bar={"desc": job.name, "position": slot, "leave": False, "disable": None},
+                progress_bar=False,
                 autosave_cell_every=0,
                 watch=watch,
                 folder=job.source.parent,
                 log=log,
-                progress=progress,
+                environment=_environment(progress, point.gpu),
             )
         except Exception as error:  # whatever ends a notebook must end only this one
             if watch.stop.is_set():
@@ -269,14 +279,15 @@ def _name_injected_cell(notebook: NotebookNode) -> None:
             cell["id"] = "injected-parameters"
 
 
-def _environment(progress: str) -> dict[str, str]:
-    """The kernels' environment: this environment's tools (ninja) come first, Plotly shows figures as data, and sliders
+def _environment(progress: str, gpu: str) -> dict[str, str]:
+    """The kernel's environment: the point's GPU and no other. This environment's tools (ninja) come first, Plotly shows figures as data, and sliders
     are the figures' own, since nobody can move a widget whose kernel has ended. What a learner did before counts for
     nothing, and nothing is added to it: progress and predictions are kept in a folder of this run.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     defaults = {"PLOTLY_RENDERER": "plotly_mimetype", "WORKBOOK_WIDGETS": "plain"}
-    return {**defaults, **os.environ, "PATH": path, "WORKBOOK_PROGRESS": progress}
+    leased = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+    return {**defaults, **os.environ, **leased, "PATH": path, "WORKBOOK_PROGRESS": progress}
 
 
 def _peak_mb(pid: int | None) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import hashlib
 import itertools
+import logging
 import re
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,6 +22,8 @@ from nbformat import NotebookNode
 from helpers.workshop.batch.parameters import Parameter, parameters_of, parse_value
 from helpers.workshop.usage import UsageError, first_line
 
+logging.getLogger("papermill").setLevel("CRITICAL")  # what it would log is in the report
+
 
 @dataclass(frozen=True)
 class Job:
@@ -32,7 +35,8 @@ class Job:
         title: Its first heading, or its file name.
         kernel: The kernelspec that runs it.
         parameters: What is injected after its parameters cell.
-        sha256: The hash of the source file, by which `--resume` knows it.
+        content: The source file's bytes, as they were planned.
+        sha256: Their hash, by which `--resume` knows them.
     """
 
     name: str
@@ -40,6 +44,7 @@ class Job:
     title: str
     kernel: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    content: bytes = field(default=b"", repr=False)
     sha256: str = ""
 
     @property
@@ -69,8 +74,9 @@ def plan(
     names = _output_names(paths)
     known: dict[Path, dict[str, Parameter]] = {}
     documents: dict[Path, tuple[NotebookNode, str]] = {}
+    contents = {path: path.read_bytes() for path in paths}
     for path in paths:
-        notebook = read_notebook(path)
+        notebook = parse_notebook(contents[path], path)
         documents[path] = notebook, choose_kernel(notebook, path.name)
         known[path] = parameters_of(notebook)
     for name in [*parameters, *grid]:
@@ -91,11 +97,13 @@ def plan(
         axes = {
             name: [value(name, v) for v in values] for name, values in grid.items() if name in known[path]
         }
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest = hashlib.sha256(contents[path]).hexdigest()
         for point in itertools.product(*axes.values()):
             at = dict(zip(axes, point, strict=True))
             name = names[path] + "".join(f"__{axis}={_slug(v)}" for axis, v in at.items())
-            jobs.append(Job(name, path, _title(notebook, path), kernel, {**fixed, **at}, digest))
+            jobs.append(
+                Job(name, path, _title(notebook, path), kernel, {**fixed, **at}, contents[path], digest)
+            )
     seen: set[str] = set()
     for job in jobs:
         if job.name in seen:
@@ -156,11 +164,15 @@ def split_values(text: str) -> list[str]:
     return values
 
 
-def read_notebook(path: Path) -> NotebookNode:
+def parse_notebook(content: bytes, path: Path) -> NotebookNode:
     """The notebook as nbformat 4.5, with the metadata that papermill needs.
 
+    Args:
+        content: The file's bytes.
+        path: Where it lies, for the message.
+
     Raises:
-        UsageError: The file is no notebook.
+        UsageError: It is no notebook.
     """
     from papermill.iorw import load_notebook_node
 
@@ -168,7 +180,7 @@ def read_notebook(path: Path) -> NotebookNode:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old notebooks lack cell ids; they get them here
             # Read by nbformat first: papermill formats a path that has braces in it.
-            notebook = load_notebook_node(nbformat.reads(path.read_text("utf-8"), as_version=4))
+            notebook = load_notebook_node(nbformat.reads(content.decode("utf-8"), as_version=4))
     except Exception as error:
         raise UsageError(f"{path} is not a notebook that can be read: {first_line(error)[:120]}.") from error
     return notebook

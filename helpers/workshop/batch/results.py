@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
 from helpers.workshop.batch.plan import Job
+from helpers.workshop.batch.point import Point
 from helpers.workshop.page import machine, versions
 
 HEADLINE = "application/vnd.kernel-workbook.headline+json"
@@ -25,7 +25,8 @@ class Failure:
     """Why a notebook ended early.
 
     Attributes:
-        kind: "error", "timeout", "died" (the kernel), or "start" (it never began).
+        kind: "error", "timeout", "died" (the kernel or the process above it), "start" (it never began), or "write" (the
+            executed notebook could not be written).
         message: One line without a period.
         traceback: The traceback, or the kernel's last words.
         cell: The cell's id, or None where no cell had begun.
@@ -82,6 +83,9 @@ class NotebookRun:
         page_error: Why it has no page, or "".
         headlines: The headline figures it showed: label, value, source.
         provenance: Where its figures come from: record, mode ("live", "replayed"), gpu, date, text.
+        written: Whether its executed notebook is there.
+        gpu: The UUID of the GPU that it was given, or "".
+        gpu_alone: Whether no other point of the batch was given this GPU at the same time; None without `gpu`.
     """
 
     name: str
@@ -97,11 +101,19 @@ class NotebookRun:
     page_error: str = ""
     headlines: tuple[dict[str, str], ...] = ()
     provenance: tuple[dict[str, str], ...] = ()
+    written: bool = False
+    gpu: str = ""
+    gpu_alone: bool | None = None
 
     @classmethod
     def not_run(cls, job: Job, *, waiting: bool) -> NotebookRun:
         """A notebook that has not run, or not yet."""
         return cls(job.name, str(job.source), job.title, "waiting" if waiting else "not run", job.parameters)
+
+    @classmethod
+    def failed(cls, job: Job, failure: Failure) -> NotebookRun:
+        """A notebook that could not be run at all."""
+        return cls(job.name, str(job.source), job.title, "failed", job.parameters, failure=failure)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NotebookRun:
@@ -149,11 +161,14 @@ class RunReport:
     seconds: float
     runs: tuple[NotebookRun, ...]
     interrupted: bool = False
+    index_error: str = ""
 
     @property
     def ok(self) -> bool:
-        """Every notebook ran to its end and has its page."""
-        return all(run.status in ("ok", "kept") and not run.page_error for run in self.runs)
+        """Every notebook ran to its end and has its page, and the index is there."""
+        return not self.index_error and all(
+            run.status in ("ok", "kept") and not run.page_error for run in self.runs
+        )
 
     @property
     def exit_status(self) -> int:
@@ -194,7 +209,8 @@ class RunReport:
                 lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
-        lines += ["", f"{self.seconds:.0f} s. Open {self.out / 'index.html'}"]
+        ends = self.index_error or f"Open {self.out / 'index.html'}"
+        lines += ["", f"{self.seconds:.0f} s. {ends}"]
         return "\n".join(lines)
 
 
@@ -207,27 +223,31 @@ def line(run: NotebookRun) -> str:
     return f"{run.name}: ok, {run.seconds:.1f} s"
 
 
-def summarise(job: Job, execution: Execution, started: datetime) -> NotebookRun:
-    """What happened to one job; its headlines and provenance are read from the executed notebook's outputs."""
+def summarise(point: Point, execution: Execution) -> NotebookRun:
+    """What happened to one point; its headlines and provenance are read from the executed notebook's outputs."""
     bundles = [
         output.data
         for cell in execution.notebook.cells
         for output in cell.get("outputs", [])
         if output.output_type in ("display_data", "execute_result")
     ]
+    job = point.job
     return NotebookRun(
         name=job.name,
         source=str(job.source),
         title=job.title,
         status="failed" if execution.failure else "ok",
         parameters=job.parameters,
-        date=started.isoformat(timespec="seconds"),
+        date=point.started,
         seconds=round(execution.seconds, 2),
         cells={name: round(s, 3) for name, s in execution.cells.items()},
         peak_mb=round(execution.peak_mb, 1),
         failure=execution.failure,
         headlines=tuple(dict(b[HEADLINE]) for b in bundles if HEADLINE in b),
         provenance=tuple(dict(b[PROVENANCE]) for b in bundles if PROVENANCE in b),
+        written=True,
+        gpu=point.gpu,
+        gpu_alone=point.gpu_alone,
     )
 
 
