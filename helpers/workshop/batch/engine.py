@@ -32,6 +32,7 @@ _FAULTHANDLER = (
     "--IPKernelApp.exec_lines=__import__('faulthandler')"
     ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2), all_threads=False)"
 )
+_WORDS = re.compile(r"[a-z]+([-_][a-z0-9]+)*")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -49,11 +50,12 @@ class Watch:
         Args:
             cell_timeout: Seconds for one cell, or None.
             stop: Set where the batch is interrupted.
-            tell: Called with a cell's index, their number and its id when it begins.
+            tell: Called with a cell's index, their number and its name when it begins.
         """
         self.cell_timeout, self.stop, self.tell = cell_timeout, stop, tell
         self.pid: int | None = None
         self.cell: NotebookNode | None = None
+        self.number = 0  # the cell's, from 1
         self.seconds: dict[str, float] = {}
         self.peak_mb = 0.0
         self.timed_out = False
@@ -63,11 +65,12 @@ class Watch:
         self._timers: list[threading.Timer] = []
         self._since = 0.0
 
-    def enter(self, cell: NotebookNode) -> None:
-        """A cell begins: start its clock and its time limit. Raises `Stopped` where the batch was interrupted."""
+    def enter(self, cell: NotebookNode, index: int, total: int) -> None:
+        """Cell `index` of `total` begins: start its clock and its time limit. Raises `Stopped` where the batch was interrupted."""
         if self.stop.is_set():
             raise Stopped
-        self.cell, self._since = cell, time.monotonic()
+        self.cell, self.number, self._since = cell, index + 1, time.monotonic()
+        self.tell(index, total, cell_name(cell, self.number))
         if self.cell_timeout and cell.cell_type == "code":
             self._timers = [
                 threading.Timer(self.cell_timeout, self._interrupt),
@@ -83,7 +86,7 @@ class Watch:
             timer.cancel()
         self._timers = []
         if self.cell is not None and self.cell.cell_type == "code":
-            self.seconds[self.cell["id"]] = time.monotonic() - self._since
+            self.seconds[cell_name(self.cell, self.number)] = time.monotonic() - self._since
             self.peak_mb = max(self.peak_mb, _peak_mb(self.pid))
 
     def _interrupt(self) -> None:
@@ -114,8 +117,7 @@ class _Client(PapermillNotebookClient):
         self.watch.leads = bool(self.watch.pid) and os.getpgid(self.watch.pid) == self.watch.pid
         self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
         for index, cell in enumerate(self.nb.cells):
-            self.watch.enter(cell)
-            self.watch.tell(index, len(self.nb.cells), cell["id"])
+            self.watch.enter(cell, index, len(self.nb.cells))
             try:
                 self.nb_man.cell_start(cell, index)
                 self.execute_cell(cell, index)
@@ -213,10 +215,10 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
     cell = watch.cell
     if cell is None:
         return Failure("start", f"The kernel did not start: {first_line(error)}", _tail(log))
-    where = f"cell {cell['id']}"
+    where = f"cell {cell_name(cell, watch.number)}"
     said = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
     traceback = _ANSI.sub("", "\n".join(said.traceback)) if said else ""
-    line = _line(traceback, cell.get("execution_count"), cell.source)
+    line = _line(traceback, cell.get("execution_count"))
     if watch.timed_out:
         kind, message = "timeout", f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
         traceback = traceback or _tail(log)
@@ -225,12 +227,23 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
         line, traceback = _crash(log)
     elif isinstance(error, CellExecutionError):
         value = error.evalue.splitlines()[0] if error.evalue else ""
-        kind, message = "error", f"{where}: {error.ename}" + (f": {value}" if value else "")
+        name = error.ename or "an error without a name"
+        kind, message = "error", f"{where}: {name}" + (f": {value}" if value else "")
     else:
         kind, message = "error", f"{where}: {type(error).__name__}: {first_line(error)}"
         line, traceback = None, _tail(log)
-    source_line = cell.source.splitlines()[line - 1].strip() if line else None
+    lines = cell.source.splitlines()
+    if line is not None:
+        # IPython runs a cell without its leading blank lines, and counts without them.
+        line += next((i for i, text in enumerate(lines) if text.strip()), 0)
+        line = line if line <= len(lines) else None
+    source_line = lines[line - 1].strip() if line else None
     return Failure(kind, message, traceback, cell["id"], line, source_line)
+
+
+def cell_name(cell: NotebookNode, number: int) -> str:
+    """What a person calls a cell: its id where that is words, or else its number, from 1, with the id."""
+    return cell["id"] if _WORDS.fullmatch(cell["id"]) else f"{number} (id {cell['id']})"
 
 
 def _mark(cell: NotebookNode | None, failure: Failure) -> None:
@@ -261,10 +274,10 @@ def _exit_status(manager) -> str:
     return f" ({name}: was there memory enough?)" if name == "SIGKILL" else f" ({name})"
 
 
-def _line(traceback: str, count: int | None, source: str) -> int | None:
-    """The line of the failing cell that IPython's traceback names, counted from 1."""
+def _line(traceback: str, count: int | None) -> int | None:
+    """The line of the failing cell that IPython's traceback names, counted from 1 in what IPython ran."""
     lines = [int(n) for c, n in re.findall(r"Cell In\[(\d+)\], line (\d+)", traceback) if int(c) == count]
-    return lines[-1] if lines and lines[-1] <= len(source.splitlines()) else None
+    return lines[-1] if lines else None
 
 
 def _tail(log: str, lines: int = 30) -> str:
@@ -280,9 +293,10 @@ def _name_injected_cell(notebook: NotebookNode) -> None:
 
 
 def _environment(progress: str, gpu: str) -> dict[str, str]:
-    """The kernel's environment: the point's GPU and no other. This environment's tools (ninja) come first, Plotly shows figures as data, and sliders
-    are the figures' own, since nobody can move a widget whose kernel has ended. What a learner did before counts for
-    nothing, and nothing is added to it: progress and predictions are kept in a folder of this run.
+    """The kernel's environment: the point's GPU and no other, if it has one. This environment's tools (ninja) come first,
+    Plotly shows figures as data, and sliders are the figures' own, since nobody can move a widget whose kernel has ended.
+    What a learner did before counts for nothing, and nothing is added to it: progress and predictions are kept in a
+    folder of this run.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     defaults = {"PLOTLY_RENDERER": "plotly_mimetype", "WORKBOOK_WIDGETS": "plain"}

@@ -22,6 +22,7 @@ from nbformat import NotebookNode
 from helpers.workshop.batch.parameters import Parameter, parameters_of, parse_value
 from helpers.workshop.usage import UsageError, first_line
 
+_FENCED = re.compile(r"^ {0,3}(```+|~~~+).*?(^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 logging.getLogger("papermill").setLevel("CRITICAL")  # what it would log is in the report
 
 
@@ -37,6 +38,7 @@ class Job:
         parameters: What is injected after its parameters cell.
         content: The source file's bytes, as they were planned.
         sha256: Their hash, by which `--resume` knows them.
+        refusal: Why it cannot run, or "": one notebook of a folder does not keep the others from running.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Job:
     parameters: dict[str, Any] = field(default_factory=dict)
     content: bytes = field(default=b"", repr=False)
     sha256: str = ""
+    refusal: str = ""
 
     @property
     def same_work(self) -> dict[str, Any]:
@@ -64,26 +67,37 @@ def plan(
         grid: Name to values; every notebook that has such parameters runs at every point of their product.
 
     Raises:
-        UsageError: No notebook, a file that is not one, a kernel that is not installed, a parameter that no notebook
-            has, a value of the wrong type.
+        UsageError: No notebook, a parameter that no notebook has, a value of the wrong type; a file that is no notebook or
+            whose kernel is not installed, where it was named (in a folder it becomes a job with a `refusal`).
     """
     grid = grid or {}
     if twice := sorted(set(parameters) & set(grid)):
         raise UsageError(f"{twice[0]} is given both by -p and by --grid; give it once.")
-    paths = _files(notebooks)
+    named, paths = _files(notebooks)
     names = _output_names(paths)
     known: dict[Path, dict[str, Parameter]] = {}
     documents: dict[Path, tuple[NotebookNode, str]] = {}
-    contents = {path: path.read_bytes() for path in paths}
+    contents: dict[Path, bytes] = {}
+    refused: dict[Path, str] = {}
     for path in paths:
-        notebook = parse_notebook(contents[path], path)
-        documents[path] = notebook, choose_kernel(notebook, path.name)
+        try:
+            contents[path] = _content(path)
+            notebook = parse_notebook(contents[path], path)
+            documents[path] = notebook, choose_kernel(notebook, path.name)
+        except UsageError as error:
+            if path in named:
+                raise
+            refused[path] = str(error).rstrip(".")
+            continue
         known[path] = parameters_of(notebook)
     for name in [*parameters, *grid]:
         if not any(name in found for found in known.values()):
             raise UsageError(_unknown(name, known))
     jobs = []
     for path in paths:
+        if path in refused:
+            jobs.append(Job(names[path], path, path.stem, "", refusal=refused[path]))
+            continue
         notebook, kernel = documents[path]
 
         def value(name: str, given: Any, path: Path = path) -> Any:
@@ -179,8 +193,10 @@ def parse_notebook(content: bytes, path: Path) -> NotebookNode:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old notebooks lack cell ids; they get them here
-            # Read by nbformat first: papermill formats a path that has braces in it.
-            notebook = load_notebook_node(nbformat.reads(content.decode("utf-8"), as_version=4))
+            # Read by nbformat first: papermill formats a path that has braces in it. A byte order mark is no JSON, and
+            # what nbformat 3 is upgraded to has nodes of its own that papermill does not take.
+            read = nbformat.reads(content.decode("utf-8-sig"), as_version=4)
+            notebook = load_notebook_node(nbformat.from_dict(read))
     except Exception as error:
         raise UsageError(f"{path} is not a notebook that can be read: {first_line(error)[:120]}.") from error
     return notebook
@@ -222,21 +238,36 @@ def _unknown(name: str, known: Mapping[Path, Mapping[str, Parameter]]) -> str:
     return f"{what} {name}{hint}; there are {listed}."
 
 
-def _files(notebooks: Sequence[Path]) -> list[Path]:
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        link = f", a link to {path.readlink()}" if path.is_symlink() else ""
+        raise UsageError(f"{path}{link} cannot be read ({error.strerror}).") from error
+
+
+def _files(notebooks: Sequence[Path]) -> tuple[set[Path], list[Path]]:
+    """The files that were named themselves, and all files; a link stays where it lies, as Jupyter opens it."""
     if not notebooks:
         raise UsageError("No notebook is given; name at least one file or folder.")
+    named: set[Path] = set()
     paths: list[Path] = []
     for given in map(Path, notebooks):
         if given.is_dir():
             inside = sorted(p for p in given.glob("*.ipynb") if not p.name.startswith("."))
             if not inside:
                 raise UsageError(f"The folder {given} holds no notebook (*.ipynb).")
-            paths += inside
+            paths += map(_place, inside)
         elif given.is_file():
-            paths.append(given)
+            paths.append(_place(given))
+            named.add(_place(given))
         else:
             raise UsageError(f"There is no notebook {given}.")
-    return list(dict.fromkeys(path.resolve() for path in paths))
+    return named, list(dict.fromkeys(paths))
+
+
+def _place(path: Path) -> Path:
+    return path.parent.resolve() / path.name
 
 
 def _output_names(paths: Sequence[Path]) -> dict[Path, str]:
@@ -260,6 +291,7 @@ def _title(notebook: NotebookNode, path: Path) -> str:
     headings = (
         match[1]
         for cell in notebook.cells
-        if cell.cell_type == "markdown" and (match := re.search(r"^#\s+(.+)$", cell.source, re.MULTILINE))
+        if cell.cell_type == "markdown"
+        and (match := re.search(r"^#[^\S\n]+(\S.*)$", _FENCED.sub("", cell.source), re.MULTILINE))
     )
     return next(headings, path.stem).strip()

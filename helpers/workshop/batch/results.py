@@ -54,7 +54,7 @@ class Execution:
         notebook: The notebook with its outputs.
         failure: What ended it early, or None.
         seconds: Wall time with the kernel's start and end.
-        cells: Cell id to seconds, in order.
+        cells: Cell to seconds, in order, as in `NotebookRun`.
         peak_mb: The most memory that its kernel process held, in MB (10^6 bytes); 0 where unknown.
     """
 
@@ -77,7 +77,7 @@ class NotebookRun:
         parameters: What was injected.
         date: When its batch began, ISO 8601.
         seconds: Wall time with the kernel's start and end.
-        cells: Cell id to seconds, in order.
+        cells: Cell to seconds, in order: its id where that is words, or else its number with the id.
         peak_mb: The most memory its kernel process held, in MB; 0 where unknown.
         failure: Why it ended early, or None.
         page_error: Why it has no page, or "".
@@ -134,7 +134,7 @@ class NotebookRun:
 
     @property
     def slowest(self) -> tuple[str, float] | None:
-        """The slowest cell's id and seconds."""
+        """The slowest cell and its seconds."""
         return max((self.cells or {}).items(), key=lambda item: item[1], default=None)
 
     @property
@@ -217,7 +217,7 @@ class RunReport:
 def line(run: NotebookRun) -> str:
     """One line for the terminal when a notebook ends."""
     if run.failure:
-        return f"{run.name}: failed, {run.failure}"
+        return f"{run.name}: failed{' (start)' if run.failure.kind == 'start' else ''}, {run.failure}"
     if run.status == "kept":
         return f"{run.name}: kept, finished earlier"
     return f"{run.name}: ok, {run.seconds:.1f} s"

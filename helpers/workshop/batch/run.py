@@ -8,6 +8,7 @@ notebook and no other. This process plans, hands points to an executor and gathe
 from __future__ import annotations
 
 import contextlib
+import re
 import sys
 import threading
 import time
@@ -25,7 +26,7 @@ from helpers.workshop.batch.executor import LocalExecutor
 from helpers.workshop.batch.messages import CellBegins
 from helpers.workshop.batch.plan import Job, plan
 from helpers.workshop.batch.point import Point, Stopped
-from helpers.workshop.batch.results import NotebookRun, RunReport
+from helpers.workshop.batch.results import Failure, NotebookRun, RunReport
 from helpers.workshop.interrupts import ignore, interruptible
 from helpers.workshop.outputs import require_writable
 from helpers.workshop.usage import UsageError, first_line
@@ -71,6 +72,9 @@ def run_course(
     if cell_timeout is not None and cell_timeout <= 0:
         raise UsageError(f"--cell-timeout is {cell_timeout:g} s; give a positive number of seconds.")
     chosen = machine_gpus.choose(gpus) if gpus else ()
+    if "://" in str(out) or re.match(r"[a-z][a-z0-9+]+:/(?!/)", str(out)):  # Path drops one of two slashes
+        address = re.sub(r":/+", "://", str(out), count=1)
+        raise UsageError(f"--out {address} is an address; give a folder of this machine, and copy it there.")
     out = Path(out).resolve()
     _require_not_over_sources(out, todo)
     require_writable(out)
@@ -116,7 +120,10 @@ class _Batch:
 
             try:
                 self._write_index(running=True)
-                running = [self.executor.submit(point) for point in self.points]
+                running = [
+                    _refused(point) if point.job.refusal else self.executor.submit(point)
+                    for point in self.points
+                ]
                 for future in as_completed(running):
                     take(future)
                     if time.monotonic() >= self.next_index:
@@ -181,8 +188,14 @@ class _Bars:
                 bar.set_postfix_str(cell.cell)
 
 
+def _refused(point: Point) -> Future[NotebookRun]:
+    future: Future[NotebookRun] = Future()
+    future.set_result(NotebookRun.failed(point.job, Failure("start", point.job.refusal, "")))
+    return future
+
+
 def _require_not_over_sources(out: Path, todo: Sequence[Job]) -> None:
-    sources = {job.source for job in todo}
+    sources = {path for job in todo for path in (job.source, job.source.resolve())}
     for job in todo:
-        if out / f"{job.name}.ipynb" in sources:
+        if (target := out / f"{job.name}.ipynb") in sources or target.resolve() in sources:
             raise UsageError(f"--out {out} is the folder of {job.source.name} itself; choose another folder.")
