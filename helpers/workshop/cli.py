@@ -41,6 +41,22 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=A,B", help="Run once for each value; several grids give their product."),
     ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Run once at each point of a .csv or .yaml file.", show_default=False
+        ),
+    ] = None,
+    parameters_file: Annotated[
+        Path | None,
+        typer.Option(
+            "-f",
+            "--parameters-file",
+            metavar="FILE",
+            help="Parameters from a .yaml file; -p, --grid and --sweep come before it.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the outputs go.")] = Path("build/course"),
     cell_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Stop a cell that runs longer; 0 for no limit.")
@@ -71,7 +87,7 @@ def run(
 
     with interruptible():
         try:
-            from helpers.workshop.batch import plan, run_course
+            from helpers.workshop.batch import plan, run_course, sweeps
             from helpers.workshop.usage import UsageError
 
             try:
@@ -91,6 +107,8 @@ def run(
                     jobs=jobs,
                     resume=resume,
                     gpus=gpus,
+                    sweep=sweeps.read_points(sweep) if sweep else (),
+                    defaults=sweeps.read_parameters(parameters_file) if parameters_file else None,
                 )
             except (UsageError, RuntimeError) as error:
                 _stop(error)

@@ -21,6 +21,7 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.log import logger as papermill_logger
 from papermill.parameterize import parameterize_notebook
 
+from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import choose_kernel, parse_notebook
 from helpers.workshop.batch.point import Point, Stopped
 from helpers.workshop.batch.results import Execution, Failure
@@ -183,6 +184,7 @@ def execute(point: Point, watch: Watch) -> Execution:
     choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
     if job.parameters:
         notebook = parameterize_notebook(notebook, job.parameters)
+        notebook.metadata.papermill["parameters"] = for_json(job.parameters)  # nan is no JSON
         _name_injected_cell(notebook)
     failure = None
     with (

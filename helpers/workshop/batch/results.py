@@ -12,6 +12,7 @@ from typing import Any
 
 from nbformat import NotebookNode
 
+from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import Job
 from helpers.workshop.batch.point import Point
 from helpers.workshop.page import machine, versions
@@ -130,7 +131,7 @@ class NotebookRun:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        return for_json(asdict(self))
 
     @property
     def slowest(self) -> tuple[str, float] | None:

@@ -45,6 +45,8 @@ def run_course(
     jobs: int | None = None,
     resume: bool = False,
     gpus: str = "",
+    sweep: Sequence[Mapping[str, Any]] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> RunReport:
     """Run notebooks and write each one executed, a page of each, `index.html` and `report.json` into `out`.
 
@@ -58,6 +60,8 @@ def run_course(
             disturb every timing.
         resume: Keep outputs that are finished, from the same source and with the same parameters.
         gpus: "all", or numbers and UUIDs with commas between: each running notebook sees one of these GPUs and no other.
+        sweep: Points as name to value; notebooks that have the names run once at each.
+        defaults: Name to value, where neither `parameters` nor a point gives one.
 
     Returns:
         What happened to each notebook. An interrupt (Ctrl-C) does not raise: the report says so.
@@ -66,7 +70,7 @@ def run_course(
         UsageError: Nothing was run or written: a wrong notebook, parameter, value, or an `out` that cannot be
             written.
     """
-    todo = plan([Path(n) for n in notebooks], parameters or {}, grid)
+    todo = plan([Path(n) for n in notebooks], parameters or {}, grid, sweep, defaults)
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; give 1 or more.")
     if cell_timeout is not None and cell_timeout <= 0:
