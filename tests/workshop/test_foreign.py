@@ -66,11 +66,16 @@ def test_failures_of_unusual_cells_are_named(make_notebook, tmp_path):
     notebook = nbformat.read(foreign, 4)
     notebook.cells[2]["id"] = "3f8a77c1"
     nbformat.write(notebook, foreign)
-    report = batch.run_course([blank, nameless, foreign], tmp_path / "out")
+    loud = make_notebook("loud", "raise ValueError('begin' + 'x' * 5_000_000 + 'end')")
+    silent = make_notebook("silent", "raise ValueError('\\n')")
+    report = batch.run_course([blank, nameless, foreign, loud, silent], tmp_path / "out")
     failures = [run.failure for run in report.runs]
     assert (failures[0].line, failures[0].source_line) == (5, "1 / 0  # here")
     assert failures[1].message == "cell cell-0: an error without a name: what it says"
     assert failures[2].message == "cell 3 (id 3f8a77c1): ZeroDivisionError: division by zero"
+    assert "begin" in failures[3].message and "end" in failures[3].message and len(failures[3].message) < 1000
+    assert len(failures[3].traceback) < 30_000
+    assert failures[4].message == "cell cell-0: ValueError"
     assert list(report.runs[2].cells) == ["cell-1", "3 (id 3f8a77c1)"]
     assert '"foreign.html#cell-id=3f8a77c1"' in (tmp_path / "out" / "index.html").read_text()
 

@@ -33,6 +33,7 @@ _FAULTHANDLER = (
     "--IPKernelApp.exec_lines=__import__('faulthandler')"
     ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2), all_threads=False)"
 )
+_MESSAGE, _TRACEBACK = 500, 20_000  # characters of a failure
 _WORDS = re.compile(r"[a-z]+([-_][a-z0-9]+)*")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -219,7 +220,7 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
         return Failure("start", f"The kernel did not start: {first_line(error)}", _tail(log))
     where = f"cell {cell_name(cell, watch.number)}"
     said = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
-    traceback = _ANSI.sub("", "\n".join(said.traceback)) if said else ""
+    traceback = _short(_ANSI.sub("", "\n".join(said.traceback)), _TRACEBACK) if said else ""
     line = _line(traceback, cell.get("execution_count"))
     if watch.timed_out:
         kind, message = "timeout", f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
@@ -228,7 +229,7 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
         kind, message = "died", f"the kernel died in {where}{watch.status}"
         line, traceback = _crash(log)
     elif isinstance(error, CellExecutionError):
-        value = error.evalue.splitlines()[0] if error.evalue else ""
+        value = _short(error.evalue.splitlines()[0], _MESSAGE) if error.evalue.strip() else ""
         name = error.ename or "an error without a name"
         kind, message = "error", f"{where}: {name}" + (f": {value}" if value else "")
     else:
@@ -282,10 +283,17 @@ def _line(traceback: str, count: int | None) -> int | None:
     return lines[-1] if lines else None
 
 
+def _short(text: str, most: int) -> str:
+    """A text whose middle is left out where it is longer: a row is small, and the executed notebook has it whole."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} [… {len(text) - most:,} characters …] {text[-(most // 2) :]}"
+
+
 def _tail(log: str, lines: int = 30) -> str:
     """The kernel's last words, without ipykernel's remark on its transport."""
     kept = [line for line in log.splitlines() if "Kernel is running over TCP" not in line]
-    return "\n".join(kept[-lines:])
+    return _short("\n".join(kept[-lines:]), _TRACEBACK)
 
 
 def _name_injected_cell(notebook: NotebookNode) -> None:
