@@ -41,41 +41,80 @@ def run(
         list[str] | None,
         typer.Option(metavar="NAME=A,B", help="Run once for each value; several grids give their product."),
     ] = None,
+    sweep: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Run once at each point of a .csv or .yaml file.", show_default=False
+        ),
+    ] = None,
+    parameters_file: Annotated[
+        Path | None,
+        typer.Option(
+            "-f",
+            "--parameters-file",
+            metavar="FILE",
+            help="Parameters from a .yaml file; -p, --grid and --sweep come before it.",
+            show_default=False,
+        ),
+    ] = None,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the outputs go.")] = Path("build/course"),
     cell_timeout: Annotated[
         float, typer.Option(metavar="SECONDS", help="Stop a cell that runs longer; 0 for no limit.")
     ] = 900,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Notebooks at the same time; more than 1 disturbs timings.")
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            help="Notebooks at the same time: 1 by default, or one a GPU of --gpus. More than 1 on a GPU disturbs timings.",
+            show_default=False,
+        ),
+    ] = None,
+    gpus: Annotated[
+        str,
+        typer.Option(
+            metavar="all|0,1|UUID…",
+            help="Give each running notebook one of these GPUs, and hide the others from it.",
+            show_default=False,
+        ),
+    ] = "",
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep finished outputs of the same source and parameters.")
     ] = False,
 ) -> None:
     """Run notebooks with papermill and write them, a page of each and index.html."""
-    from helpers.workshop.batch import plan, run_course
-    from helpers.workshop.usage import UsageError
+    from helpers.workshop.interrupts import ignore, interruptible
 
-    try:
-        fixed = plan.assignments(parameter or [], "-p")
-        axes = {
-            name: plan.split_values(text) for name, text in plan.assignments(grid or [], "--grid").items()
-        }
-        if not notebooks:
-            from helpers.workshop.project import find_root
+    with interruptible():
+        try:
+            from helpers.workshop.batch import plan, run_course, sweeps
+            from helpers.workshop.usage import UsageError
 
-            notebooks = [find_root() / "notebooks"]
-        report = run_course(
-            notebooks,
-            out,
-            fixed,
-            grid=axes,
-            cell_timeout=None if cell_timeout == 0 else cell_timeout,
-            jobs=jobs,
-            resume=resume,
-        )
-    except (UsageError, RuntimeError) as error:
-        _stop(error)
+            try:
+                if not notebooks:
+                    from helpers.workshop.project import find_root
+
+                    notebooks = [find_root() / "notebooks"]
+                report = run_course(
+                    notebooks,
+                    out,
+                    plan.assignments(parameter or [], "-p"),
+                    grid={
+                        name: plan.split_values(text)
+                        for name, text in plan.assignments(grid or [], "--grid").items()
+                    },
+                    cell_timeout=None if cell_timeout == 0 else cell_timeout,
+                    jobs=jobs,
+                    resume=resume,
+                    gpus=gpus,
+                    sweep=sweeps.read_points(sweep) if sweep else (),
+                    defaults=sweeps.read_parameters(parameters_file) if parameters_file else None,
+                )
+            except (UsageError, RuntimeError) as error:
+                _stop(error)
+        except KeyboardInterrupt:
+            ignore()
+            _stop("Interrupted before a notebook ran.", 130)
     typer.echo(repr(report))
     raise typer.Exit(report.exit_status)
 

@@ -1,8 +1,10 @@
 """Run notebooks with papermill and report on them: `run_course`.
 
-`plan` says what will run and refuses what cannot, with the values that `parameters` parses; `engine` runs one notebook
-in one kernel, `run` runs them all. `results` holds what became of them, `pages` makes an executed notebook's page and
-`report` writes `index.html` and `report.json`.
+A planner, an executor and a reporter. `plan` says what will run and refuses what cannot, with the values that
+`parameters` parses, the points that `sweeps` reads and the GPUs that `gpus` finds. A `point` is the unit of work: `work` runs it (`engine` its notebook in
+one kernel, `pages` its page) and returns a row. `executor` gives points to processes of this machine, each a `worker`, and
+hears their `messages`. `run` goes from the one to the other, `results` holds the rows, and `report` writes `index.html` and
+`report.json`.
 """
 
 from helpers.workshop.batch.run import run_course

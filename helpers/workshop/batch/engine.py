@@ -10,6 +10,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -20,7 +21,9 @@ from papermill.engines import NBClientEngine, papermill_engines
 from papermill.log import logger as papermill_logger
 from papermill.parameterize import parameterize_notebook
 
-from helpers.workshop.batch.plan import Job, choose_kernel, read_notebook
+from helpers.workshop.batch.parameters import for_json
+from helpers.workshop.batch.plan import choose_kernel, parse_notebook
+from helpers.workshop.batch.point import Point, Stopped
 from helpers.workshop.batch.results import Execution, Failure
 from helpers.workshop.usage import first_line
 
@@ -30,20 +33,31 @@ _FAULTHANDLER = (
     "--IPKernelApp.exec_lines=__import__('faulthandler')"
     ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2), all_threads=False)"
 )
+_MESSAGE, _TRACEBACK = 500, 20_000  # characters of a failure
+_WORDS = re.compile(r"[a-z]+([-_][a-z0-9]+)*")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class Stopped(Exception):
-    """The batch was interrupted while this notebook ran."""
 
 
 class Watch:
     """What one running notebook is doing: its kernel's process, its cell, its times; and the means to end it."""
 
-    def __init__(self, cell_timeout: float | None, stop: threading.Event) -> None:
-        self.cell_timeout, self.stop = cell_timeout, stop
+    def __init__(
+        self,
+        cell_timeout: float | None,
+        stop: threading.Event,
+        tell: Callable[[int, int, str], None] = lambda index, total, cell: None,
+    ) -> None:
+        """Watch nothing yet.
+
+        Args:
+            cell_timeout: Seconds for one cell, or None.
+            stop: Set where the batch is interrupted.
+            tell: Called with a cell's index, their number and its name when it begins.
+        """
+        self.cell_timeout, self.stop, self.tell = cell_timeout, stop, tell
         self.pid: int | None = None
         self.cell: NotebookNode | None = None
+        self.number = 0  # the cell's, from 1
         self.seconds: dict[str, float] = {}
         self.peak_mb = 0.0
         self.timed_out = False
@@ -53,11 +67,12 @@ class Watch:
         self._timers: list[threading.Timer] = []
         self._since = 0.0
 
-    def enter(self, cell: NotebookNode) -> None:
-        """A cell begins: start its clock and its time limit. Raises `Stopped` where the batch was interrupted."""
+    def enter(self, cell: NotebookNode, index: int, total: int) -> None:
+        """Cell `index` of `total` begins: start its clock and its time limit. Raises `Stopped` where the batch was interrupted."""
         if self.stop.is_set():
             raise Stopped
-        self.cell, self._since = cell, time.monotonic()
+        self.cell, self.number, self._since = cell, index + 1, time.monotonic()
+        self.tell(index, total, cell_name(cell, self.number))
         if self.cell_timeout and cell.cell_type == "code":
             self._timers = [
                 threading.Timer(self.cell_timeout, self._interrupt),
@@ -73,7 +88,7 @@ class Watch:
             timer.cancel()
         self._timers = []
         if self.cell is not None and self.cell.cell_type == "code":
-            self.seconds[self.cell["id"]] = time.monotonic() - self._since
+            self.seconds[cell_name(self.cell, self.number)] = time.monotonic() - self._since
             self.peak_mb = max(self.peak_mb, _peak_mb(self.pid))
 
     def _interrupt(self) -> None:
@@ -104,9 +119,7 @@ class _Client(PapermillNotebookClient):
         self.watch.leads = bool(self.watch.pid) and os.getpgid(self.watch.pid) == self.watch.pid
         self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
         for index, cell in enumerate(self.nb.cells):
-            self.watch.enter(cell)
-            if self.nb_man.pbar is not None:
-                self.nb_man.pbar.set_postfix_str(cell["id"])
+            self.watch.enter(cell, index, len(self.nb.cells))
             try:
                 self.nb_man.cell_start(cell, index)
                 self.execute_cell(cell, index)
@@ -129,7 +142,7 @@ class _Engine(NBClientEngine):
     """papermill's own engine with our client."""
 
     @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, progress, **kwargs):
+    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, environment, **kwargs):
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
@@ -146,31 +159,33 @@ class _Engine(NBClientEngine):
         if "ipykernel_launcher" in client.km.kernel_spec.argv:
             client.extra_arguments = [_FAULTHANDLER]
         try:
-            return client.execute(stdout=log, stderr=log, env=_environment(progress))
+            return client.execute(stdout=log, stderr=log, env=environment)
         finally:
             watch.kill()
+            watch.pid = None  # its number may become another process's
 
 
 papermill_engines.register("kernel-workbook", _Engine)
-papermill_logger.setLevel("CRITICAL")  # what it would log is in the report
 
 
-def execute(job: Job, watch: Watch, slot: int) -> Execution:
-    """Run one job in a fresh kernel.
+def execute(point: Point, watch: Watch) -> Execution:
+    """Run one point in a fresh kernel.
 
     Args:
-        job: What to run.
+        point: What to run.
         watch: Told what happens while it runs.
-        slot: The line of the terminal in which its progress bar stands.
 
     Raises:
         Stopped: The batch was interrupted.
     """
-    begin = time.monotonic()
-    notebook = read_notebook(job.source)
+    if watch.stop.is_set():
+        raise Stopped
+    begin, job = time.monotonic(), point.job
+    notebook = parse_notebook(job.content, job.source)
     choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
     if job.parameters:
         notebook = parameterize_notebook(notebook, job.parameters)
+        notebook.metadata.papermill["parameters"] = for_json(job.parameters)  # nan is no JSON
         _name_injected_cell(notebook)
     failure = None
     with (
@@ -182,12 +197,12 @@ def execute(job: Job, watch: Watch, slot: int) -> Execution:
                 "kernel-workbook",
                 notebook,
                 kernel_name=job.kernel,
-                progress_bar={"desc": job.name, "position": slot, "leave": False, "disable": None},
+                progress_bar=False,
                 autosave_cell_every=0,
                 watch=watch,
                 folder=job.source.parent,
                 log=log,
-                progress=progress,
+                environment=_environment(progress, point.gpu),
             )
         except Exception as error:  # whatever ends a notebook must end only this one
             if watch.stop.is_set():
@@ -203,10 +218,10 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
     cell = watch.cell
     if cell is None:
         return Failure("start", f"The kernel did not start: {first_line(error)}", _tail(log))
-    where = f"cell {cell['id']}"
+    where = f"cell {cell_name(cell, watch.number)}"
     said = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
-    traceback = _ANSI.sub("", "\n".join(said.traceback)) if said else ""
-    line = _line(traceback, cell.get("execution_count"), cell.source)
+    traceback = _short(_ANSI.sub("", "\n".join(said.traceback)), _TRACEBACK) if said else ""
+    line = _line(traceback, cell.get("execution_count"))
     if watch.timed_out:
         kind, message = "timeout", f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
         traceback = traceback or _tail(log)
@@ -214,13 +229,24 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
         kind, message = "died", f"the kernel died in {where}{watch.status}"
         line, traceback = _crash(log)
     elif isinstance(error, CellExecutionError):
-        value = error.evalue.splitlines()[0] if error.evalue else ""
-        kind, message = "error", f"{where}: {error.ename}" + (f": {value}" if value else "")
+        value = _short(error.evalue.splitlines()[0], _MESSAGE) if error.evalue.strip() else ""
+        name = error.ename or "an error without a name"
+        kind, message = "error", f"{where}: {name}" + (f": {value}" if value else "")
     else:
         kind, message = "error", f"{where}: {type(error).__name__}: {first_line(error)}"
         line, traceback = None, _tail(log)
-    source_line = cell.source.splitlines()[line - 1].strip() if line else None
+    lines = cell.source.splitlines()
+    if line is not None:
+        # IPython runs a cell without its leading blank lines, and counts without them.
+        line += next((i for i, text in enumerate(lines) if text.strip()), 0)
+        line = line if line <= len(lines) else None
+    source_line = lines[line - 1].strip() if line else None
     return Failure(kind, message, traceback, cell["id"], line, source_line)
+
+
+def cell_name(cell: NotebookNode, number: int) -> str:
+    """What a person calls a cell: its id where that is words, or else its number, from 1, with the id."""
+    return cell["id"] if _WORDS.fullmatch(cell["id"]) else f"{number} (id {cell['id']})"
 
 
 def _mark(cell: NotebookNode | None, failure: Failure) -> None:
@@ -251,16 +277,23 @@ def _exit_status(manager) -> str:
     return f" ({name}: was there memory enough?)" if name == "SIGKILL" else f" ({name})"
 
 
-def _line(traceback: str, count: int | None, source: str) -> int | None:
-    """The line of the failing cell that IPython's traceback names, counted from 1."""
+def _line(traceback: str, count: int | None) -> int | None:
+    """The line of the failing cell that IPython's traceback names, counted from 1 in what IPython ran."""
     lines = [int(n) for c, n in re.findall(r"Cell In\[(\d+)\], line (\d+)", traceback) if int(c) == count]
-    return lines[-1] if lines and lines[-1] <= len(source.splitlines()) else None
+    return lines[-1] if lines else None
+
+
+def _short(text: str, most: int) -> str:
+    """A text whose middle is left out where it is longer: a row is small, and the executed notebook has it whole."""
+    if len(text) <= most:
+        return text
+    return f"{text[: most // 2]} [… {len(text) - most:,} characters …] {text[-(most // 2) :]}"
 
 
 def _tail(log: str, lines: int = 30) -> str:
     """The kernel's last words, without ipykernel's remark on its transport."""
     kept = [line for line in log.splitlines() if "Kernel is running over TCP" not in line]
-    return "\n".join(kept[-lines:])
+    return _short("\n".join(kept[-lines:]), _TRACEBACK)
 
 
 def _name_injected_cell(notebook: NotebookNode) -> None:
@@ -269,14 +302,16 @@ def _name_injected_cell(notebook: NotebookNode) -> None:
             cell["id"] = "injected-parameters"
 
 
-def _environment(progress: str) -> dict[str, str]:
-    """The kernels' environment: this environment's tools (ninja) come first, Plotly shows figures as data, and sliders
-    are the figures' own, since nobody can move a widget whose kernel has ended. What a learner did before counts for
-    nothing, and nothing is added to it: progress and predictions are kept in a folder of this run.
+def _environment(progress: str, gpu: str) -> dict[str, str]:
+    """The kernel's environment: the point's GPU and no other, if it has one. This environment's tools (ninja) come first,
+    Plotly shows figures as data, and sliders are the figures' own, since nobody can move a widget whose kernel has ended.
+    What a learner did before counts for nothing, and nothing is added to it: progress and predictions are kept in a
+    folder of this run.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     defaults = {"PLOTLY_RENDERER": "plotly_mimetype", "WORKBOOK_WIDGETS": "plain"}
-    return {**defaults, **os.environ, "PATH": path, "WORKBOOK_PROGRESS": progress}
+    leased = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
+    return {**defaults, **os.environ, **leased, "PATH": path, "WORKBOOK_PROGRESS": progress}
 
 
 def _peak_mb(pid: int | None) -> float:

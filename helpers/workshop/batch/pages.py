@@ -6,17 +6,19 @@ the pages of a batch share.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import nbformat
 from nbformat import NotebookNode
 
+from helpers.workshop import outputs
 from helpers.workshop.batch.results import NotebookRun, in_words
-from helpers.workshop.outputs import copy, replace
 from helpers.workshop.page import escaped
 
 PLOTLY = "application/vnd.plotly.v1+json"
@@ -55,6 +57,8 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 {%- endif -%}
 {%- endblock -%}
 """
+# A page above some tens of MB does not open in a browser: characters of one text, and of one figure, image or table.
+_MOST_TEXT, _TAIL, _MOST_DATA = 500_000, 20_000, 20_000_000
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")
 # The Colab badge: a page offline keeps its words.
 _REMOTE_IMAGE = re.compile(r"!\[([^\]]*)\]\(https?://[^)]*\)")
@@ -75,7 +79,7 @@ def write_page(
     from jinja2 import DictLoader
     from nbconvert import HTMLExporter
 
-    notebook = nbformat.reads(nbformat.writes(notebook, version=4), as_version=4)
+    notebook = copy.deepcopy(notebook)  # texts are shared: it costs little, however much was put out
     notebook.metadata.pop("widgets", None)
     notebook.metadata["title"] = run.title
     folder = Path(run.source).parent
@@ -87,6 +91,7 @@ def write_page(
                 lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
             )
         for output in cell.get("outputs", []):
+            _shorten(output)
             if _draw_offline(output, f"figure-{figures + 1}"):
                 figures += 1
     exporter = HTMLExporter(
@@ -102,7 +107,7 @@ def write_page(
     body, _ = exporter.from_notebook_node(notebook, resources)
     if figures:
         _copy_plotly(page.parent / "assets")
-    replace(page, body)
+    outputs.replace(page, body)
 
 
 def _highlight(source: str, language: str | None = None, metadata: Mapping | None = None) -> str:
@@ -116,6 +121,32 @@ def _highlight(source: str, language: str | None = None, metadata: Mapping | Non
     if language or (metadata or {}).get("magics_language"):
         return Highlight2HTML(pygments_lexer="ipython3")(source, language, metadata)
     return highlight(source or " ", InPython(), HtmlFormatter(cssclass=" highlight hl-ipython3"))
+
+
+def _shorten(output: NotebookNode) -> None:
+    """Cut what would make a page that no browser opens; the executed notebook has it whole."""
+    if "text" in output:
+        output.text = _cut(output.text)
+    if "traceback" in output:
+        output.traceback = [_cut(part) for part in output.traceback]
+    data = output.get("data", {})
+    if isinstance(data.get("text/plain"), str):
+        data["text/plain"] = _cut(data["text/plain"])
+    for kind, value in list(data.items()):
+        if (size := len(value if isinstance(value, str) else json.dumps(value))) > _MOST_DATA:
+            del data[kind]
+            says = (
+                f"[{size / 1e6:.0f} MB of {kind} are left out of this page; the executed notebook has them.]"
+            )
+            data["text/plain"] = says
+
+
+def _cut(text: str) -> str:
+    if len(text) <= _MOST_TEXT:
+        return text
+    left_out = len(text) - _MOST_TEXT
+    head, tail = text[: _MOST_TEXT - _TAIL], text[-_TAIL:]
+    return f"{head}\n[… {left_out:,} characters are left out of this page; the executed notebook has them …]\n{tail}"
 
 
 def _draw_offline(output: NotebookNode, name: str) -> bool:
@@ -145,10 +176,11 @@ def _draw_offline(output: NotebookNode, name: str) -> bool:
 
 def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str], str]) -> str:
     """Where a relative link of a notebook in `folder` leads from a page in `out`."""
-    aim = (folder / link).resolve()
+    aim = folder / unquote(link)
+    aim = aim.parent.resolve() / aim.name
     if (aim.parent, aim.name) in pages:
-        return pages[aim.parent, aim.name]
-    return Path(os.path.relpath(aim, out)).as_posix() if aim.exists() else link
+        return quote(pages[aim.parent, aim.name])
+    return quote(Path(os.path.relpath(aim, out)).as_posix()) if aim.exists() else link
 
 
 def _copy_plotly(assets: Path) -> None:
@@ -158,19 +190,19 @@ def _copy_plotly(assets: Path) -> None:
     target = assets / "plotly.min.js"
     assets.mkdir(exist_ok=True)
     if not target.exists() or target.stat().st_size != source.stat().st_size:
-        copy(source, target)
+        outputs.copy(source, target)
 
 
 def _top(run: NotebookRun) -> str:
     """The line above a page: back to the index, the notebook's file, where its figures come from, what failed."""
     parts = [
         '<a href="index.html">All notebooks</a>',
-        f'<a href="{escaped(run.name)}.ipynb" download>This notebook, executed</a>',
+        f'<a href="{quote(run.name)}.ipynb" download>This notebook, executed</a>',
         f"<span>{escaped(run.date[:10])} · {run.seconds:.1f} s · {escaped(run.where)}</span>",
     ]
     if run.parameters:
         parts.append(f"<span>{escaped(in_words(run.parameters))}</span>")
     if run.failure:
-        anchor = f"#cell-id={run.failure.cell}" if run.failure.cell else "#"
+        anchor = f"#cell-id={quote(run.failure.cell)}" if run.failure.cell else "#"
         parts.append(f'<a class="failed" href="{escaped(anchor)}">{escaped(run.failure)}</a>')
     return "".join(parts)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import ast
+import math
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,7 +80,7 @@ def parse_value(given: Any, parameter: Parameter) -> Any:
             default = ast.literal_eval(parameter.default)
             annotation = "Any" if default is None else type(default).__name__
         except ValueError:
-            annotation = "Any"
+            annotation = "float" if _FLOAT.fullmatch(parameter.default) else "Any"
     try:
         node = ast.parse(annotation, mode="eval").body
     except SyntaxError:
@@ -85,9 +88,43 @@ def parse_value(given: Any, parameter: Parameter) -> Any:
     found, value = _convert(given, node) if isinstance(given, str) else (_fits(given, node), given)
     if not found:
         raise ValueError(f"is {annotation} (default {parameter.default}), and {given!r} is not")
-    return list(value) if isinstance(value, tuple) else value  # papermill writes a tuple as a text
+    try:
+        return _plain(value)
+    except TypeError as error:
+        raise ValueError(
+            f"is {annotation} (default {parameter.default}), and {given!r} is {error}, which no notebook can be given: "
+            "give None, a bool, a number, a text, or a list or dict of these"
+        ) from None
 
 
+def for_json(value: Any) -> Any:
+    """A value as JSON has it: nan, inf and -inf, for which it has no numbers, as these words."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {key: for_json(inner) for key, inner in value.items()}
+    return [for_json(inner) for inner in value] if isinstance(value, (list, tuple)) else value
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold, nan and inf included, its tuples as lists: papermill writes a tuple as a text.
+
+    Raises:
+        TypeError: The name of a type that JSON has not.
+    """
+    if isinstance(value, (list, tuple)):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, dict):
+        if others := [key for key in value if not isinstance(key, str)]:
+            raise TypeError(f"a dict with the key {others[0]!r}")
+        return {key: _plain(inner) for key, inner in value.items()}
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(type(value).__name__)
+
+
+# Defaults that are floats and no literals.
+_FLOAT = re.compile(r"-?(float\(.*\)|(math|np|numpy|torch)\.(inf|nan))")
 _TRUE_FALSE = {"true": True, "false": False}
 _CONTAINERS = {"list": list, "tuple": (list, tuple), "dict": dict}
 
@@ -118,18 +155,29 @@ def _convert(text: str, node: ast.expr) -> tuple[bool, Any]:
                 return True, value
         return False, None
     if name == "str":
-        return True, text
+        return True, _unquoted(text)
     if name == "bool":
         return text.lower() in _TRUE_FALSE, _TRUE_FALSE.get(text.lower())
     if name == "Literal":
         choices = [ast.literal_eval(choice) for choice in inner]
-        return next(((True, choice) for choice in choices if str(choice) == text), (False, None))
+        return next(((True, c) for c in choices if str(c) in (text, _unquoted(text))), (False, None))
     try:
         value = float(text) if name == "float" else ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):  # as literal_eval fails
         # Without a known type a bare word is a text, as -p dtype=float16 means it.
         return name not in ("int", "float", "None", *_CONTAINERS, "List", "Tuple", "Dict"), text
     return _fits(value, node), value
+
+
+def _unquoted(text: str) -> str:
+    """A text in quotes is Python's: what has commas, or quotes of its own, can be written so."""
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            return text
+        return value if isinstance(value, str) else text
+    return text
 
 
 def _fits(value: Any, node: ast.expr) -> bool:

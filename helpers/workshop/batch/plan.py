@@ -5,11 +5,15 @@ Everything that can be wrong with a command line is found here, before anything 
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import hashlib
 import itertools
+import json
+import logging
 import re
 import warnings
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +24,10 @@ from nbformat import NotebookNode
 
 from helpers.workshop.batch.parameters import Parameter, parameters_of, parse_value
 from helpers.workshop.usage import UsageError, first_line
+
+_NAME_BYTES = 180  # of an output's name: file systems allow 255 with what is added to it
+_FENCED = re.compile(r"^ {0,3}(```+|~~~+).*?(^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
+logging.getLogger("papermill").setLevel("CRITICAL")  # what it would log is in the report
 
 
 @dataclass(frozen=True)
@@ -32,7 +40,9 @@ class Job:
         title: Its first heading, or its file name.
         kernel: The kernelspec that runs it.
         parameters: What is injected after its parameters cell.
-        sha256: The hash of the source file, by which `--resume` knows it.
+        content: The source file's bytes, as they were planned.
+        sha256: Their hash, by which `--resume` knows them.
+        refusal: Why it cannot run, or "": one notebook of a folder does not keep the others from running.
     """
 
     name: str
@@ -40,16 +50,24 @@ class Job:
     title: str
     kernel: str
     parameters: dict[str, Any] = field(default_factory=dict)
+    content: bytes = field(default=b"", repr=False)
     sha256: str = ""
+    refusal: str = ""
 
     @property
     def same_work(self) -> dict[str, Any]:
         """What must be equal for a finished output to be this job's."""
-        return {"sha256": self.sha256, "parameters": self.parameters, "kernel": self.kernel}
+        # As a text, in which nan equals nan.
+        parameters = json.dumps(self.parameters, sort_keys=True)
+        return {"sha256": self.sha256, "parameters": parameters, "kernel": self.kernel}
 
 
 def plan(
-    notebooks: Sequence[Path], parameters: Mapping[str, Any], grid: Mapping[str, Sequence[Any]] | None = None
+    notebooks: Sequence[Path],
+    parameters: Mapping[str, Any],
+    grid: Mapping[str, Sequence[Any]] | None = None,
+    sweep: Sequence[Mapping[str, Any]] = (),
+    defaults: Mapping[str, Any] | None = None,
 ) -> list[Job]:
     """Turn a command line into jobs.
 
@@ -57,27 +75,47 @@ def plan(
         notebooks: Files, or folders whose notebooks are taken in the order of their names.
         parameters: Name to value; a text is parsed by the type that the notebook's parameters cell gives.
         grid: Name to values; every notebook that has such parameters runs at every point of their product.
+        sweep: Points; every notebook that has such parameters runs at each of them, and of a grid at every pair.
+        defaults: Name to value, where nothing else gives one.
 
     Raises:
-        UsageError: No notebook, a file that is not one, a kernel that is not installed, a parameter that no notebook
-            has, a value of the wrong type.
+        UsageError: No notebook, a parameter that no notebook has, a value of the wrong type; a file that is no notebook or
+            whose kernel is not installed, where it was named (in a folder it becomes a job with a `refusal`).
     """
-    grid = grid or {}
-    if twice := sorted(set(parameters) & set(grid)):
-        raise UsageError(f"{twice[0]} is given both by -p and by --grid; give it once.")
-    paths = _files(notebooks)
+    grid, defaults = grid or {}, defaults or {}
+    swept = {name: None for point in sweep for name in point}
+    for one, by, other, and_by in [
+        (parameters, "-p", grid, "--grid"),
+        (parameters, "-p", swept, "--sweep"),
+        (grid, "--grid", swept, "--sweep"),
+    ]:
+        if twice := sorted(set(one) & set(other)):
+            raise UsageError(f"{twice[0]} is given both by {by} and by {and_by}; give it once.")
+    named, paths = _files(notebooks)
     names = _output_names(paths)
     known: dict[Path, dict[str, Parameter]] = {}
     documents: dict[Path, tuple[NotebookNode, str]] = {}
+    contents: dict[Path, bytes] = {}
+    refused: dict[Path, str] = {}
     for path in paths:
-        notebook = read_notebook(path)
-        documents[path] = notebook, choose_kernel(notebook, path.name)
+        try:
+            contents[path] = _content(path)
+            notebook = parse_notebook(contents[path], path)
+            documents[path] = notebook, choose_kernel(notebook, path.name)
+        except UsageError as error:
+            if path in named:
+                raise
+            refused[path] = str(error).rstrip(".")
+            continue
         known[path] = parameters_of(notebook)
-    for name in [*parameters, *grid]:
+    for name in [*parameters, *grid, *swept, *defaults]:
         if not any(name in found for found in known.values()):
             raise UsageError(_unknown(name, known))
     jobs = []
     for path in paths:
+        if path in refused:
+            jobs.append(Job(names[path], path, path.stem, "", refusal=refused[path]))
+            continue
         notebook, kernel = documents[path]
 
         def value(name: str, given: Any, path: Path = path) -> Any:
@@ -87,23 +125,42 @@ def plan(
                 listed = ", ".join(str(p) for p in known[path].values())
                 raise UsageError(f"{path.name}: {name} {error}; its parameters are {listed}.") from None
 
-        fixed = {name: value(name, given) for name, given in parameters.items() if name in known[path]}
+        given = {**defaults, **parameters}
+        fixed = {name: value(name, text) for name, text in given.items() if name in known[path]}
         axes = {
             name: [value(name, v) for v in values] for name, values in grid.items() if name in known[path]
         }
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        for point in itertools.product(*axes.values()):
-            at = dict(zip(axes, point, strict=True))
-            name = names[path] + "".join(f"__{axis}={_slug(v)}" for axis, v in at.items())
-            jobs.append(Job(name, path, _title(notebook, path), kernel, {**fixed, **at}, digest))
-    seen: set[str] = set()
+        rows = [{name: value(name, v) for name, v in row.items() if name in known[path]} for row in sweep]
+        if any(name not in known[path] for name in swept):
+            # What this notebook does not have does not make two points of one.
+            rows = list({json.dumps(row, sort_keys=True): row for row in rows}.values())
+        digest, title = hashlib.sha256(contents[path]).hexdigest(), _title(notebook, path)
+        for row in rows or [{}]:
+            for point in itertools.product(*axes.values()):
+                at = {**row, **dict(zip(axes, point, strict=True))}
+                name = names[path] + "".join(f"__{axis}={_slug(v)}" for axis, v in at.items())
+                jobs.append(Job(name, path, title, kernel, {**fixed, **at}, contents[path], digest))
+    return _apart(jobs)
+
+
+def _apart(jobs: Sequence[Job]) -> list[Job]:
+    """Names of a bounded length, and different ones: what is cut, or the same for two points, gets its point's hash.
+
+    Raises:
+        UsageError: Two points are the same.
+    """
+    often = Counter(job.name for job in jobs)
+    named, seen = [], set()
     for job in jobs:
-        if job.name in seen:
-            raise UsageError(
-                f"Two outputs would be called {job.name}: a grid's values must differ in their names."
-            )
-        seen.add(job.name)
-    return jobs
+        name, short = job.name, job.name.encode()
+        if often[name] > 1 or len(short) > _NAME_BYTES:
+            point = hashlib.sha256(json.dumps([name, job.parameters], sort_keys=True).encode()).hexdigest()
+            name = f"{short[: _NAME_BYTES - 10].decode(errors='ignore')}__{point[:8]}"
+        if name in seen:
+            raise UsageError(f"Two outputs would be called {job.name}: give each point once.")
+        seen.add(name)
+        named.append(job if name == job.name else dataclasses.replace(job, name=name))
+    return named
 
 
 def split_assignment(text: str, option: str) -> tuple[str, str]:
@@ -133,42 +190,53 @@ def split_values(text: str) -> list[str]:
     """`A,B` as a list; commas inside brackets or quotes do not split.
 
     Raises:
-        UsageError: A value is empty.
+        UsageError: A value is empty, or a quote or a bracket is not closed.
     """
     values, depth, quote, current = [], 0, "", ""
     for character in text:
         if quote:
             quote = "" if character == quote else quote
-        elif character in "'\"":
+        elif character in "'\"" and (depth or not current.strip()):  # not the apostrophe inside a word
             quote = character
         elif character in "([{":
             depth += 1
         elif character in ")]}":
-            depth -= 1
+            depth = max(0, depth - 1)
         if character == "," and depth == 0 and not quote:
             values.append(current.strip())
             current = ""
         else:
             current += character
     values.append(current.strip())
+    if quote or depth:
+        what = "quote" if quote else "bracket"
+        raise UsageError(
+            f"--grid …={text} has a {what} that is not closed; put a value with one into quotes."
+        )
     if not all(values):
         raise UsageError(f"--grid …={text} has an empty value; write for example --grid n_rows=1,8,64.")
     return values
 
 
-def read_notebook(path: Path) -> NotebookNode:
+def parse_notebook(content: bytes, path: Path) -> NotebookNode:
     """The notebook as nbformat 4.5, with the metadata that papermill needs.
 
+    Args:
+        content: The file's bytes.
+        path: Where it lies, for the message.
+
     Raises:
-        UsageError: The file is no notebook.
+        UsageError: It is no notebook.
     """
     from papermill.iorw import load_notebook_node
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old notebooks lack cell ids; they get them here
-            # Read by nbformat first: papermill formats a path that has braces in it.
-            notebook = load_notebook_node(nbformat.reads(path.read_text("utf-8"), as_version=4))
+            # Read by nbformat first: papermill formats a path that has braces in it. A byte order mark is no JSON, and
+            # what nbformat 3 is upgraded to has nodes of its own that papermill does not take.
+            read = nbformat.reads(content.decode("utf-8-sig"), as_version=4)
+            notebook = load_notebook_node(nbformat.from_dict(read))
     except Exception as error:
         raise UsageError(f"{path} is not a notebook that can be read: {first_line(error)[:120]}.") from error
     return notebook
@@ -210,21 +278,36 @@ def _unknown(name: str, known: Mapping[Path, Mapping[str, Parameter]]) -> str:
     return f"{what} {name}{hint}; there are {listed}."
 
 
-def _files(notebooks: Sequence[Path]) -> list[Path]:
+def _content(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        link = f", a link to {path.readlink()}" if path.is_symlink() else ""
+        raise UsageError(f"{path}{link} cannot be read ({error.strerror}).") from error
+
+
+def _files(notebooks: Sequence[Path]) -> tuple[set[Path], list[Path]]:
+    """The files that were named themselves, and all files; a link stays where it lies, as Jupyter opens it."""
     if not notebooks:
         raise UsageError("No notebook is given; name at least one file or folder.")
+    named: set[Path] = set()
     paths: list[Path] = []
     for given in map(Path, notebooks):
         if given.is_dir():
             inside = sorted(p for p in given.glob("*.ipynb") if not p.name.startswith("."))
             if not inside:
                 raise UsageError(f"The folder {given} holds no notebook (*.ipynb).")
-            paths += inside
+            paths += map(_place, inside)
         elif given.is_file():
-            paths.append(given)
+            paths.append(_place(given))
+            named.add(_place(given))
         else:
             raise UsageError(f"There is no notebook {given}.")
-    return list(dict.fromkeys(path.resolve() for path in paths))
+    return named, list(dict.fromkeys(paths))
+
+
+def _place(path: Path) -> Path:
+    return path.parent.resolve() / path.name
 
 
 def _output_names(paths: Sequence[Path]) -> dict[Path, str]:
@@ -248,6 +331,7 @@ def _title(notebook: NotebookNode, path: Path) -> str:
     headings = (
         match[1]
         for cell in notebook.cells
-        if cell.cell_type == "markdown" and (match := re.search(r"^#\s+(.+)$", cell.source, re.MULTILINE))
+        if cell.cell_type == "markdown"
+        and (match := re.search(r"^#[^\S\n]+(\S.*)$", _FENCED.sub("", cell.source), re.MULTILINE))
     )
     return next(headings, path.stem).strip()

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from datetime import datetime
+from urllib.parse import quote
 
 from helpers.workshop.batch.results import NotebookRun, RunReport, in_words
 from helpers.workshop.outputs import replace
@@ -41,22 +42,29 @@ def index_html(report: RunReport) -> str:
 
 
 def _row(run: NotebookRun) -> str:
-    name = escaped(run.name)
-    ran = run.status in ("ok", "failed", "kept")
-    linked = ran and not run.page_error
-    title = f'<a href="{name}.html">{escaped(run.title)}</a>' if linked else escaped(run.title)
-    files = f' · <a href="{name}.ipynb">executed notebook</a>' if ran else ""
+    name, href = escaped(run.name), quote(run.name)
+    linked = run.written and not run.page_error
+    title = f'<a href="{href}.html">{escaped(run.title)}</a>' if linked else escaped(run.title)
+    files = f' · <a href="{href}.ipynb">executed notebook</a>' if run.written else ""
     files += f" · {escaped(run.page_error)}" if run.page_error else ""
     given = f"<br><small>{escaped(in_words(run.parameters))}</small>" if run.parameters else ""
     since = f"<br><small>{escaped(run.date[:16].replace('T', ' '))}</small>" if run.status == "kept" else ""
     slow = f"<code>{escaped(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""
     memory = f"<br><small>peak {run.peak_mb / 1000:.1f} GB</small>" if run.peak_mb else ""
+    gpu = ""
+    if run.gpu:
+        beside = "no other point of the batch on it" if run.gpu_alone else "shared with other points"
+        gpu = f"<br><small>{escaped(run.gpu)}, {beside}</small>"
     return (
         f"<tr><td>{title}<br><small>{name}{files}</small>{given}</td>"
-        f'<td class="status {run.status.replace(" ", "-")}">{run.status}{since}</td>'
+        f'<td class="status {run.status.replace(" ", "-")}">{_status(run)}{since}</td>'
         f'<td class="number">{f"{run.seconds:.1f}" if run.seconds else ""}</td>'
-        f"<td>{slow}{memory}</td><td>{_unbroken_dates(run.where)}</td></tr>"
+        f"<td>{slow}{memory}</td><td>{_unbroken_dates(run.where)}{gpu}</td></tr>"
     )
+
+
+def _status(run: NotebookRun) -> str:
+    return "failed (start)" if run.failure and run.failure.kind == "start" else run.status
 
 
 def _unbroken_dates(text: str) -> str:
@@ -68,7 +76,7 @@ def _headlines(runs: Iterable[NotebookRun]) -> list[str]:
     rows = [
         f"<tr><td>{escaped(h.get('label', ''))}</td><td>{escaped(h.get('value', ''))}</td>"
         f"<td>{escaped(h.get('source', ''))}</td>"
-        f'<td><a href="{escaped(run.name)}.html">{escaped(run.name)}</a></td></tr>'
+        f'<td><a href="{quote(run.name)}.html">{escaped(run.name)}</a></td></tr>'
         for run in runs
         for h in run.headlines
     ]
@@ -82,9 +90,9 @@ def _failures(runs: Iterable[NotebookRun]) -> list[str]:
     found = []
     for run in runs:
         if run.failure:
-            anchor = f"#cell-id={run.failure.cell}" if run.failure.cell else ""
-            found.append(
-                f'<p><a href="{escaped(run.name + ".html" + anchor)}">{escaped(run.name)}</a>: '
-                f"{escaped(run.failure)}</p><pre>{escaped(run.failure.traceback)}</pre>"
-            )
+            anchor = f"#cell-id={quote(run.failure.cell)}" if run.failure.cell else ""
+            name = escaped(run.name)
+            if run.written and not run.page_error:
+                name = f'<a href="{quote(run.name)}.html{anchor}">{name}</a>'
+            found.append(f"<p>{name}: {escaped(run.failure)}</p><pre>{escaped(run.failure.traceback)}</pre>")
     return ["<h2>What failed</h2>", *found] if found else []

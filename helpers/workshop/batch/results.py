@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
+from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import Job
+from helpers.workshop.batch.point import Point
 from helpers.workshop.page import machine, versions
 
 HEADLINE = "application/vnd.kernel-workbook.headline+json"
@@ -25,7 +26,8 @@ class Failure:
     """Why a notebook ended early.
 
     Attributes:
-        kind: "error", "timeout", "died" (the kernel), or "start" (it never began).
+        kind: "error", "timeout", "died" (the kernel or the process above it), "start" (it never began), or "write" (the
+            executed notebook could not be written).
         message: One line without a period.
         traceback: The traceback, or the kernel's last words.
         cell: The cell's id, or None where no cell had begun.
@@ -53,7 +55,7 @@ class Execution:
         notebook: The notebook with its outputs.
         failure: What ended it early, or None.
         seconds: Wall time with the kernel's start and end.
-        cells: Cell id to seconds, in order.
+        cells: Cell to seconds, in order, as in `NotebookRun`.
         peak_mb: The most memory that its kernel process held, in MB (10^6 bytes); 0 where unknown.
     """
 
@@ -76,12 +78,15 @@ class NotebookRun:
         parameters: What was injected.
         date: When its batch began, ISO 8601.
         seconds: Wall time with the kernel's start and end.
-        cells: Cell id to seconds, in order.
+        cells: Cell to seconds, in order: its id where that is words, or else its number with the id.
         peak_mb: The most memory its kernel process held, in MB; 0 where unknown.
         failure: Why it ended early, or None.
         page_error: Why it has no page, or "".
         headlines: The headline figures it showed: label, value, source.
         provenance: Where its figures come from: record, mode ("live", "replayed"), gpu, date, text.
+        written: Whether its executed notebook is there.
+        gpu: The UUID of the GPU that it was given, or "".
+        gpu_alone: Whether no other point of the batch was given this GPU at the same time; None without `gpu`.
     """
 
     name: str
@@ -97,11 +102,19 @@ class NotebookRun:
     page_error: str = ""
     headlines: tuple[dict[str, str], ...] = ()
     provenance: tuple[dict[str, str], ...] = ()
+    written: bool = False
+    gpu: str = ""
+    gpu_alone: bool | None = None
 
     @classmethod
     def not_run(cls, job: Job, *, waiting: bool) -> NotebookRun:
         """A notebook that has not run, or not yet."""
         return cls(job.name, str(job.source), job.title, "waiting" if waiting else "not run", job.parameters)
+
+    @classmethod
+    def failed(cls, job: Job, failure: Failure) -> NotebookRun:
+        """A notebook that could not be run at all."""
+        return cls(job.name, str(job.source), job.title, "failed", job.parameters, failure=failure)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NotebookRun:
@@ -118,11 +131,11 @@ class NotebookRun:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values, for JSON."""
-        return asdict(self)
+        return for_json(asdict(self))
 
     @property
     def slowest(self) -> tuple[str, float] | None:
-        """The slowest cell's id and seconds."""
+        """The slowest cell and its seconds."""
         return max((self.cells or {}).items(), key=lambda item: item[1], default=None)
 
     @property
@@ -149,11 +162,14 @@ class RunReport:
     seconds: float
     runs: tuple[NotebookRun, ...]
     interrupted: bool = False
+    index_error: str = ""
 
     @property
     def ok(self) -> bool:
-        """Every notebook ran to its end and has its page."""
-        return all(run.status in ("ok", "kept") and not run.page_error for run in self.runs)
+        """Every notebook ran to its end and has its page, and the index is there."""
+        return not self.index_error and all(
+            run.status in ("ok", "kept") and not run.page_error for run in self.runs
+        )
 
     @property
     def exit_status(self) -> int:
@@ -194,40 +210,45 @@ class RunReport:
                 lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
-        lines += ["", f"{self.seconds:.0f} s. Open {self.out / 'index.html'}"]
+        ends = self.index_error or f"Open {self.out / 'index.html'}"
+        lines += ["", f"{self.seconds:.0f} s. {ends}"]
         return "\n".join(lines)
 
 
 def line(run: NotebookRun) -> str:
     """One line for the terminal when a notebook ends."""
     if run.failure:
-        return f"{run.name}: failed, {run.failure}"
+        return f"{run.name}: failed{' (start)' if run.failure.kind == 'start' else ''}, {run.failure}"
     if run.status == "kept":
         return f"{run.name}: kept, finished earlier"
     return f"{run.name}: ok, {run.seconds:.1f} s"
 
 
-def summarise(job: Job, execution: Execution, started: datetime) -> NotebookRun:
-    """What happened to one job; its headlines and provenance are read from the executed notebook's outputs."""
+def summarise(point: Point, execution: Execution) -> NotebookRun:
+    """What happened to one point; its headlines and provenance are read from the executed notebook's outputs."""
     bundles = [
         output.data
         for cell in execution.notebook.cells
         for output in cell.get("outputs", [])
         if output.output_type in ("display_data", "execute_result")
     ]
+    job = point.job
     return NotebookRun(
         name=job.name,
         source=str(job.source),
         title=job.title,
         status="failed" if execution.failure else "ok",
         parameters=job.parameters,
-        date=started.isoformat(timespec="seconds"),
+        date=point.started,
         seconds=round(execution.seconds, 2),
         cells={name: round(s, 3) for name, s in execution.cells.items()},
         peak_mb=round(execution.peak_mb, 1),
         failure=execution.failure,
         headlines=tuple(dict(b[HEADLINE]) for b in bundles if HEADLINE in b),
         provenance=tuple(dict(b[PROVENANCE]) for b in bundles if PROVENANCE in b),
+        written=True,
+        gpu=point.gpu,
+        gpu_alone=point.gpu_alone,
     )
 
 

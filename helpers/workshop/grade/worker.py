@@ -12,21 +12,18 @@ every reply, for the learner's code can send whatever it likes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import os
-import select
 import signal
 import struct
 import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from helpers.workshop.supervisor import supervised
+
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
-# prctl's numbers: orphans of this process's descendants become its children; end when the parent ends.
-_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -36,72 +33,13 @@ def main(settings: dict[str, Any]) -> None:
         settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
             Python file with further ones or ""; `folder`: where the notebook runs.
     """
-    _prctl(_CHILD_SUBREAPER, 1)
-    child = os.fork()
-    if child:
-        os.close(settings["requests"])
-        os.close(settings["replies"])
-        _supervise(child, settings["leash"])
-    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    os.setsid()
-    os.close(settings["leash"])
+    supervised(settings["leash"], (settings["requests"], settings["replies"]))
     sys.argv = ["notebook"]
     os.chdir(settings["folder"])
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
     _Worker(settings["requests"], settings["replies"], known(settings["lab"], settings["exercises"])).serve()
     os._exit(0)
-
-
-def _prctl(what: int, value: int) -> None:
-    """Ask the kernel for something. Other systems than Linux have no prctl: there a process that forks away may be missed."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
-
-
-# ------------------------------------------------------------------------------------------------ the supervisor
-
-
-def _supervise(child: int, leash: int) -> None:
-    """Wait for the notebook's process or the grader's end, end what is left, and end in the same way as the child."""
-    status = None
-    while status is None and not select.select([leash], [], [], 0.05)[0]:
-        status = _reap().get(child)
-    ended_now = _end_descendants(child)
-    status = ended_now if status is None else status
-    code = os.waitstatus_to_exitcode(status) if status is not None else 0
-    if code < 0:
-        # The grader reads the signal from this process's own end; without a second core file.
-        import resource
-
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        with contextlib.suppress(OSError, ValueError):
-            signal.signal(-code, signal.SIG_DFL)
-        os.kill(os.getpid(), -code)
-    os._exit(max(code, 0))
-
-
-def _reap() -> dict[int, int]:
-    """The statuses of ended children, by process."""
-    ended = {}
-    with contextlib.suppress(ChildProcessError):
-        while (found := os.waitpid(-1, os.WNOHANG))[0]:
-            ended[found[0]] = found[1]
-    return ended
-
-
-def _end_descendants(child: int) -> int | None:
-    """End every process below this one; the status of `child` if it ended now."""
-    import psutil
-
-    status, until = None, time.monotonic() + 10
-    while (found := psutil.Process().children(recursive=True)) and time.monotonic() < until:
-        for process in found:
-            with contextlib.suppress(psutil.Error):
-                process.kill()
-        status = _reap().get(child, status)
-        time.sleep(0.01)
-    return status
 
 
 # ------------------------------------------------------------------------------------------------ messages

@@ -1,0 +1,207 @@
+"""Run points in processes of this machine: `LocalExecutor.submit`.
+
+Each worker is a process of its own, with a supervisor that ends whatever is below it when this process ends, SIGKILL
+included. The runner holds no notebook and makes no page; what it gets back is a small row.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import multiprocessing
+import os
+import queue
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from helpers.workshop.batch.messages import CellBegins, Done, Ready
+from helpers.workshop.batch.point import Point, Stopped
+from helpers.workshop.batch.results import Failure, NotebookRun
+
+_STOP_S = 30.0  # for a worker that is told to stop, to write what has ended
+_END_S = 15.0  # for its supervisor, to end what is left
+_BOOT = (
+    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path']; "
+    "from helpers.workshop.supervisor import supervised; supervised(s['leash'], [s['channel']]); "
+    "from helpers.workshop.batch import worker; worker.main(s['channel'])"
+)
+
+
+class LocalExecutor:
+    """As many processes as points may run at a time; a context manager that leaves none of them."""
+
+    def __init__(
+        self,
+        workers: int,
+        gpus: Sequence[str] = (),
+        on_cell: Callable[[int, Point, CellBegins | None], None] = lambda slot, point, cell: None,
+    ) -> None:
+        """Start nothing yet; a worker starts with its first point.
+
+        Args:
+            workers: Points at a time.
+            gpus: UUIDs; each worker gets one of them, in turn, and its kernels see no other.
+            on_cell: Called with the worker's number, the point, and the cell that begins (None: the point has ended), in
+                any thread.
+        """
+        self._on_cell = on_cell
+        self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
+        pinned = [gpus[i % len(gpus)] if gpus else "" for i in range(workers)]
+        self._all = [_Slot(i, gpu, pinned.count(gpu) == 1 if gpu else None) for i, gpu in enumerate(pinned)]
+        for slot in self._all:
+            self._slots.put(slot)
+        self._threads = ThreadPoolExecutor(workers, "point")
+        self._stopping = threading.Event()
+
+    def submit(self, point: Point) -> Future[NotebookRun]:
+        """Run a point when a worker is free.
+
+        Returns:
+            Its row. The future raises `Stopped`, or is cancelled, after `stop`.
+        """
+        return self._threads.submit(self._run, point)
+
+    def stop(self) -> None:
+        """Stop what runs, and begin nothing more. What has ended by now is written."""
+        self._stopping.set()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        until = time.monotonic() + _STOP_S
+        for slot in self._all:
+            slot.stop()
+        while any(slot.busy for slot in self._all) and time.monotonic() < until:
+            time.sleep(0.02)
+        for slot in self._all:
+            slot.end()
+
+    def __enter__(self) -> LocalExecutor:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        for slot in self._all:
+            slot.release()
+        for slot in self._all:
+            slot.end()
+
+    def _run(self, point: Point) -> NotebookRun:
+        slot = self._slots.get()
+        point = dataclasses.replace(point, gpu=slot.gpu, gpu_alone=slot.alone)
+        try:
+            if self._stopping.is_set():
+                raise Stopped
+            done = slot.run(point, lambda cell: self._on_cell(slot.number, point, cell))
+        except EOFError:
+            if self._stopping.is_set():
+                raise Stopped from None
+            return NotebookRun.failed(point.job, Failure("died", *slot.obituary()))
+        finally:
+            self._on_cell(slot.number, point, None)
+            self._slots.put(slot)
+        if done.error:
+            return NotebookRun.failed(point.job, Failure("start", f"it could not be run: {done.error}", ""))
+        if done.run is None:
+            raise Stopped
+        return done.run
+
+
+class _Slot:
+    """The place of one worker: its process, started when it is needed and again where it died."""
+
+    def __init__(self, number: int, gpu: str, alone: bool | None) -> None:
+        self.number, self.gpu, self.alone = number, gpu, alone
+        self.busy = False
+        self._lock, self._ending = threading.Lock(), threading.Lock()
+        self._process: subprocess.Popen | None = None
+        self._ready: Ready | None = None
+        self._leash: int | None = None
+        self._stopped = False
+        self._code, self._last_words = 0, ""
+
+    def run(self, point: Point, on_cell: Callable[[CellBegins], None]) -> Done:
+        """Hand a point to the worker and wait for its row. Raises `EOFError` where the worker ends before."""
+        self.busy, self._out = True, point.out
+        try:
+            if self._process is None:
+                self._start()
+            if self._stopped:
+                raise EOFError
+            self._channel.send(point)
+            while not isinstance(message := self._channel.recv(), Done):
+                on_cell(message)
+            return message
+        except OSError as error:
+            raise EOFError from error
+        finally:
+            self.busy = False
+
+    def _start(self) -> None:
+        self._channel, theirs = multiprocessing.Pipe()
+        leash, self._leash = os.pipe()
+        settings = {"channel": theirs.fileno(), "leash": leash, "path": sys.path}
+        self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+        with self._lock:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", _BOOT, json.dumps(settings)],
+                pass_fds=(theirs.fileno(), leash), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+                start_new_session=True,
+            )  # fmt: skip
+        theirs.close()
+        os.close(leash)
+        self._ready = self._channel.recv()
+
+    def stop(self) -> None:
+        """Tell the worker to end what it runs, and give it nothing more."""
+        self._stopped = True
+        if self._ready is None:
+            self.release()
+        elif self.busy:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._ready.pid, signal.SIGTERM)
+
+    def obituary(self) -> tuple[str, str]:
+        """How a worker ended by itself: a sentence, and its last words."""
+        code = self.end()
+        how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+        if how == "SIGKILL":
+            how += ": was there memory enough?"
+        return f"the process that ran it ended ({how})", self._last_words
+
+    def end(self) -> int:
+        """End the worker with all that is below it; its exit status."""
+        self.release()
+        with self._ending:
+            if self._process is not None:
+                self._code = self._end(self._process)
+            return self._code
+
+    def _end(self, process: subprocess.Popen) -> int:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+        if self._ready is not None:
+            # What it was writing when it was killed.
+            for folder in (self._out, self._out / "assets"):
+                for partial in folder.glob(f".*.{self._ready.pid}.tmp"):
+                    partial.unlink(missing_ok=True)
+        self._channel.close()
+        self._log.seek(0)
+        self._last_words = "\n".join(self._log.read().splitlines()[-30:])
+        self._log.close()
+        self._process = self._ready = None
+        return process.returncode
+
+    def release(self) -> None:
+        """Let go of the leash: the supervisor ends the worker."""
+        with self._lock:
+            if self._process is not None and self._leash is not None:
+                os.close(self._leash)
+                self._leash = None

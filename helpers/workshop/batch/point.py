@@ -1,0 +1,38 @@
+"""The unit of work of a batch, as plain data that any process can be given: one notebook with one set of parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from helpers.workshop.batch.plan import Job
+
+
+class Stopped(Exception):
+    """The batch was interrupted before this point's notebook was written."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """What `work.run_point` needs, and all that it depends on.
+
+    Attributes:
+        job: The notebook's bytes with their hash, its parameters, the outputs' name.
+        out: The folder of the outputs.
+        started: When the batch began, ISO 8601.
+        cell_timeout: Seconds for one cell, or None.
+        resume: Whether a finished output of the same work is kept.
+        pages: (folder, file name) of every notebook of the batch to the name of its page, for links between them.
+        gpu: The UUID of the GPU that its kernel sees, or "" for all that this process sees.
+        gpu_alone: Whether no other point of the batch is given this GPU at the same time; None without `gpu`.
+    """
+
+    job: Job
+    out: Path
+    started: str
+    cell_timeout: float | None = None
+    resume: bool = False
+    pages: Mapping[tuple[Path, str], str] = field(default_factory=dict)
+    gpu: str = ""
+    gpu_alone: bool | None = None

@@ -1,0 +1,87 @@
+"""A process that leaves nothing behind: a supervisor above it ends every process that it started, however it ends."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import time
+from collections.abc import Iterable
+
+# prctl's numbers: orphans of this process's descendants become its children; end when the parent ends.
+_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1
+
+
+def supervised(leash: int, close: Iterable[int] = ()) -> None:
+    """Fork. This process becomes the supervisor and does not return; the child returns, in a session of its own.
+
+    When the child ends, or whoever holds the other end of the leash lets go of it (or is killed), the supervisor ends
+    every process below it, however far they forked away, and then itself in the same way as the child. Other systems
+    than Linux have no prctl: there a process that forks away may be missed.
+
+    Args:
+        leash: The reading end of a pipe to which nobody writes.
+        close: What only the child needs.
+    """
+    _prctl(_CHILD_SUBREAPER, 1)
+    child = os.fork()
+    if child:
+        for fd in close:
+            os.close(fd)
+        _supervise(child, leash)
+    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    os.setsid()
+    os.close(leash)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of whatever forks away below this process, so that `end_descendants` finds it."""
+    _prctl(_CHILD_SUBREAPER, 1)
+
+
+def end_descendants(child: int = 0) -> int | None:
+    """End every process below this one; the status of `child` if it ended now."""
+    import psutil
+
+    status, until = None, time.monotonic() + 10
+    while (found := psutil.Process().children(recursive=True)) and time.monotonic() < until:
+        for process in found:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        status = _reap().get(child, status)
+        time.sleep(0.01)
+    return status
+
+
+def _prctl(what: int, value: int) -> None:
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
+
+
+def _supervise(child: int, leash: int) -> None:
+    status = None
+    while status is None and not select.select([leash], [], [], 0.05)[0]:
+        status = _reap().get(child)
+    ended_now = end_descendants(child)
+    status = ended_now if status is None else status
+    code = os.waitstatus_to_exitcode(status) if status is not None else 0
+    if code < 0:
+        # The starter reads the signal from this process's own end; without a second core file.
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(max(code, 0))
+
+
+def _reap() -> dict[int, int]:
+    """The statuses of ended children, by process."""
+    ended = {}
+    with contextlib.suppress(ChildProcessError):
+        while (found := os.waitpid(-1, os.WNOHANG))[0]:
+            ended[found[0]] = found[1]
+    return ended
