@@ -140,6 +140,7 @@ class _Batch:
                     # A notebook that finished while the interrupt came is finished; a stopped one is not.
                     with contextlib.suppress(Stopped, CancelledError):
                         take(future)
+            ignore()  # what is finished closes whole
             self._write_index(running=False)
         return self.report(running=False)
 
