@@ -7,6 +7,8 @@ from pathlib import Path
 
 from helpers.predict.summary import Summary
 
+BROKEN = "the examiner's process ended or hung over it"
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -68,6 +70,7 @@ class Graded:
         problem: Why it could not be graded, as the end of a sentence, or "".
         seconds: From start to end.
         predictions: What the notebook claims that the learner predicted in the lesson, or None.
+        finished: Whether its examiner came to the end; `--resume` grades it again otherwise.
     """
 
     learner: str
@@ -79,6 +82,7 @@ class Graded:
     problem: str = ""
     seconds: float = 0.0
     predictions: Summary | None = None
+    finished: bool = True
 
     @property
     def n_passed(self) -> int:

@@ -37,8 +37,19 @@ def write(grades: Grades) -> None:
     pages = page_names(grades)
     replace(grades.out / "grades.csv", csv_text(grades))
     for learner, page in pages.items():
-        replace(grades.out / page, _learner_html(learner, grades))
+        replace(grades.out / page, _guarded(learner, grades))
     replace(grades.out / "index.html", _index_html(grades, pages))
+
+
+def _guarded(learner: str, grades: Grades) -> str:
+    """A learner's page; where something in it cannot be shown, a page that says so, so that the others are written."""
+    try:
+        page = _learner_html(learner, grades)
+        page.encode()
+        return page
+    except Exception as error:
+        says = f"This page could not be made ({type(error).__name__}). The marks are in grades.csv."
+        return document("Grades", [f"<h1>{escaped(learner)}</h1>", f"<p>{escaped(says)}</p>"], _MORE_STYLE)
 
 
 def csv_text(grades: Grades) -> str:

@@ -12,7 +12,6 @@ every reply, for the learner's code can send whatever it likes.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import os
 import select
@@ -23,10 +22,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from helpers.workshop.grade import confine
+
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
-# prctl's numbers: orphans of this process's descendants become its children; end when the parent ends.
-_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -36,13 +35,13 @@ def main(settings: dict[str, Any]) -> None:
         settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
             Python file with further ones or ""; `folder`: where the notebook runs.
     """
-    _prctl(_CHILD_SUBREAPER, 1)
+    confine.adopt_orphans()
     child = os.fork()
     if child:
         os.close(settings["requests"])
         os.close(settings["replies"])
         _supervise(child, settings["leash"])
-    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    confine.end_with_parent(signal.SIGKILL)
     os.setsid()
     os.close(settings["leash"])
     sys.argv = ["notebook"]
@@ -51,12 +50,6 @@ def main(settings: dict[str, Any]) -> None:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
     _Worker(settings["requests"], settings["replies"], known(settings["lab"], settings["exercises"])).serve()
     os._exit(0)
-
-
-def _prctl(what: int, value: int) -> None:
-    """Ask the kernel for something. Other systems than Linux have no prctl: there a process that forks away may be missed."""
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
 
 
 # ------------------------------------------------------------------------------------------------ the supervisor
@@ -149,9 +142,9 @@ class _Worker:
         self._read, self._write = os.read, os.write
         self._exercises = exercises
         from helpers.exercises.call import call_here
-        from helpers.exercises.model import Case
+        from helpers.exercises.model import Case, Outcome
 
-        self._call_here, self._case = call_here, Case
+        self._call_here, self._case, self._outcome = call_here, Case, Outcome
         self._shell = _make_shell()
         self._prepared: dict[str, Any] = {}
         self._learners = False  # whether the learner's code runs, which an interrupt may stop
@@ -165,8 +158,8 @@ class _Worker:
             signal.signal(signal.SIGINT, self._on_interrupt)
             try:
                 reply = getattr(self, f"_do_{message['do']}")(message)
-            except KeyboardInterrupt:
-                reply = {"interrupted": True}
+            except KeyboardInterrupt:  # the grader's, which knows of it, or the learner's own
+                reply = {"error": "KeyboardInterrupt", "error_type": "KeyboardInterrupt"}
             if os.getpid() != self._pid:
                 os._exit(0)  # a cell forked, and this is the copy
             self._send({"token": message["token"], **reply})
@@ -206,19 +199,33 @@ class _Worker:
         return {"error": _sentence(error), "error_type": type(error).__name__, "line": _line(error)}
 
     def _do_has(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Take the object that an exercise checks; it stays the same whatever cells do to its name later."""
-        found = message["name"] in self._shell.user_ns
-        if found:
-            self._prepared[message["exercise"]] = self._shell.user_ns[message["name"]]
-        return {"found": found}
+        """Take the object that an exercise checks, by its name or an expression; it stays the same whatever cells do to
+        the name later.
+        """
+        expression, names = message["name"], self._shell.user_ns
+        if expression.isidentifier():
+            if expression not in names:
+                return {"found": False}
+            found = names[expression]
+        else:
+            try:
+                with self._learners_code():
+                    found = eval(compile(expression, "<check>", "eval"), names)
+            except (Exception, SystemExit) as error:
+                return {"found": False, "error": _sentence(error)}
+        self._prepared[message["exercise"]] = found
+        return {"found": True}
 
     def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Make one hidden call."""
         self._originals.put_back()
         exercise = self._exercises[message["exercise"]]
         case = self._case(message["label"], message["args"], message["kwargs"], None, message["call"])
-        with self._learners_code():
-            outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
+        try:
+            with self._learners_code():
+                outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
+        except KeyboardInterrupt as error:
+            outcome = self._outcome(error=_sentence(error), error_type="KeyboardInterrupt")
         return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
 
 
