@@ -122,11 +122,15 @@ def grade_command(
             help="Keep results of the same notebooks, exercises, limits and seed; grade what is missing or changed.",
         ),
     ] = False,
+    no_confine: Annotated[
+        bool, typer.Option("--no-confine", help="Let the code read, write and connect to what you can.")
+    ] = False,
 ) -> None:
     """Grade labs: run each notebook in processes of its own and check its exercises with hidden cases.
 
-    Writes results.jsonl as it goes, then grades.csv, a page for each learner and index.html. The exit status is 0 whatever the marks are. Grade
-    strangers' notebooks in a container: their code runs with your rights.
+    Writes results.jsonl as it goes, then grades.csv, a page for each learner and index.html. The exit status is 0
+    whatever the marks are. Marks that you write into overrides.csv in the same folder win. The report says whether the
+    kernel confined the learners' code; grade strangers' notebooks in a container all the same.
     """
     from helpers.workshop.grade import grade
     from helpers.workshop.usage import UsageError
@@ -141,6 +145,7 @@ def grade_command(
             seed=seed,
             lab=lab,
             resume=resume,
+            confine=not no_confine,
         )
     except (UsageError, RuntimeError) as error:
         _stop(error)

@@ -285,7 +285,7 @@ def test_nothing_that_a_notebook_started_survives(graded):
 def test_without_the_graders_pipe_or_the_supervisor(graded):
     for learner in ("closes", "orphan"):
         assert verdicts(graded, learner) == ("passed", "passed"), of(graded, learner)
-        assert "own-one: it " in said(graded, learner)
+        assert "own-one: " in said(graded, learner)  # where the kernel confines it, the supervisor lives
 
 
 FORGERS = ["patches", "progress", "liar", *(name for name in CLASS if name.startswith("forger-"))]

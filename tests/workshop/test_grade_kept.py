@@ -275,3 +275,28 @@ def test_links_in_folders_are_rows_that_say_so(three, tmp_path):
     grades = grade([tmp_path / "in"], tmp_path / "out", exercises=FURTHER, jobs=2, seed=7)
     assert [one.learner for one in grades.graded if one.problem] == ["gone", "mallory"]
     assert sum(one.n_passed for one in grades.graded) == 6
+
+
+NO_CUDA = """
+import sys
+import torch
+
+def refuse(*args, **kwargs):
+    raise AssertionError("an import asks for a GPU")
+
+def hook(event, args):
+    if event == "ctypes.dlopen" and args[0] and any(word in str(args[0]) for word in ("libcuda", "nvidia-ml", "cudart")):
+        refuse()
+
+for name in ("is_available", "device_count", "init", "_lazy_init", "get_device_properties", "current_device"):
+    setattr(torch.cuda, name, refuse)
+sys.addaudithook(hook)
+from helpers.workshop.grade import examine
+examine._import_all("")
+assert not torch.cuda.is_initialized() and "helpers.exercises.judge" in sys.modules
+"""
+
+
+def test_what_an_examiner_imports_before_it_forks_asks_for_no_gpu():
+    ran = subprocess.run([sys.executable, "-c", NO_CUDA], env=environment(), capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr

@@ -66,6 +66,7 @@ class Examination:
             try:
                 with Process(self._submission.lab, self._further, self._limits, self._until) as process:
                     started = True
+                    self._tell({"event": "tier", "says": process.tier})
                     self._walk(process)
                     return
             except Gone as gone:
@@ -286,7 +287,7 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
     Args:
         task: `notebook`, a copy; `digest`, what its bytes must be; `stem`, what the file was called; `lab` ("" to find
             out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "predictions", "cell" (one that raised or ended the process), "ended", "mark",
+        tell: Takes each event: "lab" (with its exercises), "predictions", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
             "unreadable" and "broken" (the copy is not what was handed in).
     """
     labs = _labs(task["exercises"])
@@ -310,7 +311,7 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
         tell({"event": "lab", "lab": submission.lab, "exercises": listed})
         if submission.predictions:
             tell({"event": "predictions", "data": submission.predictions.data()})
-        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"])
+        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"])
         Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
 
 

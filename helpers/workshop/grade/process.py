@@ -26,6 +26,7 @@ import psutil
 import torch
 
 from helpers.exercises.model import Outcome
+from helpers.workshop.grade import confine
 from helpers.workshop.grade.notebook import import_path
 from helpers.workshop.grade.texts import clean
 from helpers.workshop.grade.worker import MAX_BYTES, frame
@@ -34,6 +35,7 @@ _START_S = 120.0  # torch from a cold disk
 _GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
 _WATCH_S = 0.1
 _MAX_PROCESSES = 256
+_MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
 _LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
 _MAX_LISTED = 16 << 20  # bytes of a reply's table of contents
 _MAX_NODES, _MAX_DEPTH, _MAX_TEXT = 200_000, 40, 1_000_000
@@ -66,15 +68,21 @@ class Limits:
         cell_s: Seconds for one cell, and for one exercise's check.
         total_s: Seconds for the whole notebook.
         memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
+        confine: Whether the kernel is to confine it, where it can.
     """
 
     cell_s: float = 120.0
     total_s: float = 1200.0
     memory_mb: float = 8000.0
+    confine: bool = True
 
 
 class Process:
-    """One learner's process; a context manager that leaves nothing running and no file behind."""
+    """One learner's process; a context manager that leaves nothing running and no file behind.
+
+    Attributes:
+        tier: How it is confined.
+    """
 
     def __init__(self, lab: str, exercises: str, limits: Limits, until: float) -> None:
         """Start it.
@@ -99,6 +107,7 @@ class Process:
         settings = {
             "requests": requests_read, "replies": replies_write, "leash": leash_read,
             "lab": lab, "exercises": exercises, "folder": str(folder), "path": import_path(),
+            "allowed": confine.plan(folder, import_path(), [exercises] if exercises else []) if limits.confine else None,
         }  # fmt: skip
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)],
@@ -113,7 +122,8 @@ class Process:
         self._logger.start()
         self._notebook = 0
         try:
-            self._notebook = self._receive(time.monotonic() + _START_S, "", interrupt=False)["pid"]
+            hello = self._receive(time.monotonic() + _START_S, "", interrupt=False)
+            self._notebook, self.tier = hello["pid"], hello["tier"]
         except BaseException:
             self.close()
             raise
@@ -201,14 +211,17 @@ class Process:
         if self._process.poll() is not None:
             self._gone()
         family = self._family()
-        rss = 0
+        rss = n_threads = 0
         for process in family:
             with contextlib.suppress(psutil.Error):
                 rss += process.memory_info().rss
+                n_threads += process.num_threads()
         if rss > self._limits.memory_mb * 1e6:
             self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
         if len(family) > _MAX_PROCESSES:
             self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
+        if n_threads > _MAX_THREADS:
+            self._end(f"started more than {_MAX_THREADS} threads", "processes")
         if time.monotonic() > until:
             self._end("ran past its time, did not heed an interrupt and was killed", "timeout")
 
@@ -287,6 +300,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TORCH_EXTENSIONS_DIR": f"{cache}/torch_extensions",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # its pool of processes needs /dev/shm, which nobody may write into
         "WORKBOOK_PROGRESS": f"{cache}/progress",
         "WORKBOOK_WIDGETS": "plain",
         "PLOTLY_RENDERER": "json",

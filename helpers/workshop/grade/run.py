@@ -28,7 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from helpers.predict import summary
-from helpers.workshop.grade import journal, submissions
+from helpers.workshop.grade import journal, overrides, submissions
+from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN, Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
 from helpers.workshop.grade.submissions import Submitted
@@ -57,10 +58,11 @@ def grade(
     lab: str = "",
     exercises: Path | str = "",
     resume: bool = False,
+    confine: bool = True,
 ) -> Grades:
     """Grade notebooks and write `grades.csv`, a page for each learner and `index.html` into `out`.
 
-    What came of a notebook is kept in `results.jsonl` there at once; the reports are made from that at the end.
+    Marks that a teacher wrote into `overrides.csv` there win over the computed ones. What came of a notebook is kept in `results.jsonl` there at once; the reports are made from that at the end.
 
     Args:
         notebooks: Files, or folders in which every notebook is taken. One that is missing or broken is a row that says so.
@@ -73,9 +75,11 @@ def grade(
         exercises: A Python file whose `EXERCISES` are known beside the course's own.
         resume: Keep what `out` holds of the same notebooks, graded by the same exercises with the same limits and seed.
             Without `seed`, that of `out` is taken.
+        confine: Keep learners' processes from other files, TCP and other processes, as far as the kernel can.
 
     Raises:
-        UsageError: Nothing was graded: none of the notebooks is there, an argument is wrong, or another run writes into `out`.
+        UsageError: Nothing was graded: none of the notebooks is there, an argument is wrong, or another run writes into `out`,
+            or `overrides.csv` cannot be understood.
     """
     given = submissions.find([Path(n) for n in notebooks])
     if not any(os.path.lexists(path) for path in given):
@@ -91,19 +95,22 @@ def grade(
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
     out = Path(out).resolve()
     require_writable(out)
+    given_marks = overrides.read(out)
     if seed is None:
         seed = journal.seed_of(out) if resume else None
     seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
-        "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit,
+        "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
     }  # fmt: skip
     with journal.Journal(out, seed, resume=resume) as kept:
         scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
         try:
             todo = submissions.take(given, submissions.learners_of(given, LABS), scratch)
-            return _Batch(todo, out, task, jobs, scratch, kept).run()
+            unobserved(True)
+            return _Batch(todo, out, task, jobs, scratch, kept, given_marks).run()
         finally:
+            unobserved(False)
             shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -204,6 +211,7 @@ class _Batch:
     jobs: int
     scratch: Path
     journal: journal.Journal
+    overrides: tuple[overrides.Override, ...]
     results: dict[int, Graded] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
     writing: threading.Lock = field(default_factory=threading.Lock)
@@ -262,8 +270,14 @@ class _Batch:
             self.results.get(i) or Graded(one.learner, one.notebook, problem=_INTERRUPTED, finished=False)
             for i, one in enumerate(self.todo)
         )
+        graded, notes = overrides.apply(graded, self.overrides)
         grades = Grades(
-            self.out, graded, self.task["seed"], round(time.monotonic() - begin, 1), self.stop.is_set()
+            self.out,
+            graded,
+            self.task["seed"],
+            round(time.monotonic() - begin, 1),
+            self.stop.is_set(),
+            notes,
         )
         report.write(grades)
         return grades
@@ -285,6 +299,8 @@ class _Batch:
                 graded = replace(graded, predictions=summary.parse(event["data"]))
             elif kind == "mark":
                 marks.setdefault(event["exercise"], Mark(**event))
+            elif kind == "tier":
+                graded = replace(graded, tier=event["says"])
             elif kind == "cell":
                 index = event.pop("index")
                 raised[index] = Raised(**event)

@@ -17,6 +17,7 @@ import os
 import select
 import signal
 import struct
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -33,7 +34,8 @@ def main(settings: dict[str, Any]) -> None:
 
     Args:
         settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
-            Python file with further ones or ""; `folder`: where the notebook runs.
+            Python file with further ones or ""; `folder`: where the notebook runs; `allowed`: what `confine.plan` gives,
+            or None.
     """
     confine.adopt_orphans()
     child = os.fork()
@@ -48,7 +50,9 @@ def main(settings: dict[str, Any]) -> None:
     os.chdir(settings["folder"])
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
-    _Worker(settings["requests"], settings["replies"], known(settings["lab"], settings["exercises"])).serve()
+    tier = confine.enter(settings["allowed"])
+    exercises = known(settings["lab"], settings["exercises"])
+    _Worker(settings["requests"], settings["replies"], exercises).serve(tier)
     os._exit(0)
 
 
@@ -150,9 +154,9 @@ class _Worker:
         self._learners = False  # whether the learner's code runs, which an interrupt may stop
         self._originals = _Originals()
 
-    def serve(self) -> None:
-        """Answer until the grader closes the pipe."""
-        self._send({"token": "", "pid": self._pid})
+    def serve(self, tier: str) -> None:
+        """Say how this process is confined, and answer until the grader closes the pipe."""
+        self._send({"token": "", "pid": self._pid, "tier": tier})
         while (payload := receive(self._requests, self._read)) is not None:
             message = self._load(io.BytesIO(payload), weights_only=True)
             signal.signal(signal.SIGINT, self._on_interrupt)
@@ -252,6 +256,7 @@ def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, An
 def _make_shell() -> Any:
     """An IPython shell as a kernel has, with neither the teacher's profile nor a history file."""
     from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.text import LSString, SList
     from traitlets.config import Config
 
     class Shell(InteractiveShell):
@@ -259,6 +264,15 @@ def _make_shell() -> Any:
 
         def enable_gui(self, gui: object = None) -> None:
             """Nothing: figures go nowhere."""
+
+        # A kernel gives a command a terminal of its own; here it writes into the log as all else does.
+        system = InteractiveShell.system_raw
+
+        def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> object:
+            """What a command prints, for `x = !command`."""
+            ran = subprocess.run(self.var_expand(cmd, depth=depth + 1), shell=True, text=True, errors="replace",
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
+            return SList(ran.stdout.splitlines()) if split else LSString(ran.stdout)
 
         def ask_exit(self) -> None:
             """Nothing: the cells below `exit()` run too."""
