@@ -14,6 +14,7 @@ from pathlib import Path
 
 from helpers.predict.summary import Summary
 from helpers.workshop.grade.marks import Graded, Grades, Mark
+from helpers.workshop.grade.texts import clean
 from helpers.workshop.outputs import replace
 from helpers.workshop.page import document, escaped, made_with
 
@@ -35,10 +36,10 @@ _SIGNS = {"passed": "✓", "failed": "✗", "to do": "to do", "not reached": "no
 def write(grades: Grades) -> None:
     """Write all files of a batch, each whole."""
     pages = page_names(grades)
-    replace(grades.out / "grades.csv", csv_text(grades))
+    replace(grades.out / "grades.csv", clean(csv_text(grades)))
     for learner, page in pages.items():
         replace(grades.out / page, _guarded(learner, grades))
-    replace(grades.out / "index.html", _index_html(grades, pages))
+    replace(grades.out / "index.html", clean(_index_html(grades, pages)))
 
 
 def _guarded(learner: str, grades: Grades) -> str:
