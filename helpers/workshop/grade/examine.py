@@ -352,6 +352,9 @@ def main() -> None:
     end_with_parent(signal.SIGTERM)
 
     def end(number: int, frame: object) -> None:
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # it may come twice: from the batch, and at the batch's end
         raise KeyboardInterrupt  # so that the learner's process and its folder are cleared away
 
     signal.signal(signal.SIGTERM, end)
@@ -377,6 +380,7 @@ def main() -> None:
             if status:
                 tell({"event": "broken", "says": BROKEN})
             tell({"event": "done"})
+    os._exit(0)
 
 
 def _examine_and_exit(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> NoReturn:
