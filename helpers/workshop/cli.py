@@ -154,18 +154,37 @@ def grade_command(
             metavar="LAB", help="Such as 03_triton; by default each notebook says it.", show_default=False
         ),
     ] = "",
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume",
+            help="Keep results of the same notebooks, exercises, limits and seed; grade what is missing or changed.",
+        ),
+    ] = False,
+    no_confine: Annotated[
+        bool, typer.Option("--no-confine", help="Let the code read, write and connect to what you can.")
+    ] = False,
 ) -> None:
     """Grade labs: run each notebook in processes of its own and check its exercises with hidden cases.
 
-    Writes grades.csv, a page for each learner and index.html. The exit status is 0 whatever the marks are. Grade
-    strangers' notebooks in a container: their code runs with your rights.
+    Writes results.jsonl as it goes, then grades.csv, a page for each learner and index.html. The exit status is 0
+    whatever the marks are. Marks that you write into overrides.csv in the same folder win. The report says whether the
+    kernel confined the learners' code; grade strangers' notebooks in a container all the same.
     """
     from helpers.workshop.grade import grade
     from helpers.workshop.usage import UsageError
 
     try:
         grades = grade(
-            notebooks, out, time_limit=time_limit, memory_limit=memory_limit, jobs=jobs, seed=seed, lab=lab
+            notebooks,
+            out,
+            time_limit=time_limit,
+            memory_limit=memory_limit,
+            jobs=jobs,
+            seed=seed,
+            lab=lab,
+            resume=resume,
+            confine=not no_confine,
         )
     except (UsageError, RuntimeError) as error:
         _stop(error)

@@ -10,8 +10,19 @@ import signal
 import time
 from collections.abc import Iterable
 
-# prctl's numbers: orphans of this process's descendants become its children; end when the parent ends.
-_CHILD_SUBREAPER, _PARENT_DEATH_SIGNAL = 36, 1
+# prctl's numbers: a signal when the parent ends; orphans of this process's descendants become its children.
+_PARENT_DEATH_SIGNAL, _CHILD_SUBREAPER = 1, 36
+
+
+def prctl(what: int, value: int) -> None:
+    """Ask the kernel for something about this process. Other systems than Linux have no prctl and leave it undone."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
+
+
+def end_with_parent(number: int) -> None:
+    """Have this process get a signal when its parent ends."""
+    prctl(_PARENT_DEATH_SIGNAL, number)
 
 
 def supervised(leash: int, close: Iterable[int] = ()) -> None:
@@ -25,20 +36,20 @@ def supervised(leash: int, close: Iterable[int] = ()) -> None:
         leash: The reading end of a pipe to which nobody writes.
         close: What only the child needs.
     """
-    _prctl(_CHILD_SUBREAPER, 1)
+    adopt_orphans()
     child = os.fork()
     if child:
         for fd in close:
             os.close(fd)
         _supervise(child, leash)
-    _prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+    end_with_parent(signal.SIGKILL)
     os.setsid()
     os.close(leash)
 
 
 def adopt_orphans() -> None:
     """Become the parent of whatever forks away below this process, so that `end_descendants` finds it."""
-    _prctl(_CHILD_SUBREAPER, 1)
+    prctl(_CHILD_SUBREAPER, 1)
 
 
 def end_descendants(child: int = 0) -> int | None:
@@ -53,11 +64,6 @@ def end_descendants(child: int = 0) -> int | None:
         status = _reap().get(child, status)
         time.sleep(0.01)
     return status
-
-
-def _prctl(what: int, value: int) -> None:
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(what, int(value), 0, 0, 0)
 
 
 def _supervise(child: int, leash: int) -> None:

@@ -1,8 +1,10 @@
 """Mark learners' notebooks with hidden checks: `grade`.
 
-`run` finds the notebooks and writes what came of them. For each, `examine` makes hidden cases and judges, in a process
-of its own; `process` starts, asks and watches the learner's process and checks every answer; `worker` is that process
-and runs the cells. `notebook` reads a learner's notebook, `marks` holds the verdicts, `report` writes the pages and the CSV.
+`run` grades a batch: `submissions` finds and copies the notebooks, `journal` keeps what came of each. For each, `examine`
+makes hidden cases and judges, in a process of its own; `process` starts, asks and watches the learner's process and
+checks every answer; `worker` is that process and runs the cells, after `confine` has asked the kernel to keep it in.
+`notebook` reads a learner's notebook, `texts` cleans what learners write, `marks` holds the verdicts, `overrides` the
+teacher's, `report` writes the pages and the CSV.
 """
 
 from helpers.workshop.grade.marks import Grades

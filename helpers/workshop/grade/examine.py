@@ -1,28 +1,35 @@
 """The examiner: takes notebooks one after another, has each run in a process of its own, makes the hidden calls and judges.
 
-It runs in a process of its own too, for it looks at what learners' processes send: where that ends an examiner, the batch
-goes on with another. It reads a JSON line for each notebook and writes a JSON line for each thing that it finds, at once,
+It has a fresh process for each notebook too, for it looks at what learners' processes send. It reads a JSON line for each notebook and writes a JSON line for each thing that it finds, at once,
 so that nothing found is lost with it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import hashlib
+import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from helpers.exercises.attempt import judge_with
 from helpers.exercises.guard import FAR
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.workshop.grade.confine import unobserved
+from helpers.workshop.grade.marks import BROKEN
 from helpers.workshop.grade.notebook import Submission, Unreadable, read
 from helpers.workshop.grade.process import Gone, Late, Limits, Process, outcome_of
 from helpers.workshop.grade.worker import known
+from helpers.workshop.supervisor import end_with_parent
 
 _MAX_STARTS = 6  # of one notebook's process
 _TEXT = 2000  # characters of a sentence in a report
@@ -60,6 +67,7 @@ class Examination:
             try:
                 with Process(self._submission.lab, self._further, self._limits, self._until) as process:
                     started = True
+                    self._tell({"event": "tier", "says": process.tier})
                     self._walk(process)
                     return
             except Gone as gone:
@@ -165,8 +173,15 @@ class Examination:
             return outcome
 
         try:
-            if ask({"do": "has", "name": name}).get("found") is not True:
-                return _failed(exercise.id, self._missing(exercise.id, name), "missing")
+            if (
+                self._submission.checks[exercise.id] == len(self._submission.cells)
+                and self._submission.unclear
+            ):
+                return _failed(exercise.id, self._unclear(exercise.id, name), "not-reached")
+            found = ask({"do": "has", "name": name})
+            if found.get("found") is not True:
+                raised = str(found.get("error", ""))[:_TEXT]
+                return _failed(exercise.id, self._missing(exercise.id, name, raised), "missing")
             return judge_with(exercise, call, self._seed)
         except Late:
             says = f"its check ran past {self._limits.cell_s:g} s" + (
@@ -191,8 +206,16 @@ class Examination:
             says = f"what came back for {case.label} cannot be judged ({type(error).__name__}: {str(error)[:200]})"
             return _failed(exercise.id, says, "unusable", case.label)
 
-    def _missing(self, exercise: str, name: str) -> str:
+    def _unclear(self, exercise: str, name: str) -> str:
+        """That a check is there which does not say what it checks."""
+        where = _called(self._submission.unclear[0])
+        says = f'{where} checks an exercise without saying which; write check("{exercise}", {name})'
+        return f"not reached: {says} and grade the notebook again"
+
+    def _missing(self, exercise: str, name: str, raised: str = "") -> str:
         """That the checked object is not there, and why, where one of its cells says it."""
+        if raised:
+            return f"{name}, which its check is given, raised {raised}"
         code = self._submission.code[exercise]
         for index, error in self._raised.items():
             source = self._submission.cells[index].source
@@ -263,16 +286,23 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
     """Examine one notebook and tell everything about it.
 
     Args:
-        task: `notebook`, `lab` ("" to find out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "predictions", "cell" (one that raised or ended the process), "ended", "mark",
-            "unreadable" and, last, "done".
+        task: `notebook`, a copy; `digest`, what its bytes must be; `stem`, what the file was called; `lab` ("" to find
+            out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
+        tell: Takes each event: "lab" (with its exercises), "predictions", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
+            "unreadable" and "broken" (the copy is not what was handed in).
     """
     labs = _labs(task["exercises"])
+    content = Path(task["notebook"]).read_bytes()
+    if hashlib.sha256(content).hexdigest() != task["digest"]:
+        tell({"event": "broken", "says": "its copy was changed after it was handed in"})
+        return
     try:
         submission = read(
             Path(task["notebook"]),
             {lab: {e.id: e.name for e in of.values()} for lab, of in labs.items()},
             task["lab"],
+            task["stem"],
+            content,
         )
     except Unreadable as error:
         tell({"event": "unreadable", "says": str(error)})
@@ -282,11 +312,11 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
         tell({"event": "lab", "lab": submission.lab, "exercises": listed})
         if submission.predictions:
             tell({"event": "predictions", "data": submission.predictions.data()})
-        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"])
+        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"])
         Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
-    tell({"event": "done"})
 
 
+@functools.cache
 def _labs(further: str) -> dict[str, dict[str, Exercise]]:
     """Every lab that has exercises, with them."""
     from helpers.exercises import LABS
@@ -298,19 +328,70 @@ def _labs(further: str) -> dict[str, dict[str, Exercise]]:
     return {lab: exercises for lab, exercises in found.items() if exercises}
 
 
+def _import_all(further: str) -> None:
+    """Import what examining needs, so that no file that a learner's code changes is read afterwards."""
+    from helpers import exercises
+
+    _labs(further)
+    for module in pkgutil.iter_modules(exercises.__path__):
+        if module.name not in exercises.LABS and not module.ispkg:
+            importlib.import_module(f"helpers.exercises.{module.name}")
+    import nbformat
+
+    nbformat.reads(nbformat.writes(nbformat.v4.new_notebook()), as_version=4)
+
+
 def main() -> None:
-    """Examine the notebooks that are named on stdin, a JSON line each, until it is closed."""
+    """Examine the notebooks that are named on stdin, a JSON line each, until it is closed.
+
+    This process imports and waits; each notebook gets a fork of it, which looks at what that notebook's process sends and
+    ends with it. Every event repeats its notebook's name, which only this process and the batch know.
+    """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what else is printed here is no event
-
-    def tell(event: dict[str, Any]) -> None:
-        out.write(json.dumps(event, default=str) + "\n")
-        out.flush()
+    unobserved(True)
+    end_with_parent(signal.SIGTERM)
 
     def end(number: int, frame: object) -> None:
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # it may come twice: from the batch, and at the batch's end
         raise KeyboardInterrupt  # so that the learner's process and its folder are cleared away
 
     signal.signal(signal.SIGTERM, end)
     with contextlib.suppress(KeyboardInterrupt, BrokenPipeError):
         for line in sys.stdin:
-            examine(json.loads(line), tell)
+            task = json.loads(line)
+            _import_all(task["exercises"])
+
+            def tell(event: dict[str, Any], name: str = task["name"]) -> None:
+                out.write(json.dumps({**event, "name": name}, default=str) + "\n")
+                out.flush()
+
+            child = os.fork()
+            if not child:
+                end_with_parent(signal.SIGTERM)
+                _examine_and_exit(task, tell)
+            try:
+                _, status = os.waitpid(child, 0)
+            except KeyboardInterrupt:
+                os.kill(child, signal.SIGTERM)
+                os.waitpid(child, 0)
+                raise
+            if status:
+                tell({"event": "broken", "says": BROKEN})
+            tell({"event": "done"})
+    os._exit(0)
+
+
+def _examine_and_exit(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> NoReturn:
+    status = 1
+    try:
+        examine(task, tell)
+        status = 0
+    except (KeyboardInterrupt, BrokenPipeError):
+        pass
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)

@@ -7,6 +7,9 @@ from pathlib import Path
 
 from helpers.predict.summary import Summary
 
+VERDICTS = ("passed", "failed", "to do", "not reached")
+BROKEN = "the examiner's process ended or hung over it"
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -22,6 +25,8 @@ class Mark:
         n_cases: How many hidden cases agreed.
         seconds: How long the check took.
         code: What the learner wrote.
+        computed: The verdict of the checks where a teacher's stands in `verdict`, or "".
+        remark: What the teacher says.
     """
 
     exercise: str
@@ -36,11 +41,18 @@ class Mark:
     n_cases: int = 0
     seconds: float = 0.0
     code: str = ""
+    computed: str = ""
+    remark: str = ""
+
+    @property
+    def by_teacher(self) -> str:
+        """That the verdict is the teacher's, and what was computed; "" where it is not."""
+        return f"the teacher's mark; computed: {self.computed}" if self.computed else ""
 
     @property
     def shortly(self) -> str:
         """The exercise and its verdict, such as "softmax failed (missing-mask)"."""
-        why = f" ({self.mistake})" if self.verdict == "failed" and self.mistake else ""
+        why = f" ({self.mistake})" if self.verdict == "failed" and self.mistake and not self.computed else ""
         return f"{self.exercise} {self.verdict}{why}"
 
 
@@ -68,6 +80,8 @@ class Graded:
         problem: Why it could not be graded, as the end of a sentence, or "".
         seconds: From start to end.
         predictions: What the notebook claims that the learner predicted in the lesson, or None.
+        tier: How its process was confined, such as "confined" or "not confined: this system has no Landlock".
+        finished: Whether its examiner came to the end; `--resume` grades it again otherwise.
     """
 
     learner: str
@@ -79,6 +93,8 @@ class Graded:
     problem: str = ""
     seconds: float = 0.0
     predictions: Summary | None = None
+    tier: str = ""
+    finished: bool = True
 
     @property
     def n_passed(self) -> int:
@@ -95,23 +111,30 @@ class Graded:
 
 @dataclass(frozen=True)
 class Grades:
-    """A whole batch: what was graded, in the order given, and where the reports are."""
+    """A whole batch: what was graded, in the order given, and where the reports are; `notes` are for the teacher."""
 
     out: Path
     graded: tuple[Graded, ...]
     seed: int
     seconds: float = 0.0
     interrupted: bool = False
+    notes: tuple[str, ...] = ()
 
     @property
     def exit_status(self) -> int:
         """0 whatever the marks are; 130 after an interrupt."""
         return 130 if self.interrupted else 0
 
+    @property
+    def tiers(self) -> str:
+        """How the notebooks were confined, each way once."""
+        return "; ".join(dict.fromkeys(one.tier for one in self.graded if one.tier)) or "nothing was run"
+
     def __repr__(self) -> str:
         lines = [
-            f"{len(self.graded)} notebooks, seed {self.seed}, {self.seconds:.0f} s. Open {self.out / 'index.html'}"
+            f"{len(self.graded)} notebooks, seed {self.seed}, {self.tiers}, {self.seconds:.0f} s. Open {self.out / 'index.html'}"
         ]
+        lines += self.notes
         if self.interrupted:
             lines.insert(0, "Interrupted: the notebooks that were not finished are marked as not graded.")
         return "\n".join(lines)

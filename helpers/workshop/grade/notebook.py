@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from helpers.predict import summary
+from helpers.workshop.grade.texts import clean
 from helpers.workshop.usage import first_line
 
-_MAX_FILE = 64 * 2**20
+_MAX_SOURCE = 10**6  # bytes of one cell
 
 
 class Unreadable(ValueError):
@@ -33,7 +34,7 @@ class Cell:
         source: Its text.
         tags: Its tags.
         check: The exercise that it checks, or "".
-        checked: The name of the object that it gives to the check, or "".
+        checked: The expression of the object that it gives to the check, or "".
     """
 
     name: str
@@ -51,10 +52,11 @@ class Submission:
         lab: The lab's name.
         cells: Its code cells.
         checks: Exercise id to the index of the cell where it is checked; `len(cells)` where that cell is gone.
-        names: Exercise id to the name of the object that is checked.
+        names: Exercise id to the object that is checked: its name, or an expression as it stands in the check.
         code: Exercise id to what the learner wrote, as far as it can be told.
         later: Exercise id to the cell below its check that defines the object again, or "".
         predictions: What its stored outputs claim that the learner predicted in the lesson, or None.
+        unclear: Cells that check something without saying which exercise, as `check(*pair)`.
     """
 
     lab: str
@@ -64,20 +66,29 @@ class Submission:
     code: dict[str, str]
     later: dict[str, str]
     predictions: summary.Summary | None = None
+    unclear: tuple[str, ...] = ()
 
 
-def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Submission:
+def read(
+    path: Path,
+    labs: Mapping[str, Mapping[str, str]],
+    lab: str = "",
+    stem: str = "",
+    content: bytes | None = None,
+) -> Submission:
     """Read a learner's notebook.
 
     Args:
         path: The file.
         labs: Lab to (exercise id to the object's name).
         lab: Which lab it is; "" to find that out.
+        stem: What the learner called the file, where `path` is a copy.
+        content: What the file holds, where it has been read.
 
     Raises:
         Unreadable: It is no notebook, or of no lab.
     """
-    notebook = _load(path)
+    notebook = _load(path.read_bytes() if content is None else content)
     cells = _cells(notebook, {name for ids in labs.values() for name in ids})
     found = {
         each: sum(cell.check in ids or cell.name in ids for cell in cells)
@@ -91,7 +102,7 @@ def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Su
     elif found.get(best):
         lab = best
     else:
-        lab = next((each for each in found if each in path.stem), "")
+        lab = next((each for each in found if each in (stem or path.stem)), "")
         if not lab:
             raise Unreadable("it holds no exercise of a lab: no cell checks one, and its name is no lab's")
     checks = {
@@ -109,18 +120,11 @@ def read(path: Path, labs: Mapping[str, Mapping[str, str]], lab: str = "") -> Su
         code={name: _code_of(name, names[name], cells[:at]) for name, at in checks.items()},
         later={name: _binding(cells[at + 1 :], names[name]) for name, at in checks.items()},
         predictions=_predictions(notebook),
+        unclear=tuple(cell.name for cell in cells if cell.check == "?" and cell.checked),
     )
 
 
-def _load(path: Path) -> Any:
-    if path.is_dir():
-        raise Unreadable("it is a folder without a notebook (*.ipynb)")
-    if not path.exists():
-        raise Unreadable("there is no such file")
-    if not path.is_file():
-        raise Unreadable("it is no ordinary file")
-    if path.stat().st_size > _MAX_FILE:
-        raise Unreadable(f"it is larger than {_MAX_FILE // 2**20} MB; clear its outputs")
+def _load(content: bytes) -> Any:
     import warnings
 
     import nbformat
@@ -128,9 +132,21 @@ def _load(path: Path) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old notebooks lack ids
-            return nbformat.reads(path.read_text("utf-8"), as_version=4)
+            return _cleaned(nbformat.reads(content.decode("utf-8-sig"), as_version=4))
     except Exception as error:  # whatever a broken file makes the reader raise
         raise _broken(error) from error
+
+
+def _cleaned(value: Any) -> Any:
+    """The same notebook with texts that can be written: JSON's escapes may hold half a character."""
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        for key in list(value):
+            value[clean(key)] = _cleaned(value.pop(key))
+    elif isinstance(value, list):
+        value[:] = [_cleaned(one) for one in value]
+    return value
 
 
 def _broken(error: Exception) -> Unreadable:
@@ -142,6 +158,8 @@ def _cells(notebook: Any, known: set[str]) -> tuple[Cell, ...]:
         cells = [
             _cell(cell, i, known) for i, cell in enumerate(notebook.cells, 1) if cell.cell_type == "code"
         ]
+    except Unreadable:
+        raise
     except Exception as error:  # the same: cells of any shape
         raise _broken(error) from error
     if not cells:
@@ -162,6 +180,8 @@ def _predictions(notebook: Any) -> summary.Summary | None:
 
 def _cell(cell: Any, number: int, known: set[str]) -> Cell:
     source = str(cell.source)
+    if len(source.encode()) > _MAX_SOURCE:
+        raise Unreadable(f"its cell {number} holds more than {_MAX_SOURCE // 10**6} MB of text")
     tags = tuple(str(tag) for tag in cell.metadata.get("tags", ()))
     name = str(cell.metadata.get("id") or cell.get("id") or "")
     # An id that a program made up says nothing to a reader.
@@ -170,26 +190,50 @@ def _cell(cell: Any, number: int, known: set[str]) -> Cell:
     check, checked = check_call(source)
     if check not in known:
         by_id = name.removeprefix("check-")
-        check = by_id if name.startswith("check-") and by_id in known else ""
+        by_id = by_id if name.startswith("check-") and by_id in known else ""
+        check = by_id or ("?" if check == "?" else "")
     if not check and "check" in tags:
         check, checked = "?", ""  # a check cell that says nothing known: not run all the same
     return Cell(name, source, tags, check, checked)
 
 
 def check_call(source: str) -> tuple[str, str]:
-    """The exercise and the object's name of a cell that is nothing but `check("<id>", <name>)`; else two empty texts."""
+    """What a cell checks that is nothing but `check("<id>", <object>)`.
+
+    Returns:
+        The exercise, "?" where only running the cell would tell it, and the object as an expression or "". Two empty
+        texts where the cell is no check.
+    """
     try:
         body = ast.parse(source).body
+        call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
+        if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute)):
+            return "", ""
+        if (call.func.id if isinstance(call.func, ast.Name) else call.func.attr) != "check":
+            return "", ""
+        return _checked(call)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "", ""
-    call = body[0].value if len(body) == 1 and isinstance(body[0], ast.Expr) else None
-    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name | ast.Attribute) and call.args):
+
+
+def _checked(call: ast.Call) -> tuple[str, str]:
+    """The exercise and the object's expression of a call of `check(id, obj)`."""
+    keywords = {keyword.arg: keyword.value for keyword in call.keywords}
+    first = call.args[0] if call.args else keywords.get("id")
+    starred = any(isinstance(arg, ast.Starred) for arg in call.args[:2])
+    if isinstance(first, ast.Constant) and isinstance(first.value, str):
+        exercise = first.value
+    elif isinstance(first, ast.Starred) or None in keywords:
+        exercise = "?"
+    else:
         return "", ""
-    name = call.func.id if isinstance(call.func, ast.Name) else call.func.attr
-    first, second = call.args[0], call.args[1] if len(call.args) > 1 else None
-    if name != "check" or not (isinstance(first, ast.Constant) and isinstance(first.value, str)):
-        return "", ""
-    return first.value, second.id if isinstance(second, ast.Name) else ""
+    if starred:
+        return exercise, f"[{', '.join(ast.unparse(arg) for arg in call.args)}][1]"
+    second = call.args[1] if len(call.args) > 1 else keywords.get("obj")
+    if second is not None:
+        return exercise, ast.unparse(second)
+    double = [ast.unparse(keyword.value) for keyword in call.keywords if keyword.arg is None]
+    return exercise, f"({double[0]})['obj']" if double else ""
 
 
 def _code_of(exercise: str, name: str, above: Sequence[Cell]) -> str:
@@ -197,12 +241,17 @@ def _code_of(exercise: str, name: str, above: Sequence[Cell]) -> str:
     own = [c.source for c in above if re.fullmatch(rf"{re.escape(exercise)}(-\d+)?", c.name)]
     if own:
         return "\n\n".join(own)
-    return next((c.source for c in reversed(above) if not c.check and name in bound(c.source)), "")
+    return next((c.source for c in reversed(above) if not c.check and _names(name) & bound(c.source)), "")
 
 
 def _binding(cells: Iterable[Cell], name: str) -> str:
     """The name of the first of these cells that defines the object, or ""."""
-    return next((c.name for c in cells if not c.check and name in bound(c.source)), "")
+    return next((c.name for c in cells if not c.check and _names(name) & bound(c.source)), "")
+
+
+def _names(expression: str) -> set[str]:
+    """The names that an expression reads."""
+    return {node.id for node in ast.walk(ast.parse(expression)) if isinstance(node, ast.Name)}
 
 
 def bound(source: str) -> set[str]:

@@ -16,6 +16,7 @@ import sys
 import tempfile
 import threading
 import time
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -25,14 +26,18 @@ import psutil
 import torch
 
 from helpers.exercises.model import Outcome
+from helpers.workshop.grade import confine
 from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.grade.texts import clean
 from helpers.workshop.grade.worker import MAX_BYTES, frame
 
 _START_S = 120.0  # torch from a cold disk
 _GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
 _WATCH_S = 0.1
 _MAX_PROCESSES = 256
+_MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
 _LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
+_MAX_LISTED = 16 << 20  # bytes of a reply's table of contents
 _MAX_NODES, _MAX_DEPTH, _MAX_TEXT = 200_000, 40, 1_000_000
 _ENVIRONMENT = re.compile(
     r"PATH|LANG|LC_.*|TZ|TERM|LD_LIBRARY_PATH|C(C|XX)|CUDA_.*|NVIDIA_.*|(OMP|MKL)_NUM_THREADS|CONDA_PREFIX|TORCH_CUDA_ARCH_LIST|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_CERT_.*|SYSTEMROOT"
@@ -63,15 +68,21 @@ class Limits:
         cell_s: Seconds for one cell, and for one exercise's check.
         total_s: Seconds for the whole notebook.
         memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
+        confine: Whether the kernel is to confine it, where it can.
     """
 
     cell_s: float = 120.0
     total_s: float = 1200.0
     memory_mb: float = 8000.0
+    confine: bool = True
 
 
 class Process:
-    """One learner's process; a context manager that leaves nothing running and no file behind."""
+    """One learner's process; a context manager that leaves nothing running and no file behind.
+
+    Attributes:
+        tier: How it is confined.
+    """
 
     def __init__(self, lab: str, exercises: str, limits: Limits, until: float) -> None:
         """Start it.
@@ -96,6 +107,7 @@ class Process:
         settings = {
             "requests": requests_read, "replies": replies_write, "leash": leash_read,
             "lab": lab, "exercises": exercises, "folder": str(folder), "path": import_path(),
+            "allowed": confine.plan(folder, import_path(), [exercises] if exercises else []) if limits.confine else None,
         }  # fmt: skip
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)],
@@ -110,7 +122,8 @@ class Process:
         self._logger.start()
         self._notebook = 0
         try:
-            self._notebook = self._receive(time.monotonic() + _START_S, "", interrupt=False)["pid"]
+            hello = self._receive(time.monotonic() + _START_S, "", interrupt=False)
+            self._notebook, self.tier = hello["pid"], hello["tier"]
         except BaseException:
             self.close()
             raise
@@ -142,8 +155,6 @@ class Process:
         until = min(time.monotonic() + seconds, self._until)
         self._send(frame(buffer.getvalue()), until)
         reply = self._receive(until, token)
-        if reply.get("interrupted"):
-            raise Late
         if self._process.poll() is not None:  # a notebook that answers without its supervisor
             self._gone()
         return reply
@@ -183,7 +194,7 @@ class Process:
 
         n = struct.unpack(">Q", exactly(8))[0]
         payload = exactly(n) if n <= MAX_BYTES else b""
-        if not payload.startswith(b"PK"):  # torch.save makes a zip
+        if not _is_plain_zip(payload):
             self._end("wrote into the grader's pipe", "forged-answer")
         try:
             reply = torch.load(io.BytesIO(payload), weights_only=True)
@@ -200,14 +211,17 @@ class Process:
         if self._process.poll() is not None:
             self._gone()
         family = self._family()
-        rss = 0
+        rss = n_threads = 0
         for process in family:
             with contextlib.suppress(psutil.Error):
                 rss += process.memory_info().rss
+                n_threads += process.num_threads()
         if rss > self._limits.memory_mb * 1e6:
             self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
         if len(family) > _MAX_PROCESSES:
             self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
+        if n_threads > _MAX_THREADS:
+            self._end(f"started more than {_MAX_THREADS} threads", "processes")
         if time.monotonic() > until:
             self._end("ran past its time, did not heed an interrupt and was killed", "timeout")
 
@@ -286,12 +300,34 @@ def _environment(folder: Path) -> dict[str, str]:
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TORCH_EXTENSIONS_DIR": f"{cache}/torch_extensions",
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",  # its pool of processes needs /dev/shm, which nobody may write into
         "WORKBOOK_PROGRESS": f"{cache}/progress",
         "WORKBOOK_WIDGETS": "plain",
         "PLOTLY_RENDERER": "json",
         "MPLBACKEND": "agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
+
+
+def _is_plain_zip(payload: bytes) -> bool:
+    """Whether this is a zip as torch.save makes it: nothing compressed, and no part of it used twice.
+
+    So reading it takes no more memory than its own size.
+    """
+    if not payload.startswith(b"PK") or payload[-22:-18] != b"PK\5\6":
+        return False
+    listed = [struct.unpack("<I", payload[-10:-6])[0]]
+    if payload[-42:-38] == b"PK\6\7" and len(payload) >= 98:
+        listed.append(struct.unpack("<Q", payload[-58:-50])[0])
+    if max(listed) > _MAX_LISTED:
+        return False
+    try:
+        with zipfile.ZipFile(io.BytesIO(payload)) as found:
+            parts = found.infolist()
+    except Exception:  # whatever a forged one makes the reader raise
+        return False
+    stored = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
+    return stored and sum(part.file_size for part in parts) <= len(payload)
 
 
 def outcome_of(raw: Any) -> Outcome:
@@ -332,7 +368,7 @@ class _Plain:
         if type(value) is str:
             if len(value) > _MAX_TEXT:
                 raise ValueError("it holds a text of more than a million characters")
-            return value
+            return clean(value)
         if type(value) in (list, tuple):
             return type(value)(self.copy(one, depth + 1) for one in value)
         if type(value) is torch.Size:

@@ -14,11 +14,12 @@ from pathlib import Path
 
 from helpers.predict.summary import Summary
 from helpers.workshop.grade.marks import Graded, Grades, Mark
+from helpers.workshop.grade.texts import clean
 from helpers.workshop.outputs import replace
 from helpers.workshop.page import document, escaped, made_with
 
 COLUMNS = (
-    "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed",
+    "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed", "remark", "computed verdict",
 )  # fmt: skip
 _MORE_STYLE = """
 .passed { color: var(--good); } .to-do, .not-reached { color: var(--wait); } .not-graded { color: var(--bad); }
@@ -35,10 +36,21 @@ _SIGNS = {"passed": "✓", "failed": "✗", "to do": "to do", "not reached": "no
 def write(grades: Grades) -> None:
     """Write all files of a batch, each whole."""
     pages = page_names(grades)
-    replace(grades.out / "grades.csv", csv_text(grades))
+    replace(grades.out / "grades.csv", clean(csv_text(grades)))
     for learner, page in pages.items():
-        replace(grades.out / page, _learner_html(learner, grades))
-    replace(grades.out / "index.html", _index_html(grades, pages))
+        replace(grades.out / page, _guarded(learner, grades))
+    replace(grades.out / "index.html", clean(_index_html(grades, pages)))
+
+
+def _guarded(learner: str, grades: Grades) -> str:
+    """A learner's page; where something in it cannot be shown, a page that says so, so that the others are written."""
+    try:
+        page = _learner_html(learner, grades)
+        page.encode()
+        return page
+    except Exception as error:
+        says = f"This page could not be made ({type(error).__name__}). The marks are in grades.csv."
+        return document("Grades", [f"<h1>{escaped(learner)}</h1>", f"<p>{escaped(says)}</p>"], _MORE_STYLE)
 
 
 def csv_text(grades: Grades) -> str:
@@ -61,6 +73,8 @@ def csv_text(grades: Grades) -> str:
                 "sentence": m.sentence,
                 "speed": m.speed,
                 "seconds": f"{m.seconds:.1f}",
+                "remark": m.remark,
+                "computed verdict": m.computed,
             }
             writer.writerow(_row(about | says))
     return buffer.getvalue()
@@ -105,9 +119,10 @@ def _index_html(grades: Grades, pages: dict[str, str]) -> str:
         "<h1>Grades</h1>",
         f"<p>{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')} · {n_passed} of {n_marks} exercises "
         f"passed{' · interrupted' if grades.interrupted else ''} · {grades.seconds:.0f} s · "
-        f"{datetime.now():%Y-%m-%d %H:%M} · seed {grades.seed}</p>",
+        f"{datetime.now():%Y-%m-%d %H:%M} · seed {grades.seed} · {escaped(grades.tiers)}</p>",
         *made_with(),
         '<p><a href="grades.csv">grades.csv</a></p>',
+        *(f"<p>{escaped(note)}</p>" for note in grades.notes),
     ]
     labs: dict[str, list[Graded]] = {}
     for one in grades.graded:
@@ -185,6 +200,7 @@ def _mark_cell(mark: Mark | None) -> str:
     if mark is None:
         return '<td class="mark"></td>'
     beside = {"passed": mark.speed, "failed": mark.mistake}.get(mark.verdict, "")
+    beside = "by the teacher" if mark.computed else beside
     small = f"<small>{escaped(beside)}</small>" if beside else ""
     return f'<td class="mark"><span class="status {_class(mark.verdict)}" title="{escaped(mark.sentence)}">{_SIGNS[mark.verdict]}</span>{small}</td>'
 
@@ -208,14 +224,14 @@ def _notebook(one: Graded, seed: int) -> list[str]:
     if one.problem:
         return [*body, f'<p class="status not-graded">Not graded: {escaped(one.problem)}.</p>']
     body += [
-        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {seed}</p>",
+        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {seed} · {escaped(one.tier)}</p>",
         '<div class="wide"><table><tr><th>Exercise</th><th>Verdict</th><th>Failing case</th><th>Speed</th>'
         '<th class="number">Cases that agreed</th><th class="number">Seconds</th></tr>',
     ]
     for m in one.marks:
         body.append(
             f'<tr><td><a href="#{escaped(one.lab)}-{escaped(m.exercise)}">{escaped(m.title)}</a><br><small>{escaped(m.exercise)}</small></td>'
-            f'<td class="status {_class(m.verdict)}">{m.verdict}</td><td>{escaped(m.case)}</td><td>{escaped(m.speed)}</td>'
+            f'<td class="status {_class(m.verdict)}">{m.verdict}{_by_teacher(m)}</td><td>{escaped(m.case)}</td><td>{escaped(m.speed)}</td>'
             f'<td class="number">{m.n_cases}</td><td class="number">{m.seconds:.1f}</td></tr>'
         )
     body.append("</table></div>")
@@ -237,6 +253,10 @@ def _notebook(one: Graded, seed: int) -> list[str]:
     return body
 
 
+def _by_teacher(m: Mark) -> str:
+    return f"<br><small>{escaped(m.by_teacher)}</small>" if m.computed else ""
+
+
 def _predictions(summary: Summary) -> list[str]:
     """What the learner predicted in the lesson, in the learner's words: nothing of it was checked."""
     rows = "".join(
@@ -253,6 +273,8 @@ def _predictions(summary: Summary) -> list[str]:
 def _exercise(lab: str, m: Mark) -> list[str]:
     body = [
         f'<h3 id="{escaped(lab)}-{escaped(m.exercise)}">{escaped(m.title)}<span class="status {_class(m.verdict)}">{m.verdict}</span></h3>',
+        *([f"<p>{escaped(m.by_teacher[:1].upper() + m.by_teacher[1:])}.</p>"] if m.computed else []),
+        *([f'<p class="hint">The teacher: {escaped(m.remark)}</p>'] if m.remark else []),
         f"<p>{escaped(m.sentence)}</p>",
     ]
     if m.details.strip():

@@ -1,25 +1,26 @@
 """Grade learners' notebooks: each in processes of its own, with limits; the verdicts come from hidden checks, never from
 what a notebook shows.
 
-Three kinds of process: this one finds the notebooks and writes the reports; an examiner for each job
-(`examine`) makes hidden cases and judges; a learner's process (`worker`) runs one notebook and answers the examiner's
-calls. Whichever of the last two ends, the batch goes on.
+Three kinds of process: this one copies the notebooks (`submissions`), keeps what came of each (`journal`) and writes the
+reports; an examiner (`examine`), a new one for each notebook, makes hidden cases and judges; a learner's process (`worker`)
+runs one notebook and answers the examiner's calls. Whichever of the last two ends, the batch goes on.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import queue
 import random
+import secrets
 import shutil
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
@@ -27,13 +28,18 @@ from pathlib import Path
 from typing import Any
 
 from helpers.predict import summary
-from helpers.workshop.grade.marks import Graded, Grades, Mark, Raised
+from helpers.workshop.grade import journal, overrides, submissions
+from helpers.workshop.grade.confine import unobserved
+from helpers.workshop.grade.marks import BROKEN, Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.grade.submissions import Submitted
+from helpers.workshop.grade.texts import clean, clean_all
 from helpers.workshop.interrupts import interruptible
 from helpers.workshop.outputs import require_writable
 from helpers.workshop.usage import UsageError
 
 TOTAL = 10  # a notebook's whole time, in time limits of one cell or exercise
+_INTERRUPTED = "the batch was interrupted before it was finished"
 _EXAMINERS_OWN_S = 240.0  # for starting processes, and for judging
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
@@ -51,8 +57,12 @@ def grade(
     seed: int | None = None,
     lab: str = "",
     exercises: Path | str = "",
+    resume: bool = False,
+    confine: bool = True,
 ) -> Grades:
     """Grade notebooks and write `grades.csv`, a page for each learner and `index.html` into `out`.
+
+    Marks that a teacher wrote into `overrides.csv` there win over the computed ones. What came of a notebook is kept in `results.jsonl` there at once; the reports are made from that at the end.
 
     Args:
         notebooks: Files, or folders in which every notebook is taken. One that is missing or broken is a row that says so.
@@ -63,15 +73,19 @@ def grade(
         seed: The seed of the hidden cases, the same for every learner; a new one by default.
         lab: Which lab the notebooks are of; by default each notebook says it.
         exercises: A Python file whose `EXERCISES` are known beside the course's own.
+        resume: Keep what `out` holds of the same notebooks, graded by the same exercises with the same limits and seed.
+            Without `seed`, that of `out` is taken.
+        confine: Keep learners' processes from other files, TCP and other processes, as far as the kernel can.
 
     Raises:
-        UsageError: Nothing was graded: none of the notebooks is there, or an argument is wrong.
+        UsageError: Nothing was graded: none of the notebooks is there, an argument is wrong, or another run writes into `out`,
+            or `overrides.csv` cannot be understood.
     """
-    given = find([Path(n) for n in notebooks])
-    if not any(path.exists() for path in given):
+    given = submissions.find([Path(n) for n in notebooks])
+    if not any(os.path.lexists(path) for path in given):
         if not given:
             raise UsageError("No notebook is given; name at least one file or folder.")
-        raise UsageError(f"There is no notebook {given[0]}.")
+        raise UsageError(clean(f"There is no notebook {given[0]}."))
     for value, option in ((time_limit, "--time-limit"), (memory_limit, "--memory-limit"), (jobs, "--jobs")):
         if value <= 0:
             raise UsageError(f"{option} is {value:g}; give a number above 0.")
@@ -81,47 +95,34 @@ def grade(
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
     out = Path(out).resolve()
     require_writable(out)
-    learners = learners_of(given, LABS)
+    given_marks = overrides.read(out)
+    if seed is None:
+        seed = journal.seed_of(out) if resume else None
     seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
-        "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit,
+        "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
     }  # fmt: skip
-    return _Batch([(learners[path], path) for path in given], out, task, jobs).run()
+    with journal.Journal(out, seed, resume=resume) as kept:
+        scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
+        try:
+            todo = submissions.take(given, submissions.learners_of(given, LABS), scratch)
+            unobserved(True)
+            return _Batch(todo, out, task, jobs, scratch, kept, given_marks).run()
+        finally:
+            unobserved(False)
+            shutil.rmtree(scratch, ignore_errors=True)
 
 
-def find(given: Sequence[Path]) -> list[Path]:
-    """The notebooks that a command line names: files as they are, and what folders hold, sorted."""
-    paths: list[Path] = []
-    for path in given:
-        inside = [p for p in path.rglob("*.ipynb") if p.is_file() and not _hidden(p.relative_to(path))]
-        paths += sorted(inside) or [path]
-    return list(dict.fromkeys(paths))
+def _exercises_digest(further: str) -> str:
+    """SHA-256 of the texts that make and judge the hidden cases."""
+    from helpers import exercises
 
-
-def _hidden(path: Path) -> bool:
-    return any(part.startswith(".") for part in path.parts)
-
-
-def learners_of(paths: Sequence[Path], labs: Sequence[str] = ()) -> dict[Path, str]:
-    """Each notebook's learner: its file's name, or its folder's where several files or a lab have that name.
-
-    `submissions/ada/03_triton.ipynb` and `submissions/grace/03_triton.ipynb` are ada's and grace's, `ada.ipynb` is ada's.
-    Where folders have one name too, as much of the path is taken as tells them apart.
-    """
-    stems = Counter(path.stem for path in paths)
-    names: dict[Path, str] = {}
-    by_folder = [p for p in paths if stems[p.stem] > 1 or p.stem in labs]
-    for path in paths:
-        names[path] = path.stem
-    for path in by_folder:
-        parts = path.resolve().parent.parts
-        others = {p.resolve().parent for p in by_folder if p.stem == path.stem} - {path.resolve().parent}
-        n = 1
-        while n < len(parts) - 1 and any(other.parts[-n:] == parts[-n:] for other in others):
-            n += 1
-        names[path] = "/".join(parts[-n:]) or path.stem
-    return names
+    folder = Path(exercises.__file__).parent
+    digest = hashlib.sha256()
+    for path in [*sorted(folder.rglob("*.py")), *([Path(further)] if further else [])]:
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 class _Examiner:
@@ -133,26 +134,30 @@ class _Examiner:
         self._events: queue.Queue[str | None] = queue.Queue()
 
     def examine(self, task: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The events of one notebook; a last one is "broken" where the examiner itself ended."""
+        """The events of one notebook, which repeat a name that nobody can guess; "broken" where no examiner saw its end."""
         if self._process is None or self._process.poll() is not None:
             self._start()
+        name = secrets.token_hex(16)
         until = time.monotonic() + task["total_s"] + _EXAMINERS_OWN_S
         with contextlib.suppress(BrokenPipeError):
-            self._process.stdin.write(json.dumps(task) + "\n")
+            self._process.stdin.write(json.dumps({**task, "name": name}) + "\n")
             self._process.stdin.flush()
         while True:
             try:
                 line = self._events.get(timeout=max(until - time.monotonic(), 0))
             except queue.Empty:
                 line = None
-            if line is None:
-                self.close()
-                yield {"event": "broken", "says": "the examiner's process ended or hung over it"}
-                return
-            event = json.loads(line)
+            event = _event(line, name) if line is not None else {"event": "broken", "says": BROKEN}
+            if event is None:
+                event = {"event": "broken", "says": "something else wrote into the examiner's output"}
+                line = None
             if event["event"] == "done":
                 return
+            if line is None:
+                self.close()
             yield event
+            if line is None:
+                return
 
     def _start(self) -> None:
         self._events = queue.Queue()
@@ -185,16 +190,31 @@ def _lines(stream: Any, into: queue.Queue[str | None]) -> None:
     into.put(None)
 
 
+def _event(line: str, name: str) -> dict[str, Any] | None:
+    """An event of the notebook with this name, in characters that can be written; None for anything else."""
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if type(event) is not dict or event.pop("name", "") != name or type(event.get("event")) is not str:
+        return None
+    return clean_all(event)
+
+
 @dataclass
 class _Batch:
     """One call of `grade`."""
 
-    todo: list[tuple[str, Path]]
+    todo: list[Submitted]
     out: Path
     task: dict[str, Any]
     jobs: int
+    scratch: Path
+    journal: journal.Journal
+    overrides: tuple[overrides.Override, ...]
     results: dict[int, Graded] = field(default_factory=dict)
     stop: threading.Event = field(default_factory=threading.Event)
+    writing: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self) -> Grades:
         from tqdm import tqdm
@@ -202,10 +222,17 @@ class _Batch:
         from helpers.workshop.grade import report
 
         begin = time.monotonic()
-        scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
-        jobs = min(self.jobs, len(self.todo))
+        about = json.dumps([self.task, _exercises_digest(self.task["exercises"])], sort_keys=True)
+        keys = [_key(one, about) for one in self.todo]
+        for index, (one, key) in enumerate(zip(self.todo, keys, strict=True)):
+            if one.problem:
+                self.results[index] = Graded(one.learner, one.notebook, problem=one.problem)
+            elif key in self.journal.graded:
+                self.results[index] = self.journal.graded[key]
+        todo = [index for index in range(len(self.todo)) if index not in self.results]
+        jobs = max(min(self.jobs, len(todo)), 1)
         examiners: queue.SimpleQueue[_Examiner] = queue.SimpleQueue()
-        every = [_Examiner(scratch) for _ in range(jobs)]
+        every = [_Examiner(self.scratch) for _ in range(jobs)]
         for examiner in every:
             examiners.put(examiner)
 
@@ -214,14 +241,20 @@ class _Batch:
                 return
             examiner = examiners.get()
             try:
-                self.results[index] = self._grade(index, examiner)
+                graded = self._grade(self.todo[index], examiner)
             finally:
                 examiners.put(examiner)
+            with self.writing:
+                self.results[index] = self.journal.add(keys[index], graded) if graded.finished else graded
 
-        bar = tqdm(total=len(self.todo), desc="Notebooks", unit="notebook", disable=None)
+        for index in sorted(self.results):
+            print(self.results[index], file=sys.stderr, flush=True)
+        bar = tqdm(
+            total=len(self.todo), initial=len(self.results), desc="Notebooks", unit="notebook", disable=None
+        )
         with interruptible(), bar, ThreadPoolExecutor(jobs, "grade") as pool:
             try:
-                waiting = {pool.submit(one, index): index for index in range(len(self.todo))}
+                waiting = {pool.submit(one, index): index for index in todo}
                 for future in as_completed(waiting):
                     future.result()
                     bar.update()
@@ -233,26 +266,31 @@ class _Batch:
             finally:
                 for examiner in every:
                     examiner.close()
-        shutil.rmtree(scratch, ignore_errors=True)
         graded = tuple(
-            self.results.get(i)
-            or Graded(learner, str(path), problem="the batch was interrupted before it was finished")
-            for i, (learner, path) in enumerate(self.todo)
+            self.results.get(i) or Graded(one.learner, one.notebook, problem=_INTERRUPTED, finished=False)
+            for i, one in enumerate(self.todo)
         )
+        graded, notes = overrides.apply(graded, self.overrides)
         grades = Grades(
-            self.out, graded, self.task["seed"], round(time.monotonic() - begin, 1), self.stop.is_set()
+            self.out,
+            graded,
+            self.task["seed"],
+            round(time.monotonic() - begin, 1),
+            self.stop.is_set(),
+            notes,
         )
         report.write(grades)
         return grades
 
-    def _grade(self, job: int, examiner: _Examiner) -> Graded:
-        """One notebook, put together from what its examiner says."""
-        learner, path = self.todo[job]
+    def _grade(self, one: Submitted, examiner: _Examiner) -> Graded:
+        """One notebook, put together from what its examiner says. Every exercise has a mark, or there is a problem."""
         begin = time.monotonic()
-        graded = Graded(learner, str(path))
+        graded = Graded(one.learner, one.notebook)
         marks: dict[str, Mark] = {}
         raised: dict[int, Raised] = {}
-        for event in examiner.examine({**self.task, "notebook": str(path.resolve())}):
+        missing = "the examiner gave no mark"
+        task = {**self.task, "notebook": str(one.copy), "stem": one.stem, "digest": one.digest}
+        for event in examiner.examine(task):
             kind = event.pop("event")
             if kind == "lab":
                 exercises = tuple((name, title) for name, title in event["exercises"])
@@ -260,7 +298,9 @@ class _Batch:
             elif kind == "predictions":
                 graded = replace(graded, predictions=summary.parse(event["data"]))
             elif kind == "mark":
-                marks[event["exercise"]] = Mark(**event)
+                marks.setdefault(event["exercise"], Mark(**event))
+            elif kind == "tier":
+                graded = replace(graded, tier=event["says"])
             elif kind == "cell":
                 index = event.pop("index")
                 raised[index] = Raised(**event)
@@ -270,13 +310,21 @@ class _Batch:
                 graded = replace(graded, problem=event["says"])
             elif kind == "broken":
                 if self.stop.is_set():
-                    return replace(graded, problem="the batch was interrupted before it was finished")
-                if not graded.exercises:
-                    graded = replace(graded, problem=event["says"])
-                for name, title in graded.exercises:
-                    if name not in marks:
-                        says = f"{name}: not reached: {event['says']}."
-                        marks[name] = Mark(name, title, "not reached", "not-reached", says)
-        in_order = tuple(marks[name] for name, _ in graded.exercises if name in marks)
+                    return replace(graded, problem=_INTERRUPTED, finished=False)
+                missing = event["says"]
+                graded = replace(graded, finished=False)
+        if not graded.exercises and not graded.problem:
+            graded = replace(graded, problem=missing, finished=False)
+        for name, title in graded.exercises:
+            if name not in marks:
+                graded = replace(graded, finished=False)
+                says = f"{name}: not reached: {missing}."
+                marks[name] = Mark(name, title, "not reached", "not-reached", says)
+        in_order = tuple(marks[name] for name, _ in graded.exercises)
         found = tuple(one for _, one in sorted(raised.items()))
         return replace(graded, marks=in_order, raised=found, seconds=round(time.monotonic() - begin, 1))
+
+
+def _key(one: Submitted, about: str) -> str:
+    """What tells a result from that of another notebook, or of the same one graded in another way."""
+    return hashlib.sha256(json.dumps([one.learner, one.notebook, one.digest, about]).encode()).hexdigest()

@@ -16,10 +16,12 @@ import io
 import os
 import signal
 import struct
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from helpers.workshop.grade import confine
 from helpers.workshop.supervisor import supervised
 
 MAX_BYTES = 512 * 2**20  # of one message
@@ -31,14 +33,17 @@ def main(settings: dict[str, Any]) -> None:
 
     Args:
         settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
-            Python file with further ones or ""; `folder`: where the notebook runs.
+            Python file with further ones or ""; `folder`: where the notebook runs; `allowed`: what `confine.plan` gives,
+            or None.
     """
     supervised(settings["leash"], (settings["requests"], settings["replies"]))
     sys.argv = ["notebook"]
     os.chdir(settings["folder"])
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
-    _Worker(settings["requests"], settings["replies"], known(settings["lab"], settings["exercises"])).serve()
+    tier = confine.enter(settings["allowed"])
+    exercises = known(settings["lab"], settings["exercises"])
+    _Worker(settings["requests"], settings["replies"], exercises).serve(tier)
     os._exit(0)
 
 
@@ -87,24 +92,24 @@ class _Worker:
         self._read, self._write = os.read, os.write
         self._exercises = exercises
         from helpers.exercises.call import call_here
-        from helpers.exercises.model import Case
+        from helpers.exercises.model import Case, Outcome
 
-        self._call_here, self._case = call_here, Case
+        self._call_here, self._case, self._outcome = call_here, Case, Outcome
         self._shell = _make_shell()
         self._prepared: dict[str, Any] = {}
         self._learners = False  # whether the learner's code runs, which an interrupt may stop
         self._originals = _Originals()
 
-    def serve(self) -> None:
-        """Answer until the grader closes the pipe."""
-        self._send({"token": "", "pid": self._pid})
+    def serve(self, tier: str) -> None:
+        """Say how this process is confined, and answer until the grader closes the pipe."""
+        self._send({"token": "", "pid": self._pid, "tier": tier})
         while (payload := receive(self._requests, self._read)) is not None:
             message = self._load(io.BytesIO(payload), weights_only=True)
             signal.signal(signal.SIGINT, self._on_interrupt)
             try:
                 reply = getattr(self, f"_do_{message['do']}")(message)
-            except KeyboardInterrupt:
-                reply = {"interrupted": True}
+            except KeyboardInterrupt:  # the grader's, which knows of it, or the learner's own
+                reply = {"error": "KeyboardInterrupt", "error_type": "KeyboardInterrupt"}
             if os.getpid() != self._pid:
                 os._exit(0)  # a cell forked, and this is the copy
             self._send({"token": message["token"], **reply})
@@ -144,19 +149,33 @@ class _Worker:
         return {"error": _sentence(error), "error_type": type(error).__name__, "line": _line(error)}
 
     def _do_has(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Take the object that an exercise checks; it stays the same whatever cells do to its name later."""
-        found = message["name"] in self._shell.user_ns
-        if found:
-            self._prepared[message["exercise"]] = self._shell.user_ns[message["name"]]
-        return {"found": found}
+        """Take the object that an exercise checks, by its name or an expression; it stays the same whatever cells do to
+        the name later.
+        """
+        expression, names = message["name"], self._shell.user_ns
+        if expression.isidentifier():
+            if expression not in names:
+                return {"found": False}
+            found = names[expression]
+        else:
+            try:
+                with self._learners_code():
+                    found = eval(compile(expression, "<check>", "eval"), names)
+            except (Exception, SystemExit) as error:
+                return {"found": False, "error": _sentence(error)}
+        self._prepared[message["exercise"]] = found
+        return {"found": True}
 
     def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
         """Make one hidden call."""
         self._originals.put_back()
         exercise = self._exercises[message["exercise"]]
         case = self._case(message["label"], message["args"], message["kwargs"], None, message["call"])
-        with self._learners_code():
-            outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
+        try:
+            with self._learners_code():
+                outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
+        except KeyboardInterrupt as error:
+            outcome = self._outcome(error=_sentence(error), error_type="KeyboardInterrupt")
         return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
 
 
@@ -183,6 +202,7 @@ def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, An
 def _make_shell() -> Any:
     """An IPython shell as a kernel has, with neither the teacher's profile nor a history file."""
     from IPython.core.interactiveshell import InteractiveShell
+    from IPython.utils.text import LSString, SList
     from traitlets.config import Config
 
     class Shell(InteractiveShell):
@@ -190,6 +210,15 @@ def _make_shell() -> Any:
 
         def enable_gui(self, gui: object = None) -> None:
             """Nothing: figures go nowhere."""
+
+        # A kernel gives a command a terminal of its own; here it writes into the log as all else does.
+        system = InteractiveShell.system_raw
+
+        def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> object:
+            """What a command prints, for `x = !command`."""
+            ran = subprocess.run(self.var_expand(cmd, depth=depth + 1), shell=True, text=True, errors="replace",
+                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
+            return SList(ran.stdout.splitlines()) if split else LSString(ran.stdout)
 
         def ask_exit(self) -> None:
             """Nothing: the cells below `exit()` run too."""
