@@ -87,7 +87,7 @@ def test_what_is_imported_is_required():
     """Every third-party module that helpers imports belongs to a distribution that pyproject names."""
     distributions = {"IPython": "ipython", "cuda": "cuda-bindings", "pynvml": "nvidia-ml-py", "jinja2": "nbconvert",
                      "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
-                     "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython"}  # fmt: skip
+                     "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython", "yaml": "pyyaml"}  # fmt: skip
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
     for path in (ROOT / "helpers").rglob("*.py"):
         for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE):

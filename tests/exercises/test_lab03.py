@@ -323,7 +323,8 @@ def test_attempt(name: str, found: dict[str, dict]) -> None:
 def test_the_normalisation_is_told_in_times(capsys):
     class Records:
         @staticmethod
-        def measured(name, live):
+        def measured(name, live, stand_in):
+            assert stand_in == "the solution's kernel"  # what a replay says its figures are of
             return pd.DataFrame({"kernel": ["in operations", "in one kernel"], "median_us": [712.4, 101.6]})
 
     *_, took, told = ast.parse(solution_cells(LAB)["won-rms-norm-rows"]).body

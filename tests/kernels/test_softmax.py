@@ -97,7 +97,7 @@ def test_a_plan_says_what_it_picked(softmax_on):
     assert said == [
         "1,000 × 256: 2 rows a program in a block of 256, 2 warps, 500 programs",
         "1,000 × 8,320: 1 row a program in 9 chunks of 1,024, 8 warps, 1,000 programs",
-        "1,000 × 65,536: a row shared by 11 programs, 12 chunks of 512 each, 4 warps, 11,000 programs",
+        "1,000 × 65,536: a row shared by 8 programs, 16 chunks of 512 each, 4 warps, 8,000 programs",
         "1,000 × 9,000,000: 1 row a program, two walks in steps of 4,096, 8 warps, 1,000 programs",
     ]
 
@@ -106,9 +106,9 @@ def test_a_plan_says_what_it_picked(softmax_on):
     ("gpu", "n_cols", "block_size", "num_warps", "parts", "size", "fit"),
     [
         ("H100", 13_000_000, 65536, 32, 199, 65536, 132),
-        ("H100", 9_000_000, 6144, 4, 1465, 6144, 924),
+        ("H100", 9_000_000, 8192, 4, 1099, 8192, 660),
         ("T4", 3_000_000, 65536, 32, 46, 65536, 40),
-        ("T4", 3_000_000, 6144, 4, 489, 6144, 280),
+        ("T4", 3_000_000, 8192, 4, 367, 8192, 200),
     ],
 )
 def test_a_row_whose_programs_would_wait_for_ever_is_refused(
