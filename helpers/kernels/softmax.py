@@ -33,6 +33,10 @@ TILE_BYTES = 4 << 10  # of a row: above it, a row is held in chunks
 WHOLE_BYTES = 64 << 10  # of a row: above it, it is shared
 PART_CHUNKS = 16  # of 16 bytes a thread: what a program of 4 warps holds of a shared row, 32 KB
 PART_REGISTERS = 96  # of a thread then: 5 programs fit an SM
+MANY_BYTES = 128 << 10  # of a 16-bit row: above it, a program holds less of it, 24 KB
+MANY_CHUNKS = 12
+MANY_REGISTERS = 72  # 7 programs fit an SM
+SECTOR_WORDS = 4  # 64-bit words in a sector of the L2
 LOG2_E = tl.constexpr(1.4426950408889634)
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -126,12 +130,27 @@ def again(x, REPACK: tl.constexpr):
     return x
 
 
+@triton.jit
+def exp2_of(x, shift):
+    """2 to the (x · log2 e − shift), in two instructions; `shift` has been multiplied by log2 e before."""
+    return tl.exp2(tl.fma(x, tl.full(x.shape, LOG2_E, tl.float32), tl.zeros(x.shape, tl.float32) - shift))
+
+
+@triton.jit
+def nap(like):
+    """Sleep for about a microsecond: who looks all the time is in the way of those who are still to publish."""
+    ns = tl.full(like.shape, 1000, tl.int32)
+    tl.inline_asm_elementwise(
+        "nanosleep.u32 $1; mov.u32 $0, $1;", "=r,r", [ns], dtype=tl.int32, is_pure=False, pack=1
+    )
+
+
 # [kernel:softmax_split_kernel]
 @triton.jit
 def softmax_split_kernel(
     output_ptr, input_ptr, input_row_stride, output_row_stride, n_cols, words_ptr,
-    PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, CHUNK: tl.constexpr, CHUNKS: tl.constexpr, ALIGN: tl.constexpr,
-    REPACK: tl.constexpr, PUBLISH_ONLY: tl.constexpr,
+    PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, WORDS_STRIDE: tl.constexpr, CHUNK: tl.constexpr,
+    CHUNKS: tl.constexpr, ALIGN: tl.constexpr, REPACK: tl.constexpr, PUBLISH_ONLY: tl.constexpr,
 ):  # fmt: skip
     # now the compiler knows that these are multiples, and loads 16 bytes at once
     input_row_stride = input_row_stride // ALIGN * ALIGN
@@ -149,16 +168,16 @@ def softmax_split_kernel(
             raw += (
                 tl.load(x_row + cols, mask=cols < n_cols, other=-float("inf"), eviction_policy="evict_last"),
             )
-    # this part's maximum and sum: each lane has its own until the end, so warps meet twice, whatever the width
+    # this part's maximum, times log2 e, and sum: each lane has its own until the end, so warps meet twice, whatever the width
     lanes = raw[0].to(tl.float32)
     for i in tl.static_range(1, CHUNKS):
         lanes = tl.maximum(lanes, raw[i].to(tl.float32))
-    highest = tl.max(lanes, axis=0)
+    highest = tl.max(lanes, axis=0) * LOG2_E
     shift = tl.where(highest == -float("inf"), 0.0, highest) if PARTS > 1 else highest
     lanes = tl.zeros([CHUNK], tl.float32)
     numerators = ()
     for i in tl.static_range(CHUNKS):
-        numerators += (exp(again(raw[i], REPACK).to(tl.float32) - shift),)
+        numerators += (exp2_of(again(raw[i], REPACK).to(tl.float32), shift),)
         lanes += numerators[i]
     total = tl.sum(lanes, axis=0)
     top, whole = highest, total
@@ -167,29 +186,30 @@ def softmax_split_kernel(
         word = (highest.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (
             total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
         )
-        tl.atomic_xchg(words_ptr + row * PARTS + part, word, sem="relaxed")
+        tl.atomic_xchg(words_ptr + row * WORDS_STRIDE + part, word, sem="relaxed")
         if PUBLISH_ONLY:
             return
         # wait for the row's other parts, which run at the same time, and merge
         parts = tl.arange(0, PARTS_BLOCK)
-        word_ptrs = words_ptr + row * PARTS + parts
+        word_ptrs = words_ptr + row * WORDS_STRIDE + parts
         words = tl.load(word_ptrs, mask=parts < PARTS, other=-1, volatile=True)
         while tl.min((words != 0).to(tl.int32), axis=0) == 0:
+            nap(parts)
             words = tl.load(word_ptrs, mask=parts < PARTS, other=-1, volatile=True)
         maxima = tl.where(
             parts < PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf")
         )
         totals = tl.where(parts < PARTS, words.to(tl.int32).to(tl.float32, bitcast=True), 0.0)
         top = tl.max(maxima, axis=0)
-        whole = tl.sum(tl.where(totals == 0.0, 0.0, totals * exp(maxima - top)), axis=0)
+        whole = tl.sum(tl.where(totals == 0.0, 0.0, totals * tl.exp2(maxima - top)), axis=0)
     scale, exponent = 1.0 / whole, tl.log2(whole)
     if PARTS > 1:
-        scale *= tl.where(total == 0.0, 0.0, exp(highest - top))
+        scale *= tl.where(total == 0.0, 0.0, tl.exp2(highest - top))
     for i in tl.static_range(CHUNKS):
         cols = first + i * CHUNK
         y = numerators[i] * scale
         if REPACK:  # once more from the 16 bits, and divided in the exponent
-            y = tl.exp2((again(raw[i], REPACK).to(tl.float32) - top) * LOG2_E - exponent)
+            y = exp2_of(again(raw[i], REPACK).to(tl.float32), top + exponent)
         y = y.to(output_ptr.dtype.element_ty)
         if PARTS == 1 and i < CHUNKS - 1:
             tl.store(y_row + cols, y)
@@ -258,14 +278,13 @@ def launch_split(x: torch.Tensor, y: torch.Tensor, plan: SoftmaxPlan) -> None:
         )
     words = x  # nothing to exchange
     if parts > 1:
-        words = torch.zeros(plan.n_rows * parts, dtype=torch.int64, device=x.device)
+        words = torch.zeros(plan.n_rows * plan.words_stride, dtype=torch.int64, device=x.device)
     repack = x.element_size() == 2 and plan.block_size >= 64 * plan.num_warps and not INTERPRETED  # by pairs
     for publish_only in (True, False) if INTERPRETED and parts > 1 else (False,):
         softmax_split_kernel[(plan.n_programs,)](
             y, x, x.stride(0), y.stride(0), plan.n_cols, words,
-            # one more than the parts, so that the words' load has a mask: without one the compiler spills
-            PARTS=parts, PARTS_BLOCK=triton.next_power_of_2(parts + 1), CHUNK=plan.block_size, CHUNKS=plan.chunks,
-            ALIGN=alignment(x, y), REPACK=repack, PUBLISH_ONLY=publish_only,
+            PARTS=parts, PARTS_BLOCK=plan.words_block, WORDS_STRIDE=plan.words_stride, CHUNK=plan.block_size,
+            CHUNKS=plan.chunks, ALIGN=alignment(x, y), REPACK=repack, PUBLISH_ONLY=publish_only,
             num_warps=plan.num_warps, maxnreg=plan.max_registers,
         )  # fmt: skip
 
@@ -310,6 +329,21 @@ class SoftmaxPlan:
         return self.block_size * self.chunks
 
     @property
+    def words_stride(self) -> int:
+        """64-bit words from a row's first to the next row's: no sector of the L2 has words of two rows."""
+        return max(SECTOR_WORDS, triton.next_power_of_2(self.parts))
+
+    @property
+    def words_block(self) -> int:
+        """Lanes that look at a row's words.
+
+        One more than the parts at least, so that the load has a mask: without one the compiler spills. Where a warp has too
+        few, the lanes of all warps, so that no two look at the same word.
+        """
+        block = triton.next_power_of_2(self.parts + 1)
+        return block if block <= 32 else max(block, 32 * self.num_warps)
+
+    @property
     def n_programs(self) -> int:
         """Programs launched."""
         return triton.cdiv(self.n_rows, self.rows) * self.parts
@@ -352,7 +386,9 @@ def plan_softmax(
     A memory is busy while enough bytes are on their way. An SM takes 32 programs at most, so a program of less than 2 KB
     leaves it idle: short rows share a program, 32 bytes a thread. A longer row gets a program of its own, 64 bytes a thread
     or more and up to 8 warps, so that several fit an SM and one loads while another computes. Above 64 KB too few would
-    fit: the row is shared by programs of 4 warps that hold 32 KB each.
+    fit: the row is shared by programs of 4 warps that hold 32 KB each. A row of many parts waits longer for its last one,
+    and a 16-bit row has twice the arithmetic for the same bytes: above 128 KB its programs hold 24 KB, so that more of them
+    work while others wait.
 
     Args:
         n_rows, n_cols: the shape.
@@ -369,21 +405,32 @@ def plan_softmax(
     if row_bytes <= WHOLE_BYTES:
         num_warps = min(8, 1 << (row_bytes // (32 * 64)).bit_length() - 1)
         return plan_parts(shape, dtype, n_cols, num_warps)
-    plan = plan_parts(shape, dtype, PART_CHUNKS * 16 * 128 // dtype.itemsize, 4)
+    many = dtype.itemsize == 2 and row_bytes > MANY_BYTES
+    chunks, registers = (MANY_CHUNKS, MANY_REGISTERS) if many else (PART_CHUNKS, PART_REGISTERS)
+    plan = plan_parts(shape, dtype, chunks * 16 * 128 // dtype.itemsize, 4, registers)
     if plan.parts > max_parts(device, plan.num_warps, plan.max_registers):
         return SoftmaxPlan("online", *shape, block_size=4096, num_warps=8)
     return plan
 
 
-def plan_parts(shape: tuple[int, int], dtype: torch.dtype, part_size: int, num_warps: int) -> SoftmaxPlan:
-    """The plan that shares a row evenly among programs of at most about `part_size` columns, 16 bytes a thread a chunk."""
+def plan_parts(
+    shape: tuple[int, int],
+    dtype: torch.dtype,
+    part_size: int,
+    num_warps: int,
+    max_registers: int = PART_REGISTERS,
+) -> SoftmaxPlan:
+    """The plan that shares a row evenly among programs of at most about `part_size` columns, 16 bytes a thread a chunk.
+
+    `max_registers` bounds a thread's registers where the row is shared and a part is no larger than 32 KB.
+    """
     n_rows, n_cols = shape
     chunk = min(16 // dtype.itemsize * 32 * num_warps, triton.next_power_of_2(part_size))
     chunks = triton.cdiv(triton.cdiv(n_cols, triton.cdiv(n_cols, part_size)), chunk)
     parts = triton.cdiv(n_cols, chunks * chunk)
     return SoftmaxPlan(
         "split", n_rows, n_cols, chunk, num_warps, parts=parts, chunks=chunks,
-        max_registers=PART_REGISTERS if parts > 1 and chunks <= PART_CHUNKS else None,
+        max_registers=max_registers if parts > 1 and chunks <= PART_CHUNKS else None,
     )  # fmt: skip
 
 
