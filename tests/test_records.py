@@ -203,6 +203,18 @@ def test_file_records(on_gpu, shown):
     assert records.measured_file("lesson/code", never, ".py").read_text() == "x = 1\n"
 
 
+def test_a_recorded_file_does_not_name_the_checkout(on_gpu, shown):
+    """ncu's reports hold the folder of each kernel's text; their fields keep their lengths."""
+    here = Path(records.__file__).resolve().parents[2]
+    said = f"\x00{here}/helpers/kernels\x00{here.name}"
+    path = records.measured_file("lesson/report", lambda path: path.write_text(said), ".ncu-rep")
+    kept = path.read_text()
+    assert str(here) not in kept and len(kept) == len(said)
+    assert kept.startswith("\x00/notebooks"[: 1 + len(str(here))]) and kept.endswith(
+        f"/helpers/kernels\x00{here.name}"
+    )
+
+
 def test_failed_file_leaves_nothing(on_gpu, shown):
     def fails(path):
         path.write_text("half")

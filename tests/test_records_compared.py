@@ -124,10 +124,10 @@ def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
         ("triton/launch-swep", ("h100", "h200"), records.NoRecord, "did you mean 'triton/launch-sweep'"),
         ("triton/launch-sweep", ("h100", "b200"), records.NoRecord, "no set of records 'b200' in"),
         (
-            "timer/truth",
+            "host_cuda/corpus",
             ("h100", "h200"),
             records.NoRecord,
-            "records of h200 have no 'timer/truth'; those of h100",
+            "records of h200 have no 'host_cuda/corpus'; those of h100",
         ),
         ("triton/launch-sweep", ("h100",), ValueError, "takes two GPUs or more"),
         ("triton/launch-sweep", "h100", ValueError, "takes two GPUs or more"),

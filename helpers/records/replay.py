@@ -177,11 +177,22 @@ def _live_file(asked: _Asked, live: Callable[[Path], object], suffix: str) -> Pa
         live(partial)
         if not partial.is_file():
             raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {partial.name}.")
+        if _recording():
+            _forget_the_checkout(partial)
         os.replace(partial, target)
     finally:
         partial.unlink(missing_ok=True)
     _keep(asked, provenance, {"file": target.name})
     return target
+
+
+def _forget_the_checkout(path: Path) -> None:
+    """Write another folder of as many bytes where a record's file names this checkout, as ncu's reports do."""
+    here = os.fsencode(Path(__file__).resolve().parents[2])
+    neutral = b"/notebooks".ljust(len(here), b"_")[: len(here)]
+    content = path.read_bytes()
+    if here + b"/" in content:
+        path.write_bytes(content.replace(here + b"/", neutral + b"/"))
 
 
 def _provenance_of(asked: _Asked) -> Provenance:
