@@ -119,6 +119,29 @@ def run(
     raise typer.Exit(report.exit_status)
 
 
+@app.command("results")
+def results_command(
+    out: Annotated[Path, typer.Argument(metavar="DIR", help="The --out folder of workbook run.")] = Path(
+        "build/course"
+    ),
+    as_csv: Annotated[
+        bool, typer.Option("--csv", help="One table of all points, as results.csv has it.")
+    ] = False,
+) -> None:
+    """Print what a batch found, also while it runs: the points of each notebook with their parameters and figures.
+
+    helpers.workshop.batch.load_results("build/course") gives the same as a DataFrame.
+    """
+    from helpers.workshop.batch import table
+    from helpers.workshop.usage import UsageError
+
+    try:
+        runs = table.read_report(out)
+    except UsageError as error:
+        _stop(error)
+    typer.echo(table.csv_text(runs) if as_csv else table.text_table(runs), nl=not as_csv)
+
+
 @app.command("grade")
 def grade_command(
     notebooks: Annotated[

@@ -106,7 +106,7 @@ def write_page(
     }
     body, _ = exporter.from_notebook_node(notebook, resources)
     if figures:
-        _copy_plotly(page.parent / "assets")
+        copy_plotly(page.parent / "assets")
     outputs.replace(page, body)
 
 
@@ -183,7 +183,8 @@ def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str],
     return quote(Path(os.path.relpath(aim, out)).as_posix()) if aim.exists() else link
 
 
-def _copy_plotly(assets: Path) -> None:
+def copy_plotly(assets: Path) -> None:
+    """Put the copy of plotly.min.js that a batch's pages share into a folder, where it is not there already."""
     import plotly
 
     source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from helpers.workshop.batch.plan import Job
 
+RUNNING = "running"  # the folder, in that of the outputs, of notebooks as far as they have come
+
 
 class Stopped(Exception):
     """The batch was interrupted before this point's notebook was written."""

@@ -1,24 +1,19 @@
-"""What happened to a batch's notebooks: `NotebookRun` for one, `RunReport` for all, which prints as a table.
-
-Headlines and provenance are read from the outputs that `helpers.records` writes.
-"""
+"""What happened to a batch's notebooks: `NotebookRun` for one, `RunReport` for all, which prints as a table."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
+from helpers.workshop.batch.figures import HEADLINE, PROVENANCE, Figure, bundles, figures_of
 from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import Job
 from helpers.workshop.batch.point import Point
 from helpers.workshop.page import machine, versions
-
-HEADLINE = "application/vnd.kernel-workbook.headline+json"
-PROVENANCE = "application/vnd.kernel-workbook.provenance+json"
 
 
 @dataclass(frozen=True)
@@ -83,6 +78,7 @@ class NotebookRun:
         failure: Why it ended early, or None.
         page_error: Why it has no page, or "".
         headlines: The headline figures it showed: label, value, source.
+        figures: The numbers of the headlines, and the scraps of foreign notebooks.
         provenance: Where its figures come from: record, mode ("live", "replayed"), gpu, date, text.
         written: Whether its executed notebook is there.
         gpu: The UUID of the GPU that it was given, or "".
@@ -100,7 +96,8 @@ class NotebookRun:
     peak_mb: float = 0.0
     failure: Failure | None = None
     page_error: str = ""
-    headlines: tuple[dict[str, str], ...] = ()
+    headlines: tuple[dict[str, Any], ...] = ()
+    figures: tuple[Figure, ...] = ()
     provenance: tuple[dict[str, str], ...] = ()
     written: bool = False
     gpu: str = ""
@@ -118,13 +115,15 @@ class NotebookRun:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NotebookRun:
-        """The inverse of `as_dict`."""
+        """The inverse of `as_dict`; what it does not know is left out, as in a row of `report.json`."""
         failure = values.get("failure")
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         return cls(
             **{
-                **values,
+                **known,
                 "failure": Failure(**failure) if failure else None,
                 "headlines": tuple(map(dict, values["headlines"])),
+                "figures": tuple(Figure(**figure) for figure in values.get("figures", ())),
                 "provenance": tuple(map(dict, values["provenance"])),
             }
         )
@@ -155,7 +154,18 @@ class NotebookRun:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A whole batch. `exit_status` is 0, 1 where a notebook failed, 130 after an interrupt."""
+    """A whole batch. `exit_status` is 0, 1 where a notebook failed, 130 after an interrupt.
+
+    Attributes:
+        out: The folder of the outputs.
+        started: When it began, ISO 8601.
+        seconds: How long it has run.
+        runs: A row for each point.
+        interrupted: Whether Ctrl-C or SIGTERM ended it.
+        index_error: Why the index is not there, or "".
+        running: While it runs: the name of each running point to the cell that it is in. None when it has ended.
+        left_s: While it runs: how many seconds are left at the pace so far; None where that is not known.
+    """
 
     out: Path
     started: str
@@ -163,6 +173,8 @@ class RunReport:
     runs: tuple[NotebookRun, ...]
     interrupted: bool = False
     index_error: str = ""
+    running: Mapping[str, str] | None = None
+    left_s: float | None = None
 
     @property
     def ok(self) -> bool:
@@ -182,6 +194,7 @@ class RunReport:
             "started": self.started,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            "running": self.running is not None,
             "machine": machine(),
             "versions": versions(),
             "notebooks": [
@@ -225,14 +238,8 @@ def line(run: NotebookRun) -> str:
 
 
 def summarise(point: Point, execution: Execution) -> NotebookRun:
-    """What happened to one point; its headlines and provenance are read from the executed notebook's outputs."""
-    bundles = [
-        output.data
-        for cell in execution.notebook.cells
-        for output in cell.get("outputs", [])
-        if output.output_type in ("display_data", "execute_result")
-    ]
-    job = point.job
+    """What happened to one point; what it found is read from the executed notebook's outputs."""
+    shown, job = bundles(execution.notebook), point.job
     return NotebookRun(
         name=job.name,
         source=str(job.source),
@@ -244,8 +251,9 @@ def summarise(point: Point, execution: Execution) -> NotebookRun:
         cells={name: round(s, 3) for name, s in execution.cells.items()},
         peak_mb=round(execution.peak_mb, 1),
         failure=execution.failure,
-        headlines=tuple(dict(b[HEADLINE]) for b in bundles if HEADLINE in b),
-        provenance=tuple(dict(b[PROVENANCE]) for b in bundles if PROVENANCE in b),
+        headlines=tuple(dict(b[HEADLINE]) for b in shown if HEADLINE in b),
+        figures=figures_of(shown),
+        provenance=tuple(dict(b[PROVENANCE]) for b in shown if PROVENANCE in b),
         written=True,
         gpu=point.gpu,
         gpu_alone=point.gpu_alone,

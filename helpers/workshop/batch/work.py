@@ -14,6 +14,7 @@ from nbformat import NotebookNode
 
 from helpers.workshop.batch import pages, results
 from helpers.workshop.batch.engine import Watch, execute
+from helpers.workshop.batch.figures import bundles, figures_of
 from helpers.workshop.batch.point import Point
 from helpers.workshop.batch.results import Failure, NotebookRun
 from helpers.workshop.outputs import replace
@@ -75,6 +76,8 @@ def _finished(target: Path, point: Point) -> tuple[NotebookRun, NotebookNode] | 
         if kept.get("work") != point.job.same_work or kept["run"]["status"] not in ("ok", "kept"):
             return None
         run = NotebookRun.from_dict({**kept["run"], "parameters": point.job.parameters, "status": "kept"})
+        if "figures" not in kept["run"]:  # written by a workbook that kept none
+            run = dataclasses.replace(run, figures=figures_of(bundles(notebook)))
         return run, notebook
     except (OSError, ValueError, KeyError, TypeError, nbformat.reader.NotJSONError):
         return None  # not an output of ours: it is made anew
