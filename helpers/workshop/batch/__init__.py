@@ -4,7 +4,8 @@ A planner, an executor and a reporter. `plan` says what will run and refuses wha
 `parameters` parses, the points that `sweeps` reads and the GPUs that `gpus` finds. A `point` is the unit of work: `work` runs it (`engine` its notebook in
 one kernel, `pages` its page) and returns a row. `executor` gives points to processes of this machine, each a `worker`, and
 hears their `messages`. `run` goes from the one to the other, `results` holds the rows, and `report` writes `index.html` and
-`report.json`.
+`report.json`. `folder` keeps several runs that write into one folder apart, `shards` divides a batch among them, and `merge`
+makes one report of what they wrote.
 """
 
 from helpers.workshop.batch.run import run_course

@@ -5,6 +5,7 @@ Headlines and provenance are read from the outputs that `helpers.records` writes
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -87,6 +88,8 @@ class NotebookRun:
         written: Whether its executed notebook is there.
         gpu: The UUID of the GPU that it was given, or "".
         gpu_alone: Whether no other point of the batch was given this GPU at the same time; None without `gpu`.
+        host: The machine that ran it.
+        attempts: How often it was begun: more than once where its kernel or worker had died.
     """
 
     name: str
@@ -105,6 +108,8 @@ class NotebookRun:
     written: bool = False
     gpu: str = ""
     gpu_alone: bool | None = None
+    host: str = ""
+    attempts: int = 1
 
     @classmethod
     def not_run(cls, job: Job, *, waiting: bool) -> NotebookRun:
@@ -155,7 +160,10 @@ class NotebookRun:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A whole batch. `exit_status` is 0, 1 where a notebook failed, 130 after an interrupt."""
+    """A whole batch. `exit_status` is 0, 1 where a notebook failed, 130 after an interrupt.
+
+    `lost` is a sentence where what ran the points is gone, and `shard` its part, as "3/8", where it has no index.
+    """
 
     out: Path
     started: str
@@ -163,11 +171,13 @@ class RunReport:
     runs: tuple[NotebookRun, ...]
     interrupted: bool = False
     index_error: str = ""
+    lost: str = ""
+    shard: str = ""
 
     @property
     def ok(self) -> bool:
         """Every notebook ran to its end and has its page, and the index is there."""
-        return not self.index_error and all(
+        return not (self.index_error or self.lost) and all(
             run.status in ("ok", "kept") and not run.page_error for run in self.runs
         )
 
@@ -210,7 +220,10 @@ class RunReport:
                 lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
-        ends = self.index_error or f"Open {self.out / 'index.html'}"
+        if self.lost:
+            lines += ["", self.lost]
+        merge = f"This was shard {self.shard}: workbook merge {self.out} writes the report of all"
+        ends = self.index_error or (merge if self.shard else f"Open {self.out / 'index.html'}")
         lines += ["", f"{self.seconds:.0f} s. {ends}"]
         return "\n".join(lines)
 
@@ -249,6 +262,8 @@ def summarise(point: Point, execution: Execution) -> NotebookRun:
         written=True,
         gpu=point.gpu,
         gpu_alone=point.gpu_alone,
+        host=platform.node(),
+        attempts=point.attempt,
     )
 
 
