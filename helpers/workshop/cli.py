@@ -81,6 +81,22 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Keep finished outputs of the same source and parameters.")
     ] = False,
+    shard: Annotated[
+        str,
+        typer.Option(
+            metavar="K/N",
+            help="Run the K-th of N parts; `workbook merge` then writes the report.",
+            show_default=False,
+        ),
+    ] = "",
+    retries: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Run a point again, up to N times, whose kernel or worker died or never started: by default 0.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run notebooks with papermill and write them, a page of each and index.html."""
     from helpers.workshop.interrupts import ignore, interruptible
@@ -109,6 +125,8 @@ def run(
                     gpus=gpus,
                     sweep=sweeps.read_points(sweep) if sweep else (),
                     defaults=sweeps.read_parameters(parameters_file) if parameters_file else None,
+                    shard=shard,
+                    retries=retries or 0,
                 )
             except (UsageError, RuntimeError) as error:
                 _stop(error)
@@ -140,6 +158,26 @@ def results_command(
     except UsageError as error:
         _stop(error)
     typer.echo(table.csv_text(runs) if as_csv else table.text_table(runs), nl=not as_csv)
+
+
+@app.command("merge")
+def merge_command(
+    out: Annotated[Path, typer.Argument(help="What `workbook run --shard` had as --out.")],
+) -> None:
+    """Write report.json and index.html of a batch that ran in shards, and say what is missing.
+
+    The exit status is 0 where every point is there, 1 where one failed, and 3 where one is missing. It may be called while
+    shards run.
+    """
+    from helpers.workshop.batch import merge
+    from helpers.workshop.usage import UsageError
+
+    try:
+        merged = merge.merge(out)
+    except (UsageError, RuntimeError) as error:
+        _stop(error)
+    typer.echo(repr(merged))
+    raise typer.Exit(merged.exit_status)
 
 
 @app.command("grade")

@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from helpers.workshop import locks
 from helpers.workshop.usage import UsageError
 
 
@@ -39,9 +40,6 @@ def copy(source: Path, path: Path) -> None:
 
 def put(path: Path, write: Callable[[Path], object]) -> None:
     """Have a file written beside `path` first, then put it in its place."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+    with locks.partial(path) as partial:
         write(partial)
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -5,7 +5,8 @@ A planner, an executor and a reporter. `plan` says what will run and refuses wha
 runs it (`engine` its notebook in one kernel, `pages` its page) and returns a row. `executor` gives points to processes of
 this machine, each a `worker`, and hears their `messages`. `run` goes from the one to the other, `results` holds the rows,
 with the `figures` that outputs hold; `table` sets them side by side, `drawings` draws them over a grid's axes, and
-`report` writes `index.html`, `results.csv` and `report.json`.
+`report` writes `index.html`, `results.csv` and `report.json`. `folder` keeps several runs that write into one folder apart,
+`shards` divides a batch among them, and `merge` makes one report of what they wrote.
 """
 
 from helpers.workshop.batch.run import run_course

@@ -21,8 +21,9 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from helpers.workshop.batch import folder
 from helpers.workshop.batch.messages import CellBegins, Done, Ready
-from helpers.workshop.batch.point import Point, Stopped
+from helpers.workshop.batch.point import Held, Point, Stopped
 from helpers.workshop.batch.results import Failure, NotebookRun
 
 _STOP_S = 30.0  # for a worker that is told to stop, to write what has ended
@@ -64,7 +65,7 @@ class LocalExecutor:
         """Run a point when a worker is free.
 
         Returns:
-            Its row. The future raises `Stopped`, or is cancelled, after `stop`.
+            Its row. The future raises `Stopped`, or is cancelled, after `stop`, and `Held` where another process has it.
         """
         return self._threads.submit(self._run, point)
 
@@ -106,6 +107,8 @@ class LocalExecutor:
             self._slots.put(slot)
         if done.error:
             return NotebookRun.failed(point.job, Failure("start", f"it could not be run: {done.error}", ""))
+        if done.held:
+            raise Held(done.held)
         if done.run is None:
             raise Stopped
         return done.run
@@ -188,10 +191,7 @@ class _Slot:
             process.kill()
             process.wait()
         if self._ready is not None:
-            # What it was writing when it was killed.
-            for folder in (self._out, self._out / "assets"):
-                for partial in folder.glob(f".*.{self._ready.pid}.tmp"):
-                    partial.unlink(missing_ok=True)
+            folder.sweep(self._out)  # what it was writing when it was killed
         self._channel.close()
         self._log.seek(0)
         self._last_words = "\n".join(self._log.read().splitlines()[-30:])

@@ -15,6 +15,14 @@ class Stopped(Exception):
     """The batch was interrupted before this point's notebook was written."""
 
 
+class Held(Exception):
+    """Another process is making this point's outputs; the message says which."""
+
+
+class Lost(Exception):
+    """What ran the points is gone; the message is a sentence."""
+
+
 @dataclass(frozen=True)
 class Point:
     """What `work.run_point` needs, and all that it depends on.
@@ -28,6 +36,11 @@ class Point:
         pages: (folder, file name) of every notebook of the batch to the name of its page, for links between them.
         gpu: The UUID of the GPU that its kernel sees, or "" for all that this process sees.
         gpu_alone: Whether no other point of the batch is given this GPU at the same time; None without `gpu`.
+        run: The batch's own name, or "".
+        since_ns: When it began, by the file system's clock: what another run finishes from then on is kept; 0 for never.
+        wait: Whether to wait for another process that has it.
+        attempt: How often the batch has begun it, with this time.
+        retries: How often it may be begun again where its kernel or worker dies.
     """
 
     job: Job
@@ -38,3 +51,8 @@ class Point:
     pages: Mapping[tuple[Path, str], str] = field(default_factory=dict)
     gpu: str = ""
     gpu_alone: bool | None = None
+    run: str = ""
+    since_ns: int = 0
+    wait: bool = False
+    attempt: int = 1
+    retries: int = 0

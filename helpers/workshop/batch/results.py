@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -83,6 +84,8 @@ class NotebookRun:
         written: Whether its executed notebook is there.
         gpu: The UUID of the GPU that it was given, or "".
         gpu_alone: Whether no other point of the batch was given this GPU at the same time; None without `gpu`.
+        host: The machine that ran it.
+        attempts: How often it was begun: more than once where its kernel or worker had died.
     """
 
     name: str
@@ -102,6 +105,8 @@ class NotebookRun:
     written: bool = False
     gpu: str = ""
     gpu_alone: bool | None = None
+    host: str = ""
+    attempts: int = 1
 
     @classmethod
     def not_run(cls, job: Job, *, waiting: bool) -> NotebookRun:
@@ -163,6 +168,8 @@ class RunReport:
         runs: A row for each point.
         interrupted: Whether Ctrl-C or SIGTERM ended it.
         index_error: Why the index is not there, or "".
+        lost: A sentence where what ran the points is gone, or "".
+        shard: Its part, as "3/8", where it has no index.
         running: While it runs: the name of each running point to the cell that it is in. None when it has ended.
         left_s: While it runs: how many seconds are left at the pace so far; None where that is not known.
     """
@@ -173,13 +180,15 @@ class RunReport:
     runs: tuple[NotebookRun, ...]
     interrupted: bool = False
     index_error: str = ""
+    lost: str = ""
+    shard: str = ""
     running: Mapping[str, str] | None = None
     left_s: float | None = None
 
     @property
     def ok(self) -> bool:
         """Every notebook ran to its end and has its page, and the index is there."""
-        return not self.index_error and all(
+        return not (self.index_error or self.lost) and all(
             run.status in ("ok", "kept") and not run.page_error for run in self.runs
         )
 
@@ -223,7 +232,10 @@ class RunReport:
                 lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
-        ends = self.index_error or f"Open {self.out / 'index.html'}"
+        if self.lost:
+            lines += ["", self.lost]
+        merge = f"This was shard {self.shard}: workbook merge {self.out} writes the report of all"
+        ends = self.index_error or (merge if self.shard else f"Open {self.out / 'index.html'}")
         lines += ["", f"{self.seconds:.0f} s. {ends}"]
         return "\n".join(lines)
 
@@ -257,6 +269,8 @@ def summarise(point: Point, execution: Execution) -> NotebookRun:
         written=True,
         gpu=point.gpu,
         gpu_alone=point.gpu_alone,
+        host=platform.node(),
+        attempts=point.attempt,
     )
 
 

@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from helpers.workshop import supervisor
 from helpers.workshop.batch.engine import Watch
 from helpers.workshop.batch.messages import CellBegins, Done, Ready
-from helpers.workshop.batch.point import Stopped
+from helpers.workshop.batch.point import Held, Stopped
 from helpers.workshop.batch.work import run_point
 
 
@@ -61,6 +61,8 @@ class _Worker:
                     done = Done(run_point(point, self._watch))
                 except Stopped:
                     done = Done(None)
+                except Held as error:
+                    done = Done(None, held=str(error))
                 except Exception as error:
                     done = Done(None, f"{type(error).__name__}: {error}")
                 self._watch = None
