@@ -97,6 +97,49 @@ def run(
             show_default=False,
         ),
     ] = None,
+    notebook_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="Stop a notebook that runs longer; 0 for no limit.")
+    ] = 0,
+    start_timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", help="How long a kernel may take to start.")
+    ] = 120,
+    memory_limit: Annotated[
+        float,
+        typer.Option(
+            metavar="MB", help="Stop a notebook whose processes together hold more; 0 for no limit."
+        ),
+    ] = 0,
+    log_output: Annotated[
+        bool,
+        typer.Option("--log-output", help="Write what each notebook puts out, as it comes, to NAME.log."),
+    ] = False,
+    fail_fast: Annotated[
+        bool,
+        typer.Option("--fail-fast", help="Begin nothing more after the first failure; what runs goes on."),
+    ] = False,
+    kernel: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="Run all with this kernel, whatever they name.", show_default=False
+        ),
+    ] = "",
+    cwd: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Run all in this folder, instead of each in its own.", show_default=False
+        ),
+    ] = None,
+    recursive: Annotated[
+        bool, typer.Option("--recursive", help="Search a folder's subfolders too, but for hidden ones.")
+    ] = False,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="GLOB",
+            help="Leave out a folder's notebooks of this name or path, such as 'draft_*' or 'old/*'.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Run notebooks with papermill and write them, a page of each and index.html."""
     from helpers.workshop.interrupts import ignore, interruptible
@@ -127,6 +170,15 @@ def run(
                     defaults=sweeps.read_parameters(parameters_file) if parameters_file else None,
                     shard=shard,
                     retries=retries or 0,
+                    notebook_timeout=notebook_timeout or None,
+                    start_timeout=start_timeout,
+                    memory_limit=memory_limit or None,
+                    log_output=log_output,
+                    fail_fast=fail_fast,
+                    kernel=kernel,
+                    cwd=cwd,
+                    recursive=recursive,
+                    exclude=exclude or (),
                 )
             except (UsageError, RuntimeError) as error:
                 _stop(error)

@@ -25,6 +25,7 @@ from typing import Any
 from helpers.workshop import locks
 from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import Job
+from helpers.workshop.batch.point import RUNNING
 from helpers.workshop.batch.results import NotebookRun, RunReport
 from helpers.workshop.batch.shards import Shard
 from helpers.workshop.outputs import replace
@@ -49,7 +50,7 @@ def is_used(out: Path) -> bool:
 
 def sweep(out: Path) -> None:
     """Remove what killed runs had begun to write."""
-    locks.sweep(out, out / "assets", out / _FOLDER / "plans")
+    locks.sweep(out, out / "assets", out / RUNNING, out / _FOLDER / "plans")
 
 
 class Rows:

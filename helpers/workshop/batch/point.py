@@ -41,6 +41,10 @@ class Point:
         wait: Whether to wait for another process that has it.
         attempt: How often the batch has begun it, with this time.
         retries: How often it may be begun again where its kernel or worker dies.
+        notebook_timeout: Seconds for the whole notebook with its kernel's start, or None.
+        start_timeout: Seconds for the kernel to answer first.
+        memory_limit: MB (10^6 bytes) for all its processes together, or None.
+        log_output: Whether it gets a log, `NAME.log`.
     """
 
     job: Job
@@ -56,3 +60,7 @@ class Point:
     wait: bool = False
     attempt: int = 1
     retries: int = 0
+    notebook_timeout: float | None = None
+    start_timeout: float = 120
+    memory_limit: float | None = None
+    log_output: bool = False

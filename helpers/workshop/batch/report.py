@@ -14,7 +14,7 @@ from helpers.workshop.batch import table
 from helpers.workshop.batch.drawings import drawings
 from helpers.workshop.batch.pages import copy_plotly
 from helpers.workshop.batch.point import RUNNING
-from helpers.workshop.batch.results import NotebookRun, RunReport, in_words
+from helpers.workshop.batch.results import NotebookRun, RunReport, in_time, in_words
 from helpers.workshop.batch.table import Group
 from helpers.workshop.outputs import put, replace
 from helpers.workshop.page import document, escaped, made_with
@@ -117,9 +117,10 @@ def _progress(report: RunReport, started: datetime) -> list[str]:
     says = ", ".join(f"{n} {status}" for status, n in counts.items())
     took = f"{in_time(report.seconds)}{'' if report.running is not None else ' in all'}"
     left = f" · about {in_time(report.left_s)} left" if report.left_s is not None else ""
-    lines = [
-        f"<p>{escaped(says)}{' · interrupted' if report.interrupted else ''} · {took}{left} · {started:%Y-%m-%d %H:%M}</p>"
-    ]
+    ended = (
+        " · interrupted" if report.interrupted else " · stopped at the first failure" if report.halted else ""
+    )
+    lines = [f"<p>{escaped(says)}{ended} · {took}{left} · {started:%Y-%m-%d %H:%M}</p>"]
     if report.running is None:
         return lines
     share = 100 / max(1, len(report.runs))
@@ -139,16 +140,6 @@ def _progress(report: RunReport, started: datetime) -> list[str]:
     ]
 
 
-def in_time(seconds: float) -> str:
-    """A time as people say it: 42 s, 3 min 20 s, 2 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
-
-
 def _link(name: str) -> str:
     return f'<a href="{name}">{name}</a>'
 
@@ -162,7 +153,9 @@ def _row(run: NotebookRun, report: RunReport) -> str:
     linked = run.written and not run.page_error
     title = f'<a href="{href}.html">{escaped(run.title)}</a>' if linked else escaped(run.title)
     files = f' · <a href="{href}.ipynb">executed notebook</a>' if run.written else ""
-    files += f" · {escaped(run.page_error)}" if run.page_error else ""
+    if (report.out / f"{run.name}.log").is_file():
+        files += f' · <a href="{href}.log">log</a>'
+    files += "".join(f" · {escaped(error)}" for error in (run.page_error, run.log_error) if error)
     given = f"<br><small>{escaped(in_words(run.parameters))}</small>" if run.parameters else ""
     since = f"<br><small>{escaped(run.date[:16].replace('T', ' '))}</small>" if run.status == "kept" else ""
     slow = f"<code>{escaped(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""

@@ -22,7 +22,7 @@ class Failure:
     """Why a notebook ended early.
 
     Attributes:
-        kind: "error", "timeout", "died" (the kernel or the process above it), "start" (it never began), or "write" (the
+        kind: "error", "timeout", "memory" (above its limit), "died" (the kernel or the process above it), "start" (it never began), or "write" (the
             executed notebook could not be written).
         message: One line without a period.
         traceback: The traceback, or the kernel's last words.
@@ -53,6 +53,7 @@ class Execution:
         seconds: Wall time with the kernel's start and end.
         cells: Cell to seconds, in order, as in `NotebookRun`.
         peak_mb: The most memory that its kernel process held, in MB (10^6 bytes); 0 where unknown.
+        log_error: Why its log is missing or not whole, or "".
     """
 
     notebook: NotebookNode
@@ -60,6 +61,7 @@ class Execution:
     seconds: float
     cells: Mapping[str, float]
     peak_mb: float
+    log_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,7 @@ class NotebookRun:
         peak_mb: The most memory its kernel process held, in MB; 0 where unknown.
         failure: Why it ended early, or None.
         page_error: Why it has no page, or "".
+        log_error: Why its log is missing or not whole, or "".
         headlines: The headline figures it showed: label, value, source.
         figures: The numbers of the headlines, and the scraps of foreign notebooks.
         provenance: Where its figures come from: record, mode ("live", "replayed"), gpu, date, text.
@@ -99,6 +102,7 @@ class NotebookRun:
     peak_mb: float = 0.0
     failure: Failure | None = None
     page_error: str = ""
+    log_error: str = ""
     headlines: tuple[dict[str, Any], ...] = ()
     figures: tuple[Figure, ...] = ()
     provenance: tuple[dict[str, str], ...] = ()
@@ -170,6 +174,7 @@ class RunReport:
         index_error: Why the index is not there, or "".
         lost: A sentence where what ran the points is gone, or "".
         shard: Its part, as "3/8", where it has no index.
+        halted: Whether nothing more was begun after a failure.
         running: While it runs: the name of each running point to the cell that it is in. None when it has ended.
         left_s: While it runs: how many seconds are left at the pace so far; None where that is not known.
     """
@@ -182,6 +187,7 @@ class RunReport:
     index_error: str = ""
     lost: str = ""
     shard: str = ""
+    halted: bool = False
     running: Mapping[str, str] | None = None
     left_s: float | None = None
 
@@ -189,7 +195,7 @@ class RunReport:
     def ok(self) -> bool:
         """Every notebook ran to its end and has its page, and the index is there."""
         return not (self.index_error or self.lost) and all(
-            run.status in ("ok", "kept") and not run.page_error for run in self.runs
+            run.status in ("ok", "kept") and not run.page_error and not run.log_error for run in self.runs
         )
 
     @property
@@ -226,14 +232,20 @@ class RunReport:
             for row in rows
         ]
         for run in self.runs:
-            if run.page_error:
-                lines += ["", f"{run.name}: {run.page_error}"]
+            for error in filter(None, (run.page_error, run.log_error)):
+                lines += ["", f"{run.name}: {error}"]
             if run.failure:
                 lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
         if self.lost:
             lines += ["", self.lost]
+        if self.halted:
+            left = sum(run.status == "not run" for run in self.runs)
+            lines += [
+                "",
+                f"Stopped at the first failure (--fail-fast): {left} of {len(self.runs)} were not run.",
+            ]
         merge = f"This was shard {self.shard}: workbook merge {self.out} writes the report of all"
         ends = self.index_error or (merge if self.shard else f"Open {self.out / 'index.html'}")
         lines += ["", f"{self.seconds:.0f} s. {ends}"]
@@ -263,6 +275,7 @@ def summarise(point: Point, execution: Execution) -> NotebookRun:
         cells={name: round(s, 3) for name, s in execution.cells.items()},
         peak_mb=round(execution.peak_mb, 1),
         failure=execution.failure,
+        log_error=execution.log_error,
         headlines=tuple(dict(b[HEADLINE]) for b in shown if HEADLINE in b),
         figures=figures_of(shown),
         provenance=tuple(dict(b[PROVENANCE]) for b in shown if PROVENANCE in b),
@@ -272,6 +285,16 @@ def summarise(point: Point, execution: Execution) -> NotebookRun:
         host=platform.node(),
         attempts=point.attempt,
     )
+
+
+def in_time(seconds: float) -> str:
+    """A time as people say it: 42 s, 3 min 20 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def in_words(parameters: Mapping[str, Any]) -> str:

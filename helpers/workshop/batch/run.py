@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import itertools
 import queue
 import re
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -20,15 +20,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tqdm import tqdm
-
 from helpers.workshop import locks
 from helpers.workshop.batch import folder, report, results, shards
 from helpers.workshop.batch import gpus as machine_gpus
 from helpers.workshop.batch.executor import LocalExecutor
-from helpers.workshop.batch.messages import CellBegins
 from helpers.workshop.batch.plan import Job, plan
 from helpers.workshop.batch.point import Held, Lost, Point, Stopped
+from helpers.workshop.batch.progress import Progress, counted
 from helpers.workshop.batch.results import Failure, NotebookRun, RunReport
 from helpers.workshop.batch.shards import Shard
 from helpers.workshop.interrupts import ignore, interruptible
@@ -36,6 +34,7 @@ from helpers.workshop.outputs import require_writable
 from helpers.workshop.usage import UsageError, first_line
 
 _NO_LOCKS = "{out} is on a file system without locks: let no other run write there at the same time."
+_NEWS_S = 15.0  # between two index pages while no point ends
 _INDEX_S = 1.0  # between two index pages while the batch runs
 _INDEX_SHARE = 20  # of the time between them that writing one may take: 1/20
 
@@ -54,6 +53,15 @@ def run_course(
     defaults: Mapping[str, Any] | None = None,
     shard: str = "",
     retries: int = 0,
+    notebook_timeout: float | None = None,
+    start_timeout: float = 120,
+    memory_limit: float | None = None,
+    log_output: bool = False,
+    fail_fast: bool = False,
+    kernel: str = "",
+    cwd: Path | str | None = None,
+    recursive: bool = False,
+    exclude: Sequence[str] = (),
 ) -> RunReport:
     """Run notebooks and write each one executed, a page of each, `index.html` and `report.json` into `out`.
 
@@ -74,6 +82,15 @@ def run_course(
         defaults: Name to value, where neither `parameters` nor a point gives one.
         shard: "K/N" runs the K-th of N parts, and leaves the report to `merge.merge`.
         retries: How often a point is run again whose kernel, or the process above it, died or never started.
+        notebook_timeout: Seconds after which a notebook is stopped and has failed; None for no limit.
+        start_timeout: Seconds within which a kernel has to answer first.
+        memory_limit: MB (10^6 bytes) that a notebook's processes may hold together; above it has failed. None for no limit.
+        log_output: Whether each notebook gets a log of what its cells put out, `NAME.log`.
+        fail_fast: Whether nothing more begins after the first point that failed.
+        kernel: The kernelspec that runs all of them, instead of the one that each names.
+        cwd: The folder that all of them run in, instead of each one's own.
+        recursive: Whether a folder's subfolders are searched too, but for hidden ones.
+        exclude: Patterns of names, or of paths from the folder that was given; such notebooks of a folder are left out.
 
     Returns:
         What happened to each notebook. An interrupt (Ctrl-C) does not raise: the report says so.
@@ -82,14 +99,24 @@ def run_course(
         UsageError: Nothing was run or written: a wrong notebook, parameter, value, or an `out` that cannot be
             written.
     """
-    planned = plan([Path(n) for n in notebooks], parameters or {}, grid, sweep, defaults)
+    planned = plan(
+        [Path(n) for n in notebooks], parameters or {}, grid, sweep, defaults,
+        kernel=kernel, cwd=Path(cwd) if cwd else None, recursive=recursive, exclude=exclude, out=Path(out),
+    )  # fmt: skip
     part = shards.parse(shard)
     if retries < 0:
         raise UsageError(f"--retries is {retries}; give 0 or more.")
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; give 1 or more.")
-    if cell_timeout is not None and cell_timeout <= 0:
-        raise UsageError(f"--cell-timeout is {cell_timeout:g} s; give a positive number of seconds.")
+    for option, limit, unit in [
+        ("--cell-timeout", cell_timeout, "s"),
+        ("--notebook-timeout", notebook_timeout, "s"),
+        ("--start-timeout", start_timeout, "s"),
+        ("--memory-limit", memory_limit, "MB"),
+    ]:
+        if limit is not None and not limit > 0:
+            of = "seconds" if unit == "s" else "MB"
+            raise UsageError(f"{option} is {limit:g} {unit}; give a positive number of {of}.")
     chosen = machine_gpus.choose(gpus) if gpus else ()
     if "://" in str(out) or re.match(r"[a-z][a-z0-9+]+:/(?!/)", str(out)):  # Path drops one of two slashes
         address = re.sub(r":/+", "://", str(out), count=1)
@@ -97,26 +124,38 @@ def run_course(
     out = Path(out).resolve()
     _require_not_over_sources(out, planned)
     require_writable(out)
-    point = Point(planned[0], out, "", cell_timeout, resume, retries=retries)
-    return _Batch(planned, part, point, jobs or len(chosen) or 1, chosen).run()
+    point = Point(
+        planned[0], out, "", cell_timeout, resume, retries=retries, notebook_timeout=notebook_timeout,
+        start_timeout=start_timeout, memory_limit=memory_limit, log_output=log_output,
+    )  # fmt: skip
+    return _Batch(planned, part, point, jobs or len(chosen) or 1, chosen, fail_fast).run()
 
 
 class _Batch:
     """One call of `run_course`: the jobs, what runs them, what became of each."""
 
     def __init__(
-        self, planned: Sequence[Job], shard: Shard, like: Point, workers: int, gpus: Sequence[str]
+        self,
+        planned: Sequence[Job],
+        shard: Shard,
+        like: Point,
+        workers: int,
+        gpus: Sequence[str],
+        fail_fast: bool,
     ) -> None:
         self.planned, self.shard, self.out = planned, shard, like.out
         self.todo = shard.part(planned)
         self.interrupted, self.index_error, self.lost = False, "", ""
+        self.fail_fast, self.halted = fail_fast, False
+        # An executor begins the next point before anybody sees that one has failed: then it is given none in advance.
+        self.to_come, self.at_once = iter(self.todo), workers if fail_fast else len(self.todo)
         self.results: dict[str, NotebookRun] = {}
         started = datetime.now().astimezone().isoformat(timespec="seconds")
         self.started, self.clock = started, time.monotonic()
         pages = {(job.source.parent, job.source.name): f"{job.name}.html" for job in reversed(planned)}
         self.like = dataclasses.replace(like, started=started, pages=pages)
-        self.bars = _Bars()
-        self.executor = LocalExecutor(max(1, min(workers, len(self.todo))), gpus, self.bars.show)
+        self.progress = Progress()
+        self.executor = LocalExecutor(max(1, min(workers, len(self.todo))), gpus, self.progress.show)
         self.next_index = 0.0
         self.running: dict[Future[NotebookRun], Point] = {}
         self.ended: queue.SimpleQueue[Future[NotebookRun]] = queue.SimpleQueue()
@@ -131,17 +170,18 @@ class _Batch:
                 raise UsageError(
                     f"--out {self.out} cannot be written ({error.strerror}); choose another folder."
                 ) from error
-            self.bar = stack.enter_context(
-                tqdm(total=len(self.todo), desc="Notebooks", unit="notebook", position=0, disable=None)
-            )
+            self.bar = stack.enter_context(self.progress.whole(len(self.todo)))
             stack.enter_context(self.executor)
             try:
                 self._write_index(running=True)
-                for job in self.todo:
+                for job in itertools.islice(self.to_come, self.at_once):
                     self._begin(dataclasses.replace(self.like, job=job))
                 while self.running:
-                    future = self.ended.get()
-                    self._take(self.running.pop(future), future)
+                    with contextlib.suppress(queue.Empty):
+                        future = self.ended.get(timeout=_NEWS_S)
+                        self._take(self.running.pop(future), future)
+                        if not self.halted and (job := next(self.to_come, None)):
+                            self._begin(dataclasses.replace(self.like, job=job))
                     if time.monotonic() >= self.next_index:
                         self._write_index(running=True)
                     if not self.running:
@@ -183,6 +223,8 @@ class _Batch:
         try:
             run = future.result()
         except Held as held:
+            if self.halted:
+                return
             self._say(f"{point.job.name}: {held}; it comes later")
             self.held.append(point)
             return
@@ -195,6 +237,12 @@ class _Batch:
         self.results[run.name] = run
         self.bar.update()
         self._say(results.line(run))
+        ended = tuple(self.results.values())
+        left = self.progress.left_s(ended, len(self.todo))
+        words = "" if left is None else results.in_time(left)
+        self.bar.set_postfix_str(counted(ended, len(self.progress.running), words))
+        if self.fail_fast and run.failure and not self.halted:
+            self.halted, self.held = True, []
         try:
             self.rows.add(run)
         except OSError as error:
@@ -216,6 +264,9 @@ class _Batch:
             interrupted=self.interrupted,
             index_error=self.index_error,
             lost=self.lost,
+            halted=self.halted,
+            running=self.progress.running if running else None,
+            left_s=self.progress.left_s(tuple(self.results.values()), len(self.todo)) if running else None,
             shard="" if self.shard.of == 1 else str(self.shard),
         )
 
@@ -236,30 +287,6 @@ class _Batch:
             self.index_error = f"index.html could not be written ({error.strerror or first_line(error)})."
         now = time.monotonic()
         self.next_index = now + max(_INDEX_S, _INDEX_SHARE * (now - begin))
-
-
-class _Bars:
-    """A line of the terminal for each notebook that runs, with its cells."""
-
-    def __init__(self) -> None:
-        self._bars: dict[int, tqdm] = {}
-        self._lock = threading.Lock()
-
-    def show(self, slot: int, point: Point, cell: CellBegins | None) -> None:
-        """A cell begins, or the point has ended."""
-        with self._lock:
-            bar = self._bars.get(slot)
-            if cell is None:
-                if bar is not None:
-                    self._bars.pop(slot).close()
-                return
-            if bar is None:
-                bar = self._bars[slot] = tqdm(
-                    total=cell.total, desc=point.job.name, position=slot + 1, leave=False, disable=None
-                )
-            if not bar.disable:
-                bar.n = cell.index
-                bar.set_postfix_str(cell.cell)
 
 
 def _refused(point: Point) -> Future[NotebookRun]:

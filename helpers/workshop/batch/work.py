@@ -19,10 +19,11 @@ from nbformat import NotebookNode
 
 from helpers.workshop import locks
 from helpers.workshop.batch import folder, pages, results
-from helpers.workshop.batch.engine import Watch, execute
+from helpers.workshop.batch.engine import execute
 from helpers.workshop.batch.figures import bundles, figures_of
 from helpers.workshop.batch.point import Held, Point, Stopped
 from helpers.workshop.batch.results import Failure, NotebookRun
+from helpers.workshop.batch.watch import Watch
 from helpers.workshop.outputs import replace
 from helpers.workshop.usage import first_line
 
@@ -42,7 +43,7 @@ def run_point(point: Point, watch: Watch | None = None) -> NotebookRun:
         Stopped: It was interrupted before its notebook was written.
         Held: Another process has it, and the point does not wait.
     """
-    watch = watch or Watch(point.cell_timeout, threading.Event())
+    watch = watch or Watch(point, threading.Event())
     path = folder.point_lock(point.out, point.job.name)
     try:
         lock = locks.wait(path, watch.stop) if point.wait else locks.take(path)
