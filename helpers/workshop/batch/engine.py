@@ -84,7 +84,6 @@ class _Engine(NBClientEngine):
             timeout=None,
             startup_timeout=_start_timeout(watch.point),
             iopub_timeout=120,  # four seconds, the default, fails a cell that shows megabytes on a slow machine
-            store_widget_state=False,  # a FigureWidget's state is 5 MB that a page without a kernel cannot use
             resources={"metadata": {"path": str(folder)}},
             log=papermill_logger,
         )
@@ -96,6 +95,7 @@ class _Engine(NBClientEngine):
         try:
             return client.execute(stdout=log, stderr=log, env=environment)
         finally:
+            client.set_widgets_metadata()  # nbclient's own comes only after the last cell
             watch.kill()
             watch.pid = None  # its number may become another process's
 

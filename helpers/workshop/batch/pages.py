@@ -19,10 +19,10 @@ from nbformat import NotebookNode
 
 from helpers.workshop import outputs
 from helpers.workshop.batch.results import NotebookRun, in_words
+from helpers.workshop.batch.stills import STYLE, VIEW, states_of, still
 from helpers.workshop.page import escaped
 
 PLOTLY = "application/vnd.plotly.v1+json"
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 # nbconvert's JupyterLab page without what it would fetch from the network (RequireJS, MathJax, Mermaid, widgets).
 _PAGE = """\
@@ -42,6 +42,7 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 .workbook-top .failed { color: #b3261e; font-weight: 600; }
 .highlight .kt, .highlight .nb { color: var(--jp-mirror-editor-builtin-color); }
 .highlight .nf { color: var(--jp-mirror-editor-def-color); }
+/* stills */
 .workbook-folded > summary { cursor: pointer; color: #57606a; font: 13px/1.8 system-ui, sans-serif; padding-left: 76px; }
 </style>
 {%- endblock -%}
@@ -57,8 +58,10 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 {%- endif -%}
 {%- endblock -%}
 """
-# A page above some tens of MB does not open in a browser: characters of one text, and of one figure, image or table.
+# A page above some tens of MB does not open in a browser: characters of one text, of one figure, image or table, and of
+# all outputs of a page, after which only small ones are shown.
 _MOST_TEXT, _TAIL, _MOST_DATA = 500_000, 20_000, 20_000_000
+_MOST_PAGE, _SMALL = 50_000_000, 20_000
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")
 # The Colab badge: a page offline keeps its words.
 _REMOTE_IMAGE = re.compile(r"!\[([^\]]*)\]\(https?://[^)]*\)")
@@ -80,10 +83,11 @@ def write_page(
     from nbconvert import HTMLExporter
 
     notebook = copy.deepcopy(notebook)  # texts are shared: it costs little, however much was put out
+    widgets = states_of(notebook)
     notebook.metadata.pop("widgets", None)
     notebook.metadata["title"] = run.title
     folder = Path(run.source).parent
-    figures = 0
+    figures, length = 0, 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _REMOTE_IMAGE.sub(r"\1", cell.source)
@@ -91,12 +95,13 @@ def write_page(
                 lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
             )
         for output in cell.get("outputs", []):
-            _shorten(output)
+            length = _shorten(output, length)
+            _stand_still(output, widgets)
             if _draw_offline(output, f"figure-{figures + 1}"):
                 figures += 1
     exporter = HTMLExporter(
         template_file="workbook.html.j2",
-        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE})],
+        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE.replace("/* stills */", STYLE)})],
         filters={"highlight_code": _highlight},
     )
     resources = {
@@ -123,27 +128,53 @@ def _highlight(source: str, language: str | None = None, metadata: Mapping | Non
     return highlight(source or " ", InPython(), HtmlFormatter(cssclass=" highlight hl-ipython3"))
 
 
-def _shorten(output: NotebookNode) -> None:
-    """Cut what would make a page that no browser opens; the executed notebook has it whole."""
+def _shorten(output: NotebookNode, before: int) -> int:
+    """Cut what would make a page that no browser opens; the executed notebook has it whole.
+
+    Args:
+        output: It is changed.
+        before: Characters of the outputs before it.
+
+    Returns:
+        The same with this one.
+    """
     if "text" in output:
-        output.text = _cut(output.text)
+        output.text = _cut(output.text, before)
+        before += len(output.text)
     if "traceback" in output:
-        output.traceback = [_cut(part) for part in output.traceback]
+        output.traceback = [_cut(part, before) for part in output.traceback]
     data = output.get("data", {})
     if isinstance(data.get("text/plain"), str):
-        data["text/plain"] = _cut(data["text/plain"])
+        data["text/plain"] = _cut(data["text/plain"], before)
+    shown = 0
     for kind, value in list(data.items()):
-        if (size := len(value if isinstance(value, str) else json.dumps(value))) > _MOST_DATA:
+        size = len(value if isinstance(value, str) else json.dumps(value))
+        if size > _MOST_DATA or (size > _SMALL and before + size > _MOST_PAGE):
             del data[kind]
             says = (
-                f"[{size / 1e6:.0f} MB of {kind} are left out of this page; the executed notebook has them.]"
+                f"[{size / 1e6:.2g} MB of {kind} are left out of this page; the executed notebook has them.]"
             )
-            data["text/plain"] = says
+            data["text/plain"], size = says, len(says)
+        shown = max(shown, size)  # one of the kinds is shown
+    return before + shown
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _MOST_TEXT:
+def _stand_still(output: NotebookNode, widgets: Mapping[str, Mapping]) -> None:
+    """Show a widget as it stood at the end, or else as its text: on a page it has no kernel."""
+    data = output.get("data", {})
+    if VIEW in data and PLOTLY not in data and "text/html" not in data:
+        drawn = still(data.pop(VIEW).get("model_id", ""), widgets)
+        if drawn is not None:
+            data["text/html"] = drawn
+
+
+def _cut(text: str, before: int) -> str:
+    if len(text) <= (_MOST_TEXT if before < _MOST_PAGE else _SMALL):
         return text
+    if before >= _MOST_PAGE:
+        return (
+            f"[{len(text) / 1e6:.2g} MB of text are left out of this page; the executed notebook has them.]"
+        )
     left_out = len(text) - _MOST_TEXT
     head, tail = text[: _MOST_TEXT - _TAIL], text[-_TAIL:]
     return f"{head}\n[… {left_out:,} characters are left out of this page; the executed notebook has them …]\n{tail}"
@@ -153,7 +184,7 @@ def _draw_offline(output: NotebookNode, name: str) -> bool:
     """Turn a Plotly output into a drawing by the page's own plotly.min.js; whether it was one."""
     data = output.get("data", {})
     if PLOTLY in data or "text/html" in data:
-        data.pop(WIDGET, None)  # a widget needs its kernel; what was put out beside it does not
+        data.pop(VIEW, None)  # a widget needs its kernel; what was put out beside it does not
     if PLOTLY in data:
         figure = dict(data[PLOTLY])
         figure["config"] = {"responsive": True, "displaylogo": False, **figure.get("config", {})}
