@@ -83,13 +83,14 @@ def _over_two(group: Group, name: str) -> go.Figure:
     z = name if name not in frame else _VALUE
     frame = frame.rename(columns={_VALUE: z})  # the colours' title
     least = frame[z].min()
-    height = max(_HEIGHT, 160 + min(24, frame[y].nunique()) * 40)
+    crowded = len(frame) > _MOST_CELLS
+    height = 480 if crowded else max(_HEIGHT, 160 + frame[y].nunique() * 32)
     heading = _heading(group, [name])
     figure = plots.heatmap(
         frame, x, y, z, title=heading, z_format=",.4g", from_zero=bool(least >= 0), height=height
     )
     figure.update_layout(xaxis_title_text=x, yaxis_title_text=y)
-    if len(frame) > _MOST_CELLS:
+    if crowded:
         figure.update_traces(texttemplate="")
     return figure
 
