@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tqdm import tqdm
 
@@ -53,7 +53,8 @@ def run_course(
     sweep: Sequence[Mapping[str, Any]] = (),
     defaults: Mapping[str, Any] | None = None,
     shard: str = "",
-    retries: int = 0,
+    retries: int | None = None,
+    scheduler: str = "",
 ) -> RunReport:
     """Run notebooks and write each one executed, a page of each, `index.html` and `report.json` into `out`.
 
@@ -73,7 +74,10 @@ def run_course(
         sweep: Points as name to value; notebooks that have the names run once at each.
         defaults: Name to value, where neither `parameters` nor a point gives one.
         shard: "K/N" runs the K-th of N parts, and leaves the report to `merge.merge`.
-        retries: How often a point is run again whose kernel, or the process above it, died or never started.
+        retries: How often a point is run again whose kernel, or the process above it, died or never started; by default 1
+            on a cluster and 0 on this machine.
+        scheduler: The Dask scheduler whose workers run the points, as tcp://host:8786 or scheduler.json; "" for this
+            machine.
 
     Returns:
         What happened to each notebook. An interrupt (Ctrl-C) does not raise: the report says so.
@@ -84,8 +88,14 @@ def run_course(
     """
     planned = plan([Path(n) for n in notebooks], parameters or {}, grid, sweep, defaults)
     part = shards.parse(shard)
+    retries = int(bool(scheduler)) if retries is None else retries
     if retries < 0:
         raise UsageError(f"--retries is {retries}; give 0 or more.")
+    if scheduler and (jobs is not None or gpus):
+        raise UsageError(
+            "--jobs and --gpus are for this machine: with --scheduler the workers say how much they run at a time "
+            '(dask worker --nthreads 1 --resources "GPU=1").'
+        )
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; give 1 or more.")
     if cell_timeout is not None and cell_timeout <= 0:
@@ -98,15 +108,33 @@ def run_course(
     _require_not_over_sources(out, planned)
     require_writable(out)
     point = Point(planned[0], out, "", cell_timeout, resume, retries=retries)
-    return _Batch(planned, part, point, jobs or len(chosen) or 1, chosen).run()
+    bars = _Bars()
+    if scheduler:
+        executor: Executor = _on_cluster(scheduler, out, planned)
+    else:
+        workers = min(jobs or len(chosen) or 1, len(planned))
+        executor = LocalExecutor(workers, chosen, bars.show)
+    return _Batch(planned, part, point, executor).run()
+
+
+class Executor(Protocol):
+    """What runs points: on this machine, or on others."""
+
+    def submit(self, point: Point) -> Future[NotebookRun]:
+        """Run a point. The future raises `Stopped`, `Held` or `Lost` where there is no row."""
+
+    def stop(self) -> None:
+        """Stop what runs, and begin nothing more."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
 
 class _Batch:
     """One call of `run_course`: the jobs, what runs them, what became of each."""
 
-    def __init__(
-        self, planned: Sequence[Job], shard: Shard, like: Point, workers: int, gpus: Sequence[str]
-    ) -> None:
+    def __init__(self, planned: Sequence[Job], shard: Shard, like: Point, executor: Executor) -> None:
         self.planned, self.shard, self.out = planned, shard, like.out
         self.todo = shard.part(planned)
         self.interrupted, self.index_error, self.lost = False, "", ""
@@ -115,8 +143,7 @@ class _Batch:
         self.started, self.clock = started, time.monotonic()
         pages = {(job.source.parent, job.source.name): f"{job.name}.html" for job in reversed(planned)}
         self.like = dataclasses.replace(like, started=started, pages=pages)
-        self.bars = _Bars()
-        self.executor = LocalExecutor(max(1, min(workers, len(self.todo))), gpus, self.bars.show)
+        self.executor = executor
         self.next_index = 0.0
         self.running: dict[Future[NotebookRun], Point] = {}
         self.ended: queue.SimpleQueue[Future[NotebookRun]] = queue.SimpleQueue()
@@ -124,6 +151,7 @@ class _Batch:
 
     def run(self) -> RunReport:
         with interruptible(), contextlib.ExitStack() as stack:
+            stack.enter_context(self.executor)
             try:
                 self._open()
                 stack.callback(self.rows.close)
@@ -134,7 +162,6 @@ class _Batch:
             self.bar = stack.enter_context(
                 tqdm(total=len(self.todo), desc="Notebooks", unit="notebook", position=0, disable=None)
             )
-            stack.enter_context(self.executor)
             try:
                 self._write_index(running=True)
                 for job in self.todo:
@@ -260,6 +287,14 @@ class _Bars:
             if not bar.disable:
                 bar.n = cell.index
                 bar.set_postfix_str(cell.cell)
+
+
+def _on_cluster(scheduler: str, out: Path, planned: Sequence[Job]) -> Executor:
+    try:
+        from helpers.workshop.batch.cluster import ClusterExecutor
+    except ImportError as error:
+        raise UsageError(f"--scheduler needs Dask ({error}); get it with: pip install distributed") from error
+    return ClusterExecutor(scheduler, out, planned)
 
 
 def _refused(point: Point) -> Future[NotebookRun]:
