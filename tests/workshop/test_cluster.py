@@ -169,9 +169,10 @@ def test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinn
     _, alive = psutil.wait_procs(below, timeout=60)
     assert not alive  # nothing of the killed worker goes on beside the second try
     go(tmp_path, second)
-    wait_for(lambda: [n for n, _, _ in begun(tmp_path)].count(first) == 2, runner)
-    wait_for(lambda: len(begun(tmp_path)) == 4, runner)  # the restarted worker has taken a point
-    running = {gpu for n, pid, gpu in begun(tmp_path) if not gone(pid)}
+    wait_for(lambda: (tmp_path / "out" / f"point__n={second}.html").exists(), runner)
+    # The restarted worker takes a point again, and sees the GPU that it had.
+    wait_for(lambda: sum(not gone(pid) for _, pid, _ in begun(tmp_path)) == 2, runner)
+    running = {gpu for _, pid, gpu in begun(tmp_path) if not gone(pid)}
     assert running == {"GPU-aaaa-1", "GPU-bbbb-2"}
     go(tmp_path, 1, 2, 3, 4)
     said = runner.communicate(timeout=120)
