@@ -89,11 +89,20 @@ def run(
             show_default=False,
         ),
     ] = "",
+    scheduler: Annotated[
+        str,
+        typer.Option(
+            metavar="tcp://HOST:8786|FILE.json",
+            help="Run on the workers of this Dask scheduler instead of this machine.",
+            show_default=False,
+        ),
+    ] = "",
     retries: Annotated[
         int | None,
         typer.Option(
             metavar="N",
-            help="Run a point again, up to N times, whose kernel or worker died or never started: by default 0.",
+            help="Run a point again, up to N times, whose kernel or worker died or never started: by default 0, "
+            "with --scheduler 1.",
             show_default=False,
         ),
     ] = None,
@@ -169,7 +178,8 @@ def run(
                     sweep=sweeps.read_points(sweep) if sweep else (),
                     defaults=sweeps.read_parameters(parameters_file) if parameters_file else None,
                     shard=shard,
-                    retries=retries or 0,
+                    retries=retries,
+                    scheduler=scheduler,
                     notebook_timeout=notebook_timeout or None,
                     start_timeout=start_timeout,
                     memory_limit=memory_limit or None,

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from helpers.workshop.batch import folder
@@ -43,6 +43,7 @@ class LocalExecutor:
         workers: int,
         gpus: Sequence[str] = (),
         on_cell: Callable[[int, Point, CellBegins | None], None] = lambda slot, point, cell: None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start nothing yet; a worker starts with its first point.
 
@@ -51,11 +52,16 @@ class LocalExecutor:
             gpus: UUIDs; each worker gets one of them, in turn, and its kernels see no other.
             on_cell: Called with the worker's number, the point, and the cell that begins (None: the point has ended), in
                 any thread.
+            environment: The workers'; by default this process's own.
         """
+        self.at_once = workers
         self._on_cell = on_cell
         self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
         pinned = [gpus[i % len(gpus)] if gpus else "" for i in range(workers)]
-        self._all = [_Slot(i, gpu, pinned.count(gpu) == 1 if gpu else None) for i, gpu in enumerate(pinned)]
+        self._all = [
+            _Slot(i, gpu, pinned.count(gpu) == 1 if gpu else None, environment)
+            for i, gpu in enumerate(pinned)
+        ]
         for slot in self._all:
             self._slots.put(slot)
         self._threads = ThreadPoolExecutor(workers, "point")
@@ -81,10 +87,19 @@ class LocalExecutor:
         for slot in self._all:
             slot.end()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping.is_set()
+
     def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for what runs, and end the processes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for slot in self._all:
             slot.release()
@@ -117,8 +132,10 @@ class LocalExecutor:
 class _Slot:
     """The place of one worker: its process, started when it is needed and again where it died."""
 
-    def __init__(self, number: int, gpu: str, alone: bool | None) -> None:
-        self.number, self.gpu, self.alone = number, gpu, alone
+    def __init__(
+        self, number: int, gpu: str, alone: bool | None, environment: Mapping[str, str] | None
+    ) -> None:
+        self.number, self.gpu, self.alone, self.environment = number, gpu, alone, environment
         self.busy = False
         self._lock, self._ending = threading.Lock(), threading.Lock()
         self._process: subprocess.Popen | None = None
@@ -153,7 +170,7 @@ class _Slot:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(settings)],
                 pass_fds=(theirs.fileno(), leash), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-                start_new_session=True,
+                start_new_session=True, env=self.environment,
             )  # fmt: skip
         theirs.close()
         os.close(leash)

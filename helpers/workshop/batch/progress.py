@@ -16,12 +16,16 @@ _FORMAT = "{l_bar}{bar}| {n_fmt}/{total_fmt} [{elapsed}{postfix}]"
 
 
 class Progress:
-    """The bars of a batch, and which points are in which cell."""
+    """The bars of a batch, and which points are in which cell.
+
+    Attributes:
+        at_once: How many points run at a time.
+    """
 
     def __init__(self) -> None:
+        self.at_once = 1
         self._bars: dict[int, tqdm] = {}
         self._now: dict[str, str] = {}
-        self._widest = 1
         self._lock = threading.Lock()
 
     def whole(self, total: int) -> tqdm:
@@ -38,7 +42,6 @@ class Progress:
                     self._bars.pop(slot).close()
                 return
             self._now[point.job.name] = f"cell {cell.index + 1} of {cell.total}, {cell.cell}"
-            self._widest = max(self._widest, len(self._now))
             if bar is None:
                 bar = self._bars[slot] = tqdm(
                     total=cell.total, desc=point.job.name, position=slot + 1, leave=False, disable=None
@@ -63,7 +66,7 @@ class Progress:
         took = [run.seconds for run in ended if run.status != "kept" and run.seconds]
         running = len(self.running)
         to_come = total - len(ended) - running / 2  # those that run are half done, on average
-        return statistics.fmean(took) * to_come / self._widest if took and to_come > 0 else None
+        return statistics.fmean(took) * to_come / self.at_once if took and to_come > 0 else None
 
 
 def counted(ended: Sequence[NotebookRun], running: int, left: str) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from helpers.workshop import locks
 from helpers.workshop.batch import folder, report, results, shards
@@ -52,7 +52,8 @@ def run_course(
     sweep: Sequence[Mapping[str, Any]] = (),
     defaults: Mapping[str, Any] | None = None,
     shard: str = "",
-    retries: int = 0,
+    retries: int | None = None,
+    scheduler: str = "",
     notebook_timeout: float | None = None,
     start_timeout: float = 120,
     memory_limit: float | None = None,
@@ -81,7 +82,10 @@ def run_course(
         sweep: Points as name to value; notebooks that have the names run once at each.
         defaults: Name to value, where neither `parameters` nor a point gives one.
         shard: "K/N" runs the K-th of N parts, and leaves the report to `merge.merge`.
-        retries: How often a point is run again whose kernel, or the process above it, died or never started.
+        retries: How often a point is run again whose kernel, or the process above it, died or never started; by default 1
+            on a cluster and 0 on this machine.
+        scheduler: The Dask scheduler whose workers run the points, as tcp://host:8786 or scheduler.json; "" for this
+            machine.
         notebook_timeout: Seconds after which a notebook is stopped and has failed; None for no limit.
         start_timeout: Seconds within which a kernel has to answer first.
         memory_limit: MB (10^6 bytes) that a notebook's processes may hold together; above it has failed. None for no limit.
@@ -104,8 +108,14 @@ def run_course(
         kernel=kernel, cwd=Path(cwd) if cwd else None, recursive=recursive, exclude=exclude, out=Path(out),
     )  # fmt: skip
     part = shards.parse(shard)
+    retries = int(bool(scheduler)) if retries is None else retries
     if retries < 0:
         raise UsageError(f"--retries is {retries}; give 0 or more.")
+    if scheduler and (jobs is not None or gpus):
+        raise UsageError(
+            "--jobs and --gpus are for this machine: with --scheduler the workers say how much they run at a time "
+            '(dask worker --nthreads 1 --resources "GPU=1").'
+        )
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; give 1 or more.")
     for option, limit, unit in [
@@ -128,7 +138,31 @@ def run_course(
         planned[0], out, "", cell_timeout, resume, retries=retries, notebook_timeout=notebook_timeout,
         start_timeout=start_timeout, memory_limit=memory_limit, log_output=log_output,
     )  # fmt: skip
-    return _Batch(planned, part, point, jobs or len(chosen) or 1, chosen, fail_fast).run()
+    progress = Progress()
+    if scheduler:
+        executor: Executor = _on_cluster(scheduler, out, planned)
+    else:
+        workers = min(jobs or len(chosen) or 1, len(planned))
+        executor = LocalExecutor(workers, chosen, progress.show)
+    return _Batch(planned, part, point, executor, progress, fail_fast).run()
+
+
+class Executor(Protocol):
+    """What runs points: on this machine, or on others."""
+
+    @property
+    def at_once(self) -> int:
+        """How many points it runs at a time."""
+
+    def submit(self, point: Point) -> Future[NotebookRun]:
+        """Run a point. The future raises `Stopped`, `Held` or `Lost` where there is no row."""
+
+    def stop(self) -> None:
+        """Stop what runs, and begin nothing more."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
 
 class _Batch:
@@ -139,8 +173,8 @@ class _Batch:
         planned: Sequence[Job],
         shard: Shard,
         like: Point,
-        workers: int,
-        gpus: Sequence[str],
+        executor: Executor,
+        progress: Progress,
         fail_fast: bool,
     ) -> None:
         self.planned, self.shard, self.out = planned, shard, like.out
@@ -148,14 +182,14 @@ class _Batch:
         self.interrupted, self.index_error, self.lost = False, "", ""
         self.fail_fast, self.halted = fail_fast, False
         # An executor begins the next point before anybody sees that one has failed: then it is given none in advance.
-        self.to_come, self.at_once = iter(self.todo), workers if fail_fast else len(self.todo)
+        self.to_come, progress.at_once = iter(self.todo), executor.at_once
+        self.ahead = progress.at_once if fail_fast else len(self.todo)
         self.results: dict[str, NotebookRun] = {}
         started = datetime.now().astimezone().isoformat(timespec="seconds")
         self.started, self.clock = started, time.monotonic()
         pages = {(job.source.parent, job.source.name): f"{job.name}.html" for job in reversed(planned)}
         self.like = dataclasses.replace(like, started=started, pages=pages)
-        self.progress = Progress()
-        self.executor = LocalExecutor(max(1, min(workers, len(self.todo))), gpus, self.progress.show)
+        self.executor, self.progress = executor, progress
         self.next_index = 0.0
         self.running: dict[Future[NotebookRun], Point] = {}
         self.ended: queue.SimpleQueue[Future[NotebookRun]] = queue.SimpleQueue()
@@ -163,6 +197,7 @@ class _Batch:
 
     def run(self) -> RunReport:
         with interruptible(), contextlib.ExitStack() as stack:
+            stack.enter_context(self.executor)
             try:
                 self._open()
                 stack.callback(self.rows.close)
@@ -171,10 +206,9 @@ class _Batch:
                     f"--out {self.out} cannot be written ({error.strerror}); choose another folder."
                 ) from error
             self.bar = stack.enter_context(self.progress.whole(len(self.todo)))
-            stack.enter_context(self.executor)
             try:
                 self._write_index(running=True)
-                for job in itertools.islice(self.to_come, self.at_once):
+                for job in itertools.islice(self.to_come, self.ahead):
                     self._begin(dataclasses.replace(self.like, job=job))
                 while self.running:
                     with contextlib.suppress(queue.Empty):
@@ -287,6 +321,14 @@ class _Batch:
             self.index_error = f"index.html could not be written ({error.strerror or first_line(error)})."
         now = time.monotonic()
         self.next_index = now + max(_INDEX_S, _INDEX_SHARE * (now - begin))
+
+
+def _on_cluster(scheduler: str, out: Path, planned: Sequence[Job]) -> Executor:
+    try:
+        from helpers.workshop.batch.cluster import ClusterExecutor
+    except ImportError as error:
+        raise UsageError(f"--scheduler needs Dask ({error}); get it with: pip install distributed") from error
+    return ClusterExecutor(scheduler, out, planned)
 
 
 def _refused(point: Point) -> Future[NotebookRun]:
