@@ -513,6 +513,7 @@ def test_the_index_of_a_batch_draws_its_grid_and_renews_itself(chrome, tmp_path)
         see(page.page.locator("body"), "4 ok, 1 failed, 1 running, 6 waiting")
         see(page.page.locator("body"), "about 1 min 15 s left")
         see(page.page.locator(".js-plotly-plot").first, "failed")
+        expect(page.page.locator(".js-plotly-plot .gtitle")).to_have_count(2)
         screenshot(page, f"batch-runs-{scheme}")
         if scheme == "light":
             page.page.mouse.wheel(0, 400)

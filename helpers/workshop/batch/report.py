@@ -19,7 +19,7 @@ from helpers.workshop.batch.table import Group
 from helpers.workshop.outputs import put, replace
 from helpers.workshop.page import document, escaped, made_with
 
-_RENEW_S = 4  # between two looks of an open page at the index of a batch that runs
+_RENEW_S = 4  # that an open page of a batch that runs stays at least
 _STALE_S = 180  # after which it says that nothing more has come
 _STYLE = """
 .figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(480px, 100%), 1fr)); gap: 8px 24px; }
@@ -37,14 +37,16 @@ addEventListener("load", () => {
   plotly.onload = () => {
     const seen = new IntersectionObserver(entries => entries.filter(e => e.isIntersecting).forEach(e => {
       seen.unobserve(e.target);
-      Plotly.newPlot(e.target, JSON.parse(e.target.nextElementSibling.textContent));
+      Plotly.newPlot(e.target, JSON.parse(e.target.nextElementSibling.textContent))
+        .then(() => window.drawnMs = performance.now());
     }), {rootMargin: "400px"});
     document.querySelectorAll(".figure").forEach(place => seen.observe(place));
   };
   document.body.append(plotly);
 });
 </script>"""
-# A page from disk may not fetch, so it is loaded again: not in the background, nor while something is held or selected.
+# A page from disk may not fetch, so it is loaded again: not in the background, nor while something is held or selected, and
+# after its figures have been seen for eight times as long as it took to draw them.
 _RENEW = """<script>
 {
   const key = "scroll " + location.pathname, written = %d;
@@ -56,10 +58,12 @@ _RENEW = """<script>
   setInterval(() => {
     if (Date.now() / 1000 - written > %d)
       document.getElementById("stale").hidden = false;
-    if (document.hidden || held || String(getSelection())) return;
+    const drawnMs = document.querySelector(".figure") ? window.drawnMs || Infinity : 0;
+    const rests = performance.now() < Math.max(%d, Math.min(8 * drawnMs, 30000));
+    if (rests || document.hidden || held || String(getSelection())) return;
     sessionStorage.setItem(key, scrollY);
     location.reload();
-  }, %d);
+  }, 500);
 }
 </script>"""
 
