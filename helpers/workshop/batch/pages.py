@@ -11,7 +11,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import nbformat
@@ -21,6 +23,9 @@ from helpers.workshop import outputs
 from helpers.workshop.batch.results import NotebookRun, in_words
 from helpers.workshop.batch.stills import STYLE, VIEW, states_of, still
 from helpers.workshop.page import escaped
+
+if TYPE_CHECKING:
+    from nbconvert import HTMLExporter
 
 PLOTLY = "application/vnd.plotly.v1+json"
 
@@ -79,9 +84,6 @@ def write_page(
         page: The file to write.
         pages: (folder, file name) of every notebook of the batch to the name of its page, for links between them.
     """
-    from jinja2 import DictLoader
-    from nbconvert import HTMLExporter
-
     notebook = copy.deepcopy(notebook)  # texts are shared: it costs little, however much was put out
     widgets = states_of(notebook)
     notebook.metadata.pop("widgets", None)
@@ -99,20 +101,28 @@ def write_page(
             _stand_still(output, widgets)
             if _draw_offline(output, f"figure-{figures + 1}"):
                 figures += 1
-    exporter = HTMLExporter(
-        template_file="workbook.html.j2",
-        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE.replace("/* stills */", STYLE)})],
-        filters={"highlight_code": _highlight},
-    )
     resources = {
         "metadata": {"name": run.title},
         "plotly": bool(figures),
         "workbook_top": _top(run),
     }
-    body, _ = exporter.from_notebook_node(notebook, resources)
+    body, _ = _exporter().from_notebook_node(notebook, resources)
     if figures:
         copy_plotly(page.parent / "assets")
     outputs.replace(page, body)
+
+
+@cache
+def _exporter() -> HTMLExporter:
+    """nbconvert's exporter; one for all pages, since compiling its templates takes longer than a small page."""
+    from jinja2 import DictLoader
+    from nbconvert import HTMLExporter
+
+    return HTMLExporter(
+        template_file="workbook.html.j2",
+        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE.replace("/* stills */", STYLE)})],
+        filters={"highlight_code": _highlight},
+    )
 
 
 def _highlight(source: str, language: str | None = None, metadata: Mapping | None = None) -> str:
