@@ -97,7 +97,7 @@ class Rows:
     def close(self) -> None:
         """The run has ended."""
         os.close(self._file)
-        self._lock.release(keep=True)
+        self._lock.close(keep=True)
 
     def _append(self, values: dict[str, Any]) -> None:
         line = (json.dumps(values, ensure_ascii=False) + "\n").encode()

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -52,10 +53,8 @@ def run_point(point: Point, watch: Watch | None = None) -> NotebookRun:
         return NotebookRun.failed(point.job, Failure("write", says, ""))
     if lock is None:
         raise Held(_holder(path))
-    try:
+    with contextlib.closing(lock):
         return _run(point, lock, watch)
-    finally:
-        lock.release()
 
 
 def _run(point: Point, lock: locks.Lock, watch: Watch) -> NotebookRun:
