@@ -29,7 +29,7 @@ place = pathlib.Path({place!r})
 with (place / 'log').open('a') as log:
     log.write(f"{{n}} {{os.getpid()}} {{os.environ.get('CUDA_VISIBLE_DEVICES')}}\\n")
 while not (place / f'go{{n}}').exists(): time.sleep(0.05)
-print(n * n)"""
+print(n * n, os.environ.get('OMP_NUM_THREADS'))  # which Dask's nanny sets"""
 
 
 class Cluster:
@@ -41,7 +41,8 @@ class Cluster:
         smi.write_text(f"#!/bin/sh\ncat <<'END'\n{GPUS}END\n")
         smi.chmod(0o755)
         self.environment = environment()
-        self.environment.pop("CUDA_VISIBLE_DEVICES", None)
+        for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
+            self.environment.pop(name, None)
         self.environment |= {
             "PATH": f"{folder}{os.pathsep}{self.environment['PATH']}", "TMPDIR": str(folder),
             "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s",
@@ -206,7 +207,9 @@ def test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinn
         f"point__n={n}": ("ok", 2 if n == first else 1) for n in (1, 2, 3, 4)
     }
     assert all(row["gpu"] in running and row["gpu_alone"] for row in found.values())
-    assert [printed(out / f"point__n={n}.ipynb") for n in (1, 2, 3, 4)] == ["1\n", "4\n", "9\n", "16\n"]
+    assert [printed(out / f"point__n={n}.ipynb") for n in (1, 2, 3, 4)] == [
+        f"{n * n} None\n" for n in (1, 2, 3, 4)
+    ]
     assert not [p for p in out.rglob("*") if p.suffix in (".tmp", ".lock")]
 
 
@@ -245,7 +248,7 @@ def test_a_worker_that_joins_later_and_has_no_gpu_is_given_nothing(two_workers, 
 def test_an_ended_runner_ends_what_it_runs_on_the_workers(
     two_workers, point, started, tmp_path, number, status
 ):
-    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    runner = started(point, "--grid", "n=1,2,3,4,5", "--scheduler", two_workers.file)
     go(tmp_path, 1)
     wait_for(lambda: (tmp_path / "out" / "point__n=1.ipynb").exists() and len(begun(tmp_path)) == 3, runner)
     runner.send_signal(number)
@@ -255,7 +258,8 @@ def test_an_ended_runner_ends_what_it_runs_on_the_workers(
         wait_for(lambda kernel=kernel: gone(kernel))
     if number == signal.SIGTERM:
         found = rows(tmp_path / "out")
-        assert [row["status"] for row in found.values()] == ["ok", "not run", "not run"]
+        assert [row["status"] for row in found.values()] == ["ok", *["not run"] * 4]
+    assert len(begun(tmp_path)) == 3  # what was to come has not begun
 
 
 def test_what_cannot_be_sent_is_one_sentence(two_workers, point, tmp_path, monkeypatch, workbook):

@@ -92,6 +92,8 @@ class Plugin(WorkerPlugin):
         """Run a point below this worker, for as long as the scheduler wants it."""
         if self.problem:
             raise Unfit(self.problem, self._worker.address)
+        if self._stopping.is_set():
+            return Done(None)
         with self._lock:
             self._running += 1
         executor = self._borrow()

@@ -101,7 +101,7 @@ def _with_page(point: Point, run: NotebookRun, notebook: NotebookNode) -> Notebo
 def _finished(target: Path, point: Point) -> tuple[NotebookRun, NotebookNode] | None:
     """The point's output if it is complete and to be kept: with `resume`, or made since the batch began, by it or another."""
     try:
-        since = bool(point.since_ns) and target.stat().st_mtime_ns >= point.since_ns
+        since = bool(point.since_ns) and target.stat().st_mtime_ns > point.since_ns
     except OSError:
         return None
     if not (point.resume or since) or (found := read_finished(target, point.job.same_work)) is None:
