@@ -26,11 +26,11 @@ _PARTIAL = re.compile(r"\..+\.[0-9a-f]{32}\.tmp")
 
 
 class Lock:
-    """A lock that this process holds until `release`, or its end.
+    """A lock that this process holds until `close`, or its end.
 
     Attributes:
         path: Its file.
-        before: What the last holder wrote into it, where that one ended without `release`; or "".
+        before: What the last holder wrote into it, where that one ended without `close`; or "".
         real: False where the file system has no locks.
     """
 
@@ -39,12 +39,12 @@ class Lock:
         self.before = os.pread(fd, 4096, 0).decode(errors="replace")
 
     def write(self, text: str) -> None:
-        """Say who holds it; gone with `release`. For people, so a full disk is no error."""
+        """Say who holds it; gone with `close`. For people, so a full disk is no error."""
         with contextlib.suppress(OSError):
             os.ftruncate(self._fd, 0)
             os.pwrite(self._fd, text.encode(), 0)
 
-    def release(self, *, keep: bool = False) -> None:
+    def close(self, *, keep: bool = False) -> None:
         """Let go, and take the file away unless it is to be kept."""
         if not keep:
             self.path.unlink(missing_ok=True)
@@ -99,11 +99,8 @@ def wait(path: Path, stop: threading.Event | None = None) -> Lock:
 @contextlib.contextmanager
 def hold(path: Path) -> Iterator[Lock]:
     """Wait for a lock and hold it for a block."""
-    lock = wait(path)
-    try:
+    with contextlib.closing(wait(path)) as lock:
         yield lock
-    finally:
-        lock.release()
 
 
 def is_held(path: Path) -> bool:
@@ -120,11 +117,8 @@ def is_held(path: Path) -> bool:
 def partial(path: Path) -> Iterator[Path]:
     """A file beside `path` to write first, locked while it is written; gone at the end, unless put in its place."""
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
-    lock = wait(beside)  # `sweep` may look at it just now
-    try:
+    with hold(beside):  # `sweep` may look at it just now
         yield beside
-    finally:
-        lock.release()
 
 
 def sweep(*folders: Path) -> None:
@@ -135,4 +129,4 @@ def sweep(*folders: Path) -> None:
                 continue
             with contextlib.suppress(OSError):
                 if lock := take(path, make=False):
-                    lock.release(keep=not lock.real)
+                    lock.close(keep=not lock.real)

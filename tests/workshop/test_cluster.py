@@ -29,7 +29,7 @@ place = pathlib.Path({place!r})
 with (place / 'log').open('a') as log:
     log.write(f"{{n}} {{os.getpid()}} {{os.environ.get('CUDA_VISIBLE_DEVICES')}}\\n")
 while not (place / f'go{{n}}').exists(): time.sleep(0.05)
-print(n * n)"""
+print(n * n, os.environ.get('OMP_NUM_THREADS'))  # which Dask's nanny sets"""
 
 
 class Cluster:
@@ -41,28 +41,44 @@ class Cluster:
         smi.write_text(f"#!/bin/sh\ncat <<'END'\n{GPUS}END\n")
         smi.chmod(0o755)
         self.environment = environment()
-        self.environment.pop("CUDA_VISIBLE_DEVICES", None)
+        for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
+            self.environment.pop(name, None)
         self.environment |= {
             "PATH": f"{folder}{os.pathsep}{self.environment['PATH']}", "TMPDIR": str(folder),
             "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s",
         }  # fmt: skip
         self.folder, self.file = folder, folder / "scheduler.json"
         self._log = (folder / "log").open("w")
-        self.scheduler = self._start("scheduler", "--host", "127.0.0.1", "--port", "0", "--no-show")
-        self.workers = [
-            self._start("worker", "--nthreads", "1", "--memory-limit", "0", "--resources", "GPU=1", "--death-timeout", "60")
-            for _ in range(2)
-        ]  # fmt: skip
+        # A scheduler needs Dask and nothing else.
+        (folder / "bare").mkdir()
+        (folder / "bare" / "helpers.py").write_text("raise ImportError('no helpers here')")
+        self.scheduler = self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-show", PYTHONPATH=str(folder / "bare")
+        )
+        self.workers = [self.add_worker() for _ in range(2)]
         until = time.monotonic() + 120
         while len(self._log_text().split("Registered to:")) <= 2:
             assert time.monotonic() < until, self._log_text()
             time.sleep(0.1)
 
-    def _start(self, what: str, *arguments: str) -> subprocess.Popen:
+    def add_worker(self) -> subprocess.Popen:
+        return self._start(
+            "worker",
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            "0",
+            "--resources",
+            "GPU=1",
+            "--death-timeout",
+            "60",
+        )
+
+    def _start(self, what: str, *arguments: str, **variables: str) -> subprocess.Popen:
         shared = ["--scheduler-file", str(self.file), "--no-dashboard"]
         return subprocess.Popen(
             [sys.executable, "-m", "dask", what, *shared, *arguments],
-            env=self.environment, cwd=self.folder, stdout=self._log, stderr=self._log,
+            env=self.environment | variables, cwd=self.folder, stdout=self._log, stderr=self._log,
         )  # fmt: skip
 
     def _log_text(self) -> str:
@@ -87,10 +103,19 @@ def tree(pid: int) -> list[psutil.Process]:
 
 
 @pytest.fixture(scope="module")
-def two_workers(tmp_path_factory) -> Iterator[Cluster]:
-    made = Cluster(tmp_path_factory.mktemp("cluster") / "dask")
+def clusters(tmp_path_factory) -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
     yield made
-    made.end()
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def two_workers(clusters, tmp_path_factory) -> Cluster:
+    """One for all tests, and another after a test that killed its scheduler."""
+    if not clusters or clusters[-1].scheduler.poll() is not None:
+        clusters.append(Cluster(tmp_path_factory.mktemp("cluster") / "dask"))
+    return clusters[-1]
 
 
 @pytest.fixture
@@ -182,7 +207,9 @@ def test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinn
         f"point__n={n}": ("ok", 2 if n == first else 1) for n in (1, 2, 3, 4)
     }
     assert all(row["gpu"] in running and row["gpu_alone"] for row in found.values())
-    assert [printed(out / f"point__n={n}.ipynb") for n in (1, 2, 3, 4)] == ["1\n", "4\n", "9\n", "16\n"]
+    assert [printed(out / f"point__n={n}.ipynb") for n in (1, 2, 3, 4)] == [
+        f"{n * n} None\n" for n in (1, 2, 3, 4)
+    ]
     assert not [p for p in out.rglob("*") if p.suffix in (".tmp", ".lock")]
 
 
@@ -199,11 +226,29 @@ def test_only_what_died_is_run_again_and_only_as_often_as_told(two_workers, make
     assert report.runs[0].attempts == 1 and (tmp_path / "dies").read_text() == "xxx"
 
 
+def test_a_worker_that_joins_later_and_has_no_gpu_is_given_nothing(two_workers, point, started, tmp_path):
+    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    wait_for(lambda: len(begun(tmp_path)) == 2, runner)
+    third = two_workers.add_worker()
+    try:
+        line = runner.stderr.readline()
+        assert "has GPU=1, but other workers have GPU-aaaa-1, GPU-bbbb-2" in line
+        assert line.endswith("start as many workers as there are GPUs; its points go to others.\n")
+        go(tmp_path, 1, 2, 3)
+        said = runner.communicate(timeout=120)
+        assert runner.returncode == 0, said
+        assert {row["attempts"] for row in rows(tmp_path / "out").values()} == {1}
+    finally:
+        for process in tree(third.pid):
+            process.kill()
+        third.wait()
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
 def test_an_ended_runner_ends_what_it_runs_on_the_workers(
     two_workers, point, started, tmp_path, number, status
 ):
-    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    runner = started(point, "--grid", "n=1,2,3,4,5", "--scheduler", two_workers.file)
     go(tmp_path, 1)
     wait_for(lambda: (tmp_path / "out" / "point__n=1.ipynb").exists() and len(begun(tmp_path)) == 3, runner)
     runner.send_signal(number)
@@ -213,7 +258,8 @@ def test_an_ended_runner_ends_what_it_runs_on_the_workers(
         wait_for(lambda kernel=kernel: gone(kernel))
     if number == signal.SIGTERM:
         found = rows(tmp_path / "out")
-        assert [row["status"] for row in found.values()] == ["ok", "not run", "not run"]
+        assert [row["status"] for row in found.values()] == ["ok", *["not run"] * 4]
+    assert len(begun(tmp_path)) == 3  # what was to come has not begun
 
 
 def test_what_cannot_be_sent_is_one_sentence(two_workers, point, tmp_path, monkeypatch, workbook):
@@ -253,22 +299,18 @@ def test_a_worker_is_looked_at_before_it_is_given_points(two_workers, point, tmp
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_killed_scheduler_costs_nothing_that_has_ended(point, started, tmp_path):
+def test_a_killed_scheduler_costs_nothing_that_has_ended(two_workers, point, started, tmp_path):
     out = tmp_path / "out"
-    lost = Cluster(tmp_path / "first")
-    try:
-        runner = started(point, "--grid", "n=1,2,3", "--scheduler", lost.file)
-        go(tmp_path, 1)
-        wait_for(lambda: (out / "point__n=1.html").exists() and len(begun(tmp_path)) == 3, runner)
-        lost.scheduler.kill()
-        stdout, stderr = runner.communicate(timeout=120)
-        assert runner.returncode == 1 and "Traceback" not in stdout + stderr, stderr
-        assert f"The scheduler {lost.file} is gone. What has ended is in {out}" in stdout
-        for _, kernel, _ in begun(tmp_path):
-            wait_for(lambda kernel=kernel: gone(kernel))
-        assert {row["status"] for row in rows(out).values()} == {"ok", "not run"}
-    finally:
-        lost.end()
+    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    go(tmp_path, 1)
+    wait_for(lambda: (out / "point__n=1.html").exists() and len(begun(tmp_path)) == 3, runner)
+    two_workers.scheduler.kill()
+    stdout, stderr = runner.communicate(timeout=120)
+    assert runner.returncode == 1 and "Traceback" not in stdout + stderr, stderr
+    assert f"The scheduler {two_workers.file} is gone. What has ended is in {out}" in stdout
+    for _, kernel, _ in begun(tmp_path):
+        wait_for(lambda kernel=kernel: gone(kernel))
+    assert {row["status"] for row in rows(out).values()} == {"ok", "not run"}
     go(tmp_path, 2, 3)
     resumed = batch.run_course([point], out, grid={"n": ["1", "2", "3"]}, resume=True)
     assert [run.status for run in resumed.runs] == ["kept", "ok", "ok"]

@@ -50,11 +50,11 @@ def test_a_lock_ends_with_its_holder_and_says_who_it_was(holder, tmp_path):
     assert not locks.is_held(path)
     lock = locks.wait(path)
     assert lock.before == "me" and locks.take(path) is None
-    lock.release()
+    lock.close()
     assert not path.exists()
     again = locks.take(path)
     assert again.before == ""
-    again.release()
+    again.close()
 
 
 def test_only_what_dead_writers_left_is_swept(holder, tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import pickle
 import re
 import sys
 import threading
@@ -15,7 +16,7 @@ import time
 import uuid
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent import futures
 from pathlib import Path
 
@@ -106,14 +107,16 @@ class ClusterExecutor:
             sent = dict(self._sent)
         if not self._lost:
             # In a thread, since a worker that hangs must not keep this command.
-            stops = threading.Thread(
-                target=lambda: self._on_workers(cluster_worker.stop, self._plugin), daemon=True
-            )
+            stops = threading.Thread(target=self._stop_workers, daemon=True)
             stops.start()
             stops.join(_STOP_S)
             futures.wait(sent, _LAST_S)
         for future in sent:
             _resolve(future, error=Stopped())
+
+    def _stop_workers(self) -> None:
+        with contextlib.suppress(UsageError):  # the scheduler has ended meanwhile
+            self._on_workers(cluster_worker.stop, self._plugin)
 
     def __enter__(self) -> ClusterExecutor:
         return self
@@ -204,7 +207,7 @@ class ClusterExecutor:
         key = f"{point.job.name}-{uuid.uuid4().hex}"
         try:
             task = self._client.submit(
-                cluster_worker.run_task, point, self._plugin, key,
+                _by_text(), pickle.dumps(point), self._plugin, key,
                 key=key, pure=False, resources=self._resources, workers=fit, allow_other_workers=False,
             )  # fmt: skip
         except Exception:
@@ -218,9 +221,10 @@ class ClusterExecutor:
         try:
             run, error = self._outcome(point, task)
         except Unfit as unfit:
-            if self._elsewhere(point, future, str(unfit)):
+            why, address = unfit.args
+            if self._elsewhere(point, future, why, address):
                 return
-            run, error = NotebookRun.failed(point.job, Failure("start", str(unfit).rstrip("."), "")), None
+            run, error = NotebookRun.failed(point.job, Failure("start", why.rstrip("."), "")), None
         except Exception as unforeseen:
             says = f"it could not be run: {type(unforeseen).__name__}: {first_line(unforeseen)}"
             run, error = NotebookRun.failed(point.job, Failure("start", says, "")), None
@@ -245,7 +249,7 @@ class ClusterExecutor:
         if done.held:
             return None, Held(done.held)
         if done.run is None:
-            return None, Stopped() if self._stopping else Lost(self._gone())
+            return None, Stopped()
         return done.run, None
 
     def _cancelled(self) -> Exception:
@@ -254,16 +258,15 @@ class ClusterExecutor:
         self._lost = True
         return Lost(self._gone())
 
-    def _elsewhere(self, point: Point, future: futures.Future, why: str) -> bool:
+    def _elsewhere(self, point: Point, future: futures.Future, why: str, address: str) -> bool:
         """Give a point to the workers that have not refused one; whether there are any."""
         with self._lock:
-            if why not in self._unfit:
-                self._unfit.add(why)
-                _say(why)
-            workers = self._client.scheduler_info(n_workers=-1)["workers"]
-            fit = [address for address in workers if not any(address in said for said in self._unfit)]
+            if address not in self._unfit:
+                self._unfit.add(address)
+                _say(f"{why.rstrip('.')}; its points go to others.")
+            fit = set(self._client.scheduler_info(n_workers=-1)["workers"]) - self._unfit
             if fit:
-                self._send(point, future, fit)
+                self._send(point, future, sorted(fit))
             return bool(fit)
 
     def _gone(self) -> str:
@@ -279,6 +282,17 @@ class ClusterExecutor:
                 self._client.unregister_worker_plugin(self._plugin)
         with contextlib.suppress(Exception):
             self._client.close(timeout=5)
+
+
+def _by_text() -> Callable[[bytes, str, str], object]:
+    """The task, as a function that is pickled by its text: the scheduler, which reads it, need not have `helpers`."""
+
+    def task(point: bytes, plugin: str, key: str) -> object:
+        import importlib
+
+        return importlib.import_module("helpers.workshop.batch.cluster_worker").run_task(point, plugin, key)
+
+    return task
 
 
 def _resolve(future: futures.Future, run: NotebookRun | None = None, error: Exception | None = None) -> None:

@@ -10,17 +10,19 @@ import asyncio
 import contextlib
 import hashlib
 import os
+import pickle
 import platform
 import tempfile
 import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import CancelledError
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import dask
-from distributed import Status, Worker, WorkerPlugin, get_worker
+from distributed import Reschedule, Status, Worker, WorkerPlugin, get_worker
 
 from helpers.workshop import locks
 from helpers.workshop.batch import gpus
@@ -31,13 +33,13 @@ from helpers.workshop.batch.point import Held, Point, Stopped
 _LOOK_S = 0.5  # between two looks whether a point is still wanted
 _IDLE_S = 20.0  # that a process waits for another point
 _STOP_S = 30.0
-_ENDING = (Status.closing, Status.closing_gracefully, Status.closed, Status.failed)
+_ENDING = (Status.closing, Status.closed, Status.failed)
 _leases = threading.Lock()
 _leased: locks.Lock | None = None  # this worker's GPU, for all batches, as long as it lives
 
 
 class Unfit(Exception):
-    """A worker cannot take points; the message is a sentence."""
+    """A worker cannot take points: a sentence, and the worker's address."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,9 @@ class Plugin(WorkerPlugin):
     def run(self, point: Point, key: str) -> Done:
         """Run a point below this worker, for as long as the scheduler wants it."""
         if self.problem:
-            raise Unfit(self.problem)
+            raise Unfit(self.problem, self._worker.address)
+        if self._stopping.is_set():
+            return Done(None)
         with self._lock:
             self._running += 1
         executor = self._borrow()
@@ -102,8 +106,10 @@ class Plugin(WorkerPlugin):
                     executor.stop()  # what has ended by now is written
         except Held as held:
             return Done(None, held=str(held))
-        except Stopped:
-            return Done(None)
+        except (Stopped, CancelledError):
+            if self._stopping.is_set():
+                return Done(None)
+            raise Reschedule from None  # this worker closes: another one takes it
         finally:
             self._give_back(executor)
             with self._lock:
@@ -197,18 +203,18 @@ class Plugin(WorkerPlugin):
         return f"{self._shown} has GPU=1, but other workers have {', '.join(here)}: start as many workers as there are GPUs."
 
 
-def run_task(point: Point, plugin: str, key: str) -> Done:
+def run_task(point: bytes, plugin: str, key: str) -> Done:
     """What the scheduler gives to a worker: run one point.
 
     Args:
-        point: What to run.
+        point: What to run, pickled.
         plugin: The name of the batch's `Plugin`.
         key: The task's own key.
 
     Raises:
         Unfit: This worker cannot.
     """
-    return get_worker().plugins[plugin].run(point, key)
+    return get_worker().plugins[plugin].run(pickle.loads(point), key)
 
 
 def looked(plugin: str, dask_worker: Worker) -> tuple[str, tuple[str, ...]]:

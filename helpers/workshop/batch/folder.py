@@ -80,15 +80,18 @@ class Rows:
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
             replace(kept, text + "\n")
-        self._lock = locks.wait(self.path)
-        self.locked = self._lock.real  # whether this file system has locks
-        self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
-        # By the clock of the file system, as what the points write.
-        self.began_ns = os.fstat(self._file).st_mtime_ns
-        self._append({
-            "run": self.run, "host": platform.node(), "pid": os.getpid(), "started": started,
-            "began_ns": self.began_ns, "plan": digest, "shard": [shard.number, shard.of],
-        })  # fmt: skip
+        with contextlib.ExitStack() as failed:
+            self._lock = failed.enter_context(contextlib.closing(locks.wait(self.path)))
+            self.locked = self._lock.real  # whether this file system has locks
+            self._file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
+            failed.callback(os.close, self._file)
+            # By the clock of the file system, as what the points write.
+            self.began_ns = os.fstat(self._file).st_mtime_ns
+            self._append({
+                "run": self.run, "host": platform.node(), "pid": os.getpid(), "started": started,
+                "began_ns": self.began_ns, "plan": digest, "shard": [shard.number, shard.of],
+            })  # fmt: skip
+            failed.pop_all()
 
     def add(self, run: NotebookRun) -> None:
         """Write a row. Raises `OSError` where it cannot be written, and leaves none half written."""
@@ -98,7 +101,7 @@ class Rows:
     def close(self) -> None:
         """The run has ended."""
         os.close(self._file)
-        self._lock.release(keep=True)
+        self._lock.close(keep=True)
 
     def _append(self, values: dict[str, Any]) -> None:
         line = (json.dumps(values, ensure_ascii=False) + "\n").encode()

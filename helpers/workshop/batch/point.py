@@ -37,7 +37,7 @@ class Point:
         gpu: The UUID of the GPU that its kernel sees, or "" for all that this process sees.
         gpu_alone: Whether no other point of the batch is given this GPU at the same time; None without `gpu`.
         run: The batch's own name, or "".
-        since_ns: When it began, by the file system's clock: what another run finishes from then on is kept; 0 for never.
+        since_ns: When it began, by the file system's clock: what another run finishes after that is kept; 0 for never.
         wait: Whether to wait for another process that has it.
         attempt: How often the batch has begun it, with this time.
         retries: How often it may be begun again where its kernel or worker dies.

@@ -310,7 +310,11 @@ class _Batch:
         try:
             if self.shard.of > 1 and running:
                 return
-            with locks.hold(folder.index_lock(self.out)):
+            path = folder.index_lock(self.out)
+            # While it runs, another's turn is as good.
+            if (lock := locks.take(path) if running else locks.wait(path)) is None:
+                return
+            with contextlib.closing(lock):
                 if self.shard.of == 1:
                     others = folder.past_runs(self.out, {self.rows.run, *self.earlier})
                     report.write_index(folder.with_others(self.report(running=running), self.rows, others))

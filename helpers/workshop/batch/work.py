@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -54,10 +55,8 @@ def run_point(point: Point, watch: Watch | None = None) -> NotebookRun:
         return NotebookRun.failed(point.job, Failure("write", says, ""))
     if lock is None:
         raise Held(_holder(path))
-    try:
+    with contextlib.closing(lock):
         return _run(point, lock, watch)
-    finally:
-        lock.release()
 
 
 def _run(point: Point, lock: locks.Lock, watch: Watch) -> NotebookRun:
@@ -104,7 +103,7 @@ def _with_page(point: Point, run: NotebookRun, notebook: NotebookNode) -> Notebo
 def _finished(target: Path, point: Point) -> tuple[NotebookRun, NotebookNode] | None:
     """The point's output if it is complete and to be kept: with `resume`, or made since the batch began, by it or another."""
     try:
-        since = bool(point.since_ns) and target.stat().st_mtime_ns >= point.since_ns
+        since = bool(point.since_ns) and target.stat().st_mtime_ns > point.since_ns
     except OSError:
         return None
     if not (point.resume or since) or (found := read_finished(target, point.job.same_work)) is None:
