@@ -92,10 +92,10 @@ class Trail:
             text = nbformat.writes(self._notebook, version=4) + "\n"
             self.path.parent.mkdir(exist_ok=True)
             replace(self.path, text)
-        except RuntimeError:
-            self._changed = True  # an output came while it was read: the next time it is taken
-        except OSError:
-            pass  # a full disk is told when the whole notebook is written
+        except (RuntimeError, OSError):
+            # An output came while it was read, or another notebook's end took the folder away: it is tried again. A full
+            # disk is told when the whole notebook is written.
+            self._changed = True
 
     def end(self, failure: Failure | None) -> None:
         """The notebook has ended."""
