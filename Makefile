@@ -47,7 +47,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(NEEDS)
 	@echo "Setting up $(VENV) from constraints.txt; the first time this downloads torch and takes some minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev,cluster]'
 	@touch $@
 
 run: $(STAMP)
@@ -68,7 +68,7 @@ latest:
 	$(NEEDS)
 	@echo "Setting up $(LATEST) without constraints.txt; the first time this downloads several GB."
 	@test -x $(LATEST)/bin/python || $(PYTHON) -m venv $(LATEST)
-	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev]' $(foreach one,$(WITH),'$(one)')
+	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev,cluster]' $(foreach one,$(WITH),'$(one)')
 	@TEST_SEED=$(SEED) $(LATEST)/bin/python tests/latest.py $(if $(ARGS),--part) -- $(WORKERS) $(ARGS)
 
 lab: $(STAMP)

@@ -23,6 +23,7 @@ from commands import ROOT, recorded
 from playwright.sync_api import expect
 
 from helpers.workshop import batch
+from helpers.workshop.batch import figures, report, results
 
 SCREENSHOTS = ROOT / "build" / "screenshots"
 SLIDERS = {
@@ -483,6 +484,49 @@ def offline(chrome: Any, pages: Path) -> Iterator[Callable]:
     for page in opened:
         page.page.context.close()
     assert [error for page in opened for error in page.errors] == []
+
+
+def batch_of(out: Path, ended: int, points: int = 12) -> None:
+    """The index of a batch of points on a plane, of which the first ones have ended; all: it does not run any more."""
+    rows = []
+    for i in range(points):
+        at, name = {"n_rows": 8 ** (i % 4), "warps": 2 ** (i // 4)}, f"point-{i}"
+        found = tuple(
+            figures.Figure(f"{n}_gb_per_s", 100.0 * (i + 1), "live, a GPU") for n in ("ours", "theirs")
+        )
+        status = "waiting" if i >= ended else "failed" if i == 2 else "ok"
+        rows.append(results.NotebookRun(name, "/s.ipynb", "A sweep", status, at, seconds=2.0, figures=found))
+    running = {f"point-{ended}": "cell 3 of 9, sweep"} if ended < points else None
+    report.write_index(
+        results.RunReport(out, "2026-11-22T10:00:00+00:00", 9.0, tuple(rows), running=running, left_s=75)
+    )
+
+
+def test_the_index_of_a_batch_draws_its_grid_and_renews_itself(chrome, tmp_path):
+    batch_of(tmp_path, 5)
+    for scheme in ("light", "dark"):
+        context = chrome.new_context(
+            viewport={"width": 1200, "height": 1000}, offline=True, color_scheme=scheme
+        )
+        page = harness.Page(context.new_page())
+        page.page.goto((tmp_path / "index.html").as_uri())
+        see(page.page.locator("body"), "4 ok, 1 failed, 1 running, 6 waiting")
+        see(page.page.locator("body"), "about 1 min 15 s left")
+        see(page.page.locator(".js-plotly-plot").first, "failed")
+        expect(page.page.locator(".js-plotly-plot .gtitle")).to_have_count(2)
+        screenshot(page, f"batch-runs-{scheme}")
+        if scheme == "light":
+            page.page.mouse.wheel(0, 400)
+            batch_of(tmp_path, 12)  # without a hand on it
+            see(page.page.locator("body"), "11 ok, 1 failed")
+            expect(page.page.locator(".js-plotly-plot .gtitle")).to_have_count(2)
+            assert page.page.evaluate("scrollY") > 0
+            see(page.page.locator(".js-plotly-plot").nth(1), "theirs (GB/s)")
+            assert "reload" not in page.page.content()
+            screenshot(page, "batch-ended-light")
+            batch_of(tmp_path, 5)
+        assert page.errors == []
+        context.close()
 
 
 def test_the_page_of_lesson_02_keeps_its_slider(offline):

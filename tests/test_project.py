@@ -84,16 +84,20 @@ def test_what_pip_would_do_to_colab_is_seen(requirement, installed):
 
 
 def test_what_is_imported_is_required():
-    """Every third-party module that helpers imports belongs to a distribution that pyproject names."""
+    """Every third-party module that helpers imports belongs to a distribution that pyproject names, or is optional."""
     distributions = {"IPython": "ipython", "cuda": "cuda-bindings", "pynvml": "nvidia-ml-py", "jinja2": "nbconvert",
                      "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
                      "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython", "yaml": "pyyaml"}  # fmt: skip
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
+    cluster = {canonicalize_name(Requirement(r).name) for r in EXTRAS["cluster"]}
     for path in (ROOT / "helpers").rglob("*.py"):
         for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
             if module in sys.stdlib_module_names or module in ("helpers", "__future__"):
                 continue
-            assert canonicalize_name(distributions.get(module, module)) in named, (
+            extra = cluster if path.stem.startswith("cluster") else set()
+            if path.name == "table.py":
+                extra = {"pyarrow"}  # results.parquet, where a user has it
+            assert canonicalize_name(distributions.get(module, module)) in named | extra, (
                 f"{path.name} imports {module}"
             )
 
@@ -107,7 +111,7 @@ def test_environment_yml_says_the_same_for_conda():
     assert python in SpecifierSet(PYPROJECT["requires-python"])
     assert pip == ["-c constraints.txt", f"-e .[{','.join(sorted(EXTRAS, reverse=True))}]"]
     assert (
-        "'.[lab,dev]'" in (ROOT / "Makefile").read_text()
+        "'.[lab,dev,cluster]'" in (ROOT / "Makefile").read_text()
         and "-c constraints.txt" in (ROOT / "Makefile").read_text()
     )
     # nvcc builds against the headers that torch's CUDA build asks for: one major and minor version.
@@ -351,7 +355,10 @@ def test_make_names_a_compiler_that_is_missing(bare):
 def test_make_latest_takes_no_pins_and_make_the_pins(bare):
     latest = make(bare, "-n", "latest", "WITH=torch==2.11.* numpy<2.4").stdout
     assert "constraints.txt" not in latest.replace("without constraints.txt", "") and "--upgrade" in latest
-    assert "-e '.[lab,dev]' 'torch==2.11.*' 'numpy<2.4'" in latest and "tests/latest.py  -- -n auto" in latest
+    assert (
+        "-e '.[lab,dev,cluster]' 'torch==2.11.*' 'numpy<2.4'" in latest
+        and "tests/latest.py  -- -n auto" in latest
+    )
     assert "tests/latest.py --part -- " in make(bare, "-n", "latest", "ARGS=tests/ptx").stdout
     assert "-c constraints.txt" in make(bare, "-n", "run").stdout
     for target in ("run", "latest"):

@@ -148,9 +148,13 @@ def test_nearest_parameters_are_named_and_never_interpolated(on_gpu, shown):
         records.measured("lesson/n", lambda n=n: [{"n": n}], params={"n": n, "dtype": "float32"})
     on_gpu()
     exact = records.measured("lesson/n", never, params={"n": 4096, "dtype": "float32"})
+    records.headline("square", "266 µs", of="lesson/n")
+    assert "nearest" not in shown.pop()[records.HEADLINE_MIME]
     assert exact["n"].tolist() == [4096] and "never recorded" not in shown[-1]["text/plain"]
     near = records.measured("lesson/n", never, params={"n": 3000, "dtype": "float32"})
     assert near["n"].tolist() == [4096]
+    records.headline("square", "266 µs", of="lesson/n")
+    assert shown.pop()[records.HEADLINE_MIME]["nearest"] == "n=4096, dtype=float32"
     assert (
         "n=3000, dtype=float32 was never recorded; this is the nearest record, n=4096"
         in shown[-1]["text/plain"]
@@ -270,6 +274,13 @@ def test_a_headline_names_the_gpu_of_its_value(on_gpu, shown, monkeypatch):
     for name, gpu in (("lesson/a", "Tesla T4"), ("lesson/file", "NVIDIA H100 80GB HBM3")):
         records.headline("square", "266 µs", of=name)
         assert shown[-1]["text/plain"] == f"square: 266 µs (replayed, {gpu})"
+    records.headline(
+        "square", "266 µs", of="lesson/a", figures={"square_us": pd.Series([0.5], dtype="float32")[0]}
+    )
+    assert shown[-1][records.HEADLINE_MIME]["figures"] == {"square_us": 0.5}
+    for wrong in ({"square_us": float("nan")}, {"square_us": "fast"}, {"": 1.0}, {"a\nb": 1.0}):
+        with pytest.raises(ValueError, match=r"Headline 'square': "):
+            records.headline("square", "266 µs", of="lesson/a", figures=wrong)
     with pytest.raises(ValueError, match=r"'lesson/b' was neither measured nor replayed before it\.$"):
         records.headline("square", "266 µs", of="lesson/b")
 

@@ -6,7 +6,9 @@ import functools
 import hashlib
 import html
 import inspect
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
@@ -16,7 +18,9 @@ from helpers import device
 PROVENANCE_MIME = "application/vnd.kernel-workbook.provenance+json"
 HEADLINE_MIME = "application/vnd.kernel-workbook.headline+json"
 UNNAMED = "source"  # the name of a text that holds no kernel
-_shown: dict[str, str] = {}  # where the result of each record comes from that this process has shown last
+# Of each record that this process has shown last: where its result comes from, and the parameters of the recorded case
+# where others were asked for.
+_shown: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True)
@@ -71,15 +75,16 @@ def live_provenance() -> Provenance:
     )
 
 
-def show(mode: str, name: str, text: str, *provenances: Provenance) -> None:
+def show(mode: str, name: str, text: str, *provenances: Provenance, nearest: str = "") -> None:
     """Say where a result comes from: `mode` is "live" or "replayed", `name` the record's, `text` the sentence.
 
-    Most come from one GPU; what compares several has a provenance for each.
+    Most come from one GPU; what compares several has a provenance for each. `nearest` has the parameters of the recorded
+    case where others were asked for.
     """
     from IPython.display import publish_display_data
 
     gpus = " and ".join(provenance.gpu["name"] for provenance in provenances)
-    _shown[name] = f"{mode}, {gpus}"
+    _shown[name] = f"{mode}, {gpus}", nearest
     colour = "#0072B2" if mode == "live" else "#D55E00"
     publish_display_data(
         {
@@ -97,26 +102,43 @@ def show(mode: str, name: str, text: str, *provenances: Provenance) -> None:
     )
 
 
-def headline(label: str, value: str, *, of: str) -> None:
-    """Show one headline figure; the index page of a batch run collects them.
+def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | None = None) -> None:
+    """Show one headline figure; the index page and the table of a batch run collect them.
 
     Args:
         label: what was measured, such as "square, 10,000 × 10,000 fp32".
         value: the figure with its unit, such as "266 µs · 2,959 GB/s".
         of: the record that the value was computed from, "lesson/what": measured or replayed earlier in this process.
+        figures: the numbers of `value` for programs, by names that hold their units and are the same whatever the
+            notebook's parameters are: `{"square_us": 266.1, "torch.square (GB/s)": 2959.3}`. Each is a column of
+            results.csv.
 
     Raises:
-        ValueError: that record was neither measured nor replayed before.
+        ValueError: that record was neither measured nor replayed before, or one of `figures` is no finite number under a
+            name.
     """
     from IPython.display import publish_display_data
 
     if of not in _shown:
         raise ValueError(f"Headline {label!r}: record {of!r} was neither measured nor replayed before it.")
-    source = _shown[of]
+    numbers = {}
+    for name, number in (figures or {}).items():
+        if not name.strip() or not name.isprintable():
+            raise ValueError(f"Headline {label!r}: {name!r} is no name; write for example square_gb_per_s.")
+        try:
+            numbers[name] = float(number)  # numpy's numbers are no JSON
+        except (TypeError, ValueError):
+            numbers[name] = math.nan
+        if not math.isfinite(numbers[name]):
+            raise ValueError(f"Headline {label!r}: {name} is {number!r}, and a figure is a finite number.")
+    source, nearest = _shown[of]
+    more = {"figures": numbers} if numbers else {}
+    if nearest:
+        more["nearest"] = nearest
     publish_display_data(
         {
             "text/plain": f"{label}: {value} ({source})",
             "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} <small>({html.escape(source)})</small>",
-            HEADLINE_MIME: {"label": label, "value": value, "source": source},
+            HEADLINE_MIME: {"label": label, "value": value, "source": source, **more},
         }
     )

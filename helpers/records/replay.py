@@ -296,11 +296,12 @@ def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
     text = f"{why}Replayed, not measured here: {provenance}.{found.elsewhere}"
     if asked.stand_in:
         text += f" The figures are of {asked.stand_in}, not of yours."
+    nearest = ""
     if case["params"] != asked.params:
         wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
         text += f" {wanted or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
-    show("replayed", asked.name, text, provenance)
+    show("replayed", asked.name, text, provenance, nearest=nearest)
     return provenance
 
 

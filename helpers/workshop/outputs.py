@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from helpers.workshop import locks
 from helpers.workshop.usage import UsageError
 
 
@@ -29,19 +30,16 @@ def require_writable(out: Path) -> None:
 
 def replace(path: Path, text: str) -> None:
     """Write a text file whole: a reader sees the old file or the new one."""
-    _put(path, lambda partial: partial.write_text(text, "utf-8"))
+    put(path, lambda partial: partial.write_text(text, "utf-8"))
 
 
 def copy(source: Path, path: Path) -> None:
     """Copy a file whole."""
-    _put(path, lambda partial: shutil.copyfile(source, partial))
+    put(path, lambda partial: shutil.copyfile(source, partial))
 
 
-def _put(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside `path` first, then put it in its place."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
+def put(path: Path, write: Callable[[Path], object]) -> None:
+    """Have a file written beside `path` first, then put it in its place."""
+    with locks.partial(path) as partial:
         write(partial)
         os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

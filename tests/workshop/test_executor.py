@@ -113,6 +113,22 @@ def test_a_worker_that_is_killed_costs_its_own_point(make_notebook, tmp_path):
     assert not [p for p in out.rglob("*") if ".tmp" in p.name]
 
 
+def test_what_died_is_run_again_if_told(make_notebook, tmp_path):
+    """A kernel that dies, then a worker that is killed, then all is well."""
+    falls = """\
+import os, pathlib, signal
+log = pathlib.Path({log!r})
+log.open('a').write('x')
+tries = len(log.read_text())
+if tries == 1: os._exit(3)
+if tries == 2: os.kill(os.getppid(), signal.SIGKILL), os.kill(os.getpid(), signal.SIGSTOP)
+print('at last')"""
+    source = make_notebook("falls", falls.format(log=str(tmp_path / "log")))
+    (run,) = batch.run_course([source], tmp_path / "out", retries=2).runs
+    assert (run.status, run.attempts) == ("ok", 3)
+    assert printed(tmp_path / "out" / "falls.ipynb") == "at last\n"
+
+
 def test_the_runner_makes_no_page_and_keeps_no_notebook(make_notebook, tmp_path):
     """What executes and converts notebooks is not even loaded in its process."""
     source = make_notebook("one", "print(1)")

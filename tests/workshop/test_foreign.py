@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -14,7 +15,7 @@ from commands import command, environment
 from nbformat import v3
 
 from helpers.workshop import batch
-from helpers.workshop.batch import engine, pages, plan, results
+from helpers.workshop.batch import pages, plan, results, stills, watch
 from helpers.workshop.usage import UsageError
 
 
@@ -91,7 +92,7 @@ def test_failures_of_unusual_cells_are_named(make_notebook, tmp_path):
     ],
 )
 def test_ids_that_are_words_name_cells(cell_id, name):
-    assert engine.cell_name(nbformat.v4.new_code_cell("1", id=cell_id), 7) == name
+    assert watch.cell_name(nbformat.v4.new_code_cell("1", id=cell_id), 7) == name
 
 
 @pytest.mark.parametrize(
@@ -156,6 +157,62 @@ def test_huge_outputs_are_cut_on_the_page_and_whole_in_the_notebook(tmp_path):
     assert len(notebook.cells[0].outputs[0].text) > 30_000_000
 
 
+def test_many_outputs_together_are_cut_too(tmp_path):
+    texts = [nbformat.v4.new_output("stream", text=f"output {i} " + "x" * 400_000) for i in range(250)]
+    last = nbformat.v4.new_output(
+        "display_data", data={"text/html": "<p>the last one</p>", "text/plain": "p"}
+    )
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("1", outputs=[*texts, last])])
+    run = results.NotebookRun("big", str(tmp_path / "big.ipynb"), "Big", "ok", {})
+    pages.write_page(notebook, run, tmp_path / "big.html", {})
+    page = (tmp_path / "big.html").read_text()
+    assert 40_000_000 < len(page) < 60_000_000 and "output 100 xxx" in page and "output 249 xxx" not in page
+    assert "0.4 MB of text are left out of this page" in page and "<p>the last one</p>" in page
+
+
+WIDGETS = """\
+import ipywidgets as w
+from IPython.display import display
+rows, kind = w.IntSlider(3, max=9, description='rows'), w.Dropdown(options=['a <b>', 'c'], description='kind')
+out = w.Output()
+display(w.VBox([rows, w.HBox([kind, w.FloatProgress(2.5, max=5)]), out, w.HTML('<i>as HTML</i>')]))
+with out:
+    print('inside')
+rows.value = 7"""
+STRANGE = """\
+class Mine(w.DOMWidget):
+    def __repr__(self): return 'a widget of mine'
+Mine()"""
+
+
+def test_widgets_are_kept_and_stand_still_on_the_page(make_notebook, tmp_path):
+    source = make_notebook("widgets", WIDGETS, STRANGE, "1/0")  # a failure does not cost them
+    batch.run_course([source], tmp_path / "out")
+    notebook = nbformat.read(tmp_path / "out" / "widgets.ipynb", as_version=4)
+    kept = notebook.metadata.widgets["application/vnd.jupyter.widget-state+json"]["state"]
+    model = notebook.cells[0].outputs[0].data["application/vnd.jupyter.widget-view+json"]["model_id"]
+    assert kept[model]["model_name"] == "VBoxModel"  # JupyterLab shows it again
+    page = (tmp_path / "out" / "widgets.html").read_text()
+    assert re.search(r'rows <input[^>]* value="7"[^>]*> <span>7</span>', page)
+    assert "kind <b>a &lt;b&gt;</b>" in page and '<progress max="5" value="2.5">' in page
+    assert "<pre>inside\n</pre>" in page and "<i>as HTML</i>" in page
+    assert "a widget of mine" in page and "widget-view" not in page
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        {},
+        {"a": {"model_name": "VBoxModel", "state": {"children": ["IPY_MODEL_a"]}}},
+        {"a": {"model_name": "IntSliderModel", "state": {"value": 3}}},
+        {"a": {"model_name": "StrangeModel", "state": {}}},
+        {"a": 3},
+    ],
+)
+def test_a_widget_whose_state_is_not_known_has_no_still(states):
+    assert stills.still("a", states) is None
+
+
 IN_A_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]
 FULL = """\
 mount -t tmpfs -o size=1500k none "$1" || exit 77
@@ -165,25 +222,42 @@ echo "exit $?"
 """
 
 
-def test_a_full_disk_ends_its_point_and_is_told(make_notebook, tmp_path):
-    """On a tmpfs of 1.5 MB, in a mount namespace of its own."""
+@pytest.fixture
+def on_a_small_disk(tmp_path) -> Callable[..., subprocess.CompletedProcess]:
+    """Run the command with its outputs on a tmpfs of 1.5 MB, in a mount namespace of its own."""
+
+    def run(*arguments: object) -> subprocess.CompletedProcess:
+        out = tmp_path / "out"
+        out.mkdir()
+        done = subprocess.run(
+            [*IN_A_NAMESPACE, FULL, "sh", str(out), *command("run", *arguments, "--out", out)],
+            env=environment(),
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode == 77 or "unshare" in done.stderr:
+            pytest.skip("this machine lets no user mount a tmpfs")
+        assert "Traceback" not in done.stdout + done.stderr
+        assert (
+            "1_big: failed, the executed notebook could not be written (No space left on device)"
+            in done.stderr
+        )
+        return done
+
+    return run
+
+
+def test_a_full_disk_ends_its_point_and_is_told(make_notebook, on_a_small_disk):
     big = make_notebook("1_big", "print('x' * 3_000_000)")
-    small = make_notebook("2_small", "print('small')")
-    out = tmp_path / "out"
-    out.mkdir()
-    done = subprocess.run(
-        [*IN_A_NAMESPACE, FULL, "sh", str(out), *command("run", big, small, "--out", out)],
-        env=environment(),
-        capture_output=True,
-        text=True,
-    )
-    if done.returncode == 77 or "unshare" in done.stderr:
-        pytest.skip("this machine lets no user mount a tmpfs")
-    assert "Traceback" not in done.stdout + done.stderr
-    assert (
-        "1_big: failed, the executed notebook could not be written (No space left on device)" in done.stderr
-    )
+    done = on_a_small_disk(big, make_notebook("2_small", "print('small')"))
     assert re.search(r"2_small +ok", done.stdout) and done.stdout.endswith("exit 1\n")
+
+
+def test_a_full_disk_ends_the_batch_where_told(make_notebook, on_a_small_disk):
+    big = make_notebook("1_big", "print('x' * 3_000_000)")
+    done = on_a_small_disk(big, make_notebook("2_small", "print('small')"), "--fail-fast")
+    assert re.search(r"2_small +not run", done.stdout) and done.stdout.endswith("exit 1\n")
+    assert "Stopped at the first failure (--fail-fast): 1 of 2 were not run." in done.stdout
 
 
 def test_a_page_or_an_index_that_cannot_be_written_is_told(make_notebook, tmp_path):

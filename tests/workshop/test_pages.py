@@ -36,3 +36,12 @@ def test_cuda_inside_python_is_coloured_as_cuda(tmp_path):
     assert re.search(r'<span class="kr?">__global__</span>', page)
     assert '<span class="nb">threadIdx</span>' in page and '<span class="c1">// mine' in page
     assert '<span class="o">&lt;</span>' in page and '<span class="nb">echo</span>' in page
+
+
+def test_one_page_leaves_nothing_in_the_next(tmp_path):
+    """They come from one exporter."""
+    figure = nbformat.v4.new_output("display_data", data={pages.PLOTLY: {"data": [], "layout": {}}})
+    plain = page_of(tmp_path, code("alone = 1", "only"))
+    with_figure = page_of(tmp_path, code("figure = 1", "figure", outputs=(figure,)), code("%%bash\nls", "sh"))
+    assert "Plotly.newPlot" in with_figure and "alone" not in with_figure
+    assert page_of(tmp_path, code("alone = 1", "only")) == plain and "plotly.min.js" not in plain

@@ -1,16 +1,13 @@
-"""One notebook in one kernel, through papermill: what it is doing, how to end it, and why it ended early."""
+"""One notebook in one kernel, through papermill, and why it ended early."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
@@ -25,94 +22,29 @@ from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import choose_kernel, parse_notebook
 from helpers.workshop.batch.point import Point, Stopped
 from helpers.workshop.batch.results import Execution, Failure
+from helpers.workshop.batch.trail import Trail, without_remarks
+from helpers.workshop.batch.watch import Watch, cell_name
 from helpers.workshop.usage import first_line
 
-_GRACE_S = 5.0  # between a hanging cell's interrupt, which shows where it hung, and its kernel's end
 # A kernel that crashes in C++ says in which Python line it was, on the stderr that ipykernel keeps for its own log.
 _FAULTHANDLER = (
     "--IPKernelApp.exec_lines=__import__('faulthandler')"
     ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2), all_threads=False)"
 )
 _MESSAGE, _TRACEBACK = 500, 20_000  # characters of a failure
-_WORDS = re.compile(r"[a-z]+([-_][a-z0-9]+)*")
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
-
-class Watch:
-    """What one running notebook is doing: its kernel's process, its cell, its times; and the means to end it."""
-
-    def __init__(
-        self,
-        cell_timeout: float | None,
-        stop: threading.Event,
-        tell: Callable[[int, int, str], None] = lambda index, total, cell: None,
-    ) -> None:
-        """Watch nothing yet.
-
-        Args:
-            cell_timeout: Seconds for one cell, or None.
-            stop: Set where the batch is interrupted.
-            tell: Called with a cell's index, their number and its name when it begins.
-        """
-        self.cell_timeout, self.stop, self.tell = cell_timeout, stop, tell
-        self.pid: int | None = None
-        self.cell: NotebookNode | None = None
-        self.number = 0  # the cell's, from 1
-        self.seconds: dict[str, float] = {}
-        self.peak_mb = 0.0
-        self.timed_out = False
-        self.status = ""  # how the kernel ended, where it died
-        self.gentle = True  # whether SIGINT means anything to this kernel
-        self.leads = False  # whether it leads a process group of its own, as Jupyter starts it
-        self._timers: list[threading.Timer] = []
-        self._since = 0.0
-
-    def enter(self, cell: NotebookNode, index: int, total: int) -> None:
-        """Cell `index` of `total` begins: start its clock and its time limit. Raises `Stopped` where the batch was interrupted."""
-        if self.stop.is_set():
-            raise Stopped
-        self.cell, self.number, self._since = cell, index + 1, time.monotonic()
-        self.tell(index, total, cell_name(cell, self.number))
-        if self.cell_timeout and cell.cell_type == "code":
-            self._timers = [
-                threading.Timer(self.cell_timeout, self._interrupt),
-                threading.Timer(self.cell_timeout + _GRACE_S, self.kill),
-            ]
-            for timer in self._timers:
-                timer.daemon = True
-                timer.start()
-
-    def leave(self) -> None:
-        """The cell ended, one way or another."""
-        for timer in self._timers:
-            timer.cancel()
-        self._timers = []
-        if self.cell is not None and self.cell.cell_type == "code":
-            self.seconds[cell_name(self.cell, self.number)] = time.monotonic() - self._since
-            self.peak_mb = max(self.peak_mb, _peak_mb(self.pid))
-
-    def _interrupt(self) -> None:
-        self.timed_out = True
-        self._signal(signal.SIGINT if self.gentle else signal.SIGKILL)
-
-    def kill(self) -> None:
-        """End the kernel and every process it started."""
-        self._signal(signal.SIGKILL)
-
-    def _signal(self, number: int) -> None:
-        # To the whole group of a kernel that leads one, so that a compiler it started ends with it.
-        if self.pid:
-            with contextlib.suppress(ProcessLookupError):
-                if self.leads:
-                    os.killpg(self.pid, number)
-                else:
-                    os.kill(self.pid, number)
 
 
 class _Client(PapermillNotebookClient):
     """papermill's client, telling a `Watch` what happens and never interrupting by itself."""
 
     watch: Watch
+    trail: Trail
+
+    def process_message(self, *args, **kwargs):
+        output = super().process_message(*args, **kwargs)
+        self.trail.put_out(output)
+        return output
 
     def papermill_execute_cells(self) -> None:
         self.watch.pid = getattr(self.km.provisioner, "pid", None)
@@ -120,10 +52,11 @@ class _Client(PapermillNotebookClient):
         self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
         for index, cell in enumerate(self.nb.cells):
             self.watch.enter(cell, index, len(self.nb.cells))
+            self.trail.enter(cell_name(cell, index + 1), index + 1, len(self.nb.cells))
             try:
                 self.nb_man.cell_start(cell, index)
                 self.execute_cell(cell, index)
-                if self.watch.timed_out:  # it swallowed the interrupt, or may raise what it likes
+                if self.watch.over:  # it swallowed the interrupt, or may raise what it likes
                     raise CellExecutionError("", "KeyboardInterrupt", "")
             except CellExecutionError as error:
                 if error.ename == "SystemExit" and error.evalue in ("", "0", "None"):
@@ -142,18 +75,19 @@ class _Engine(NBClientEngine):
     """papermill's own engine with our client."""
 
     @classmethod
-    def execute_managed_notebook(cls, nb_man, kernel_name, *, watch, folder, log, environment, **kwargs):
+    def execute_managed_notebook(
+        cls, nb_man, kernel_name, *, watch, trail, folder, log, environment, **kwargs
+    ):
         client = _Client(
             nb_man,
             kernel_name=kernel_name,
             timeout=None,
-            startup_timeout=120,
+            startup_timeout=_start_timeout(watch.point),
             iopub_timeout=120,  # four seconds, the default, fails a cell that shows megabytes on a slow machine
-            store_widget_state=False,  # a FigureWidget's state is 5 MB that a page without a kernel cannot use
             resources={"metadata": {"path": str(folder)}},
             log=papermill_logger,
         )
-        client.watch = watch
+        client.watch, client.trail = watch, trail
         client.create_kernel_manager()
         client.owns_km = True
         if "ipykernel_launcher" in client.km.kernel_spec.argv:
@@ -161,8 +95,13 @@ class _Engine(NBClientEngine):
         try:
             return client.execute(stdout=log, stderr=log, env=environment)
         finally:
+            client.set_widgets_metadata()  # nbclient's own comes only after the last cell
             watch.kill()
             watch.pid = None  # its number may become another process's
+
+
+def _start_timeout(point: Point) -> float:
+    return min(point.start_timeout, point.notebook_timeout or point.start_timeout)
 
 
 papermill_engines.register("kernel-workbook", _Engine)
@@ -182,7 +121,9 @@ def execute(point: Point, watch: Watch) -> Execution:
         raise Stopped
     begin, job = time.monotonic(), point.job
     notebook = parse_notebook(job.content, job.source)
-    choose_kernel(notebook, job.source.name)  # fills in the metadata that papermill and nbconvert need
+    choose_kernel(
+        notebook, job.source.name, job.kernel
+    )  # fills in the metadata that papermill and nbconvert need
     if job.parameters:
         notebook = parameterize_notebook(notebook, job.parameters)
         notebook.metadata.papermill["parameters"] = for_json(job.parameters)  # nan is no JSON
@@ -191,6 +132,8 @@ def execute(point: Point, watch: Watch) -> Execution:
     with (
         tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as log,
         tempfile.TemporaryDirectory(prefix="workbook-progress-", ignore_cleanup_errors=True) as progress,
+        Trail(point, notebook, log) as trail,
+        watch.notebook(),
     ):
         try:
             papermill_engines.execute_notebook_with_engine(
@@ -200,7 +143,8 @@ def execute(point: Point, watch: Watch) -> Execution:
                 progress_bar=False,
                 autosave_cell_every=0,
                 watch=watch,
-                folder=job.source.parent,
+                trail=trail,
+                folder=job.cwd or job.source.parent,
                 log=log,
                 environment=_environment(progress, point.gpu),
             )
@@ -210,20 +154,24 @@ def execute(point: Point, watch: Watch) -> Execution:
             log.seek(0)
             failure = _failure(error, watch, log.read())
             _mark(watch.cell, failure)
-    return Execution(notebook, failure, time.monotonic() - begin, watch.seconds, watch.peak_mb)
+        trail.end(failure)
+    return Execution(notebook, failure, time.monotonic() - begin, watch.seconds, watch.peak_mb, trail.error)
 
 
 def _failure(error: Exception, watch: Watch, log: str) -> Failure:
     """Name the cell, the line and the reason."""
     cell = watch.cell
     if cell is None:
-        return Failure("start", f"The kernel did not start: {first_line(error)}", _tail(log))
+        why = f": {first_line(error)}"
+        if isinstance(error, RuntimeError) and "didn't respond" in str(error):
+            why = f" within {_start_timeout(watch.point):g} s"
+        return Failure("start", f"The kernel did not start{why}", _tail(log))
     where = f"cell {cell_name(cell, watch.number)}"
     said = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
     traceback = _short(_ANSI.sub("", "\n".join(said.traceback)), _TRACEBACK) if said else ""
     line = _line(traceback, cell.get("execution_count"))
-    if watch.timed_out:
-        kind, message = "timeout", f"{where} was stopped: it ran longer than {watch.cell_timeout:g} s"
+    if watch.over:
+        kind, message = watch.over[0], f"{where} was stopped: {watch.over[1]}"
         traceback = traceback or _tail(log)
     elif isinstance(error, DeadKernelError):
         kind, message = "died", f"the kernel died in {where}{watch.status}"
@@ -244,14 +192,9 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
     return Failure(kind, message, traceback, cell["id"], line, source_line)
 
 
-def cell_name(cell: NotebookNode, number: int) -> str:
-    """What a person calls a cell: its id where that is words, or else its number, from 1, with the id."""
-    return cell["id"] if _WORDS.fullmatch(cell["id"]) else f"{number} (id {cell['id']})"
-
-
 def _mark(cell: NotebookNode | None, failure: Failure) -> None:
     """Say in the cell's own outputs what ended it, where the kernel could not say it itself."""
-    if cell is not None and cell.cell_type == "code" and failure.kind in ("timeout", "died"):
+    if cell is not None and cell.cell_type == "code" and failure.kind in ("timeout", "memory", "died"):
         text = f"{failure.message}.\n"
         cell.outputs.append(nbformat.v4.new_output("stream", name="stderr", text=text))
 
@@ -291,9 +234,8 @@ def _short(text: str, most: int) -> str:
 
 
 def _tail(log: str, lines: int = 30) -> str:
-    """The kernel's last words, without ipykernel's remark on its transport."""
-    kept = [line for line in log.splitlines() if "Kernel is running over TCP" not in line]
-    return _short("\n".join(kept[-lines:]), _TRACEBACK)
+    """The kernel's last words."""
+    return _short("\n".join(without_remarks(log).splitlines()[-lines:]), _TRACEBACK)
 
 
 def _name_injected_cell(notebook: NotebookNode) -> None:
@@ -312,12 +254,3 @@ def _environment(progress: str, gpu: str) -> dict[str, str]:
     defaults = {"PLOTLY_RENDERER": "plotly_mimetype", "WORKBOOK_WIDGETS": "plain"}
     leased = {"CUDA_VISIBLE_DEVICES": gpu} if gpu else {}
     return {**defaults, **os.environ, **leased, "PATH": path, "WORKBOOK_PROGRESS": progress}
-
-
-def _peak_mb(pid: int | None) -> float:
-    """The most memory that a process has held, in MB (10^6 bytes); 0 where the system does not tell."""
-    try:
-        match = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
-    except OSError:
-        return 0.0
-    return int(match[1]) * 1024 / 1e6 if match else 0.0

@@ -18,11 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
+from helpers.workshop.batch import folder
 from helpers.workshop.batch.messages import CellBegins, Done, Ready
-from helpers.workshop.batch.point import Point, Stopped
+from helpers.workshop.batch.point import Held, Point, Stopped
 from helpers.workshop.batch.results import Failure, NotebookRun
 
 _STOP_S = 30.0  # for a worker that is told to stop, to write what has ended
@@ -42,6 +43,7 @@ class LocalExecutor:
         workers: int,
         gpus: Sequence[str] = (),
         on_cell: Callable[[int, Point, CellBegins | None], None] = lambda slot, point, cell: None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         """Start nothing yet; a worker starts with its first point.
 
@@ -50,11 +52,16 @@ class LocalExecutor:
             gpus: UUIDs; each worker gets one of them, in turn, and its kernels see no other.
             on_cell: Called with the worker's number, the point, and the cell that begins (None: the point has ended), in
                 any thread.
+            environment: The workers'; by default this process's own.
         """
+        self.at_once = workers
         self._on_cell = on_cell
         self._slots: queue.SimpleQueue[_Slot] = queue.SimpleQueue()
         pinned = [gpus[i % len(gpus)] if gpus else "" for i in range(workers)]
-        self._all = [_Slot(i, gpu, pinned.count(gpu) == 1 if gpu else None) for i, gpu in enumerate(pinned)]
+        self._all = [
+            _Slot(i, gpu, pinned.count(gpu) == 1 if gpu else None, environment)
+            for i, gpu in enumerate(pinned)
+        ]
         for slot in self._all:
             self._slots.put(slot)
         self._threads = ThreadPoolExecutor(workers, "point")
@@ -64,7 +71,7 @@ class LocalExecutor:
         """Run a point when a worker is free.
 
         Returns:
-            Its row. The future raises `Stopped`, or is cancelled, after `stop`.
+            Its row. The future raises `Stopped`, or is cancelled, after `stop`, and `Held` where another process has it.
         """
         return self._threads.submit(self._run, point)
 
@@ -80,10 +87,19 @@ class LocalExecutor:
         for slot in self._all:
             slot.end()
 
+    @property
+    def stopped(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping.is_set()
+
     def __enter__(self) -> LocalExecutor:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Wait for what runs, and end the processes."""
         self._threads.shutdown(wait=True, cancel_futures=True)
         for slot in self._all:
             slot.release()
@@ -106,6 +122,8 @@ class LocalExecutor:
             self._slots.put(slot)
         if done.error:
             return NotebookRun.failed(point.job, Failure("start", f"it could not be run: {done.error}", ""))
+        if done.held:
+            raise Held(done.held)
         if done.run is None:
             raise Stopped
         return done.run
@@ -114,8 +132,10 @@ class LocalExecutor:
 class _Slot:
     """The place of one worker: its process, started when it is needed and again where it died."""
 
-    def __init__(self, number: int, gpu: str, alone: bool | None) -> None:
-        self.number, self.gpu, self.alone = number, gpu, alone
+    def __init__(
+        self, number: int, gpu: str, alone: bool | None, environment: Mapping[str, str] | None
+    ) -> None:
+        self.number, self.gpu, self.alone, self.environment = number, gpu, alone, environment
         self.busy = False
         self._lock, self._ending = threading.Lock(), threading.Lock()
         self._process: subprocess.Popen | None = None
@@ -150,7 +170,7 @@ class _Slot:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(settings)],
                 pass_fds=(theirs.fileno(), leash), stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
-                start_new_session=True,
+                start_new_session=True, env=self.environment,
             )  # fmt: skip
         theirs.close()
         os.close(leash)
@@ -188,10 +208,7 @@ class _Slot:
             process.kill()
             process.wait()
         if self._ready is not None:
-            # What it was writing when it was killed.
-            for folder in (self._out, self._out / "assets"):
-                for partial in folder.glob(f".*.{self._ready.pid}.tmp"):
-                    partial.unlink(missing_ok=True)
+            folder.sweep(self._out)  # what it was writing when it was killed
         self._channel.close()
         self._log.seek(0)
         self._last_words = "\n".join(self._log.read().splitlines()[-30:])

@@ -25,7 +25,8 @@ class CellBegins:
 
 @dataclass(frozen=True)
 class Done:
-    """A point has ended; `run` is None where it was stopped, and `error` what the worker itself met."""
+    """A point has ended; `run` is None where it was stopped, `error` what the worker itself met, `held` who else has it."""
 
     run: NotebookRun | None
     error: str = ""
+    held: str = ""

@@ -11,7 +11,9 @@ import json
 import os
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote, unquote
 
 import nbformat
@@ -19,10 +21,13 @@ from nbformat import NotebookNode
 
 from helpers.workshop import outputs
 from helpers.workshop.batch.results import NotebookRun, in_words
+from helpers.workshop.batch.stills import STYLE, VIEW, states_of, still
 from helpers.workshop.page import escaped
 
+if TYPE_CHECKING:
+    from nbconvert import HTMLExporter
+
 PLOTLY = "application/vnd.plotly.v1+json"
-WIDGET = "application/vnd.jupyter.widget-view+json"
 
 # nbconvert's JupyterLab page without what it would fetch from the network (RequireJS, MathJax, Mermaid, widgets).
 _PAGE = """\
@@ -42,6 +47,7 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 .workbook-top .failed { color: #b3261e; font-weight: 600; }
 .highlight .kt, .highlight .nb { color: var(--jp-mirror-editor-builtin-color); }
 .highlight .nf { color: var(--jp-mirror-editor-def-color); }
+/* stills */
 .workbook-folded > summary { cursor: pointer; color: #57606a; font: 13px/1.8 system-ui, sans-serif; padding-left: 76px; }
 </style>
 {%- endblock -%}
@@ -57,8 +63,10 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 {%- endif -%}
 {%- endblock -%}
 """
-# A page above some tens of MB does not open in a browser: characters of one text, and of one figure, image or table.
+# A page above some tens of MB does not open in a browser: characters of one text, of one figure, image or table, and of
+# all outputs of a page, after which only small ones are shown.
 _MOST_TEXT, _TAIL, _MOST_DATA = 500_000, 20_000, 20_000_000
+_MOST_PAGE, _SMALL = 50_000_000, 20_000
 _LINK = re.compile(r"(\]\()(?!\w+:|#|/)([^)\s#]+)((?:#[^)\s]*)?)(?=[)\s])")
 # The Colab badge: a page offline keeps its words.
 _REMOTE_IMAGE = re.compile(r"!\[([^\]]*)\]\(https?://[^)]*\)")
@@ -76,14 +84,12 @@ def write_page(
         page: The file to write.
         pages: (folder, file name) of every notebook of the batch to the name of its page, for links between them.
     """
-    from jinja2 import DictLoader
-    from nbconvert import HTMLExporter
-
     notebook = copy.deepcopy(notebook)  # texts are shared: it costs little, however much was put out
+    widgets = states_of(notebook)
     notebook.metadata.pop("widgets", None)
     notebook.metadata["title"] = run.title
     folder = Path(run.source).parent
-    figures = 0
+    figures, length = 0, 0
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = _REMOTE_IMAGE.sub(r"\1", cell.source)
@@ -91,23 +97,32 @@ def write_page(
                 lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
             )
         for output in cell.get("outputs", []):
-            _shorten(output)
+            length = _shorten(output, length)
+            _stand_still(output, widgets)
             if _draw_offline(output, f"figure-{figures + 1}"):
                 figures += 1
-    exporter = HTMLExporter(
-        template_file="workbook.html.j2",
-        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE})],
-        filters={"highlight_code": _highlight},
-    )
     resources = {
         "metadata": {"name": run.title},
         "plotly": bool(figures),
         "workbook_top": _top(run),
     }
-    body, _ = exporter.from_notebook_node(notebook, resources)
+    body, _ = _exporter().from_notebook_node(notebook, resources)
     if figures:
-        _copy_plotly(page.parent / "assets")
+        copy_plotly(page.parent / "assets")
     outputs.replace(page, body)
+
+
+@cache
+def _exporter() -> HTMLExporter:
+    """nbconvert's exporter; one for all pages, since compiling its templates takes longer than a small page."""
+    from jinja2 import DictLoader
+    from nbconvert import HTMLExporter
+
+    return HTMLExporter(
+        template_file="workbook.html.j2",
+        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE.replace("/* stills */", STYLE)})],
+        filters={"highlight_code": _highlight},
+    )
 
 
 def _highlight(source: str, language: str | None = None, metadata: Mapping | None = None) -> str:
@@ -123,27 +138,53 @@ def _highlight(source: str, language: str | None = None, metadata: Mapping | Non
     return highlight(source or " ", InPython(), HtmlFormatter(cssclass=" highlight hl-ipython3"))
 
 
-def _shorten(output: NotebookNode) -> None:
-    """Cut what would make a page that no browser opens; the executed notebook has it whole."""
+def _shorten(output: NotebookNode, before: int) -> int:
+    """Cut what would make a page that no browser opens; the executed notebook has it whole.
+
+    Args:
+        output: It is changed.
+        before: Characters of the outputs before it.
+
+    Returns:
+        The same with this one.
+    """
     if "text" in output:
-        output.text = _cut(output.text)
+        output.text = _cut(output.text, before)
+        before += len(output.text)
     if "traceback" in output:
-        output.traceback = [_cut(part) for part in output.traceback]
+        output.traceback = [_cut(part, before) for part in output.traceback]
     data = output.get("data", {})
     if isinstance(data.get("text/plain"), str):
-        data["text/plain"] = _cut(data["text/plain"])
+        data["text/plain"] = _cut(data["text/plain"], before)
+    shown = 0
     for kind, value in list(data.items()):
-        if (size := len(value if isinstance(value, str) else json.dumps(value))) > _MOST_DATA:
+        size = len(value if isinstance(value, str) else json.dumps(value))
+        if size > _MOST_DATA or (size > _SMALL and before + size > _MOST_PAGE):
             del data[kind]
             says = (
-                f"[{size / 1e6:.0f} MB of {kind} are left out of this page; the executed notebook has them.]"
+                f"[{size / 1e6:.2g} MB of {kind} are left out of this page; the executed notebook has them.]"
             )
-            data["text/plain"] = says
+            data["text/plain"], size = says, len(says)
+        shown = max(shown, size)  # one of the kinds is shown
+    return before + shown
 
 
-def _cut(text: str) -> str:
-    if len(text) <= _MOST_TEXT:
+def _stand_still(output: NotebookNode, widgets: Mapping[str, Mapping]) -> None:
+    """Show a widget as it stood at the end, or else as its text: on a page it has no kernel."""
+    data = output.get("data", {})
+    if VIEW in data and PLOTLY not in data and "text/html" not in data:
+        drawn = still(data.pop(VIEW).get("model_id", ""), widgets)
+        if drawn is not None:
+            data["text/html"] = drawn
+
+
+def _cut(text: str, before: int) -> str:
+    if len(text) <= (_MOST_TEXT if before < _MOST_PAGE else _SMALL):
         return text
+    if before >= _MOST_PAGE:
+        return (
+            f"[{len(text) / 1e6:.2g} MB of text are left out of this page; the executed notebook has them.]"
+        )
     left_out = len(text) - _MOST_TEXT
     head, tail = text[: _MOST_TEXT - _TAIL], text[-_TAIL:]
     return f"{head}\n[… {left_out:,} characters are left out of this page; the executed notebook has them …]\n{tail}"
@@ -153,7 +194,7 @@ def _draw_offline(output: NotebookNode, name: str) -> bool:
     """Turn a Plotly output into a drawing by the page's own plotly.min.js; whether it was one."""
     data = output.get("data", {})
     if PLOTLY in data or "text/html" in data:
-        data.pop(WIDGET, None)  # a widget needs its kernel; what was put out beside it does not
+        data.pop(VIEW, None)  # a widget needs its kernel; what was put out beside it does not
     if PLOTLY in data:
         figure = dict(data[PLOTLY])
         figure["config"] = {"responsive": True, "displaylogo": False, **figure.get("config", {})}
@@ -183,7 +224,8 @@ def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str],
     return quote(Path(os.path.relpath(aim, out)).as_posix()) if aim.exists() else link
 
 
-def _copy_plotly(assets: Path) -> None:
+def copy_plotly(assets: Path) -> None:
+    """Put the copy of plotly.min.js that a batch's pages share into a folder, where it is not there already."""
     import plotly
 
     source = Path(plotly.__file__).parent / "package_data" / "plotly.min.js"

@@ -16,6 +16,7 @@ import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +44,7 @@ class Job:
         content: The source file's bytes, as they were planned.
         sha256: Their hash, by which `--resume` knows them.
         refusal: Why it cannot run, or "": one notebook of a folder does not keep the others from running.
+        cwd: The folder that it runs in, or None for its own.
     """
 
     name: str
@@ -53,13 +55,15 @@ class Job:
     content: bytes = field(default=b"", repr=False)
     sha256: str = ""
     refusal: str = ""
+    cwd: Path | None = None
 
     @property
     def same_work(self) -> dict[str, Any]:
         """What must be equal for a finished output to be this job's."""
         # As a text, in which nan equals nan.
         parameters = json.dumps(self.parameters, sort_keys=True)
-        return {"sha256": self.sha256, "parameters": parameters, "kernel": self.kernel}
+        work = {"sha256": self.sha256, "parameters": parameters, "kernel": self.kernel}
+        return {**work, "cwd": str(self.cwd)} if self.cwd else work
 
 
 def plan(
@@ -68,6 +72,12 @@ def plan(
     grid: Mapping[str, Sequence[Any]] | None = None,
     sweep: Sequence[Mapping[str, Any]] = (),
     defaults: Mapping[str, Any] | None = None,
+    *,
+    kernel: str = "",
+    cwd: Path | None = None,
+    recursive: bool = False,
+    exclude: Sequence[str] = (),
+    out: Path | None = None,
 ) -> list[Job]:
     """Turn a command line into jobs.
 
@@ -77,6 +87,12 @@ def plan(
         grid: Name to values; every notebook that has such parameters runs at every point of their product.
         sweep: Points; every notebook that has such parameters runs at each of them, and of a grid at every pair.
         defaults: Name to value, where nothing else gives one.
+        kernel: The kernelspec that runs all of them, instead of the one that each names.
+        cwd: The folder that all of them run in, instead of each one's own.
+        recursive: Whether a folder's subfolders are searched too, but for hidden ones.
+        exclude: Patterns, such as "draft_*" or "old/*": of a folder's notebooks those are left out whose name, or whose path
+            from that folder, fits one.
+        out: The folder of the outputs, whose notebooks are none to run.
 
     Raises:
         UsageError: No notebook, a parameter that no notebook has, a value of the wrong type; a file that is no notebook or
@@ -91,7 +107,13 @@ def plan(
     ]:
         if twice := sorted(set(one) & set(other)):
             raise UsageError(f"{twice[0]} is given both by {by} and by {and_by}; give it once.")
-    named, paths = _files(notebooks)
+    if kernel:
+        _require_installed(kernel)
+    if cwd is not None:
+        if not cwd.is_dir():
+            raise UsageError(f"--cwd {cwd} is no folder; name one that is there.")
+        cwd = cwd.resolve()
+    named, paths = _files(notebooks, recursive, exclude, out)
     names = _output_names(paths)
     known: dict[Path, dict[str, Parameter]] = {}
     documents: dict[Path, tuple[NotebookNode, str]] = {}
@@ -101,7 +123,7 @@ def plan(
         try:
             contents[path] = _content(path)
             notebook = parse_notebook(contents[path], path)
-            documents[path] = notebook, choose_kernel(notebook, path.name)
+            documents[path] = notebook, choose_kernel(notebook, path.name, kernel)
         except UsageError as error:
             if path in named:
                 raise
@@ -116,7 +138,7 @@ def plan(
         if path in refused:
             jobs.append(Job(names[path], path, path.stem, "", refusal=refused[path]))
             continue
-        notebook, kernel = documents[path]
+        notebook, chosen = documents[path]
 
         def value(name: str, given: Any, path: Path = path) -> Any:
             try:
@@ -139,7 +161,7 @@ def plan(
             for point in itertools.product(*axes.values()):
                 at = {**row, **dict(zip(axes, point, strict=True))}
                 name = names[path] + "".join(f"__{axis}={_slug(v)}" for axis, v in at.items())
-                jobs.append(Job(name, path, title, kernel, {**fixed, **at}, contents[path], digest))
+                jobs.append(Job(name, path, title, chosen, {**fixed, **at}, contents[path], digest, cwd=cwd))
     return _apart(jobs)
 
 
@@ -242,14 +264,23 @@ def parse_notebook(content: bytes, path: Path) -> NotebookNode:
     return notebook
 
 
-def choose_kernel(notebook: NotebookNode, shown: str) -> str:
+def choose_kernel(notebook: NotebookNode, shown: str, given: str = "") -> str:
     """The installed kernelspec for a notebook; a Python notebook falls back on this environment's `python3`.
+
+    Args:
+        notebook: Its metadata are completed by what papermill and nbconvert need.
+        shown: What a message calls it.
+        given: The kernelspec to use, which is installed, instead of what the notebook says.
 
     Raises:
         UsageError: The notebook is in another language whose kernel is not installed.
     """
     from jupyter_client.kernelspec import KernelSpecManager
 
+    if given and notebook.metadata.get("kernelspec", {}).get("name") != given:
+        found = KernelSpecManager().get_kernel_spec(given)
+        notebook.metadata["kernelspec"] = {"name": given, "display_name": found.display_name}
+        notebook.metadata["language_info"] = {"name": found.language}
     spec = notebook.metadata.get("kernelspec", {})
     name = spec.get("name", "")
     language = notebook.metadata.get("language_info", {}).get("name") or spec.get("language") or "python"
@@ -264,6 +295,14 @@ def choose_kernel(notebook: NotebookNode, shown: str) -> str:
     notebook.metadata["kernelspec"] = {**spec, "name": name, "display_name": spec.get("display_name", name)}
     notebook.metadata.setdefault("language_info", {}).setdefault("name", language)
     return name
+
+
+def _require_installed(kernel: str) -> None:
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    installed = sorted(KernelSpecManager().find_kernel_specs())
+    if kernel not in installed:
+        raise UsageError(f"--kernel {kernel} is not installed; installed are {', '.join(installed)}.")
 
 
 def _unknown(name: str, known: Mapping[Path, Mapping[str, Parameter]]) -> str:
@@ -286,7 +325,9 @@ def _content(path: Path) -> bytes:
         raise UsageError(f"{path}{link} cannot be read ({error.strerror}).") from error
 
 
-def _files(notebooks: Sequence[Path]) -> tuple[set[Path], list[Path]]:
+def _files(
+    notebooks: Sequence[Path], recursive: bool, exclude: Sequence[str], out: Path | None
+) -> tuple[set[Path], list[Path]]:
     """The files that were named themselves, and all files; a link stays where it lies, as Jupyter opens it."""
     if not notebooks:
         raise UsageError("No notebook is given; name at least one file or folder.")
@@ -294,10 +335,14 @@ def _files(notebooks: Sequence[Path]) -> tuple[set[Path], list[Path]]:
     paths: list[Path] = []
     for given in map(Path, notebooks):
         if given.is_dir():
-            inside = sorted(p for p in given.glob("*.ipynb") if not p.name.startswith("."))
+            inside = _inside(given, recursive, out)
             if not inside:
-                raise UsageError(f"The folder {given} holds no notebook (*.ipynb).")
-            paths += map(_place, inside)
+                deeper = "" if recursive else "; with --recursive its subfolders are searched too"
+                raise UsageError(f"The folder {given} holds no notebook (*.ipynb){deeper}.")
+            kept = [p for p in inside if not _excluded(p.relative_to(given), exclude)]
+            if not kept:
+                raise UsageError(f"The folder {given} holds no notebook but those that --exclude names.")
+            paths += map(_place, kept)
         elif given.is_file():
             paths.append(_place(given))
             named.add(_place(given))
@@ -306,14 +351,38 @@ def _files(notebooks: Sequence[Path]) -> tuple[set[Path], list[Path]]:
     return named, list(dict.fromkeys(paths))
 
 
+def _inside(folder: Path, recursive: bool, out: Path | None) -> list[Path]:
+    """A folder's notebooks; hidden files and folders, such as .ipynb_checkpoints, hold none, and outputs are none."""
+    found = []
+    for path in folder.rglob("*.ipynb") if recursive else folder.glob("*.ipynb"):
+        parts = path.relative_to(folder).parts
+        output = out is not None and recursive and path.resolve().is_relative_to(out.resolve())
+        if not output and not any(part.startswith(".") for part in parts):
+            found.append(path)
+    return sorted(found)
+
+
+def _excluded(path: Path, patterns: Sequence[str]) -> bool:
+    return any(fnmatch(text, pattern) for text in (path.name, path.as_posix()) for pattern in patterns)
+
+
 def _place(path: Path) -> Path:
     return path.parent.resolve() / path.name
 
 
 def _output_names(paths: Sequence[Path]) -> dict[Path, str]:
-    """The file's own name; with its folder's before it where two files have the same one."""
-    stems = [path.stem for path in paths]
-    names = {p: p.stem if stems.count(p.stem) == 1 else f"{p.parent.name}-{p.stem}" for p in paths}
+    """The file's own name; with as many of its folders' before it as keep files of one name apart."""
+
+    def named(path: Path, depth: int) -> str:
+        return "-".join([*path.parts[1:-1][-depth:], path.stem] if depth else [path.stem])
+
+    depths = dict.fromkeys(paths, 0)
+    for depth in range(max(len(path.parts) for path in paths)):
+        often = Counter(named(path, depths[path]) for path in paths)
+        for path in paths:
+            if often[named(path, depths[path])] > 1:
+                depths[path] = depth + 1
+    names = {path: named(path, depth) for path, depth in depths.items()}
     taken: dict[str, Path] = {}
     for path, name in names.items():
         if name in taken:

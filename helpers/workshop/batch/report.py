@@ -1,63 +1,182 @@
-"""What a batch leaves beside its notebooks: `index.html` for people, `report.json` for programs."""
+"""What a batch leaves beside its notebooks: `index.html` for people, `report.json` and `results.csv` for programs."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
+from typing import Any
 from urllib.parse import quote
 
-from helpers.workshop.batch.results import NotebookRun, RunReport, in_words
-from helpers.workshop.outputs import replace
+from helpers.plots import axis_title
+from helpers.workshop.batch import table
+from helpers.workshop.batch.drawings import drawings
+from helpers.workshop.batch.pages import copy_plotly
+from helpers.workshop.batch.point import RUNNING
+from helpers.workshop.batch.results import NotebookRun, RunReport, in_time, in_words
+from helpers.workshop.batch.table import Group
+from helpers.workshop.outputs import put, replace
 from helpers.workshop.page import document, escaped, made_with
+
+_RENEW_S = 4  # that an open page of a batch that runs stays at least
+_STALE_S = 180  # after which it says that nothing more has come
+_STYLE = """
+.figures { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(480px, 100%), 1fr)); gap: 8px 24px; }
+.figure { min-height: 360px; min-width: 0; }
+h3 { font-size: 16px; margin: 20px 0 4px; }
+.progress { display: flex; height: 10px; border-radius: 5px; overflow: hidden; background: var(--line); margin: 10px 0 6px; }
+.progress .done { background: var(--good); } .progress .bad { background: var(--bad); }
+.progress .now { background: var(--link); }
+.running { color: var(--link); }"""
+# The page opens before plotly's five megabytes are read, and a figure is drawn when it comes into view.
+_DRAW = """<script>
+addEventListener("load", () => {
+  const plotly = document.createElement("script");
+  plotly.src = "assets/plotly.min.js";
+  plotly.onload = () => {
+    const seen = new IntersectionObserver(entries => entries.filter(e => e.isIntersecting).forEach(e => {
+      seen.unobserve(e.target);
+      Plotly.newPlot(e.target, JSON.parse(e.target.nextElementSibling.textContent))
+        .then(() => window.drawnMs = performance.now());
+    }), {rootMargin: "400px"});
+    document.querySelectorAll(".figure").forEach(place => seen.observe(place));
+  };
+  document.body.append(plotly);
+});
+</script>"""
+# A page from disk may not fetch, so it is loaded again: not in the background, nor while something is held or selected, and
+# after its figures have been seen for eight times as long as it took to draw them.
+_RENEW = """<script>
+{
+  const key = "scroll " + location.pathname, written = %d;
+  let held = false;
+  addEventListener("pointerdown", () => held = true);
+  addEventListener("pointerup", () => held = false);
+  const before = sessionStorage.getItem(key);
+  if (before !== null) addEventListener("load", () => scrollTo(0, Number(before)));
+  setInterval(() => {
+    if (Date.now() / 1000 - written > %d)
+      document.getElementById("stale").hidden = false;
+    const drawnMs = document.querySelector(".figure") ? window.drawnMs || Infinity : 0;
+    const rests = performance.now() < Math.max(%d, Math.min(8 * drawnMs, 30000));
+    if (rests || document.hidden || held || String(getSelection())) return;
+    sessionStorage.setItem(key, scrollY);
+    location.reload();
+  }, 500);
+}
+</script>"""
 
 
 def write_index(report: RunReport) -> None:
-    """Write `index.html` and `report.json` of a batch, finished or not, each whole."""
+    """Write `index.html`, `results.csv` and `report.json` of a batch, finished or not, each whole.
+
+    When the batch has ended, `results.parquet` too, where pyarrow is installed.
+    """
     replace(report.out / "index.html", index_html(report))
+    replace(report.out / "results.csv", table.csv_text(report.runs))
     replace(report.out / "report.json", json.dumps(report.as_dict(), indent=1, ensure_ascii=False) + "\n")
+    if report.running is None and table.can_write_parquet():
+        put(report.out / "results.parquet", lambda path: table.write_parquet(report.runs, path))
 
 
 def index_html(report: RunReport) -> str:
-    """The batch's page: one file that needs nothing else, light and dark."""
-    counts: dict[str, int] = {}
-    for run in report.runs:
-        counts[run.status] = counts.get(run.status, 0) + 1
-    says = ", ".join(f"{n} {status}" for status, n in counts.items())
+    """The batch's page, light and dark; its figures are drawn by the copy of plotly.min.js beside it."""
     started = datetime.fromisoformat(report.started)
+    found = _found(report)
+    headlines, failures = _headlines(report.runs), _failures(report.runs)
+    sections = [("found", "What the points found", found), ("headlines", "Headline figures", headlines)]
+    sections.append(("failed", "What failed", failures))
+    links = [f'<a href="#{name}">{title}</a>' for name, title, lines in sections if lines]
     body = [
         "<h1>Kernel Workbook</h1>",
-        f"<p>{escaped(says)}{' · interrupted' if report.interrupted else ''} · "
-        f"{report.seconds:.0f} s in all · {started:%Y-%m-%d %H:%M}</p>",
+        *_progress(report, started),
+        f'<p class="soft">{" · ".join([*links, _link("results.csv"), _link("report.json")])}</p>',
         *made_with(),
+        *_section(*sections[0]),
+        "<h2>Notebooks</h2>" if found else "",
         '<div class="wide"><table><tr><th>Notebook</th><th>Status</th><th class="number">Seconds</th>'
         "<th>Slowest cell</th><th>Figures</th></tr>",
-        *(_row(run) for run in report.runs),
+        *(_row(run, report) for run in report.runs),
         "</table></div>",
-        *_headlines(report.runs),
-        *_failures(report.runs),
+        *_section(*sections[1]),
+        *_section(*sections[2]),
     ]
-    return document(f"Kernel Workbook, {started:%Y-%m-%d}", body)
+    drawn = any('class="figure"' in line for line in found)
+    if drawn:
+        copy_plotly(report.out / "assets")
+        body.append(_DRAW)
+    if report.running is not None:
+        body.append(_RENEW % (datetime.now().timestamp(), _STALE_S, _RENEW_S * 1000))
+    return document(f"Kernel Workbook, {started:%Y-%m-%d}", body, _STYLE)
 
 
-def _row(run: NotebookRun) -> str:
+def _progress(report: RunReport, started: datetime) -> list[str]:
+    """How many points are done, running, failed, and the time left; a bar of it while the batch runs."""
+    running = report.running or {}
+    counts: dict[str, int] = {}
+    for run in report.runs:
+        status = "running" if run.name in running else run.status
+        counts[status] = counts.get(status, 0) + 1
+    says = ", ".join(f"{n} {status}" for status, n in counts.items())
+    took = f"{in_time(report.seconds)}{'' if report.running is not None else ' in all'}"
+    left = f" · about {in_time(report.left_s)} left" if report.left_s is not None else ""
+    ended = (
+        " · interrupted" if report.interrupted else " · stopped at the first failure" if report.halted else ""
+    )
+    lines = [f"<p>{escaped(says)}{ended} · {took}{left} · {started:%Y-%m-%d %H:%M}</p>"]
+    if report.running is None:
+        return lines
+    share = 100 / max(1, len(report.runs))
+    parts = [
+        ("done", counts.get("ok", 0) + counts.get("kept", 0)),
+        ("bad", counts.get("failed", 0)),
+        ("now", counts.get("running", 0)),
+    ]
+    bar = "".join(f'<span class="{name}" style="width:{n * share:.3f}%"></span>' for name, n in parts)
+    now = f"{datetime.now():%H:%M:%S}"
+    return [
+        f'<div class="progress" role="img" aria-label="{escaped(says)}">{bar}</div>',
+        *lines,
+        f'<p class="soft">Running; this page was written at {now} and renews itself.'
+        f' <b id="stale" class="failed" hidden>Nothing has come since {now}: the command may have ended. --resume goes on.'
+        "</b></p>",
+    ]
+
+
+def _link(name: str) -> str:
+    return f'<a href="{name}">{name}</a>'
+
+
+def _section(name: str, title: str, lines: Sequence[str]) -> list[str]:
+    return [f'<h2 id="{name}">{title}</h2>', *lines] if lines else []
+
+
+def _row(run: NotebookRun, report: RunReport) -> str:
     name, href = escaped(run.name), quote(run.name)
     linked = run.written and not run.page_error
     title = f'<a href="{href}.html">{escaped(run.title)}</a>' if linked else escaped(run.title)
     files = f' · <a href="{href}.ipynb">executed notebook</a>' if run.written else ""
-    files += f" · {escaped(run.page_error)}" if run.page_error else ""
+    if (report.out / f"{run.name}.log").is_file():
+        files += f' · <a href="{href}.log">log</a>'
+    files += "".join(f" · {escaped(error)}" for error in (run.page_error, run.log_error) if error)
     given = f"<br><small>{escaped(in_words(run.parameters))}</small>" if run.parameters else ""
     since = f"<br><small>{escaped(run.date[:16].replace('T', ' '))}</small>" if run.status == "kept" else ""
     slow = f"<code>{escaped(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""
     memory = f"<br><small>peak {run.peak_mb / 1000:.1f} GB</small>" if run.peak_mb else ""
+    shown, status = _status(run), run.status
+    if (cell := (report.running or {}).get(run.name)) is not None:
+        shown = status = "running"
+        slow = escaped(cell)
+        if (report.out / RUNNING / f"{run.name}.ipynb").is_file():
+            files += f' · <a href="{RUNNING}/{href}.ipynb">what it has put out so far</a>'
     gpu = ""
     if run.gpu:
         beside = "no other point of the batch on it" if run.gpu_alone else "shared with other points"
         gpu = f"<br><small>{escaped(run.gpu)}, {beside}</small>"
     return (
         f"<tr><td>{title}<br><small>{name}{files}</small>{given}</td>"
-        f'<td class="status {run.status.replace(" ", "-")}">{_status(run)}{since}</td>'
+        f'<td class="status {status.replace(" ", "-")}">{shown}{since}</td>'
         f'<td class="number">{f"{run.seconds:.1f}" if run.seconds else ""}</td>'
         f"<td>{slow}{memory}</td><td>{_unbroken_dates(run.where)}{gpu}</td></tr>"
     )
@@ -72,18 +191,74 @@ def _unbroken_dates(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d", r'<span style="white-space: nowrap">\g<0></span>', escaped(text))
 
 
-def _headlines(runs: Iterable[NotebookRun]) -> list[str]:
-    rows = [
-        f"<tr><td>{escaped(h.get('label', ''))}</td><td>{escaped(h.get('value', ''))}</td>"
-        f"<td>{escaped(h.get('source', ''))}</td>"
-        f'<td><a href="{quote(run.name)}.html">{escaped(run.name)}</a></td></tr>'
-        for run in runs
-        for h in run.headlines
-    ]
+def _found(report: RunReport) -> list[str]:
+    """For each notebook that has several points: its figures drawn over their axes, or as a table."""
+    lines: list[str] = []
+    for group in table.groups(report.runs):
+        if len(group.runs) < 2 or not (group.names or group.fixed):
+            continue
+        lines.append(f"<h3>{escaped(group.runs[0].title)}, {len(group.runs)} points</h3>")
+        drawn = drawings(group)
+        lines += ['<div class="figures">'] if drawn else []
+        for title, figure in drawn:
+            text = figure.replace("</", "<\\/")  # a name may hold </script>
+            lines.append(
+                f'<div><div class="figure" role="img" aria-label="{escaped(title)}"></div>'
+                f'<script type="application/json">{text}</script></div>'
+            )
+        lines += ["</div>"] if drawn else []
+        words = [n for n in group.names if not any(isinstance(v, (int, float)) for v in group.values(n))]
+        if names := words if drawn else group.names:
+            lines += _table(group, names)
+        for figure in group.fixed:
+            lines.append(f'<p class="soft">{escaped(table.fixed_in_words(group, figure))}.</p>')
+    return lines
+
+
+def _table(group: Group, names: Sequence[str]) -> list[str]:
+    heads = "".join(f'<th class="number">{escaped(axis_title(name))}</th>' for name in names)
+    axes = "".join(f"<th>{escaped(axis)}</th>" for axis in group.axes or ("point",))
+    values = {name: group.values(name) for name in names}
+    rows = []
+    for i, run in enumerate(group.runs):
+        at = [repr(run.parameters.get(axis)) for axis in group.axes] or [run.name]
+        if run.written and not run.page_error:
+            at[0] = f'<a href="{quote(run.name)}.html">{escaped(at[0])}</a>'
+            at[1:] = map(escaped, at[1:])
+        else:
+            at = [escaped(text) for text in at]
+        cells = "".join(f"<td>{text}</td>" for text in at)
+        cells += f'<td class="status {run.status.replace(" ", "-")}">{_status(run)}</td>'
+        cells += "".join(f'<td class="number">{_value(values[name][i])}</td>' for name in names)
+        rows.append(f"<tr>{cells}</tr>")
+    return [f'<div class="wide"><table><tr>{axes}<th>Status</th>{heads}</tr>', *rows, "</table></div>"]
+
+
+def _value(value: Any) -> str:
+    return escaped(table.in_short(value)) or "–"
+
+
+def _headlines(runs: Sequence[NotebookRun]) -> list[str]:
+    """The headlines of notebooks that ran once, and those of several points that hold no number."""
+    rows = []
+    for group in table.groups(runs):
+        points = [run for run in group.runs if table.finished(run) or len(group.runs) == 1]
+        with_numbers = {f.label for run in points for f in run.figures} if len(group.runs) > 1 else set()
+        by_text: dict[tuple[str, str, str], list[NotebookRun]] = {}
+        for run in points:
+            for h in run.headlines:
+                if h.get("label") not in with_numbers:
+                    text = h.get("label", ""), h.get("value", ""), h.get("source", "")
+                    by_text.setdefault(text, []).append(run)
+        for text, found in by_text.items():
+            where = f'<a href="{quote(found[0].name)}.html">{escaped(found[0].name)}</a>'
+            if len(found) > 1:
+                where = f"the same at {len(found)} points of {escaped(found[0].title)}"
+            rows.append("<tr>" + "".join(f"<td>{escaped(t)}</td>" for t in text) + f"<td>{where}</td></tr>")
     if not rows:
         return []
     head = "<tr><th>What</th><th>Figure</th><th>Where</th><th>Notebook</th></tr>"
-    return ["<h2>Headline figures</h2>", '<div class="wide"><table>', head, *rows, "</table></div>"]
+    return ['<div class="wide"><table>', head, *rows, "</table></div>"]
 
 
 def _failures(runs: Iterable[NotebookRun]) -> list[str]:
@@ -95,4 +270,4 @@ def _failures(runs: Iterable[NotebookRun]) -> list[str]:
             if run.written and not run.page_error:
                 name = f'<a href="{quote(run.name)}.html{anchor}">{name}</a>'
             found.append(f"<p>{name}: {escaped(run.failure)}</p><pre>{escaped(run.failure.traceback)}</pre>")
-    return ["<h2>What failed</h2>", *found] if found else []
+    return found

@@ -1,24 +1,20 @@
-"""What happened to a batch's notebooks: `NotebookRun` for one, `RunReport` for all, which prints as a table.
-
-Headlines and provenance are read from the outputs that `helpers.records` writes.
-"""
+"""What happened to a batch's notebooks: `NotebookRun` for one, `RunReport` for all, which prints as a table."""
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from nbformat import NotebookNode
 
+from helpers.workshop.batch.figures import HEADLINE, PROVENANCE, Figure, bundles, figures_of
 from helpers.workshop.batch.parameters import for_json
 from helpers.workshop.batch.plan import Job
 from helpers.workshop.batch.point import Point
 from helpers.workshop.page import machine, versions
-
-HEADLINE = "application/vnd.kernel-workbook.headline+json"
-PROVENANCE = "application/vnd.kernel-workbook.provenance+json"
 
 
 @dataclass(frozen=True)
@@ -26,7 +22,7 @@ class Failure:
     """Why a notebook ended early.
 
     Attributes:
-        kind: "error", "timeout", "died" (the kernel or the process above it), "start" (it never began), or "write" (the
+        kind: "error", "timeout", "memory" (above its limit), "died" (the kernel or the process above it), "start" (it never began), or "write" (the
             executed notebook could not be written).
         message: One line without a period.
         traceback: The traceback, or the kernel's last words.
@@ -57,6 +53,7 @@ class Execution:
         seconds: Wall time with the kernel's start and end.
         cells: Cell to seconds, in order, as in `NotebookRun`.
         peak_mb: The most memory that its kernel process held, in MB (10^6 bytes); 0 where unknown.
+        log_error: Why its log is missing or not whole, or "".
     """
 
     notebook: NotebookNode
@@ -64,6 +61,7 @@ class Execution:
     seconds: float
     cells: Mapping[str, float]
     peak_mb: float
+    log_error: str = ""
 
 
 @dataclass(frozen=True)
@@ -82,11 +80,15 @@ class NotebookRun:
         peak_mb: The most memory its kernel process held, in MB; 0 where unknown.
         failure: Why it ended early, or None.
         page_error: Why it has no page, or "".
+        log_error: Why its log is missing or not whole, or "".
         headlines: The headline figures it showed: label, value, source.
+        figures: The numbers of the headlines, and the scraps of foreign notebooks.
         provenance: Where its figures come from: record, mode ("live", "replayed"), gpu, date, text.
         written: Whether its executed notebook is there.
         gpu: The UUID of the GPU that it was given, or "".
         gpu_alone: Whether no other point of the batch was given this GPU at the same time; None without `gpu`.
+        host: The machine that ran it.
+        attempts: How often it was begun: more than once where its kernel or worker had died.
     """
 
     name: str
@@ -100,11 +102,15 @@ class NotebookRun:
     peak_mb: float = 0.0
     failure: Failure | None = None
     page_error: str = ""
-    headlines: tuple[dict[str, str], ...] = ()
+    log_error: str = ""
+    headlines: tuple[dict[str, Any], ...] = ()
+    figures: tuple[Figure, ...] = ()
     provenance: tuple[dict[str, str], ...] = ()
     written: bool = False
     gpu: str = ""
     gpu_alone: bool | None = None
+    host: str = ""
+    attempts: int = 1
 
     @classmethod
     def not_run(cls, job: Job, *, waiting: bool) -> NotebookRun:
@@ -118,13 +124,15 @@ class NotebookRun:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NotebookRun:
-        """The inverse of `as_dict`."""
+        """The inverse of `as_dict`; what it does not know is left out, as in a row of `report.json`."""
         failure = values.get("failure")
+        known = {field.name: values[field.name] for field in fields(cls) if field.name in values}
         return cls(
             **{
-                **values,
+                **known,
                 "failure": Failure(**failure) if failure else None,
                 "headlines": tuple(map(dict, values["headlines"])),
+                "figures": tuple(Figure(**figure) for figure in values.get("figures", ())),
                 "provenance": tuple(map(dict, values["provenance"])),
             }
         )
@@ -155,7 +163,21 @@ class NotebookRun:
 
 @dataclass(frozen=True)
 class RunReport:
-    """A whole batch. `exit_status` is 0, 1 where a notebook failed, 130 after an interrupt."""
+    """A whole batch. `exit_status` is 0, 1 where a notebook failed, 130 after an interrupt.
+
+    Attributes:
+        out: The folder of the outputs.
+        started: When it began, ISO 8601.
+        seconds: How long it has run.
+        runs: A row for each point.
+        interrupted: Whether Ctrl-C or SIGTERM ended it.
+        index_error: Why the index is not there, or "".
+        lost: A sentence where what ran the points is gone, or "".
+        shard: Its part, as "3/8", where it has no index.
+        halted: Whether nothing more was begun after a failure.
+        running: While it runs: the name of each running point to the cell that it is in. None when it has ended.
+        left_s: While it runs: how many seconds are left at the pace so far; None where that is not known.
+    """
 
     out: Path
     started: str
@@ -163,12 +185,17 @@ class RunReport:
     runs: tuple[NotebookRun, ...]
     interrupted: bool = False
     index_error: str = ""
+    lost: str = ""
+    shard: str = ""
+    halted: bool = False
+    running: Mapping[str, str] | None = None
+    left_s: float | None = None
 
     @property
     def ok(self) -> bool:
         """Every notebook ran to its end and has its page, and the index is there."""
-        return not self.index_error and all(
-            run.status in ("ok", "kept") and not run.page_error for run in self.runs
+        return not (self.index_error or self.lost) and all(
+            run.status in ("ok", "kept") and not run.page_error and not run.log_error for run in self.runs
         )
 
     @property
@@ -182,6 +209,7 @@ class RunReport:
             "started": self.started,
             "seconds": self.seconds,
             "interrupted": self.interrupted,
+            "running": self.running is not None,
             "machine": machine(),
             "versions": versions(),
             "notebooks": [
@@ -204,13 +232,22 @@ class RunReport:
             for row in rows
         ]
         for run in self.runs:
-            if run.page_error:
-                lines += ["", f"{run.name}: {run.page_error}"]
+            for error in filter(None, (run.page_error, run.log_error)):
+                lines += ["", f"{run.name}: {error}"]
             if run.failure:
                 lines += ["", f"{run.name}: {run.failure}", *_indented(run.failure.traceback)]
         if self.interrupted:
             lines += ["", "Interrupted: finished notebooks are whole, the others are marked as not run."]
-        ends = self.index_error or f"Open {self.out / 'index.html'}"
+        if self.lost:
+            lines += ["", self.lost]
+        if self.halted:
+            left = sum(run.status == "not run" for run in self.runs)
+            lines += [
+                "",
+                f"Stopped at the first failure (--fail-fast): {left} of {len(self.runs)} were not run.",
+            ]
+        merge = f"This was shard {self.shard}: workbook merge {self.out} writes the report of all"
+        ends = self.index_error or (merge if self.shard else f"Open {self.out / 'index.html'}")
         lines += ["", f"{self.seconds:.0f} s. {ends}"]
         return "\n".join(lines)
 
@@ -225,14 +262,8 @@ def line(run: NotebookRun) -> str:
 
 
 def summarise(point: Point, execution: Execution) -> NotebookRun:
-    """What happened to one point; its headlines and provenance are read from the executed notebook's outputs."""
-    bundles = [
-        output.data
-        for cell in execution.notebook.cells
-        for output in cell.get("outputs", [])
-        if output.output_type in ("display_data", "execute_result")
-    ]
-    job = point.job
+    """What happened to one point; what it found is read from the executed notebook's outputs."""
+    shown, job = bundles(execution.notebook), point.job
     return NotebookRun(
         name=job.name,
         source=str(job.source),
@@ -244,12 +275,26 @@ def summarise(point: Point, execution: Execution) -> NotebookRun:
         cells={name: round(s, 3) for name, s in execution.cells.items()},
         peak_mb=round(execution.peak_mb, 1),
         failure=execution.failure,
-        headlines=tuple(dict(b[HEADLINE]) for b in bundles if HEADLINE in b),
-        provenance=tuple(dict(b[PROVENANCE]) for b in bundles if PROVENANCE in b),
+        log_error=execution.log_error,
+        headlines=tuple(dict(b[HEADLINE]) for b in shown if HEADLINE in b),
+        figures=figures_of(shown),
+        provenance=tuple(dict(b[PROVENANCE]) for b in shown if PROVENANCE in b),
         written=True,
         gpu=point.gpu,
         gpu_alone=point.gpu_alone,
+        host=platform.node(),
+        attempts=point.attempt,
     )
+
+
+def in_time(seconds: float) -> str:
+    """A time as people say it: 42 s, 3 min 20 s, 2 h 05 min."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
 
 
 def in_words(parameters: Mapping[str, Any]) -> str:

@@ -8,29 +8,33 @@ notebook and no other. This process plans, hands points to an executor and gathe
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import itertools
+import queue
 import re
 import sys
-import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import CancelledError, Future, as_completed
+from concurrent.futures import CancelledError, Future
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from tqdm import tqdm
-
+from helpers.workshop import locks
+from helpers.workshop.batch import folder, report, results, shards
 from helpers.workshop.batch import gpus as machine_gpus
-from helpers.workshop.batch import report, results
 from helpers.workshop.batch.executor import LocalExecutor
-from helpers.workshop.batch.messages import CellBegins
 from helpers.workshop.batch.plan import Job, plan
-from helpers.workshop.batch.point import Point, Stopped
+from helpers.workshop.batch.point import Held, Lost, Point, Stopped
+from helpers.workshop.batch.progress import Progress, counted
 from helpers.workshop.batch.results import Failure, NotebookRun, RunReport
+from helpers.workshop.batch.shards import Shard
 from helpers.workshop.interrupts import ignore, interruptible
 from helpers.workshop.outputs import require_writable
 from helpers.workshop.usage import UsageError, first_line
 
+_NO_LOCKS = "{out} is on a file system without locks: let no other run write there at the same time."
+_NEWS_S = 15.0  # between two index pages while no point ends
 _INDEX_S = 1.0  # between two index pages while the batch runs
 _INDEX_SHARE = 20  # of the time between them that writing one may take: 1/20
 
@@ -47,8 +51,23 @@ def run_course(
     gpus: str = "",
     sweep: Sequence[Mapping[str, Any]] = (),
     defaults: Mapping[str, Any] | None = None,
+    shard: str = "",
+    retries: int | None = None,
+    scheduler: str = "",
+    notebook_timeout: float | None = None,
+    start_timeout: float = 120,
+    memory_limit: float | None = None,
+    log_output: bool = False,
+    fail_fast: bool = False,
+    kernel: str = "",
+    cwd: Path | str | None = None,
+    recursive: bool = False,
+    exclude: Sequence[str] = (),
 ) -> RunReport:
     """Run notebooks and write each one executed, a page of each, `index.html` and `report.json` into `out`.
+
+    Other runs may write into the same folder at the same time: a point that one of them has is not begun, but waited for and
+    kept, and the index shows the points of all.
 
     Args:
         notebooks: Notebook files, or folders of them.
@@ -62,6 +81,20 @@ def run_course(
         gpus: "all", or numbers and UUIDs with commas between: each running notebook sees one of these GPUs and no other.
         sweep: Points as name to value; notebooks that have the names run once at each.
         defaults: Name to value, where neither `parameters` nor a point gives one.
+        shard: "K/N" runs the K-th of N parts, and leaves the report to `merge.merge`.
+        retries: How often a point is run again whose kernel, or the process above it, died or never started; by default 1
+            on a cluster and 0 on this machine.
+        scheduler: The Dask scheduler whose workers run the points, as tcp://host:8786 or scheduler.json; "" for this
+            machine.
+        notebook_timeout: Seconds after which a notebook is stopped and has failed; None for no limit.
+        start_timeout: Seconds within which a kernel has to answer first.
+        memory_limit: MB (10^6 bytes) that a notebook's processes may hold together; above it has failed. None for no limit.
+        log_output: Whether each notebook gets a log of what its cells put out, `NAME.log`.
+        fail_fast: Whether nothing more begins after the first point that failed.
+        kernel: The kernelspec that runs all of them, instead of the one that each names.
+        cwd: The folder that all of them run in, instead of each one's own.
+        recursive: Whether a folder's subfolders are searched too, but for hidden ones.
+        exclude: Patterns of names, or of paths from the folder that was given; such notebooks of a folder are left out.
 
     Returns:
         What happened to each notebook. An interrupt (Ctrl-C) does not raise: the report says so.
@@ -70,19 +103,66 @@ def run_course(
         UsageError: Nothing was run or written: a wrong notebook, parameter, value, or an `out` that cannot be
             written.
     """
-    todo = plan([Path(n) for n in notebooks], parameters or {}, grid, sweep, defaults)
+    planned = plan(
+        [Path(n) for n in notebooks], parameters or {}, grid, sweep, defaults,
+        kernel=kernel, cwd=Path(cwd) if cwd else None, recursive=recursive, exclude=exclude, out=Path(out),
+    )  # fmt: skip
+    part = shards.parse(shard)
+    retries = int(bool(scheduler)) if retries is None else retries
+    if retries < 0:
+        raise UsageError(f"--retries is {retries}; give 0 or more.")
+    if scheduler and (jobs is not None or gpus):
+        raise UsageError(
+            "--jobs and --gpus are for this machine: with --scheduler the workers say how much they run at a time "
+            '(dask worker --nthreads 1 --resources "GPU=1").'
+        )
     if jobs is not None and jobs < 1:
         raise UsageError(f"--jobs is {jobs}; give 1 or more.")
-    if cell_timeout is not None and cell_timeout <= 0:
-        raise UsageError(f"--cell-timeout is {cell_timeout:g} s; give a positive number of seconds.")
+    for option, limit, unit in [
+        ("--cell-timeout", cell_timeout, "s"),
+        ("--notebook-timeout", notebook_timeout, "s"),
+        ("--start-timeout", start_timeout, "s"),
+        ("--memory-limit", memory_limit, "MB"),
+    ]:
+        if limit is not None and not limit > 0:
+            of = "seconds" if unit == "s" else "MB"
+            raise UsageError(f"{option} is {limit:g} {unit}; give a positive number of {of}.")
     chosen = machine_gpus.choose(gpus) if gpus else ()
     if "://" in str(out) or re.match(r"[a-z][a-z0-9+]+:/(?!/)", str(out)):  # Path drops one of two slashes
         address = re.sub(r":/+", "://", str(out), count=1)
         raise UsageError(f"--out {address} is an address; give a folder of this machine, and copy it there.")
     out = Path(out).resolve()
-    _require_not_over_sources(out, todo)
+    _require_not_over_sources(out, planned)
     require_writable(out)
-    return _Batch(todo, out, cell_timeout, jobs or len(chosen) or 1, resume, chosen).run()
+    point = Point(
+        planned[0], out, "", cell_timeout, resume, retries=retries, notebook_timeout=notebook_timeout,
+        start_timeout=start_timeout, memory_limit=memory_limit, log_output=log_output,
+    )  # fmt: skip
+    progress = Progress()
+    if scheduler:
+        executor: Executor = _on_cluster(scheduler, out, planned)
+    else:
+        workers = min(jobs or len(chosen) or 1, len(planned))
+        executor = LocalExecutor(workers, chosen, progress.show)
+    return _Batch(planned, part, point, executor, progress, fail_fast).run()
+
+
+class Executor(Protocol):
+    """What runs points: on this machine, or on others."""
+
+    @property
+    def at_once(self) -> int:
+        """How many points it runs at a time."""
+
+    def submit(self, point: Point) -> Future[NotebookRun]:
+        """Run a point. The future raises `Stopped`, `Held` or `Lost` where there is no row."""
+
+    def stop(self) -> None:
+        """Stop what runs, and begin nothing more."""
+
+    def __enter__(self) -> Executor: ...
+
+    def __exit__(self, *exception: object) -> None: ...
 
 
 class _Batch:
@@ -90,59 +170,121 @@ class _Batch:
 
     def __init__(
         self,
-        todo: Sequence[Job],
-        out: Path,
-        cell_timeout: float | None,
-        workers: int,
-        resume: bool,
-        gpus: Sequence[str],
+        planned: Sequence[Job],
+        shard: Shard,
+        like: Point,
+        executor: Executor,
+        progress: Progress,
+        fail_fast: bool,
     ) -> None:
-        self.todo, self.out = list(todo), out
-        self.interrupted, self.index_error = False, ""
+        self.planned, self.shard, self.out = planned, shard, like.out
+        self.todo = shard.part(planned)
+        self.interrupted, self.index_error, self.lost = False, "", ""
+        self.fail_fast, self.halted = fail_fast, False
+        # An executor begins the next point before anybody sees that one has failed: then it is given none in advance.
+        self.to_come, progress.at_once = iter(self.todo), executor.at_once
+        self.ahead = progress.at_once if fail_fast else len(self.todo)
         self.results: dict[str, NotebookRun] = {}
-        pages = {(job.source.parent, job.source.name): f"{job.name}.html" for job in reversed(self.todo)}
         started = datetime.now().astimezone().isoformat(timespec="seconds")
         self.started, self.clock = started, time.monotonic()
-        self.points = [Point(job, out, started, cell_timeout, resume, pages) for job in self.todo]
-        self.bars = _Bars()
-        self.executor = LocalExecutor(min(workers, len(self.todo)), gpus, self.bars.show)
+        pages = {(job.source.parent, job.source.name): f"{job.name}.html" for job in reversed(planned)}
+        self.like = dataclasses.replace(like, started=started, pages=pages)
+        self.executor, self.progress = executor, progress
         self.next_index = 0.0
+        self.running: dict[Future[NotebookRun], Point] = {}
+        self.ended: queue.SimpleQueue[Future[NotebookRun]] = queue.SimpleQueue()
+        self.held: list[Point] = []
 
     def run(self) -> RunReport:
-        running: list[Future] = []
-        with interruptible(), tqdm(
-            total=len(self.todo), desc="Notebooks", unit="notebook", position=0, disable=None
-        ) as bar, self.executor:  # fmt: skip
-
-            def take(future: Future[NotebookRun]) -> None:
-                run = future.result()
-                if run.name not in self.results:
-                    self.results[run.name] = run
-                    bar.update()
-                    with bar.external_write_mode(file=sys.stderr):
-                        print(results.line(run), file=sys.stderr, flush=True)
-
+        with interruptible(), contextlib.ExitStack() as stack:
+            stack.enter_context(self.executor)
+            try:
+                self._open()
+                stack.callback(self.rows.close)
+            except OSError as error:
+                raise UsageError(
+                    f"--out {self.out} cannot be written ({error.strerror}); choose another folder."
+                ) from error
+            self.bar = stack.enter_context(self.progress.whole(len(self.todo)))
             try:
                 self._write_index(running=True)
-                running = [
-                    _refused(point) if point.job.refusal else self.executor.submit(point)
-                    for point in self.points
-                ]
-                for future in as_completed(running):
-                    take(future)
+                for job in itertools.islice(self.to_come, self.ahead):
+                    self._begin(dataclasses.replace(self.like, job=job))
+                while self.running:
+                    with contextlib.suppress(queue.Empty):
+                        future = self.ended.get(timeout=_NEWS_S)
+                        self._take(self.running.pop(future), future)
+                        if not self.halted and (job := next(self.to_come, None)):
+                            self._begin(dataclasses.replace(self.like, job=job))
                     if time.monotonic() >= self.next_index:
                         self._write_index(running=True)
-            except KeyboardInterrupt:
+                    if not self.running:
+                        for point in self.held:
+                            self._begin(dataclasses.replace(point, wait=True))
+                        self.held = []
+            except (KeyboardInterrupt, Lost) as ended:
                 ignore()
-                self.interrupted = True
+                self.interrupted = isinstance(ended, KeyboardInterrupt)
+                self.lost = "" if self.interrupted else str(ended)
                 self.executor.stop()
-                for future in running:
+                for future, point in list(self.running.items()):
                     # A notebook that finished while the interrupt came is finished; a stopped one is not.
-                    with contextlib.suppress(Stopped, CancelledError):
-                        take(future)
+                    with contextlib.suppress(Stopped, CancelledError, Lost):
+                        self._take(point, future, again=False)
             ignore()  # what is finished closes whole
             self._write_index(running=False)
         return self.report(running=False)
+
+    def _open(self) -> None:
+        """Begin the file of rows; remove what killed runs had begun."""
+        with locks.hold(folder.index_lock(self.out)):
+            folder.sweep(self.out)
+            self.rows = folder.Rows(self.out, self.planned, self.shard, self.started)
+            runs = folder.past_runs(self.out)
+            near = {run.run for run in folder.beside(self.rows, runs)}
+            self.earlier = {run.run for run in runs} - near - {self.rows.run}
+        if not self.rows.locked:
+            print(_NO_LOCKS.format(out=self.out), file=sys.stderr)
+        self.like = dataclasses.replace(self.like, run=self.rows.run, since_ns=self.rows.began_ns)
+
+    def _begin(self, point: Point) -> None:
+        future = _refused(point) if point.job.refusal else self.executor.submit(point)
+        self.running[future] = point
+        future.add_done_callback(self.ended.put)
+
+    def _take(self, point: Point, future: Future[NotebookRun], *, again: bool = True) -> None:
+        """A point has ended: its row is kept, or it is begun again later."""
+        try:
+            run = future.result()
+        except Held as held:
+            if self.halted:
+                return
+            self._say(f"{point.job.name}: {held}; it comes later")
+            self.held.append(point)
+            return
+        run = dataclasses.replace(run, attempts=max(run.attempts, point.attempt))
+        died = not point.job.refusal and run.failure and run.failure.kind in ("died", "start")
+        if died and again and run.attempts <= point.retries:
+            self._say(f"{results.line(run)}; it is run again")
+            self._begin(dataclasses.replace(point, attempt=run.attempts + 1))
+            return
+        self.results[run.name] = run
+        self.bar.update()
+        self._say(results.line(run))
+        ended = tuple(self.results.values())
+        left = self.progress.left_s(ended, len(self.todo))
+        words = "" if left is None else results.in_time(left)
+        self.bar.set_postfix_str(counted(ended, len(self.progress.running), words))
+        if self.fail_fast and run.failure and not self.halted:
+            self.halted, self.held = True, []
+        try:
+            self.rows.add(run)
+        except OSError as error:
+            self._say(f"{run.name}: its row could not be written ({error.strerror}); the next index has it")
+
+    def _say(self, line: str) -> None:
+        with self.bar.external_write_mode(file=sys.stderr):
+            print(line, file=sys.stderr, flush=True)
 
     def report(self, *, running: bool) -> RunReport:
         runs = tuple(
@@ -155,13 +297,29 @@ class _Batch:
             runs=runs,
             interrupted=self.interrupted,
             index_error=self.index_error,
+            lost=self.lost,
+            halted=self.halted,
+            running=self.progress.running if running else None,
+            left_s=self.progress.left_s(tuple(self.results.values()), len(self.todo)) if running else None,
+            shard="" if self.shard.of == 1 else str(self.shard),
         )
 
     def _write_index(self, *, running: bool) -> None:
         """Write the index; a disk that is full must not end the batch."""
         begin = time.monotonic()
         try:
-            report.write_index(self.report(running=running))
+            if self.shard.of > 1 and running:
+                return
+            path = folder.index_lock(self.out)
+            # While it runs, another's turn is as good.
+            if (lock := locks.take(path) if running else locks.wait(path)) is None:
+                return
+            with contextlib.closing(lock):
+                if self.shard.of == 1:
+                    others = folder.past_runs(self.out, {self.rows.run, *self.earlier})
+                    report.write_index(folder.with_others(self.report(running=running), self.rows, others))
+                if not (running or self.interrupted or self.lost):
+                    folder.drop_repeated(self.rows)
             self.index_error = ""
         except OSError as error:
             self.index_error = f"index.html could not be written ({error.strerror or first_line(error)})."
@@ -169,28 +327,12 @@ class _Batch:
         self.next_index = now + max(_INDEX_S, _INDEX_SHARE * (now - begin))
 
 
-class _Bars:
-    """A line of the terminal for each notebook that runs, with its cells."""
-
-    def __init__(self) -> None:
-        self._bars: dict[int, tqdm] = {}
-        self._lock = threading.Lock()
-
-    def show(self, slot: int, point: Point, cell: CellBegins | None) -> None:
-        """A cell begins, or the point has ended."""
-        with self._lock:
-            bar = self._bars.get(slot)
-            if cell is None:
-                if bar is not None:
-                    self._bars.pop(slot).close()
-                return
-            if bar is None:
-                bar = self._bars[slot] = tqdm(
-                    total=cell.total, desc=point.job.name, position=slot + 1, leave=False, disable=None
-                )
-            if not bar.disable:
-                bar.n = cell.index
-                bar.set_postfix_str(cell.cell)
+def _on_cluster(scheduler: str, out: Path, planned: Sequence[Job]) -> Executor:
+    try:
+        from helpers.workshop.batch.cluster import ClusterExecutor
+    except ImportError as error:
+        raise UsageError(f"--scheduler needs Dask ({error}); get it with: pip install distributed") from error
+    return ClusterExecutor(scheduler, out, planned)
 
 
 def _refused(point: Point) -> Future[NotebookRun]:

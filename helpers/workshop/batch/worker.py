@@ -12,9 +12,9 @@ import threading
 from multiprocessing.connection import Connection
 
 from helpers.workshop import supervisor
-from helpers.workshop.batch.engine import Watch
 from helpers.workshop.batch.messages import CellBegins, Done, Ready
-from helpers.workshop.batch.point import Stopped
+from helpers.workshop.batch.point import Held, Stopped
+from helpers.workshop.batch.watch import Watch
 from helpers.workshop.batch.work import run_point
 
 
@@ -56,11 +56,13 @@ class _Worker:
             self._channel.send(Ready(os.getpid()))
             while True:
                 point = self._channel.recv()
-                self._watch = Watch(point.cell_timeout, self._stop, tell)
+                self._watch = Watch(point, self._stop, tell)
                 try:
                     done = Done(run_point(point, self._watch))
                 except Stopped:
                     done = Done(None)
+                except Held as error:
+                    done = Done(None, held=str(error))
                 except Exception as error:
                     done = Done(None, f"{type(error).__name__}: {error}")
                 self._watch = None

@@ -1,0 +1,198 @@
+"""What a batch costs: points in a row against papermill, the runner's memory, the plan, the report in a browser, GPUs.
+
+    python benchmarks/batch.py                        # all parts; about a quarter of an hour on two cores
+    python benchmarks/batch.py speed report
+    python benchmarks/batch.py memory --points 100
+
+Peers: papermill's own start of a kernel, measured in turns with the batches, so that both see the same load; otherwise the
+project's targets. Each figure is printed as a ratio (below 1 is within the target). `gpus` needs two GPUs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+
+from helpers.workshop.batch import figures, gpus, load_results, plan, report, results  # noqa: E402
+
+OVER_PAPERMILL, RUNNER_MB, PLAN_S, OPEN_S, GPU_SHARE = 1.3, 200, 5, 2, 0.6
+SLEEP_S, JOBS, ROUNDS = 2, 4, 3
+PAPERMILL = (
+    "import papermill, sys, time; b = time.perf_counter(); {runs}; print((time.perf_counter() - b) / {n})"
+)
+ONCE = "papermill.execute_notebook(sys.argv[1], sys.argv[2], parameters={'n': 1}, progress_bar=False)"
+
+
+def against(what: str, figure: float, unit: str, target: float) -> None:
+    """One line: a figure, its target, their ratio."""
+    print(f"{what:<62} {figure:>8.2f} {unit:<3} target {target:>6.4g} {unit:<3} ratio {figure / target:.2f}")
+
+
+def notebook(path: Path, code: str) -> Path:
+    """A notebook with the parameter n and one cell."""
+    cell = nbformat.v4.new_code_cell
+    cells = [cell("n: int = 0", metadata={"tags": ["parameters"]}), cell(code)]
+    spec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": spec}), path)
+    return path
+
+
+def batch(*arguments: object, watch: Callable[[int], None] = lambda pid: None) -> float:
+    """Run `workbook run` and return its seconds; `watch` is called with its process while it runs."""
+    command = [sys.executable, "-m", "helpers", "run", *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    begin = time.perf_counter()
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, **quiet)
+    while process.poll() is None:
+        watch(process.pid)
+        time.sleep(0.05)
+    if process.returncode:
+        sys.exit(f"{' '.join(command)} ended with {process.returncode}.")
+    return time.perf_counter() - begin
+
+
+def speed(folder: Path, points: int) -> None:
+    """Points that sleep, four at a time on these cores, in turns with papermill that runs one by itself."""
+    points = min(points, 60)
+    sleeps = notebook(folder / "sleeps.ipynb", f"import time; time.sleep({SLEEP_S})")
+    grid = "n=" + ",".join(map(str, range(points)))
+    code = PAPERMILL.format(runs="; ".join([ONCE] * 3), n=3)
+    ratios = []
+    batch(sleeps, "--out", folder / "warm")
+    for number in range(ROUNDS):
+        alone = [sys.executable, "-c", code, str(sleeps), str(folder / "papermill.ipynb")]
+        before = float(subprocess.run(alone, capture_output=True, text=True, check=True).stdout)
+        took = batch(sleeps, "--grid", grid, "--jobs", JOBS, "--out", folder / f"speed-{number}")
+        after = float(subprocess.run(alone, capture_output=True, text=True, check=True).stdout)
+        peer = (before + after) / 2 * points / JOBS
+        ratios.append(took / peer)
+        print(
+            f"  {points} points: {took:.1f} s; papermill {before:.2f} and {after:.2f} s a point, × {points} / {JOBS} = {peer:.1f} s"
+        )
+    against(
+        f"{points} points of {SLEEP_S} s, --jobs {JOBS}, over papermill's share",
+        statistics.median(ratios),
+        "×",
+        OVER_PAPERMILL,
+    )
+
+
+def memory(folder: Path, points: int) -> None:
+    """The most memory that the runner holds, with notebooks of 5 MB output each."""
+    loud = notebook(folder / "loud.ipynb", "print('x' * 5_000_000)")
+    most = [0.0]
+
+    def look(pid: int) -> None:
+        try:
+            found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+        except OSError:
+            found = None
+        most[0] = max(most[0], int(found[1]) * 1024 / 1e6 if found else 0)
+
+    grid = "n=" + ",".join(map(str, range(points)))
+    took = batch(loud, "--grid", grid, "--jobs", JOBS, "--out", folder / "loud", watch=look)
+    against(f"runner's peak memory, {points} points of 5 MB ({took:.0f} s)", most[0], "MB", RUNNER_MB)
+
+
+def planning(folder: Path, points: int) -> None:
+    """A plan of ten thousand points."""
+    source = notebook(folder / "many.ipynb", "n")
+    begin = time.perf_counter()
+    jobs = plan.plan([source], {}, {"n": [str(i) for i in range(10_000)]})
+    against(f"planning {len(jobs):,} points", time.perf_counter() - begin, "s", PLAN_S)
+
+
+def opening(folder: Path, points: int) -> None:
+    """The report of a thousand points in Chromium: until it is loaded, and until its first figure is drawn."""
+    import browser
+
+    rows = []
+    for i in range(1000):
+        n, m = 2 ** (i % 25), i // 25
+        found = tuple(figures.Figure(f"{k}_gb_per_s", 100.0 + n % 97 + m, "live, GPU") for k in "abcd")
+        rows.append(
+            results.NotebookRun(
+                f"p__n={n}__m={m}", "/p.ipynb", "P", "ok", {"n": n, "m": m}, seconds=2.0, figures=found,
+                cells={"cell": 1.0}, written=True,
+            )
+        )  # fmt: skip
+    begin = time.perf_counter()
+    report.write_index(results.RunReport(folder, "2026-11-22T10:00:00+00:00", 1.0, tuple(rows)))
+    print(f"  writing index.html, results.csv and report.json: {time.perf_counter() - begin:.2f} s")
+    loaded, drawn = [], []
+    with browser.browser() as chrome:
+        for _ in range(ROUNDS + 1):
+            page = chrome.new_context(offline=True, viewport={"width": 1200, "height": 1000}).new_page()
+            begin = time.perf_counter()
+            page.goto((folder / "index.html").as_uri())
+            loaded.append(time.perf_counter() - begin)
+            page.locator(".js-plotly-plot .plot").first.wait_for(state="attached", timeout=120_000)
+            drawn.append(time.perf_counter() - begin)
+            page.context.close()
+    against("a report of 1,000 points, loaded", statistics.median(loaded[1:]), "s", OPEN_S)
+    against("the same, until its first heat map is drawn", statistics.median(drawn[1:]), "s", OPEN_S)
+
+
+def devices(folder: Path, points: int) -> None:
+    """Lesson 03 at 16 points, on all GPUs and on one."""
+    here = gpus.installed()
+    if len(here) < 2:
+        print(f"  {len(here)} GPUs are here: a batch over GPUs needs two.")
+        return
+    lesson = ROOT / "notebooks" / "03_triton.ipynb"
+    grid = ["--grid", "n_rows=512,1024,2048,4096", "--grid", "n_cols=781,1024,2048,4096"]
+    batch(lesson, "--out", folder / "warm-lesson")
+    one = batch(lesson, *grid, "--gpus", "0", "--out", folder / "one")
+    all_ = batch(lesson, *grid, "--gpus", "all", "--out", folder / "all")
+    against(f"16 points of lesson 03 on {len(here)} GPUs over one", all_ / one, "×", GPU_SHARE)
+    alone, beside = load_results(folder / "one"), load_results(folder / "all")
+    print(
+        f"  GPUs used: {beside.gpu.nunique()} of {len(here)}; alone on theirs: {bool(beside.gpu_alone.all())}"
+    )
+    for name in (c for c in alone if figures.unit_of(c) == "GB/s"):
+        low, high = alone[name].min(), alone[name].max()
+        worse = (beside[name] < low).sum()
+        print(
+            f"  {name}: alone {low:,.0f} to {high:,.0f}; beside others the lowest is {beside[name].min():,.0f}, {worse} of "
+            f"{len(beside)} points are below the lowest alone"
+        )
+
+
+PARTS = {"speed": speed, "memory": memory, "plan": planning, "report": opening, "gpus": devices}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Print every figure."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
+    parser.add_argument(
+        "--points", type=int, default=500, help="of the memory's batch, and at most of speed's"
+    )
+    given = parser.parse_args(arguments)
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
+    print(
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before it begins: other programs make all of it slower."
+    )
+    for name in given.parts or PARTS:
+        print(f"\n{name}: {PARTS[name].__doc__}")
+        with tempfile.TemporaryDirectory() as folder:
+            PARTS[name](Path(folder), given.points)
+
+
+if __name__ == "__main__":
+    main()
