@@ -6,11 +6,12 @@ are computed for each element, and it may be off by FACTOR times the largest of 
 - **the reference's own**: |the reference in the inputs' dtype - the reference in float64|;
 - **one rounding of each input**: what the float64 reference moves by when each input element is changed by one rounding
   of the dtype, by random signs, several times. That is u * t, where u is the unit roundoff and t the root of the summed
-  squares of what the result is made of (for a dot product the x_i * w_i); u * |result| where that is larger;
-- **a sum's roundings**: u * sqrt(d / 3) * t, for partial sums that are rounded d times, one after the other (N. Higham
-  and T. Mary, "A new approach to probabilistic rounding error analysis", 2019: errors grow with the root of the length).
-  d is the number of inputs that a result depends on, found by changing single inputs, but 16,384 at most: who adds ten
-  million numbers into one float32 is 10 to 100 times further off than a kernel need be, and says `tolerance=`.
+  squares of what the result is made of (for a dot product the x_i * w_i); with the rounding of the result itself,
+  u * (|result| + t);
+- **a sum's roundings**: u * sqrt(d) * (|result| + t), for partial sums that are rounded d times, one after the other
+  (N. Higham and T. Mary, "A new approach to probabilistic rounding error analysis", 2019: errors grow with the root of
+  the length). d is the number of inputs that a result depends on, found by changing single inputs, but 16,384 at most:
+  who adds ten million numbers into one float32 is far further off than a kernel need be, and says `tolerance=`.
   float16, bfloat16 and TF32 are taken to be summed in float32.
 
 t and the reference's error are averaged over neighbours in their row, since either is by chance near zero now and then.
@@ -44,7 +45,7 @@ from helpers.check.closeness import (
 if TYPE_CHECKING:
     import torch
 
-FACTOR = 4.0
+FACTOR = 3.0
 LONGEST_SUM = 16_384  # roundings one after the other in one accumulator
 
 
@@ -93,15 +94,13 @@ class Bound:
 
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
         """The three errors that the operation itself can reach at a piece of the rows, by their names, float64."""
-        import torch
-
         scale = e.abs()
         if self.terms is not None:
-            scale = torch.maximum(scale, self.terms[rows, columns].double())
+            scale = scale + self.terms[rows, columns]
         depth = min(self.n_terms, LONGEST_SUM)
         found = {
             "inputs": self.rounding.unit * scale,
-            "sums": self.rounding.sums * math.sqrt(depth / 3) * scale,
+            "sums": self.rounding.sums * math.sqrt(depth) * scale,
         }
         if self.own is not None:
             found["own"] = self.own[rows, columns].double()

@@ -9,17 +9,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers.check import closeness
-from helpers.check.bounds import in_tf32, strict
 from helpers.check.cases import one_normal, shapes_around, special
 from helpers.check.closeness import Mismatch, name_of
-from helpers.check.operation import Operation, bounds_of, results_of, widened
 from helpers.check.poison import fill_with_poison, poison_free_memory, poisoned
+from helpers.check.results import PRECISIONS, Results, as_results, assert_result, expected_of
 
 if TYPE_CHECKING:
     import torch
-
-_PRECISIONS = (None, "ieee", "tf32")
 
 
 @dataclass(frozen=True)
@@ -102,7 +98,7 @@ def assert_matches(
         raise ValueError(
             "assert_matches() was given no shape to try: leave `shapes` out or name at least one."
         )
-    if precision not in _PRECISIONS:
+    if precision not in PRECISIONS:
         raise ValueError(f'precision is "tf32", "ieee" or left out, not {precision!r}.')
     seed = random.randrange(2**31) if seed is None else seed
     asked = _Asked(
@@ -150,35 +146,23 @@ def _name(kernel: Callable) -> str:
 def _check_case(asked: _Asked, inputs: tuple[Any, ...], case: str) -> None:
     # Only `out` needs the reference first, for the shapes; what it gives is held until the end, so that the memory of
     # it cannot be handed to the kernel.
-    first = _expected(asked, inputs) if asked.out else None
-    got, is_one = _run(asked, inputs, case, first)
-    expected, one_expected = first or _expected(asked, inputs)
-    what = f"{asked.name} on {case}"
-    if is_one != one_expected or len(got) != len(expected):
-        raise Mismatch(
-            f"{what}: it returned {_count(got, is_one)}, but {_count(expected, one_expected)} was expected."
-        )
-    cases = [case] if len(got) == 1 else [f"{case}, result {i}" for i in range(len(got))]
-    for g, e, where in zip(got, expected, cases, strict=True):
-        if tuple(g.shape) != tuple(e.shape):
-            raise Mismatch(
-                f"{asked.name} on {where}: shape {tuple(g.shape)}, but {tuple(e.shape)} was expected."
-            )
-        if e.is_floating_point() and not g.is_floating_point():
-            raise Mismatch(
-                f"{asked.name} on {where}: dtype {name_of(g.dtype)}, but a floating-point result was expected."
-            )
-    _compare(asked, Operation(asked.reference, inputs, asked.seed), got, expected, cases)
+    first = expected_of(asked.name, asked.reference, inputs) if asked.out else None
+    got = _run(asked, inputs, case, first)
+    assert_result(
+        asked.name,
+        got,
+        asked.reference,
+        inputs,
+        case=case,
+        tolerance=asked.tolerance,
+        precision=asked.precision,
+        expected=first,
+        seed=asked.seed,
+    )
 
 
-def _count(results: Sequence[Any], is_one: bool) -> str:
-    return "one tensor" if is_one else f"{len(results)} results"
-
-
-def _run(
-    asked: _Asked, inputs: tuple[Any, ...], case: str, first: tuple[tuple[torch.Tensor, ...], bool] | None
-) -> tuple[tuple[torch.Tensor, ...], bool]:
-    """The kernel's results on copies of the inputs, and whether it is one tensor rather than a tuple of them."""
+def _run(asked: _Asked, inputs: tuple[Any, ...], case: str, first: Results | None) -> Any:
+    """What the kernel returns on copies of the inputs, or writes into the outputs that it is given."""
     import torch
 
     kernel, tensors = asked.kernel, [one for one in inputs if isinstance(one, torch.Tensor)]
@@ -195,37 +179,36 @@ def _run(
         value = kernel(*arguments, **named)
     if on_gpu:
         torch.cuda.synchronize()
-    value = value if not asked.out else buffers[0] if first and first[1] else buffers
-    is_one = isinstance(value, torch.Tensor)
-    if not is_one and not (
-        isinstance(value, tuple | list) and value and all(isinstance(one, torch.Tensor) for one in value)
-    ):
+    if first is not None:
+        value = buffers[0] if first.is_one else buffers
+    if as_results(value) is None:
         raise Mismatch(f"{asked.name} on {case}: it returned {type(value).__name__}, not a tensor.")
     for i, (copy, original) in enumerate(zip(copies, inputs, strict=True)):
         if isinstance(copy, torch.Tensor) and not torch.equal(_bits(copy), _bits(original)):
             raise Mismatch(
                 f"{asked.name} on {case}: it changed its input {i}; an out-of-place kernel must not."
             )
-    return results_of(value), is_one
+    return value
 
 
 def _with_out(
-    asked: _Asked, copies: tuple[Any, ...], first: tuple[tuple[torch.Tensor, ...], bool] | None
+    asked: _Asked, copies: tuple[Any, ...], first: Results | None
 ) -> tuple[list[Any], dict[str, torch.Tensor], tuple[torch.Tensor, ...]]:
     """The kernel's arguments by position and by name, poisoned outputs among them, and these outputs."""
     import torch
 
     if first is None:
         return list(copies), {}, ()
-    expected, _ = first
+    expected = first.tensors
     if len(asked.out) != len(expected):
         raise ValueError(
             f"out names {len(asked.out)} of {asked.name}'s parameters, but the reference has {len(expected)} results."
         )
-    of_inputs = [one for one in copies if isinstance(one, torch.Tensor) and one.is_floating_point()]
+    wide = {torch.float64: torch.Tensor.is_floating_point, torch.complex128: torch.Tensor.is_complex}
     buffers = []
     for e in expected:
-        dtype = of_inputs[0].dtype if of_inputs and e.is_floating_point() else e.dtype
+        alike = wide.get(e.dtype, lambda one: False)
+        dtype = next((one.dtype for one in copies if isinstance(one, torch.Tensor) and alike(one)), e.dtype)
         buffers.append(fill_with_poison(torch.empty(e.shape, dtype=dtype, device=e.device)))
     named = {at: one for at, one in zip(asked.out, buffers, strict=True) if isinstance(at, str)}
     n_placed = len(copies) + len(buffers) - len(named)
@@ -241,105 +224,6 @@ def _with_out(
     for at in sorted(placed):
         arguments.insert(at, placed[at])
     return arguments, named, tuple(buffers)
-
-
-def _expected(asked: _Asked, inputs: tuple[Any, ...]) -> tuple[tuple[torch.Tensor, ...], bool]:
-    """What the reference gives, in float64, and whether it is one tensor rather than a tuple of them."""
-    import torch
-
-    try:
-        value = asked.reference(*(widened(one) for one in inputs))
-    except torch.OutOfMemoryError:
-        raise
-    except (RuntimeError, TypeError):
-        # bits of a float, or an operator that has no float64: only an exact result can do without it
-        copies = (one.clone() if isinstance(one, torch.Tensor) else one for one in inputs)
-        with contextlib.suppress(RuntimeError, TypeError):
-            value = asked.reference(*copies)
-            if not any(one.is_floating_point() for one in results_of(value)):
-                return results_of(value), isinstance(value, torch.Tensor)
-        raise
-    results = results_of(value)
-    if not results or not all(isinstance(one, torch.Tensor) for one in results):
-        raise ValueError(
-            f"the reference of {asked.name} gave {type(value).__name__}: it has to give a tensor, or a tuple of tensors."
-        )
-    results = tuple(one.double() if one.is_floating_point() else one for one in results)
-    return results, isinstance(value, torch.Tensor)
-
-
-def _compare(
-    asked: _Asked,
-    operation: Operation,
-    got: Sequence[torch.Tensor],
-    expected: Sequence[torch.Tensor],
-    cases: Sequence[str],
-) -> None:
-    """Raise `Mismatch` for the first result that is further off than it may be."""
-    import torch
-
-    wrong = [_at_once(g, e, asked.tolerance) for g, e in zip(got, expected, strict=True)]
-    failed = [i for i, one in enumerate(wrong) if one.any()]
-    bounds: Sequence[Any] = [None] * len(wrong)
-    lines = [""] * len(wrong)
-    if asked.tolerance is None and any(not _never_close(got[i], expected[i], wrong[i]) for i in failed):
-        try:
-            bounds = bounds_of(operation, expected, [g.dtype for g in got], asked.precision)
-        except torch.OutOfMemoryError:
-            lines = ["What the operation itself can reach was not computed: the memory is too small."] * len(
-                wrong
-            )
-    for i in failed:
-        g, e, bound = got[i], expected[i], bounds[i]
-        if not g.is_floating_point():
-            for other in operation.exact_results(i):
-                wrong[i] &= g != other.to(g.dtype)
-        elif bound is not None:
-            wrong[i] = closeness.outside(g, e, bound.allowed)
-            lines[i] = _why(asked, bound, g, e, wrong[i])
-        if n_wrong := int(wrong[i].sum()):
-            raise Mismatch(closeness.message(asked.name, cases[i], g, e, wrong[i], n_wrong, lines[i]))
-
-
-def _at_once(
-    got: torch.Tensor, expected: torch.Tensor, tolerance: tuple[float, float] | None
-) -> torch.Tensor:
-    """The mask of what differs by more than the fixed tolerance, which needs nothing but the two results."""
-    if not got.is_floating_point() or tolerance is not None:
-        return closeness.wrong_elements(got, expected, tolerance)
-    return closeness.outside(got, expected, strict(got.dtype, closeness.size_of_rows(expected)))
-
-
-def _never_close(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> bool:
-    """Whether no bound could make the wrong elements right: each is NaN or infinite, or should be; or an integer."""
-    return not got.is_floating_point() or _first_finite(got, expected, wrong) is None
-
-
-def _first_finite(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> tuple[int, ...] | None:
-    """The first wrong element that is a number and should be one."""
-    import torch
-
-    rows, g, e = (closeness.as_rows(one) for one in (wrong, got, expected))
-    for at in closeness.pieces(rows):
-        found = (rows[at] & torch.isfinite(g[at]) & torch.isfinite(e[at].to(g.dtype))).nonzero()
-        if len(found):
-            row, column = found[0].tolist()
-            flat = (row + (at[0].start or 0)) * rows.shape[1] + column + (at[1].start or 0)
-            return tuple(int(one) for one in torch.unravel_index(torch.tensor(flat), got.shape))
-    return None
-
-
-def _why(asked: _Asked, bound: Any, got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> str:
-    """The message's last line: how far the first wrong number may be off, and why."""
-
-    index = _first_finite(got, expected, wrong)
-    if index is None:
-        return ""
-    line = bound.says(index, expected)
-    may_be_tf32 = asked.precision is None and bound.rounding.name == "float32" and bound.n_terms > 1
-    if may_be_tf32 and not closeness.outside(got, expected, in_tf32(bound).allowed).any():
-        line += ' With factors rounded to TF32 it would be right: say precision="tf32" if that is meant.'
-    return line
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

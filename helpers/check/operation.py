@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
 _MOVED_BY = 2.0**-24  # of each input: small enough to be linear, and far above float64's own roundings
 _DRAWS = (4, 16)  # of signs: for many results, for fewer than a window of them
-_POKES = 3  # inputs that are changed alone, of each tensor
+_POKES = 3  # inputs that are changed alone, of each tensor, until so many have changed a result
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as a real one with a last dimension of 2, any other as it is."""
+    import torch
+
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def results_of(value: Any) -> tuple[Any, ...]:
-    """What a function returned as a tuple of results; complex tensors as real ones with a last dimension of 2."""
+    """What a function returned as a tuple of results, complex tensors as `real` has them."""
     import torch
 
     several = tuple(value) if isinstance(value, tuple | list) else (value,)
-    return tuple(
-        torch.view_as_real(one) if isinstance(one, torch.Tensor) and one.is_complex() else one
-        for one in several
-    )
+    return tuple(real(one) if isinstance(one, torch.Tensor) else one for one in several)
 
 
 def widened(value: Any) -> Any:
@@ -99,15 +103,26 @@ class Operation:
             if not is_float:
                 continue
             generator = self._generator(one, -1 - number)
-            drawn = torch.randint(one.numel(), (_POKES - 1,), generator=generator, device=one.device)
-            for index in {0, *drawn.tolist()}:
+            drawn = torch.randint(one.numel(), (4 * _POKES,), generator=generator, device=one.device)
+            n_told = 0
+            for index in dict.fromkeys([0, *drawn.tolist()]):
                 wide = [widened(value) for value in self.inputs]
                 wide[number] = alone = wide[number].clone()
                 alone.view(-1)[index] += 1 + alone.view(-1)[index].abs().nan_to_num(0.0, 0.0)
+                told = False
                 for i, (now, e) in enumerate(zip(results_of(self.reference(*wide)), expected, strict=True)):
                     changed = sum(_n_changed(as_rows(now)[at], as_rows(e)[at]) for at in pieces(as_rows(e)))
                     most[i] = max(most[i], changed * one.numel() / max(e.numel(), 1))
+                    told = told or changed > 0
+                n_told += told  # one beside a NaN, or one that a maximum hides, tells nothing
+                if n_told == _POKES:
+                    break
         return most
+
+    @property
+    def n_float_inputs(self) -> int:
+        """How many inputs have floating-point elements."""
+        return sum(self._floats())
 
     def _floats(self) -> list[bool]:
         import torch
@@ -236,7 +251,7 @@ def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.
     on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
     if not on_gpu or bound.own is None or bound.terms is None:
         return bound
-    reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM) / 3)
+    reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
     error, within_reach = bound.own.square().mean().sqrt(), reached * bound.terms.square().mean().sqrt()
     if error <= FACTOR * within_reach:
         return bound
