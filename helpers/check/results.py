@@ -101,7 +101,7 @@ def assert_result(
         raise Mismatch(f"{name} on {case}: it returned {type(got).__name__}, not a tensor.")
     expected = expected or expected_of(name, reference, inputs)
     if given.is_one != expected.is_one or len(given.tensors) != len(expected.tensors):
-        raise Mismatch(f"{name} on {case}: it returned {given}, but {expected} was expected.")
+        raise Mismatch(f"{name} on {case}: it returned {given}, but the reference gives {expected}.")
     n = len(given.tensors)
     cases = [case] if given.is_one else [f"{case}, result {i}" for i in range(n)]
     for g, e, where in zip(given.tensors, expected.tensors, cases, strict=True):

@@ -51,11 +51,9 @@ def test_right_kernels_pass_and_wrong_ones_never(name):
 @pytest.mark.seeded
 def test_ten_million_terms():
     operation = OPERATIONS["sum of long rows"]
-    for dtype in (torch.float32, torch.bfloat16):
-        found = check_bounds.one_seed(
-            operation, operation.right, (1, 10_000_000), dtype, seeds.several(1).start
-        )
-        assert all(one.passed for one in found.values())
+    shape, seed = (1, 10_000_000), seeds.several(1).start
+    found = check_bounds.one_seed(operation, operation.right, shape, torch.float32, seed)
+    assert all(one.passed for one in found.values())
 
 
 # --------------------------------------------------------------------------------------------- the two of the public set
