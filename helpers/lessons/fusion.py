@@ -250,6 +250,7 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
             go.Bar(
                 orientation="h", y=[row], base=[start], x=[width], width=0.8, text=[text], textangle=0,
                 textposition="inside", insidetextanchor="middle", hoverinfo="skip", showlegend=False,
+                insidetextfont={"color": plots.text_on(colour)},
                 marker={"color": colour, "line": {"color": "white", "width": 2}},
             ),
             row=1, col=panel,
@@ -280,8 +281,8 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
 
 
 def _paler(colour: str) -> str:
-    """A colour halfway to white, in both themes: an opacity would darken it where the page is dark."""
-    return f"rgb({', '.join(str((int(colour[i : i + 2], 16) + 255) // 2) for i in (1, 3, 5))})"
+    """A colour halfway to white."""
+    return "#" + "".join(f"{(int(colour[i : i + 2], 16) + 255) // 2:02X}" for i in (1, 3, 5))
 
 
 # ---------------------------------------------------------------------------------------------------- the league

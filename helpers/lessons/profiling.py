@@ -87,7 +87,7 @@ def _draw_thread(
     fig.add_scatter(
         x=[i], y=[1], mode="markers+text", text=["f" if values else "–"], hovertext=[about], hoverinfo="text",
         marker={"size": 24, "color": colour, "opacity": 1.0 if values else 0.35},
-        textfont={"color": "white", "size": 14},
+        textfont={"color": plots.text_on(colour) if values else plots.TEXT_COLOUR, "size": 14},
     )  # fmt: skip
 
 

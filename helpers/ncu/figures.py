@@ -129,6 +129,7 @@ def draw_waves(n_blocks: int, at_once: int, *, title: str = "") -> go.Figure:
         y=filled,
         name="blocks",
         marker_color=plots.PALETTE[0],
+        insidetextfont={"color": plots.text_on(plots.PALETTE[0])},
         text=[f"{n:,}" for n in filled] if n_waves <= 12 else None,
     )
     empty = [at_once - n for n in filled]

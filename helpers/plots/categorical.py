@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from helpers.plots.style import (
@@ -17,6 +17,7 @@ from helpers.plots.style import (
     log_axis,
     origin_of,
     require_columns,
+    text_on,
     usable_rows,
 )
 
@@ -66,10 +67,18 @@ def bars(
     if usable.empty:
         raise ValueError(f"bars: no row of the table has a value in {y!r} that could be drawn.")
     fig = go.Figure()
+    named: list[str] = []
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
     for i, (name, rows) in enumerate(groups):
         labels, values = list(rows[x].astype(str)), list(rows[y])
         error = error_bar(rows, y, TEXT_COLOUR)
+        words = [f" {format(v, value_format)} " for v in values]
+        places = _places(values, ceilings, log_y)
+        if not series and "none" in places:
+            named = [
+                f"{label}<br>{word.strip()}" if place == "none" else label
+                for label, word, place in zip(labels, words, places, strict=True)
+            ]
         fig.add_trace(
             go.Bar(
                 x=values if horizontal else labels,
@@ -79,9 +88,9 @@ def bars(
                 orientation="h" if horizontal else "v",
                 name=str(name),
                 marker={"color": PALETTE[i % len(PALETTE)]},
-                text=None if series else [f" {format(v, value_format)} " for v in values],
-                # With a dashed line in the figure a value stands at the foot of its bar, where no line strikes it out.
-                textposition=None if series else "auto" if ceilings else "outside",
+                text=None if series else words,
+                textposition=None if series else places if ceilings else "outside",
+                insidetextfont={"color": text_on(PALETTE[i % len(PALETTE)])},
                 insidetextanchor="start",
                 textangle=0,
                 cliponaxis=False,
@@ -99,9 +108,30 @@ def bars(
     )
     values_axis(**(log_axis(usable[y]) if log_y else {"rangemode": "tozero", "tickformat": ",~f"}))
     names_axis(type="category", showgrid=False)
+    if named:
+        names_axis(tickvals=list(range(len(named))), ticktext=named)
     if horizontal:
         fig.update_yaxes(autorange="reversed")
     return fig
+
+
+def _places(values: Sequence[float], ceilings: Mapping[str, float] | None, log: bool) -> list[str]:
+    """Where a bar's value stands, so that no ceiling's line runs through it: outside, inside, or "none", with its name.
+
+    With ceilings a value stands at the foot of its bar, if that is long enough; and else above it, if no line is near.
+    """
+    lines = [value for value in (ceilings or {}).values() if value is not None]
+    if not lines or not values:
+        return ["outside"] * len(values)
+    top = max(*values, *lines)
+    if log or len(values) > 10 or min(lines) < 0.25 * top:
+        # a logarithmic bar begins below all values; in a narrow one, or past a low line, there is no room at the foot
+        return ["none"] * len(values)
+    near = [any(v - 0.05 * top <= line <= v + 0.3 * top for line in lines) for v in values]
+    return [
+        "inside" if v >= 0.25 * top else "none" if close else "outside"
+        for v, close in zip(values, near, strict=True)
+    ]
 
 
 def dots(
@@ -151,20 +181,21 @@ def dots(
     if low and high:
         up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
         error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
+    beside = error is not None or reference is not None
     fig = go.Figure(
         go.Scatter(
             x=list(df[x]),
             y=list(df[y].astype(str)),
             error_x=error,
-            mode="markers" if error else "markers+text",
+            mode="markers" if beside else "markers+text",
             text=words,
             textposition="top center",
             marker={"size": 11, "color": PALETTE[0]},
             showlegend=False,
         )
     )
-    if error:
-        # Beside the marker the text would lie on the interval.
+    if beside:
+        # At the marker the text would lie on the interval, or on the reference's line.
         edge = 10 ** limits[1] if log_x else limits[1]
         look = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
         fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **look)

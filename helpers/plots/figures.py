@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from helpers.plots.style import (
     DASHES,
+    HEAT_COLOURS,
     MARKERS,
     PALETTE,
     TEXT_COLOUR,
@@ -136,15 +137,16 @@ def heatmap(
         "x": [str(c) for c in columns],
         "y": [str(r) for r in rows],
         "texttemplate": "%{text}",
+        "textfont": {"color": "#000000"},
         "xgap": 2,
         "ygap": 2,
         "hovertemplate": f"{axis_title(x)}: %{{x}}<br>{axis_title(y)}: %{{y}}<br>%{{text}}<extra></extra>",
     }
     bar = {"title": {"text": axis_title(z), "side": "right"}}
-    fig = go.Figure(go.Heatmap(z=values, text=text, colorscale="Cividis", colorbar=bar, **common))
+    fig = go.Figure(go.Heatmap(z=values, text=text, colorscale=list(HEAT_COLOURS), colorbar=bar, **common))
     if from_zero:
         fig.update_traces(zmin=0, zmax=max((v for line in values for v in line if v is not None), default=1))
-    # Cells without a value are grey: on a transparent page their text would have no background to stand on.
+    # Cells without a value are grey, so that their words are seen to stand in a cell.
     grey = [[1 if value is None and word else None for value, word in line] for line in read]
     if any(cell for line in grey for cell in line):
         words = [[word if value is None else "" for value, word in line] for line in read]

@@ -10,10 +10,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-# Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, so that it shows on a dark page too.
+# Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, since the text is nearly black.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#767676")
-TEXT_COLOUR = "#767676"  # contrast above 4 on white and on near-black
+# A figure brings its own paper: no one colour of text has a contrast of 4.5 (WCAG 2.2, 1.4.3) on white and on
+# JupyterLab's dark page, and a figure does not know where it is shown.
+PAPER_COLOUR = "#FFFFFF"
+TEXT_COLOUR = "#404040"
 GRID_COLOUR = "rgba(128,128,128,0.28)"
+# Cividis from its middle on: black numbers can be read on all of it.
+HEAT_COLOURS = ("#7D7C76", "#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
 
 DASHES = ("dash", "dot", "dashdot", "longdash")
@@ -31,6 +36,23 @@ _AXIS_TITLES = {
     "gflop_per_s": "performance (GFLOP/s)",
 }
 _UNITS = {"_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_percent": "%", "_gb_per_s": "GB/s"}
+
+
+def contrast(a: str, b: str) -> float:
+    """How well two colours, "#RRGGBB", can be told apart, 1 to 21 (WCAG 2.2, "contrast ratio")."""
+
+    def luminance(colour: str) -> float:
+        channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def text_on(colour: str) -> str:
+    """Black or white, whichever can be read better on a colour, "#RRGGBB"."""
+    return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, colour))
 
 
 def axis_title(column: str) -> str:
@@ -59,8 +81,8 @@ def theme() -> go.layout.Template:
     return go.layout.Template(
         layout={
             "colorway": list(PALETTE),
-            "paper_bgcolor": "rgba(0,0,0,0)",
-            "plot_bgcolor": "rgba(0,0,0,0)",
+            "paper_bgcolor": PAPER_COLOUR,
+            "plot_bgcolor": PAPER_COLOUR,
             "font": {"color": TEXT_COLOUR, "size": 13},
             "title": {"x": 0.0, "xref": "paper", "font": {"size": 16}},
             "legend": {"bgcolor": "rgba(0,0,0,0)"},

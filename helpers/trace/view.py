@@ -131,6 +131,7 @@ def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
                 text=[b.label for b in some],
                 textposition="inside",
                 insidetextanchor="start",
+                insidetextfont={"color": plots.text_on(colour)},
                 hovertext=[b.hover for b in some],
                 hoverinfo="text",
                 name=legend,

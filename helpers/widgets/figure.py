@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 GREY = "#C8C8C8"
+_BAR_WIDTH = 0.42  # of the distance from bar to bar; a label stands in what is left
 FRAME = {
     "mode": "lines",
     "line": {"color": plots.PALETTE[3], "width": 4},
@@ -185,7 +186,7 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
     about = {"showarrow": False, "yanchor": "bottom", "y": 1.005, "font": {"size": 13}}
     fig.add_annotation(text=map_title(mapped), x=0.5, xref="x2 domain", yref="y2 domain", **about)
     if copy := table.spec.copy_gb_per_s:
-        fig.add_vline(x=copy, line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}, row=1, col=1)
+        fig.add_shape(_copy_line(copy, kernels))
         fig.add_annotation(
             text=f"copy: {copy:,.0f}", x=copy, xref="x", yref="y domain", xanchor="right", **about
         )
@@ -198,7 +199,7 @@ def _bar_traces(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) 
 
     data = _bars(table, kernels, point)
     bars = go.Bar(
-        orientation="h", y=data.places, x=data.values, hovertext=data.hovers, width=0.42,
+        orientation="h", y=data.places, x=data.values, hovertext=data.hovers, width=_BAR_WIDTH,
         hovertemplate="%{hovertext}<extra></extra>", showlegend=False,
         marker={"color": [colour(table.space, k) for k in kernels]},
         error_x={"type": "data", "symmetric": False, "array": data.up, "arrayminus": data.down,
@@ -214,6 +215,13 @@ def _bar_traces(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) 
 def _bar_range(kernels: Sequence[str]) -> list[float]:
     """The bars' vertical axis: the first on top, with room for its label."""
     return [len(kernels) - 0.6, -0.7]
+
+
+def _copy_line(copy: float, kernels: Sequence[str]) -> dict[str, Any]:
+    """The line of the copy ceiling, in pieces: it leaves out the labels above the bars, some of which are as long."""
+    pieces = [f"M {copy},{place - _BAR_WIDTH / 2} L {copy},{place + 0.45}" for place in range(len(kernels))]
+    look = {"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}
+    return {"type": "path", "path": " ".join(pieces), "line": look, "xref": "x", "yref": "y"}
 
 
 def frame(table: Table, point: Mapping[str, Any]) -> tuple[list[float], list[float]]:
@@ -240,8 +248,8 @@ def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, 
     look = {"xgap": 2, "ygap": 2, "hovertemplate": "%{hovertext}<extra></extra>", **look}
     bar = {"title": {"text": "GB/s", "side": "right"}, "thickness": 14}
     values = go.Heatmap(
-        z=at.values, hovertext=at.hovers, colorscale="Cividis", zmin=0, zmax=top,
-        texttemplate="%{z:,.0f}", textfont={"size": 11}, **{"colorbar": bar, **look},
+        z=at.values, hovertext=at.hovers, colorscale=list(plots.HEAT_COLOURS), zmin=0, zmax=top,
+        texttemplate="%{z:,.0f}", textfont={"size": 11, "color": "#000000"}, **{"colorbar": bar, **look},
     )  # fmt: skip
     grey = go.Heatmap(
         z=at.grey, text=at.words, hovertext=at.grey_hovers, colorscale=[[0, GREY], [1, GREY]],
@@ -266,6 +274,8 @@ def change(
             bar.y, label.y, label.x = data.places, data.label_places, [0] * len(kernels)
             bar.marker.color = [colour(table.space, k) for k in kernels]
             fig.layout.yaxis.range = _bar_range(kernels)
+            if copy := table.spec.copy_gb_per_s:
+                fig.layout.shapes = [_copy_line(copy, kernels)]
         bar.x, bar.hovertext, label.text = data.values, data.hovers, data.labels
         bar.error_x.array, bar.error_x.arrayminus = data.up, data.down
         mark.x, mark.y = frame(table, point)

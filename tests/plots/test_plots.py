@@ -33,21 +33,17 @@ def test_palette_is_eight_different_colours():
     assert all(re.fullmatch("#[0-9A-F]{6}", c) for c in plots.PALETTE)
 
 
-def contrast(a: str, b: str) -> float:
-    def luminance(colour: str) -> float:
-        channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-        linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-    high, low = sorted((luminance(a), luminance(b)), reverse=True)
-    return (high + 0.05) / (low + 0.05)
-
-
-def test_text_is_readable_on_light_and_dark_pages():
-    assert contrast(plots.TEXT_COLOUR, "#FFFFFF") > 4
-    assert contrast(plots.TEXT_COLOUR, "#111111") > 4
+def test_text_is_readable_on_the_paper_that_a_figure_brings():
     template = plots.theme()
-    assert template.layout.paper_bgcolor == template.layout.plot_bgcolor == "rgba(0,0,0,0)"
+    assert template.layout.paper_bgcolor == template.layout.plot_bgcolor == plots.PAPER_COLOUR
+    assert plots.contrast(plots.TEXT_COLOUR, plots.PAPER_COLOUR) >= 7
+    assert all(plots.contrast(plots.text_on(colour), colour) >= 4.5 for colour in plots.PALETTE)
+    assert all(plots.contrast("#000000", colour) >= 4.5 for colour in plots.HEAT_COLOURS)
+
+
+def test_contrast_is_that_of_the_guidelines():
+    assert plots.contrast("#000000", "#FFFFFF") == pytest.approx(21)
+    assert plots.contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
 
 
 @pytest.mark.parametrize(
@@ -184,7 +180,10 @@ def test_no_dashed_line_strikes_out_a_bars_value():
     (plain,) = plots.bars(df, "n_cols", "gb_per_s").data
     bar, _ = plots.bars(df, "n_cols", "gb_per_s", ceilings={"copy": 1.02 * df.gb_per_s.max()}).data
     assert plain.textposition == "outside"
-    assert (bar.textposition, bar.insidetextanchor, bar.textangle) == ("auto", "start", 0)
+    assert set(bar.textposition) == {"inside"} and (bar.insidetextanchor, bar.textangle) == ("start", 0)
+    low = plots.bars(df, "n_cols", "gb_per_s", ceilings={"floor": 0.05 * df.gb_per_s.max()})
+    assert set(low.data[0].textposition) == {"none"}
+    assert [name.split("<br>")[0] for name in low.layout.xaxis.ticktext] == list(low.data[0].x)
 
 
 def test_bars_in_groups():

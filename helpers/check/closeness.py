@@ -1,0 +1,195 @@
+"""Two results element by element: which differ by more than is allowed, and the message that says so."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    import torch
+
+# What may be allowed at a piece of the rows: (expected values, which rows, which columns) -> errors of that shape.
+Allowed: TypeAlias = "Callable[[torch.Tensor, slice, slice], torch.Tensor]"
+
+# (relative, absolute) for a kernel that rounds a few times on its way. float64 references make these honest.
+_TOLERANCE = {
+    "float64": (1e-12, 1e-14),
+    "float32": (2e-6, 1e-6),
+    "float16": (2e-3, 1e-4),
+    "bfloat16": (1.6e-2, 1e-3),
+}
+_SHOWN = 4
+STEP = 1 << 24  # elements at once: float64 copies of a timed size are large
+NARROW = 17  # rows with fewer elements are taken together
+
+
+class Mismatch(AssertionError):
+    """A kernel does not compute what its reference does; the message says which case, where, and by how much."""
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """A dtype's name without "torch."."""
+    return str(dtype).removeprefix("torch.")
+
+
+def tolerance_of(dtype: torch.dtype) -> tuple[float, float]:
+    """(relative, absolute) within which a result of this floating-point dtype must lie.
+
+    Raises:
+        ValueError: nothing is known about this dtype.
+    """
+    if (name := name_of(dtype)) not in _TOLERANCE:
+        known = ", ".join(_TOLERANCE)
+        raise ValueError(f"how far a {name} may be off is known for {known} only: give `tolerance`.")
+    return _TOLERANCE[name]
+
+
+def row_length(shape: Sequence[int]) -> int:
+    """How long the rows of `as_rows` are for a tensor of this shape."""
+    wide = [size for size in shape if size != 1]
+    return wide[-1] if len(wide) > 1 and wide[-1] >= NARROW else math.prod(shape)
+
+
+def as_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor as (rows, elements of a row), whose rows are those of its last dimension; narrow rows become one."""
+    length = row_length(tensor.shape)
+    return tensor.reshape(tensor.numel() // max(length, 1), length)
+
+
+def pieces(rows: torch.Tensor) -> Iterator[tuple[slice, slice]]:
+    """Slices that cover a (rows, elements) tensor, each of at most 2**24 elements."""
+    n_rows, n_cols = rows.shape
+    if not rows.numel():
+        return
+    if n_cols > STEP:
+        for row in range(n_rows):
+            for start in range(0, n_cols, STEP):
+                yield slice(row, row + 1), slice(start, start + STEP)
+    else:
+        step = max(1, STEP // n_cols)
+        for start in range(0, n_rows, step):
+            yield slice(start, start + step), slice(None)
+
+
+def size_of_rows(expected: torch.Tensor) -> torch.Tensor:
+    """The root mean square of the finite elements of each row as `as_rows` has them; shape (rows, 1), float64."""
+    import torch
+
+    rows = as_rows(expected)
+    total = torch.zeros((rows.shape[0], 1), dtype=torch.float64, device=rows.device)
+    count = torch.zeros_like(total)
+    for at in pieces(rows):
+        e = rows[at].double()
+        finite = torch.isfinite(e)
+        total[at[0]] += e.masked_fill(~finite, 0.0).square_().sum(dim=1, keepdim=True)
+        count[at[0]] += finite.sum(dim=1, keepdim=True)
+    return (total / count.clamp_(min=1)).sqrt_()
+
+
+def within(relative: float, absolute: float | torch.Tensor) -> Allowed:
+    """A relative and an absolute error together; the absolute one may be a tensor of shape (rows, 1)."""
+
+    def allowed(e: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
+        return (absolute if isinstance(absolute, float) else absolute[rows]) + relative * e.abs()
+
+    return allowed
+
+
+def outside(got: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> torch.Tensor:
+    """A mask, True where `got` differs from `expected` (float64, same shape) by more than is allowed there.
+
+    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else. What overflows in the
+    dtype of `got` is expected to be infinite in it.
+    """
+    import torch
+
+    wrong = torch.empty(got.shape, dtype=torch.bool, device=got.device)
+    flat, flat_got, flat_expected = as_rows(wrong), as_rows(got), as_rows(expected)
+    for at in pieces(flat):
+        g, e = flat_got[at], flat_expected[at]
+        target = e.to(got.dtype)
+        finite = torch.isfinite(g) & torch.isfinite(target)
+        close = (g.double() - e).abs() <= allowed(e, *at)
+        same = (g == target) | (torch.isnan(g) & torch.isnan(target))
+        flat[at] = torch.where(finite, ~close, ~same)
+    return wrong
+
+
+def wrong_elements(
+    got: torch.Tensor, expected: torch.Tensor, tolerance: tuple[float, float] | None = None
+) -> torch.Tensor:
+    """A mask, True where `got` differs from `expected` (float64, same shape) by more than the tolerance of `got`'s dtype.
+
+    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+    """
+    if not got.is_floating_point():
+        return got != expected.to(got.dtype)
+    return outside(got, expected, within(*(tolerance or tolerance_of(got.dtype))))
+
+
+def assert_close(
+    name: str,
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    *,
+    case: str = "these inputs",
+    tolerance: tuple[float, float] | None = None,
+) -> None:
+    """Raise `Mismatch` unless `got` equals `expected` (float64, same shape) within the tolerance of `got`'s dtype.
+
+    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+    """
+    wrong = wrong_elements(got, expected, tolerance)
+    n_wrong = int(wrong.sum())
+    if n_wrong:
+        raise Mismatch(message(name, case, got, expected, wrong, n_wrong))
+
+
+def message(
+    name: str,
+    case: str,
+    got: torch.Tensor,
+    expected: torch.Tensor,
+    wrong: torch.Tensor,
+    n_wrong: int,
+    bound: str = "",
+) -> str:
+    """What a `Mismatch` says: how many elements, the first of them, and what they have in common.
+
+    Args:
+        name: of the kernel.
+        case: the inputs.
+        got: the kernel's result.
+        expected: the same in float64.
+        wrong: the mask of `wrong_elements`.
+        n_wrong: how many they are.
+        bound: a last line, which says how far they may be off.
+    """
+    import torch
+
+    where = wrong.nonzero()
+    lines = [f"{name} on {case}: {n_wrong:,} of {got.numel():,} elements differ."]
+    for index in where[:_SHOWN].tolist():
+        at = tuple(index)
+        want = expected[at].to(got.dtype)  # float64 says digits that the result cannot have
+        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(want)}")
+    if n_wrong > _SHOWN:
+        lines.append(f"  … and {n_wrong - _SHOWN:,} more")
+    never = bool(torch.isnan(got[wrong]).all()) if got.is_floating_point() else False
+    if never and not torch.isnan(expected[wrong]).any():
+        lines.append(
+            "  Every wrong element is NaN: the output was filled with NaN, and the kernel never wrote them."
+        )
+    if got.dim() == 2 and n_wrong > 1:
+        columns = where[:, 1]
+        first = int(columns.min())
+        if first > 0 and n_wrong == got.shape[0] * (got.shape[1] - first):
+            lines.append(f"  Only the first {first:,} of {got.shape[1]:,} columns are right.")
+    return "\n".join(lines + [f"  {bound}"] * bool(bound))
+
+
+def _number(element: torch.Tensor) -> str:
+    """An element's digits: at most seven of a float, all of an integer."""
+    value = element.item()
+    return f"{value:.7g}" if isinstance(value, float) else str(value)

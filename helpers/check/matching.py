@@ -1,0 +1,235 @@
+"""Run a kernel and its reference on the same fresh inputs, and compare what they give."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from helpers.check.cases import one_normal, shapes_around, special
+from helpers.check.closeness import Mismatch, name_of
+from helpers.check.poison import fill_with_poison, poison_free_memory, poisoned
+from helpers.check.results import PRECISIONS, Results, as_results, assert_result, expected_of
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What `assert_matches` found right. Its text is the same on every machine."""
+
+    kernel: str
+    shapes: tuple[tuple[int, ...], ...]
+    dtype: str
+
+    def __repr__(self) -> str:
+        sizes = sorted(self.shapes, key=math.prod)
+        shapes = (
+            f"{len(sizes)} shapes from {sizes[0]} to {sizes[-1]}" if len(sizes) > 1 else f"shape {sizes[0]}"
+        )
+        return f"{self.kernel} agrees with its float64 reference: {shapes}, {self.dtype}."
+
+
+def assert_matches(
+    kernel: Callable,
+    reference: Callable,
+    *,
+    shapes: Sequence[tuple[int, ...]] | None = None,
+    block_size: int | None = None,
+    timed_shape: tuple[int, ...] | None = None,
+    dtype: torch.dtype | None = None,
+    device: str | None = None,
+    make_inputs: Callable | None = None,
+    seed: int | None = None,
+    tolerance: tuple[float, float] | None = None,
+    precision: str | None = None,
+    out: str | int | Sequence[str | int] | None = None,
+    name: str | None = None,
+) -> Agreement:
+    """Raise `Mismatch` unless `kernel` computes what `reference` does, at the shapes and values where kernels often fail.
+
+    A floating-point result may be off by the fixed tolerance of its dtype or by what the operation itself can reach on
+    these inputs, which `helpers.check.bounds` explains. An integer or bool must be the reference's own, in float64, in
+    the inputs' dtype, or with each input changed by less than one rounding, since a kernel may round x / s to 2 or 3.
+
+    Args:
+        kernel: takes the inputs (one tensor, unless `make_inputs` says otherwise), returns one tensor, or a tuple where
+            the reference does. A function from torch.compile is given as it is: wrapped in another, poisoned
+            allocations make torch run it uncompiled.
+        reference: the same in plain torch; it is given the inputs in float64 (in their own dtype where it gives integers
+            and refuses float64).
+        shapes: the shapes to try; by default `shapes_around(block_size)`.
+        block_size: the kernel's block, to try sizes just below, at and above it.
+        timed_shape: the size that will be timed; it is tried as well.
+        dtype: of the inputs; float32 by default.
+        device: "cuda" where there is a GPU, else "cpu".
+        make_inputs: `(shape, generator, device, dtype) -> tuple`, for kernels with several inputs; what is no tensor is
+            handed on as it is.
+        seed: of the inputs; by default a new one each time.
+        tolerance: (relative, absolute) instead of all that; the dtypes' own are float32 2e-6 and 1e-6, float16 2e-3 and
+            1e-4, bfloat16 1.6e-2 and 1e-3, float64 1e-12 and 1e-14.
+        precision: "tf32" where float32 products may round their factors to TF32; "ieee" where they must not, although
+            the reference does. By default they may where the reference, on the GPU with torch's present settings, does.
+        out: the parameters that the kernel writes its results into, by name (`out="out"`) or by position (`out=-1`,
+            `out=(2, 3)`), one for each result of the reference: it is handed tensors of the reference's shapes in the
+            inputs' dtype, full of NaN, and what it returns is not looked at.
+        name: what the kernel is called in messages.
+
+    Returns:
+        An `Agreement`, whose text is the same on every machine.
+
+    Raises:
+        Mismatch: which case, how many elements, the first of them with index, value and expected value, and how far
+            the first may be off and why.
+        ValueError: no shape to try, or an argument that means nothing.
+    """
+    import torch
+
+    from helpers.device import has_gpu
+
+    dtype = dtype or torch.float32
+    device = device or ("cuda" if has_gpu() else "cpu")
+    listed = list(shapes) if shapes is not None else shapes_around(block_size)
+    if not listed and timed_shape is None:
+        raise ValueError(
+            "assert_matches() was given no shape to try: leave `shapes` out or name at least one."
+        )
+    if precision not in PRECISIONS:
+        raise ValueError(f'precision is "tf32", "ieee" or left out, not {precision!r}.')
+    seed = random.randrange(2**31) if seed is None else seed
+    asked = _Asked(
+        name or _name(kernel),
+        kernel,
+        reference,
+        seed=seed,
+        tolerance=tolerance,
+        precision=precision,
+        out=() if out is None else (out,) if isinstance(out, str | int) else tuple(out),
+    )
+    generator = torch.Generator(device=device).manual_seed(seed)
+    make = make_inputs or one_normal
+    cases = [tuple(s) for s in listed] + ([tuple(timed_shape)] if timed_shape is not None else [])
+    for shape in cases:
+        made = make(shape, generator, device, dtype)
+        inputs = (made,) if isinstance(made, torch.Tensor) else tuple(made)
+        _check_case(asked, inputs, f"shape {shape}, {name_of(dtype)}, seed {seed}")
+    if make_inputs is None and shapes is None and dtype.is_floating_point:
+        inputs = (special(generator, device, dtype),)
+        _check_case(asked, inputs, f"special values, {name_of(dtype)}, seed {seed}")
+    return Agreement(asked.name, tuple(tuple(s) for s in listed), name_of(dtype))
+
+
+@dataclass(frozen=True)
+class _Asked:
+    """What stays the same from case to case."""
+
+    name: str
+    kernel: Callable
+    reference: Callable
+    seed: int
+    tolerance: tuple[float, float] | None
+    precision: str | None
+    out: tuple[str | int, ...]
+
+
+def _name(kernel: Callable) -> str:
+    found = (
+        getattr(kernel, "__name__", None) or getattr(kernel, "__qualname__", None) or type(kernel).__name__
+    )
+    return "the kernel" if found == "<lambda>" else found
+
+
+def _check_case(asked: _Asked, inputs: tuple[Any, ...], case: str) -> None:
+    # Only `out` needs the reference first, for the shapes; what it gives is held until the end, so that the memory of
+    # it cannot be handed to the kernel.
+    first = expected_of(asked.name, asked.reference, inputs) if asked.out else None
+    got = _run(asked, inputs, case, first)
+    assert_result(
+        asked.name,
+        got,
+        asked.reference,
+        inputs,
+        case=case,
+        tolerance=asked.tolerance,
+        precision=asked.precision,
+        expected=first,
+        seed=asked.seed,
+    )
+
+
+def _run(asked: _Asked, inputs: tuple[Any, ...], case: str, first: Results | None) -> Any:
+    """What the kernel returns on copies of the inputs, or writes into the outputs that it is given."""
+    import torch
+
+    kernel, tensors = asked.kernel, [one for one in inputs if isinstance(one, torch.Tensor)]
+    copies = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in inputs)
+    arguments, named, buffers = _with_out(asked, copies, first)
+    on_gpu = any(t.is_cuda for t in tensors)
+    if on_gpu:
+        poison_free_memory(max(t.numel() * t.element_size() for t in tensors))
+    # torch.compile's code does not run under a dispatch mode, and allocates past it: the memory itself is poisoned.
+    compiled = hasattr(kernel, "_torchdynamo_orig_callable") or isinstance(
+        kernel, torch._dynamo.OptimizedModule
+    )
+    with contextlib.nullcontext() if compiled else poisoned():
+        value = kernel(*arguments, **named)
+    if on_gpu:
+        torch.cuda.synchronize()
+    if first is not None:
+        value = buffers[0] if first.is_one else buffers
+    if as_results(value) is None:
+        raise Mismatch(f"{asked.name} on {case}: it returned {type(value).__name__}, not a tensor.")
+    for i, (copy, original) in enumerate(zip(copies, inputs, strict=True)):
+        if isinstance(copy, torch.Tensor) and not torch.equal(_bits(copy), _bits(original)):
+            raise Mismatch(
+                f"{asked.name} on {case}: it changed its input {i}; an out-of-place kernel must not."
+            )
+    return value
+
+
+def _with_out(
+    asked: _Asked, copies: tuple[Any, ...], first: Results | None
+) -> tuple[list[Any], dict[str, torch.Tensor], tuple[torch.Tensor, ...]]:
+    """The kernel's arguments by position and by name, poisoned outputs among them, and these outputs."""
+    import torch
+
+    if first is None:
+        return list(copies), {}, ()
+    expected = first.tensors
+    if len(asked.out) != len(expected):
+        raise ValueError(
+            f"out names {len(asked.out)} of {asked.name}'s parameters, but the reference has {len(expected)} results."
+        )
+    wide = {torch.float64: torch.Tensor.is_floating_point, torch.complex128: torch.Tensor.is_complex}
+    buffers = []
+    for e in expected:
+        alike = wide.get(e.dtype, lambda one: False)
+        dtype = next((one.dtype for one in copies if isinstance(one, torch.Tensor) and alike(one)), e.dtype)
+        buffers.append(fill_with_poison(torch.empty(e.shape, dtype=dtype, device=e.device)))
+    named = {at: one for at, one in zip(asked.out, buffers, strict=True) if isinstance(at, str)}
+    n_placed = len(copies) + len(buffers) - len(named)
+    arguments = list(copies)
+    placed = {}
+    for at, one in zip(asked.out, buffers, strict=True):
+        if isinstance(at, int):
+            if not -n_placed <= at < n_placed or at % n_placed in placed:
+                raise ValueError(
+                    f"out={at} is no free position among the {n_placed} arguments of {asked.name}."
+                )
+            placed[at % n_placed] = one
+    for at in sorted(placed):
+        arguments.insert(at, placed[at])
+    return arguments, named, tuple(buffers)
+
+
+def _bits(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bits as integers, so that NaN equals itself."""
+    import torch
+
+    tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor
+    sizes = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return tensor.contiguous().view(sizes[tensor.element_size()])

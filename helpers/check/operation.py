@@ -1,0 +1,277 @@
+"""What is measured of an operation for its bound: its reference is evaluated again, in other dtypes and on other inputs."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from helpers.check.bounds import FACTOR, LONGEST_SUM, ROUNDINGS, Bound, in_tf32
+from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size_of_rows
+
+if TYPE_CHECKING:
+    import torch
+
+_MOVED_BY = 2.0**-24  # of each input: small enough to be linear, and far above float64's own roundings
+_DRAWS = (4, 16)  # of signs: for many results, for fewer than a window of them
+_POKES = 3  # inputs that are changed alone, of each tensor, until so many have changed a result
+
+
+def real(tensor: torch.Tensor) -> torch.Tensor:
+    """A complex tensor as a real one with a last dimension of 2, any other as it is."""
+    import torch
+
+    return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
+
+
+def results_of(value: Any) -> tuple[Any, ...]:
+    """What a function returned as a tuple of results, complex tensors as `real` has them."""
+    import torch
+
+    several = tuple(value) if isinstance(value, tuple | list) else (value,)
+    return tuple(real(one) if isinstance(one, torch.Tensor) else one for one in several)
+
+
+def widened(value: Any) -> Any:
+    """An input in double precision; integers, and what is no tensor, as they are."""
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    if value.is_complex():
+        return value.to(torch.complex128)
+    return value.double() if value.is_floating_point() else value
+
+
+@dataclass(frozen=True)
+class Operation:
+    """A reference with the inputs that it is asked about; it is evaluated again for each thing that is measured.
+
+    Attributes:
+        reference: the function in plain torch.
+        inputs: in the kernel's dtype.
+        seed: of the signs and of the inputs that are changed alone.
+    """
+
+    reference: Callable
+    inputs: tuple[Any, ...]
+    seed: int = 0
+
+    def in_own_dtype(self, exactly: bool = False) -> tuple[Any, ...] | None:
+        """The reference's results in the inputs' dtype, None where it does not run in it; `exactly`: without TF32."""
+        import torch
+
+        copies = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in self.inputs)
+        try:
+            with without_tf32() if exactly else contextlib.nullcontext():
+                return results_of(self.reference(*copies))
+        except torch.OutOfMemoryError:
+            raise
+        except (RuntimeError, TypeError, ValueError):
+            return None  # "not implemented for 'Half'", or two dtypes in one product
+
+    def moved(self, n_draws: int) -> Iterator[tuple[Any, ...]]:
+        """The float64 reference's results with each input x replaced by x * (1 +- 2**-24), the signs drawn anew."""
+        if not any(self._floats()):
+            return
+        for draw in range(n_draws):
+            wide = []
+            for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
+                generator = self._generator(one, 1000 * draw + number) if is_float else None
+                wide.append(_nudged(one, generator) if is_float else widened(one))
+            yield results_of(self.reference(*wide))
+
+    def exact_results(self, number: int) -> Iterator[torch.Tensor]:
+        """What an integer or bool result may be as well: in the inputs' dtype, and with each input slightly changed."""
+
+        if not any(self._floats()):
+            return
+        if (own := self.in_own_dtype()) is not None:
+            yield own[number]
+        with contextlib.suppress(RuntimeError, TypeError):  # what refuses float64
+            for results in self.moved(_DRAWS[0]):
+                yield results[number]
+
+    def n_terms(self, expected: Sequence[Any]) -> list[float]:
+        """For each result how many elements of one input it depends on, in the mean over its elements."""
+        import torch
+
+        most = [1.0] * len(expected)
+        for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
+            if not is_float:
+                continue
+            generator = self._generator(one, -1 - number)
+            drawn = torch.randint(one.numel(), (4 * _POKES,), generator=generator, device=one.device)
+            n_told = 0
+            for index in dict.fromkeys([0, *drawn.tolist()]):
+                wide = [widened(value) for value in self.inputs]
+                wide[number] = alone = wide[number].clone()
+                alone.view(-1)[index] += 1 + alone.view(-1)[index].abs().nan_to_num(0.0, 0.0)
+                told = False
+                for i, (now, e) in enumerate(zip(results_of(self.reference(*wide)), expected, strict=True)):
+                    changed = sum(_n_changed(as_rows(now)[at], as_rows(e)[at]) for at in pieces(as_rows(e)))
+                    most[i] = max(most[i], changed * one.numel() / max(e.numel(), 1))
+                    told = told or changed > 0
+                n_told += told  # one beside a NaN, or one that a maximum hides, tells nothing
+                if n_told == _POKES:
+                    break
+        return most
+
+    @property
+    def n_float_inputs(self) -> int:
+        """How many inputs have floating-point elements."""
+        return sum(self._floats())
+
+    def _floats(self) -> list[bool]:
+        import torch
+
+        return [
+            isinstance(one, torch.Tensor)
+            and one.numel() > 0
+            and (one.is_floating_point() or one.is_complex())
+            for one in self.inputs
+        ]
+
+    def _generator(self, like: torch.Tensor, stream: int) -> torch.Generator:
+        import torch
+
+        return torch.Generator(device=like.device).manual_seed((self.seed * 65_537 + stream) % 2**31)
+
+
+def _nudged(one: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Each element times 1 + or - 2**-24, by random signs, in double precision."""
+    import torch
+
+    wide = widened(one).clone(memory_format=torch.contiguous_format)
+    rows = as_rows(wide)
+    for at in pieces(rows):
+        shape = rows[at].shape
+        signs = torch.randint(0, 2, shape, generator=generator, device=wide.device, dtype=torch.int8)
+        rows[at] *= signs.double().mul_(2 * _MOVED_BY).add_(1 - _MOVED_BY)
+    return wide
+
+
+def _n_changed(now: torch.Tensor, before: torch.Tensor) -> int:
+    both = now.isnan() & before.isnan() if now.is_floating_point() else False
+    return int(((now != before) & ~both).sum()) if both is not False else int((now != before).sum())
+
+
+def _difference(result: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
+    return (result.double() - e).abs_().nan_to_num_(0.0, 0.0, 0.0)
+
+
+def _spread(rows: torch.Tensor) -> torch.Tensor:
+    """Errors, (rows, columns), each at least the root mean square of those around it: one alone may be near zero by chance."""
+    import torch
+
+    largest = float(rows.max()) if rows.numel() else 0.0
+    if not largest:
+        return rows
+    spread = torch.empty_like(rows)
+    step = max(1, STEP // rows.shape[1])
+    for start in range(0, rows.shape[0], step):
+        at = slice(start, start + step)
+        squares = (rows[at] / largest).square_()
+        if rows.shape[1] < NARROW:
+            mean = squares.mean(dim=1, keepdim=True)
+        else:
+            mean = torch.nn.functional.avg_pool1d(
+                squares.unsqueeze(1), NARROW, stride=1, padding=NARROW // 2, count_include_pad=False
+            ).squeeze(1)
+        spread[at] = torch.maximum(rows[at], mean.sqrt_().mul_(largest))
+    return spread
+
+
+def _own_error(results: Sequence[Any] | None, number: int, expected: torch.Tensor) -> torch.Tensor | None:
+    """|the reference in the inputs' dtype - in float64| as rows, smoothed; None where there is none."""
+    import torch
+
+    found = results[number] if results is not None and number < len(results) else None
+    if not isinstance(found, torch.Tensor) or found.shape != expected.shape:
+        return None
+    e, rows = as_rows(expected), as_rows(found)
+    error = torch.empty(e.shape, dtype=torch.float32, device=e.device)
+    for at in pieces(e):
+        error[at] = _difference(rows[at], e[at])
+    return _spread(error)
+
+
+def bounds_of(
+    operation: Operation,
+    expected: Sequence[torch.Tensor],
+    dtypes: Sequence[torch.dtype],
+    precision: str | None = None,
+) -> list[Bound | None]:
+    """What each result may be off, from some ten evaluations of the reference.
+
+    Args:
+        operation: the reference and the inputs.
+        expected: the reference's results in float64.
+        dtypes: of the kernel's results; for one that is not floating point there is no bound, but None.
+        precision: "tf32" where float32 products may round their factors to TF32, "ieee" where they must not, although
+            the reference may; by default they may where the reference does so on these inputs.
+    """
+    import torch
+
+    own = operation.in_own_dtype(exactly=precision == "ieee")
+    fewest = min((e.numel() for e in expected), default=0)
+    n_draws = _DRAWS[fewest < NARROW]
+    moved: list[torch.Tensor | None] = [None] * len(expected)
+    for results in operation.moved(n_draws):
+        for i, (now, e) in enumerate(zip(results, expected, strict=True)):
+            if not dtypes[i].is_floating_point:
+                continue
+            e, now = as_rows(e), as_rows(now)
+            if moved[i] is None:
+                kept = torch.float64 if dtypes[i] == torch.float64 else torch.float32
+                moved[i] = torch.zeros(e.shape, dtype=kept, device=e.device)
+            for at in pieces(e):
+                moved[i][at] = moved[i][at].hypot(
+                    (_difference(now[at], e[at]) / _MOVED_BY).to(moved[i].dtype)
+                )
+    n_terms = operation.n_terms(expected)
+    bounds: list[Bound | None] = []
+    for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
+        if not dtype.is_floating_point:
+            bounds.append(None)
+            continue
+        name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
+        terms = None if moved[i] is None else _spread(moved[i].div_(math.sqrt(n_draws)))
+        bound = Bound(dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), _own_error(own, i, e), terms)
+        bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
+    return bounds
+
+
+def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.Tensor) -> Bound:
+    """The bound; for TF32 where the reference itself used it: its error is far beyond float32's, and only with TF32."""
+    import torch
+
+    on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
+    if not on_gpu or bound.own is None or bound.terms is None:
+        return bound
+    reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
+    error, within_reach = bound.own.square().mean().sqrt(), reached * bound.terms.square().mean().sqrt()
+    if error <= FACTOR * within_reach:
+        return bound
+    exact = _own_error(operation.in_own_dtype(exactly=True), number, expected)
+    if exact is None or exact.square().mean().sqrt() > error / 8:
+        return bound
+    return in_tf32(bound)
+
+
+@contextlib.contextmanager
+def without_tf32() -> Iterator[None]:
+    """torch's float32 products, convolutions and recurrent layers on a GPU without TF32."""
+    import torch
+
+    places = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    before = [place.fp32_precision for place in places]
+    try:
+        for place in places:
+            place.fp32_precision = "ieee"
+        yield
+    finally:
+        for place, one in zip(places, before, strict=True):
+            place.fp32_precision = one

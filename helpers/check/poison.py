@@ -1,0 +1,69 @@
+"""Memory that a kernel gets is filled first, so that what it never writes is seen."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import torch
+
+_SENTINEL = 0x5A  # a byte that fills integer outputs: no kernel here writes 0x5A5A5A5A by chance
+
+
+def fill_with_poison(tensor: torch.Tensor) -> torch.Tensor:
+    """Fill a tensor in place with NaN where its dtype has it, with 0x5A bytes elsewhere, and return it."""
+    import torch
+
+    if tensor.is_floating_point() or tensor.is_complex():
+        return tensor.fill_(float("nan"))
+    if tensor.dtype is torch.bool:
+        return tensor.fill_(True)
+    return tensor.fill_(int.from_bytes(bytes([_SENTINEL]) * tensor.element_size(), "little", signed=True))
+
+
+def empty_allocations() -> set:
+    """The operators of torch's dispatcher that hand out memory without filling it."""
+    import torch
+
+    aten = torch.ops.aten
+    return {
+        aten.empty.memory_format,
+        aten.empty_like.default,
+        aten.empty_strided.default,
+        aten.new_empty.default,
+        aten.new_empty_strided.default,
+    }
+
+
+@contextlib.contextmanager
+def poisoned() -> Iterator[None]:
+    """Fill everything that torch.empty, empty_like, empty_strided and new_empty hand out with NaN (integers: 0x5A bytes).
+
+    It acts in torch's dispatcher, so allocations made in C++ extensions are filled too.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    allocations = empty_allocations()
+
+    class Poison(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            result = func(*args, **(kwargs or {}))
+            return fill_with_poison(result) if func in allocations else result
+
+    with Poison():
+        yield
+
+
+def poison_free_memory(n_bytes: int, count: int = 8) -> None:
+    """Leave NaN in the blocks that CUDA's caching allocator will hand out next.
+
+    For code that allocates past torch's dispatcher, as torch.compile's does.
+    """
+    import torch
+
+    blocks = [
+        torch.empty(max(n_bytes, 1), dtype=torch.uint8, device="cuda").fill_(0xFF) for _ in range(count)
+    ]
+    del blocks

@@ -1,0 +1,293 @@
+"""A result may be as far off as its operation can reach, and no further; the message says which bound it was."""
+
+import math
+
+import check_bounds
+import check_kernels
+import pytest
+import seeds
+import torch
+from check_kernels import OPERATIONS, TF32, in_float32, with_factors
+
+from helpers.check import Mismatch, assert_matches
+from helpers.check.operation import Operation as Measured
+from helpers.check.operation import bounds_of
+
+HERE = {"device": "cpu"}
+
+
+def one_row(shape, generator, device, dtype):
+    return (torch.randn(shape, generator=generator, device=device).to(dtype),)
+
+
+def factors(shape, generator, device, dtype):
+    m, k, n = shape
+    return tuple(torch.randn(s, generator=generator, device=device).to(dtype) for s in ((m, k), (k, n)))
+
+
+def images(shape, generator, device, dtype):
+    b, c, o, size = shape
+    sizes = ((b, c, size, size), (o, c, 3, 3))
+    return tuple(torch.randn(s, generator=generator, device=device).to(dtype) for s in sizes)
+
+
+# ------------------------------------------------------------------------------------- many kernels, many random inputs
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_right_kernels_pass_and_wrong_ones_never(name):
+    """What `python tests/check_bounds.py --seeds 1000` does for long."""
+    several = seeds.several(2)
+    bad = [
+        f"{which} {kernel} on {what}"
+        for what, which, kernel, ones in check_bounds.tried([name], len(several), False, several.start)
+        for one in ones
+        if one.passed != (which == "right")
+    ]
+    assert not bad
+
+
+@pytest.mark.seeded
+def test_ten_million_terms():
+    operation = OPERATIONS["sum of long rows"]
+    shape, seed = (1, 10_000_000), seeds.several(1).start
+    found = check_bounds.one_seed(operation, operation.right, shape, torch.float32, seed)
+    assert all(one.passed for one in found.values())
+
+
+# --------------------------------------------------------------------------------------------- the two of the public set
+
+
+def test_a_scan_of_ten_thousand_is_right_in_whatever_order():
+    for kernel in (check_kernels.in_a_row, check_kernels.scan_in_blocks, check_kernels.scan_by_doubling):
+        for seed in range(5):
+            assert_matches(kernel, lambda x: x.cumsum(-1), shapes=[(10_000,)], seed=seed, **HERE)
+
+
+def test_a_convolution_in_tf32_is_right_where_tf32_is_meant():
+    kernel = with_factors(TF32, check_kernels.conv)
+    how = {"shapes": [(2, 16, 8, 20)], "make_inputs": images, "seed": 0, **HERE}
+    assert_matches(kernel, check_kernels.conv, precision="tf32", **how)
+    with pytest.raises(Mismatch, match=r'would be right: say precision="tf32" if that is meant'):
+        assert_matches(kernel, check_kernels.conv, **how)
+    with pytest.raises(Mismatch) as told:
+        assert_matches(kernel, check_kernels.conv, precision="ieee", **how)
+    assert "precision=" not in str(told.value)
+
+
+def test_tf32_is_not_offered_for_what_is_no_product():
+    with pytest.raises(Mismatch) as told:
+        assert_matches(lambda x: x.half().square().float(), torch.square, shapes=[(100,)], **HERE)
+    assert "TF32" not in str(told.value)
+
+
+def test_bfloat16_in_the_place_of_tf32_is_wrong():
+    kernel = with_factors(check_kernels.BF16, torch.matmul)
+    with pytest.raises(Mismatch, match="TF32"):
+        assert_matches(
+            kernel, torch.matmul, shapes=[(33, 256, 65)], make_inputs=factors, precision="tf32", **HERE
+        )
+
+
+# ------------------------------------------------------------------------------------------------- what the message says
+
+
+def test_the_message_says_what_a_sum_reaches():
+    kernel = check_kernels.one_block_in_a_thousand(check_kernels.sum_by_tree)
+    with pytest.raises(
+        Mismatch, match=r"Allowed at \(0,\): [\d.e-]+, 3 times what the roundings of a sum of 20,000 "
+    ):
+        assert_matches(kernel, lambda x: x.sum(-1), shapes=[(1, 20_000)], **HERE)
+
+
+def test_the_message_says_what_the_inputs_rounding_moves():
+    def shifted(x):
+        return x - 1000.0
+
+    def make(shape, generator, device, dtype):
+        return (1000 + torch.rand(shape, generator=generator, device=device, dtype=dtype),)
+
+    with pytest.raises(
+        Mismatch, match=r"3 times what one rounding of each input to float32 moves the float64"
+    ):
+        assert_matches(lambda x: shifted(x) + 1e-3, shifted, shapes=[(64,)], make_inputs=make, **HERE)
+
+
+def test_the_message_says_when_it_was_the_references_own_error():
+    def unstable(x):
+        return ((x + 1e3) - 1e3) * 1.0
+
+    assert_matches(lambda x: (x + 1e3) - 1e3, unstable, shapes=[(200,)], **HERE)
+    with pytest.raises(Mismatch, match="3 times the error of the reference itself in float32"):
+        assert_matches(lambda x: unstable(x) + 0.5, unstable, shapes=[(200,)], **HERE)
+
+
+def test_the_message_says_when_it_was_the_fixed_tolerance():
+    with pytest.raises(
+        Mismatch, match=r"Allowed at \(0,\): .*the fixed tolerance of float32; the operation itself"
+    ):
+        assert_matches(lambda x: x * 1.0001, lambda x: x * 1.0, shapes=[(7,)], **HERE)
+
+
+def test_the_message_has_no_bound_where_a_number_is_missing():
+    with pytest.raises(Mismatch) as told:
+        assert_matches(torch.empty_like, torch.square, shapes=[(5,)], **HERE)
+    assert "Allowed" not in str(told.value)
+
+
+# ---------------------------------------------------------------------------------------------------------- the cap
+
+
+def test_a_reference_that_rounds_to_bfloat16_itself_does_not_let_bfloat16_pass():
+    def reference(a, b):
+        if a.dtype == torch.float64:
+            return a @ b
+        return (a.bfloat16().float()) @ (b.bfloat16().float())
+
+    with pytest.raises(Mismatch, match=r"the cap of float32; 3 times the error of the reference itself"):
+        assert_matches(reference, reference, shapes=[(33, 256, 65)], make_inputs=factors, **HERE)
+
+
+def test_inputs_that_decide_nothing_are_said():
+    """Of sin(1e9 x) a float32 kernel can know nothing: that is no licence for any result."""
+
+    def wild(x):
+        return torch.sin(1e9 * x)
+
+    with pytest.raises(Mismatch, match=r"(?s)cap of float32.*Give inputs that decide more, or `tolerance`"):
+        assert_matches(torch.zeros_like, wild, shapes=[(1000,)], **HERE)
+
+
+# ------------------------------------------------------------------------------------------ zeros, tiny and huge numbers
+
+
+def test_what_cancels_may_leave_a_rounding_behind():
+    def centred(x):
+        return x - x.mean(-1, keepdim=True)
+
+    def make(shape, generator, device, dtype):
+        return (torch.full(shape, 3.3, device=device, dtype=dtype),)
+
+    assert_matches(lambda x: centred(x) + 3e-7, centred, shapes=[(4, 100)], make_inputs=make, **HERE)
+    with pytest.raises(Mismatch):
+        assert_matches(lambda x: centred(x) + 1e-3, centred, shapes=[(4, 100)], make_inputs=make, **HERE)
+
+
+def test_zeros_are_zeros():
+    def upper(x):
+        return torch.where(x > 0, x, 0.0) * 1.0
+
+    assert_matches(upper, upper, shapes=[(33, 65)], **HERE)
+    with pytest.raises(Mismatch, match="expected 0"):
+        assert_matches(lambda x: upper(x) + 1e-3, upper, shapes=[(33, 65)], **HERE)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_what_is_too_small_to_be_normal_may_be_flushed_to_zero(dtype):
+    def tiny(x):
+        return x * 1e-39
+
+    assert_matches(lambda x: torch.zeros_like(x), tiny, shapes=[(50,)], dtype=dtype, **HERE)
+
+
+def test_a_row_of_small_results_is_not_hidden_by_the_absolute_tolerance():
+    """A softmax over a million columns has elements of about 1e-6, which today's 1e-6 would hide."""
+
+    def one_off(x):
+        y = torch.softmax(x, -1)
+        y[0, 500_000] *= 1.01
+        return y
+
+    with pytest.raises(Mismatch, match="1 of 1,000,000 elements"):
+        assert_matches(one_off, lambda x: torch.softmax(x, -1), shapes=[(1, 1_000_000)], **HERE)
+
+
+def test_rows_of_different_size_have_their_own_bounds():
+    def make(shape, generator, device, dtype):
+        x = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+        return (x * torch.tensor([[1e6], [1e-6]], dtype=dtype),)
+
+    def one_off(x):
+        y = x.cumsum(-1)
+        y[1, 300] += 0.05 * y[1].abs().max()
+        return y
+
+    assert_matches(
+        check_kernels.in_a_row, lambda x: x.cumsum(-1), shapes=[(2, 400)], make_inputs=make, **HERE
+    )
+    with pytest.raises(Mismatch, match=r"1 of 800 elements differ\.\n  at \(1, 300\)"):
+        assert_matches(one_off, lambda x: x.cumsum(-1), shapes=[(2, 400)], make_inputs=make, **HERE)
+
+
+def test_nan_and_infinities_among_the_terms_leave_the_other_bounds_alone():
+    def make(shape, generator, device, dtype):
+        x = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+        x[0, 5], x[1, 7], x[2, 9] = math.nan, math.inf, -math.inf
+        return (x,)
+
+    how = {"shapes": [(6, 5000)], "make_inputs": make, **HERE}
+    assert_matches(check_kernels.sum_in_a_row, lambda x: x.sum(-1), **how)
+    with pytest.raises(Mismatch, match=r"1 of 6 elements differ\.\n  at \(4,\)"):
+        assert_matches(
+            lambda x: check_kernels.sum_in_a_row(x) + torch.tensor([0, 0, 0, 0, 0.5, 0]),
+            lambda x: x.sum(-1),
+            **how,
+        )
+
+
+# ----------------------------------------------------------------------------------------------------------- what it costs
+
+
+def test_a_right_elementwise_kernel_costs_one_evaluation_of_the_reference():
+    asked = []
+
+    def reference(x):
+        asked.append(x.dtype)
+        return torch.square(x)
+
+    assert_matches(torch.square, reference, shapes=[(64, 64)], **HERE)
+    assert asked == [torch.float64]
+
+
+def test_every_element_is_compared():
+    """Also beyond the first piece of 2**24 elements."""
+    n = (1 << 24) + 3
+    for at in (1 << 24, n - 1):
+
+        def kernel(x, at=at):
+            y = x + 1
+            y[at] = math.inf
+            return y
+
+        with pytest.raises(Mismatch, match=rf"1 of {n:,} elements differ\.\n  at \({at},\)"):
+            assert_matches(kernel, lambda x: x + 1, shapes=[(n,)], make_inputs=one_row, **HERE)
+
+
+def test_what_a_result_depends_on_is_counted():
+    g = torch.Generator().manual_seed(0)
+    cases = [
+        (torch.matmul, factors((9, 70, 5), g, "cpu", torch.float32), 70),
+        (lambda x: x.sum(-1), one_row((4, 321), g, "cpu", torch.float32), 321),
+        (lambda x: x.cumsum(-1), one_row((1, 500), g, "cpu", torch.float32), 500),
+        (torch.softmax, (*one_row((4, 50), g, "cpu", torch.float32), -1), 50),
+        (torch.exp, one_row((4, 50), g, "cpu", torch.float32), 1),
+    ]
+    for reference, inputs, n_terms in cases:
+        (bound,) = bounds_of(
+            Measured(reference, inputs),
+            [reference(*(getattr(x, "double", lambda x=x: x)() for x in inputs))],
+            [torch.float32],
+        )
+        assert bound.n_terms == n_terms
+
+
+def test_a_reference_that_refuses_the_inputs_dtype_is_asked_in_float64_only():
+    weight = torch.randn(300, 40, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+    def reference(x):
+        return x @ weight
+
+    kernel = in_float32(lambda x: check_kernels.matmul_in_a_row(x, weight.float()))
+    for dtype in (torch.float32, torch.bfloat16):
+        assert_matches(kernel, reference, shapes=[(20, 300)], dtype=dtype, **HERE)
