@@ -19,10 +19,11 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from helpers.workshop.grade import confine
-from helpers.workshop.supervisor import supervised
+from helpers.workshop.supervisor import end_with_parent, supervised
 
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
@@ -31,19 +32,34 @@ _LENGTH = struct.Struct(">Q")
 def main(settings: dict[str, Any]) -> None:
     """Supervise a process that serves the grader; does not return.
 
+    Requests come over stdin, whose end is the leash; replies go to stdout, and what cells print to stderr.
+
     Args:
-        settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
-            Python file with further ones or ""; `folder`: where the notebook runs; `allowed`: what `confine.plan` gives,
-            or None.
+        settings: `lab`: whose exercises are asked about; `exercises`: a Python file with further ones or ""; `folder`: where
+            the notebook runs; `confine`: whether to ask the kernel to keep it in; `private`: further folders that are its
+            own; `user`: whose id to take, or 0; `file_bytes`: of one file, or 0 for what `confine` allows.
     """
-    supervised(settings["leash"], (settings["requests"], settings["replies"]))
+    requests, replies, leash = (os.dup(fd) for fd in (0, 1, 0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    supervised(leash, (requests, replies))
     sys.argv = ["notebook"]
-    os.chdir(settings["folder"])
+    folder, user = settings["folder"], settings["user"]
+    os.chdir(folder)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
-    tier = confine.enter(settings["allowed"])
-    exercises = known(settings["lab"], settings["exercises"])
-    _Worker(settings["requests"], settings["replies"], exercises).serve(tier)
+    further = settings["exercises"]
+    allowed = confine.plan(Path(folder), sys.path, [further] if further else [])
+    allowed["write"] += settings["private"]
+    if user and not settings["private"]:  # in a sandbox the folder is everybody's
+        with contextlib.suppress(OSError):
+            os.chown(folder, user, user)
+    tier = confine.enter(allowed if settings["confine"] else None, user, settings["file_bytes"])
+    end_with_parent(signal.SIGKILL)  # which a change of the user undoes
+    for name in ("cache", "tmp"):
+        os.mkdir(name)
+    _Worker(requests, replies, known(settings["lab"], further)).serve(tier)
     os._exit(0)
 
 
