@@ -126,7 +126,7 @@ def test_an_attack_is_stopped_and_earns_nothing(attacked, name):
     assert verdicts(attacked.grades, name) == ("failed", "failed"), of(attacked.grades, name)
     says = said(attacked.grades, name)
     assert "it worked" not in says and "nothing was tried" not in says
-    assert ("threads" if name == "threads" else "stopped: ") in says, says
+    assert ("thread" if name == "threads" else "stopped: ") in says, says
 
 
 def test_nobody_elses_mark_is_changed(attacked):

@@ -24,6 +24,7 @@ from typing import Any, NoReturn
 from helpers.exercises.attempt import judge_with
 from helpers.exercises.guard import FAR
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.workshop.grade.advice import reaching
 from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN
 from helpers.workshop.grade.notebook import Submission, Unreadable, read
@@ -289,7 +290,7 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
     Args:
         task: `notebook`, a copy; `digest`, what its bytes must be; `stem`, what the file was called; `lab` ("" to find
             out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "predictions", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
+        tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
             "unreadable" and "broken" (the copy is not what was handed in).
     """
     labs = _labs(task["exercises"])
@@ -313,6 +314,8 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
         tell({"event": "lab", "lab": submission.lab, "exercises": listed})
         if submission.predictions:
             tell({"event": "predictions", "data": submission.predictions.data()})
+        if says := reaching((cell.name, cell.source) for cell in submission.cells):
+            tell({"event": "reaching", "says": says})
         sandbox = Sandbox(**task["sandbox"]) if task["sandbox"] else None
         limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"], sandbox)
         Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()

@@ -139,6 +139,7 @@ def _graded(data: dict[str, Any]) -> Graded:
             **data,
             "exercises": tuple((name, title) for name, title in data["exercises"]),
             "marks": tuple(Mark(**mark) for mark in data["marks"]),
+            "reaching": tuple(data.get("reaching", ())),
             "raised": tuple(Raised(**raised) for raised in data["raised"]),
             "predictions": summary.parse(data["predictions"]) if data["predictions"] else None,
         }

@@ -81,6 +81,7 @@ class Graded:
         seconds: From start to end.
         predictions: What the notebook claims that the learner predicted in the lesson, or None.
         tier: How its process was confined, such as "confined" or "not confined: this system has no Landlock".
+        reaching: What in its code looks like reaching for the grader; advice, no verdict.
         finished: Whether its examiner came to the end; `--resume` grades it again otherwise.
     """
 
@@ -94,6 +95,7 @@ class Graded:
     seconds: float = 0.0
     predictions: Summary | None = None
     tier: str = ""
+    reaching: tuple[str, ...] = ()
     finished: bool = True
 
     @property

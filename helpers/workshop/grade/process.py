@@ -123,7 +123,7 @@ class Process:
         self._process = subprocess.Popen(
             [*start.argv, "-c", _BOOT, json.dumps(settings)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=environment, cwd=folder, start_new_session=True,
+            env=None if self._container else environment, cwd=folder, start_new_session=True,
         )  # fmt: skip
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)

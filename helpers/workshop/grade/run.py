@@ -311,6 +311,8 @@ class _Batch:
                 graded = replace(graded, predictions=summary.parse(event["data"]))
             elif kind == "mark":
                 marks.setdefault(event["exercise"], Mark(**event))
+            elif kind == "reaching":
+                graded = replace(graded, reaching=tuple(event["says"]))
             elif kind == "tier":
                 graded = replace(graded, tier=event["says"])
             elif kind == "cell":

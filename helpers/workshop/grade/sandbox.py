@@ -93,7 +93,14 @@ def require(kind: str, image: str = "") -> Sandbox:
     _ask(
         kind, [kind, "image", "inspect", "--format", "{{.Id}}", image], f"there is no image {image}; {build}"
     )
-    return Sandbox(kind, f"contained by {_version(kind)}, image {image}", image)
+    found = Sandbox(kind, f"contained by {_version(kind)}, image {image}", image)
+    start = _container(found, Path("/"), "", {}, 512)
+    _ask(
+        kind,
+        [*start.argv, "-c", "import torch"],
+        "a container with the limits that are needed does not start",
+    )
+    return found
 
 
 def _ask(kind: str, command: Sequence[str], otherwise: str) -> None:
