@@ -310,9 +310,9 @@ def test_a_container_gets_no_network_no_rights_and_limits(tmp_path, monkeypatch,
     for words in (
         f"{kind} run --rm --interactive --name {start.name} ", "--network none", "--read-only", "--cap-drop ALL",
         "--security-opt no-new-privileges", "--pids-limit 2000", "--memory 4000000000b", "--memory-swap 4000000000b",
-        "--ulimit core=0:0", "--tmpfs /home/learner:rw,exec,mode=1777,size=2000000000",
-        "helpers:/workbook/helpers:ro", "/course/more.py:/workbook-exercises.py:ro", "--env HOME=/home/learner",
-        "--env TMPDIR=/home/learner/tmp", "--entrypoint python mine -I -X faulthandler",
+        "--ulimit core=0:0", "--tmpfs /learner:rw,exec,mode=1777,size=2000000000",
+        "helpers:/workbook/helpers:ro", "/course/more.py:/workbook-exercises.py:ro", "--env HOME=/learner",
+        "--env TMPDIR=/learner/tmp", "--entrypoint python mine -I -X faulthandler",
     ):  # fmt: skip
         assert words in line, words
     assert "/secret" not in line and "0:0" not in start.argv[start.argv.index("--user") + 1]

@@ -175,7 +175,7 @@ def _container(
     sandbox: Sandbox, folder: Path, exercises: str, environment: Mapping[str, str], memory_mb: float
 ) -> Started:
     name = f"workbook-{secrets.token_hex(12)}"
-    home, user, n_bytes = "/home/learner", confine.spare_user(), int(memory_mb * 1e6)
+    home, user, n_bytes = "/learner", confine.spare_user(), int(memory_mb * 1e6)
     helpers = Path(__file__).resolve().parents[2]
     argv = [
         sandbox.kind, "run", "--rm", "--interactive", "--name", name, "--hostname", "learner",
