@@ -1,4 +1,7 @@
-"""The process that runs one learner's notebook: it knows no expected result and makes no verdict.
+"""The process that runs what a learner wrote: it knows no expected result and makes no verdict.
+
+There are two kinds. A learner's process runs the notebook; of the exercises it knows what is called how, and nothing of
+cases, references and answers. A clean process runs no cell: it is given texts, builds them and runs them.
 
 `main` forks. The first process stays what it is, a supervisor that runs nothing of the learner's: when the second one
 ends, or the grader lets go of the leash, it ends every process that the notebook started, however far they forked away.
@@ -12,18 +15,23 @@ every reply, for the learner's code can send whatever it likes.
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib
+import importlib.util
 import io
 import os
 import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-from helpers.workshop.grade import confine
+from helpers.workshop.grade import confine, stand_ins
 from helpers.workshop.supervisor import supervised
 
+_FURTHER = "further_exercises"
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
 
@@ -32,9 +40,9 @@ def main(settings: dict[str, Any]) -> None:
     """Supervise a process that serves the grader; does not return.
 
     Args:
-        settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
-            Python file with further ones or ""; `folder`: where the notebook runs; `allowed`: what `confine.plan` gives,
-            or None.
+        settings: `requests`, `replies`, `leash`: file descriptors; `told`: what a learner's process is told of the
+            exercises; `lab`: for a clean process, whose exercises it knows, else ""; `exercises`: a Python file with
+            further ones or ""; `folder`: where the notebook runs; `allowed`: what it may do with which files, or None.
     """
     supervised(settings["leash"], (settings["requests"], settings["replies"]))
     sys.argv = ["notebook"]
@@ -42,8 +50,15 @@ def main(settings: dict[str, Any]) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
     tier = confine.enter(settings["allowed"])
-    exercises = known(settings["lab"], settings["exercises"])
-    _Worker(settings["requests"], settings["replies"], exercises).serve(tier)
+    ends = settings["requests"], settings["replies"]
+    if settings["lab"]:
+        _Clean(*ends, known(settings["lab"], settings["exercises"])).serve(tier)
+    else:
+        exercises = as_told(settings["told"], settings["exercises"])
+        import helpers.exercises
+
+        helpers.exercises.hold(tuple(exercises.values()))
+        _Worker(*ends, exercises).serve(tier)
     os._exit(0)
 
 
@@ -74,15 +89,10 @@ def frame(payload: bytes) -> bytes:
 # ------------------------------------------------------------------------------------------------ the notebook's process
 
 
-class _Worker:
-    """The learner's shell, and the answers to the grader.
-
-    The functions that it needs are bound before the first cell runs, and those of the workbook and of torch are put back
-    before each call, so that a cell that replaces one changes no answer by it.
-    """
+class _Answering:
+    """Answers the grader about exercises: makes calls, and asks back of the objects that it was shown."""
 
     def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
-        os.environ.setdefault("MPLBACKEND", "agg")
         import torch
 
         self._requests, self._replies, self._pid = requests, replies, os.getpid()
@@ -91,20 +101,24 @@ class _Worker:
         self._load, self._save = torch.load, torch.save
         self._read, self._write = os.read, os.write
         self._exercises = exercises
-        from helpers.exercises.call import call_here
+        from helpers.exercises import call
         from helpers.exercises.model import Case, Outcome
 
-        self._call_here, self._case, self._outcome = call_here, Case, Outcome
-        self._shell = _make_shell()
+        self._call_here, self._ask_here, self._text_here = call.call_here, call.ask_here, call.text_here
+        self._case, self._outcome = Case, Outcome
+        self._link = stand_ins.Link(self._ask_back)
         self._prepared: dict[str, Any] = {}
         self._learners = False  # whether the learner's code runs, which an interrupt may stop
-        self._originals = _Originals()
+        self._interrupted = False  # while it did not
+        self._asking = threading.Lock()
+        self._token = ""
 
     def serve(self, tier: str) -> None:
         """Say how this process is confined, and answer until the grader closes the pipe."""
         self._send({"token": "", "pid": self._pid, "tier": tier})
         while (payload := receive(self._requests, self._read)) is not None:
             message = self._load(io.BytesIO(payload), weights_only=True)
+            self._token = message["token"]
             signal.signal(signal.SIGINT, self._on_interrupt)
             try:
                 reply = getattr(self, f"_do_{message['do']}")(message)
@@ -115,12 +129,13 @@ class _Worker:
             self._send({"token": message["token"], **reply})
 
     def _on_interrupt(self, number: int, frame: object) -> None:
+        self._interrupted = True
         if self._learners:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def _learners_code(self) -> Iterator[None]:
-        self._learners = True
+        self._learners, self._interrupted = True, False
         try:
             yield
         finally:
@@ -135,6 +150,64 @@ class _Worker:
         rest = memoryview(frame(buffer.getvalue()))
         while rest:
             rest = rest[self._write(self._replies, rest) :]
+
+    def _ask_back(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask the grader while the learner's function runs; an interrupt waits until the answer is there."""
+        with self._asking:
+            learners, self._learners = self._learners, False
+            try:
+                self._send({"token": self._token, "asks": message})
+                payload = receive(self._requests, self._read)
+            finally:
+                self._learners = learners
+        if payload is None:
+            os._exit(0)
+        if self._interrupted:
+            raise KeyboardInterrupt
+        return self._load(io.BytesIO(payload), weights_only=True)["answer"]
+
+    def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make one hidden call."""
+        case = self._case("", message["args"], message["kwargs"], None, message["call"])
+        return self._made(lambda exercise, obj: self._call_here(exercise, obj, case), message)
+
+    def _do_ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Call the learner's object for a case that the grader serves."""
+        args = self._link.decoded(message["args"])
+        return self._made(lambda exercise, obj: self._ask_here(exercise, obj, message["call"], args), message)
+
+    def _made(self, call: Callable[[Any, Any], Any], message: dict[str, Any]) -> dict[str, Any]:
+        self._before_a_call()
+        exercise = self._exercises[message["exercise"]]
+        try:
+            with self._learners_code():
+                outcome = call(exercise, self._prepared[message["exercise"]])
+        except KeyboardInterrupt as error:
+            outcome = self._outcome(error=_sentence(error), error_type="KeyboardInterrupt")
+        return self._sent(outcome)
+
+    def _sent(self, outcome: Any) -> dict[str, Any]:
+        return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
+
+    def _before_a_call(self) -> None:
+        """Nothing."""
+
+
+class _Worker(_Answering):
+    """The learner's shell, and the answers to the grader.
+
+    The functions that it needs are bound before the first cell runs, and those of the workbook and of torch are put back
+    before each call, so that a cell that replaces one changes no answer by it.
+    """
+
+    def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
+        os.environ.setdefault("MPLBACKEND", "agg")
+        super().__init__(requests, replies, exercises)
+        self._shell = _make_shell()
+        self._originals = _Originals()
+
+    def _before_a_call(self) -> None:
+        self._originals.put_back()
 
     def _do_cell(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run one cell; say what it raised."""
@@ -166,17 +239,83 @@ class _Worker:
         self._prepared[message["exercise"]] = found
         return {"found": True}
 
-    def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Make one hidden call."""
-        self._originals.put_back()
-        exercise = self._exercises[message["exercise"]]
-        case = self._case(message["label"], message["args"], message["kwargs"], None, message["call"])
+    def _do_text(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The text that is the learner's answer, or the outcome that says why there is none."""
+        self._before_a_call()
+        with self._learners_code():
+            found = self._text_here(self._exercises[message["exercise"]], self._prepared[message["exercise"]])
+        return {"text": str(found)} if isinstance(found, str) else self._sent(found)
+
+
+class _Clean(_Answering):
+    """Builds and runs texts, in a process that never ran a learner's Python."""
+
+    def _do_take(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take a text as the answer to an exercise."""
+        from helpers.exercises.model import Text
+
+        self._prepared[message["exercise"]] = Text(message["text"])
+        return {}
+
+    def _do_room(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Whether this machine has room for a call with these arguments."""
+        from helpers.exercises import guard
+
         try:
-            with self._learners_code():
-                outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
-        except KeyboardInterrupt as error:
-            outcome = self._outcome(error=_sentence(error), error_type="KeyboardInterrupt")
-        return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
+            guard.place(message["args"], guard.Blocks())
+        except (OSError, MemoryError, RuntimeError):
+            return {"room": False}
+        return {"room": True}
+
+
+def told(exercises: Iterable[Any]) -> list[dict[str, Any]]:
+    """What a learner's process is told of exercises: what is called how, and no case, no reference, no judge.
+
+    Raises:
+        ValueError: A function that has to run beside the learner's object cannot be imported by its name.
+    """
+    plain = ("id", "lab", "title", "name", "minutes", "guarded", "must_launch", "on_gpu", "poison_masked")
+    found = []
+    for exercise in exercises:
+        prepare = None if exercise.text else exercise.prepare
+        found.append(
+            {name: getattr(exercise, name) for name in plain}
+            | {"adapters": {name: _path(function) for name, function in exercise.adapters.items()}}
+            | {name: function and _path(function) for name, function in (("text", exercise.text), ("prepare", prepare))}
+        )  # fmt: skip
+        if exercise.text:  # its adapters are called where the text is built
+            found[-1]["adapters"] = {}
+    return found
+
+
+def _path(function: Any) -> str:
+    if "<" in function.__qualname__:
+        says = f"{function.__qualname__} of {function.__module__} runs beside the learner's code: define it at the top"
+        raise ValueError(f"{says} of a module, so that the grader finds it by its name.")
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def as_told(descriptions: Iterable[dict[str, Any]], further: str) -> dict[str, Any]:
+    """Exercises without cases and judges, from what `told` gives, by id."""
+    from helpers.exercises.model import Exercise, graded_elsewhere
+
+    def function(path: str | None) -> Any:
+        if not path:
+            return None
+        module, _, name = path.partition(":")
+        if module == _FURTHER and module not in sys.modules:
+            _load_further(further)
+        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
+
+    found = {}
+    for description in descriptions:
+        rest = dict(description)
+        adapters = {name: function(path) for name, path in rest.pop("adapters").items()}
+        rest |= {name: function(rest[name]) for name in ("text", "prepare")}
+        found[rest["id"]] = Exercise(
+            **rest, adapters=adapters, cases=graded_elsewhere, judge=graded_elsewhere
+        )
+    return found
 
 
 def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, Any]:
@@ -189,14 +328,15 @@ def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, An
 
     found = {e.id: e for e in (exercises.of_lab(lab) if lab in exercises.LABS else ())}
     if extra:
-        import importlib.util
-
-        spec = importlib.util.spec_from_file_location("further_exercises", extra)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["further_exercises"] = module
-        spec.loader.exec_module(module)
-        found.update({e.id: e for e in module.EXERCISES if every_lab or e.lab == lab})
+        found.update({e.id: e for e in _load_further(extra).EXERCISES if every_lab or e.lab == lab})
     return found
+
+
+def _load_further(path: str) -> Any:
+    spec = importlib.util.spec_from_file_location(_FURTHER, path)
+    module = sys.modules[_FURTHER] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _make_shell() -> Any:
@@ -261,7 +401,7 @@ class _Originals:
         import torch
 
         modules = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "helpers"]
-        modules.append(sys.modules.get("further_exercises"))
+        modules.append(sys.modules.get(_FURTHER))
         modules = [module for module in modules if module is not None]
         classes = [
             value
