@@ -28,7 +28,8 @@ from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN
 from helpers.workshop.grade.notebook import Submission, Unreadable, read
 from helpers.workshop.grade.process import Gone, Late, Limits, Process
-from helpers.workshop.grade.worker import known, told
+from helpers.workshop.grade.sandbox import Sandbox
+from helpers.workshop.grade.told import known, told
 from helpers.workshop.supervisor import end_with_parent
 
 _MAX_STARTS = 6  # of one notebook's process
@@ -312,7 +313,8 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
         tell({"event": "lab", "lab": submission.lab, "exercises": listed})
         if submission.predictions:
             tell({"event": "predictions", "data": submission.predictions.data()})
-        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"])
+        sandbox = Sandbox(**task["sandbox"]) if task["sandbox"] else None
+        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"], sandbox)
         Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
 
 

@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -24,10 +25,11 @@ from typing import Any
 import psutil
 import torch
 
-from helpers.exercises import BESIDE
-from helpers.workshop.grade import confine
+from helpers.workshop.grade import disk
+from helpers.workshop.grade import sandbox as sandboxes
 from helpers.workshop.grade.notebook import import_path
 from helpers.workshop.grade.received import is_plain_zip
+from helpers.workshop.grade.sandbox import Sandbox, Started
 from helpers.workshop.grade.worker import MAX_BYTES, frame
 
 _START_S = 120.0  # torch from a cold disk
@@ -36,11 +38,13 @@ _WATCH_S = 0.1
 _MAX_PROCESSES = 256
 _MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
 _LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
+_DISK_SHARE, _MOST_DISK, _MOST_FILES = 4, 4e9, 100_000  # a part of the free bytes; bytes; files
+_LOOK_S = 0.3  # between two looks at the files
 _ENVIRONMENT = re.compile(
     r"PATH|LANG|LC_.*|TZ|TERM|LD_LIBRARY_PATH|C(C|XX)|CUDA_.*|NVIDIA_.*|(OMP|MKL)_NUM_THREADS|CONDA_PREFIX|TORCH_CUDA_ARCH_LIST|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_CERT_.*|SYSTEMROOT"
 )
 _BOOT = (
-    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path']; "
+    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path'] + s['its_own'] * sys.path; "
     "from helpers.workshop.grade import worker; worker.main(s)"
 )
 
@@ -66,12 +70,14 @@ class Limits:
         total_s: Seconds for the whole notebook.
         memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
         confine: Whether the kernel is to confine it, where it can.
+        sandbox: What stands around it, or None.
     """
 
     cell_s: float = 120.0
     total_s: float = 1200.0
     memory_mb: float = 8000.0
     confine: bool = True
+    sandbox: Sandbox | None = None
 
 
 class Process:
@@ -105,23 +111,26 @@ class Process:
         self._limits, self._until = limits, until
         self._seen: dict[int, psutil.Process] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="workbook-grade-", ignore_cleanup_errors=True)
-        folder = Path(self._folder.name)
-        requests_read, self._requests = os.pipe()
-        self._replies, replies_write = os.pipe()
-        leash_read, self._leash = os.pipe()
-        ours = (requests_read, replies_write, leash_read)
+        folder, path, sandbox = Path(self._folder.name), import_path(), limits.sandbox
+        start = Started((sys.executable, "-I", "-X", "faulthandler"), str(folder), tuple(path), exercises)
+        environment = _environment(folder)
+        if sandbox:
+            start = sandboxes.started(sandbox, folder, path, exercises, environment, limits.memory_mb)
+        self._container = start.name
+        # Inside a sandbox files have memory of their own, of a size that is set.
+        self._disk = 0.0 if sandbox else min(shutil.disk_usage(folder).free / _DISK_SHARE, _MOST_DISK)
+        self._looked = time.monotonic()
         settings = {
-            "requests": requests_read, "replies": replies_write, "leash": leash_read,
-            "told": list(told), "lab": lab, "exercises": exercises, "folder": str(folder), "path": import_path(),
-            "allowed": _allowed(folder, exercises, lab) if limits.confine else None,
+            "told": list(told), "lab": lab, "exercises": start.exercises, "folder": start.folder, "confine": limits.confine,
+            "path": start.path, "its_own": bool(start.name), "private": ["/dev/shm", "/tmp", "/var/tmp"] if sandbox else [],
+            "user": 0 if start.name else sandboxes.spare_user(folder, path, exercises, sandbox), "file_bytes": int(self._disk),
         }  # fmt: skip
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)],
-            pass_fds=ours, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=_environment(folder), cwd=folder, start_new_session=True,
+            [*start.argv, "-c", _BOOT, json.dumps(settings)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=environment, cwd=folder, start_new_session=True,
         )  # fmt: skip
-        for fd in ours:
-            os.close(fd)
+        self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
         self._log = bytearray()
         self._logger = threading.Thread(target=self._keep_log, daemon=True)
@@ -129,7 +138,8 @@ class Process:
         self._notebook = 0
         try:
             hello, _ = self._receive(time.monotonic() + _START_S, "", interrupt=False)
-            self._notebook, self.tier = hello["pid"], hello["tier"]
+            self._notebook = hello["pid"] if not sandbox or self._container else self._outside(hello["pid"])
+            self.tier = f"{sandbox.says}, {hello['tier']}" if sandbox else hello["tier"]
         except BaseException:
             self.close()
             raise
@@ -205,9 +215,8 @@ class Process:
                     parts += part
                     continue
                 if time.monotonic() > until and interrupt and not interrupted:
+                    self._interrupt()
                     interrupted, until = True, time.monotonic() + _GRACE_S
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(self._notebook, signal.SIGINT)
                 self._watch(until)
             return bytes(parts)
 
@@ -223,6 +232,24 @@ class Process:
             self._end("wrote into the grader's pipe", "forged-answer")
         return reply, interrupted
 
+    def _interrupt(self) -> None:
+        if self._container:
+            sandboxes.interrupt(self._limits.sandbox, self._container, self._notebook)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._notebook, signal.SIGINT)
+
+    def _outside(self, inside: int) -> int:
+        """The number of the process that has this one in its namespace."""
+        for process in self._family():
+            with contextlib.suppress(OSError):
+                numbers = re.search(
+                    r"^NSpid:(.*)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE
+                )
+                if numbers and len(found := numbers[1].split()) > 1 and found[-1] == str(inside):
+                    return process.pid
+        self._end("did not say who it is", "forged-answer")
+
     def _watch(self, until: float) -> None:
         """End the process where it is past a limit; raise where it has ended."""
         if self._process.poll() is not None:
@@ -235,6 +262,11 @@ class Process:
                 n_threads += process.num_threads()
         if rss > self._limits.memory_mb * 1e6:
             self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
+        if self._disk and time.monotonic() > self._looked + _LOOK_S:
+            n_bytes, n_files = disk.held(Path(self._folder.name), family)
+            self._looked = time.monotonic()
+            if n_bytes > self._disk or n_files > _MOST_FILES:
+                self._end(f"wrote more than {self._disk / 1e6:.0f} MB or {_MOST_FILES} files", "disk")
         if len(family) > _MAX_PROCESSES:
             self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
         if n_threads > _MAX_THREADS:
@@ -260,6 +292,8 @@ class Process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)  # it may have closed its pipe and live
         code = self._process.returncode
+        if code is not None and code > 128 and self._limits.sandbox:
+            code = 128 - code
         self.close()
         if code is None:
             raise Gone("closed the grader's pipe", "forged-answer", self.log)
@@ -272,7 +306,7 @@ class Process:
     @property
     def ended(self) -> bool:
         """Whether it has been ended, or has ended by itself."""
-        return self._leash < 0
+        return self._process.stdin.closed
 
     @property
     def log(self) -> str:
@@ -282,20 +316,21 @@ class Process:
 
     def _keep_log(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            while part := self._process.stdout.read1(1 << 16):
+            while part := self._process.stderr.read1(1 << 16):
                 self._log += part
                 del self._log[:-_LOG]
 
     def close(self) -> None:
         """End the process and all that it started, and remove its folder."""
-        if self._leash < 0:
+        if self._process.stdin.closed:
             return
         self._family()
-        for fd in (self._leash, self._requests, self._replies):
-            os.close(fd)
-        self._leash = -1
+        self._process.stdin.close()  # the leash
+        self._process.stdout.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(15)  # the supervisor ends everything below it, then itself
+        if self._container and self._process.returncode is None:
+            sandboxes.remove(self._limits.sandbox, self._container)
         for process in self._seen.values():  # and where the notebook killed its supervisor
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -304,28 +339,10 @@ class Process:
         self._folder.cleanup()
 
 
-def _allowed(folder: Path, exercises: str, lab: str) -> dict[str, list[str]]:
-    """What the process may do with which files. A learner's does not read what knows the exercises' answers."""
-    allowed = confine.plan(folder, import_path(), [exercises] if exercises else [])
-    if lab:
-        return allowed
-    helpers = Path(__file__).resolve().parents[2]
-    own = helpers / "exercises"
-    read = [path for path in allowed["read"] if path != str(helpers)]
-    read += [str(path) for path in helpers.iterdir() if path != own]
-    read += [str(path) for path in own.iterdir() if not (path.is_dir() and path.name in BESIDE)]
-    for package, modules in BESIDE.items():
-        read += [str(own / package / f"{module}.py") for module in ("__init__", *modules)]
-    listed = [str(helpers), str(own), *(str(own / package) for package in BESIDE)]
-    return {**allowed, "read": read, "list": [*allowed["list"], *listed]}
-
-
 def _environment(folder: Path) -> dict[str, str]:
     """What a notebook needs of this environment, and no token that may stand in it; caches of its own."""
     kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
     tools = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    for name in ("cache", "tmp"):
-        (folder / name).mkdir()
     cache = str(folder / "cache")
     return {
         **kept,

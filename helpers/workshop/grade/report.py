@@ -19,7 +19,7 @@ from helpers.workshop.outputs import replace
 from helpers.workshop.page import document, escaped, made_with
 
 COLUMNS = (
-    "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed", "remark", "computed verdict",
+    "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed", "seconds", "seed", "remark", "computed verdict", "tier",
 )  # fmt: skip
 _MORE_STYLE = """
 .passed { color: var(--good); } .to-do, .not-reached { color: var(--wait); } .not-graded { color: var(--bad); }
@@ -59,7 +59,13 @@ def csv_text(grades: Grades) -> str:
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(COLUMNS)
     for one in grades.graded:
-        about = {"learner": one.learner, "notebook": one.notebook, "lab": one.lab, "seed": grades.seed}
+        about = {
+            "learner": one.learner,
+            "notebook": one.notebook,
+            "lab": one.lab,
+            "seed": grades.seed,
+            "tier": one.tier,
+        }
         if one.problem:
             says = {"verdict": "not graded", "sentence": one.problem, "seconds": f"{one.seconds:.1f}"}
             writer.writerow(_row(about | says))

@@ -23,7 +23,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from helpers.workshop.grade import journal, overrides, submissions
 from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN, Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.grade.sandbox import CONTAINERS, require
 from helpers.workshop.grade.submissions import Submitted
 from helpers.workshop.grade.texts import clean, clean_all
 from helpers.workshop.interrupts import interruptible
@@ -59,6 +60,8 @@ def grade(
     exercises: Path | str = "",
     resume: bool = False,
     confine: bool = True,
+    sandbox: str = "",
+    image: str = "",
 ) -> Grades:
     """Grade notebooks and write `grades.csv`, a page for each learner and `index.html` into `out`.
 
@@ -76,10 +79,12 @@ def grade(
         resume: Keep what `out` holds of the same notebooks, graded by the same exercises with the same limits and seed.
             Without `seed`, that of `out` is taken.
         confine: Keep learners' processes from other files, TCP and other processes, as far as the kernel can.
+        sandbox: "bwrap", "docker" or "podman" to put namespaces or a container around each notebook as well.
+        image: The container's; by default the one that `grade/Dockerfile` describes.
 
     Raises:
         UsageError: Nothing was graded: none of the notebooks is there, an argument is wrong, or another run writes into `out`,
-            or `overrides.csv` cannot be understood.
+            or `overrides.csv` cannot be understood, or there is no such sandbox here.
     """
     given = submissions.find([Path(n) for n in notebooks])
     if not any(os.path.lexists(path) for path in given):
@@ -93,6 +98,11 @@ def grade(
 
     if lab and lab not in LABS and not exercises:
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
+    if image and sandbox not in CONTAINERS:
+        raise UsageError(f"--image {image} is for --sandbox {' or '.join(CONTAINERS)}.")
+    if sandbox and not confine:
+        raise UsageError("--no-confine and --sandbox say the opposite; give one of them.")
+    around = require(sandbox, image) if sandbox else None
     out = Path(out).resolve()
     require_writable(out)
     given_marks = overrides.read(out)
@@ -102,9 +112,11 @@ def grade(
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
         "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
+        "sandbox": asdict(around) if around else None,
     }  # fmt: skip
     with journal.Journal(out, seed, resume=resume) as kept:
         scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
+        scratch.chmod(0o711)  # a spare user finds its own folder below, whose name it knows
         try:
             todo = submissions.take(given, submissions.learners_of(given, LABS), scratch)
             unobserved(True)

@@ -15,23 +15,21 @@ every reply, for the learner's code can send whatever it likes.
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
-import importlib.util
 import io
 import os
 import signal
 import struct
-import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from helpers.workshop.grade import confine, stand_ins
-from helpers.workshop.supervisor import supervised
+from helpers.workshop.grade.shell import Originals, line_of, make_shell, sentence
+from helpers.workshop.grade.told import as_told, known, without_answers
+from helpers.workshop.supervisor import end_with_parent, supervised
 
-_FURTHER = "further_exercises"
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
 
@@ -39,26 +37,44 @@ _LENGTH = struct.Struct(">Q")
 def main(settings: dict[str, Any]) -> None:
     """Supervise a process that serves the grader; does not return.
 
+    Requests come over stdin, whose end is the leash; replies go to stdout, and what cells print to stderr.
+
     Args:
-        settings: `requests`, `replies`, `leash`: file descriptors; `told`: what a learner's process is told of the
-            exercises; `lab`: for a clean process, whose exercises it knows, else ""; `exercises`: a Python file with
-            further ones or ""; `folder`: where the notebook runs; `allowed`: what it may do with which files, or None.
+        settings: `told`: what a learner's process is told of the exercises; `lab`: for a clean process, whose exercises it
+            knows, else ""; `exercises`: a Python file with further ones or ""; `folder`: where the notebook runs; `confine`:
+            whether to ask the kernel to keep it in; `private`: further folders that are its own; `user`: whose id to take, or
+            0; `file_bytes`: of one file, or 0 for what `confine` allows.
     """
-    supervised(settings["leash"], (settings["requests"], settings["replies"]))
+    requests, replies, leash = (os.dup(fd) for fd in (0, 1, 0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    supervised(leash, (requests, replies))
     sys.argv = ["notebook"]
-    os.chdir(settings["folder"])
+    folder, user = settings["folder"], settings["user"]
+    os.chdir(folder)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
-    tier = confine.enter(settings["allowed"])
-    ends = settings["requests"], settings["replies"]
-    if settings["lab"]:
-        _Clean(*ends, known(settings["lab"], settings["exercises"])).serve(tier)
+    further, lab = settings["exercises"], settings["lab"]
+    allowed = confine.plan(Path(folder), sys.path, [further] if further else [])
+    if not lab:
+        allowed = without_answers(allowed)
+    allowed["write"] += settings["private"]
+    if user and not settings["private"]:  # in a sandbox the folder is everybody's
+        with contextlib.suppress(OSError):
+            os.chown(folder, user, user)
+    tier = confine.enter(allowed if settings["confine"] else None, user, settings["file_bytes"])
+    end_with_parent(signal.SIGKILL)  # which a change of the user undoes
+    for name in ("cache", "tmp"):
+        os.mkdir(name)
+    if lab:
+        _Clean(requests, replies, known(lab, further)).serve(tier)
     else:
-        exercises = as_told(settings["told"], settings["exercises"])
+        exercises = as_told(settings["told"], further)
         import helpers.exercises
 
         helpers.exercises.hold(tuple(exercises.values()))
-        _Worker(*ends, exercises).serve(tier)
+        _Worker(requests, replies, exercises).serve(tier)
     os._exit(0)
 
 
@@ -183,7 +199,7 @@ class _Answering:
             with self._learners_code():
                 outcome = call(exercise, self._prepared[message["exercise"]])
         except KeyboardInterrupt as error:
-            outcome = self._outcome(error=_sentence(error), error_type="KeyboardInterrupt")
+            outcome = self._outcome(error=sentence(error), error_type="KeyboardInterrupt")
         return self._sent(outcome)
 
     def _sent(self, outcome: Any) -> dict[str, Any]:
@@ -203,8 +219,8 @@ class _Worker(_Answering):
     def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
         os.environ.setdefault("MPLBACKEND", "agg")
         super().__init__(requests, replies, exercises)
-        self._shell = _make_shell()
-        self._originals = _Originals()
+        self._shell = make_shell()
+        self._originals = Originals()
 
     def _before_a_call(self) -> None:
         self._originals.put_back()
@@ -219,7 +235,7 @@ class _Worker(_Answering):
             sys.stderr.flush()
         if error is None:
             return {"error": "", "line": 0}
-        return {"error": _sentence(error), "error_type": type(error).__name__, "line": _line(error)}
+        return {"error": sentence(error), "error_type": type(error).__name__, "line": line_of(error)}
 
     def _do_has(self, message: dict[str, Any]) -> dict[str, Any]:
         """Take the object that an exercise checks, by its name or an expression; it stays the same whatever cells do to
@@ -235,7 +251,7 @@ class _Worker(_Answering):
                 with self._learners_code():
                     found = eval(compile(expression, "<check>", "eval"), names)
             except (Exception, SystemExit) as error:
-                return {"found": False, "error": _sentence(error)}
+                return {"found": False, "error": sentence(error)}
         self._prepared[message["exercise"]] = found
         return {"found": True}
 
@@ -266,159 +282,3 @@ class _Clean(_Answering):
         except (OSError, MemoryError, RuntimeError):
             return {"room": False}
         return {"room": True}
-
-
-def told(exercises: Iterable[Any]) -> list[dict[str, Any]]:
-    """What a learner's process is told of exercises: what is called how, and no case, no reference, no judge.
-
-    Raises:
-        ValueError: A function that has to run beside the learner's object cannot be imported by its name.
-    """
-    plain = ("id", "lab", "title", "name", "minutes", "guarded", "must_launch", "on_gpu", "poison_masked")
-    found = []
-    for exercise in exercises:
-        prepare = None if exercise.text else exercise.prepare
-        found.append(
-            {name: getattr(exercise, name) for name in plain}
-            | {"adapters": {name: _path(function) for name, function in exercise.adapters.items()}}
-            | {name: function and _path(function) for name, function in (("text", exercise.text), ("prepare", prepare))}
-        )  # fmt: skip
-        if exercise.text:  # its adapters are called where the text is built
-            found[-1]["adapters"] = {}
-    return found
-
-
-def _path(function: Any) -> str:
-    if "<" in function.__qualname__:
-        says = f"{function.__qualname__} of {function.__module__} runs beside the learner's code: define it at the top"
-        raise ValueError(f"{says} of a module, so that the grader finds it by its name.")
-    return f"{function.__module__}:{function.__qualname__}"
-
-
-def as_told(descriptions: Iterable[dict[str, Any]], further: str) -> dict[str, Any]:
-    """Exercises without cases and judges, from what `told` gives, by id."""
-    from helpers.exercises.model import Exercise, graded_elsewhere
-
-    def function(path: str | None) -> Any:
-        if not path:
-            return None
-        module, _, name = path.partition(":")
-        if module == _FURTHER and module not in sys.modules:
-            _load_further(further)
-        return functools.reduce(getattr, name.split("."), importlib.import_module(module))
-
-    found = {}
-    for description in descriptions:
-        rest = dict(description)
-        adapters = {name: function(path) for name, path in rest.pop("adapters").items()}
-        rest |= {name: function(rest[name]) for name in ("text", "prepare")}
-        found[rest["id"]] = Exercise(
-            **rest, adapters=adapters, cases=graded_elsewhere, judge=graded_elsewhere
-        )
-    return found
-
-
-def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, Any]:
-    """A lab's exercises by id: the course's, and those of a Python file's `EXERCISES` where one is named.
-
-    Other labs' exercises stay unimported, for one of them may import Triton before a notebook has chosen its interpreter.
-    With `every_lab` all exercises of the file are there, whatever their lab.
-    """
-    from helpers import exercises
-
-    found = {e.id: e for e in (exercises.of_lab(lab) if lab in exercises.LABS else ())}
-    if extra:
-        found.update({e.id: e for e in _load_further(extra).EXERCISES if every_lab or e.lab == lab})
-    return found
-
-
-def _load_further(path: str) -> Any:
-    spec = importlib.util.spec_from_file_location(_FURTHER, path)
-    module = sys.modules[_FURTHER] = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _make_shell() -> Any:
-    """An IPython shell as a kernel has, with neither the teacher's profile nor a history file."""
-    from IPython.core.interactiveshell import InteractiveShell
-    from IPython.utils.text import LSString, SList
-    from traitlets.config import Config
-
-    class Shell(InteractiveShell):
-        """What a kernel's shell does where IPython's base class raises."""
-
-        def enable_gui(self, gui: object = None) -> None:
-            """Nothing: figures go nowhere."""
-
-        # A kernel gives a command a terminal of its own; here it writes into the log as all else does.
-        system = InteractiveShell.system_raw
-
-        def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> object:
-            """What a command prints, for `x = !command`."""
-            ran = subprocess.run(self.var_expand(cmd, depth=depth + 1), shell=True, text=True, errors="replace",
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
-            return SList(ran.stdout.splitlines()) if split else LSString(ran.stdout)
-
-        def ask_exit(self) -> None:
-            """Nothing: the cells below `exit()` run too."""
-
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.InteractiveShell.colors = "NoColor"
-    config.InteractiveShell.xmode = "Plain"
-    return Shell.instance(config=config)
-
-
-def _sentence(error: BaseException) -> str:
-    """An error in a line, without calling more of the learner's code than must be."""
-    try:
-        text = str(error.msg if isinstance(error, SyntaxError) else error).strip().splitlines()
-    except Exception:
-        text = []
-    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
-
-
-def _line(error: BaseException) -> int:
-    """The line of the cell in which it was raised, or 0."""
-    if isinstance(error, SyntaxError):
-        return error.lineno or 0
-    line, trace = 0, error.__traceback__
-    while trace is not None:
-        if (
-            "ipython-input" in trace.tb_frame.f_code.co_filename
-            or "ipykernel_" in trace.tb_frame.f_code.co_filename
-        ):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-class _Originals:
-    """The functions and classes of the workbook and of torch as they were before the learner's first cell."""
-
-    def __init__(self) -> None:
-        import torch
-
-        modules = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "helpers"]
-        modules.append(sys.modules.get(_FURTHER))
-        modules = [module for module in modules if module is not None]
-        classes = [
-            value
-            for module in modules
-            for value in vars(module).values()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
-        kinds = (staticmethod, classmethod, property)
-        self._kept = [
-            (holder, name, value)
-            for holder in (*modules, *classes, torch, torch.Tensor, torch.nn.functional)
-            for name, value in vars(holder).items()
-            if callable(value) or isinstance(value, kinds)
-        ]
-
-    def put_back(self) -> None:
-        """Undo what cells replaced."""
-        for holder, name, value in self._kept:
-            if vars(holder).get(name) is not value:
-                setattr(holder, name, value)
