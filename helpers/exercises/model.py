@@ -67,7 +67,8 @@ class Outcome:
             Of a guarded call: "guard_writes" and "guard_reads", elements outside every tensor that were written or
             read; "gap_writes", bytes between an input's own elements that were overwritten; "launched", the names of
             the kernels; and of a tensor that it returned "device", its device's type, "same_memory", whether it lies
-            in an input's memory, and "earlier_changed", whether the result of the call before has changed.
+            in an input's memory, "earlier_changed", whether the result of the call before has changed, and "written",
+            how many of its elements interpreted Triton kernels wrote.
             "skipped": why the call was not made.
             Of a timed case: "wrong" and "of", how many elements of how many are wrong; "gb_per_s", "fraction" of the
             copy ceiling and "written", the share of the bytes that are written; or "untimed", why it was not timed.

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from helpers.predict.summary import Summary
 from helpers.workshop.grade.marks import Graded, Grades, Mark
+from helpers.workshop.grade.seeds import said
 from helpers.workshop.grade.texts import clean
 from helpers.workshop.outputs import replace
 from helpers.workshop.page import document, escaped, made_with
@@ -63,7 +64,7 @@ def csv_text(grades: Grades) -> str:
             "learner": one.learner,
             "notebook": one.notebook,
             "lab": one.lab,
-            "seed": grades.seed,
+            "seed": one.seed,
             "tier": one.tier,
         }
         if one.problem:
@@ -125,7 +126,7 @@ def _index_html(grades: Grades, pages: dict[str, str]) -> str:
         "<h1>Grades</h1>",
         f"<p>{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')} · {n_passed} of {n_marks} exercises "
         f"passed{' · interrupted' if grades.interrupted else ''} · {grades.seconds:.0f} s · "
-        f"{datetime.now():%Y-%m-%d %H:%M} · seed {grades.seed} · {escaped(grades.tiers)}</p>",
+        f"{datetime.now():%Y-%m-%d %H:%M} · seed {said(grades.seed)} · {escaped(grades.tiers)}</p>",
         *made_with(),
         '<p><a href="grades.csv">grades.csv</a></p>',
         *(f"<p>{escaped(note)}</p>" for note in grades.notes),
@@ -218,11 +219,11 @@ def _learner_html(learner: str, grades: Grades) -> str:
     body = [f"<h1>{escaped(learner)}</h1>", '<p><a href="index.html">All learners</a></p>']
     for one in grades.graded:
         if one.learner == learner:
-            body += _notebook(one, grades.seed)
+            body += _notebook(one)
     return document(f"{learner}: grades", body, _MORE_STYLE)
 
 
-def _notebook(one: Graded, seed: int) -> list[str]:
+def _notebook(one: Graded) -> list[str]:
     body = [
         f"<h2>{escaped(one.lab or Path(one.notebook).name)}</h2>",
         f'<p class="soft">{escaped(one.notebook)}</p>',
@@ -230,7 +231,7 @@ def _notebook(one: Graded, seed: int) -> list[str]:
     if one.problem:
         return [*body, f'<p class="status not-graded">Not graded: {escaped(one.problem)}.</p>']
     body += [
-        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {seed} · {escaped(one.tier)}</p>",
+        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {one.seed} · {escaped(one.tier)}</p>",
         '<div class="wide"><table><tr><th>Exercise</th><th>Verdict</th><th>Failing case</th><th>Speed</th>'
         '<th class="number">Cases that agreed</th><th class="number">Seconds</th></tr>',
     ]
