@@ -143,11 +143,14 @@ def grade_command(
         int, typer.Option("--jobs", "-j", help="Notebooks at the same time; more than 1 disturbs timings.")
     ] = 1,
     seed: Annotated[
-        int | None,
+        str,
         typer.Option(
-            help="The hidden cases' seed, the same for all; a new one by default.", show_default=False
+            metavar="SEED",
+            help="Repeat a class: the seed that its report names, or - to have it read from stdin. New by default; each "
+            "notebook's hidden cases come from it, the learner and the notebook.",
+            show_default=False,
         ),
-    ] = None,
+    ] = "",
     lab: Annotated[
         str,
         typer.Option(
@@ -185,17 +188,18 @@ def grade_command(
     whatever the marks are. Marks that you write into overrides.csv in the same folder win. The report says how the
     learners' code was kept in; for marks, and for strangers' notebooks, take --sandbox.
     """
-    from helpers.workshop.grade import grade
+    from helpers.workshop.grade import grade, seeds
     from helpers.workshop.usage import UsageError
 
     try:
+        seeds.off_the_command_line()
         grades = grade(
             notebooks,
             out,
             time_limit=time_limit,
             memory_limit=memory_limit,
             jobs=jobs,
-            seed=seed,
+            seed=seeds.given(seed) if seed else None,
             lab=lab,
             resume=resume,
             confine=not no_confine,

@@ -32,7 +32,7 @@ def grades_csv(grades: Grades) -> str:
             "learner": one.learner,
             "notebook": one.notebook,
             "lab": one.lab,
-            "seed": grades.seed,
+            "seed": one.seed,
             "tier": one.tier,
         }
         if one.problem:

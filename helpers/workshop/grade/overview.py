@@ -11,6 +11,7 @@ from pathlib import Path
 from helpers.lab import STARTERS
 from helpers.workshop.grade import advice
 from helpers.workshop.grade.marks import Graded, Grades, Mark
+from helpers.workshop.grade.seeds import said
 from helpers.workshop.page import document, escaped, made_with
 
 ADVICE = (
@@ -66,7 +67,7 @@ def page(grades: Grades, pages: Mapping[str, str]) -> str:
         "<h1>Grades</h1>",
         f"<p>{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')} · {n_passed} of {n_marks} exercises "
         f"passed{' · interrupted' if grades.interrupted else ''} · {grades.seconds:.0f} s · "
-        f"{datetime.now():%Y-%m-%d %H:%M} · seed {grades.seed} · {escaped(grades.tiers)}</p>",
+        f"{datetime.now():%Y-%m-%d %H:%M} · seed {said(grades.seed)} · {escaped(grades.tiers)}</p>",
         *made_with(),
         '<p><a href="grades.csv">grades.csv</a> · for gradebooks: <a href="canvas.csv">canvas.csv</a>, '
         '<a href="nbgrader.csv">nbgrader.csv</a></p>',
@@ -150,14 +151,14 @@ def _hard(graded: Sequence[Graded]) -> list[str]:
         rest = Counter(mark.verdict for mark in of if mark.verdict not in ("passed", "failed"))
         mistakes = Counter(mark.mistake.replace("-", " ") for mark in failed if mark.mistake).most_common(3)
         hints = Counter(mark.hint for mark in failed if mark.hint).most_common(2)
-        said = "<br>".join(f"{n} × {escaped(hint)}" for hint, n in hints)
+        hinted = "<br>".join(f"{n} × {escaped(hint)}" for hint, n in hints)
         others = ", ".join(f"{n} {verdict}" for verdict, n in rest.items())
         share = 100 * len(failed) / max(len(of), 1)
         row = (
             f'<tr><td>{escaped(title)}<br><small>{escaped(name)}</small></td><td style="white-space: nowrap">'
             f'<span class="part"><i style="width: {share:.0f}%"></i></span> {len(failed)} of {len(of)}'
             f"{f'<br><small>{others}</small>' if others else ''}</td>"
-            f"<td>{', '.join(f'{n} × {escaped(mistake)}' for mistake, n in mistakes)}</td><td>{said}</td></tr>"
+            f"<td>{', '.join(f'{n} × {escaped(mistake)}' for mistake, n in mistakes)}</td><td>{hinted}</td></tr>"
         )
         if failed or others:
             rows.append((-len(failed), row))

@@ -65,11 +65,11 @@ def _learner_html(learner: str, grades: Grades) -> str:
     body = [f"<h1>{escaped(learner)}</h1>", '<p><a href="index.html">All learners</a></p>']
     for one in grades.graded:
         if one.learner == learner:
-            body += _notebook(one, grades.seed)
+            body += _notebook(one)
     return document(f"{learner}: grades", body, overview.STYLE)
 
 
-def _notebook(one: Graded, seed: int) -> list[str]:
+def _notebook(one: Graded) -> list[str]:
     body = [
         f"<h2>{escaped(one.lab or Path(one.notebook).name)}</h2>",
         f'<p class="soft">{escaped(one.notebook)}</p>',
@@ -77,7 +77,7 @@ def _notebook(one: Graded, seed: int) -> list[str]:
     if one.problem:
         return [*body, f'<p class="status not-graded">Not graded: {escaped(one.problem)}.</p>']
     body += [
-        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {seed} · {escaped(one.tier)}</p>",
+        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with seed {one.seed} · {escaped(one.tier)}</p>",
         '<div class="wide"><table><tr><th>Exercise</th><th>Verdict</th><th>Failing case</th><th>Speed</th>'
         '<th class="number">Cases that agreed</th><th class="number">Seconds</th></tr>',
     ]

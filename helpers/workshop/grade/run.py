@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import queue
-import random
 import secrets
 import shutil
 import subprocess
@@ -28,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from helpers.predict import summary
-from helpers.workshop.grade import journal, overrides, submissions
+from helpers.workshop.grade import journal, overrides, seeds, submissions
 from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN, Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
@@ -73,7 +72,8 @@ def grade(
         time_limit: Seconds for one cell, and for the check of one exercise; a notebook gets ten times as much in all.
         memory_limit: MB (10^6 bytes) that a notebook's processes may hold together.
         jobs: How many notebooks are graded at the same time.
-        seed: The seed of the hidden cases, the same for every learner; a new one by default.
+        seed: The class's, 0 to 2^128 - 1; a new one by default. Each notebook's hidden cases come from it, the learner's
+            name and the notebook's content, so that it repeats a class.
         lab: Which lab the notebooks are of; by default each notebook says it.
         exercises: A Python file whose `EXERCISES` are known beside the course's own.
         resume: Keep what `out` holds of the same notebooks, graded by the same exercises with the same limits and seed.
@@ -108,7 +108,7 @@ def grade(
     given_marks = overrides.read(out)
     if seed is None:
         seed = journal.seed_of(out) if resume else None
-    seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
+    seed = seeds.fresh() if seed is None else seed
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
         "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
@@ -297,11 +297,12 @@ class _Batch:
     def _grade(self, one: Submitted, examiner: _Examiner) -> Graded:
         """One notebook, put together from what its examiner says. Every exercise has a mark, or there is a problem."""
         begin = time.monotonic()
-        graded = Graded(one.learner, one.notebook)
+        seed = seeds.of_notebook(self.task["seed"], one.learner, one.digest)
+        graded = Graded(one.learner, one.notebook, seed=seeds.said(seed))
         marks: dict[str, Mark] = {}
         raised: dict[int, Raised] = {}
         missing = "the examiner gave no mark"
-        task = {**self.task, "notebook": str(one.copy), "stem": one.stem, "digest": one.digest}
+        task = {**self.task, "seed": seed, "notebook": str(one.copy), "stem": one.stem, "digest": one.digest}
         for event in examiner.examine(task):
             kind = event.pop("event")
             if kind == "lab":
