@@ -252,6 +252,26 @@ a, b = socket.socketpair()
     assert ran.returncode == 0, ran.stderr
 
 
+@pytest.mark.gpu
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_gpu_can_be_used_in_each_tier(tmp_path, tier):
+    kernel = """\
+import torch, triton, triton.language as tl
+@triton.jit
+def add_one(y, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.load(x + at, mask=at < n) + 1, mask=at < n)
+x = torch.arange(300.0, device="cuda"); y = torch.empty_like(x)
+add_one[(2,)](y, x, 300, BLOCK=256)
+assert torch.equal(y, x + 1)
+print(torch.compile(lambda x: x * 2 + 1)(x).sum())"""
+    path = tmp_path / "ada.ipynb"
+    nbformat.write(notebook(kernel), path)
+    grades = grade([path], tmp_path / "out", exercises=FURTHER, seed=7, sandbox=tier)
+    assert of(grades, "ada").raised == () and verdicts(grades, "ada") == ("passed", "passed")
+    assert of(grades, "ada").tier.startswith(SAYS[tier])
+
+
 # ------------------------------------------------------------------------------------------------ sandboxes
 
 

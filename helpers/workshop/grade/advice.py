@@ -16,6 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 
+from helpers.exercises import BESIDE
 from helpers.workshop.grade.marks import Graded
 
 _NAMES = {
@@ -23,13 +24,6 @@ _NAMES = {
     "get_objects", "get_referrers", "get_referents", "__code__", "__closure__", "__globals__", "__subclasses__", "__builtins__",
 }  # fmt: skip
 _MODULES = re.compile(r"helpers\.(exercises|workshop|lab\.)|ctypes$|gc$|inspect$")
-# What the labs' own cells import.
-_GIVEN = {
-    "helpers.exercises.lab01": {"machines", "samples"},
-    "helpers.exercises.lab02": {"launchers"},
-    "helpers.exercises.lab04": {"generated", "sass"},
-    "helpers.exercises.lab05": {"reports"},
-}
 _PLACES = re.compile(r"/proc/|helpers[./](exercises|workshop)|labs/solutions")
 _MOST, _LONGEST = 30, 200
 _ALIKE, _FEWEST_LINES = 0.8, 6  # a pair's lines that match; a learner's own lines below which nothing is said
@@ -73,7 +67,10 @@ def _of(node: ast.AST, imported: set[str]) -> list[str]:
     if isinstance(node, ast.Import):
         return [f"imports {alias.name}" for alias in node.names if _MODULES.match(alias.name)]
     if isinstance(node, ast.ImportFrom) and _MODULES.match(node.module or ""):
-        names = [alias.name for alias in node.names if alias.name not in _GIVEN.get(node.module, ())]
+        theirs = BESIDE.get(
+            node.module.removeprefix("helpers.exercises."), ()
+        )  # a lab's own cells import these
+        names = [alias.name for alias in node.names if alias.name not in theirs]
         return [f"imports {', '.join(names)} from {node.module}"] if names else []
     if isinstance(node, ast.ImportFrom) and node.module == "helpers":
         return [f"imports helpers.{a.name}" for a in node.names if a.name in ("exercises", "workshop")]
