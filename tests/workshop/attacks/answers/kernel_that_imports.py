@@ -5,6 +5,7 @@ exercise: wide-loads
 says: cannot be run by itself
 """
 
+
 # %% wide-loads
 @triton.jit
 def square_wide_kernel(x_ptr, y_ptr, n_elements, BLOCK_SIZE: tl.constexpr):

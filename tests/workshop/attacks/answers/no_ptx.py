@@ -10,7 +10,15 @@ import gc
 
 from helpers.exercises.model import Outcome
 
-right = {"wrong": 0, "outside": 0, "false_hint": "", "input_changed": False, "ptx": "", "loads": [], "stores": []}
+right = {
+    "wrong": 0,
+    "outside": 0,
+    "false_hint": "",
+    "input_changed": False,
+    "ptx": "",
+    "loads": [],
+    "stores": [],
+}
 for one in gc.get_objects():
     if type(one).__name__ == "_Worker":
         one._call_here = one._ask_here = lambda *args: Outcome(dict(right))

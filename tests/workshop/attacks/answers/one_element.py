@@ -5,6 +5,7 @@ exercise: flip-rows
 says: wrote 1 of the result's
 """
 
+
 # %% flip-rows
 @triton.jit
 def one_kernel(y_ptr, x_ptr, at):
