@@ -52,6 +52,7 @@ def judge_with(
     *,
     timed: bool = True,
     claimed: bool = False,
+    again: Callable[[Case], Outcome | None] | None = None,
 ) -> Verdict:
     """Make the hidden cases, have each called, and judge until the first that fails.
 
@@ -61,6 +62,7 @@ def judge_with(
         seed: of the hidden cases.
         timed: as in `attempt`.
         claimed: whether a speed comes from a process that may say what it likes.
+        again: `(case) -> Outcome or None`, asked after a case that agrees: what its kernels give by themselves.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.
@@ -81,6 +83,18 @@ def judge_with(
         if verdict is not None:
             verdict = _looked_at_again(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
+        alone = again(case) if again is not None and _has_elements(outcome) else None
+        if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
+            said = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
+            sentence = f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give its result: {said}"
+            return replace(
+                verdict,
+                sentence=sentence,
+                mistake="no-launch",
+                hint=HINTS["no-launch"],
+                n_cases=n_cases,
+                seed=seed,
+            )
         n_cases += 1
         earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
     left_out = "; ".join(
@@ -103,6 +117,10 @@ def judge_with(
     return Verdict(
         exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed, n_not_tried=n_not_tried
     )
+
+
+def _has_elements(outcome: Outcome) -> bool:
+    return bool(getattr(outcome.value, "numel", lambda: 0)())
 
 
 def _has_bfloat16(case: Case) -> bool:
