@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers.exercises import guard, launches, speed
+from helpers.exercises import guard, launches, replay, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
 from helpers.exercises.results import portable, same_bits
 
@@ -34,6 +34,28 @@ class _Prepared:
 
 
 _prepared: dict[str, _Prepared] = {}
+
+
+@dataclass
+class _Last:
+    """The Triton launches of the last call, where they are recorded: in the grader's process for a learner."""
+
+    recording: bool = False
+    plan: dict | None = None
+    problem: str = "there was no call"
+
+
+_last = _Last()
+
+
+def record_launches() -> None:
+    """Record from now on what each call launches, for `last_launches`."""
+    _last.recording = True
+
+
+def last_launches() -> dict[str, Any]:
+    """What the last call launched (`replay.Record.plan`), or why that is not known: "plan" and "problem"."""
+    return {"plan": _last.plan, "problem": _last.problem}
 
 
 def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
@@ -60,7 +82,7 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     if not case.call and not callable(state.made):
         return _not_callable(exercise, state.made)
     if case.call == SPEED:
-        return speed.measure(exercise, state.made, case)
+        return speed.measure(state.made, case.args)
     if case.call and case.call != AGAIN:
         function = exercise.adapters[case.call]
 
@@ -143,12 +165,15 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
     tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
     on_gpu = any(t.is_cuda for t in tensors)
     seen = launches.Seen()
+    record = None
     try:
         with contextlib.ExitStack() as stack:
             # Triton's interpreter computes with numpy, which would warn of every overflow.
             stack.enter_context(np.errstate(all="ignore"))
             if exercise.must_launch == "triton":
                 seen = stack.enter_context(launches.triton_watched(blocks, exercise.poison_masked))
+                if _last.recording:
+                    record = stack.enter_context(replay.recorded(args))
             elif exercise.must_launch == "cuda" and not on_gpu:
                 small = sum(t.numel() for t in tensors) <= _TRACED
                 seen = stack.enter_context(launches.host_cuda_watched(small))
@@ -164,6 +189,11 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         facts |= _outside(seen, blocks)
         return _raised(error, state.obj, facts)
     facts |= _outside(seen, blocks)
+    if record is not None:
+        try:
+            _last.plan, _last.problem = record.plan(value), ""
+        except replay.NotRecorded as error:
+            _last.plan, _last.problem = None, str(error)
     if seen.launched is not None:
         facts["launched"] = sorted(set(seen.launched))
     facts["gap_writes"] = blocks.writes_in_gaps()

@@ -70,8 +70,8 @@ class Outcome:
             in an input's memory, "earlier_changed", whether the result of the call before has changed, and "written",
             how many of its elements interpreted Triton kernels wrote.
             "skipped": why the call was not made.
-            Of a timed case: "wrong" and "of", how many elements of how many are wrong; "gb_per_s", "fraction" of the
-            copy ceiling and "written", the share of the bytes that are written; or "untimed", why it was not timed.
+            Of a timed case: "us", the median; "turned", how often the contents were turned (`speed.turned`) before the
+            call whose result is `value`; or "untimed", why it was not timed.
         line: of the learner's cell or file where it raised; 0 where that is not known.
     """
 

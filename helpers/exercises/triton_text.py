@@ -230,7 +230,7 @@ def _function_problem(function: ast.FunctionDef, known: set[str], modules: dict[
 
 
 def _expressions_problem(tree: ast.AST, known: set[str], modules: dict[str, ModuleType]) -> str:
-    for node in ast.walk(tree):
+    for node in sorted(ast.walk(tree), key=lambda node: not isinstance(node, ast.Name)):
         if isinstance(node, ast.Name):
             if node.id.startswith("__") or not (
                 node.id in known or node.id in modules or node.id in _BUILTINS

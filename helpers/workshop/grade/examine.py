@@ -189,7 +189,8 @@ class Examination:
             if found.get("found") is not True:
                 raised = str(found.get("error", ""))[:_TEXT]
                 return _failed(exercise.id, self._missing(exercise.id, name, raised), "missing")
-            return judge_with(exercise, call, self._seed)
+            claimed = exercise.text is None
+            return judge_with(exercise, call, self._seed, claimed=claimed, again=calls.run_again)
         except Late:
             says = f"its check ran past {self._limits.cell_s:g} s" + (
                 f", the last call with {case.label}" if case.label else ""
