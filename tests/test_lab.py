@@ -245,6 +245,57 @@ def test_the_copy_is_measured_again_before_a_kernel_is_said_to_be_above_it(monke
     assert speed.ceiling_for(3100, 0.01) == 2600 and len(measured) == 1  # reading alone may be faster
 
 
+@pytest.fixture
+def timed(monkeypatch):
+    """Judges what a process says of a timed call of torch.square: on 2,048 elements, where a copy reaches 100 GB/s."""
+    from types import SimpleNamespace
+
+    from helpers import device
+    from helpers.exercises import speed
+    from helpers.exercises.model import SPEED, Case, Outcome
+
+    monkeypatch.setattr(
+        device, "gpu_spec", lambda: SimpleNamespace(copy_gb_per_s=100.0, memory_bytes=1 << 36)
+    )
+    monkeypatch.setattr(device, "measure_copy", lambda n: 100.0)
+    exercise = kernel_exercise("square-it", "90_mini", "Square", "square", torch.square)
+    x = torch.arange(2048.0)
+    case = Case("timed", (x,), call=SPEED)
+
+    def judge(value=None, claimed=False, **facts):
+        value = torch.square(speed.turned(x, 3)) if value is None else value
+        return speed.judge_speed(
+            exercise, case, Outcome(value, facts={"us": 0.2, "turned": 3, **facts}), claimed
+        )
+
+    return judge
+
+
+def test_a_speed_is_worked_out_by_the_judge_and_a_claim_is_called_one(timed):
+    assert timed() == (None, "82 % of the copy ceiling")
+    assert timed(claimed=True) == (None, "claimed: 82 % of the copy ceiling")
+    assert timed(fraction=0.1, gb_per_s=1.0, written=0.0) == (None, "82 % of the copy ceiling")
+
+
+@pytest.mark.parametrize(
+    ("says", "mistake"),
+    [
+        ({"us": 0.1}, "above-ceiling"),
+        ({"us": float("nan")}, "no-time"),
+        ({"us": float("inf")}, "no-time"),
+        ({"us": 0.0}, "no-time"),
+        ({"us": True}, "no-time"),
+        ({"turned": 0}, "no-time"),
+        ({"turned": 2}, "fast-but-partial"),  # an answer for earlier contents
+        ({"value": torch.zeros(3)}, "wrong-shape"),
+        ({"value": {}}, "wrong-shape"),
+    ],
+)
+def test_a_speed_that_cannot_be_is_refused(timed, says, mistake):
+    failed, text = timed(**says)
+    assert not failed.passed and failed.mistake == mistake and text == ""
+
+
 def test_cases_and_outcomes_travel_and_views_stay_views(tmp_path):
     """The grader sends each case to another process: the verdict must not depend on it."""
     seen = []
@@ -531,7 +582,8 @@ for name in ("right", "unmasked_load", "nowhere", "starter"):
     told[name] = repr(attempt(S, kernels.with_kernel(getattr(kernels, name)), 3))
 """)
     assert (
-        told["right"].startswith("✓ square-it") and "4 cases not tried (Triton's interpreter" in told["right"]
+        told["right"].startswith("✓ square-it")
+        and "passed, 4 not tried: 4 cases (Triton's interpreter" in told["right"]
     )
     assert "elements outside its tensors were read" in told["unmasked_load"]
     assert (

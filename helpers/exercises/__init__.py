@@ -6,6 +6,10 @@ what a lab's cells call.
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
 on common mistakes, `verdicts` what the labs' own judges share.
 
+`BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
+it is graded, and `hold` gives it exercises without cases and judges. `cuda_text` and `triton_text` look through answers
+that are text, `served` has what a learner's function is shown of an object that stays with the judge.
+
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
 times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
@@ -22,6 +26,7 @@ import importlib
 from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
 
 __all__ = [
+    "BESIDE",
     "LABS",
     "Case",
     "Exercise",
@@ -31,17 +36,35 @@ __all__ = [
     "Verdict",
     "all_ids",
     "get",
+    "hold",
     "of_lab",
 ]
 
 LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
 
 
+# The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
+BESIDE = {
+    "lab01": ("beside", "machines", "samples"),
+    "lab02": ("beside", "launchers", "traps"),
+    "lab03": (),
+    "lab04": ("generated", "sass"),
+    "lab05": ("reports",),
+    "lab06": ("beside",),
+}
+_held: tuple[Exercise, ...] | None = None
+
+
 class UnknownExercise(ValueError):
     """No exercise, or no lab, has this name; the message says which names are near."""
 
 
-@functools.cache
+def hold(exercises: tuple[Exercise, ...]) -> None:
+    """Let this process know these exercises and no others: it runs a learner's notebook that is graded."""
+    global _held
+    _held = exercises
+
+
 def of_lab(lab: str) -> tuple[Exercise, ...]:
     """A lab's exercises in their order; empty for a lab that has none.
 
@@ -53,11 +76,18 @@ def of_lab(lab: str) -> tuple[Exercise, ...]:
     """
     if lab not in LABS:
         raise UnknownExercise(f"No lab is called {lab!r}; there are {', '.join(LABS)}.")
-    module = f"helpers.exercises.lab{lab[:2]}"
+    if _held is not None:
+        return tuple(exercise for exercise in _held if exercise.lab == lab)
+    return _of_lab(lab)
+
+
+@functools.cache
+def _of_lab(lab: str) -> tuple[Exercise, ...]:
+    package = f"helpers.exercises.lab{lab[:2]}"
     try:
-        return tuple(importlib.import_module(module).EXERCISES)
+        return tuple(importlib.import_module(f"{package}.exercises").EXERCISES)
     except ModuleNotFoundError as error:
-        if error.name != module:
+        if error.name != package:
             raise
         return ()  # a lesson whose lab is not written yet
 

@@ -16,7 +16,7 @@ from helpers import device
 from helpers.exercises import answers, results
 from helpers.exercises.call import call_here
 from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
-from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_elsewhere
 from helpers.exercises.speed import judge_speed, timed_case
 
 __all__ = ["attempt", "call_here", "judge_with", "where"]
@@ -40,11 +40,19 @@ def attempt(exercise: Exercise, obj: Any, seed: int | None = None, *, timed: boo
         seed: of the hidden cases; a new one each time by default. The verdict holds it.
         timed: whether the speed is measured, where there is a GPU and the exercise has one.
     """
+    if exercise.cases is graded_elsewhere:  # the check of a cell that does more; what the grader finds counts
+        return Verdict(exercise.id, True, f"{exercise.id} is checked by the grader.")
     return judge_with(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
 
 
 def judge_with(
-    exercise: Exercise, call: Callable[[Case], Outcome], seed: int | None = None, *, timed: bool = True
+    exercise: Exercise,
+    call: Callable[[Case], Outcome],
+    seed: int | None = None,
+    *,
+    timed: bool = True,
+    claimed: bool = False,
+    again: Callable[[Case], Outcome | None] | None = None,
 ) -> Verdict:
     """Make the hidden cases, have each called, and judge until the first that fails.
 
@@ -53,6 +61,8 @@ def judge_with(
         call: `(case) -> Outcome`. What it is given holds `expected`: a call that sends the case elsewhere leaves that out.
         seed: of the hidden cases.
         timed: as in `attempt`.
+        claimed: whether a speed comes from a process that may say what it likes.
+        again: `(case) -> Outcome or None`, asked after a case that agrees: what its kernels give by themselves.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.
@@ -73,25 +83,44 @@ def judge_with(
         if verdict is not None:
             verdict = _looked_at_again(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
+        alone = again(case) if again is not None and _has_elements(outcome) else None
+        if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
+            said = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
+            sentence = f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give its result: {said}"
+            return replace(
+                verdict,
+                sentence=sentence,
+                mistake="no-launch",
+                hint=HINTS["no-launch"],
+                n_cases=n_cases,
+                seed=seed,
+            )
         n_cases += 1
         earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
     left_out = "; ".join(
-        f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} not tried ({why})"
+        f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} ({why})"
         for why, labels in skipped.items()
     )
+    n_not_tried = sum(map(len, skipped.values()))
     if not n_cases:
         sentence = f"{exercise.id}: no case could be tried here{': ' if left_out else ''}{left_out}."
-        return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed)
+        return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed, n_not_tried=n_not_tried)
     speed = ""
     if timed and exercise.speed is not None and on == "cuda":
         case = timed_case(exercise.speed, rng)
-        failed, speed = judge_speed(exercise, case, call(case))
+        failed, speed = judge_speed(exercise, case, call(case), claimed)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"
     sentence += f", {speed}" if speed else ""
-    sentence += f"; {left_out}" if left_out else ""
-    return Verdict(exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed)
+    sentence += f"; passed, {n_not_tried} not tried: {left_out}" if left_out else ""
+    return Verdict(
+        exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed, n_not_tried=n_not_tried
+    )
+
+
+def _has_elements(outcome: Outcome) -> bool:
+    return bool(getattr(outcome.value, "numel", lambda: 0)())
 
 
 def _has_bfloat16(case: Case) -> bool:

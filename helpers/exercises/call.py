@@ -1,6 +1,7 @@
 """Make one call of a learner's object and note everything that the judge wants to know about it.
 
-`call_here` runs in the notebook, and in the grader's worker process: it is given a case without what is expected.
+`call_here` runs in the notebook, and in the grader's processes: there it is given a case without what is expected. A case
+that is served runs here as a whole in a notebook; in the grader `ask_here` makes its calls of the learner's object.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers.exercises import guard, launches, speed
-from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome
+from helpers.exercises import guard, launches, replay, speed
+from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
 from helpers.exercises.results import portable, same_bits
 
 _KEPT = 1 << 22  # elements: larger results are not kept for a second look
@@ -35,6 +36,28 @@ class _Prepared:
 _prepared: dict[str, _Prepared] = {}
 
 
+@dataclass
+class _Last:
+    """The Triton launches of the last call, where they are recorded: in the grader's process for a learner."""
+
+    recording: bool = False
+    plan: dict | None = None
+    problem: str = "there was no call"
+
+
+_last = _Last()
+
+
+def record_launches() -> None:
+    """Record from now on what each call launches, for `last_launches`."""
+    _last.recording = True
+
+
+def last_launches() -> dict[str, Any]:
+    """What the last call launched (`replay.Record.plan`), or why that is not known: "plan" and "problem"."""
+    return {"plan": _last.plan, "problem": _last.problem}
+
+
 def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     """Call the learner's object with one case, in this process.
 
@@ -46,19 +69,20 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     Returns:
         An `Outcome`; nothing that the learner's code raises passes through, but for KeyboardInterrupt.
     """
-    state = _prepared.get(exercise.id)
-    if state is None or state.obj is not obj:
+    state = _prepare(exercise, obj)
+    if isinstance(state, Outcome):
+        return state
+    if case.call in exercise.served:
+        served = exercise.served[case.call]
         try:
-            made = exercise.prepare(obj) if exercise.prepare else obj
+            value = served(lambda *args: ask_here(exercise, obj, case.call, args), *case.args)
         except (Exception, SystemExit) as error:
             return _raised(error, obj)
-        state = _prepared[exercise.id] = _Prepared(obj, made)
+        return value if isinstance(value, Outcome) else Outcome(portable(value))
     if not case.call and not callable(state.made):
-        return Outcome(
-            error=f"{exercise.name} is {_article(state.made)}, not a function", error_type="NotCallable"
-        )
+        return _not_callable(exercise, state.made)
     if case.call == SPEED:
-        return speed.measure(exercise, state.made, case)
+        return speed.measure(state.made, case.args)
     if case.call and case.call != AGAIN:
         function = exercise.adapters[case.call]
 
@@ -76,6 +100,49 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     else:
         call = state.made
     return _guarded_call(exercise, state, call, case) if exercise.guarded else _plain_call(state, call, case)
+
+
+def text_here(exercise: Exercise, obj: Any) -> Text | Outcome:
+    """The text that is the learner's answer, or an outcome that says why there is none."""
+    try:
+        return obj if isinstance(obj, Text) else Text(exercise.text(obj))
+    except (Exception, SystemExit) as error:
+        return _raised(error, obj)
+
+
+def ask_here(exercise: Exercise, obj: Any, call: str, args: tuple) -> Outcome:
+    """Call the learner's object, or the adapter `call` where there is one, for whoever serves a case."""
+    state = _prepare(exercise, obj)
+    if isinstance(state, Outcome):
+        return state
+    adapter = exercise.adapters.get(call)
+    if adapter is None and not callable(state.made):
+        return _not_callable(exercise, state.made)
+    try:
+        value = adapter(state.made, *args) if adapter else state.made(*args)
+        return Outcome(portable(value))
+    except (Exception, SystemExit) as error:
+        return _raised(error, obj)
+
+
+def _prepare(exercise: Exercise, obj: Any) -> _Prepared | Outcome:
+    """The learner's object as it is called, or what went wrong while it was made."""
+    state = _prepared.get(exercise.id)
+    if state is not None and state.obj is obj:
+        return state
+    answer = text_here(exercise, obj) if exercise.text else obj
+    if isinstance(answer, Outcome):
+        return answer
+    try:
+        made = exercise.prepare(answer) if exercise.prepare else answer
+    except (Exception, SystemExit) as error:
+        return _raised(error, obj)
+    state = _prepared[exercise.id] = _Prepared(obj, made)
+    return state
+
+
+def _not_callable(exercise: Exercise, made: Any) -> Outcome:
+    return Outcome(error=f"{exercise.name} is {_article(made)}, not a function", error_type="NotCallable")
 
 
 def _plain_call(state: _Prepared, call: Callable, case: Case) -> Outcome:
@@ -98,12 +165,15 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
     tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
     on_gpu = any(t.is_cuda for t in tensors)
     seen = launches.Seen()
+    record = None
     try:
         with contextlib.ExitStack() as stack:
             # Triton's interpreter computes with numpy, which would warn of every overflow.
             stack.enter_context(np.errstate(all="ignore"))
             if exercise.must_launch == "triton":
                 seen = stack.enter_context(launches.triton_watched(blocks, exercise.poison_masked))
+                if _last.recording:
+                    record = stack.enter_context(replay.recorded(args))
             elif exercise.must_launch == "cuda" and not on_gpu:
                 small = sum(t.numel() for t in tensors) <= _TRACED
                 seen = stack.enter_context(launches.host_cuda_watched(small))
@@ -119,6 +189,11 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         facts |= _outside(seen, blocks)
         return _raised(error, state.obj, facts)
     facts |= _outside(seen, blocks)
+    if record is not None:
+        try:
+            _last.plan, _last.problem = record.plan(value), ""
+        except replay.NotRecorded as error:
+            _last.plan, _last.problem = None, str(error)
     if seen.launched is not None:
         facts["launched"] = sorted(set(seen.launched))
     facts["gap_writes"] = blocks.writes_in_gaps()
@@ -128,6 +203,8 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for t in tensors
         )
         facts["earlier_changed"] = _keep(state, value)
+        if (n_written := launches.written_by_kernels(seen, value)) is not None:
+            facts["written"] = n_written
     # Of a far view only the elements travel.
     after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.far else t for t in args)
     return Outcome(portable(value), args_after=after, facts=facts)

@@ -107,6 +107,7 @@ def answer_exercise(
     explain: Callable[[Case, Any], tuple[str, str] | None] | None = None,
     tolerance: float = 0,
     adapters: Mapping[str, Callable] | None = None,
+    served: Mapping[str, Callable] | None = None,
     prepare: Callable[[Any], Callable] | None = None,
     minutes: int = 10,
 ) -> Exercise:
@@ -119,6 +120,7 @@ def answer_exercise(
         explain: `(case, got) -> (mistake, hint) or None`, for the mistakes that are likely here.
         tolerance: relative, for floats; integers and texts must be equal. Texts are compared without outer blanks.
         adapters: name -> `adapter(obj, *args)`, for cases that do not call the learner's function itself.
+        served: name -> `served(ask, *args)`, for cases of which the learner's process must not know all (`Exercise.served`).
         prepare: what is called, made from the learner's object.
 
     Returns:
@@ -143,6 +145,7 @@ def answer_exercise(
         cases=make,
         judge=answers.AnswerJudge(exercise=id, name=name, explain=explain, tolerance=tolerance),
         adapters=dict(adapters or {}),
+        served=dict(served or {}),
         prepare=prepare,
     )
 

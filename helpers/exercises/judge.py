@@ -141,6 +141,10 @@ class KernelJudge:
                 "no-launch",
                 HINTS["no-launch"],
             )
+        n, n_written = outcome.value.numel(), outcome.facts.get("written")
+        if n_written is not None and n_written < n:
+            what = f"{self.name}'s Triton kernel wrote {n_written:,} of the result's {n:,} elements: it is right, but something else computed it"  # fmt: skip
+            return self._say(case, what, "no-launch")
         return None
 
 

@@ -9,7 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from helpers.exercises.guard import Blocks
+
+_MOST_STORED = 1 << 24  # addresses that are noted of a call
 
 # How the names of torch's kernels, and of the libraries that it calls, begin.
 _NOT_THE_LEARNERS = (
@@ -35,9 +39,15 @@ class OutsideEveryTensor(RuntimeError):
 
 @dataclass
 class Seen:
-    """What was seen while one call ran. `launched` is None where nobody could look."""
+    """What was seen while one call ran. `launched` is None where nobody could look.
+
+    `stored` has the addresses that interpreted kernels wrote to, as arrays; None where kernels were compiled, or wrote too
+    often to note it all.
+    """
 
     launched: list[str] | None = None
+    stored: list[Any] | None = None
+    n_stored: int = 0
     reads_outside: int = 0
     writes_outside: int = 0
     kernel: str = ""
@@ -49,13 +59,14 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
 
-    seen = Seen(launched=[])
+    seen = Seen(launched=[], stored=[])
     executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
     run_compiled, run_interpreted = JITFunction.run, executor.__call__
 
     def compiled(self, *args, warmup=False, **kwargs):
         if not warmup:
             seen.launched.append(self.fn.__name__)
+            seen.stored = None
         return run_compiled(self, *args, warmup=warmup, **kwargs)
 
     def interpreted(self, *args, **kwargs):
@@ -67,6 +78,13 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
         finally:
             seen.kernel = before
 
+    def note(addresses: Any) -> None:
+        seen.n_stored += addresses.size
+        if seen.n_stored > _MOST_STORED:
+            seen.stored = None
+        elif seen.stored is not None:
+            seen.stored.append(addresses.reshape(-1).astype(np.int64))
+
     def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
         _look(seen, blocks, ptrs.data[mask.data], "reads")
         if poison_masked and rest and rest[0] is None:
@@ -75,14 +93,17 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
         _look(seen, blocks, ptrs.data[mask.data], "writes")
+        note(ptrs.data[mask.data])
         return _call(self, ptrs, value, mask, *rest, **named)
 
     def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
         _look(seen, blocks, ptr.data[mask.data], "writes")
+        note(ptr.data[mask.data])
         return _call(self, op, ptr, val, mask, *rest, **named)
 
     def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
         _look(seen, blocks, ptr.data.reshape(-1), "writes")
+        note(ptr.data)
         return _call(self, ptr, *rest, **named)
 
     patches = [
@@ -103,9 +124,20 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
             setattr(owner, name, old)
 
 
+def written_by_kernels(seen: Seen, result: Any) -> int | None:
+    """How many elements of a result interpreted kernels wrote to; None where that is not known."""
+    if seen.stored is None or result.device.type != "cpu" or not seen.launched:
+        return None
+    steps = sum(
+        np.arange(n).reshape([-1 if i == dim else 1 for i in range(result.dim())]) * stride
+        for dim, (n, stride) in enumerate(zip(result.shape, result.stride(), strict=True))
+    )
+    mine = result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
+    return int(np.isin(mine, np.concatenate(seen.stored or [np.zeros(0, dtype=np.int64)])).sum())
+
+
 def _nothing_promised(ptrs: Any) -> Any:
     """What a masked-off part holds where no `other` is given: the interpreter would put zeros, a GPU promises nothing."""
-    import numpy as np
     from triton.runtime import interpreter
 
     dtype = interpreter._get_np_dtype(ptrs.get_element_ty())

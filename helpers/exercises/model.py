@@ -25,10 +25,10 @@ class Case:
     """One hidden call.
 
     Attributes:
-        label: what is special about it, as messages say it: "a (3, 781) float16 view with gaps".
+        label: what is special about it, as messages say it: "a (3, 781) float16 view with gaps". It stays with the judge.
         args, kwargs: for the learner's object, or for the adapter. Only what `torch.load(weights_only=True)` carries.
         expected: for the judge; it is never sent to the side that runs the learner's code.
-        call: the name of the adapter that makes the call; "" calls the learner's object itself.
+        call: the name of the adapter that makes the call, or of what serves it; "" calls the learner's object itself.
     """
 
     label: str
@@ -67,10 +67,11 @@ class Outcome:
             Of a guarded call: "guard_writes" and "guard_reads", elements outside every tensor that were written or
             read; "gap_writes", bytes between an input's own elements that were overwritten; "launched", the names of
             the kernels; and of a tensor that it returned "device", its device's type, "same_memory", whether it lies
-            in an input's memory, and "earlier_changed", whether the result of the call before has changed.
+            in an input's memory, "earlier_changed", whether the result of the call before has changed, and "written",
+            how many of its elements interpreted Triton kernels wrote.
             "skipped": why the call was not made.
-            Of a timed case: "wrong" and "of", how many elements of how many are wrong; "gb_per_s", "fraction" of the
-            copy ceiling and "written", the share of the bytes that are written; or "untimed", why it was not timed.
+            Of a timed case: "us", the median; "turned", how often the contents were turned (`speed.turned`) before the
+            call whose result is `value`; or "untimed", why it was not timed.
         line: of the learner's cell or file where it raised; 0 where that is not known.
     """
 
@@ -95,6 +96,7 @@ class Verdict:
         hint: one sentence that fits the mistake.
         details: the first wrong elements, a line each.
         n_cases: cases that were called and agreed.
+        n_not_tried: cases that could not be tried here; the sentence of a pass says so.
         speed: "94 % of the copy ceiling", on a GPU.
         seed: of the hidden cases; the same seed gives the same cases.
     """
@@ -109,6 +111,7 @@ class Verdict:
     speed: str = ""
     seed: int = 0
     details: str = ""
+    n_not_tried: int = 0
 
     def _lines(self) -> list[str]:
         if self.passed:
@@ -130,6 +133,11 @@ class Verdict:
         return f'<div style="border-left: 4px solid {colour}; padding-left: 0.6em">{lines}</div>'
 
 
+def graded_elsewhere(*_: Any) -> Any:
+    """The cases and the judge of an exercise in a learner's process that is graded: they are with the grader."""
+    raise RuntimeError("this exercise is graded in another process")
+
+
 @dataclass(frozen=True)
 class Raises:
     """The expectation that a call is refused: put it into `Case.expected`.
@@ -143,6 +151,10 @@ class Raises:
     mention: tuple[tuple[str, ...], ...] = ()
 
 
+class Text(str):
+    """An answer that is text, as the learner's process handed it over: nothing else of it is with whoever builds it."""
+
+
 @dataclass(frozen=True)
 class Exercise:
     """One exercise. The factories make them; `attempt` and the grader run them.
@@ -153,8 +165,14 @@ class Exercise:
         minutes: that it takes.
         cases: `(rng, device) -> iterator of Case`, new ones for each rng, made lazily.
         judge: `(case, outcome) -> Verdict, or None where the case is fine`. It runs on the trusted side.
-        adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object.
-        prepare: the learner's object -> what is called; a `BuildError` of it becomes a verdict.
+        adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object. The grader finds it by its
+            module and name, in a module that holds no answers (`helpers.exercises.BESIDE`).
+        served: name -> `served(ask, *args)`, run beside the judge: what must stay hidden, it keeps. `ask(*args)` has the
+            learner's object (or the adapter of that name) called and gives an `Outcome`; an argument that is a
+            `served.Shown` stays here, and its methods are called from there. It returns the case's outcome or its value.
+        text: the learner's object -> the text that is the answer. Then the grader takes nothing else from the learner's
+            process: `prepare` is given the text in a process that never ran the learner's Python.
+        prepare: the learner's object, or its text -> what is called; a `BuildError` of it becomes a verdict.
         speed: how it is timed on a GPU after all cases passed; None where it is not.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
@@ -170,6 +188,8 @@ class Exercise:
     judge: Callable[[Case, Outcome], Verdict | None] = field(repr=False)
     minutes: int = 10
     adapters: Mapping[str, Callable] = field(default_factory=dict, repr=False)
+    served: Mapping[str, Callable] = field(default_factory=dict, repr=False)
+    text: Callable[[Any], str] | None = field(default=None, repr=False)
     prepare: Callable[[Any], Any] | None = field(default=None, repr=False)
     speed: SpeedPlan | None = field(default=None, repr=False)
     guarded: bool = False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,22 +19,16 @@ from helpers.exercises.plans import SpeedPlan
 _ABOVE = 1.05  # of the copy ceiling
 _ABOVE_READING = 1.2  # for what hardly writes: memory reads faster than it turns between reading and writing
 _BYTES = 256 << 20  # of the first input
+_TURN = 4097  # elements that the contents move before a timed call
 
 
 def timed_case(plan: SpeedPlan, rng: random.Random) -> Case:
-    """The case that is timed: the first input's shape, and a seed for the values."""
-    size = getattr(torch, plan.cases.dtypes[0]).itemsize
+    """The case that is timed: the arguments, on the GPU."""
+    main = plan.cases.dtypes[0]
+    size = getattr(torch, main).itemsize
     n = min(_BYTES, device.gpu_spec().memory_bytes // 64) // size
     shape = plan.shape or ((n,) if plan.cases.ndim == 1 else (n // 4096, 4096))
-    return Case("the size that is timed", (list(shape), rng.getrandbits(31)), call=SPEED)
-
-
-def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
-    """Compare at the timed size on poisoned outputs, then time. Runs beside the learner's object."""
-    plan = exercise.speed
-    shape, seed = case.args
-    torch.cuda.empty_cache()
-    cases, main = plan.cases, plan.cases.dtypes[0]
+    cases, seed = plan.cases, rng.getrandbits(31)
     if cases.make is None and getattr(torch, main).is_floating_point:
         # Made on the GPU: so many values would take long on the host.
         generator = torch.Generator("cuda").manual_seed(seed)
@@ -45,41 +40,45 @@ def measure(exercise: Exercise, made: Callable, case: Case) -> Outcome:
 
         cases = replace(cases, make=make)
     maker = inputs.Maker(cases, random.Random(seed), "cuda")
-    args = maker.args(maker.values(shape, main))
-    tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    return Case("the size that is timed", maker.args(maker.values(shape, main)), call=SPEED)
+
+
+def measure(made: Callable, args: tuple) -> Outcome:
+    """Time on the GPU, each call on other contents. Runs beside the learner's object, and knows nothing of what is right.
+
+    Returns:
+        The result for the contents of the last call; how often they were turned before it (`turned`), and the median.
+    """
+    torch.cuda.empty_cache()
+    first = next(one for one in args if isinstance(one, torch.Tensor))
+    n_turned = 0
+
+    def turn() -> None:
+        nonlocal n_turned
+        first.copy_(turned(first, 1))
+        n_turned += 1
+
     try:
+        with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
+            made(*args)
+        torch.cuda.synchronize()
+        median_us = timing.time_gpu(lambda: made(*args), before=turn).median_us
+        turn()
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
             got = made(*args)
         torch.cuda.synchronize()
-        right = plan.reference(*args)
-        # The reference in the input's own precision: float64 copies of this size would not fit everywhere.
-        low, high = check.tolerance_of(got.dtype)
-        close = torch.isclose(
-            got, right.to(got.dtype), rtol=max(4 * low, 1e-4), atol=4 * high, equal_nan=True
-        )
-        n_wrong = int((~close).sum())
-        if n_wrong:
-            return Outcome(facts={"wrong": n_wrong, "of": got.numel()})
-        n_bytes = plan.bytes_per_element and plan.bytes_per_element * args[0].numel()
-        n_bytes = n_bytes or sum(t.numel() * t.element_size() for t in (*tensors, got))
-        written = got.numel() * got.element_size() / n_bytes
-        del right, close, got
-        t = timing.time_gpu(lambda: made(*args))
-        reached = t.gb_per_s(n_bytes)
-        ceiling = ceiling_for(reached, written)
     except torch.cuda.OutOfMemoryError:
         return Outcome(facts={"untimed": "the GPU's memory is too small for the size that is timed"})
     except (Exception, SystemExit) as error:
         if isinstance(error, timing.ProfilerBusy):
             return Outcome(facts={"untimed": str(error)})  # no fault of the kernel
         return Outcome(error=f"{type(error).__name__}: {error}", error_type=type(error).__name__)
-    return Outcome(
-        facts={
-            "gb_per_s": reached,
-            "fraction": reached / ceiling,
-            "written": written,
-        }
-    )
+    return Outcome(got, facts={"us": median_us, "turned": n_turned})
+
+
+def turned(x: torch.Tensor, times: int) -> torch.Tensor:
+    """A contiguous tensor's contents after that many turns: the same values at other places."""
+    return x.reshape(-1).roll(times * _TURN % max(x.numel(), 1)).view_as(x)
 
 
 def ceiling_for(reached: float, written: float) -> float:
@@ -95,10 +94,17 @@ def limit(written: float) -> float:
     return _ABOVE if written > 0.1 else _ABOVE_READING
 
 
-def judge_speed(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Verdict | None, str]:
-    """A failing verdict or None, and the text about the speed."""
-    shape = tuple(case.args[0])
-    label = f"a {shape} input, the size that is timed"
+def judge_speed(
+    exercise: Exercise, case: Case, outcome: Outcome, claimed: bool = False
+) -> tuple[Verdict | None, str]:
+    """A failing verdict or None, and the text about the speed.
+
+    Args:
+        exercise, case, outcome: What was timed, and what came back. Bytes, ceiling and what is right are worked out here.
+        claimed: Whether the time was taken in a process of which the judge knows nothing.
+    """
+    plan, args = exercise.speed, case.args
+    label = f"a {tuple(args[0].shape)} input, the size that is timed"
 
     def fails(what: str, mistake: str) -> tuple[Verdict, str]:
         sentence = f"{exercise.id}, {label}: {what}."
@@ -107,15 +113,34 @@ def judge_speed(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Verdi
     if outcome.error:
         verdict = Verdict(exercise.id, False, f"{exercise.id}, {label}: {outcome.error}", label, "raises")
         return replace(verdict, hint=HINTS["raises"]), ""
-    facts = outcome.facts
-    if "untimed" in facts:
+    if "untimed" in outcome.facts:
         return None, ""
-    if facts.get("wrong"):
-        return fails(f"{facts['wrong']:,} of {facts['of']:,} elements are wrong", "fast-but-partial")
-    share = f"{facts['fraction']:.0%}".replace("%", " %")
-    if facts["fraction"] > limit(facts["written"]):
-        what = f"{facts['gb_per_s']:,.0f} GB/s is {share} of what a copy reaches on this GPU"
+    us, n_turned, got = outcome.facts.get("us"), outcome.facts.get("turned"), outcome.value
+    if type(us) not in (int, float) or not 0 < us < math.inf or type(n_turned) is not int or n_turned < 1:
+        return fails(f"{us!r} µs for calls on {n_turned!r} contents is no time", "no-time")
+    args = (turned(args[0], n_turned), *args[1:])
+    right = plan.reference(*args)
+    if not isinstance(got, torch.Tensor) or got.shape != right.shape:
+        return fails("the result has another shape than at smaller sizes", "wrong-shape")
+    # The reference in the input's own precision: float64 copies of this size would not fit everywhere.
+    low, high = check.tolerance_of(got.dtype)
+    close = torch.isclose(got, right.to(got), rtol=max(4 * low, 1e-4), atol=4 * high, equal_nan=True)
+    if n_wrong := int((~close).sum()):
+        return fails(f"{n_wrong:,} of {got.numel():,} elements are wrong", "fast-but-partial")
+    tensors = [one for one in args if isinstance(one, torch.Tensor)]
+    n_bytes = plan.bytes_per_element and plan.bytes_per_element * args[0].numel()
+    n_bytes = n_bytes or sum(t.numel() * t.element_size() for t in (*tensors, got))
+    return _judge_rate(fails, n_bytes / us / 1e3, got.numel() * got.element_size() / n_bytes, claimed)
+
+
+def _judge_rate(
+    fails: Callable, gb_per_s: float, written: float, claimed: bool
+) -> tuple[Verdict | None, str]:
+    fraction = gb_per_s / ceiling_for(gb_per_s, written)
+    share = f"{fraction:.0%}".replace("%", " %")
+    if fraction > limit(written):
+        what = f"{gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU"
         return fails(
             f"{what}, faster than the memory: it cannot have read and written everything", "above-ceiling"
         )
-    return None, f"{share} of the copy ceiling"
+    return None, f"{'claimed: ' * claimed}{share} of the copy ceiling"

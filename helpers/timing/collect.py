@@ -26,6 +26,7 @@ def collect(
     narrow: Callable[[Run], bool],
     min_rounds: int = 10,
     max_rounds: int = 400,
+    before: Callable[[], Any] | None = None,
 ) -> tuple[Run, Conditions]:
     """Warm up, measure batches until `narrow` is satisfied or the budget ends, and take off what CUPTI adds.
 
@@ -37,6 +38,7 @@ def collect(
         narrow: whether the run so far, with nothing taken off, suffices.
         min_rounds: rounds to measure at least, whatever the budget. A round calls each function once.
         max_rounds: rounds of a batch at most.
+        before: called before each measured call, outside of its time.
 
     Returns:
         What was measured, and under what conditions.
@@ -47,7 +49,7 @@ def collect(
         ValueError: no such `l2`.
     """
     require_gpu_alone()
-    flush = Flush(l2)
+    flush = Flush(l2, before)
     notes = [*timing_notes.replaced_clocks(), *warm_up(functions), *timing_notes.constant_inputs(functions)]
     measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
     began = now_s()

@@ -26,7 +26,7 @@ class ProfilerBusy(TimingError):
 
 
 class Flush:
-    """Puts the L2 cache into a known state before a call, on the current stream."""
+    """Puts the L2 cache into a known state before a call, on the current stream; before that it calls `before`."""
 
     _TEXTS: ClassVar[dict[str, str]] = {
         "cold": "before each call {:.0f} MiB are written: the L2 holds another kernel's output and none of the inputs",
@@ -34,7 +34,7 @@ class Flush:
         "warm": "none: the inputs stay in the L2 where they fit",
     }
 
-    def __init__(self, l2: str):
+    def __init__(self, l2: str, before: Callable[[], Any] | None = None):
         import torch
 
         if l2 not in self._TEXTS:
@@ -44,8 +44,11 @@ class Flush:
         self._written = torch.ones(size // 4, dtype=torch.float32, device="cuda")
         self._read = torch.ones_like(self._written) if l2 == "clean" else None
         self.text = self._TEXTS[l2].format(size / 2**20)
+        self._before = before
 
     def __call__(self) -> None:
+        if self._before is not None:
+            self._before()
         self._written.zero_()
         if self._read is not None:
             self._read.amax()

@@ -141,7 +141,13 @@ def _timing(samples: Samples, step_us: float, conditions: Conditions, goal: floa
     )
 
 
-def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) -> Timing:
+def time_gpu(
+    fn: Callable[[], Any],
+    *,
+    l2: str = "cold",
+    budget_s: float = 0.5,
+    before: Callable[[], Any] | None = None,
+) -> Timing:
     """Time what `fn` launches on the GPU, by the device's own clock.
 
     Args:
@@ -153,6 +159,8 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
             0.5 ms, 12 above 3 ms, and four times as many where it adds). It ends sooner, when the 95 % interval of the median
             is narrower than ±0.5 % or ±0.05 µs; where something is taken off, the interval gets wider by what is not
             known of that.
+        before: called before each measured call and outside of its time, on the current stream: to give the inputs other
+            contents.
 
     Returns:
         A `Timing`: median and interval in µs, the kernels by name and count, clocks, notes.
@@ -170,7 +178,7 @@ def time_gpu(fn: Callable[[], Any], *, l2: str = "cold", budget_s: float = 0.5) 
         low, high = median_interval(samples.times)
         return run.n_rounds >= 40 and high - low <= max(goal * samples.median_us, 0.05)
 
-    run, conditions = collect([fn], ["The function"], l2=l2, budget_s=budget_s, narrow=narrow)
+    run, conditions = collect([fn], ["The function"], l2=l2, budget_s=budget_s, narrow=narrow, before=before)
     return _timing(run.functions[0], run.step_us, conditions, goal)
 
 

@@ -266,11 +266,14 @@ def grade_command(
         int, typer.Option("--jobs", "-j", help="Notebooks at the same time; more than 1 disturbs timings.")
     ] = 1,
     seed: Annotated[
-        int | None,
+        str,
         typer.Option(
-            help="The hidden cases' seed, the same for all; a new one by default.", show_default=False
+            metavar="SEED",
+            help="Repeat a class: the seed that its report names, or - to have it read from stdin. New by default; each "
+            "notebook's hidden cases come from it, the learner and the notebook.",
+            show_default=False,
         ),
-    ] = None,
+    ] = "",
     lab: Annotated[
         str,
         typer.Option(
@@ -287,27 +290,44 @@ def grade_command(
     no_confine: Annotated[
         bool, typer.Option("--no-confine", help="Let the code read, write and connect to what you can.")
     ] = False,
+    sandbox: Annotated[
+        str,
+        typer.Option(
+            metavar="bwrap|docker|podman",
+            help="Put namespaces (bubblewrap) or a container around each notebook as well.",
+            show_default=False,
+        ),
+    ] = "",
+    image: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME", help="The container's; kernel-workbook-grade by default.", show_default=False
+        ),
+    ] = "",
 ) -> None:
     """Grade labs: run each notebook in processes of its own and check its exercises with hidden cases.
 
     Writes results.jsonl as it goes, then grades.csv, a page for each learner and index.html. The exit status is 0
-    whatever the marks are. Marks that you write into overrides.csv in the same folder win. The report says whether the
-    kernel confined the learners' code; grade strangers' notebooks in a container all the same.
+    whatever the marks are. Marks that you write into overrides.csv in the same folder win. The report says how the
+    learners' code was kept in; for marks, and for strangers' notebooks, take --sandbox.
     """
-    from helpers.workshop.grade import grade
+    from helpers.workshop.grade import grade, seeds
     from helpers.workshop.usage import UsageError
 
     try:
+        seeds.off_the_command_line()
         grades = grade(
             notebooks,
             out,
             time_limit=time_limit,
             memory_limit=memory_limit,
             jobs=jobs,
-            seed=seed,
+            seed=seeds.given(seed) if seed else None,
             lab=lab,
             resume=resume,
             confine=not no_confine,
+            sandbox=sandbox,
+            image=image,
         )
     except (UsageError, RuntimeError) as error:
         _stop(error)

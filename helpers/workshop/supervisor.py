@@ -33,7 +33,7 @@ def supervised(leash: int, close: Iterable[int] = ()) -> None:
     than Linux have no prctl: there a process that forks away may be missed.
 
     Args:
-        leash: The reading end of a pipe to which nobody writes.
+        leash: The reading end of a pipe, of which nothing is read here: it may be one by which the child is sent something.
         close: What only the child needs.
     """
     adopt_orphans()
@@ -67,8 +67,9 @@ def end_descendants(child: int = 0) -> int | None:
 
 
 def _supervise(child: int, leash: int) -> None:
-    status = None
-    while status is None and not select.select([leash], [], [], 0.05)[0]:
+    status, end = None, select.poll()
+    end.register(leash, 0)  # poll tells of a pipe's end whatever else it is asked for
+    while status is None and not end.poll(50):
         status = _reap().get(child)
     ended_now = end_descendants(child)
     status = ended_now if status is None else status
@@ -81,7 +82,8 @@ def _supervise(child: int, leash: int) -> None:
         with contextlib.suppress(OSError, ValueError):
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
-    os._exit(max(code, 0))
+        code = 128 - code  # as shells say it: the first process of a container is spared its own signals
+    os._exit(code)
 
 
 def _reap() -> dict[int, int]:

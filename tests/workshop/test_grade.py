@@ -34,7 +34,7 @@ from grade_notebooks import (
 )
 
 from helpers.predict import summary
-from helpers.workshop.grade import grade, report, run, submissions
+from helpers.workshop.grade import grade, gradebook, report, run, submissions
 from helpers.workshop.grade.marks import Graded, Grades, Raised
 from helpers.workshop.grade.notebook import Unreadable, bound, check_call, read
 from helpers.workshop.usage import UsageError
@@ -344,7 +344,7 @@ def test_what_is_no_notebook_is_one_sentence(graded, learner, says):
 def test_the_table_has_a_row_for_each_exercise_and_no_formula(graded):
     text = (graded.out / "grades.csv").read_text()
     rows = list(csv.DictReader(text.splitlines()))
-    assert tuple(rows[0]) == report.COLUMNS
+    assert tuple(rows[0]) == gradebook.COLUMNS
     assert len(rows) == sum(max(len(one.marks), 1) for one in graded.graded)
     row = next(r for r in rows if r["learner"] == "segfaults" and r["exercise"] == "count-blocks")
     assert (row["verdict"], row["lab"], row["failing case"], row["mistake"]) == (
@@ -386,7 +386,7 @@ def test_names_become_file_names_of_their_own():
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@x", "\t=1", "\r\n=1", " =1"])
 def test_a_cell_is_never_a_formula(text):
     graded = Graded(text, text, problem=text, raised=(Raised(text, text, 0, text),))
-    rows = list(csv.reader(report.csv_text(Grades(Path(), (graded,), 0)).splitlines()))
+    rows = list(csv.reader(gradebook.grades_csv(Grades(Path(), (graded,), 0)).splitlines()))
     assert len(rows) == 2 and all(value[:1] not in ("=", "+", "-", "@") for value in rows[1])
 
 

@@ -24,7 +24,7 @@ from grade_notebooks import FURTHER, RIGHT_A, WRONG_A, mark, notebook, of, said,
 from helpers.workshop.grade import grade, journal, report
 from helpers.workshop.grade.marks import Graded, Grades, Mark
 from helpers.workshop.grade.notebook import check_call, read
-from helpers.workshop.grade.process import _is_plain_zip
+from helpers.workshop.grade.received import is_plain_zip
 from helpers.workshop.grade.submissions import learners_of
 from helpers.workshop.grade.texts import clean
 from helpers.workshop.usage import UsageError
@@ -160,13 +160,13 @@ def saved(value: object) -> bytes:
 
 def test_only_plain_replies_are_read():
     whole = saved({"a": torch.ones(3), "b": "x" * 1000})
-    assert _is_plain_zip(whole)
-    assert not any(_is_plain_zip(bad) for bad in (b"", b"PK", whole[:-1], whole + b"x", b"x" + whole))
+    assert is_plain_zip(whole)
+    assert not any(is_plain_zip(bad) for bad in (b"", b"PK", whole[:-1], whole + b"x", b"x" + whole))
     packed = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(whole)) as old, zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as new:
         for name in old.namelist():
             new.writestr(name, old.read(name))
-    assert torch.load(io.BytesIO(packed.getvalue()), weights_only=True)["b"] and not _is_plain_zip(
+    assert torch.load(io.BytesIO(packed.getvalue()), weights_only=True)["b"] and not is_plain_zip(
         packed.getvalue()
     )
 

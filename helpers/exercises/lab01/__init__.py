@@ -1,8 +1,5 @@
 """Lab 01, Profiling: its exercises and what judges them.
 
-`exercises` has the exercises, `clocks` the judges of the clocks, `machines` the GPUs that they run on, `samples` the hidden data.
+`exercises` has the exercises, `clocks` the judges of the clocks, `machines` the GPUs that they run on, `samples` and
+`traces` the hidden data, `beside` what runs beside the learner's functions.
 """
-
-from helpers.exercises.lab01.exercises import EXERCISES
-
-__all__ = ["EXERCISES"]

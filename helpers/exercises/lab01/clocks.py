@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections.abc import Iterator
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Callable, Iterator
 
+from helpers.exercises.lab01 import beside
 from helpers.exercises.lab01.machines import SimulatedGpu
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.exercises.served import Shown
 from helpers.exercises.verdicts import is_number, raised, wrong
 
 LAB = "01_profiling"
@@ -34,11 +34,17 @@ def _clock_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(f"a kernel that takes {kernel_us:.1f} µs", (true,), expected=true, call="simulate")
 
 
-def _simulate(read_clocks: Any, true: dict) -> dict:
+def _simulate(ask: Callable[..., Outcome], true: dict) -> Outcome | dict:
     gpu = SimulatedGpu(**true)
+
+    def mark() -> Shown:
+        made = gpu.mark()
+        return Shown({"us_until": lambda stop: made.us_until(stop.of)}, of=made)
+
     # The four methods and nothing else: the true times are not for the learner's code.
-    shown = SimpleNamespace(launch=gpu.launch, wait=gpu.wait, host_us=gpu.host_us, mark=gpu.mark)
-    return {"readings": read_clocks(shown), "n_behind_others": gpu.n_behind_others}
+    methods = {"launch": gpu.launch, "wait": gpu.wait, "host_us": gpu.host_us, "mark": mark}
+    outcome = ask(Shown(methods))
+    return outcome if outcome.error else {"readings": outcome.value, "n_behind_others": gpu.n_behind_others}
 
 
 def _judge_clocks(case: Case, outcome: Outcome) -> Verdict | None:
@@ -161,7 +167,7 @@ FOUR_CLOCKS = Exercise(
     minutes=15,
     cases=_clock_cases,
     judge=_judge_clocks,
-    adapters={"simulate": _simulate},
+    served={"simulate": _simulate},
 )
 
 
@@ -192,15 +198,6 @@ def _summary_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield case(f"{len(samples)} readings around {base:.3g} µs", samples, n_warmup)
     yield case("no reading that counts: [3.0, 4.0]", [3.0, 4.0], 2)
     yield case("no reading at all", [], 0)
-
-
-def _on_a_copy(summarise: Any, samples: list[float], n_warmup: int) -> dict:
-    mine = list(samples)
-    try:
-        found = summarise(mine, n_warmup)
-    except ValueError as error:
-        return {"refused": str(error), "changed": mine != samples}
-    return {"found": found, "changed": mine != samples}
 
 
 def _judge_summary(case: Case, outcome: Outcome) -> Verdict | None:
@@ -281,5 +278,5 @@ CLOCK_SUMMARY = Exercise(
     minutes=8,
     cases=_summary_cases,
     judge=_judge_summary,
-    adapters={"on_a_copy": _on_a_copy},
+    adapters={"on_a_copy": beside.on_a_copy},
 )

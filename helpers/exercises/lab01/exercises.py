@@ -7,10 +7,9 @@ import math
 import random
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from helpers import records
-from helpers.exercises.lab01 import samples
+from helpers.exercises.lab01 import beside, samples, traces
 from helpers.exercises.lab01.clocks import CLOCK_SUMMARY, FOUR_CLOCKS
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
@@ -133,10 +132,6 @@ def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield Case(label, (pairs,), expected=[(d.kind, d.faster) for d in drawn], call="each")
 
 
-def _each(decide: Any, pairs: list) -> list:
-    return [decide(list(a), list(b)) for a, b in pairs]
-
-
 def _judge_noise(case: Case, outcome: Outcome) -> Verdict | None:
     def no(sentence: str, mistake: str, hint: str, details: str = "") -> Verdict:
         return wrong("real-or-noise", case, sentence, mistake, hint, details)
@@ -204,14 +199,14 @@ REAL_OR_NOISE = Exercise(
     minutes=20,
     cases=_noise_cases,
     judge=_judge_noise,
-    adapters={"each": _each},
+    adapters={"each": beside.each},
 )
 
 
 # --------------------------------------------------------------------------------------------- a trace's time
 def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    for label, events in samples.traces(rng):
-        yield Case(label, (events,), expected=samples.attribution(events))
+    for label, events in traces.traces(rng):
+        yield Case(label, (events,), expected=traces.attribution(events))
     for path in sorted(records.folder().glob("*/profiling/made-on-host*.json.gz")):
         from helpers import trace
 
@@ -220,7 +215,7 @@ def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(
             f"the trace of lesson 01, section 6, recorded on {gpu}",
             (events,),
-            expected=samples.attribution(events),
+            expected=traces.attribution(events),
         )
 
 
@@ -240,7 +235,7 @@ def _judge_trace(case: Case, outcome: Outcome) -> Verdict | None:
     for key, value in want.items():
         if math.isclose(got[key], value, rel_tol=1e-6, abs_tol=2e-3):
             continue
-        mistake, hint = samples.why(key, got[key], case.args[0])
+        mistake, hint = traces.why(key, got[key], case.args[0])
         sentence = f"on {case.label}: {key} is {got[key]:,.1f}, but it is {value:,.1f}"
         return wrong("copy-or-compute", case, sentence, mistake, hint)
     return None

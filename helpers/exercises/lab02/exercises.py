@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from helpers.exercises import inputs
-from helpers.exercises.lab02 import launchers, runs, traps, wrapper
+from helpers.exercises.lab02 import beside, launchers, runs, traps, wrapper
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import CasePlan, SpeedPlan
 from helpers.exercises.verdicts import is_number, raised, wrong
@@ -175,6 +175,7 @@ MEND = Exercise(
     cases=_guard_cases,
     judge=_judge_guard,
     adapters={"run": launchers.run, "writers": launchers.writers},
+    text=launchers.as_text,
     prepare=launchers.kernel("difference"),
     on_gpu=True,
 )
@@ -187,7 +188,8 @@ REFUSE = Exercise(
     minutes=15,
     cases=wrapper.cases,
     judge=wrapper.judge,
-    adapters={"wrapped": wrapper.wrapped},
+    adapters={"wrapped": beside.wrapped},
+    served={"wrapped": wrapper.serve},
     on_gpu=True,
 )
 
@@ -234,8 +236,9 @@ def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
 def _judge_use(id: str, case: Case, value: dict, hint: str) -> Verdict | None:
     if found := runs.troubled(id, case, value):
         return found
-    for argument, (sectors, used) in value.items():
-        if used < case.expected:
+    for argument in ("input", "output"):
+        sectors, used = value[argument]
+        if not used >= case.expected:
             sentence = (
                 f"right, but in {case.label} a warp's request for `{argument}` touches {sectors:.3g} sector{'' if sectors == 1 else 's'} "
                 f"and uses {used:.3g} % of their bytes (at least {case.expected} % is asked for)"
@@ -269,6 +272,7 @@ ROWS = Exercise(
     cases=_rows_cases,
     judge=_judge_rows,
     adapters={"run": launchers.run, "count": launchers.count},
+    text=launchers.as_text,
     prepare=launchers.kernel("scale_rows"),
     speed=SpeedPlan(
         cases=CasePlan(ndim=2, more_args=_factors),
@@ -354,6 +358,7 @@ TILES = Exercise(
     cases=_tile_cases,
     judge=_judge_tiles,
     adapters={"run": launchers.run, "count": launchers.count},
+    text=launchers.as_text,
     prepare=launchers.kernel("transpose"),
     speed=SpeedPlan(
         cases=CasePlan(ndim=2), reference=lambda x: x.t(), shape=(8192, 8192), bytes_per_element=8

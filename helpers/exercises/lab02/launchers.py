@@ -13,6 +13,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from helpers import cuda
+from helpers.exercises import cuda_text
 from helpers.exercises.lab02 import traps
 
 if TYPE_CHECKING:
@@ -134,6 +135,17 @@ def kernel(name: str) -> Callable[[Any], Built]:
     return lambda text: load(name, text)
 
 
+def as_text(answer: Any) -> str:
+    """The CUDA text that an answer is.
+
+    Raises:
+        helpers.cuda.BuildError: it is none.
+    """
+    if isinstance(answer, str):
+        return answer
+    raise cuda.BuildError(f"The answer is CUDA text, a string; this one is of type {type(answer).__name__}.")
+
+
 def load(name: str, text: Any) -> Built:
     """Build a learner's kernel.
 
@@ -142,13 +154,11 @@ def load(name: str, text: Any) -> Built:
         text: CUDA C++ with `<name>_kernel`.
 
     Raises:
-        helpers.cuda.BuildError: not a text, no such kernel in it, or the compiler's complaint.
+        helpers.cuda.BuildError: not a text, no such kernel in it, more in it than kernels, or the compiler's complaint.
     """
-    launcher = LAUNCHERS[name]
-    if not isinstance(text, str):
-        raise cuda.BuildError(
-            f"The answer is CUDA text, a string; this one is of type {type(text).__name__}."
-        )
+    launcher, text = LAUNCHERS[name], as_text(text)
+    if problem := cuda_text.problem(text):
+        raise cuda.BuildError(problem)
     plain = _without_comments(text)
     if "#error" not in plain and not re.search(rf"__global__[^;{{]*\b{name}_kernel\s*\(", plain):
         raise cuda.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.")

@@ -1,13 +1,13 @@
-"""Lab 02's wrapper: right and wrong tensors, a stand-in for the kernel's launch, and the judge of what was refused."""
+"""Lab 02's wrapper: right and wrong tensors, what its kernel computes, and the judge of what was refused."""
 
 from __future__ import annotations
 
-import gc
 import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
 from helpers.exercises.model import Case, Outcome, Verdict
+from helpers.exercises.served import Shown
 from helpers.exercises.verdicts import raised, wrong
 
 ID = "refuse-wrong-tensors"
@@ -118,49 +118,10 @@ def reference(x: Any) -> Any:
     return out
 
 
-class NotALaunch(RuntimeError):
-    """The stand-in was called as the real launch must not be called."""
-
-
-def _owner(address: int, n_bytes: int, device: str, made: list) -> tuple[Any, int]:
-    """The tensor whose memory holds these bytes, and the address's distance from that memory's start."""
-    import torch
-
-    def search(objects) -> tuple[Any, int] | None:
-        for one in objects:
-            if not issubclass(type(one), torch.Tensor):
-                continue
-            if one.device.type != device or one.layout is not torch.strided:
-                continue
-            storage = one.untyped_storage()
-            start = storage.data_ptr()
-            if start and start <= address and address + n_bytes <= start + storage.nbytes():
-                return one, address - start
-        return None
-
-    found = search(made) or search(gc.get_objects())
-    if found is None:
-        raise NotALaunch(
-            f"launch was given an address with {n_bytes:,} bytes that belong to no {device} tensor"
-        )
-    return found
-
-
-def _noted(made: list) -> Any:
-    """While it is entered, every tensor that torch makes is appended to `made`."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Note(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            result = func(*args, **(kwargs or {}))
-            made.append(result)
-            return result
-
-    return Note()
-
-
-def wrapped(difference: Any, kind: str, height: int, width: int, device: str, seed: int) -> dict:
-    """Call the learner's wrapper on one tensor with a launch that does on any device what the kernel would do.
+def serve(
+    ask: Callable[..., Outcome], kind: str, height: int, width: int, device: str, seed: int
+) -> Outcome | dict:
+    """Have the learner's wrapper called on one tensor; what the kernel would compute is computed here.
 
     Returns:
         "raised": (type, message), or "right": whether the result is right, with what else was seen.
@@ -168,45 +129,31 @@ def wrapped(difference: Any, kind: str, height: int, width: int, device: str, se
     import torch
 
     x = make(kind, height, width, device, seed)
-    before = x.clone() if isinstance(x, torch.Tensor) and x.device.type == device else None
-    launches: list[tuple] = []
-    made = [x]
+    plain = isinstance(x, torch.Tensor) and x.device.type == device
+    before = x.clone() if plain else None
+    n_computed = 0
 
-    def launch(input: int, output: int, height: int, width: int) -> None:
-        launches.append((height, width))
-        for name, value in (("input", input), ("output", output), ("height", height), ("width", width)):
-            if type(value) is not int:
-                raise NotALaunch(f"launch takes four integers; {name} is of type {type(value).__name__}")
-        n = height * width
-        if n == 0:
-            raise NotALaunch("launch was called for no element: a grid of zero blocks is an error")
-        flat = []
-        for address in (input, output):
-            owner, offset = _owner(address, 4 * n, device, made)
-            whole = torch.empty(0, dtype=torch.float32, device=owner.device)
-            flat.append(whole.set_(owner.untyped_storage(), offset // 4, (n,)))
-        source, target = flat
-        if source.data_ptr() == target.data_ptr():
-            raise NotALaunch("launch was given the input's address for the output too")
-        target.copy_(reference(source.view(height, width)).reshape(-1))
+    def compute(values: torch.Tensor) -> torch.Tensor:
+        nonlocal n_computed
+        n_computed += 1
+        return reference(values)
 
-    try:
-        with _noted(made):
-            result = difference(x, device, launch)
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        return {"raised": (type(error).__name__, str(error)), "n_launches": len(launches)}
-    found: dict[str, Any] = {"n_launches": len(launches), "type": type(result).__name__}
-    if isinstance(result, torch.Tensor):
-        found["shape"] = list(result.shape)
-        found["about"] = f"{str(result.dtype).removeprefix('torch.')} on {result.device.type}"
-    if before is not None:
-        found["changed"] = x.shape != before.shape or not torch.equal(x, before)
-        alike = isinstance(result, torch.Tensor) and (result.shape, result.device) == (x.shape, x.device)
-        if alike and x.dim() == 2:
-            found["right"] = result.dtype is x.dtype and torch.allclose(result, reference(before))
-            found["same"] = bool(x.numel()) and result.data_ptr() == x.data_ptr()
+    outcome = ask(x, device, Shown({"compute": compute}))
+    if outcome.error:
+        return outcome
+    told = outcome.value
+    found = {key: told[key] for key in ("raised", "type", "shape", "about", "same") if key in told}
+    found["n_launches"] = max(n_computed, told["n_launches"])
+    if "raised" in told or before is None:
+        return found
+    after, result = told["after"], told.get("result")
+    found["changed"] = after.shape != before.shape or not torch.equal(after, before)
+    if isinstance(result, torch.Tensor) and result.shape == before.shape and before.dim() == 2:
+        found["right"] = (
+            result.device == before.device
+            and result.dtype is before.dtype
+            and torch.allclose(result, reference(before))
+        )
     return found
 
 

@@ -2,7 +2,3 @@
 
 `exercises` has the exercises, `kernels` the right and wrong ones that a learner's check must tell apart.
 """
-
-from helpers.exercises.lab03.exercises import EXERCISES
-
-__all__ = ["EXERCISES"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -163,10 +163,10 @@ def _explain_answer(case: Case, got: Any) -> tuple[str, str] | None:
     return "no-answer", "Return True or False."
 
 
-def _ask(is_right: Any, name: str) -> bool | str | None:
-    from helpers.exercises.lab03.kernels import ask
+def _ask(ask: Callable[..., Outcome], name: str) -> Outcome | bool | str | None:
+    from helpers.exercises.lab03 import kernels
 
-    return ask(is_right, name)
+    return kernels.ask(ask, name)
 
 
 CATCH = answer_exercise(
@@ -176,7 +176,7 @@ CATCH = answer_exercise(
     "is_right",
     _hidden_kernels,
     explain=_explain_answer,
-    adapters={"ask": _ask},
+    served={"ask": _ask},
     minutes=25,
 )
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import torch
 
+from helpers.exercises.model import Outcome
+from helpers.exercises.served import ShownKernel
+
 Kernel = Callable[[torch.Tensor], torch.Tensor]
 
 
@@ -277,21 +280,23 @@ KERNELS: dict[str, HiddenKernel] = {
 }
 
 
-def ask(is_right: Callable[[Kernel], object], name: str) -> bool | str | None:
+def ask(ask: Callable[..., Outcome], name: str) -> Outcome | bool | str | None:
     """Ask a learner's test about one hidden kernel.
+
+    Args:
+        ask: calls the test.
+        name: a key of `KERNELS`.
 
     Returns:
         True or False. An exception is False for a wrong kernel; for a right one, what was raised. Else what was returned.
     """
     hidden = KERNELS[name]
-    try:
-        answer = is_right(hidden.make())
-    except NotImplementedError:
-        raise
-    except Exception as error:
-        return f"{type(error).__name__}: {error}"[:200] if hidden.right else False
+    outcome = ask(ShownKernel(hidden.make()))
+    if outcome.error_type in ("NotImplementedError", "NotCallable", "SystemExit", "KeyboardInterrupt"):
+        return outcome
+    if outcome.error:
+        return outcome.error[:200] if hidden.right else False
+    answer = outcome.value
     if isinstance(answer, torch.Tensor) and answer.numel() == 1:
         answer = answer.item()
-    if answer is None:
-        return None
-    return bool(answer) if type(answer).__name__ in ("bool", "bool_") else repr(answer)[:100]
+    return answer if answer is None or isinstance(answer, bool) else repr(answer)[:100]

@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from helpers.exercises import triton_text
 from helpers.exercises.factories import answer_exercise
 from helpers.exercises.lab04 import wide
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
@@ -188,12 +189,12 @@ SASS_DIFFERENCE = answer_exercise(
 
 # ------------------------------------------------------------------------------------ torch.compile's kernel
 def _generated_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    from helpers.exercises.lab04 import generated
+    from helpers.exercises.lab04 import generated, shapes
 
-    for n_rows, n_cols, xblock in generated.hidden(rng):
+    for n_rows, n_cols, xblock in shapes.hidden(rng):
         label = f"torch.square of ({n_rows}, {n_cols}), XBLOCK {xblock}"
         args = (generated.code_for(n_rows, n_cols), xblock)
-        yield Case(label, args, expected=generated.expected(n_rows, n_cols, xblock))
+        yield Case(label, args, expected=shapes.expected(n_rows, n_cols, xblock))
 
 
 def _explain_generated(case: Case, got: Any) -> tuple[str, str] | None:
@@ -266,6 +267,9 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _judge_wide(case: Case, outcome: Outcome) -> Verdict | None:
+    if outcome.error_type == "NoKernel":
+        sentence = f"square_wide_kernel is {outcome.error.partition(': ')[2]}"
+        return wrong(_WIDE, case, sentence, "no-kernel", f"Give the check {wide.WANTED}.")
     if verdict := raised(_WIDE, "square_wide_kernel", case, outcome):
         return verdict
     if "no_kernel" in outcome.value:
@@ -273,7 +277,11 @@ def _judge_wide(case: Case, outcome: Outcome) -> Verdict | None:
         return wrong(_WIDE, case, sentence, "no-kernel", f"Give the check {wide.WANTED}.")
     if case.call == "far":
         return _judge_far(case, outcome.value)
-    return _judge_run(case, outcome.value) if case.call == "run" else _judge_ptx(case, outcome.value["ptx"])
+    if case.call == "run":
+        return _judge_run(case, outcome.value)
+    if case.call == "compile_for" and outcome.value.get("no_constant") is True:
+        return None  # it takes no constant for n_elements: the other cases have to do
+    return _judge_ptx(case, outcome.value["ptx"])
 
 
 def _judge_far(case: Case, facts: dict) -> Verdict | None:
@@ -338,8 +346,6 @@ def _judge_run(case: Case, facts: dict) -> Verdict | None:
 def _judge_ptx(case: Case, text: str) -> Verdict | None:
     from helpers import ptx
 
-    if not text:  # of a kernel that takes no constant for n_elements: the other cases have to do
-        return None
     reading, needed = ptx.read_ptx(text), case.expected
     for what, found in (("load", reading.loads), ("store", reading.stores)):
         wide_bytes = sum(i.n_bytes for i in found if i.n_bytes == 16)
@@ -375,6 +381,8 @@ WIDE_LOADS = Exercise(
     minutes=20,
     cases=_wide_cases,
     judge=_judge_wide,
+    text=triton_text.text_of,
+    prepare=triton_text.build,
     adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
 )
 

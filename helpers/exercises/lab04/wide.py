@@ -1,4 +1,4 @@
-"""Runs and compiles the kernel of lab 04's `wide-loads`, beside the learner's object.
+"""Runs and compiles the kernel of lab 04's `wide-loads`, which is made from its text.
 
 A kernel that is only compiled right may still be wrong, and the other way round: Triton believes a hint such as
 `tl.max_constancy` when it compiles, and its interpreter ignores it. So the kernel is compiled for a size that nothing
@@ -43,7 +43,7 @@ def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: s
     """The PTX with n_elements known when it is compiled: a branch that this size never takes is not in it.
 
     A kernel may ask something of a number that it cannot ask of a constant, such as `n_elements.to(tl.int64)`:
-    where it does not compile like this, the PTX is "".
+    where it does not compile like this, there is "no_constant" instead.
     """
     from helpers import ptx
 
@@ -60,7 +60,7 @@ def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: s
             divisible_by_16=tuple(pointers),
         )
     except ptx.CompileError:
-        return {"ptx": ""}
+        return {"no_constant": True}
     return {"ptx": made.ptx}
 
 

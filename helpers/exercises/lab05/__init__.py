@@ -1,8 +1,5 @@
 """Lab 05, Nsight Compute: its exercises and what judges them.
 
-`exercises` has the exercises, `reports` the launches of recorded Nsight Compute reports.
+`exercises` has the exercises, `reports` the launches of recorded Nsight Compute reports, `limiters` the
+rows whose limiter is asked for.
 """
-
-from helpers.exercises.lab05.exercises import EXERCISES
-
-__all__ = ["EXERCISES"]

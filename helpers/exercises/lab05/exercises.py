@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from helpers.exercises.factories import answer_exercise
-from helpers.exercises.lab05 import reports
+from helpers.exercises.lab05 import limiters, reports
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import counted, is_number, raised, wrong
 
@@ -237,7 +237,7 @@ _WHY = {
 
 
 def _limiter_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    for label, row, limiter in reports.rows_to_judge(rng):
+    for label, row, limiter in limiters.rows_to_judge(rng):
         yield Case(label, (row,), expected=limiter)
 
 

@@ -1,8 +1,5 @@
 """Lab 06, Fusion: its exercises and what judges them.
 
-`exercises` has the exercises, `softmax` the hidden cases of softmaxes and the diagnosis of wrong ones.
+`exercises` has the exercises, `softmax` the hidden cases of softmaxes and the diagnosis of wrong ones, `beside`
+what runs beside the learner's functions.
 """
-
-from helpers.exercises.lab06.exercises import EXERCISES
-
-__all__ = ["EXERCISES"]

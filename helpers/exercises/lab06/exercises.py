@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
-from helpers.exercises.lab06 import softmax
+from helpers.exercises.lab06 import beside, softmax
 from helpers.exercises.model import Case
 from helpers.exercises.plans import CasePlan
 
@@ -240,7 +240,7 @@ MERGE = answer_exercise(
     softmax.merge_cases,
     explain=softmax.explain_merge,
     tolerance=1e-9,
-    adapters={"fold": softmax.fold},
+    adapters={"fold": beside.fold},
     minutes=15,
 )
 

@@ -163,14 +163,6 @@ def _part(values: list[float]) -> tuple[float, float]:
     return (m, 0.0) if m == -math.inf else (m, math.fsum(math.exp(v - m) for v in values))
 
 
-def fold(merge: Callable, parts: list, order: list[int]) -> Any:
-    """Merge parts with a learner's function: `order` says which two neighbours are merged next, until one is left."""
-    parts = list(parts)
-    for at in order:
-        parts[at : at + 2] = [merge(parts[at], parts[at + 1])]
-    return parts[0]
-
-
 def merge_cases(rng: random.Random) -> Iterator[Case]:
     empty = (-math.inf, 0.0)
 

@@ -1,4 +1,4 @@
-"""What the kernel keeps a learner's process from: Landlock, limits and prctl, asked for through ctypes.
+"""What the kernel keeps a learner's process from: Landlock, limits, prctl and a spare user's id, asked for through ctypes.
 
 Python's library has none of it. Landlock needs neither root nor an installation; what of it there is depends on the kernel,
 see https://docs.kernel.org/userspace-api/landlock.html, whose numbers and structures are used here.
@@ -11,12 +11,14 @@ import ctypes
 import glob
 import os
 import resource
+import secrets
 import struct
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from helpers.workshop.grade import syscalls
 from helpers.workshop.supervisor import prctl
 
 # prctl's numbers
@@ -39,12 +41,32 @@ _SINCE = {
 _READ = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri")
 _FILE_BYTES = 2 * 2**30
+_SPARE_USERS = range(61184, 65520)  # systemd hands these out too, and gives them to nobody by name
 _MORE_TASKS = 2000  # processes and threads beside those that the user has
 
 
 def unobserved(on: bool) -> None:
     """Keep other processes of this user from reading this one's memory, environment and files, or let them again."""
     prctl(_SET_DUMPABLE, not on)
+
+
+def spare_user() -> int:
+    """A user id that nobody has, another one for each call."""
+    return secrets.choice(_SPARE_USERS)
+
+
+def is_open_to_all(paths: Sequence[str], *, parents: bool) -> bool:
+    """Whether every user may read these files and look into these folders, and into those above them if `parents`."""
+    for path in map(Path, paths):
+        try:
+            wanted = 0o5 if path.is_dir() else 0o4
+            if path.exists() and path.stat().st_mode & wanted != wanted:
+                return False
+            if parents and not all(one.stat().st_mode & 0o1 for one in path.resolve().parents):
+                return False
+        except OSError:
+            return False
+    return True
 
 
 def plan(folder: Path, path: Sequence[str], files: Sequence[str] = ()) -> dict[str, list[str]]:
@@ -73,33 +95,51 @@ def plan(folder: Path, path: Sequence[str], files: Sequence[str] = ()) -> dict[s
     }
 
 
-def enter(allowed: dict[str, list[str]] | None) -> str:
+def enter(allowed: dict[str, list[str]] | None, user: int = 0, file_bytes: int = 0) -> str:
     """Confine this process and all that it starts, for good. To be called while it has one thread only.
 
     Args:
         allowed: What `plan` gives; None to set limits only.
+        user: Whose id to take, as root can; 0 to keep its own.
+        file_bytes: How large a file may be, where that is less than 2 GB; 0 for these.
 
     Returns:
         How it is confined, as a sentence of the report says it.
     """
-    _limit()
+    own = ", with a user id of its own" if user and _become(user) else ""
+    _limit(file_bytes)
     if allowed is None:
-        return "not confined, as asked for"
+        return f"not confined, as asked for{own}"
+    prctl(_SET_NO_NEW_PRIVS, 1)
+    filtered = syscalls.refuse(unix_sockets=bool(glob.glob("/dev/nvidia*")))
     version = landlock_version()
     if version < 1:
-        return "not confined: this system has no Landlock"
+        return f"not confined: this system has no Landlock{own}"
     try:
         _landlock(allowed, version)
         _drop_capabilities()
     except OSError as error:
-        return f"not confined: Landlock refused it ({error.strerror})"
+        return f"not confined: Landlock refused it ({error.strerror}){own}"
     lacks = [what for what, since in _SINCE.items() if version < since]
-    return f"confined, but for {' and '.join(lacks)} (Landlock {version})" if lacks else "confined"
+    lacks += [] if filtered else ["further sockets and shared memory"]
+    return f"confined, but for {' and '.join(lacks)} (Landlock {version}){own}" if lacks else f"confined{own}"
 
 
-def _limit() -> None:
+def _become(user: int) -> bool:
+    """Take another user's id for good, if this process may."""
+    try:
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    except OSError:  # a container may know few ids
+        return False
+    unobserved(False)  # the kernel hides a process that changed its user, also its own files from itself
+    return True
+
+
+def _limit(file_bytes: int) -> None:
     """Limits of this process: no core files, files of 2 GB, and processes and threads (which Linux does not count for root)."""
-    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: _FILE_BYTES}
+    limits = {resource.RLIMIT_CORE: 0, resource.RLIMIT_FSIZE: min(file_bytes or _FILE_BYTES, _FILE_BYTES)}
     if os.getuid():
         n_tasks = 0
         for task in glob.iglob("/proc/[0-9]*/task"):
@@ -153,7 +193,6 @@ def _landlock(allowed: dict[str, list[str]], version: int) -> None:
                         _call(_ADD_RULE, ruleset, 1, struct.pack("=Qi", given, fd), 0)
                     finally:
                         os.close(fd)
-        prctl(_SET_NO_NEW_PRIVS, 1)
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:
         os.close(ruleset)

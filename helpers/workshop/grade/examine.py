@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from helpers.exercises.attempt import judge_with
-from helpers.exercises.guard import FAR
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.workshop.grade.advice import reaching
+from helpers.workshop.grade.calls import Ask, Calls, Unusable
 from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN
 from helpers.workshop.grade.notebook import Submission, Unreadable, read
-from helpers.workshop.grade.process import Gone, Late, Limits, Process, outcome_of
-from helpers.workshop.grade.worker import known
+from helpers.workshop.grade.process import Gone, Late, Limits, Process
+from helpers.workshop.grade.sandbox import Sandbox
+from helpers.workshop.grade.told import known, told
 from helpers.workshop.supervisor import end_with_parent
 
 _MAX_STARTS = 6  # of one notebook's process
@@ -65,7 +67,8 @@ class Examination:
         for _ in range(_MAX_STARTS):
             self._doing, started = -1, False
             try:
-                with Process(self._submission.lab, self._further, self._limits, self._until) as process:
+                told_of = told(self._exercises.values())
+                with Process(told_of, self._further, self._limits, self._until) as process:
                     started = True
                     self._tell({"event": "tier", "says": process.tier})
                     self._walk(process)
@@ -150,28 +153,32 @@ class Examination:
         name = self._submission.names[exercise.id]
         until = time.monotonic() + self._limits.cell_s
         case = Case("")
+        clean: Process | None = None
 
-        def ask(message: dict[str, Any]) -> dict[str, Any]:
-            left = until - time.monotonic()
-            if left <= 0:
-                raise Late
-            return process.request({"exercise": exercise.id, **message}, left)
+        def asking(whom: Process) -> Ask:
+            def ask(message: dict[str, Any], answer: Callable[[Any], Any] | None = None) -> dict[str, Any]:
+                left = until - time.monotonic()
+                if left <= 0:
+                    raise Late
+                return whom.request({"exercise": exercise.id, **message}, left, answer)
+
+            return ask
+
+        def start_clean() -> Ask:
+            nonlocal clean, until
+            if clean is None:
+                begin = time.monotonic()
+                clean = Process((), self._further, self._limits, self._until, self._submission.lab)
+                until += time.monotonic() - begin
+            return asking(clean)
 
         def call(given: Case) -> Outcome:
             nonlocal case
             case = given
-            message = {"label": given.label, "args": given.args, "kwargs": given.kwargs, "call": given.call}
-            reply = ask({"do": "call", **message})
-            if reply.get("too_large"):
-                raise _Unusable("it is too large")
-            try:
-                outcome = outcome_of(reply.get("outcome"))
-            except ValueError as error:
-                raise _Unusable(str(error)) from None
-            if "skipped" in outcome.facts and not _may_be_skipped(given):
-                raise _Unusable("it claims that there is no room for so small a case")
-            return outcome
+            return calls(given)
 
+        ask = asking(process)
+        calls = Calls(exercise, ask, start_clean)
         try:
             if (
                 self._submission.checks[exercise.id] == len(self._submission.cells)
@@ -182,19 +189,21 @@ class Examination:
             if found.get("found") is not True:
                 raised = str(found.get("error", ""))[:_TEXT]
                 return _failed(exercise.id, self._missing(exercise.id, name, raised), "missing")
-            return judge_with(exercise, call, self._seed)
+            claimed = exercise.text is None
+            return judge_with(exercise, call, self._seed, claimed=claimed, again=calls.run_again)
         except Late:
             says = f"its check ran past {self._limits.cell_s:g} s" + (
                 f", the last call with {case.label}" if case.label else ""
             )
             return _failed(exercise.id, says, "timeout", case.label)
-        except _Unusable as error:
+        except Unusable as error:
             says = f"what came back for {case.label} cannot be judged: {error}"
             return _failed(exercise.id, says, "unusable", case.label)
         except Gone as gone:
-            if case.label:
-                says = f"the call with {case.label} {gone}"
-            else:
+            says = f"the call with {case.label} {gone}"
+            if clean is not None and clean.ended:  # the notebook's own process lives
+                return _failed(exercise.id, says, gone.mistake, case.label)
+            if not case.label:
                 says = f"the notebook {gone} before its check"
             self._give(
                 exercise.id,
@@ -205,6 +214,9 @@ class Examination:
         except Exception as error:  # a judge that stumbles over a strange answer passes nothing
             says = f"what came back for {case.label} cannot be judged ({type(error).__name__}: {str(error)[:200]})"
             return _failed(exercise.id, says, "unusable", case.label)
+        finally:
+            if clean is not None:
+                clean.close()
 
     def _unclear(self, exercise: str, name: str) -> str:
         """That a check is there which does not say what it checks."""
@@ -235,15 +247,6 @@ class Examination:
     def _in_time(self) -> None:
         if time.monotonic() > self._until:
             raise _OutOfTime
-
-
-def _may_be_skipped(case: Case) -> bool:
-    """Whether a machine may have no room for a case: only for those that reach past 2^31 elements."""
-    return any(type(arg) is dict and FAR in arg for arg in (*case.args, *case.kwargs.values()))
-
-
-class _Unusable(Exception):
-    """An answer that cannot be judged. Not a ValueError, which a judge may expect of its own work."""
 
 
 def mark(
@@ -288,7 +291,7 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
     Args:
         task: `notebook`, a copy; `digest`, what its bytes must be; `stem`, what the file was called; `lab` ("" to find
             out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "predictions", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
+        tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
             "unreadable" and "broken" (the copy is not what was handed in).
     """
     labs = _labs(task["exercises"])
@@ -312,7 +315,10 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
         tell({"event": "lab", "lab": submission.lab, "exercises": listed})
         if submission.predictions:
             tell({"event": "predictions", "data": submission.predictions.data()})
-        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"])
+        if says := reaching((cell.name, cell.source) for cell in submission.cells):
+            tell({"event": "reaching", "says": says})
+        sandbox = Sandbox(**task["sandbox"]) if task["sandbox"] else None
+        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"], sandbox)
         Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
 
 

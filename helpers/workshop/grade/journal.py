@@ -5,9 +5,11 @@ The first line names the seed. A line that was cut off by the end of the process
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
+import time
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from helpers.workshop.usage import UsageError
 NAME = "results.jsonl"
 _BEFORE = "results.before.jsonl"
 _FORMAT = 1
+_FOR_SPACE_S = 60.0  # a notebook that fills the disk is ended soon, and its files with it
 
 
 class Journal:
@@ -80,9 +83,16 @@ class Journal:
         return self.graded[key]
 
     def _write(self, line: dict[str, Any]) -> None:
-        rest = memoryview((json.dumps(line) + "\n").encode())
+        rest, until = memoryview((json.dumps(line) + "\n").encode()), time.monotonic() + _FOR_SPACE_S
         while rest:
-            rest = rest[os.write(self._fd, rest) :]
+            try:
+                rest = rest[os.write(self._fd, rest) :]
+            except OSError as error:
+                if error.errno != errno.ENOSPC or time.monotonic() > until:
+                    raise UsageError(
+                        f"{self._path} cannot be written ({error.strerror}); go on with --resume."
+                    ) from error
+                time.sleep(0.2)
         os.fsync(self._fd)
 
 
@@ -129,6 +139,7 @@ def _graded(data: dict[str, Any]) -> Graded:
             **data,
             "exercises": tuple((name, title) for name, title in data["exercises"]),
             "marks": tuple(Mark(**mark) for mark in data["marks"]),
+            "reaching": tuple(data.get("reaching", ())),
             "raised": tuple(Raised(**raised) for raised in data["raised"]),
             "predictions": summary.parse(data["predictions"]) if data["predictions"] else None,
         }

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from helpers.predict.summary import Summary
+from helpers.workshop.grade.seeds import said
 
 VERDICTS = ("passed", "failed", "to do", "not reached")
 BROKEN = "the examiner's process ended or hung over it"
@@ -81,6 +82,8 @@ class Graded:
         seconds: From start to end.
         predictions: What the notebook claims that the learner predicted in the lesson, or None.
         tier: How its process was confined, such as "confined" or "not confined: this system has no Landlock".
+        reaching: What in its code looks like reaching for the grader; advice, no verdict.
+        seed: Of its hidden cases, as `check(id, f, seed=…)` takes it, or "".
         finished: Whether its examiner came to the end; `--resume` grades it again otherwise.
     """
 
@@ -94,6 +97,8 @@ class Graded:
     seconds: float = 0.0
     predictions: Summary | None = None
     tier: str = ""
+    reaching: tuple[str, ...] = ()
+    seed: str = ""
     finished: bool = True
 
     @property
@@ -132,7 +137,7 @@ class Grades:
 
     def __repr__(self) -> str:
         lines = [
-            f"{len(self.graded)} notebooks, seed {self.seed}, {self.tiers}, {self.seconds:.0f} s. Open {self.out / 'index.html'}"
+            f"{len(self.graded)} notebooks, seed {said(self.seed)}, {self.tiers}, {self.seconds:.0f} s. Open {self.out / 'index.html'}"
         ]
         lines += self.notes
         if self.interrupted:

@@ -1,4 +1,4 @@
-"""The grader's end of the pipe to a learner's process: start it, ask it, watch it, end it, and check every answer."""
+"""The grader's end of the pipe to a process that runs what a learner wrote: start it, ask it, watch it, end it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import select
+import shutil
 import signal
 import struct
 import subprocess
@@ -16,19 +17,19 @@ import sys
 import tempfile
 import threading
 import time
-import zipfile
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
 
-from helpers.exercises.model import Outcome
-from helpers.workshop.grade import confine
+from helpers.workshop.grade import disk
+from helpers.workshop.grade import sandbox as sandboxes
 from helpers.workshop.grade.notebook import import_path
-from helpers.workshop.grade.texts import clean
+from helpers.workshop.grade.received import is_plain_zip
+from helpers.workshop.grade.sandbox import Sandbox, Started
 from helpers.workshop.grade.worker import MAX_BYTES, frame
 
 _START_S = 120.0  # torch from a cold disk
@@ -37,13 +38,13 @@ _WATCH_S = 0.1
 _MAX_PROCESSES = 256
 _MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
 _LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
-_MAX_LISTED = 16 << 20  # bytes of a reply's table of contents
-_MAX_NODES, _MAX_DEPTH, _MAX_TEXT = 200_000, 40, 1_000_000
+_DISK_SHARE, _MOST_DISK, _MOST_FILES = 4, 4e9, 100_000  # a part of the free bytes; bytes; files
+_LOOK_S = 0.3  # between two looks at the files
 _ENVIRONMENT = re.compile(
     r"PATH|LANG|LC_.*|TZ|TERM|LD_LIBRARY_PATH|C(C|XX)|CUDA_.*|NVIDIA_.*|(OMP|MKL)_NUM_THREADS|CONDA_PREFIX|TORCH_CUDA_ARCH_LIST|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_CERT_.*|SYSTEMROOT"
 )
 _BOOT = (
-    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path']; "
+    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path'] + s['its_own'] * sys.path; "
     "from helpers.workshop.grade import worker; worker.main(s)"
 )
 
@@ -69,12 +70,14 @@ class Limits:
         total_s: Seconds for the whole notebook.
         memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
         confine: Whether the kernel is to confine it, where it can.
+        sandbox: What stands around it, or None.
     """
 
     cell_s: float = 120.0
     total_s: float = 1200.0
     memory_mb: float = 8000.0
     confine: bool = True
+    sandbox: Sandbox | None = None
 
 
 class Process:
@@ -84,14 +87,23 @@ class Process:
         tier: How it is confined.
     """
 
-    def __init__(self, lab: str, exercises: str, limits: Limits, until: float) -> None:
+    def __init__(
+        self,
+        told: Sequence[Mapping[str, Any]],
+        exercises: str,
+        limits: Limits,
+        until: float,
+        lab: str = "",
+    ) -> None:
         """Start it.
 
         Args:
-            lab: Whose exercises it is asked about.
+            told: What a learner's process is told of the exercises that it is asked about (`worker.told`).
             exercises: A Python file with further exercises, or "".
             limits: What it may use.
             until: When the notebook's time ends, on `time.monotonic()`.
+            lab: For a clean process, which runs no cell of a learner: the lab whose exercises it knows whole. "" for a
+                learner's process.
 
         Raises:
             Gone: It did not come up.
@@ -99,31 +111,35 @@ class Process:
         self._limits, self._until = limits, until
         self._seen: dict[int, psutil.Process] = {}
         self._folder = tempfile.TemporaryDirectory(prefix="workbook-grade-", ignore_cleanup_errors=True)
-        folder = Path(self._folder.name)
-        requests_read, self._requests = os.pipe()
-        self._replies, replies_write = os.pipe()
-        leash_read, self._leash = os.pipe()
-        ours = (requests_read, replies_write, leash_read)
+        folder, path, sandbox = Path(self._folder.name), import_path(), limits.sandbox
+        start = Started((sys.executable, "-I", "-X", "faulthandler"), str(folder), tuple(path), exercises)
+        environment = _environment(folder)
+        if sandbox:
+            start = sandboxes.started(sandbox, folder, path, exercises, environment, limits.memory_mb)
+        self._container = start.name
+        # Inside a sandbox files have memory of their own, of a size that is set.
+        self._disk = 0.0 if sandbox else min(shutil.disk_usage(folder).free / _DISK_SHARE, _MOST_DISK)
+        self._looked = time.monotonic()
         settings = {
-            "requests": requests_read, "replies": replies_write, "leash": leash_read,
-            "lab": lab, "exercises": exercises, "folder": str(folder), "path": import_path(),
-            "allowed": confine.plan(folder, import_path(), [exercises] if exercises else []) if limits.confine else None,
+            "told": list(told), "lab": lab, "exercises": start.exercises, "folder": start.folder, "confine": limits.confine,
+            "path": start.path, "its_own": bool(start.name), "private": ["/dev/shm", "/tmp", "/var/tmp"] if sandbox else [],
+            "user": 0 if start.name else sandboxes.spare_user(folder, path, exercises, sandbox), "file_bytes": int(self._disk),
         }  # fmt: skip
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)],
-            pass_fds=ours, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            env=_environment(folder), cwd=folder, start_new_session=True,
+            [*start.argv, "-c", _BOOT, json.dumps(settings)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=None if self._container else environment, cwd=folder, start_new_session=True,
         )  # fmt: skip
-        for fd in ours:
-            os.close(fd)
+        self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
         self._log = bytearray()
         self._logger = threading.Thread(target=self._keep_log, daemon=True)
         self._logger.start()
         self._notebook = 0
         try:
-            hello = self._receive(time.monotonic() + _START_S, "", interrupt=False)
-            self._notebook, self.tier = hello["pid"], hello["tier"]
+            hello, _ = self._receive(time.monotonic() + _START_S, "", interrupt=False)
+            self._notebook = hello["pid"] if not sandbox or self._container else self._outside(hello["pid"])
+            self.tier = f"{sandbox.says}, {hello['tier']}" if sandbox else hello["tier"]
         except BaseException:
             self.close()
             raise
@@ -134,12 +150,15 @@ class Process:
     def __exit__(self, *exception: object) -> None:
         self.close()
 
-    def request(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
+    def request(
+        self, message: Mapping[str, Any], seconds: float, answer: Callable[[Any], Any] | None = None
+    ) -> dict[str, Any]:
         """Ask something.
 
         Args:
             message: `do` and what belongs to it.
             seconds: How long the answer may take; the notebook's own end may come before.
+            answer: Answers what the process asks back meanwhile, of the objects that `message` shows it.
 
         Raises:
             Gone: There is no answer and no process any more.
@@ -150,17 +169,27 @@ class Process:
                 self._gone()
             self._end("wrote into the grader's pipe", "forged-answer")
         token = secrets.token_hex(8)
-        buffer = io.BytesIO()
-        torch.save({**message, "token": token}, buffer)
         until = min(time.monotonic() + seconds, self._until)
-        self._send(frame(buffer.getvalue()), until)
-        reply = self._receive(until, token)
+        self._send({**message, "token": token}, until)
+        reply, late = self._receive(until, token)
+        while "asks" in reply:
+            if answer is None:
+                self._end("wrote into the grader's pipe", "forged-answer")
+            said = {"error_type": "KeyboardInterrupt", "error": ""} if late else answer(reply["asks"])
+            until = max(until, time.monotonic() + _GRACE_S) if late else until
+            self._send({"answer": said, "token": token}, until)
+            reply, late_now = self._receive(until, token)
+            late = late or late_now
         if self._process.poll() is not None:  # a notebook that answers without its supervisor
             self._gone()
+        if late:
+            raise Late
         return reply
 
-    def _send(self, data: bytes, until: float) -> None:
-        rest = memoryview(data)
+    def _send(self, message: Mapping[str, Any], until: float) -> None:
+        buffer = io.BytesIO()
+        torch.save(dict(message), buffer)
+        rest = memoryview(frame(buffer.getvalue()))
         while rest:
             self._watch(until + _GRACE_S)
             if select.select([], [self._requests], [], _WATCH_S)[1]:
@@ -171,8 +200,8 @@ class Process:
                 except BlockingIOError:
                     continue
 
-    def _receive(self, until: float, token: str, *, interrupt: bool = True) -> dict[str, Any]:
-        """The next reply, which must be whole, within the limits and repeat the token."""
+    def _receive(self, until: float, token: str, *, interrupt: bool = True) -> tuple[dict[str, Any], bool]:
+        """The next reply, which must be whole, within the limits and repeat the token; and whether it came too late."""
         interrupted = False
 
         def exactly(n: int) -> bytes:
@@ -186,15 +215,14 @@ class Process:
                     parts += part
                     continue
                 if time.monotonic() > until and interrupt and not interrupted:
+                    self._interrupt()
                     interrupted, until = True, time.monotonic() + _GRACE_S
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(self._notebook, signal.SIGINT)
                 self._watch(until)
             return bytes(parts)
 
         n = struct.unpack(">Q", exactly(8))[0]
         payload = exactly(n) if n <= MAX_BYTES else b""
-        if not _is_plain_zip(payload):
+        if not is_plain_zip(payload):
             self._end("wrote into the grader's pipe", "forged-answer")
         try:
             reply = torch.load(io.BytesIO(payload), weights_only=True)
@@ -202,9 +230,25 @@ class Process:
             self._end("sent an answer that cannot be read", "unusable")
         if type(reply) is not dict or reply.get("token") != token:
             self._end("wrote into the grader's pipe", "forged-answer")
-        if interrupted:
-            raise Late
-        return reply
+        return reply, interrupted
+
+    def _interrupt(self) -> None:
+        if self._container:
+            sandboxes.interrupt(self._limits.sandbox, self._container, self._notebook)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._notebook, signal.SIGINT)
+
+    def _outside(self, inside: int) -> int:
+        """The number of the process that has this one in its namespace."""
+        for process in self._family():
+            with contextlib.suppress(OSError):
+                numbers = re.search(
+                    r"^NSpid:(.*)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE
+                )
+                if numbers and len(found := numbers[1].split()) > 1 and found[-1] == str(inside):
+                    return process.pid
+        self._end("did not say who it is", "forged-answer")
 
     def _watch(self, until: float) -> None:
         """End the process where it is past a limit; raise where it has ended."""
@@ -218,6 +262,11 @@ class Process:
                 n_threads += process.num_threads()
         if rss > self._limits.memory_mb * 1e6:
             self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
+        if self._disk and time.monotonic() > self._looked + _LOOK_S:
+            n_bytes, n_files = disk.held(Path(self._folder.name), family)
+            self._looked = time.monotonic()
+            if n_bytes > self._disk or n_files > _MOST_FILES:
+                self._end(f"wrote more than {self._disk / 1e6:.0f} MB or {_MOST_FILES} files", "disk")
         if len(family) > _MAX_PROCESSES:
             self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
         if n_threads > _MAX_THREADS:
@@ -243,6 +292,8 @@ class Process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)  # it may have closed its pipe and live
         code = self._process.returncode
+        if code is not None and code > 128 and self._limits.sandbox:
+            code = 128 - code
         self.close()
         if code is None:
             raise Gone("closed the grader's pipe", "forged-answer", self.log)
@@ -253,6 +304,11 @@ class Process:
         raise Gone(f"ended the process (exit status {code})", "ended", self.log)
 
     @property
+    def ended(self) -> bool:
+        """Whether it has been ended, or has ended by itself."""
+        return self._process.stdin.closed
+
+    @property
     def log(self) -> str:
         """The end of what it printed, without faulthandler's list of modules."""
         lines = bytes(self._log).decode("utf-8", "replace").splitlines()
@@ -260,20 +316,21 @@ class Process:
 
     def _keep_log(self) -> None:
         with contextlib.suppress(OSError, ValueError):
-            while part := self._process.stdout.read1(1 << 16):
+            while part := self._process.stderr.read1(1 << 16):
                 self._log += part
                 del self._log[:-_LOG]
 
     def close(self) -> None:
         """End the process and all that it started, and remove its folder."""
-        if self._leash < 0:
+        if self._process.stdin.closed:
             return
         self._family()
-        for fd in (self._leash, self._requests, self._replies):
-            os.close(fd)
-        self._leash = -1
+        self._process.stdin.close()  # the leash
+        self._process.stdout.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(15)  # the supervisor ends everything below it, then itself
+        if self._container and self._process.returncode is None:
+            sandboxes.remove(self._limits.sandbox, self._container)
         for process in self._seen.values():  # and where the notebook killed its supervisor
             with contextlib.suppress(psutil.Error):
                 process.kill()
@@ -286,8 +343,6 @@ def _environment(folder: Path) -> dict[str, str]:
     """What a notebook needs of this environment, and no token that may stand in it; caches of its own."""
     kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
     tools = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    for name in ("cache", "tmp"):
-        (folder / name).mkdir()
     cache = str(folder / "cache")
     return {
         **kept,
@@ -307,76 +362,3 @@ def _environment(folder: Path) -> dict[str, str]:
         "MPLBACKEND": "agg",
         "PYTHONDONTWRITEBYTECODE": "1",
     }
-
-
-def _is_plain_zip(payload: bytes) -> bool:
-    """Whether this is a zip as torch.save makes it: nothing compressed, and no part of it used twice.
-
-    So reading it takes no more memory than its own size.
-    """
-    if not payload.startswith(b"PK") or payload[-22:-18] != b"PK\5\6":
-        return False
-    listed = [struct.unpack("<I", payload[-10:-6])[0]]
-    if payload[-42:-38] == b"PK\6\7" and len(payload) >= 98:
-        listed.append(struct.unpack("<Q", payload[-58:-50])[0])
-    if max(listed) > _MAX_LISTED:
-        return False
-    try:
-        with zipfile.ZipFile(io.BytesIO(payload)) as found:
-            parts = found.infolist()
-    except Exception:  # whatever a forged one makes the reader raise
-        return False
-    stored = all(part.compress_type == zipfile.ZIP_STORED for part in parts)
-    return stored and sum(part.file_size for part in parts) <= len(payload)
-
-
-def outcome_of(raw: Any) -> Outcome:
-    """An outcome from what the learner's process sent.
-
-    Raises:
-        ValueError: It is no outcome: it has another shape or type, or is larger than an answer can be.
-    """
-    if type(raw) is not dict or set(raw) != {field.name for field in fields(Outcome)}:
-        raise ValueError("it is no outcome")
-    plain = _Plain()
-    values = {name: plain.copy(value) for name, value in raw.items()}
-    expected = {"error": str, "error_type": str, "args_after": tuple, "facts": dict, "line": int}
-    for name, kind in expected.items():
-        if type(values[name]) is not kind:
-            raise ValueError(f"its {name} is a {type(values[name]).__name__}")
-    values["error"] = values["error"][:4000]
-    return Outcome(**values)
-
-
-class _Plain:
-    """Copies values of plain types and plain tensors, and counts their parts: all of an outcome's go into one count."""
-
-    def __init__(self) -> None:
-        self._n_parts = 0
-
-    def copy(self, value: Any, depth: int = 0) -> Any:
-        """A copy without anything of the learner's.
-
-        Raises:
-            ValueError: It is of another type, nested too deep or too large.
-        """
-        self._n_parts += 1
-        if self._n_parts > _MAX_NODES or depth > _MAX_DEPTH:
-            raise ValueError("it has too many parts")
-        if value is None or type(value) in (bool, int, float, complex):
-            return value
-        if type(value) is str:
-            if len(value) > _MAX_TEXT:
-                raise ValueError("it holds a text of more than a million characters")
-            return clean(value)
-        if type(value) in (list, tuple):
-            return type(value)(self.copy(one, depth + 1) for one in value)
-        if type(value) is torch.Size:
-            return tuple(value)
-        if type(value) is dict:
-            return {self.copy(k, depth + 1): self.copy(v, depth + 1) for k, v in value.items()}
-        if type(value) is torch.Tensor:
-            if value.layout is not torch.strided or value.numel() * value.element_size() > MAX_BYTES:
-                raise ValueError("it holds a tensor that is sparse or too large")
-            return value.detach()
-        raise ValueError(f"it holds a {type(value).__name__}")

@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import queue
-import random
 import secrets
 import shutil
 import subprocess
@@ -23,15 +22,16 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from helpers.predict import summary
-from helpers.workshop.grade import journal, overrides, submissions
+from helpers.workshop.grade import journal, overrides, seeds, submissions
 from helpers.workshop.grade.confine import unobserved
 from helpers.workshop.grade.marks import BROKEN, Graded, Grades, Mark, Raised
 from helpers.workshop.grade.notebook import import_path
+from helpers.workshop.grade.sandbox import CONTAINERS, require
 from helpers.workshop.grade.submissions import Submitted
 from helpers.workshop.grade.texts import clean, clean_all
 from helpers.workshop.interrupts import interruptible
@@ -59,6 +59,8 @@ def grade(
     exercises: Path | str = "",
     resume: bool = False,
     confine: bool = True,
+    sandbox: str = "",
+    image: str = "",
 ) -> Grades:
     """Grade notebooks and write `grades.csv`, a page for each learner and `index.html` into `out`.
 
@@ -70,16 +72,19 @@ def grade(
         time_limit: Seconds for one cell, and for the check of one exercise; a notebook gets ten times as much in all.
         memory_limit: MB (10^6 bytes) that a notebook's processes may hold together.
         jobs: How many notebooks are graded at the same time.
-        seed: The seed of the hidden cases, the same for every learner; a new one by default.
+        seed: The class's, 0 to 2^128 - 1; a new one by default. Each notebook's hidden cases come from it, the learner's
+            name and the notebook's content, so that it repeats a class.
         lab: Which lab the notebooks are of; by default each notebook says it.
         exercises: A Python file whose `EXERCISES` are known beside the course's own.
         resume: Keep what `out` holds of the same notebooks, graded by the same exercises with the same limits and seed.
             Without `seed`, that of `out` is taken.
         confine: Keep learners' processes from other files, TCP and other processes, as far as the kernel can.
+        sandbox: "bwrap", "docker" or "podman" to put namespaces or a container around each notebook as well.
+        image: The container's; by default the one that `grade/Dockerfile` describes.
 
     Raises:
         UsageError: Nothing was graded: none of the notebooks is there, an argument is wrong, or another run writes into `out`,
-            or `overrides.csv` cannot be understood.
+            or `overrides.csv` cannot be understood, or there is no such sandbox here.
     """
     given = submissions.find([Path(n) for n in notebooks])
     if not any(os.path.lexists(path) for path in given):
@@ -93,18 +98,25 @@ def grade(
 
     if lab and lab not in LABS and not exercises:
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
+    if image and sandbox not in CONTAINERS:
+        raise UsageError(f"--image {image} is for --sandbox {' or '.join(CONTAINERS)}.")
+    if sandbox and not confine:
+        raise UsageError("--no-confine and --sandbox say the opposite; give one of them.")
+    around = require(sandbox, image) if sandbox else None
     out = Path(out).resolve()
     require_writable(out)
     given_marks = overrides.read(out)
     if seed is None:
         seed = journal.seed_of(out) if resume else None
-    seed = random.SystemRandom().randrange(1 << 31) if seed is None else seed
+    seed = seeds.fresh() if seed is None else seed
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
         "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
+        "sandbox": asdict(around) if around else None,
     }  # fmt: skip
     with journal.Journal(out, seed, resume=resume) as kept:
         scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
+        scratch.chmod(0o711)  # a spare user finds its own folder below, whose name it knows
         try:
             todo = submissions.take(given, submissions.learners_of(given, LABS), scratch)
             unobserved(True)
@@ -285,11 +297,12 @@ class _Batch:
     def _grade(self, one: Submitted, examiner: _Examiner) -> Graded:
         """One notebook, put together from what its examiner says. Every exercise has a mark, or there is a problem."""
         begin = time.monotonic()
-        graded = Graded(one.learner, one.notebook)
+        seed = seeds.of_notebook(self.task["seed"], one.learner, one.digest)
+        graded = Graded(one.learner, one.notebook, seed=seeds.said(seed))
         marks: dict[str, Mark] = {}
         raised: dict[int, Raised] = {}
         missing = "the examiner gave no mark"
-        task = {**self.task, "notebook": str(one.copy), "stem": one.stem, "digest": one.digest}
+        task = {**self.task, "seed": seed, "notebook": str(one.copy), "stem": one.stem, "digest": one.digest}
         for event in examiner.examine(task):
             kind = event.pop("event")
             if kind == "lab":
@@ -299,6 +312,8 @@ class _Batch:
                 graded = replace(graded, predictions=summary.parse(event["data"]))
             elif kind == "mark":
                 marks.setdefault(event["exercise"], Mark(**event))
+            elif kind == "reaching":
+                graded = replace(graded, reaching=tuple(event["says"]))
             elif kind == "tier":
                 graded = replace(graded, tier=event["says"])
             elif kind == "cell":

@@ -103,6 +103,7 @@ def take(paths: Sequence[Path], learners: dict[Path, str], into: Path) -> list[S
             taken.append(Submitted(*about, problem=str(problem)))
             continue
         copy = into / f"{secrets.token_hex(16)}.ipynb"
+        copy.touch(0o600)
         copy.write_bytes(content)
         taken.append(Submitted(*about, copy, hashlib.sha256(content).hexdigest()))
     return taken

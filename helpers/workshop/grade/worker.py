@@ -1,4 +1,7 @@
-"""The process that runs one learner's notebook: it knows no expected result and makes no verdict.
+"""The process that runs what a learner wrote: it knows no expected result and makes no verdict.
+
+There are two kinds. A learner's process runs the notebook; of the exercises it knows what is called how, and nothing of
+cases, references and answers. A clean process runs no cell: it is given texts, builds them and runs them.
 
 `main` forks. The first process stays what it is, a supervisor that runs nothing of the learner's: when the second one
 ends, or the grader lets go of the leash, it ends every process that the notebook started, however far they forked away.
@@ -16,13 +19,16 @@ import io
 import os
 import signal
 import struct
-import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from helpers.workshop.grade import confine
-from helpers.workshop.supervisor import supervised
+from helpers.workshop.grade import confine, stand_ins
+from helpers.workshop.grade.shell import Originals, line_of, make_shell, sentence
+from helpers.workshop.grade.told import as_told, known, without_answers
+from helpers.workshop.supervisor import end_with_parent, supervised
 
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
@@ -31,19 +37,44 @@ _LENGTH = struct.Struct(">Q")
 def main(settings: dict[str, Any]) -> None:
     """Supervise a process that serves the grader; does not return.
 
+    Requests come over stdin, whose end is the leash; replies go to stdout, and what cells print to stderr.
+
     Args:
-        settings: `requests`, `replies`, `leash`: file descriptors; `lab`: whose exercises are asked about; `exercises`: a
-            Python file with further ones or ""; `folder`: where the notebook runs; `allowed`: what `confine.plan` gives,
-            or None.
+        settings: `told`: what a learner's process is told of the exercises; `lab`: for a clean process, whose exercises it
+            knows, else ""; `exercises`: a Python file with further ones or ""; `folder`: where the notebook runs; `confine`:
+            whether to ask the kernel to keep it in; `private`: further folders that are its own; `user`: whose id to take, or
+            0; `file_bytes`: of one file, or 0 for what `confine` allows.
     """
-    supervised(settings["leash"], (settings["requests"], settings["replies"]))
+    requests, replies, leash = (os.dup(fd) for fd in (0, 1, 0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    supervised(leash, (requests, replies))
     sys.argv = ["notebook"]
-    os.chdir(settings["folder"])
+    folder, user = settings["folder"], settings["user"]
+    os.chdir(folder)
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
-    tier = confine.enter(settings["allowed"])
-    exercises = known(settings["lab"], settings["exercises"])
-    _Worker(settings["requests"], settings["replies"], exercises).serve(tier)
+    further, lab = settings["exercises"], settings["lab"]
+    allowed = confine.plan(Path(folder), sys.path, [further] if further else [])
+    if not lab:
+        allowed = without_answers(allowed)
+    allowed["write"] += settings["private"]
+    if user and not settings["private"]:  # in a sandbox the folder is everybody's
+        with contextlib.suppress(OSError):
+            os.chown(folder, user, user)
+    tier = confine.enter(allowed if settings["confine"] else None, user, settings["file_bytes"])
+    end_with_parent(signal.SIGKILL)  # which a change of the user undoes
+    for name in ("cache", "tmp"):
+        os.mkdir(name)
+    if lab:
+        _Clean(requests, replies, known(lab, further)).serve(tier)
+    else:
+        exercises = as_told(settings["told"], further)
+        import helpers.exercises
+
+        helpers.exercises.hold(tuple(exercises.values()))
+        _Worker(requests, replies, exercises).serve(tier)
     os._exit(0)
 
 
@@ -74,15 +105,10 @@ def frame(payload: bytes) -> bytes:
 # ------------------------------------------------------------------------------------------------ the notebook's process
 
 
-class _Worker:
-    """The learner's shell, and the answers to the grader.
-
-    The functions that it needs are bound before the first cell runs, and those of the workbook and of torch are put back
-    before each call, so that a cell that replaces one changes no answer by it.
-    """
+class _Answering:
+    """Answers the grader about exercises: makes calls, and asks back of the objects that it was shown."""
 
     def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
-        os.environ.setdefault("MPLBACKEND", "agg")
         import torch
 
         self._requests, self._replies, self._pid = requests, replies, os.getpid()
@@ -91,20 +117,24 @@ class _Worker:
         self._load, self._save = torch.load, torch.save
         self._read, self._write = os.read, os.write
         self._exercises = exercises
-        from helpers.exercises.call import call_here
+        from helpers.exercises import call
         from helpers.exercises.model import Case, Outcome
 
-        self._call_here, self._case, self._outcome = call_here, Case, Outcome
-        self._shell = _make_shell()
+        self._call_here, self._ask_here, self._text_here = call.call_here, call.ask_here, call.text_here
+        self._case, self._outcome = Case, Outcome
+        self._link = stand_ins.Link(self._ask_back)
         self._prepared: dict[str, Any] = {}
         self._learners = False  # whether the learner's code runs, which an interrupt may stop
-        self._originals = _Originals()
+        self._interrupted = False  # while it did not
+        self._asking = threading.Lock()
+        self._token = ""
 
     def serve(self, tier: str) -> None:
         """Say how this process is confined, and answer until the grader closes the pipe."""
         self._send({"token": "", "pid": self._pid, "tier": tier})
         while (payload := receive(self._requests, self._read)) is not None:
             message = self._load(io.BytesIO(payload), weights_only=True)
+            self._token = message["token"]
             signal.signal(signal.SIGINT, self._on_interrupt)
             try:
                 reply = getattr(self, f"_do_{message['do']}")(message)
@@ -115,12 +145,13 @@ class _Worker:
             self._send({"token": message["token"], **reply})
 
     def _on_interrupt(self, number: int, frame: object) -> None:
+        self._interrupted = True
         if self._learners:
             raise KeyboardInterrupt
 
     @contextlib.contextmanager
     def _learners_code(self) -> Iterator[None]:
-        self._learners = True
+        self._learners, self._interrupted = True, False
         try:
             yield
         finally:
@@ -136,6 +167,68 @@ class _Worker:
         while rest:
             rest = rest[self._write(self._replies, rest) :]
 
+    def _ask_back(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask the grader while the learner's function runs; an interrupt waits until the answer is there."""
+        with self._asking:
+            learners, self._learners = self._learners, False
+            try:
+                self._send({"token": self._token, "asks": message})
+                payload = receive(self._requests, self._read)
+            finally:
+                self._learners = learners
+        if payload is None:
+            os._exit(0)
+        if self._interrupted:
+            raise KeyboardInterrupt
+        return self._load(io.BytesIO(payload), weights_only=True)["answer"]
+
+    def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make one hidden call."""
+        case = self._case("", message["args"], message["kwargs"], None, message["call"])
+        return self._made(lambda exercise, obj: self._call_here(exercise, obj, case), message)
+
+    def _do_ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Call the learner's object for a case that the grader serves."""
+        args = self._link.decoded(message["args"])
+        return self._made(lambda exercise, obj: self._ask_here(exercise, obj, message["call"], args), message)
+
+    def _made(self, call: Callable[[Any, Any], Any], message: dict[str, Any]) -> dict[str, Any]:
+        self._before_a_call()
+        exercise = self._exercises[message["exercise"]]
+        try:
+            with self._learners_code():
+                outcome = call(exercise, self._prepared[message["exercise"]])
+        except KeyboardInterrupt as error:
+            outcome = self._outcome(error=sentence(error), error_type="KeyboardInterrupt")
+        return self._sent(outcome)
+
+    def _sent(self, outcome: Any) -> dict[str, Any]:
+        return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
+
+    def _before_a_call(self) -> None:
+        """Nothing."""
+
+
+class _Worker(_Answering):
+    """The learner's shell, and the answers to the grader.
+
+    The functions that it needs are bound before the first cell runs, and those of the workbook and of torch are put back
+    before each call, so that a cell that replaces one changes no answer by it.
+    """
+
+    def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
+        os.environ.setdefault("MPLBACKEND", "agg")
+        super().__init__(requests, replies, exercises)
+        from helpers.exercises import call
+
+        call.record_launches()
+        self._last_launches = call.last_launches
+        self._shell = make_shell()
+        self._originals = Originals()
+
+    def _before_a_call(self) -> None:
+        self._originals.put_back()
+
     def _do_cell(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run one cell; say what it raised."""
         with self._learners_code():
@@ -146,7 +239,7 @@ class _Worker:
             sys.stderr.flush()
         if error is None:
             return {"error": "", "line": 0}
-        return {"error": _sentence(error), "error_type": type(error).__name__, "line": _line(error)}
+        return {"error": sentence(error), "error_type": type(error).__name__, "line": line_of(error)}
 
     def _do_has(self, message: dict[str, Any]) -> dict[str, Any]:
         """Take the object that an exercise checks, by its name or an expression; it stays the same whatever cells do to
@@ -162,123 +255,55 @@ class _Worker:
                 with self._learners_code():
                     found = eval(compile(expression, "<check>", "eval"), names)
             except (Exception, SystemExit) as error:
-                return {"found": False, "error": _sentence(error)}
+                return {"found": False, "error": sentence(error)}
         self._prepared[message["exercise"]] = found
         return {"found": True}
 
-    def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Make one hidden call."""
-        self._originals.put_back()
-        exercise = self._exercises[message["exercise"]]
-        case = self._case(message["label"], message["args"], message["kwargs"], None, message["call"])
+    def _do_text(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The text that is the learner's answer, or the outcome that says why there is none."""
+        self._before_a_call()
+        with self._learners_code():
+            found = self._text_here(self._exercises[message["exercise"]], self._prepared[message["exercise"]])
+        return {"text": str(found)} if isinstance(found, str) else self._sent(found)
+
+    def _do_launches(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What Triton kernels the last call launched, and on what."""
+        return self._last_launches()
+
+
+class _Clean(_Answering):
+    """Builds and runs texts, in a process that never ran a learner's Python."""
+
+    def _do_take(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take a text as the answer to an exercise."""
+        from helpers.exercises.model import Text
+
+        self._prepared[message["exercise"]] = Text(message["text"])
+        return {}
+
+    def _do_replay(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Launch by themselves the kernels that a call launched, and call that as if it were the learner's function."""
+        from helpers import device
+        from helpers.exercises import replay
+
+        if not device.has_gpu():
+            os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+        exercise, plan = self._exercises[message["exercise"]], message["plan"]
         try:
-            with self._learners_code():
-                outcome = self._call_here(exercise, self._prepared[message["exercise"]], case)
-        except KeyboardInterrupt as error:
-            outcome = self._outcome(error=_sentence(error), error_type="KeyboardInterrupt")
-        return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
+            function = replay.function(plan)
+            outcome = self._call_here(exercise, function, self._case("", message["args"]))
+            if not outcome.error:
+                outcome.facts["written"] = replay.n_written(plan, message["args"], outcome.value)
+        except Exception as error:  # a plan may hold anything
+            outcome = self._outcome(error=sentence(error), error_type=type(error).__name__)
+        return self._sent(outcome)
 
+    def _do_room(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Whether this machine has room for a call with these arguments."""
+        from helpers.exercises import guard
 
-def known(lab: str, extra: str = "", *, every_lab: bool = False) -> dict[str, Any]:
-    """A lab's exercises by id: the course's, and those of a Python file's `EXERCISES` where one is named.
-
-    Other labs' exercises stay unimported, for one of them may import Triton before a notebook has chosen its interpreter.
-    With `every_lab` all exercises of the file are there, whatever their lab.
-    """
-    from helpers import exercises
-
-    found = {e.id: e for e in (exercises.of_lab(lab) if lab in exercises.LABS else ())}
-    if extra:
-        import importlib.util
-
-        spec = importlib.util.spec_from_file_location("further_exercises", extra)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules["further_exercises"] = module
-        spec.loader.exec_module(module)
-        found.update({e.id: e for e in module.EXERCISES if every_lab or e.lab == lab})
-    return found
-
-
-def _make_shell() -> Any:
-    """An IPython shell as a kernel has, with neither the teacher's profile nor a history file."""
-    from IPython.core.interactiveshell import InteractiveShell
-    from IPython.utils.text import LSString, SList
-    from traitlets.config import Config
-
-    class Shell(InteractiveShell):
-        """What a kernel's shell does where IPython's base class raises."""
-
-        def enable_gui(self, gui: object = None) -> None:
-            """Nothing: figures go nowhere."""
-
-        # A kernel gives a command a terminal of its own; here it writes into the log as all else does.
-        system = InteractiveShell.system_raw
-
-        def getoutput(self, cmd: str, split: bool = True, depth: int = 0) -> object:
-            """What a command prints, for `x = !command`."""
-            ran = subprocess.run(self.var_expand(cmd, depth=depth + 1), shell=True, text=True, errors="replace",
-                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)  # fmt: skip
-            return SList(ran.stdout.splitlines()) if split else LSString(ran.stdout)
-
-        def ask_exit(self) -> None:
-            """Nothing: the cells below `exit()` run too."""
-
-    config = Config()
-    config.HistoryManager.enabled = False
-    config.InteractiveShell.colors = "NoColor"
-    config.InteractiveShell.xmode = "Plain"
-    return Shell.instance(config=config)
-
-
-def _sentence(error: BaseException) -> str:
-    """An error in a line, without calling more of the learner's code than must be."""
-    try:
-        text = str(error.msg if isinstance(error, SyntaxError) else error).strip().splitlines()
-    except Exception:
-        text = []
-    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
-
-
-def _line(error: BaseException) -> int:
-    """The line of the cell in which it was raised, or 0."""
-    if isinstance(error, SyntaxError):
-        return error.lineno or 0
-    line, trace = 0, error.__traceback__
-    while trace is not None:
-        if (
-            "ipython-input" in trace.tb_frame.f_code.co_filename
-            or "ipykernel_" in trace.tb_frame.f_code.co_filename
-        ):
-            line = trace.tb_lineno
-        trace = trace.tb_next
-    return line
-
-
-class _Originals:
-    """The functions and classes of the workbook and of torch as they were before the learner's first cell."""
-
-    def __init__(self) -> None:
-        import torch
-
-        modules = [m for name, m in list(sys.modules.items()) if name.partition(".")[0] == "helpers"]
-        modules.append(sys.modules.get("further_exercises"))
-        modules = [module for module in modules if module is not None]
-        classes = [
-            value
-            for module in modules
-            for value in vars(module).values()
-            if isinstance(value, type) and value.__module__ == module.__name__
-        ]
-        kinds = (staticmethod, classmethod, property)
-        self._kept = [
-            (holder, name, value)
-            for holder in (*modules, *classes, torch, torch.Tensor, torch.nn.functional)
-            for name, value in vars(holder).items()
-            if callable(value) or isinstance(value, kinds)
-        ]
-
-    def put_back(self) -> None:
-        """Undo what cells replaced."""
-        for holder, name, value in self._kept:
-            if vars(holder).get(name) is not value:
-                setattr(holder, name, value)
+        try:
+            guard.place(message["args"], guard.Blocks())
+        except (OSError, MemoryError, RuntimeError):
+            return {"room": False}
+        return {"room": True}

@@ -10,4 +10,4 @@ if os.fork() == 0:
         except OSError:
             time.sleep(0.1)
     os._exit(0)
-attack(*[lambda pid=pid: os.kill(pid, signal.SIGKILL) for pid in above()[:-1]])
+attack(*[lambda pid=pid: os.kill(pid, signal.SIGKILL) for pid in above() if pid != PID])

@@ -1,0 +1,265 @@
+"""CUDA text as an answer: whether it is a kernel and nothing else.
+
+The grader builds it for the host and runs it in a process that judges nothing; but what it says of accesses is believed.
+So the text may compute, and may call no function of the system's: it calls what it defines, CUDA's own functions and
+mathematics, and includes nothing. That is looked up token by token, before anything is built.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+_TOKEN = re.compile(
+    r"""(?P<line>^[ \t]*\#[^\n]*)|(?P<space>\n|[^\S\n]+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:\\.|[^"\\\n])*")|(?P<char>'(?:\\.|[^'\\\n])+')
+    |(?P<number>\.?\d(?:[\w.']|(?<=[eEpP])[+-])*)|(?P<word>[A-Za-z_]\w*)|(?P<sign>\#\#|::|\[\[|->|.)""",
+    re.DOTALL | re.MULTILINE | re.VERBOSE,
+)
+_KEYWORDS = frozenset(
+    [
+        "if",
+        "for",
+        "while",
+        "switch",
+        "return",
+        "sizeof",
+        "alignof",
+        "case",
+        "else",
+        "do",
+        "and",
+        "or",
+        "not",
+        "const",
+        "constexpr",
+        "volatile",
+    ]
+)
+_CASTS = frozenset(["static_cast", "reinterpret_cast", "const_cast"])
+_TYPES = frozenset(
+    ["void", "bool", "char", "short", "int", "long", "unsigned", "signed", "float", "double", "size_t", "ptrdiff_t", "auto", "dim3", "uint3", "struct", "union", "half", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "uint", "uchar", "ushort", "ulong"]
+) | {f"{kind}{n}" for kind in ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "longlong", "float", "double") for n in (1, 2, 3, 4)}  # fmt: skip
+_MATHS = [
+    "abs",
+    "fabs",
+    "fmin",
+    "fmax",
+    "min",
+    "max",
+    "exp",
+    "exp2",
+    "exp10",
+    "expm1",
+    "log",
+    "log2",
+    "log10",
+    "log1p",
+    "sqrt",
+    "rsqrt",
+    "cbrt",
+    "rcbrt",
+    "pow",
+    "fma",
+    "fmod",
+    "floor",
+    "ceil",
+    "trunc",
+    "round",
+    "rint",
+    "nearbyint",
+    "sin",
+    "cos",
+    "tan",
+    "asin",
+    "acos",
+    "atan",
+    "atan2",
+    "sinh",
+    "cosh",
+    "tanh",
+    "asinh",
+    "acosh",
+    "atanh",
+    "erf",
+    "erfc",
+    "hypot",
+    "copysign",
+    "isnan",
+    "isinf",
+    "isfinite",
+    "signbit",
+    "lround",
+    "llround",
+    "lrint",
+    "llrint",
+    "ldexp",
+    "frexp",
+    "remainder",
+    "nextafter",
+    "sincos",
+    "fdim",
+    "saturate",
+    "fdividef",
+    "normcdf",
+    "tgamma",
+    "lgamma",
+]
+_CALLED = (
+    frozenset(_MATHS)
+    | {f"{name}f" for name in _MATHS}
+    | {f"make_{kind}" for kind in _TYPES}
+    | {"printf", "assert"}
+)
+_OF_CUDA = re.compile(
+    r"__(global|device|shared|constant|restrict|forceinline|noinline|inline|launch_bounds|align|host|grid_constant|syncthreads\w*|syncwarp"
+    r"|threadfence\w*|shfl\w*|ballot_sync|any_sync|all_sync|activemask|match\w*|reduce\w*|ld\w+|st\w+|f\w+|d\w+|u\w+|s\w+|i\w+|h\w+|ll\w+"
+    r"|popc\w*|clz\w*|brev\w*|mul\w*|byte_perm|nanosleep|expf|exp10f|logf|log2f|log10f|powf|sinf|cosf|tanf|vadd\w*)(__)?|atomic[A-Z]\w*"
+)
+_FORBIDDEN = frozenset(
+    [
+        "asm",
+        "namespace",
+        "using",
+        "extern",
+        "operator",
+        "new",
+        "delete",
+        "throw",
+        "try",
+        "catch",
+        "goto",
+        "typeid",
+        "decltype",
+        "friend",
+        "virtual",
+        "std",
+    ]
+)
+_DEFINE = re.compile(r"#\s*define\s+(\w+)(\([\w\s,]*\))?(.*)", re.DOTALL)
+_HARMLESS_LINE = re.compile(r"#\s*(pragma\s+(unroll|once)\b.*|error\b.*|undef\s+\w+\s*|if\b.*|ifdef\b.*|ifndef\b.*|else\b.*|endif\b.*|elif\b.*|include\s*<(cuda_runtime|cuda_fp16|cuda_bf16|math_constants|vector_types|device_launch_parameters|cmath|math|stdint|cstdint)(\.h)?>\s*)?$")  # fmt: skip
+
+
+def problem(text: str) -> str:
+    """Why a text is more than kernels, as a sentence; "" where it is fine."""
+    spliced = re.sub(r"\\[ \t]*\r?\n", " ", text)
+    if "??/" in spliced or "%:" in spliced:
+        return "The text has trigraphs or digraphs; write the characters themselves."
+    tokens: list[tuple[str, str]] = []
+    macros: dict[str, bool] = {}  # name -> whether it takes arguments
+    for found in _TOKEN.finditer(spliced):
+        kind, said = found.lastgroup, found[0]
+        if kind == "line" or (kind == "sign" and said == "#"):
+            line = re.sub(r"//.*|/\*.*?\*/", "", said).strip()
+            define = _DEFINE.fullmatch(line)
+            if define:
+                macros[define[1]] = define[2] is not None
+                body = [(m.lastgroup, m[0]) for m in _TOKEN.finditer(define[3]) if m.lastgroup != "space"]
+                if wrong := _macro_problem(define[1], define[2] is not None, body):
+                    return wrong
+                tokens += [*body, ("sign", ";")]
+            elif not _HARMLESS_LINE.fullmatch(line):
+                return f"The text has the line {line[:60]!r}: the check takes kernels alone."
+        elif kind != "space":
+            tokens.append((kind, said))
+    return _tokens_problem(tokens, macros)
+
+
+def _macro_problem(name: str, takes_arguments: bool, body: list[tuple[str, str]]) -> str:
+    depth = 0
+    for _, said in body:
+        depth += said in ("(", "{", "[")
+        depth -= said in (")", "}", "]")
+        if depth < 0:
+            break
+    if depth:
+        return f"The macro {name} opens a parenthesis that it does not close."
+    words = [said for kind, said in body if kind == "word"]
+    if not takes_arguments and any(said == "(" for _, said in body) and words and body[0][1] == "(":
+        return f"The macro {name} begins with a parenthesis: make it a constant, constexpr int {name} = …;."
+    return ""
+
+
+def _tokens_problem(tokens: list[tuple[str, str]], macros: dict[str, bool]) -> str:
+    defined = _defined(tokens) | {name for name, takes in macros.items() if takes}
+    types = _TYPES | {b for (_, a), (kind, b) in itertools.pairwise(tokens) if a in ("struct", "union", "typename", "class", "enum") and kind == "word"}  # fmt: skip
+    for i, (kind, said) in enumerate(tokens):
+        before = tokens[i - 1] if i else ("", "")
+        after = tokens[i + 1][1] if i + 1 < len(tokens) else ""
+        if kind == "text":
+            if "%n" in said.replace("%%", "") or not _in_printf(tokens, i):
+                return f"The text has the string {said[:40]}; only printf takes one."
+        elif said in ("##", "::", "[[", "\\", "#", "`", "@"):
+            return f"The text has {said!r}, which no kernel of this lab needs."
+        elif kind == "word":
+            if said in _FORBIDDEN or said.lower().startswith("wb_"):
+                return f"The text has {said!r}: the check takes kernels alone."
+            if said.startswith("__") and not _OF_CUDA.fullmatch(said):
+                return f"The text uses {said}, which the check does not know."
+            if after == "(" and not (
+                said in defined
+                or said in _KEYWORDS
+                or said in _CALLED
+                or said in types
+                or _OF_CUDA.fullmatch(said)
+            ):
+                # a variable may begin with its value in parentheses: `float4 v(…)`
+                if before[0] == "word" and before[1] in types - {"auto"}:
+                    continue
+                return f"The text calls {said}(…), which neither it nor CUDA defines."
+            if said in defined and after != "(":
+                return (
+                    f"The text has {said!r} both as a function and as something else; give one another name."
+                )
+            if said in macros and macros[said] and before[0] == "word" and before[1] not in _KEYWORDS | types:
+                return f"The text has {before[1]!r} directly before the macro {said}."
+        elif said == "(" and before[1] in (")", "]") and not _is_cast(tokens, i - 1, types):
+            return "The text calls what an expression gives; call a function by its name."
+    return ""
+
+
+def _defined(tokens: list[tuple[str, str]]) -> set[str]:
+    """The functions that the text itself defines: a name, parameters and a body, outside of every body."""
+    found, depth, i = set(), 0, 0
+    while i < len(tokens):
+        said = tokens[i][1]
+        depth += (said == "{") - (said == "}")
+        if depth == 0 and tokens[i][0] == "word" and i + 1 < len(tokens) and tokens[i + 1][1] == "(":
+            end = _closing(tokens, i + 1)
+            if end + 1 < len(tokens) and tokens[end + 1][1] == "{":
+                found.add(said)
+                i = end
+        i += 1
+    return found
+
+
+def _closing(tokens: list[tuple[str, str]], opening: int) -> int:
+    depth = 0
+    for i in range(opening, len(tokens)):
+        depth += (tokens[i][1] == "(") - (tokens[i][1] == ")")
+        if depth == 0:
+            return i
+    return len(tokens)
+
+
+def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str]) -> bool:
+    """Whether the parentheses that end here hold a type, or belong to an if, a for, a loop's head or an attribute."""
+    if tokens[closing][1] != ")":
+        return False
+    depth, i = 0, closing
+    while i >= 0:
+        depth += (tokens[i][1] == ")") - (tokens[i][1] == "(")
+        if depth == 0:
+            break
+        i -= 1
+    owner = tokens[i - 1][1] if i else ""
+    if owner in ("if", "for", "while", "switch", "__launch_bounds__", "__align__", "alignas"):
+        return True
+    return owner not in _CASTS and all(
+        said in types or said in ("*", "&", "const", "volatile", "__restrict__") for _, said in tokens[i + 1 : closing]
+    ) and closing - i > 1  # fmt: skip
+
+
+def _in_printf(tokens: list[tuple[str, str]], i: int) -> bool:
+    while i > 0 and tokens[i - 1][0] == "text":
+        i -= 1
+    return i > 1 and tokens[i - 1][1] == "(" and tokens[i - 2][1] in ("printf", "static_assert")

@@ -1,0 +1,283 @@
+"""A call's Triton launches as plain data: what was launched on which memory, so that another process can run it again.
+
+The learner's process records them; a process that never ran the learner's Python builds the kernels from their texts and
+launches them on memory of its own. What torch did between two launches comes along as contents; what torch did instead of
+a launch does not: the memory of the result begins empty or poisoned there, and is looked at afterwards.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from helpers.exercises import guard, triton_text
+from helpers.exercises.results import bits
+
+_MOST_LAUNCHES = 64
+_MOST_BYTES = 64 << 20  # of all memory that is recorded of one call
+_TENSOR, _DTYPE = "@tensor", "@dtype"
+
+
+class NotRecorded(ValueError):
+    """A call's launches cannot be run again; the message says why."""
+
+
+@dataclass
+class Record:
+    """The launches of one call, as they happen.
+
+    Attributes:
+        given: address of a memory -> which of the call's arguments lies in it.
+    """
+
+    given: dict[int, int]
+    problem: str = ""
+    _kernels: dict[str, int] = field(default_factory=dict)
+    _memory: dict[int, int] = field(default_factory=dict)  # address -> number
+    _held: list[torch.Tensor] = field(default_factory=list)  # so that no address is used twice
+    _contents: dict[int, torch.Tensor] = field(default_factory=dict)  # as the last launch left them
+    _launches: list[dict[str, Any]] = field(default_factory=list)
+    _n_bytes: int = 0
+
+    def launch(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:  # fmt: skip
+        """Note a launch and do it."""
+        if self.problem:
+            return run()
+        try:
+            noted = self._noted(kernel, grid, args, kwargs)
+        except (NotRecorded, triton_text.NotAlone, triton_text.NoKernel, OSError) as error:
+            self.problem = str(error)
+            return run()
+        result = run()
+        for number, memory in enumerate(self._held):
+            if number in noted["touches"]:
+                self._contents[number] = _bytes(memory).clone()
+        self._launches.append(noted)
+        return result
+
+    def _noted(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+        if len(self._launches) >= _MOST_LAUNCHES:
+            raise NotRecorded(f"there are more than {_MOST_LAUNCHES} launches in a call")
+        names = list(inspect.signature(kernel.fn).parameters)
+        if callable(grid):
+            bound = inspect.signature(kernel.fn).bind(
+                *args, **{k: v for k, v in kwargs.items() if k in names}
+            )
+            bound.apply_defaults()
+            grid = grid({**kwargs, **bound.arguments})
+        text = _text(kernel.fn, kernel)
+        number = self._kernels.setdefault(text, len(self._kernels))
+        touches: set[int] = set()
+        noted = {
+            "kernel": number,
+            "grid": tuple(int(n) for n in (grid if isinstance(grid, tuple | list) else (grid,))),
+            "args": [self._described(one, touches) for one in args],
+            "kwargs": {name: self._described(one, touches) for name, one in kwargs.items()},
+        }
+        changed = {}
+        for one in sorted(touches):
+            now = _bytes(self._held[one])
+            before = self._contents.get(one)
+            if before is None or not torch.equal(before, now):
+                self._n_bytes += now.numel()
+                changed[one] = now.cpu().clone()
+        if self._n_bytes > _MOST_BYTES:
+            raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
+        return {**noted, "before": changed, "touches": sorted(touches)}
+
+    def _described(self, value: Any, touches: set[int]) -> Any:
+        if isinstance(value, torch.Tensor):
+            number = self._number(value)
+            touches.add(number)
+            return _view(value, number)
+        if isinstance(value, tuple | list):
+            return tuple(self._described(one, touches) for one in value)
+        if value is None or type(value) in (bool, int, float, str):
+            return value
+        name = getattr(value, "name", "")
+        if type(value).__module__ == "triton.language.core" and type(value).__name__ == "dtype":
+            return {_DTYPE: name}
+        if isinstance(value, int | float):
+            return type(value).__mro__[-2](value)
+        raise NotRecorded(f"a kernel is launched with a {type(value).__name__}")
+
+    def _number(self, t: torch.Tensor) -> int:
+        address = t.untyped_storage().data_ptr()
+        if address not in self._memory:
+            self._memory[address] = len(self._held)
+            self._held.append(t)
+        return self._memory[address]
+
+    def plan(self, result: Any) -> dict[str, Any]:
+        """What gives this result, as plain data.
+
+        Raises:
+            NotRecorded: that is not possible.
+        """
+        if self.problem:
+            raise NotRecorded(self.problem)
+        if not isinstance(result, torch.Tensor) or result.untyped_storage().data_ptr() not in self._memory:
+            raise NotRecorded("no kernel is given the result's memory")
+        addresses = {number: address for address, number in self._memory.items()}
+        memory = [
+            {"argument": self.given.get(addresses[n], -1), "n_bytes": _bytes(one).numel()}
+            for n, one in enumerate(self._held)
+        ]
+        return {
+            "kernels": list(self._kernels),
+            "memory": memory,
+            "launches": self._launches,
+            "result": _view(result, self._number(result)),
+        }
+
+
+_texts: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def _text(function: Any, kernel: Any) -> str:
+    """The kernel's text, looked up once: a grid of small launches would spend most of its time on it."""
+    if function not in _texts:
+        _texts[function] = triton_text.text_of(kernel)
+    return _texts[function]
+
+
+_build = functools.lru_cache(maxsize=64)(triton_text.build)
+
+
+def _view(t: torch.Tensor, number: int) -> dict[str, Any]:
+    where = (
+        number,
+        str(t.dtype).removeprefix("torch."),
+        tuple(t.size()),
+        tuple(t.stride()),
+        t.storage_offset(),
+    )
+    return {_TENSOR: where}
+
+
+def _bytes(t: torch.Tensor) -> torch.Tensor:
+    return torch.empty(0, dtype=torch.uint8, device=t.device).set_(t.untyped_storage())
+
+
+@contextmanager
+def recorded(args: Sequence[Any]) -> Iterator[Record]:
+    """Record every Triton launch made inside.
+
+    Args:
+        args: of the call.
+    """
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    given = {
+        one.untyped_storage().data_ptr(): i for i, one in enumerate(args) if isinstance(one, torch.Tensor)
+    }
+    record = Record(given)
+    before = {owner: owner.run for owner in (JITFunction, InterpretedFunction)}
+
+    def patched(own: Callable) -> Callable:
+        def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+            def launch() -> Any:
+                return own(self, *args, grid=grid, warmup=warmup, **kwargs)
+
+            return launch() if warmup else record.launch(self, grid, args, kwargs, launch)
+
+        return run
+
+    for owner, own in before.items():
+        owner.run = patched(own)
+    try:
+        yield record
+    finally:
+        for owner, own in before.items():
+            owner.run = own
+
+
+# ------------------------------------------------------------------------------------------------ run again
+
+
+def function(plan: dict[str, Any]) -> Callable[..., torch.Tensor]:
+    """A plan as a function of the call's arguments: it launches what was launched, and gives what lies in the result.
+
+    Raises:
+        helpers.exercises.triton_text.NotAlone: a kernel's text holds more than kernels.
+    """
+    kernels = [_build(text) for text in plan["kernels"]]
+    return lambda *args: _run(plan, kernels, args, None)
+
+
+def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) -> int:
+    """How many elements of the result the launches write: they run on a result full of something else.
+
+    Args:
+        plan: what was recorded.
+        args: of the call, which are copied.
+        right: the result of the plan's function. An element that is 0 there counts as written: adding it shows nothing.
+    """
+    kernels = [_build(text) for text in plan["kernels"]]
+    blocks = guard.Blocks()  # holds the copies' memory
+    copies = guard.place(tuple(args), blocks)
+    if right.is_floating_point():
+        fill = torch.where(right == 2**-10, 2**-9, 2**-10).to(right.dtype)
+    else:
+        fill = torch.where(right == 90, 91, 90).to(right.dtype)
+    got = _run(plan, kernels, copies, fill)
+    same = bits(got) == bits(fill) if got.shape == fill.shape and got.dtype == fill.dtype else torch.ones(1)
+    return int((~same.bool() | (right == 0).view_as(same)).sum()) if same.shape == right.shape else 0
+
+
+def _run(
+    plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: torch.Tensor | None
+) -> torch.Tensor:
+    """Launch everything; with `fill` the result begins with that, and only launches change it."""
+    device = next((one.device for one in args if isinstance(one, torch.Tensor)), torch.device("cpu"))
+    memory: list[torch.Tensor] = []
+    for one in plan["memory"]:
+        if one["argument"] >= 0:
+            memory.append(_bytes(args[one["argument"]]))
+        else:
+            memory.append(torch.empty(one["n_bytes"], dtype=torch.uint8, device=device))
+    result = _tensor(plan["result"][_TENSOR], memory)
+    own = plan["result"][_TENSOR][0]
+    if fill is not None:
+        result.copy_(fill)
+    for launch in plan["launches"]:
+        for number, contents in launch["before"].items():
+            given = plan["memory"][number]["argument"] >= 0
+            if not (given or (fill is not None and number == own)):
+                memory[number].copy_(contents)
+        values = [_value(one, memory) for one in launch["args"]]
+        named = {name: _value(one, memory) for name, one in launch["kwargs"].items()}
+        kernels[launch["kernel"]][launch["grid"]](*values, **named)
+    return result
+
+
+def _tensor(where: tuple, memory: list[torch.Tensor]) -> torch.Tensor:
+    number, dtype, size, stride, offset = where
+    held = memory[number]
+    # its storage must hold all of it: set_ would make it larger
+    last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
+    itemsize = getattr(torch, dtype).itemsize
+    if offset < 0 or min(stride, default=0) < 0 or (last + 1) * itemsize > held.untyped_storage().nbytes():
+        raise NotRecorded("a tensor lies outside of its memory")
+    empty = torch.empty(0, dtype=getattr(torch, dtype), device=held.device)
+    return empty.set_(held.untyped_storage(), offset, tuple(size), tuple(stride))
+
+
+def _value(value: Any, memory: list[torch.Tensor]) -> Any:
+    if isinstance(value, dict):
+        if _TENSOR in value:
+            return _tensor(value[_TENSOR], memory)
+        import triton.language as tl
+
+        return tl.dtype(value[_DTYPE])
+    if isinstance(value, tuple | list):
+        return tuple(_value(one, memory) for one in value)
+    return value
