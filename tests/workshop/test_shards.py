@@ -25,7 +25,7 @@ place = pathlib.Path({place!r})
 def say(what):
     with (place / 'log').open('a') as log: log.write(f'{{what}} {{n}}\\n')
 say('begins')
-time.sleep({seconds})
+while (place / 'hold').exists(): time.sleep(0.05)
 assert not (place / f'fail{{n}}').exists(), 'as told'
 say('ends')
 print(n * n)"""
@@ -33,9 +33,8 @@ print(n * n)"""
 
 @pytest.fixture
 def points(make_notebook, tmp_path) -> Callable[..., Path]:
-    def make(name: str = "lesson", seconds: float = 0) -> Path:
-        code = POINT.format(place=str(tmp_path), seconds=seconds)
-        return make_notebook(name, ("n: int = 0", "parameters"), code)
+    def make(name: str = "lesson") -> Path:
+        return make_notebook(name, ("n: int = 0", "parameters"), POINT.format(place=str(tmp_path)))
 
     return make
 
@@ -147,17 +146,22 @@ def test_a_merge_of_nothing_is_refused(tmp_path, workbook):
 
 
 def test_two_runners_on_one_folder_run_nothing_twice(points, tmp_path):
-    source, other, out = points(seconds=0.3), points("other"), tmp_path / "out"
+    source, other, out = points(), points("other"), tmp_path / "out"
+    (tmp_path / "hold").touch()
     first = start(source, "--grid", "n=1,2,3,4", "--out", out)
     wait_for(lambda: said(tmp_path)["begins 1"], first)
     early = merge.merge(out)
     assert early.exit_status == 3 and "may still come from what runs now: on " in repr(early)
     second = start(source, other, "--grid", "n=1,2,3,4", "--out", out)
-    shown = [process.communicate(timeout=120) for process in (first, second)]
+    line = second.stderr.readline()
+    assert line.startswith("lesson__n=1: another run has it (") and line.endswith("; it comes later\n"), line
+    wait_for(lambda: said(tmp_path)["begins 2"], second)  # it goes on with another meanwhile
+    (tmp_path / "hold").unlink()
+    shown = [process.communicate(timeout=300) for process in (first, second)]
     assert [first.returncode, second.returncode] == [0, 0], shown
     # `other` runs at four points too, which only the second has.
     assert said(tmp_path) == {f"{what} {n}": 2 for what in ("begins", "ends") for n in (1, 2, 3, 4)}
-    assert "another run has it" in shown[0][1] + shown[1][1] and "kept" in shown[0][1] + shown[1][1]
+    assert "lesson__n=1: kept, finished earlier" in shown[1][1]
     names = [f"{name}__n={n}" for name in ("lesson", "other") for n in (1, 2, 3, 4)]
     assert_whole(out, names)  # whoever wrote the index last: it has the rows of both
     alone = batch.run_course([other], out, grid={"n": ["1"]})
