@@ -140,7 +140,9 @@ def opening(folder: Path, points: int) -> None:
             begin = time.perf_counter()
             page.goto((folder / "index.html").as_uri())
             loaded.append(time.perf_counter() - begin)
-            page.locator(".js-plotly-plot .plot").first.wait_for(state="attached", timeout=120_000)
+            page.locator(".js-plotly-plot .heatmaplayer image").first.wait_for(
+                state="attached", timeout=30_000
+            )
             drawn.append(time.perf_counter() - begin)
             page.context.close()
     against("a report of 1,000 points, loaded", statistics.median(loaded[1:]), "s", OPEN_S)
