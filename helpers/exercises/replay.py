@@ -56,9 +56,8 @@ class Record:
             self.problem = str(error)
             return run()
         result = run()
-        for number, memory in enumerate(self._held):
-            if number in noted["touches"]:
-                self._contents[number] = _bytes(memory).clone()
+        for number in noted["own"]:
+            self._contents[number] = _bytes(self._held[number]).clone()
         self._launches.append(noted)
         return result
 
@@ -81,8 +80,12 @@ class Record:
             "args": [self._described(one, touches) for one in args],
             "kwargs": {name: self._described(one, touches) for name, one in kwargs.items()},
         }
+        # What lies in the arguments the case itself says, and it may span gigabytes.
+        own = sorted(one for one in touches if self._held[one].untyped_storage().data_ptr() not in self.given)
+        if sum(self._held[one].untyped_storage().nbytes() for one in own) > _MOST_BYTES:
+            raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
         changed = {}
-        for one in sorted(touches):
+        for one in own:
             now = _bytes(self._held[one])
             before = self._contents.get(one)
             if before is None or not torch.equal(before, now):
@@ -90,7 +93,7 @@ class Record:
                 changed[one] = now.cpu().clone()
         if self._n_bytes > _MOST_BYTES:
             raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
-        return {**noted, "before": changed, "touches": sorted(touches)}
+        return {**noted, "before": changed, "own": own}
 
     def _described(self, value: Any, touches: set[int]) -> Any:
         if isinstance(value, torch.Tensor):
