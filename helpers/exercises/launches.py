@@ -125,7 +125,10 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 
 
 def written_by_kernels(seen: Seen, result: Any) -> int | None:
-    """How many elements of a result interpreted kernels wrote to; None where that is not known."""
+    """How many elements of a result interpreted kernels wrote to; None where that is not known.
+
+    Where they wrote none of them the result may be a copy: then it is how many they wrote at all, at most its own number.
+    """
     if seen.stored is None or result.device.type != "cpu" or not seen.launched:
         return None
     steps = sum(
@@ -133,7 +136,8 @@ def written_by_kernels(seen: Seen, result: Any) -> int | None:
         for dim, (n, stride) in enumerate(zip(result.shape, result.stride(), strict=True))
     )
     mine = result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
-    return int(np.isin(mine, np.concatenate(seen.stored or [np.zeros(0, dtype=np.int64)])).sum())
+    stored = np.unique(np.concatenate(seen.stored or [np.zeros(0, dtype=np.int64)]))
+    return int(np.isin(mine, stored).sum()) or min(len(stored), mine.size)
 
 
 def _nothing_promised(ptrs: Any) -> Any:

@@ -147,7 +147,7 @@ def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer,
     exercise = exercises.get("four-clocks")
     true = {"kernel_us": 900.0, "launch_us": 5.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.8}
     true |= {"cold_us": 5000.0, "left_us": 2000.0, "seed": 1}
-    readings = exercise.adapters["simulate"](answer, true)
+    readings = exercise.served["simulate"](lambda gpu: Outcome(answer(gpu)), true)
     verdict = exercise.judge(Case("900 µs", (true,), expected=true), Outcome(readings))
     assert verdict.mistake == mistake
 
@@ -164,7 +164,8 @@ def test_the_queue_is_blamed_for_what_others_left_in_it_only(left_us, mistake):
     true |= {"cold_us": 7000.0, "left_us": left_us, "seed": 0}
     exercise = exercises.get("four-clocks")
     verdict = exercise.judge(
-        Case("265 µs", (true,), expected=true), Outcome(exercise.adapters["simulate"](hasty, true))
+        Case("265 µs", (true,), expected=true),
+        Outcome(exercise.served["simulate"](lambda gpu: Outcome(hasty(gpu)), true)),
     )
     assert verdict.mistake == mistake
     assert ("of your own" in verdict.sentence) == (mistake == "own-launch")

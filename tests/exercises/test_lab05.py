@@ -11,7 +11,7 @@ from lab_answers import judged, mistakes, solution
 
 from helpers import ncu
 from helpers.exercises import of_lab
-from helpers.exercises.lab05 import reports
+from helpers.exercises.lab05 import limiters, reports
 
 LAB = "05_ncu"
 EXERCISES = {exercise.id: exercise for exercise in of_lab(LAB)}
@@ -169,7 +169,7 @@ def test_no_row_lies_near_a_limit():
     """Whoever asks for 50 or for 70 % is as right as whoever asks for 60."""
     words = set()
     for seed in range(20):
-        for _, row, limiter in reports.rows_to_judge(random.Random(seed)):
+        for _, row, limiter in limiters.rows_to_judge(random.Random(seed)):
             words.add(limiter)
             assert not 50 <= max(row["memory_throughput_percent"], row["compute_throughput_percent"]) <= 70
             assert not 0.95 < row["waves_per_sm"] < 1.5
