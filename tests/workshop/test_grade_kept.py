@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -300,3 +301,26 @@ assert not torch.cuda.is_initialized() and "helpers.exercises.judge" in sys.modu
 def test_what_an_examiner_imports_before_it_forks_asks_for_no_gpu():
     ran = subprocess.run([sys.executable, "-c", NO_CUDA], env=environment(), capture_output=True, text=True)
     assert ran.returncode == 0, ran.stderr
+
+
+def test_a_gpu_that_learners_code_cannot_use_fails_nobody(tmp_path, monkeypatch):
+    """On an H200 CUDA did not start in the confined tier (error 304), and every kernel was marked wrong."""
+    from helpers.workshop.grade import examine
+
+    monkeypatch.setattr(examine.device, "has_gpu", lambda: True)
+    path = submission(notebook(), tmp_path / "ada.ipynb")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    task = {
+        "notebook": str(path),
+        "digest": digest,
+        "stem": "ada",
+        "lab": "",
+        "exercises": str(FURTHER),
+        "seed": 1,
+        "sandbox": None,
+    }
+    events: list[dict] = []
+    examine.examine(task | {"cell_s": 60, "total_s": 600, "memory_mb": 8000, "confine": True}, events.append)
+    marks = [event for event in events if event["event"] == "mark"]
+    assert len(marks) == 2 and {one["verdict"] for one in marks} == {"not reached"}
+    assert all("has a GPU that the notebook's process cannot use" in one["sentence"] for one in marks)

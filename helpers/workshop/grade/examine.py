@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from helpers import device
 from helpers.exercises.attempt import judge_with
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.workshop.grade.advice import reaching
@@ -35,6 +36,12 @@ from helpers.workshop.supervisor import end_with_parent
 
 _MAX_STARTS = 6  # of one notebook's process
 _TEXT = 2000  # characters of a sentence in a report
+
+
+_NO_GPU = (
+    "this machine has a GPU that the notebook's process cannot use, confined as it is: grade with CUDA_VISIBLE_DEVICES= to "
+    "check on the CPU, or with another --sandbox, or with --no-confine where you know the learners"
+)
 
 
 class _OutOfTime(Exception):
@@ -71,6 +78,9 @@ class Examination:
                 with Process(told_of, self._further, self._limits, self._until) as process:
                     started = True
                     self._tell({"event": "tier", "says": process.tier})
+                    if device.has_gpu() and not process.sees_gpu:
+                        reason = _NO_GPU
+                        break
                     self._walk(process)
                     return
             except Gone as gone:
@@ -291,8 +301,9 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
     Args:
         task: `notebook`, a copy; `digest`, what its bytes must be; `stem`, what the file was called; `lab` ("" to find
             out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "tier" (how its process is confined), "cell" (one that raised or ended the process), "ended", "mark",
-            "unreadable" and "broken" (the copy is not what was handed in).
+        tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "tier" (how its process is confined),
+            "cell" (one that raised or ended the process), "ended", "mark", "unreadable" and "broken" (the copy is not what
+            was handed in).
     """
     labs = _labs(task["exercises"])
     content = Path(task["notebook"]).read_bytes()

@@ -85,6 +85,7 @@ class Process:
 
     Attributes:
         tier: How it is confined.
+        sees_gpu: Whether torch finds a GPU there.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Process:
             hello, _ = self._receive(time.monotonic() + _START_S, "", interrupt=False)
             self._notebook = hello["pid"] if not sandbox or self._container else self._outside(hello["pid"])
             self.tier = f"{sandbox.says}, {hello['tier']}" if sandbox else hello["tier"]
+            self.sees_gpu = hello["gpu"] is True
         except BaseException:
             self.close()
             raise
