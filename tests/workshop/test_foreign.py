@@ -271,10 +271,54 @@ def test_a_page_or_an_index_that_cannot_be_written_is_told(make_notebook, tmp_pa
     assert printed(out / "one.ipynb") == "1\n" and not [p for p in out.rglob("*") if ".tmp" in p.name]
 
 
-def test_an_address_is_no_folder(make_notebook, tmp_path, workbook):
+def test_an_address_whose_package_is_missing_is_a_sentence(make_notebook, tmp_path, workbook):
     result = workbook("run", make_notebook("one", "1"), "--out", "s3://bucket/runs")
     assert result.returncode == 2 and not (tmp_path / "s3:").exists()
-    assert (
-        result.stderr
-        == "--out s3://bucket/runs is an address; give a folder of this machine, and copy it there.\n"
+    assert re.fullmatch(
+        r"--out s3://bucket/runs cannot be used \(.*s3fs.*\); give a folder.*\n", result.stderr
     )
+    for option in ({"shard": "1/2"}, {"scheduler": "tcp://127.0.0.1:1"}):
+        with pytest.raises(UsageError, match="need a folder that all machines see"):
+            batch.run_course([make_notebook("one", "1")], "memory://runs", **option)
+
+
+@pytest.fixture
+def store(monkeypatch, tmp_path):
+    """fsspec's store in memory, which has no folder on this machine."""
+    import fsspec
+
+    monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path / "cache"))
+    files = fsspec.filesystem("memory")
+    if files.exists("/bucket"):
+        files.rm("/bucket", recursive=True)
+    return files
+
+
+def test_outputs_are_copied_to_an_address_and_taken_up_from_there(make_notebook, tmp_path, store):
+    notebook = make_notebook("one", "import plotly.graph_objects as go\ngo.Figure(go.Bar(y=[7]))")
+    report = batch.run_course([notebook], "memory://bucket/runs")
+    assert report.exit_status == 0 and "Open memory://bucket/runs/index.html" in repr(report)
+    there = {name.removeprefix("/bucket/runs/") for name in store.find("/bucket/runs")}
+    assert {
+        "one.ipynb",
+        "one.html",
+        "index.html",
+        "report.json",
+        "results.csv",
+        "assets/plotly.min.js",
+    } <= there
+    assert not [name for name in there if "running" in name or ".workbook" in name]
+    assert not list((tmp_path / "cache" / "batches").iterdir())
+    again = batch.run_course([notebook], "memory://bucket/runs", resume=True)
+    assert [run.status for run in again.runs] == ["kept"] and again.exit_status == 0
+
+
+def test_what_cannot_be_copied_stays_and_is_named(make_notebook, tmp_path, store, monkeypatch):
+    def full(self, *args, **kwargs):
+        raise OSError("quota exceeded")
+
+    monkeypatch.setattr(type(store), "put_file", full)
+    report = batch.run_course([make_notebook("one", "print(7)")], "memory://bucket/runs")
+    assert report.exit_status == 1 and "quota exceeded" in repr(report)
+    (kept,) = (tmp_path / "cache" / "batches").iterdir()
+    assert str(kept) in repr(report) and (kept / "one.ipynb").is_file()

@@ -177,6 +177,8 @@ class RunReport:
         halted: Whether nothing more was begun after a failure.
         running: While it runs: the name of each running point to the cell that it is in. None when it has ended.
         left_s: While it runs: how many seconds are left at the pace so far; None where that is not known.
+        address: Where the outputs have been copied to, where that is no folder, or "".
+        copy_error: What could not be copied there, and why, or "".
     """
 
     out: Path
@@ -190,11 +192,13 @@ class RunReport:
     halted: bool = False
     running: Mapping[str, str] | None = None
     left_s: float | None = None
+    address: str = ""
+    copy_error: str = ""
 
     @property
     def ok(self) -> bool:
         """Every notebook ran to its end and has its page, and the index is there."""
-        return not (self.index_error or self.lost) and all(
+        return not (self.index_error or self.lost or self.copy_error) and all(
             run.status in ("ok", "kept") and not run.page_error and not run.log_error for run in self.runs
         )
 
@@ -247,7 +251,8 @@ class RunReport:
                 f"Stopped at the first failure (--fail-fast): {left} of {len(self.runs)} were not run.",
             ]
         merge = f"This was shard {self.shard}: workbook merge {self.out} writes the report of all"
-        ends = self.index_error or (merge if self.shard else f"Open {self.out / 'index.html'}")
+        opens = f"Open {self.address or self.out}/index.html"
+        ends = self.index_error or self.copy_error or (merge if self.shard else opens)
         lines += ["", f"{self.seconds:.0f} s. {ends}"]
         return "\n".join(lines)
 

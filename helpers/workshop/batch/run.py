@@ -11,7 +11,6 @@ import contextlib
 import dataclasses
 import itertools
 import queue
-import re
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -24,6 +23,7 @@ from helpers.workshop import locks
 from helpers.workshop.batch import folder, report, results, shards
 from helpers.workshop.batch import gpus as machine_gpus
 from helpers.workshop.batch.executor import LocalExecutor
+from helpers.workshop.batch.mirror import Mirror, address_of
 from helpers.workshop.batch.plan import Job, plan
 from helpers.workshop.batch.point import Held, Lost, Point, Stopped
 from helpers.workshop.batch.progress import Progress, counted
@@ -71,7 +71,8 @@ def run_course(
 
     Args:
         notebooks: Notebook files, or folders of them.
-        out: The folder for the outputs; made if missing.
+        out: The folder for the outputs, made if missing; or an address that fsspec knows, such as s3://bucket/runs, to which
+            they are copied as they come.
         parameters: Name to value, given to those notebooks that have the name; a text is parsed by its type there.
         grid: Name to values; notebooks that have the name run once at every point of the product.
         cell_timeout: Seconds after which a cell is stopped and its notebook has failed; None for no limit.
@@ -128,9 +129,14 @@ def run_course(
             of = "seconds" if unit == "s" else "MB"
             raise UsageError(f"{option} is {limit:g} {unit}; give a positive number of {of}.")
     chosen = machine_gpus.choose(gpus) if gpus else ()
-    if "://" in str(out) or re.match(r"[a-z][a-z0-9+]+:/(?!/)", str(out)):  # Path drops one of two slashes
-        address = re.sub(r":/+", "://", str(out), count=1)
-        raise UsageError(f"--out {address} is an address; give a folder of this machine, and copy it there.")
+    mirror = None
+    if address := address_of(out):
+        if part.of > 1 or scheduler:
+            raise UsageError(
+                f"--out {address} is an address: --shard and --scheduler need a folder that all machines see."
+            )
+        mirror = Mirror(address, fetch=resume)
+        out = mirror.folder
     out = Path(out).resolve()
     _require_not_over_sources(out, planned)
     require_writable(out)
@@ -144,7 +150,7 @@ def run_course(
     else:
         workers = min(jobs or len(chosen) or 1, len(planned))
         executor = LocalExecutor(workers, chosen, progress.show)
-    return _Batch(planned, part, point, executor, progress, fail_fast).run()
+    return _Batch(planned, part, point, executor, progress, fail_fast, mirror).run()
 
 
 class Executor(Protocol):
@@ -176,7 +182,9 @@ class _Batch:
         executor: Executor,
         progress: Progress,
         fail_fast: bool,
+        mirror: Mirror | None,
     ) -> None:
+        self.mirror, self.copy_error = mirror, ""
         self.planned, self.shard, self.out = planned, shard, like.out
         self.todo = shard.part(planned)
         self.interrupted, self.index_error, self.lost = False, "", ""
@@ -233,6 +241,8 @@ class _Batch:
                         self._take(point, future, again=False)
             ignore()  # what is finished closes whole
             self._write_index(running=False)
+            if self.mirror and not self.copy_error:
+                self.mirror.remove()
         return self.report(running=False)
 
     def _open(self) -> None:
@@ -299,6 +309,8 @@ class _Batch:
             index_error=self.index_error,
             lost=self.lost,
             halted=self.halted,
+            address=self.mirror.address if self.mirror else "",
+            copy_error=self.copy_error,
             running=self.progress.running if running else None,
             left_s=self.progress.left_s(tuple(self.results.values()), len(self.todo)) if running else None,
             shard="" if self.shard.of == 1 else str(self.shard),
@@ -323,6 +335,12 @@ class _Batch:
             self.index_error = ""
         except OSError as error:
             self.index_error = f"index.html could not be written ({error.strerror or first_line(error)})."
+        if self.mirror:
+            try:
+                self.mirror.push()
+                self.copy_error = ""
+            except OSError as error:
+                self.copy_error = f"{first_line(error)}; what was written lies in {self.out}."
         now = time.monotonic()
         self.next_index = now + max(_INDEX_S, _INDEX_SHARE * (now - begin))
 
