@@ -16,7 +16,7 @@ was edited never gets the time of another.
 from helpers.records.comparison import compare
 from helpers.records.origin import HEADLINE_MIME, PROVENANCE_MIME, UNNAMED, Provenance, fingerprint, headline
 from helpers.records.replay import CannotMeasure, KernelChanged, measured, measured_file, stored
-from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, sets
+from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, gpu_specs, sets
 
 __all__ = [
     "HEADLINE_MIME",
@@ -31,6 +31,7 @@ __all__ = [
     "folder",
     "gpu_folder_name",
     "gpu_spec",
+    "gpu_specs",
     "headline",
     "measured",
     "measured_file",

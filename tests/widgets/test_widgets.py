@@ -13,7 +13,8 @@ import pytest
 
 from helpers import device, records, widgets
 from helpers.widgets import figure, grid, measure, panes
-from helpers.widgets.reasons import occupancy, reason
+from helpers.widgets.reasons import reason
+from helpers.widgets.residence import occupancy
 from helpers.widgets.square import CUDA, FLAT, ROWS, SPACES, TORCH
 from helpers.widgets.table import Table, from_frame, load
 
