@@ -159,7 +159,11 @@ def frame(table: Table) -> pd.DataFrame:
     found = pd.DataFrame(known)
     first = ["kernel", *table.space.axes, *RESULTS]
     order = [*(c for c in first if c in found.columns), *(c for c in found.columns if c not in first)]
-    return found[order].assign(gpu=table.spec.name, timed=table.timed, date=table.date or _today())
+    return (
+        found[order]
+        .convert_dtypes()
+        .assign(gpu=table.spec.name, timed=table.timed, date=table.date or _today())
+    )
 
 
 def _today() -> str:

@@ -60,6 +60,8 @@ def _bar_text(table: Table, row: Row | None) -> str:
     if not _right(row):
         if row["kernel"] in table.space.mapped:
             return str(row["verdict"])  # the sentence under the figure has the reason
+        if row["verdict"] == "untimed":
+            return "not timed here"
         return f"{row['verdict']}: {row['reason'][:46]}"
     if not table.timed:
         held = table.value(row)

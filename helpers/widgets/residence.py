@@ -45,7 +45,7 @@ def spec_for(target: str | int | None) -> device.GpuSpec:
             return spec
     threads, blocks, shared = _SM[capability]
     return device.GpuSpec(
-        f"any sm_{capability}",
+        f"a GPU of sm_{capability}",
         divmod(capability, 10),
         0,
         32,

@@ -286,18 +286,16 @@ def test_the_best_point_is_right_and_names_those_that_it_cannot_be_told_from():
 
 
 @triton.jit
-def strided_kernel(y_ptr, x_ptr, n, sizes, scale, flag, nothing, BLOCK_SIZE: tl.constexpr):
+def strided_kernel(y_ptr, x_ptr, n, sizes, scale, nothing, BLOCK_SIZE: tl.constexpr):
     offsets = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     x = tl.load(x_ptr + offsets * sizes[1], mask=offsets < n)
-    if flag:
-        x = x * scale
-    tl.store(y_ptr + offsets, x, mask=offsets < n)
+    tl.store(y_ptr + offsets, x * scale, mask=offsets < n)
 
 
 def strided(x):
     y = torch.empty_like(x)
     strided_kernel[lambda meta: (triton.cdiv(x.numel(), meta["BLOCK_SIZE"]),)](
-        y, x, x.numel(), (16, 1, 7), 2.0, True, None, BLOCK_SIZE=256, num_warps=8, num_stages=2
+        y, x, x.numel(), (16, 1, 7), 2.0, None, BLOCK_SIZE=256, num_warps=8, num_stages=2
     )
     return y
 
