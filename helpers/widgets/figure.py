@@ -65,8 +65,8 @@ def _bar_text(table: Table, row: Row | None) -> str:
         return f"{row['verdict']}: {row['reason'][:46]}"
     if not table.timed:
         held = table.value(row)
-        spills = f", {row['spill_bytes']} bytes spilled" if row["spill_bytes"] else ""
-        return "right, not timed" if held is None else f"right, {held:.0f} % occupied{spills}; not timed"
+        spills = f", {row['spill_bytes']:,} B spilled" if row["spill_bytes"] else ""
+        return "right, not timed" if held is None else f"right, {held} % occupied{spills}"
     return f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from helpers.widgets.residence import occupancy
+from helpers.widgets.residence import occupancy, percent_held
 from helpers.widgets.table import Table
 
 RIGHT = ("ok", "right")  # timed, and checked without being timed
@@ -28,7 +28,7 @@ def reason(table: Table, row: Mapping[str, Any] | None) -> str:
     return (
         f"{checked}{row['registers']} registers a thread ({spills}){shared} · "
         f"{row['loads']} × {row['load_bytes']}-byte loads · "
-        f"{held.blocks} blocks an SM, {held.percent:.0f} % of its threads (limit: {held.limit}){waves}"
+        f"{held.blocks} blocks an SM, {held.percent} % of its threads (limit: {held.limit}){waves}"
     )
 
 
@@ -40,7 +40,7 @@ def brief(table: Table, row: Mapping[str, Any] | None) -> str:
     spills = f", {row['spill_bytes']} B spilled" if row["spill_bytes"] else ""
     return (
         f"{row['registers']} registers{spills}, {row['loads']} × {row['load_bytes']} B loads<br>"
-        f"{held.percent:.0f} % occupied" + (f", {held.waves:,.1f} waves" if table.spec.sm_count else "")
+        f"{held.percent} % occupied" + (f", {held.waves:,.1f} waves" if table.spec.sm_count else "")
     )
 
 
@@ -50,12 +50,12 @@ class _Residence:
 
     blocks: int
     limit: str
-    percent: float
+    percent: int
     waves: float
 
 
 def _residence(table: Table, row: Mapping[str, Any]) -> _Residence:
     spec = table.spec
     blocks, limit = occupancy(spec, row["threads"], row["registers"], row["shared_bytes"] or 0)
-    percent = 100 * blocks * row["threads"] / spec.max_threads_per_sm
+    percent = percent_held(spec, blocks, row["threads"])
     return _Residence(blocks, limit, percent, table.space.n_blocks(row) / max(1, blocks * spec.sm_count))

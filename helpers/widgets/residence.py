@@ -77,3 +77,8 @@ def occupancy(spec: device.GpuSpec, threads: int, registers: int, shared_bytes: 
         limits["shared memory"] = spec.shared_bytes_per_sm // (shared_bytes + system)
     tightest = min(limits, key=limits.get)
     return limits[tightest], tightest
+
+
+def percent_held(spec: device.GpuSpec, blocks: int, threads: int) -> int:
+    """The share of an SM's threads that so many blocks take, in whole per cent, halves rounded up."""
+    return math.floor(100 * blocks * threads / spec.max_threads_per_sm + 0.5)

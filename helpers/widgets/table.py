@@ -54,8 +54,8 @@ class Table:
     @property
     def note(self) -> str:
         """What was done before a figure was shown."""
-        done = "it was timed" if self.timed else "it was laid under the sliders"
-        return f"{self.origin} · every kernel was checked before {done}"
+        checked = "every kernel was checked before it was timed" if self.timed else "every point is checked"
+        return f"{self.origin} · {checked}"
 
     @property
     def unit(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from helpers import check, device
 from helpers.widgets.compiled import launch_facts
 from helpers.widgets.measure import empty_row, inputs_of
-from helpers.widgets.residence import occupancy
+from helpers.widgets.residence import occupancy, percent_held
 from helpers.widgets.space import FACTS, RESULTS, Candidate, Refused, Space
 
 RIGHT = "right"
@@ -70,7 +70,7 @@ def look(space: Space, kernel: str, point: Mapping[str, Any], spec: device.GpuSp
     held, limit = occupancy(spec, facts["threads"], facts["registers"], facts["shared_bytes"])
     if not held:
         return row | {"verdict": "refused", "reason": _does_not_fit(facts, limit, spec)}
-    return row | {"occupancy": round(100 * held * facts["threads"] / spec.max_threads_per_sm, 1)}
+    return row | {"occupancy": percent_held(spec, held, facts["threads"])}
 
 
 def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[list, dict[str, str]]:
