@@ -17,7 +17,7 @@ from helpers import device, records
 from helpers.widgets.plain import plain_figure
 from helpers.widgets.reasons import reason
 from helpers.widgets.shown import Shown
-from helpers.widgets.space import RESULTS, label, require_position, word
+from helpers.widgets.space import RESULTS, label, require_position
 from helpers.widgets.table import Table
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Be
     n_points = sum(k in space.mapped for k, _ in points)
     counted = f"{len(known)} of {n_points} points measured"
     if not table.timed:
-        return Best(None, (), len(known), n_points, f"Nothing was timed: {table.origin}.")
+        return Best(None, (), len(known), n_points, f"No point is the fastest: {table.origin}.")
     timed = sorted((row for row in known if row["verdict"] == "ok"), key=lambda row: row["median_us"])
     if not timed:
         return Best(None, (), len(known), n_points, f"No right point was timed at {at} yet; {counted}.")
@@ -143,7 +143,7 @@ def _slower(row: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
 def _named(table: Table, row: Mapping[str, Any]) -> str:
     """A row's kernel and its launch parameters."""
     own = [a for a in table.space.axes if a not in ("n_cols", "dtype") and row.get(a) is not None]
-    point = ", ".join(f"{word(axis)}={label(row[axis])}" for axis in own)
+    point = ", ".join(f"{axis}={label(row[axis])}" for axis in own)
     return f"{row['kernel']} with {point}" if point else row["kernel"]
 
 
@@ -213,9 +213,9 @@ def _page(shown: Explored, title: str) -> str:
     text = html.escape
     mapped = [kernel for kernel in shown.kernels if kernel in space.mapped]
     plain_axes = {space.x, space.y, "n_cols", "dtype"}
-    fixed = [f"{word(axis)}={label(at[axis])}" for axis in space.axes if axis not in plain_axes]
+    fixed = [f"{axis}={label(at[axis])}" for axis in space.axes if axis not in plain_axes]
     said = [f"<b>{text(k)}</b>: {text(reason(table, table.row(k, at)))}" for k in mapped]
-    where = ", ".join(f"{word(axis)}={label(value)}" for axis, value in at.items())
+    where = ", ".join(f"{axis}={label(value)}" for axis, value in at.items())
     n_points = sum(1 for kernel, _ in space.points() if kernel in shown.kernels)
     best = text(repr(shown.best())).replace("\n", "<br>")
     sources = "".join(f"<pre>{text(s)}</pre>" for s in map(_source, space.sources()) if s)

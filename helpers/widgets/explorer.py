@@ -141,7 +141,7 @@ def _measure_all(table: Table, kernels: Sequence[str], start: Mapping[str, Any])
         and all(value == start[axis] for axis, value in point.items() if axis not in moved)
     ]
     for kernel, point in tqdm(plan, desc=space.name, unit="point", leave=False):
-        table.measured(kernel, point)
+        table.measured(kernel, point, budget_s=0.02)
 
 
 def _space(over: str | Space) -> Space:

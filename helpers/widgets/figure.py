@@ -241,7 +241,7 @@ def _hatched(data: _Bars, top: float) -> go.Bar:
 
 def value_title(table: Table) -> str:
     """What bars and curves show, with its unit."""
-    return "effective bandwidth (GB/s)" if table.timed else "occupancy (% of an SM's threads), not a speed"
+    return "effective bandwidth (GB/s)" if table.timed else "occupancy (%), not a speed"
 
 
 def _bar_range(kernels: Sequence[str]) -> list[float]:

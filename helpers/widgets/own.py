@@ -166,7 +166,10 @@ def _facts(run: Callable, *inputs: Any) -> dict[str, int]:
 
     with ptx.launches() as seen:
         run(*inputs)
-    return compiled.launch_facts(seen, device.gpu_spec().target)
+    try:
+        return compiled.launch_facts(seen, device.gpu_spec().target)
+    except ptx.CompileError:  # it ran; only the tools that read it could not
+        return {}
 
 
 def _many_shapes() -> None:

@@ -74,12 +74,14 @@ class Table:
         """A known row, or None."""
         return self.rows.get(self.space.key(kernel, point))
 
-    def measured(self, kernel: str, point: Mapping[str, Any]) -> dict[str, Any] | None:
+    def measured(
+        self, kernel: str, point: Mapping[str, Any], *, budget_s: float = 0.1
+    ) -> dict[str, Any] | None:
         """A row; on a GPU one that is missing is checked and timed first, without one it is compiled and checked."""
         key = self.space.key(kernel, point)
         if key not in self.rows and self.live:
             if self.timed:
-                self.rows[key] = measure.measure(self.space, kernel, point)
+                self.rows[key] = measure.measure(self.space, kernel, point, budget_s=budget_s)
             else:
                 self.rows[key] = untimed.look(self.space, kernel, point, self.spec)
         return self.rows.get(key)

@@ -93,7 +93,7 @@ def test_every_position_is_compiled_and_checked_and_none_has_a_speed():
     assert "as float32: Triton&#x27;s interpreter has no bfloat16" in explorer.sentence.value
     everything = json.dumps(shown._repr_mimebundle_()) + explorer.figure.to_json() + explorer.sentence.value
     assert "GB/s" not in everything and "not timed" in everything and "not a speed" in everything
-    assert repr(shown.best()).startswith("Nothing was timed: not timed, since no GPU is here")
+    assert repr(shown.best()).startswith("No point is the fastest: not timed, since no GPU is here")
 
 
 def test_a_wrong_point_is_a_hatched_bar_with_the_checks_sentence():
