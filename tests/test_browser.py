@@ -155,6 +155,13 @@ def test_the_kernels_of_lesson_03(lesson, lab):
         "dtype": ("dtype", "bfloat16"),
     }
     screenshot(page, "lab-03-explore")
+    # The other GPU of which records are kept, and back: the position stays.
+    gpus = cell.locator("button").filter(has_text=re.compile(r"^\s*H[12]00\s*$"))
+    names = gpus.all_text_contents()
+    for i in (1, 0):
+        gpus.nth(i).click()
+        see(plot.locator(".gtitle"), f"replayed: NVIDIA {names[i].strip()}")
+        screenshot(page, f"lab-03-{names[i].strip()}")
     page.page.evaluate(
         "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
     )

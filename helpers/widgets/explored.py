@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+_NAMED = 5  # of the points that cannot be told from the best, in its text
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Explored(Shown):
     """Sliders over kernels.
@@ -48,11 +51,18 @@ class Explored(Shown):
         Raises:
             ValueError: a size or dtype that no slider has.
         """
-        at = self.start if self.explorer is None else self.explorer.point
+        table, at = self.now
         asked = {"n_cols": n_cols or at["n_cols"], "dtype": dtype or at["dtype"]}
         for axis, value in asked.items():
-            require_position(axis, value, self.table.space.axes[axis])
-        return best_of(self.table, self.kernels, **asked)
+            require_position(axis, value, table.space.axes[axis])
+        return best_of(table, self.kernels, **asked)
+
+    @property
+    def now(self) -> tuple[Table, Mapping[str, Any]]:
+        """The table of the GPU that is shown, and where the sliders stand."""
+        if self.explorer is None:
+            return self.table, self.start
+        return self.explorer.table, self.explorer.point
 
     def save(self, name: str | os.PathLike, *, overwrite: bool = False) -> tuple[Path, Path]:
         """Write a page with the sliders and a table of what was measured: `name.html` and `name.csv`.
@@ -74,7 +84,7 @@ class Explored(Shown):
         for path in (page, rows):
             if path.exists() and not overwrite:
                 raise FileExistsError(f"{path} is there already: give another name, or overwrite=True.")
-        _write(rows, frame(self.table).to_csv(index=False))
+        _write(rows, frame(self.now[0]).to_csv(index=False))
         _write(page, _page(self, stem.name))
         return page, rows
 
@@ -123,7 +133,9 @@ def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Be
         f"{first['ci_high_us']:,.2f}), {first['gb_per_s']:,.0f} GB/s; {counted}, {table.origin}."
     ]
     if alike:
-        lines.append(f"Not to be told from it: {'; '.join(_short(table, row) for row in alike)}.")
+        more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+        named = "; ".join(_short(table, row) for row in alike[:_NAMED])
+        lines.append(f"Not to be told from it: {named}{more}.")
     rivals = [
         row for k, p in points if k in space.rivals and (row := table.row(k, p)) and row["verdict"] == "ok"
     ]
@@ -205,8 +217,8 @@ pre { overflow-x: auto; padding: .8em; background: light-dark(#f4f4f4, #1c1c1c);
 
 def _page(shown: Explored, title: str) -> str:
     """The page: the figure with its own sliders, the best point, what is known of the start, source and provenance."""
-    table, space, start = shown.table, shown.table.space, shown.start
-    at = start if shown.explorer is None else shown.explorer.point
+    table, at = shown.now
+    space = table.space
     drawn = plain_figure(table, shown.kernels, at).to_html(
         full_html=False, include_plotlyjs=True, config={"displayModeBar": False, "responsive": True}
     )

@@ -18,7 +18,7 @@ from helpers.widgets.residence import spec_for
 from helpers.widgets.shown import Shown, frontend
 from helpers.widgets.space import Space, word
 from helpers.widgets.square import SPACES
-from helpers.widgets.table import Table, load
+from helpers.widgets.table import Table, by_gpu, load
 
 
 def explore(
@@ -76,7 +76,7 @@ def explore(
     """
     asked = Asked(against, reference, make_inputs, n_rows, n_elements, n_bytes, tolerance)
     alone = frontend() == "plain"
-    own = None
+    own, given = None, table is not None
     if isinstance(over, (str, Space)):
         if asked != Asked() or target is not None:
             raise ValueError(
@@ -102,10 +102,12 @@ def explore(
             _measure_all(table, chosen, point)
     text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
     plain = plain_figure(table, chosen, point, hover=alone)
+    # Another table than the records' has no other GPUs beside it.
+    tables = {"this machine": table} if alone or given else by_gpu(table)
     shown = Explored(
         text,
         plain,
-        None if alone else _Explorer(table, chosen, point),
+        None if alone else _Explorer(tables, chosen, point),
         table=table,
         kernels=chosen,
         start=point,
@@ -171,10 +173,12 @@ def _kernels(space: Space, wanted: Sequence[str] | None) -> tuple[str, ...]:
 class _Explorer:
     """The live form of `explore`: sliders, boxes and a button around a FigureWidget."""
 
-    def __init__(self, table: Table, kernels: tuple[str, ...], point: dict[str, Any]) -> None:
+    def __init__(self, tables: Mapping[str, Table], kernels: tuple[str, ...], point: dict[str, Any]) -> None:
         import ipywidgets as w
 
-        self.table, self.point = table, dict(point)
+        self.tables = tables
+        self.table = table = next(iter(tables.values()))
+        self.point = dict(point)
         choices = [k for k in kernels if k in table.space.mapped]
         self.mapped = choices[0]
         self.figure = live_figure(figure.build(table, kernels, self.mapped, point))
@@ -197,6 +201,10 @@ class _Explorer:
             layout={"width": "auto"},
         )  # fmt: skip
         self.map_of.observe(self._moved, "value")
+        self.gpu = w.ToggleButtons(
+            options=list(tables), style={"button_width": "auto"}, layout={"width": "auto"}
+        )
+        self.gpu.observe(self._another_gpu, "value")
         self.sentence = w.HTML(figure.reasons_html(table, kernels, point))
         self.button = w.Button(description=self._all_of_it(), layout={"width": "auto"})
         self.button.on_click(self._measure_or_stop)
@@ -210,11 +218,20 @@ class _Explorer:
         controls = [
             grid_of(list(self.sliders.values())),
             w.HBox([*self.boxes.values(), w.HBox([w.Label("Map of"), self.map_of])], layout=row),
+            *([w.HBox([w.Label("GPU"), self.gpu])] if len(tables) > 1 else []),
             w.HBox(
                 [*([self.button, self.bar] if table.live else []), self.save_button, self.saved], layout=row
             ),
         ]
         self.box = w.VBox([*controls, self.figure, self.sentence])
+
+    def _another_gpu(self, change: dict) -> None:
+        """The same point on another GPU: bars, map and ceiling change."""
+        self.table = self.tables[self.gpu.value]
+        self.stopped = True
+        self.button.disabled = not self.table.live
+        figure.exchange(self.figure, self.table, self.shown, self.mapped, self.point)
+        self.sentence.value = figure.reasons_html(self.table, self.shown, self.point)
 
     def _all_of_it(self) -> str:
         return "Measure all of this map" if self.table.timed else "Compile and check all of this map"

@@ -312,6 +312,15 @@ def change(
             fig.layout.annotations[0].text = map_title(table, mapped)
 
 
+def exchange(fig: Any, table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any]) -> None:
+    """Show another GPU's table in an existing figure (widget): values, ceiling and axes, at the same point."""
+    made = build(table, kernels, mapped, point)
+    with fig.batch_update():
+        fig.update(
+            {"data": [trace.to_plotly_json() for trace in made.data], "layout": made.layout.to_plotly_json()}
+        )
+
+
 def reasons_html(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> str:
     """The sentences under the figure, one for each kernel that depends on the sliders."""
     lines = []

@@ -130,3 +130,15 @@ def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Tabl
                 clean[name] = int(clean[name])
         table.rows[space.key(clean["kernel"], clean)] = clean
     return table
+
+
+def by_gpu(table: Table) -> dict[str, Table]:
+    """A table and those of the other GPUs of which the same sweep is recorded, by short names: "this machine", "H100"."""
+    space = table.space
+    if not space.record:
+        return {"this machine": table}
+    kept = records.stored_by_gpu(space.record, sources=space.sources())
+    mine = records.gpu_folder_name(table.spec.name)
+    first = {"this machine" if table.live else mine.upper(): table}
+    others = {gpu.upper(): frame for gpu, frame in kept.items() if table.live or gpu != mine}
+    return first | {name: from_frame(space, frame) for name, frame in others.items()}

@@ -161,6 +161,29 @@ def test_a_refused_point_is_shown_with_its_reason(recorded):
     assert words[list(table.space.axes["block_x"]).index(128)] == "refused"
 
 
+def test_a_switch_over_the_gpus_changes_bars_map_and_ceiling_and_keeps_the_position(monkeypatch):
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    monkeypatch.setattr(device, "gpu_spec", lambda: None)
+    space = SPACES["launch"]
+    shown = widgets.explore(n_cols=1024)
+    explorer = shown.explorer
+    assert set(explorer.gpu.options) == {"H100", "H200"}
+    explorer.sliders["block_size"].value = 1024
+    for name in explorer.gpu.options:
+        explorer.gpu.value = name
+        frame = records.stored_by_gpu(space.record, sources=space.sources())[name.lower()]
+        table = from_frame(space, frame)
+        point = {**START, "n_cols": 1024, "block_size": 1024}
+        assert explorer.point == point and explorer.sliders["block_size"].value == 1024
+        expected = [table.row(kernel, point)["gb_per_s"] for kernel in explorer.shown]
+        assert list(explorer.figure.data[0].x) == expected
+        line = [table.row(ROWS, {**point, "num_warps": w})["gb_per_s"] for w in space.axes["num_warps"]]
+        assert list(explorer.figure.data[2].z[list(space.axes["block_size"]).index(1024)]) == line
+        assert explorer.figure.layout.annotations[1].text == f"copy: {table.spec.copy_gb_per_s:,.0f}"
+        assert f"replayed: {table.spec.name}" in explorer.figure.layout.title.text
+        assert table.spec.name in shown.best().text and shown.now[0].spec == table.spec
+
+
 @pytest.mark.parametrize(
     ("over", "start", "says"),
     [
