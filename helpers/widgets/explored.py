@@ -77,8 +77,11 @@ class Explored(Shown):
             The paths of page and table.
 
         Raises:
+            ValueError: no point is known.
             FileExistsError: one of the files is there, and `overwrite` is not set; nothing was written.
         """
+        if not self.now[0].rows:
+            raise ValueError(f"There is nothing to save: {self.now[0].origin}")
         stem = Path(re.sub(r"\.(html|csv)$", "", os.fspath(name)))
         page, rows = Path(f"{stem}.html"), Path(f"{stem}.csv")
         for path in (page, rows):

@@ -15,7 +15,7 @@ from helpers.widgets.explored import Explored, free_name
 from helpers.widgets.own import Asked, own_space
 from helpers.widgets.plain import plain_figure
 from helpers.widgets.residence import spec_for
-from helpers.widgets.shown import Shown, frontend
+from helpers.widgets.shown import frontend
 from helpers.widgets.space import Space, word
 from helpers.widgets.square import SPACES
 from helpers.widgets.table import Table, by_gpu, load
@@ -35,7 +35,7 @@ def explore(
     tolerance: tuple[float, float] | None = None,
     target: str | int | None = None,
     **sliders: Any,
-) -> Shown:
+) -> Explored:
     """Sliders over launch parameters, size and dtype: what each kernel reaches, and the map of one of them.
 
     `explore(square_mine, against=[torch.square], BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])` lays a function of
@@ -45,7 +45,7 @@ def explore(
 
     `explore()` and `explore("shape")` show the course's kernels. On a GPU each point is measured when you come to it, and
     a button measures all of them. Without one the sliders move through the recorded sweep; where a kernel has changed since
-    then, a sentence says so instead.
+    then, a sentence says so instead. A switch shows the same point on each GPU of which the sweep is recorded.
 
     Args:
         over: a function with launch parameters; or "launch" (BLOCK_SIZE and num_warps of the Triton kernels), "shape" (the
@@ -92,7 +92,8 @@ def explore(
     point = {**space.start, **start}
     table = table or load(space, replay=alone)
     if table.refusal:
-        return Shown(table.refusal, f'<div role="status">{html.escape(table.refusal)}</div>')
+        refused = f'<div role="status">{html.escape(table.refusal)}</div>'
+        return Explored(table.refusal, refused, table=table, kernels=chosen, start=point)
     if table.live:
         for kernel in chosen:
             table.measured(kernel, point)
@@ -218,9 +219,14 @@ class _Explorer:
         controls = [
             grid_of(list(self.sliders.values())),
             w.HBox([*self.boxes.values(), w.HBox([w.Label("Map of"), self.map_of])], layout=row),
-            *([w.HBox([w.Label("GPU"), self.gpu])] if len(tables) > 1 else []),
             w.HBox(
-                [*([self.button, self.bar] if table.live else []), self.save_button, self.saved], layout=row
+                [
+                    *([w.HBox([w.Label("GPU"), self.gpu])] if len(tables) > 1 else []),
+                    *([self.button, self.bar] if table.live else []),
+                    self.save_button,
+                    self.saved,
+                ],
+                layout=row,
             ),
         ]
         self.box = w.VBox([*controls, self.figure, self.sentence])

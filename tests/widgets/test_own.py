@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from helpers import cuda, device, ptx, records, widgets
+from helpers.cuda import LoadedKernel
 from helpers.widgets.explored import best_of
 from helpers.widgets.residence import spec_for
 from helpers.widgets.space import FACTS, Space
@@ -181,6 +182,7 @@ def test_sliders_kept_with_the_function_and_all_points_without_widgets(monkeypat
     [
         (flat_kernel, {}, "flat_kernel is a Triton kernel: give explore.. the function that launches it"),
         (ptx.interpreted(flat_kernel), {}, "is a Triton kernel"),
+        (LoadedKernel("scale", (), "cpu", 0.0, print), {}, "scale is a loaded CUDA kernel: give explore.. the function"),
         (3, {}, "explore.. takes a function, a name or a Space; it was given 3"),
         (flat, {"num_warps": 4}, r"num_warps=4 is one value; a slider needs a list: num_warps=\[4, …\]"),
         (flat, {"block_size": [64]}, "flat has no launch parameter 'block_size'; it has BLOCK_SIZE, num_warps"),

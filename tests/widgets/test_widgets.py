@@ -161,7 +161,7 @@ def test_a_refused_point_is_shown_with_its_reason(recorded):
     assert words[list(table.space.axes["block_x"]).index(128)] == "refused"
 
 
-def test_a_switch_over_the_gpus_changes_bars_map_and_ceiling_and_keeps_the_position(monkeypatch):
+def test_a_switch_over_the_gpus_changes_bars_map_and_ceiling_and_keeps_the_position(monkeypatch, tmp_path):
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     monkeypatch.setattr(device, "gpu_spec", lambda: None)
     space = SPACES["launch"]
@@ -182,6 +182,10 @@ def test_a_switch_over_the_gpus_changes_bars_map_and_ceiling_and_keeps_the_posit
         assert explorer.figure.layout.annotations[1].text == f"copy: {table.spec.copy_gb_per_s:,.0f}"
         assert f"replayed: {table.spec.name}" in explorer.figure.layout.title.text
         assert table.spec.name in shown.best().text and shown.now[0].spec == table.spec
+    page, rows = shown.save(tmp_path / "sweep")
+    saved = pd.read_csv(rows)
+    assert len(saved) == len(table.rows) and set(saved.gpu) == {table.spec.name}
+    assert f"replayed: {table.spec.name}" in page.read_text()
 
 
 @pytest.mark.parametrize(
@@ -234,6 +238,9 @@ def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, m
     }
     shown = widgets.explore(changed["launch"])
     assert shown.widget is None and shown.text == sentence
+    assert "0 of " in shown.best().text
+    with pytest.raises(ValueError, match="There is nothing to save: cube_kernel has changed"):
+        shown.save("never")
     assert shown._repr_mimebundle_()["text/html"] == f'<div role="status">{sentence}</div>'
     monkeypatch.setattr(grid, "SHAPE", changed["shape"])
     shown = widgets.explore_grid()
