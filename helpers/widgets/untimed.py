@@ -66,6 +66,8 @@ def look(space: Space, kernel: str, point: Mapping[str, Any], spec: device.GpuSp
         facts = _compiled(candidate, (space.rows(n_cols), n_cols), dtype, spec)
     except (ptx.CompileError, cuda.BuildError, ValueError, RuntimeError, TypeError) as error:
         return row | {"verdict": "refused", "reason": sentence(error)}
+    except OSError as error:  # no compiler could be started: that is no fault of the kernel
+        return row | {"verdict": "unchecked", "reason": f"the compiler did not start: {sentence(error)}"}
     row |= facts
     held, limit = occupancy(spec, facts["threads"], facts["registers"], facts["shared_bytes"])
     if not held:
