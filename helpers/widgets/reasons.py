@@ -16,9 +16,11 @@ def reason(table: Table, row: Mapping[str, Any] | None) -> str:
     """The line under a figure."""
     if row is None:
         return table.refusal or "not measured yet"
-    if row["verdict"] not in RIGHT:
-        return f"{row['verdict']}: {row['reason']}"
     checked = f"{row['reason']} · " if row["reason"] else ""
+    if row["verdict"] not in RIGHT:
+        if row["verdict"] != "unchecked" or not row["registers"]:
+            return f"{row['verdict']}: {row['reason']}"
+        checked = f"unchecked: {checked}"
     if not row.get("registers"):
         return f"{checked}what the compiler made of it is not seen here"
     held = _residence(table, row)

@@ -123,6 +123,11 @@ def _does_not_fit(facts: Mapping[str, int], limit: str, spec: device.GpuSpec) ->
 def sentence(error: BaseException) -> str:
     """What went wrong in one line: the first of the message, or, in Triton's, what the kernel's line did wrong."""
     text = str(error)
+    if "outside of the scope of a kernel" in text:
+        return (
+            "it calls other @triton.jit functions, which the interpreter runs only where device.prepare() or "
+            "TRITON_INTERPRET=1 came before Triton was imported"
+        )
     if type(error).__name__ == "InterpreterError":
         text = re.sub(r"^\w+\((['\"])(.*)\1\)$", r"\2", text, flags=re.S).replace("\\n", "\n")
     lines = [line.strip() for line in text.splitlines() if line.strip()]

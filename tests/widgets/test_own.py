@@ -110,6 +110,30 @@ def test_a_wrong_point_is_a_hatched_bar_with_the_checks_sentence():
     assert not explorer.figure.data[5].y and "right on 3 × 256" in explorer.sentence.value
 
 
+@triton.jit
+def sum_kernel(y_ptr, x_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
+    cols = tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + tl.program_id(0) * n_cols + cols, mask=cols < n_cols, other=0.0)
+    tl.store(y_ptr + tl.program_id(0), tl.sum(x, axis=0))
+
+
+def sums(x, num_warps):
+    y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
+    sum_kernel[(x.shape[0],)](y, x, x.shape[1], BLOCK_SIZE=1024, num_warps=num_warps)
+    return y
+
+
+@pytest.mark.skipif(triton.knobs.runtime.interpret, reason="this process has Triton's interpreter for all")
+def test_what_cannot_run_here_is_not_called_right_and_is_compiled_all_the_same():
+    shown = widgets.explore(
+        sums, reference=lambda x: x.sum(dim=1), num_warps=[4], n_cols=[1024], dtype=["float32"]
+    )
+    said = shown.explorer.sentence.value
+    assert "unchecked: it calls other @triton.jit functions" in said and "bytes of shared memory" in said
+    row = shown.table.row("sums", shown.start)
+    assert row["verdict"] == "unchecked" and shown.table.value(row) is None and row["blocks"] == 4096
+
+
 def test_the_target_decides_what_is_compiled_and_how_it_lies_there():
     shown = explored(target="sm_75", BLOCK_SIZE=[1024], num_warps=[4])
     assert "compiled for sm_75, occupancy of a GPU of sm_75" in shown.text
@@ -358,3 +382,32 @@ def test_points_of_ones_own_are_checked_and_timed(tmp_path):
     assert best.row["BLOCK_SIZE"] == 4096 and "µs (95 % CI" in best.text
     page, _ = shown.save(tmp_path / "live")
     assert device.gpu_spec().name in page.read_text()
+
+
+@pytest.mark.gpu
+def test_cuda_text_with_a_launcher_is_timed():
+    kernel = cuda.load_kernel(TILES, "square_tiles")
+
+    def square_tiles(x, block_x, block_y):
+        y = torch.empty_like(x)
+        height, width = x.shape
+        grid = triton.cdiv(width, block_x), triton.cdiv(height, block_y)
+        kernel(x, y, height, width, grid=grid, block=(block_x, block_y))
+        return y
+
+    shown = widgets.explore(
+        square_tiles, against=torch.square, block_x=[32, 128], block_y=[16, 4], n_cols=[1024], dtype=["float32", "bfloat16"]
+    )  # fmt: skip
+    explorer = shown.explorer
+    row = shown.table.row("square_tiles", explorer.point)
+    assert (
+        row["verdict"] == "ok"
+        and row["registers"] > 8
+        and row["blocks"] == 8 * 1024
+        and row["threads"] == 512
+    )
+    explorer.sliders["block_y"].value = 16
+    assert "refused: " in explorer.sentence.value and "at most 1,024 threads" in explorer.sentence.value
+    explorer.sliders["block_x"].value = 32
+    explorer.sliders["dtype"].value = "bfloat16"
+    assert "pass torch.float32" in explorer.sentence.value
