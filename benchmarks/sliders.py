@@ -116,6 +116,33 @@ def on_this_gpu() -> None:
     against("the same point again", statistics.median(again), "s", AGAIN_S)
 
 
+def of_ones_own() -> None:
+    """Points of a function of one's own: timed on a GPU; without one compiled for another, and checked."""
+    import torch
+    import triton
+
+    from helpers.kernels import square
+    from helpers.widgets.own import Asked, own_space
+    from helpers.widgets.residence import spec_for
+    from helpers.widgets.table import Table
+
+    lists = {"block_size": [2**i for i in range(6, 14)], "num_warps": [4]}
+    space = own_space(square.square_flat, Asked(against=torch.square), lists).space
+    timed = device.has_gpu()
+    table = Table(space, device.gpu_spec() if timed else spec_for(None), live=True, timed=timed)
+    times = []
+    with tempfile.TemporaryDirectory() as folder:
+        triton.knobs.cache.dir = folder  # nothing is compiled yet
+        for block_size in lists["block_size"]:
+            begin = time.perf_counter()
+            row = table.measured(space.name, {**space.start, "block_size": block_size})
+            times.append(time.perf_counter() - begin)
+            assert row["verdict"] in ("ok", "right"), row["reason"]
+    done = "checked, measured" if timed else "checked, not timed"
+    # The first one pays for Triton's start.
+    against(f"a point of one's own: compiled, {done}", statistics.median(times[1:]), "s", LIVE_S)
+
+
 if __name__ == "__main__":
     try:
         harness.chromium()
@@ -123,6 +150,7 @@ if __name__ == "__main__":
         print(missing)
     else:
         in_the_browser()
+    of_ones_own()
     if device.has_gpu():
         on_this_gpu()
     else:

@@ -156,6 +156,13 @@ def test_the_kernels_of_lesson_03(lesson, lab):
         "dtype": ("dtype", "bfloat16"),
     }
     screenshot(page, "lab-03-explore")
+    # The other GPU of which records are kept, and back: the position stays.
+    gpus = cell.locator("button").filter(has_text=re.compile(r"^\s*H[12]00\s*$"))
+    names = gpus.all_text_contents()
+    for i in (1, 0):
+        gpus.nth(i).click()
+        see(plot.locator(".gtitle"), f"replayed: NVIDIA {names[i].strip()}")
+        screenshot(page, f"lab-03-{names[i].strip()}")
     page.page.evaluate(
         "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
     )
@@ -181,7 +188,9 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     box = cell.locator("input[type=checkbox]").nth(3)
     box.focus()
     page.page.keyboard.press("Space")
-    expect(plot.locator(".barlayer .point")).to_have_count(4, timeout=harness.SHOWS_WITHIN_MS)
+    expect(plot.locator(".barlayer .trace").first.locator(".point")).to_have_count(
+        4, timeout=harness.SHOWS_WITHIN_MS
+    )
     screenshot(page, "lab-03-explore-moved")
     # The second set of sliders, in a cell of its own.
     cell = page.cell("try-alignment")
@@ -265,6 +274,91 @@ def test_the_softmaxes_of_lesson_06(lesson, lab):
     see(status, "one block: refused: a thread would hold 512 elements")
     screenshot(page, "lab-06-explore")
     assert save(page, lab[1] / "06_fusion.ipynb") < 2_000_000
+
+
+OWN = {
+    "setup": "from helpers import device\n\ndevice.prepare()",
+    "kernel": """
+import torch, triton, triton.language as tl
+from helpers import widgets
+
+@triton.jit
+def square_kernel(y_ptr, x_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
+    start = tl.program_id(0).to(tl.int64) * n_cols
+    cols = tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + start + cols, mask=cols < n_cols)
+    tl.store(y_ptr + start + cols, x * x, mask=cols < n_cols)
+
+def square_mine(x, BLOCK_SIZE, num_warps):
+    y = torch.empty_like(x)
+    square_kernel[(x.shape[0],)](y, x, x.shape[1], BLOCK_SIZE=BLOCK_SIZE, num_warps=num_warps)
+    return y""",
+    "explore": """shown = widgets.explore(square_mine, against=[torch.square], n_cols=[256, 1024], dtype=["float32"],
+    BLOCK_SIZE=[512, 1000, 1024, 8192], num_warps=[1, 4, 8])
+shown""",
+}
+
+
+def test_a_kernel_of_ones_own_and_the_page_that_is_saved(chrome, tmp_path):
+    """Three sliders, a wrong point, a refused one, a spill; then the page, opened from disk without a network."""
+    notebook = nbformat.v4.new_notebook(
+        cells=[nbformat.v4.new_code_cell(text.strip(), id=name) for name, text in OWN.items()],
+        metadata={"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}},
+    )
+    nbformat.write(notebook, tmp_path / "own.ipynb")
+    with harness.jupyterlab(tmp_path, CUDA_VISIBLE_DEVICES="", WORKBOOK_REPLAY="h100") as address:
+        page = harness.Page(chrome.new_page(viewport={"width": 1000, "height": 1000}))
+        page.run_notebook(f"{address}/lab/workspaces/own/tree/own.ipynb")
+        page.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
+        cell = page.cell("explore")
+        cell.locator(".noUi-handle").first.wait_for()
+        plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
+        see(plot.locator(".gtitle"), "not timed, since no GPU is here · compiled for sm_90")
+        see(status, "square_mine: right on 3 × 1,024 in Triton's interpreter, not timed")
+        screenshot(page, "own-right")
+        press(page, cell, "BLOCK_SIZE", "ArrowLeft")
+        see(status, "square_mine: refused: square_kernel does not compile for sm_90")
+        press(page, cell, "BLOCK_SIZE", "ArrowLeft")
+        see(status, "square_mine: wrong: square_mine on shape (3, 1024), float32")
+        expect(plot.locator(".barlayer .trace").nth(1).locator(".point")).to_have_count(1)
+        screenshot(page, "own-wrong")
+        press(page, cell, "columns, N", "ArrowLeft")
+        see(status, "square_mine: right on 3 × 256")
+        for _ in range(3):
+            press(page, cell, "BLOCK_SIZE", "ArrowRight")
+        press(page, cell, "num_warps", "ArrowLeft")
+        see(status, "bytes spilled")
+        page.page.evaluate(
+            "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+        )
+        cell.locator("button", has_text="Compile and check all of this map").click()
+        page.page.wait_for_function(
+            "p => p.data[2].z.every((line, y) => line.every((v, x) => v ?? p.data[3].z[y][x]))",
+            arg=plot.element_handle(),
+            timeout=harness.SHOWS_WITHIN_MS,
+        )
+        cell.locator("button", has_text="Save page and table").click()
+        see(cell.get_by_text("saved:"), "saved: square_mine.html and square_mine.csv")
+        screenshot(page, "own-dark")
+        page.page.close()
+    assert page.errors == []
+    for scheme in ("light", "dark"):
+        context = chrome.new_context(
+            viewport={"width": 1000, "height": 1300}, offline=True, color_scheme=scheme
+        )
+        page = harness.Page(context.new_page())
+        page.page.goto((tmp_path / "square_mine.html").as_uri())
+        plot = page.page.locator(".js-plotly-plot").first
+        see(plot.locator(".gtitle"), "not timed, since no GPU is here")
+        harness.click_step(page, plot, 1, "1,024")
+        see(plot, "wrong")
+        harness.click_step(page, plot, 0, "1,024")
+        values = plot.evaluate("p => p.data.find(t => t.name === 'square_mine' && t.visible).y")
+        # Blocks of one warp, of which an SM holds 32: half of its threads. With 1,024 columns nobody looked there.
+        assert values == [50, None]
+        screenshot(page, f"own-page-{scheme}")
+        context.close()
+        assert page.errors == []
 
 
 # Modules of more than a megabyte, that is plotly's, wait until the test lets them go on.

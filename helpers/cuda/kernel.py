@@ -6,11 +6,12 @@ The quick way to run a kernel that needs no C++ around it. Where there is no GPU
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import operator
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -155,6 +156,8 @@ class LoadedKernel:
         parameters: what it takes.
         where: the device of its tensors: "cuda", or "cpu" for one that was built for the host.
         seconds: what compiling and loading took.
+        source: the CUDA text.
+        flags: NVRTC's options.
     """
 
     name: str
@@ -162,6 +165,8 @@ class LoadedKernel:
     where: str
     seconds: float
     _launch: Callable = field(repr=False)
+    source: str = field(default="", repr=False)
+    flags: tuple[str, ...] = field(default=(), repr=False)
 
     def __call__(
         self,
@@ -194,7 +199,22 @@ class LoadedKernel:
         values = [
             p.value(given, self.where, self.name) for p, given in zip(self.parameters, args, strict=True)
         ]
-        self._launch(values, blocks, threads, shared_bytes)
+        wanted = [watcher(self, blocks, threads, shared_bytes) for watcher in _watchers]
+        if all(wanted):
+            self._launch(values, blocks, threads, shared_bytes)
+
+
+_watchers: list[Callable[[LoadedKernel, tuple, tuple, int], bool]] = []
+
+
+@contextlib.contextmanager
+def watched(watcher: Callable[[LoadedKernel, tuple, tuple, int], bool]) -> Iterator[None]:
+    """Call `watcher(kernel, grid, block, shared_bytes)` before every launch of a `LoadedKernel`; False keeps it back."""
+    _watchers.append(watcher)
+    try:
+        yield
+    finally:
+        _watchers.remove(watcher)
 
 
 def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
@@ -230,7 +250,7 @@ def load_kernel(source: str, name: str, *, flags: Sequence[str] = (), device: st
         tensors, launch = "cpu", _host_launch(source, name, taken, flags)
     else:
         tensors, launch = "cuda", _gpu_launch(source, name, flags)
-    return LoadedKernel(name, taken, tensors, time.perf_counter() - start, launch)
+    return LoadedKernel(name, taken, tensors, time.perf_counter() - start, launch, source, tuple(flags))
 
 
 def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:

@@ -113,12 +113,28 @@ def stages(
         request = {
             "signature": {n: signature.get(n, "constexpr") for n in arguments},
             "constexprs": constexprs,
-            "divisible": [arguments.index(name) for name in divisible_by_16],
+            "divisible": [(arguments.index(name),) for name in divisible_by_16],
             "capability": capability,
             "options": options,
         }
-        made = _compile_anywhere(kernel, request)
-        _cache[key] = _triton_stages(function, f"sm_{capability}", made)
+        _cache[key] = _compile_anywhere(kernel, request)
+    return _cache[key]
+
+
+def stages_as_launched(kernel: Any, request: Mapping[str, Any]) -> Stages:
+    """Compile a Triton kernel for a launch as Triton itself would have specialised it.
+
+    Args:
+        kernel: a `@triton.jit` function, also one that was made for the interpreter.
+        request: what `isolated.compile_here` takes.
+
+    Raises:
+        CompileError: the kernel does not compile.
+    """
+    kernel = _unwrap(kernel)
+    key = (_identity(kernel), kernel.fn.__code__.co_filename, repr(request))
+    if key not in _cache:
+        _cache[key] = _compile_anywhere(kernel, request)
     return _cache[key]
 
 
@@ -179,16 +195,16 @@ def _check_options(num_warps: int, num_stages: int | None, options: dict[str, An
     return {**named, **({} if num_stages is None else {"num_stages": num_stages}), **options}
 
 
-def _compile_anywhere(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
+def _compile_anywhere(kernel: Any, request: Mapping[str, Any]) -> Stages:
     """Compile in this process, or, for a kernel made for the interpreter, in one without the interpreter."""
+    target = f"sm_{request['capability']}"
     if type(kernel).__name__ == "InterpretedFunction":
         made = isolated.compile_elsewhere(kernel.fn, request)
     else:
         made = isolated.compile_here(kernel, request)
     if "error" in made:
-        target = f"sm_{request['capability']}"
         raise CompileError(f"{kernel.fn.__name__} does not compile for {target}: {made['error']}")
-    return made
+    return _triton_stages(kernel.fn, target, made)
 
 
 def _triton_stages(function: Any, target: str, made: dict[str, Any]) -> Stages:

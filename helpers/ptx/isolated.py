@@ -29,6 +29,11 @@ import helpers
 def compile_here(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compile a `JITFunction` in this process.
 
+    Args:
+        kernel: the kernel.
+        request: "signature" and "constexprs" as Triton's `ASTSource` takes them, "divisible" (the paths of arguments that
+            are multiples of 16: `(1,)` the second one, `(1, 0)` the first of a tuple there), "capability", "options".
+
     Returns:
         {"asm": texts and cubin, "metadata": plain values, "capability": int}, or {"error": one sentence}.
     """
@@ -37,14 +42,14 @@ def compile_here(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
     from triton.compiler import ASTSource
     from triton.compiler.errors import CompilationError
 
-    attrs = {(n,): [["tt.divisibility", 16]] for n in request["divisible"]}
+    attrs = {path: [["tt.divisibility", 16]] for path in request["divisible"]}
     source = ASTSource(kernel, request["signature"], request["constexprs"], attrs)
     try:
         compiled = triton.compile(
             source, target=GPUTarget("cuda", request["capability"], 32), options=request["options"]
         )
     except CompilationError as error:
-        return {"error": _sentence(error, kernel)}
+        return {"error": complaint(error, kernel)}
     except (
         Exception
     ) as error:  # Triton's passes, ptxas and option checks raise many kinds; all become one sentence
@@ -62,8 +67,13 @@ def plain(compiled: Any) -> dict[str, Any]:
     return {"asm": {k: compiled.asm[k] for k in kinds}, "metadata": metadata, "capability": capability}
 
 
-def _sentence(error: Any, kernel: Any) -> str:
-    """One sentence from Triton's several lines: the line of the kernel, its text, and what is wrong with it."""
+def complaint(error: Any, kernel: Any = None) -> str:
+    """One sentence from Triton's several lines: the line of the kernel, its text, and what is wrong with it.
+
+    Args:
+        error: Triton's `CompilationError`.
+        kernel: of which kernel; without it the line has no number.
+    """
     cause = error
     while type(cause.__cause__).__name__ in ("CompilationError", "CompileTimeAssertionFailure"):
         cause = cause.__cause__
@@ -75,6 +85,8 @@ def _sentence(error: Any, kernel: Any) -> str:
         return message
     lines = text.split("\n")
     shown = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
+    if kernel is None:
+        return f"`{shown}`: {message}"
     # Triton counts from the `def`; decorators stand above it.
     source, start = inspect.getsourcelines(kernel.fn)
     start += next((n for n, line in enumerate(source) if line.lstrip().startswith("def ")), 0)

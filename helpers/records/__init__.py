@@ -1,7 +1,7 @@
 """Measure live and keep the result, or replay what was recorded, with its provenance.
 
 `replay` decides which of the two it is, everywhere: `measured` (a table), `measured_file`, `stored` (always from the
-records). `sets` knows the GPUs of which records are kept and which one is replayed, `origin` what a figure's provenance
+records), `stored_by_gpu` (of each GPU). `sets` knows the GPUs of which records are kept and which one is replayed, `origin` what a figure's provenance
 is and how it is shown, `files` how a record is read and written, `comparison` sets the records of several GPUs side by
 side.
 
@@ -15,8 +15,8 @@ was edited never gets the time of another.
 
 from helpers.records.comparison import compare
 from helpers.records.origin import HEADLINE_MIME, PROVENANCE_MIME, UNNAMED, Provenance, fingerprint, headline
-from helpers.records.replay import CannotMeasure, KernelChanged, measured, measured_file, stored
-from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, sets
+from helpers.records.replay import CannotMeasure, KernelChanged, measured, measured_file, stored, stored_by_gpu
+from helpers.records.sets import NoRecord, folder, gpu_folder_name, gpu_spec, gpu_specs, sets
 
 __all__ = [
     "HEADLINE_MIME",
@@ -31,9 +31,11 @@ __all__ = [
     "folder",
     "gpu_folder_name",
     "gpu_spec",
+    "gpu_specs",
     "headline",
     "measured",
     "measured_file",
     "sets",
     "stored",
+    "stored_by_gpu",
 ]

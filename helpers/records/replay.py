@@ -129,6 +129,28 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
     return _replayed_table(_Asked(name, {}, dict(params or {})), "Too long for a lesson. ", own)
 
 
+def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFrame]:
+    """A record of every GPU that has it of these texts, by the names of the sets, in the order of replay.
+
+    Nothing is shown: who draws the rows says where they come from, by `.attrs["provenance"]`.
+
+    Args:
+        name: the record, "lesson/what", with one case.
+        sources: as in `measured`.
+    """
+    import pandas as pd
+
+    asked, found = _Asked.of(name, sources, None), {}
+    for gpu in replay_order():
+        path = gpu / f"{name}.json"
+        if path.is_file() and (case := json.loads(path.read_text())["cases"][0]):
+            provenance = Provenance(**case["provenance"])
+            if all(provenance.sources.get(kernel) == sha for kernel, sha in asked.prints.items()):
+                found[gpu.name] = pd.DataFrame(case["rows"], columns=case["columns"])
+                found[gpu.name].attrs["provenance"] = provenance
+    return found
+
+
 @dataclass(frozen=True)
 class _Asked:
     """The record that a lesson asks for: its name, the kernels' hashes, the parameters, what stands in for a learner's."""

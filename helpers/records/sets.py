@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from helpers import device
@@ -87,8 +88,16 @@ def gpu_spec() -> device.GpuSpec:
     spec = device.gpu_spec()
     if spec:
         return spec
-    for path in (path for gpu in replay_order() for path in sorted(gpu.rglob("*.json"))):
-        cases = json.loads(path.read_text())["cases"]
-        if cases:
-            return device.GpuSpec.from_dict(cases[-1]["provenance"]["gpu"])
+    for recorded in gpu_specs():
+        return recorded
     raise NoRecord(f"There is no GPU here and no record in {folder()}: run `make record` on a GPU first.")
+
+
+def gpu_specs() -> Iterator[device.GpuSpec]:
+    """The GPUs of the sets, in the order in which they are replayed."""
+    for gpu in replay_order():
+        for path in sorted(gpu.rglob("*.json")):
+            cases = json.loads(path.read_text())["cases"]
+            if cases:
+                yield device.GpuSpec.from_dict(cases[-1]["provenance"]["gpu"])
+                break

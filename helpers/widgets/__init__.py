@@ -4,16 +4,18 @@ Each function returns something to show. Where widgets work (JupyterLab, VS Code
 elsewhere (Colab, pages, an old plotly or ipywidgets) it is a plain Plotly figure with its own sliders over the same
 data. Both are put out together, so that a saved page keeps the plain one.
 
-`space` says what sliders move over; `square` and `softmax` are the lessons' spaces with their kernels, and `compiled`
-says what a compiler made of those. `measure` checks and times a point; `table` has the rows, recorded or measured;
-`reasons` puts a row into words. `explorer` is `explore`, with `figure` and, without widgets, `plain`; `grid` is
-`explore_grid`; `ptx` is `explore_ptx`, with `panes`. `controls` and `shown` are what the three share;
+`space` says what sliders move over; `square` and `softmax` are the lessons' spaces with their kernels, `own` makes one of
+any function with launch parameters, and `compiled` says what a compiler made of those. `measure` checks and times a point;
+`untimed` does what can be done of it without a GPU, and `residence` says how a launch lies on one; `table` has the rows,
+recorded or measured; `reasons` puts a row into words. `explorer` is `explore`, with `figure` and, without widgets, `plain`;
+`explored` is what it returns, to ask for the best point and to save; `grid` is `explore_grid`; `ptx` is `explore_ptx`, with `panes`. `controls` and `shown` are what the three share;
 `live_figure.js` is the browser's side of their figures.
 """
 
 from helpers.widgets.explorer import explore
 from helpers.widgets.grid import explore_grid
+from helpers.widgets.own import explorable
 from helpers.widgets.ptx import explore_ptx
 from helpers.widgets.shown import PLOTLY, WIDGET, frontend
 
-__all__ = ["PLOTLY", "WIDGET", "explore", "explore_grid", "explore_ptx", "frontend"]
+__all__ = ["PLOTLY", "WIDGET", "explorable", "explore", "explore_grid", "explore_ptx", "frontend"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import device
@@ -10,6 +10,8 @@ from helpers.widgets.space import Refused
 
 if TYPE_CHECKING:
     import torch
+
+    from helpers import ptx
 
 
 def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str, int]:
@@ -19,28 +21,36 @@ def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str,
     from helpers import ptx
 
     compiled = launch(torch.empty(like.shape, dtype=like.dtype, device=like.device))
-    made = ptx.from_compiled(kernel, compiled)
-    loads = made.reading.loads
-    return {
-        "threads": 32 * compiled.metadata.num_warps,
-        "registers": compiled.n_regs,
-        "spill_bytes": made.spill_bytes,  # Triton's n_spills counts all local memory
-        "shared_bytes": compiled.metadata.shared,
-        "loads": len(loads),
-        "load_bytes": max((i.n_bytes for i in loads), default=0),
-    }
+    return _facts(ptx.from_compiled(kernel, compiled), 32 * compiled.metadata.num_warps)
 
 
 def cuda_facts(text: str, threads: int) -> dict[str, int]:
     """What NVRTC makes of the one kernel in a CUDA text for this GPU, launched with so many threads a block."""
     from helpers import ptx
 
-    stages = ptx.cuda_stages(text, target=device.gpu_spec().target)
+    return _facts(ptx.cuda_stages(text, target=device.gpu_spec().target), threads)
+
+
+def launch_facts(launches: Sequence[ptx.Launch], target: str) -> dict[str, int]:
+    """What the compiler made of the largest launch of a call, and its `blocks`; nothing where the call launched none.
+
+    Raises:
+        helpers.ptx.CompileError, helpers.cuda.BuildError: a kernel that was not compiled yet does not compile.
+    """
+    if not launches:
+        return {}
+    largest = max(launches, key=lambda launch: launch.n_blocks)
+    stages = largest.stages(target)
+    made = _facts(stages, largest.threads(stages))
+    return {**made, "shared_bytes": made["shared_bytes"] + largest.shared_bytes, "blocks": largest.n_blocks}
+
+
+def _facts(stages: ptx.Stages, threads: int) -> dict[str, int]:
     loads = stages.reading.loads
     return {
         "threads": threads,
         "registers": stages.n_registers,
-        "spill_bytes": stages.spill_bytes,
+        "spill_bytes": stages.spill_bytes,  # Triton's n_spills counts all local memory
         "shared_bytes": stages.shared_bytes,
         "loads": len(loads),
         "load_bytes": max((i.n_bytes for i in loads), default=0),

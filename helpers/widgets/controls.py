@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from helpers.widgets.space import axis_title, word
+from helpers.widgets.space import axis_title, label, word
 
 
 def live_figure(fig: Any) -> Any:
@@ -41,7 +41,7 @@ def labelled_slider(axis: str, values: Sequence[Any], value: Any, *, continuous:
     """A slider over given values, with its name and unit beside it."""
     import ipywidgets as w
 
-    options = [(f"{v:,}" if isinstance(v, int) else str(v), v) for v in values]
+    options = [(label(v), v) for v in values]
     # ipywidgets 8 renamed it.
     tooltip = "tooltip" if hasattr(w.DOMWidget, "tooltip") else "description_tooltip"
     return w.SelectionSlider(

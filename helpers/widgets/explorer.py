@@ -4,62 +4,156 @@ from __future__ import annotations
 
 import asyncio
 import html
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from helpers import device
 from helpers.widgets import figure
 from helpers.widgets.controls import grid_of, labelled_slider, live_figure
+from helpers.widgets.explored import Explored, free_name
+from helpers.widgets.own import Asked, own_space
 from helpers.widgets.plain import plain_figure
-from helpers.widgets.shown import Shown, frontend
+from helpers.widgets.residence import spec_for
+from helpers.widgets.shown import frontend
 from helpers.widgets.space import Space, word
 from helpers.widgets.square import SPACES
-from helpers.widgets.table import Table, load
+from helpers.widgets.table import Table, by_gpu, load
 
 
 def explore(
-    over: str | Space = "launch",
+    over: str | Space | Callable = "launch",
     *,
     kernels: Sequence[str] | None = None,
     table: Table | None = None,
-    **start: Any,
-) -> Shown:
+    against: Callable | Sequence[Callable] | Mapping[str, Callable] | None = None,
+    reference: Callable | None = None,
+    make_inputs: Callable | None = None,
+    n_rows: int | None = None,
+    n_elements: int | None = None,
+    n_bytes: float | Callable = 2,
+    tolerance: tuple[float, float] | None = None,
+    target: str | int | None = None,
+    **sliders: Any,
+) -> Explored:
     """Sliders over launch parameters, size and dtype: what each kernel reaches, and the map of one of them.
 
-    On a GPU each point is checked and timed when you come to it, and a button measures all of them. Without one the
-    sliders move through the recorded sweep; where a kernel has changed since then, a sentence says so instead.
+    `explore(square_mine, against=[torch.square], BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])` lays a function of
+    your own under them: `square_mine(x, BLOCK_SIZE, num_warps)` returns a new tensor. Each point is checked against the
+    reference, then timed. Without a GPU it is compiled for `target`, and checked on a few rows in Triton's interpreter or
+    on the host; bars and map then show the occupancy that follows, and no speed.
+
+    `explore()` and `explore("shape")` show the course's kernels. On a GPU each point is measured when you come to it, and
+    a button measures all of them. Without one the sliders move through the recorded sweep; where a kernel has changed since
+    then, a sentence says so instead. A switch shows the same point on each GPU of which the sweep is recorded.
 
     Args:
-        over: "launch" (BLOCK_SIZE and num_warps of the Triton kernels), "shape" (the CUDA kernel's block), or
-            "alignment" (where rows begin in memory); or a `Space` of one's own.
-        kernels: which kernels to lay side by side; all of them where None.
+        over: a function with launch parameters; or "launch" (BLOCK_SIZE and num_warps of the Triton kernels), "shape" (the
+            CUDA kernel's block), "alignment" (where rows begin in memory), or a `Space`.
+        kernels: which kernels of a space to lay side by side; all of them where None.
         table: rows to move over instead of those of this GPU or of the record.
-        **start: the sliders' first positions, such as `block_size=1024, dtype="bfloat16"`.
+        against: functions of x to lay beside yours, a dict where they need names. Those of torch.compile as they are.
+        reference: what is right: a function that is given x in float64. Needed unless `against` is one function.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)` or several tensors, which all functions
+            then take; by default x has normally distributed numbers.
+        n_rows: of x; 4,096 by default.
+        n_elements: of x, instead of `n_rows`: rows grow fewer as they grow wide.
+        n_bytes: what must be moved, in sizes of x (2: it is read, as much is written), or a function of the inputs that
+            gives bytes.
+        tolerance: (relative, absolute) of the check, instead of the dtype's own.
+        target: the GPU to compile for where none is here, such as "sm_80"; that of the records by default.
+        **sliders: for a function a list for each launch parameter, and for `n_cols` and `dtype` where others than
+            256 … 8,192, float32 and bfloat16 are wanted. What is no list is a slider's first position, such as
+            `block_size=1024, dtype="bfloat16"`.
+
+    Returns:
+        What a notebook shows, with `.best()` and `.save("name")`.
 
     Raises:
-        ValueError: an unknown space, kernel or slider, or a position that a slider does not have.
+        ValueError: an unknown space, kernel or slider, a position that a slider does not have, or a function that cannot
+            be explored; the message says what to give instead.
         helpers.records.NoRecord: no GPU here and nothing recorded.
     """
-    space = _space(over)
-    chosen = _kernels(space, kernels)
-    space.require(start)
-    point = {**space.start, **start}
+    asked = Asked(against, reference, make_inputs, n_rows, n_elements, n_bytes, tolerance)
     alone = frontend() == "plain"
+    own, given = None, table is not None
+    if isinstance(over, (str, Space)):
+        if asked != Asked() or target is not None:
+            raise ValueError(
+                "against, reference and the like go with a function of yours: explore(square_mine, …)."
+            )
+        space, start = _space(over), sliders
+        space.require(start)
+    else:
+        own = own_space(over, asked, sliders)
+        space, start = own.space, own.start
+        table = table or _own_table(space, target)
+    chosen = _kernels(space, kernels)
+    point = {**space.start, **start}
     table = table or load(space, replay=alone)
     if table.refusal:
-        return Shown(table.refusal, f'<div role="status">{html.escape(table.refusal)}</div>')
-    text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
+        refused = f'<div role="status">{html.escape(table.refusal)}</div>'
+        return Explored(table.refusal, refused, table=table, kernels=chosen, start=point)
     if table.live:
         for kernel in chosen:
             table.measured(kernel, point)
+    if own is not None:
+        own.require_result()
+        if alone:
+            _measure_all(table, chosen, point)
+    text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
     plain = plain_figure(table, chosen, point, hover=alone)
-    return Shown(text, plain, None if alone else _Explorer(table, chosen, point))
+    # Another table than the records' has no other GPUs beside it.
+    tables = {"this machine": table} if alone or given else by_gpu(table)
+    shown = Explored(
+        text,
+        plain,
+        None if alone else _Explorer(tables, chosen, point),
+        table=table,
+        kernels=chosen,
+        start=point,
+    )
+    if shown.explorer is not None:
+        shown.explorer.save_with(shown)
+    return shown
+
+
+def _own_table(space: Space, target: str | int | None) -> Table:
+    """An empty table: to be timed on this GPU, or, without one, to be compiled for another."""
+    if not device.has_gpu():
+        # No speed of that GPU stands beside what was never timed, its copy's neither.
+        return Table(space, replace(spec_for(target), copy_gb_per_s=None), live=True, timed=False)
+    here = device.gpu_spec()
+    if target is not None and spec_for(target).target != here.target:
+        raise ValueError(
+            f"target={target!r} is for machines without a GPU; here points are timed on {here.name}."
+        )
+    return Table(space, here, live=True)
+
+
+def _measure_all(table: Table, kernels: Sequence[str], start: Mapping[str, Any]) -> None:
+    """Look at every point that the plain form's sliders can reach: nothing can be looked at later."""
+    from tqdm.auto import tqdm
+
+    space = table.space
+    moved = {space.x, space.y, "n_cols", "dtype"}
+    plan = [
+        (kernel, point)
+        for kernel, point in space.points()
+        if kernel in kernels
+        and all(value == start[axis] for axis, value in point.items() if axis not in moved)
+    ]
+    for kernel, point in tqdm(plan, desc=space.name, unit="point", leave=False):
+        table.measured(kernel, point, budget_s=0.02)
 
 
 def _space(over: str | Space) -> Space:
     if isinstance(over, Space):
         return over
     if over not in SPACES:
-        raise ValueError(f"There is nothing to explore over {over!r}; choose from {', '.join(SPACES)}.")
+        raise ValueError(
+            f"There is nothing to explore over {over!r}; choose from {', '.join(SPACES)}, or give a function."
+        )
     return SPACES[over]
 
 
@@ -80,10 +174,12 @@ def _kernels(space: Space, wanted: Sequence[str] | None) -> tuple[str, ...]:
 class _Explorer:
     """The live form of `explore`: sliders, boxes and a button around a FigureWidget."""
 
-    def __init__(self, table: Table, kernels: tuple[str, ...], point: dict[str, Any]) -> None:
+    def __init__(self, tables: Mapping[str, Table], kernels: tuple[str, ...], point: dict[str, Any]) -> None:
         import ipywidgets as w
 
-        self.table, self.point = table, dict(point)
+        self.tables = tables
+        self.table = table = next(iter(tables.values()))
+        self.point = dict(point)
         choices = [k for k in kernels if k in table.space.mapped]
         self.mapped = choices[0]
         self.figure = live_figure(figure.build(table, kernels, self.mapped, point))
@@ -106,9 +202,15 @@ class _Explorer:
             layout={"width": "auto"},
         )  # fmt: skip
         self.map_of.observe(self._moved, "value")
+        self.gpu = w.ToggleButtons(
+            options=list(tables), style={"button_width": "auto"}, layout={"width": "auto"}
+        )
+        self.gpu.observe(self._another_gpu, "value")
         self.sentence = w.HTML(figure.reasons_html(table, kernels, point))
-        self.button = w.Button(description="Measure all of this map", layout={"width": "14em"})
+        self.button = w.Button(description=self._all_of_it(), layout={"width": "auto"})
         self.button.on_click(self._measure_or_stop)
+        self.save_button = w.Button(description="Save page and table", layout={"width": "auto"})
+        self.saved = w.HTML()
         self.bar = w.IntProgress(description="", min=0, max=1)
         self.bar.layout.visibility = "hidden"
         self.task: asyncio.Task | None = None
@@ -117,9 +219,42 @@ class _Explorer:
         controls = [
             grid_of(list(self.sliders.values())),
             w.HBox([*self.boxes.values(), w.HBox([w.Label("Map of"), self.map_of])], layout=row),
-            *([w.HBox([self.button, self.bar])] if table.live else []),
+            w.HBox(
+                [
+                    *([w.HBox([w.Label("GPU"), self.gpu])] if len(tables) > 1 else []),
+                    *([self.button, self.bar] if table.live else []),
+                    self.save_button,
+                    self.saved,
+                ],
+                layout=row,
+            ),
         ]
         self.box = w.VBox([*controls, self.figure, self.sentence])
+
+    def _another_gpu(self, change: dict) -> None:
+        """The same point on another GPU: bars, map and ceiling change."""
+        self.table = self.tables[self.gpu.value]
+        self.stopped = True
+        self.button.disabled = not self.table.live
+        figure.exchange(self.figure, self.table, self.shown, self.mapped, self.point)
+        self.sentence.value = figure.reasons_html(self.table, self.shown, self.point)
+
+    def _all_of_it(self) -> str:
+        return "Measure all of this map" if self.table.timed else "Compile and check all of this map"
+
+    def save_with(self, shown: Explored) -> None:
+        """Let the button save what the sliders know into the notebook's folder, under a name that is still free."""
+
+        def save(button: Any) -> None:
+            try:
+                page, rows = shown.save(free_name(self.table.space.name))
+            except OSError as error:
+                self.saved.value = f'<span role="alert">not saved: {html.escape(str(error))}</span>'
+            else:
+                names = f"{page.name} and {rows.name}"
+                self.saved.value = f'<span role="status">saved: {html.escape(names)}</span>'
+
+        self.save_button.on_click(save)
 
     @property
     def shown(self) -> tuple[str, ...]:
@@ -170,6 +305,6 @@ class _Explorer:
                     self.show(redraw_map=True)
                 await asyncio.sleep(0.005)
         finally:
-            self.button.description = "Measure all of this map"
+            self.button.description = self._all_of_it()
             self.bar.layout.visibility = "hidden"
             self.show(redraw_map=True)

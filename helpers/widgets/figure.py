@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets.reasons import brief, reason
+from helpers.widgets.reasons import RIGHT, brief, reason
 from helpers.widgets.space import Space, axis_title
+from helpers.widgets.space import label as written
 from helpers.widgets.table import Table
 
 if TYPE_CHECKING:
@@ -49,21 +50,31 @@ def _timed(row: Row | None) -> bool:
     return row is not None and row["verdict"] == "ok"
 
 
+def _right(row: Row | None) -> bool:
+    return row is not None and row["verdict"] in RIGHT
+
+
 def _bar_text(table: Table, row: Row | None) -> str:
     """What stands beside a kernel's bar."""
     if row is None:
         return "not measured yet"
-    if row["verdict"] != "ok":
+    if not _right(row):
         if row["kernel"] in table.space.mapped:
             return str(row["verdict"])  # the sentence under the figure has the reason
+        if row["verdict"] == "untimed":
+            return "not timed here"
         return f"{row['verdict']}: {row['reason'][:46]}"
+    if not table.timed:
+        held = table.value(row)
+        spills = f", {row['spill_bytes']:,} B spilled" if row["spill_bytes"] else ""
+        return "right, not timed" if held is None else f"right, {held} % occupied{spills}"
     return f"{row['gb_per_s']:,.0f} GB/s, {percent(table, row['gb_per_s'])}"
 
 
 def _bar_hover(label: str, row: Row | None) -> str:
     if row is None:
         return label
-    if row["verdict"] != "ok":
+    if not _timed(row):
         return f"{label}<br>{row['reason']}"
     interval = f"95 % CI {row['ci_low_us']:,.2f} to {row['ci_high_us']:,.2f}"
     return f"{label}<br>{row['median_us']:,.2f} µs ({interval})"
@@ -79,7 +90,7 @@ def _interval(row: Row | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Bars:
-    """The bars' data at a point, in the order of the kernels: GB/s, words, and how far the intervals go."""
+    """The bars' data at a point, in the order of the kernels: values, words, how far intervals go, and who is wrong."""
 
     values: list[float]
     labels: list[str]
@@ -88,6 +99,7 @@ class _Bars:
     down: list[float]
     places: list[int]
     label_places: list[float]
+    wrong: list[int]
 
 
 def _bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> _Bars:
@@ -95,13 +107,14 @@ def _bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> _Ba
     labels = [f"<b>{kernel}</b>  {_bar_text(table, row)}" for kernel, row in zip(kernels, rows, strict=True)]
     intervals = [_interval(row) for row in rows]
     return _Bars(
-        values=[row["gb_per_s"] if _timed(row) else 0 for row in rows],
+        values=[table.value(row) or 0 for row in rows],
         labels=labels,
         hovers=[_bar_hover(label, row) for label, row in zip(labels, rows, strict=True)],
         up=[up for up, _ in intervals],
         down=[down for _, down in intervals],
         places=list(range(len(kernels))),
         label_places=[i - 0.36 for i in range(len(kernels))],
+        wrong=[i for i, row in enumerate(rows) if row is not None and row["verdict"] == "wrong"],
     )
 
 
@@ -112,7 +125,7 @@ class Cells:
     A cell belongs to one layer and has its hover text there; None elsewhere, since a page holds hundreds of maps.
 
     Attributes:
-        values: GB/s.
+        values: GB/s, or what `Table.value` gives.
         hovers: what was compiled.
         grey: 1 for a grey cell.
         words: the verdict in a grey cell, "" elsewhere.
@@ -135,11 +148,11 @@ def cells(table: Table, kernel: str, point: Mapping[str, Any]) -> Cells:
     ]
 
     def refused(row: Row | None) -> bool:
-        return row is not None and row["verdict"] != "ok"
+        return row is not None and table.value(row) is None
 
     return Cells(
-        values=[[row["gb_per_s"] if _timed(row) else None for row in line] for line in rows],
-        hovers=[[brief(table, row) if _timed(row) else None for row in line] for line in rows],
+        values=[[table.value(row) for row in line] for line in rows],
+        hovers=[[None if table.value(row) is None else brief(table, row) for row in line] for line in rows],
         grey=[[1 if refused(row) else None for row in line] for line in rows],
         words=[[row["verdict"] if refused(row) else "" for row in line] for line in rows],
         grey_hovers=[[brief(table, row) if refused(row) else None for row in line] for line in rows],
@@ -151,18 +164,20 @@ def heading(table: Table, point: Mapping[str, Any]) -> str:
     space, n_cols = table.space, point["n_cols"]
     return (
         f"{html.escape(space.operation)} of {space.rows(n_cols):,} × {n_cols:,} {point['dtype']}<br>"
-        f"<sub>{html.escape(table.origin)} · every kernel was checked before it was timed</sub>"
+        f"<sub>{html.escape(table.note)}</sub>"
     )
 
 
 def highest(table: Table) -> float:
-    """The end of the axes in GB/s: a little above the copy ceiling and everything measured."""
+    """The end of the axes: a little above the copy ceiling and everything measured; 100 % where nothing is timed."""
+    if not table.timed:
+        return 102
     known = [row["gb_per_s"] for row in table.rows.values() if row["verdict"] == "ok"]
     return 1.02 * max([table.spec.copy_gb_per_s or 0, *known, 1])
 
 
 def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any]) -> go.Figure:
-    """The whole figure at a point: traces bars, their labels, map, grey cells, the point's frame."""
+    """The whole figure at a point: traces bars, their labels, map, grey cells, the point's frame, the wrong ones' bars."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
@@ -174,9 +189,10 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
         fig.add_trace(trace, row=1, col=2)
     x, y = frame(table, point)
     fig.add_trace(go.Scatter(x=x, y=y, **FRAME), row=1, col=2)
+    fig.add_trace(_hatched(_bars(table, kernels, point), top), row=1, col=1)
     plots.layout(fig, heading(table, point), height=460)
-    fig.update_layout(margin={"l": 20, "r": 20, "t": 96, "b": 60}, autosize=True)
-    fig.update_xaxes(title_text="effective bandwidth (GB/s)", range=[0, 1.04 * top], row=1, col=1)
+    fig.update_layout(margin={"l": 20, "r": 20, "t": 96, "b": 60}, autosize=True, barmode="overlay")
+    fig.update_xaxes(title_text=value_title(table), range=[0, 1.04 * top], row=1, col=1)
     fig.update_yaxes(
         title_text="", range=_bar_range(kernels), showticklabels=False, showgrid=False, ticks="", zeroline=False,
         row=1, col=1,
@@ -184,7 +200,7 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
     fig.update_xaxes(**map_axis(table, space.x), row=1, col=2)
     fig.update_yaxes(**map_axis(table, space.y), row=1, col=2)
     about = {"showarrow": False, "yanchor": "bottom", "y": 1.005, "font": {"size": 13}}
-    fig.add_annotation(text=map_title(mapped), x=0.5, xref="x2 domain", yref="y2 domain", **about)
+    fig.add_annotation(text=map_title(table, mapped), x=0.5, xref="x2 domain", yref="y2 domain", **about)
     if copy := table.spec.copy_gb_per_s:
         fig.add_shape(_copy_line(copy, kernels))
         fig.add_annotation(
@@ -212,6 +228,23 @@ def _bar_traces(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) 
     return bars, labels
 
 
+def _hatched(data: _Bars, top: float) -> go.Bar:
+    """A bar from end to end for each wrong kernel: it has no value, and is not to be overlooked."""
+    import plotly.graph_objects as go
+
+    return go.Bar(
+        orientation="h", y=data.wrong, x=[top] * len(data.wrong), width=0.42, showlegend=False,
+        hovertext=[data.hovers[i] for i in data.wrong], hovertemplate="%{hovertext}<extra></extra>",
+        marker={"color": "rgba(0,0,0,0)", "line": {"color": FRAME["line"]["color"], "width": 1},
+                "pattern": {"shape": "/", "fgcolor": FRAME["line"]["color"], "fillmode": "overlay", "size": 9}},
+    )  # fmt: skip
+
+
+def value_title(table: Table) -> str:
+    """What bars and curves show, with its unit."""
+    return "effective bandwidth (GB/s)" if table.timed else "occupancy (%), not a speed"
+
+
 def _bar_range(kernels: Sequence[str]) -> list[float]:
     """The bars' vertical axis: the first on top, with room for its label."""
     return [len(kernels) - 0.6, -0.7]
@@ -235,7 +268,7 @@ def map_axis(table: Table, axis: str) -> dict[str, Any]:
     """An axis of the map: one position for each value of the slider."""
     values = table.space.axes[axis]
     return {
-        "title": {"text": axis_title(axis)}, "tickvals": list(range(len(values))), "ticktext": [f"{v:,}" for v in values],
+        "title": {"text": axis_title(axis)}, "tickvals": list(range(len(values))), "ticktext": [written(v) for v in values],
         "range": [-0.5, len(values) - 0.5], "showgrid": False, "zeroline": False,
     }  # fmt: skip
 
@@ -246,7 +279,7 @@ def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, 
 
     at = cells(table, kernel, point)
     look = {"xgap": 2, "ygap": 2, "hovertemplate": "%{hovertext}<extra></extra>", **look}
-    bar = {"title": {"text": "GB/s", "side": "right"}, "thickness": 14}
+    bar = {"title": {"text": table.unit, "side": "right"}, "thickness": 14}
     values = go.Heatmap(
         z=at.values, hovertext=at.hovers, colorscale=list(plots.HEAT_COLOURS), zmin=0, zmax=top,
         texttemplate="%{z:,.0f}", textfont={"size": 11, "color": "#000000"}, **{"colorbar": bar, **look},
@@ -258,9 +291,9 @@ def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, 
     return values, grey
 
 
-def map_title(kernel: str) -> str:
+def map_title(table: Table, kernel: str) -> str:
     """Over the map."""
-    return f"{kernel}: GB/s"
+    return f"{kernel}: {table.unit}"
 
 
 def change(
@@ -268,7 +301,7 @@ def change(
 ) -> None:
     """Move an existing figure (widget) to another point; the map only where it is another one."""
     with fig.batch_update():
-        bar, label, heat, grey, mark = fig.data
+        bar, label, heat, grey, mark, hatched = fig.data
         data = _bars(table, kernels, point)
         if len(bar.y) != len(kernels) or redraw_map:
             bar.y, label.y, label.x = data.places, data.label_places, [0] * len(kernels)
@@ -278,13 +311,24 @@ def change(
                 fig.layout.shapes = [_copy_line(copy, kernels)]
         bar.x, bar.hovertext, label.text = data.values, data.hovers, data.labels
         bar.error_x.array, bar.error_x.arrayminus = data.up, data.down
+        hatched.y, hatched.x = data.wrong, [highest(table)] * len(data.wrong)
+        hatched.hovertext = [data.hovers[i] for i in data.wrong]
         mark.x, mark.y = frame(table, point)
         if redraw_map:
             at = cells(table, mapped, point)
             heat.z, heat.hovertext = at.values, at.hovers
             grey.z, grey.text, grey.hovertext = at.grey, at.words, at.grey_hovers
             fig.layout.title.text = heading(table, point)
-            fig.layout.annotations[0].text = map_title(mapped)
+            fig.layout.annotations[0].text = map_title(table, mapped)
+
+
+def exchange(fig: Any, table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any]) -> None:
+    """Show another GPU's table in an existing figure (widget): values, ceiling and axes, at the same point."""
+    made = build(table, kernels, mapped, point)
+    with fig.batch_update():
+        fig.update(
+            {"data": [trace.to_plotly_json() for trace in made.data], "layout": made.layout.to_plotly_json()}
+        )
 
 
 def reasons_html(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> str:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers import device
-from helpers.widgets.space import FACTS, RESULTS, Refused, Space
+from helpers.widgets.space import FACTS, RESULTS, Candidate, Refused, Space
+
+if TYPE_CHECKING:
+    import torch
 
 
 def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: float = 0.1) -> dict[str, Any]:
@@ -25,9 +28,7 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
 
     device.require("gpu")
     shape, dtype = (space.rows(point["n_cols"]), point["n_cols"]), getattr(torch, point["dtype"])
-    row: dict[str, Any] = {"kernel": kernel, **{axis: point.get(axis) for axis in space.axes}}
-    if kernel not in space.mapped:
-        row |= {axis: None for axis in space.axes if axis not in ("n_cols", "dtype")}
+    row = empty_row(space, kernel, point)
     try:
         candidate = space.candidates(kernel, point)
     except Refused as refusal:
@@ -39,20 +40,36 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
         shapes=[shape],
         reference=candidate.reference,
         make_inputs=candidate.make_inputs,
-        n_bytes=2 * shape[0] * shape[1] * dtype.itemsize,
+        n_bytes=space.n_bytes
+        if callable(space.n_bytes)
+        else space.n_bytes * shape[0] * shape[1] * dtype.itemsize,
         dtype=dtype,
         budget_s=budget_s,
         tolerance=candidate.tolerance,
     ).to_dict("records")
     facts: dict[str, int] = {}
     if found["verdict"] != "refused":
-        if candidate.make_inputs is None:
-            x = torch.ones(shape, dtype=dtype, device="cuda")
-        else:
-            (x,) = candidate.make_inputs(shape, None, "cuda", dtype)
-        facts = candidate.facts(x)
-    row |= {name: facts.get(name) for name in FACTS}
-    return row | {name: _rounded(found[name]) for name in RESULTS}
+        facts = candidate.facts(*inputs_of(candidate, shape, "cuda", dtype))
+    found["reason"] = found["reason"].removeprefix(f"{Refused.__name__}: ")
+    return row | dict.fromkeys(FACTS) | facts | {name: _rounded(found[name]) for name in RESULTS}
+
+
+def empty_row(space: Space, kernel: str, point: Mapping[str, Any]) -> dict[str, Any]:
+    """The kernel and its point; None for the sliders that it does not depend on."""
+    axes = space.axes if kernel in space.mapped else ("n_cols", "dtype")
+    return {"kernel": kernel, **{axis: point.get(axis) if axis in axes else None for axis in space.axes}}
+
+
+def inputs_of(
+    candidate: Candidate, shape: tuple[int, int], device: str, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """Inputs of a shape whose values do not matter."""
+    import torch
+
+    if candidate.make_inputs is None:
+        return (torch.empty(shape, dtype=dtype, device=device),)
+    generator = torch.Generator(device=device).manual_seed(0)
+    return tuple(candidate.make_inputs(shape, generator, device, dtype))
 
 
 def _rounded(value: Any) -> Any:

@@ -11,8 +11,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets.figure import FRAME, cells, colour, frame, highest, map_axis, map_title, map_traces
-from helpers.widgets.space import axis_title, word
+from helpers.widgets.figure import (
+    FRAME,
+    cells,
+    colour,
+    frame,
+    highest,
+    map_axis,
+    map_title,
+    map_traces,
+    value_title,
+)
+from helpers.widgets.space import axis_title, label, word
 from helpers.widgets.table import Table
 
 if TYPE_CHECKING:
@@ -103,9 +113,9 @@ class _PlainFigure:
         return len(self.traces) - 1
 
     def _speeds(self, kernel: str, point: Mapping[str, Any]) -> list[float | None]:
-        """GB/s at each size."""
+        """GB/s, or what else the table's values are, at each size."""
         rows = [self.table.row(kernel, {**point, "n_cols": n}) for n in self.sizes]
-        return [row["gb_per_s"] if row and row["verdict"] == "ok" else None for row in rows]
+        return [self.table.value(row) for row in rows]
 
     def _add_curves(self, kernel: str, marker: str) -> None:
         import plotly.graph_objects as go
@@ -117,7 +127,7 @@ class _PlainFigure:
                 curve = go.Scatter(
                     x=list(self.sizes), y=self._speeds(kernel, point), name=kernel, mode="lines+markers",
                     line={"color": colour(self.space, kernel), "width": 2}, marker={"symbol": marker, "size": 8},
-                    hovertemplate="%{fullData.name}: %{y:,.0f} GB/s<extra></extra>",
+                    hovertemplate=f"%{{fullData.name}}: %{{y:,.0f}} {self.table.unit}<extra></extra>",
                 )  # fmt: skip
                 index = self._add(curve, dtype, x)
                 if mapped:
@@ -140,7 +150,7 @@ class _PlainFigure:
 
         axes = {"xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
         bar = {
-            "title": {"text": "GB/s", "side": "right"},
+            "title": {"text": self.table.unit, "side": "right"},
             "len": 0.4,
             "y": 0.0,
             "yanchor": "bottom",
@@ -150,7 +160,7 @@ class _PlainFigure:
         for dtype in self.dtypes:
             values, grey = map_traces(self.table, kernel, {**self.start, "dtype": dtype}, self.top, **look)
             if not self.hover:
-                values.update(hovertext=None, hovertemplate="%{z:,.0f} GB/s<extra></extra>")
+                values.update(hovertext=None, hovertemplate=f"%{{z:,.0f}} {self.table.unit}<extra></extra>")
                 grey.update(hovertext=None, hovertemplate=None, hoverinfo="skip")
             self.maps.append(_Map(self._add(values, dtype), self._add(grey, dtype), kernel, dtype))
         for x in self.xs:
@@ -200,7 +210,7 @@ class _PlainFigure:
             lines = [self._speeds(curve.kernel, {**curve.point, y: value}) for curve in self.curves]
             up = frame(self.table, {**self.start, y: value})[1]
             layout = {"shapes": [_at(value)]} if y == "n_cols" else {}
-            steps.append(_step(f"{value:,}", {"y": lines + [up] * len(self.frames)}, layout, targets))
+            steps.append(_step(label(value), {"y": lines + [up] * len(self.frames)}, layout, targets))
         return steps
 
     def _menu(self) -> dict:
@@ -248,11 +258,10 @@ def _size_labels(sizes: tuple[int, ...]) -> list[str]:
 def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float) -> None:
     """Title, axes and legend: the curves above, a map for each of the kernels `mapped` below."""
     space = table.space
-    note = f"{table.origin} · every kernel was checked before it was timed"
     size = f"{space.rows(1):,} × N"
     if space.n_elements is not None:
         size = f"{space.n_elements / 1e6:,.0f} million elements"
-    plots.layout(fig, f"{space.operation} of {size}", note=note, height=860)
+    plots.layout(fig, f"{space.operation} of {size}", note=table.note, height=860)
     width = (1 - _GAP * (len(mapped) - 1)) / len(mapped)
     for i, kernel in enumerate(mapped):
         left, n = i * (width + _GAP), i + 2
@@ -260,7 +269,7 @@ def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float) -> None:
         up = {**map_axis(table, space.y), "domain": [0, 0.38], "anchor": f"x{n}"}
         fig.update_layout({f"xaxis{n}": across, f"yaxis{n}": up})
         fig.add_annotation(
-            text=map_title(kernel), x=0.5, xref=f"x{n} domain", y=1.02, yref=f"y{n} domain", yanchor="bottom",
+            text=map_title(table, kernel), x=0.5, xref=f"x{n} domain", y=1.02, yref=f"y{n} domain", yanchor="bottom",
             showarrow=False,
         )  # fmt: skip
     fig.update_layout(
@@ -269,7 +278,7 @@ def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float) -> None:
             "tickvals": list(space.axes["n_cols"]), "ticktext": _size_labels(space.axes["n_cols"]),
         },
         yaxis={"domain": [0.58, 1], "anchor": "x", "range": [0, 1.04 * top],
-               "title": {"text": "effective bandwidth (GB/s)"}},
+               "title": {"text": value_title(table)}},
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         margin={"l": 70, "r": 20, "t": 130, "b": 150},
     )  # fmt: skip

@@ -2,58 +2,47 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from helpers import device
+from helpers.widgets.residence import occupancy, percent_held
 from helpers.widgets.table import Table
 
-
-def occupancy(spec: device.GpuSpec, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:
-    """How many blocks an SM holds at once, and what keeps it from holding more.
-
-    Registers are given to a warp in units of 256 (CUDA Occupancy Calculator, compute capability 7.0 to 9.0).
-    """
-    warps = math.ceil(threads / spec.warp_size)
-    per_warp = math.ceil(registers * spec.warp_size / 256) * 256
-    limits = {
-        "threads": spec.max_threads_per_sm // (warps * spec.warp_size),
-        "blocks": spec.max_blocks_per_sm,
-        "registers": spec.registers_per_sm // (per_warp * warps) if per_warp else 10**6,
-    }
-    if shared_bytes:
-        limits["shared memory"] = spec.shared_bytes_per_sm // (shared_bytes + 1024)  # 1 KiB is the system's
-    tightest = min(limits, key=limits.get)
-    return limits[tightest], tightest
+RIGHT = ("ok", "right")  # timed, and checked without being timed
 
 
 def reason(table: Table, row: Mapping[str, Any] | None) -> str:
     """The line under a figure."""
     if row is None:
         return table.refusal or "not measured yet"
-    if row["verdict"] != "ok":
-        return f"{row['verdict']}: {row['reason']}"
+    checked = f"{row['reason']} · " if row["reason"] else ""
+    if row["verdict"] not in RIGHT:
+        if row["verdict"] != "unchecked" or not row["registers"]:
+            return f"{row['verdict']}: {row['reason']}"
+        checked = f"unchecked: {checked}"
     if not row.get("registers"):
-        return "a library's kernel: nothing here compiled it"
+        return f"{checked}what the compiler made of it is not seen here"
     held = _residence(table, row)
     spills = f"{row['spill_bytes']} bytes spilled" if row["spill_bytes"] else "none spilled"
+    shared = f" · {row['shared_bytes']:,} bytes of shared memory" if row["shared_bytes"] else ""
+    waves = f" · {held.waves:,.1f} waves" if table.spec.sm_count else ""
     return (
-        f"{row['registers']} registers a thread ({spills}) · {row['loads']} × {row['load_bytes']}-byte loads · "
-        f"{held.blocks} blocks an SM, {held.percent:.0f} % of its threads (limit: {held.limit}) · {held.waves:,.1f} waves"
+        f"{checked}{row['registers']} registers a thread ({spills}){shared} · "
+        f"{row['loads']} × {row['load_bytes']}-byte loads · "
+        f"{held.blocks} blocks an SM, {held.percent} % of its threads (limit: {held.limit}){waves}"
     )
 
 
 def brief(table: Table, row: Mapping[str, Any] | None) -> str:
     """The same for a hover text, of which a figure holds hundreds."""
-    if row is None or row["verdict"] != "ok" or not row.get("registers"):
+    if row is None or row["verdict"] not in RIGHT or not row.get("registers"):
         return reason(table, row)[:90]
     held = _residence(table, row)
     spills = f", {row['spill_bytes']} B spilled" if row["spill_bytes"] else ""
     return (
         f"{row['registers']} registers{spills}, {row['loads']} × {row['load_bytes']} B loads<br>"
-        f"{held.percent:.0f} % occupied, {held.waves:,.1f} waves"
+        f"{held.percent} % occupied" + (f", {held.waves:,.1f} waves" if table.spec.sm_count else "")
     )
 
 
@@ -63,12 +52,12 @@ class _Residence:
 
     blocks: int
     limit: str
-    percent: float
+    percent: int
     waves: float
 
 
 def _residence(table: Table, row: Mapping[str, Any]) -> _Residence:
     spec = table.spec
     blocks, limit = occupancy(spec, row["threads"], row["registers"], row["shared_bytes"] or 0)
-    percent = 100 * blocks * row["threads"] / spec.max_threads_per_sm
+    percent = percent_held(spec, blocks, row["threads"])
     return _Residence(blocks, limit, percent, table.space.n_blocks(row) / max(1, blocks * spec.sm_count))

@@ -1,7 +1,7 @@
 """What sliders move over: a `Space` is a grid of points for some kernels, and says how each of them is run at a point.
 
-There are no kernels here: the square's spaces are in `square`, lesson 06's in `softmax`, and a learner's own may stand
-in a notebook.
+There are no kernels here: the square's spaces are in `square`, lesson 06's in `softmax`; `own` makes one of any
+function with launch parameters.
 """
 
 from __future__ import annotations
@@ -48,6 +48,11 @@ def axis_title(axis: str) -> str:
     return f"{word(axis)} ({_UNITS[axis]})" if axis in _UNITS else word(axis)
 
 
+def label(value: Any) -> str:
+    """A slider's value as it is written: 4,096, and every other kind as it is."""
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 def require_position(axis: str, value: Any, values: Sequence[Any]) -> None:
     """Raise ValueError unless `value` is one of the slider's values."""
     if value not in values:
@@ -66,16 +71,17 @@ class Candidate:
     Attributes:
         run: `run(x)` returns the kernel's result, a new tensor.
         reference: what it must compute; it is given x in float64.
-        facts: `facts(x)` says what was compiled, by the names in `FACTS`; nothing for a library's kernel.
-        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)`, where x is not a matrix of normally
-            distributed numbers.
+        facts: `facts(x)` says what was compiled, by the names in `FACTS`, and may add the launch's `blocks`; nothing for a
+            library's kernel.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)`, or several tensors that all three
+            functions take, where the input is not one matrix of normally distributed numbers.
         tolerance: (relative, absolute), where the dtype's own would hide a wrong result.
     """
 
-    run: Callable[[torch.Tensor], torch.Tensor]
-    reference: Callable[[torch.Tensor], torch.Tensor]
-    facts: Callable[[torch.Tensor], dict[str, int]] = lambda x: {}
-    make_inputs: Callable[..., tuple[torch.Tensor]] | None = None
+    run: Callable[..., torch.Tensor]
+    reference: Callable[..., torch.Tensor]
+    facts: Callable[..., dict[str, int]] = lambda *inputs: {}
+    make_inputs: Callable[..., tuple[torch.Tensor, ...]] | None = None
     tolerance: tuple[float, float] | None = None
 
 
@@ -83,11 +89,9 @@ class Candidate:
 class Space:
     """A grid of points, and the kernels that are compared on it.
 
-    Each kernel reads a matrix once and writes one of the same size: its GB/s are of 2 × rows × columns elements.
-
     Attributes:
         name: how `explore(over=...)` and its messages call it.
-        record: the record that holds its table, "lesson/what".
+        record: the record that holds its table, "lesson/what"; "" where there is none.
         x, y: the two axes of the heat map.
         axes: every slider with its values; `n_cols` and `dtype` are always among them.
         mapped: the kernels that depend on all axes.
@@ -98,12 +102,15 @@ class Space:
         blocks: `blocks(row)` is how many blocks (programs) the launch behind a table's row has; one for each row of the
             matrix where None.
         operation: what the kernels compute, in a word or two for titles.
-        n_elements: of every matrix, so that rows grow fewer as they grow wide; None where there are 4,096 rows.
+        n_elements: of every matrix, so that rows grow fewer as they grow wide; None where there are `n_rows`.
+        n_rows: of every matrix, without `n_elements`.
+        n_bytes: what must be moved, which the GB/s are of: in matrices (2: one is read, one written), or a function of the
+            inputs that gives bytes.
         colours: of kernels that have the same one in several spaces; the others get theirs by their place.
     """
 
     name: str
-    record: str
+    record: str = ""
     x: str
     y: str
     axes: Mapping[str, tuple]
@@ -115,14 +122,18 @@ class Space:
     blocks: Callable[[Mapping[str, Any]], int] | None = None
     operation: str
     n_elements: int | None = None
+    n_rows: int = N_ROWS
+    n_bytes: float | Callable[..., int] = 2
     colours: Mapping[str, str] = field(default_factory=dict)
 
     def rows(self, n_cols: int) -> int:
         """The rows of a matrix of so many columns."""
-        return N_ROWS if self.n_elements is None else max(1, self.n_elements // n_cols)
+        return self.n_rows if self.n_elements is None else max(1, self.n_elements // n_cols)
 
     def n_blocks(self, row: Mapping[str, Any]) -> int:
         """Blocks (programs) that the launch behind a row has."""
+        if row.get("blocks"):
+            return row["blocks"]
         return self.rows(row["n_cols"]) if self.blocks is None else self.blocks(row)
 
     def key(self, kernel: str, point: Mapping[str, Any]) -> tuple:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, records
-from helpers.widgets import measure
+from helpers.widgets import measure, untimed
 from helpers.widgets.space import FACTS, Space
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ class Table:
         date: of the record.
         rows: by `Space.key`.
         refusal: why there are no rows and will be none, a sentence; "" otherwise.
+        timed: False where no GPU is here and no record: what is missing is compiled for `spec` and checked on the CPU.
     """
 
     space: Space
@@ -39,23 +40,50 @@ class Table:
     date: str = ""
     rows: dict[tuple, dict[str, Any]] = field(default_factory=dict)
     refusal: str = ""
+    timed: bool = True
 
     @property
     def origin(self) -> str:
         """Where the figures come from, for the figure itself; or why there are none."""
         if self.refusal:
             return self.refusal
+        if not self.timed:
+            return f"not timed, since no GPU is here · compiled for {self.spec.target}, occupancy of {self.spec.name}"
         return f"live on {self.spec.name}" if self.live else f"replayed: {self.spec.name}, {self.date}"
+
+    @property
+    def note(self) -> str:
+        """What was done before a figure was shown."""
+        checked = "every kernel was checked before it was timed" if self.timed else "every point is checked"
+        return f"{self.origin} · {checked}"
+
+    @property
+    def unit(self) -> str:
+        """Of what bars and maps show: GB/s, or, where nothing is timed, per cent of an SM's threads."""
+        return "GB/s" if self.timed else "% occupied"
+
+    def value(self, row: Mapping[str, Any] | None) -> float | None:
+        """What bars and maps show of a row; None where it is not right, or nothing is known."""
+        if row is None:
+            return None
+        if self.timed:
+            return row["gb_per_s"] if row["verdict"] == "ok" else None
+        return row["occupancy"] if row["verdict"] == untimed.RIGHT else None
 
     def row(self, kernel: str, point: Mapping[str, Any]) -> dict[str, Any] | None:
         """A known row, or None."""
         return self.rows.get(self.space.key(kernel, point))
 
-    def measured(self, kernel: str, point: Mapping[str, Any]) -> dict[str, Any] | None:
-        """A row; on a GPU one that is missing is checked and timed first."""
+    def measured(
+        self, kernel: str, point: Mapping[str, Any], *, budget_s: float = 0.1
+    ) -> dict[str, Any] | None:
+        """A row; on a GPU one that is missing is checked and timed first, without one it is compiled and checked."""
         key = self.space.key(kernel, point)
         if key not in self.rows and self.live:
-            self.rows[key] = measure.measure(self.space, kernel, point)
+            if self.timed:
+                self.rows[key] = measure.measure(self.space, kernel, point, budget_s=budget_s)
+            else:
+                self.rows[key] = untimed.look(self.space, kernel, point, self.spec)
         return self.rows.get(key)
 
 
@@ -102,3 +130,15 @@ def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Tabl
                 clean[name] = int(clean[name])
         table.rows[space.key(clean["kernel"], clean)] = clean
     return table
+
+
+def by_gpu(table: Table) -> dict[str, Table]:
+    """A table and those of the other GPUs of which the same sweep is recorded, by short names: "this machine", "H100"."""
+    space = table.space
+    if not space.record:
+        return {"this machine": table}
+    kept = records.stored_by_gpu(space.record, sources=space.sources())
+    mine = records.gpu_folder_name(table.spec.name)
+    first = {"this machine" if table.live else mine.upper(): table}
+    others = {gpu.upper(): frame for gpu, frame in kept.items() if table.live or gpu != mine}
+    return first | {name: from_frame(space, frame) for name, frame in others.items()}

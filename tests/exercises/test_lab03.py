@@ -148,11 +148,11 @@ ATTEMPTS = {
     "square: no mask": Attempt(SQUARE, ((", mask=mask", ""),), "missing-mask"),
     "square: one program": Attempt(
         SQUARE,
-        (("grid = (triton.cdiv(n_elements, block_size),)", "grid = (1,)"),),
+        (("grid = (triton.cdiv(n_elements, BLOCK_SIZE),)", "grid = (1,)"),),
         "only-first-block|fast-but-partial|uninitialised-output",
     ),
     "square: grid rounded down": Attempt(
-        SQUARE, (("triton.cdiv(n_elements, block_size)", "max(1, n_elements // block_size)"),), "missing-tail"
+        SQUARE, (("triton.cdiv(n_elements, BLOCK_SIZE)", "max(1, n_elements // BLOCK_SIZE)"),), "missing-tail"
     ),
     "square: 32-bit offsets": Attempt(
         SQUARE, ((".to(tl.int64)", ""), ("dtype=tl.int64", "dtype=tl.int32")), "int32-overflow"

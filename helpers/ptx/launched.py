@@ -1,0 +1,212 @@
+"""Which kernels a call launches, with what, and what the compiler makes of them: here, or for a GPU that is not here."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import inspect
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.ptx.artifacts import CompileError, Stages
+from helpers.ptx.compile import cuda_stages, from_compiled, interpreted, parse_target, stages_as_launched
+
+_POINTED = {
+    "float64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "float8_e4m3fn": "fp8e4nv",
+    "float8_e5m2": "fp8e5",
+    "bool": "i1",
+    **{f"{'u' * unsigned}int{n}": f"{'iu'[unsigned]}{n}" for n in (8, 16, 32, 64) for unsigned in (0, 1)},
+}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a kernel.
+
+    Attributes:
+        kernel: a `@triton.jit` function, or a `helpers.cuda.LoadedKernel`.
+        grid: blocks (programs) along x, y and z.
+        block: threads a block along x, y and z; None for Triton, where `num_warps` decides.
+        shared_bytes: dynamic shared memory that a launch of CUDA asked for.
+        arguments: a Triton kernel's arguments by name, its constexprs too.
+        options: Triton's, such as `num_warps`.
+        compiled: what ran; None where it was not compiled for this machine.
+    """
+
+    kernel: Any
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int] | None = None
+    shared_bytes: int = 0
+    arguments: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    options: Mapping[str, Any] = field(default_factory=dict)
+    compiled: Any = field(default=None, repr=False)
+
+    @property
+    def n_blocks(self) -> int:
+        """Blocks (programs) in all."""
+        return math.prod(self.grid)
+
+    def stages(self, target: str | int) -> Stages:
+        """The kernel as it ran, or, where it was not compiled, as it would be for `target`.
+
+        Raises:
+            CompileError: it does not compile, or an argument is of a kind that cannot be compiled for from outside.
+            helpers.cuda.BuildError: CUDA text that does not compile.
+        """
+        if self.compiled is not None:
+            return from_compiled(self.kernel, self.compiled)
+        if self.block is not None:
+            kernel = self.kernel
+            return cuda_stages(kernel.source, target=target, flags=kernel.flags, kernel=kernel.name)
+        return stages_as_launched(self.kernel, self._request(parse_target(target)))
+
+    def threads(self, stages: Stages) -> int:
+        """Threads of a block."""
+        return 32 * stages.num_warps if self.block is None else math.prod(self.block)
+
+    def _request(self, capability: int) -> dict[str, Any]:
+        """How Triton specialises this launch (`specialize_impl` in triton/runtime/jit.py), for `isolated.compile_here`."""
+        names = list(self.arguments)
+        signature: dict[str, Any] = {}
+        seen = _Specialisation({}, [])
+        plain = _not_specialised(self.kernel, names)
+        constexprs = _constexprs(self.kernel)
+        for i, (name, value) in enumerate(self.arguments.items()):
+            if name in constexprs:
+                signature[name], seen.constants[(i,)] = "constexpr", getattr(value, "value", value)
+            else:
+                signature[name] = seen.type_of(value, (i,), special=name not in plain, what=name)
+        return {
+            "signature": signature,
+            "constexprs": seen.constants,
+            "divisible": seen.divisible,
+            "capability": capability,
+            "options": _options(self.options),
+        }
+
+
+@dataclass(frozen=True)
+class _Specialisation:
+    """What the compiler may know of a launch's arguments, by their paths."""
+
+    constants: dict[tuple[int, ...], Any]
+    divisible: list[tuple[int, ...]]
+
+    def type_of(self, value: Any, path: tuple[int, ...], *, special: bool, what: str) -> Any:
+        """The type of an argument; what is special about its value is noted."""
+        if value is None or (special and type(value) is int and value == 1):
+            self.constants[path] = value
+            return "constexpr"
+        if isinstance(value, bool):
+            return "u1"
+        if isinstance(value, int):
+            if special and value % 16 == 0:
+                self.divisible.append(path)
+            return "i32" if -(2**31) <= value < 2**31 else "u64" if value >= 2**63 else "i64"
+        if isinstance(value, float):
+            return "fp32"
+        if isinstance(value, tuple):
+            parts = enumerate(value)
+            return tuple(self.type_of(v, (*path, i), special=special, what=f"{what}[{i}]") for i, v in parts)
+        pointed = _POINTED.get(str(getattr(value, "dtype", "")).removeprefix("torch."))
+        if pointed is None or not hasattr(value, "data_ptr"):
+            raise CompileError(
+                f"{what} is a {type(value).__name__}, and for such an argument nothing compiles here."
+            )
+        if special and value.data_ptr() % 16 == 0:
+            self.divisible.append(path)
+        return f"*{pointed}"
+
+
+def _constexprs(kernel: Any) -> set[str]:
+    """The names of a Triton kernel's constexpr arguments."""
+    hints = {**kernel.fn.__annotations__}
+    return {name for name, hint in hints.items() if "constexpr" in str(getattr(hint, "__name__", hint))}
+
+
+def _not_specialised(kernel: Any, names: Sequence[str]) -> set[str]:
+    """The arguments that `@triton.jit(do_not_specialize=…)` names, by name or number."""
+    given = getattr(kernel, "do_not_specialize", None) or getattr(kernel, "kwargs", {}).get(
+        "do_not_specialize"
+    )
+    return {names[one] if isinstance(one, int) else one for one in given or ()}
+
+
+def _options(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Triton's compile options of a launch, with those that a launch of this process would have by itself."""
+    import triton
+    from triton.backends.nvidia.compiler import CUDAOptions
+
+    known = {f.name for f in dataclasses.fields(CUDAOptions)} - {"arch", "backend_name"}
+    fusion = {"enable_fp_fusion": triton.knobs.language.default_fp_fusion}
+    return {"num_warps": 4, **fusion, **{name: value for name, value in given.items() if name in known}}
+
+
+@contextlib.contextmanager
+def launches(*, run: bool = True) -> Iterator[list[Launch]]:
+    """Note every launch of a Triton kernel or of a `helpers.cuda.LoadedKernel` while this is entered.
+
+    On tensors of the CPU a Triton kernel runs in Triton's interpreter, also where it was made for the compiler; one that
+    calls other `@triton.jit` functions, such as `tl.sum`, needs TRITON_INTERPRET=1 for that.
+
+    Args:
+        run: False keeps the kernels from running: their outputs stay as they were.
+    """
+    from triton.runtime.interpreter import InterpretedFunction
+    from triton.runtime.jit import JITFunction
+
+    from helpers import device
+    from helpers.cuda import kernel as cuda_kernel
+
+    seen: list[Launch] = []
+    run_compiled, run_interpreted = JITFunction.run, InterpretedFunction.run
+    on_gpu = device.has_gpu()
+
+    def noted(kernel: Any, args: tuple, grid: Any, given: dict, compiled: Any = None) -> None:
+        names = kernel.arg_names
+        named = {**dict(zip(names, args, strict=False)), **{n: v for n, v in given.items() if n in names}}
+        defaults = _defaults(kernel)
+        arguments = {n: named.get(n, defaults.get(n)) for n in names}
+        options = {n: v for n, v in given.items() if n not in names}
+        size = grid(arguments) if callable(grid) else grid
+        seen.append(Launch(kernel, (*size, *(1,) * (3 - len(size))), arguments=arguments, options=options,
+                           compiled=compiled))  # fmt: skip
+
+    def compiled(self, *args, grid, warmup=False, **given):
+        if warmup or (run and on_gpu):
+            made = run_compiled(self, *args, grid=grid, warmup=warmup, **given)
+            if not warmup:
+                noted(self, args, grid, given, made)
+            return made
+        noted(self, args, grid, given)
+        if run:
+            run_interpreted(interpreted(self), *args, grid=grid, warmup=False, **given)
+        return None
+
+    def in_interpreter(self, *args, grid, warmup=False, **given):
+        if not warmup:
+            noted(self, args, grid, given)
+        if run:
+            run_interpreted(self, *args, grid=grid, warmup=warmup, **given)
+
+    def loaded(kernel: Any, grid: tuple, block: tuple, shared_bytes: int) -> bool:
+        seen.append(Launch(kernel, grid, block, shared_bytes))
+        return run
+
+    JITFunction.run, InterpretedFunction.run = compiled, in_interpreter
+    try:
+        with cuda_kernel.watched(loaded):
+            yield seen
+    finally:
+        JITFunction.run, InterpretedFunction.run = run_compiled, run_interpreted
+
+
+def _defaults(kernel: Any) -> dict[str, Any]:
+    parameters = inspect.signature(kernel.fn).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not inspect.Parameter.empty}

@@ -1,0 +1,271 @@
+"""What `explore` returns: the sliders, the fastest right point that was measured, and a page to send to a colleague."""
+
+from __future__ import annotations
+
+import html
+import inspect
+import os
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import device, records
+from helpers.widgets.plain import plain_figure
+from helpers.widgets.reasons import reason
+from helpers.widgets.shown import Shown
+from helpers.widgets.space import RESULTS, label, require_position
+from helpers.widgets.table import Table
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+_NAMED = 5  # of the points that cannot be told from the best, in its text
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Explored(Shown):
+    """Sliders over kernels.
+
+    Attributes:
+        table: the rows that are known.
+        kernels: those that are shown.
+        start: the sliders' first positions.
+    """
+
+    table: Table = field(kw_only=True)
+    kernels: tuple[str, ...] = field(kw_only=True)
+    start: Mapping[str, Any] = field(kw_only=True)
+
+    def best(self, *, n_cols: int | None = None, dtype: str | None = None) -> Best:
+        """The fastest right point that was measured so far at one size and dtype, and those that cannot be told from it.
+
+        Args:
+            n_cols: columns; where the slider stands, by default.
+            dtype: such as "bfloat16"; where the slider stands, by default.
+
+        Raises:
+            ValueError: a size or dtype that no slider has.
+        """
+        table, at = self.now
+        asked = {"n_cols": n_cols or at["n_cols"], "dtype": dtype or at["dtype"]}
+        for axis, value in asked.items():
+            require_position(axis, value, table.space.axes[axis])
+        return best_of(table, self.kernels, **asked)
+
+    @property
+    def now(self) -> tuple[Table, Mapping[str, Any]]:
+        """The table of the GPU that is shown, and where the sliders stand."""
+        if self.explorer is None:
+            return self.table, self.start
+        return self.explorer.table, self.explorer.point
+
+    def save(self, name: str | os.PathLike, *, overwrite: bool = False) -> tuple[Path, Path]:
+        """Write a page with the sliders and a table of what was measured: `name.html` and `name.csv`.
+
+        The page needs no kernel and no network (5 MB, most of it plotly.js). It holds the points that are known now.
+
+        Args:
+            name: of both files, without an ending.
+            overwrite: replace files that are there already.
+
+        Returns:
+            The paths of page and table.
+
+        Raises:
+            ValueError: no point is known.
+            FileExistsError: one of the files is there, and `overwrite` is not set; nothing was written.
+        """
+        if not self.now[0].rows:
+            raise ValueError(f"There is nothing to save: {self.now[0].origin}")
+        stem = Path(re.sub(r"\.(html|csv)$", "", os.fspath(name)))
+        page, rows = Path(f"{stem}.html"), Path(f"{stem}.csv")
+        for path in (page, rows):
+            if path.exists() and not overwrite:
+                raise FileExistsError(f"{path} is there already: give another name, or overwrite=True.")
+        _write(rows, frame(self.now[0]).to_csv(index=False))
+        _write(page, _page(self, stem.name))
+        return page, rows
+
+
+@dataclass(frozen=True)
+class Best:
+    """The fastest right point of those that were measured at one size and dtype.
+
+    Attributes:
+        row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s`; None where nothing was timed.
+        alike: the rows that cannot be told from it, fastest first: their times differ by less than 1 % or 0.1 µs, or by no
+            more than their intervals allow. `timing.changes` says where these limits come from.
+        n_known, n_points: points that were measured, and that there are, at this size and dtype.
+        text: all of this in words.
+    """
+
+    row: Mapping[str, Any] | None
+    alike: tuple[Mapping[str, Any], ...]
+    n_known: int
+    n_points: int
+    text: str
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Best:
+    """`Best` of the kernels in a table that depend on the sliders."""
+    space = table.space
+    at = f"{space.rows(n_cols):,} × {n_cols:,} {dtype}"
+    points = [
+        (k, p) for k, p in space.points() if k in kernels and (p["n_cols"], p["dtype"]) == (n_cols, dtype)
+    ]
+    known = [row for k, p in points if k in space.mapped and (row := table.row(k, p)) is not None]
+    n_points = sum(k in space.mapped for k, _ in points)
+    counted = f"{len(known)} of {n_points} points measured"
+    if not table.timed:
+        return Best(None, (), len(known), n_points, f"No point is the fastest: {table.origin}.")
+    timed = sorted((row for row in known if row["verdict"] == "ok"), key=lambda row: row["median_us"])
+    if not timed:
+        return Best(None, (), len(known), n_points, f"No right point was timed at {at} yet; {counted}.")
+    first, *others = timed
+    alike = tuple(row for row in others if not _slower(row, first))
+    lines = [
+        f"Fastest at {at}: {_named(table, first)}, {first['median_us']:,.2f} µs (95 % CI {first['ci_low_us']:,.2f} to "
+        f"{first['ci_high_us']:,.2f}), {first['gb_per_s']:,.0f} GB/s; {counted}, {table.origin}."
+    ]
+    if alike:
+        more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
+        named = "; ".join(_short(table, row) for row in alike[:_NAMED])
+        lines.append(f"Not to be told from it: {named}{more}.")
+    rivals = [
+        row for k, p in points if k in space.rivals and (row := table.row(k, p)) and row["verdict"] == "ok"
+    ]
+    if rivals:
+        lines.append(f"Beside it: {'; '.join(_short(table, row) for row in rivals)}.")
+    return Best(first, alike, len(known), n_points, "\n".join(lines))
+
+
+def _slower(row: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
+    """Whether a time is above another by more than two measurements of one thing differ."""
+    from helpers.timing.changes import Estimate, change_since
+
+    now, then = (Estimate(r["median_us"], r["ci_low_us"], r["ci_high_us"]) for r in (row, than))
+    return change_since(then, now, then.value).slower
+
+
+def _named(table: Table, row: Mapping[str, Any]) -> str:
+    """A row's kernel and its launch parameters."""
+    own = [a for a in table.space.axes if a not in ("n_cols", "dtype") and row.get(a) is not None]
+    point = ", ".join(f"{axis}={label(row[axis])}" for axis in own)
+    return f"{row['kernel']} with {point}" if point else row["kernel"]
+
+
+def _short(table: Table, row: Mapping[str, Any]) -> str:
+    return f"{_named(table, row)}: {row['median_us']:,.2f} µs"
+
+
+def frame(table: Table) -> pd.DataFrame:
+    """Every known row as a table, in the order of the sliders: kernel, point, results, what was compiled, and the GPU."""
+    import pandas as pd
+
+    known = [row for kernel, point in table.space.points() if (row := table.row(kernel, point)) is not None]
+    found = pd.DataFrame(known)
+    first = ["kernel", *table.space.axes, *RESULTS]
+    order = [*(c for c in first if c in found.columns), *(c for c in found.columns if c not in first)]
+    return (
+        found[order]
+        .convert_dtypes()
+        .assign(gpu=table.spec.name, timed=table.timed, date=table.date or _today())
+    )
+
+
+def _today() -> str:
+    return date.today().isoformat()
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file beside its place and put it there: what breaks off leaves nothing half written."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(partial, 0o644)
+        os.replace(partial, path)
+    except BaseException:
+        Path(partial).unlink(missing_ok=True)
+        raise
+
+
+def _provenance(table: Table) -> str:
+    """Where the figures of a table come from: GPU, day, versions."""
+    if not table.live:
+        return f"{table.origin}; from the workbook's records."
+    if table.timed:
+        return f"Measured on {records.live_provenance()}, driver {device.driver_version()}."
+    versions = {name: device.package_version(name) for name in ("torch", "triton")}
+    here = ", ".join(f"{name} {version}" for name, version in versions.items())
+    return f"{table.origin[0].upper()}{table.origin[1:]}; {_today()}, {here}."
+
+
+_STYLE = """
+:root { color-scheme: light dark; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 1.5em auto; max-width: 68em; padding: 0 1em;
+       background: light-dark(#fff, #111); color: light-dark(#222, #ddd); }
+pre { overflow-x: auto; padding: .8em; background: light-dark(#f4f4f4, #1c1c1c); font-size: 13px; }
+"""
+
+
+def _page(shown: Explored, title: str) -> str:
+    """The page: the figure with its own sliders, the best point, what is known of the start, source and provenance."""
+    table, at = shown.now
+    space = table.space
+    drawn = plain_figure(table, shown.kernels, at).to_html(
+        full_html=False, include_plotlyjs=True, config={"displayModeBar": False, "responsive": True}
+    )
+    text = html.escape
+    mapped = [kernel for kernel in shown.kernels if kernel in space.mapped]
+    plain_axes = {space.x, space.y, "n_cols", "dtype"}
+    fixed = [f"{axis}={label(at[axis])}" for axis in space.axes if axis not in plain_axes]
+    said = [f"<b>{text(k)}</b>: {text(reason(table, table.row(k, at)))}" for k in mapped]
+    where = ", ".join(f"{axis}={label(value)}" for axis, value in at.items())
+    n_points = sum(1 for kernel, _ in space.points() if kernel in shown.kernels)
+    best = text(repr(shown.best())).replace("\n", "<br>")
+    sources = "".join(f"<pre>{text(s)}</pre>" for s in map(_source, space.sources()) if s)
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{text(title)}</title><style>{_STYLE}</style></head><body>
+<h1>{text(title)}</h1>
+<p>{text(_provenance(table))} {len(table.rows):,} of {n_points:,} points are known; an empty cell was not looked at.
+{text("With " + ", ".join(fixed) + ".") if fixed else ""}</p>
+{drawn}
+<p>{best}</p>
+<p>At {text(where)}:<br>{"<br>".join(said)}</p>
+<details><summary>The source</summary>{sources}</details>
+</body></html>
+"""
+
+
+def _source(source: Any) -> str:
+    """A kernel's or function's text; "" where Python does not know it."""
+    if isinstance(source, str):
+        return source
+    function = source
+    while hasattr(function, "fn"):
+        function = function.fn
+    try:
+        return inspect.getsource(function)
+    except (OSError, TypeError):
+        return ""
+
+
+def free_name(name: str) -> str:
+    """A name that no page and no table here has yet: `square`, else `square-2` and so on."""
+    plain = re.sub(r"[^\w.-]+", "-", name).strip("-") or "explored"
+    found, n = plain, 1
+    while any(Path(f"{found}.{ending}").exists() for ending in ("html", "csv")):
+        n += 1
+        found = f"{plain}-{n}"
+    return found

@@ -1,0 +1,311 @@
+"""A `Space` of any function with launch parameters: what `explore(my_kernel, …)` moves over.
+
+The function takes x and its launch parameters and returns a new tensor; what it launches is a matter of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.widgets import compiled
+from helpers.widgets.space import N_ROWS, Candidate, Refused, Space, require_position
+
+N_COLS = (256, 1024, 4096, 8192)
+DTYPES = ("float32", "bfloat16")
+_SIZES = ("n_cols", "dtype")
+_KEPT = "__workbook_axes__"
+_TOOLS = ("JITFunction", "InterpretedFunction", "Autotuner", "Heuristics", "LoadedKernel")
+
+
+def explorable(**axes: Iterable[Any]) -> Callable[[Callable], Callable]:
+    """Keep the sliders with a function, so that `explore(square, against=torch.square)` is enough.
+
+    @widgets.explorable(BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])
+    def square(x, BLOCK_SIZE, num_warps):
+        ...
+
+    Args:
+        **axes: each launch parameter with its values; `n_cols` and `dtype` too, where others than the usual are wanted.
+    """
+
+    def keep(function: Callable) -> Callable:
+        setattr(function, _KEPT, axes)
+        return function
+
+    return keep
+
+
+def is_own(over: Any) -> bool:
+    """Whether `explore` was given something to make a space of, if only to say why not: no name and no `Space`."""
+    return not isinstance(over, (str, Space))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What `explore` was asked besides the function and its sliders; the fields are its arguments."""
+
+    against: Any = None
+    reference: Callable | None = None
+    make_inputs: Callable | None = None
+    n_rows: int | None = None
+    n_elements: int | None = None
+    n_bytes: float | Callable = 2
+    tolerance: tuple[float, float] | None = None
+
+
+def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> Own:
+    """The space of a function, and the sliders' first positions.
+
+    Args:
+        function: `function(x, **launch parameters)` returns a new tensor.
+        asked: the other arguments.
+        keywords: a list for each slider; what is no list is a slider's first position.
+
+    Raises:
+        ValueError: something is missing, unknown or empty; the message says what to give instead.
+    """
+    name = _named(function)
+    kept = getattr(function, _KEPT, {})
+    lists = {axis: value for axis, value in keywords.items() if _is_list(value)}
+    start = {axis: value for axis, value in keywords.items() if not _is_list(value)}
+    axes = _axes(function, name, {**kept, **lists}, start, several_inputs=asked.make_inputs is not None)
+    rivals = _rivals(asked.against, taken=name)
+    reference = _reference(asked.reference, rivals)
+    launch = [axis for axis in axes if axis not in _SIZES]
+    if asked.n_rows is not None and asked.n_elements is not None:
+        raise ValueError("Give n_rows or n_elements, not both: one follows from the other and n_cols.")
+    called = _Called(name, function, rivals, reference, asked, tuple(launch))
+    space = Space(
+        name=name,
+        x=launch[1] if len(launch) > 1 else "n_cols",
+        y=launch[0],
+        axes=axes,
+        mapped=(name,),
+        rivals=tuple(rivals),
+        start={axis: _first(axis, values) for axis, values in axes.items()},
+        candidates=called.candidate,
+        sources=lambda: [function],
+        operation=name,
+        n_elements=asked.n_elements,
+        n_rows=asked.n_rows or N_ROWS,
+        n_bytes=asked.n_bytes,
+    )
+    for axis, value in start.items():
+        position = _dtype(value) if axis == "dtype" else value
+        require_position(axis, position, axes[axis])
+        start[axis] = position
+    return Own(space, start, called)
+
+
+@dataclass(frozen=True)
+class Own:
+    """The space of a function, the sliders' first positions that were named, and how the function is called."""
+
+    space: Space
+    start: Mapping[str, Any]
+    called: _Called
+
+    def require_result(self) -> None:
+        """Raise ValueError where the function was called by now and gave back no tensor."""
+        import torch
+
+        for kind in self.called.returned - {torch.Tensor, torch.nn.Parameter}:
+            what = "nothing" if kind is type(None) else f"a {kind.__name__}"
+            raise ValueError(
+                f"{self.space.name} returned {what}: let it return the new tensor that its kernel fills."
+            )
+
+
+@dataclass(frozen=True)
+class _Called:
+    """The function, what it is compared with, and how both are called at a point."""
+
+    name: str
+    function: Callable
+    rivals: Mapping[str, Callable]
+    reference: Callable
+    asked: Asked
+    parameters: tuple[str, ...]
+    returned: set[type] = field(default_factory=set)
+
+    def candidate(self, kernel: str, point: Mapping[str, Any]) -> Candidate:
+        """The function, or what it is compared with, at a point."""
+        function = self.rivals.get(kernel)
+        if function is None:
+            given = {name: point[name] for name in self.parameters}
+            run = functools.partial(self._at, given)
+        else:
+            # As it is: wrapped in another, the check would make torch run a compiled function uncompiled.
+            run = function
+            if hasattr(function, "_torchdynamo_orig_callable"):
+                _many_shapes()
+                compiled.refuse_eager(point["dtype"])
+        facts = functools.partial(_facts, run)
+        return Candidate(run, self.reference, facts, self.asked.make_inputs, self.asked.tolerance)
+
+    def _at(self, given: Mapping[str, Any], *inputs: Any) -> Any:
+        from helpers import ptx
+
+        try:
+            result = self.function(*inputs, **given)
+        except Exception as error:
+            if type(error).__name__ == "CompilationError":
+                raise Refused(ptx.complaint(error)) from error
+            raise
+        self.returned.add(type(result))
+        return result
+
+
+def _facts(run: Callable, *inputs: Any) -> dict[str, int]:
+    """What the compiler made of the launch that a call really makes on this GPU."""
+    from helpers import device, ptx
+
+    with ptx.launches() as seen:
+        run(*inputs)
+    try:
+        return compiled.launch_facts(seen, device.gpu_spec().target)
+    except ptx.CompileError:  # it ran; only the tools that read it could not
+        return {}
+
+
+def _many_shapes() -> None:
+    """Let torch.compile make code for every shape of the sliders; beyond its limit it would run eager's, in silence."""
+    import torch
+
+    torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+
+
+def _named(function: Any) -> str:
+    """A function's name; ValueError for what is no function that `explore` could call."""
+    kind, name = (
+        type(function).__name__,
+        getattr(function, "__name__", None) or getattr(function, "name", None),
+    )
+    if kind in _TOOLS:
+        a_kernel = "loaded CUDA kernel" if kind == "LoadedKernel" else "Triton kernel"
+        raise ValueError(
+            f"{name or 'This'} is a {a_kernel}: give explore() the function that launches it, which takes x and the launch "
+            f"parameters and returns a new tensor, such as `def square(x, BLOCK_SIZE, num_warps): ... return y`."
+        )
+    if not callable(function):
+        raise ValueError(f"explore() takes a function, a name or a Space; it was given {function!r}.")
+    return "yours" if name in (None, "<lambda>") else name
+
+
+def _axes(
+    function: Callable,
+    name: str,
+    lists: Mapping[str, Iterable],
+    start: Mapping[str, Any],
+    several_inputs: bool,
+) -> dict[str, tuple]:
+    """The sliders with their values, launch parameters first."""
+    axes = {axis: tuple(dict.fromkeys(values)) for axis, values in lists.items()}
+    for axis, values in axes.items():
+        if not values:
+            raise ValueError(f"{axis} has no values; give a list of at least one.")
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):  # torch's own have none that Python knows
+        parameters = []
+    any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+    known = [p.name for p in parameters[1:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    for axis in (*axes, *start):
+        if axis not in known and axis not in _SIZES and not any_name:
+            has = f"it has {', '.join(known)}" if known else "it has none besides x"
+            raise ValueError(f"{name} has no launch parameter {axis!r}; {has}.")
+        if axis not in axes and axis not in _SIZES:
+            raise ValueError(
+                f"{axis}={start[axis]!r} is one value; a slider needs a list: {axis}=[{start[axis]!r}, …]."
+            )
+    for p in parameters[1:]:
+        if p.name in known and p.default is p.empty and p.name not in axes and not several_inputs:
+            raise ValueError(f"{name} needs {p.name}: give the slider's values as a list, {p.name}=[…].")
+    launch = {axis: values for axis, values in axes.items() if axis not in _SIZES}
+    if not launch:
+        raise ValueError(
+            f"{name} has no slider of its own: give a launch parameter with a list, such as num_warps=[1, 4, 8]."
+        )
+    n_cols, dtypes = axes.get("n_cols", N_COLS), axes.get("dtype", DTYPES)
+    for n in n_cols:
+        if type(n) is not int or n < 1:
+            raise ValueError(f"n_cols has the value {n!r}; columns are whole numbers above 0.")
+    return {**launch, "n_cols": n_cols, "dtype": tuple(dict.fromkeys(map(_dtype, dtypes)))}
+
+
+def _dtype(given: Any) -> str:
+    """A dtype's name: "bfloat16" from it or from torch.bfloat16."""
+    import torch
+
+    name = str(given).removeprefix("torch.")
+    if not isinstance(getattr(torch, name, None), torch.dtype):
+        raise ValueError(
+            f"dtype has the value {given!r}; write torch's names, such as 'float32' or 'bfloat16'."
+        )
+    return name
+
+
+def _first(axis: str, values: Sequence[Any]) -> Any:
+    """Where a slider stands first: sizes at 4,096 columns or the most below, dtypes at the first, others in the middle."""
+    if axis == "dtype":
+        return values[0]
+    if axis == "n_cols":
+        return max((n for n in values if n <= N_COLS[2]), default=min(values))
+    return values[len(values) // 2]
+
+
+def _rivals(against: Any, taken: str) -> dict[str, Callable]:
+    """What the function is compared with, by name."""
+    if against is None:
+        return {}
+    if isinstance(against, Mapping):
+        named = list(against.items())
+    else:
+        named = [(_label(one), one) for one in (against if _is_list(against) else [against])]
+    rivals: dict[str, Callable] = {}
+    for name, function in named:
+        if not callable(function):
+            raise ValueError(f"against has {function!r}, which is no function of x.")
+        again = 2
+        unique = name
+        while unique in rivals or unique == taken:
+            unique, again = f"{name} ({again})", again + 1
+        rivals[unique] = function
+    return rivals
+
+
+def _label(function: Any) -> str:
+    """How a function is called in the figure: torch.square, torch.compile(square)."""
+    import torch
+
+    original = getattr(function, "_torchdynamo_orig_callable", None)
+    if original is not None:
+        return f"torch.compile({_label(original).removeprefix('torch.')})"
+    name = getattr(function, "__name__", None) or type(function).__name__
+    for module, prefix in ((torch, "torch"), (torch.nn.functional, "F")):
+        if getattr(module, name, None) is function:
+            return f"{prefix}.{name}"
+    return "rival" if name == "<lambda>" else name
+
+
+def _reference(given: Callable | None, rivals: Mapping[str, Callable]) -> Callable:
+    """What the function must compute."""
+    if given is not None:
+        if not callable(given):
+            raise ValueError(f"reference is {given!r}; give a function of x, such as torch.square.")
+        return given
+    if len(rivals) != 1:
+        why = f"against has {len(rivals)} functions" if rivals else "there is nothing in against"
+        raise ValueError(
+            f"reference is missing, and {why}: say what is right, such as reference=torch.square."
+        )
+    (only,) = rivals.values()
+    return getattr(only, "_torchdynamo_orig_callable", None) or only
