@@ -91,7 +91,10 @@ def test_what_is_imported_is_required():
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
     cluster = {canonicalize_name(Requirement(r).name) for r in EXTRAS["cluster"]}
     for path in (ROOT / "helpers").rglob("*.py"):
-        for module in re.findall(r"^\s*(?:from|import) (\w+)", path.read_text(), re.MULTILINE):
+        nodes = list(ast.walk(ast.parse(path.read_text())))
+        names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
+        names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
+        for module in {name.partition(".")[0] for name in names}:
             if module in sys.stdlib_module_names or module in ("helpers", "__future__"):
                 continue
             extra = cluster if path.stem.startswith("cluster") else set()

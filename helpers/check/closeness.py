@@ -91,7 +91,7 @@ def within(relative: float, absolute: float | torch.Tensor) -> Allowed:
     """A relative and an absolute error together; the absolute one may be a tensor of shape (rows, 1)."""
 
     def allowed(e: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
-        return (absolute if isinstance(absolute, float) else absolute[rows]) + relative * e.abs()
+        return (absolute if isinstance(absolute, int | float) else absolute[rows]) + relative * e.abs()
 
     return allowed
 

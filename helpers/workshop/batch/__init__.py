@@ -8,7 +8,7 @@ widgets) and returns a row. `executor` gives points to processes of this machine
 them. `run` goes from the one to the other, `results` holds the rows, with the `figures` that outputs hold; `table` sets them
 side by side, `drawings` draws them over a grid's axes, and `report` writes `index.html`, `results.csv` and `report.json`.
 `folder` keeps several runs that write into one folder apart, `shards` divides a batch among them, and `merge` makes one
-report of what they wrote.
+report of what they wrote. `mirror` copies a folder to an address.
 """
 
 from helpers.workshop.batch.run import run_course
