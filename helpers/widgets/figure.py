@@ -99,7 +99,7 @@ class _Bars:
     down: list[float]
     places: list[int]
     label_places: list[float]
-    wrong: list[int]
+    wrong: list[bool]
 
 
 def _bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> _Bars:
@@ -114,7 +114,7 @@ def _bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> _Ba
         down=[down for _, down in intervals],
         places=list(range(len(kernels))),
         label_places=[i - 0.36 for i in range(len(kernels))],
-        wrong=[i for i, row in enumerate(rows) if row is not None and row["verdict"] == "wrong"],
+        wrong=[row is not None and row["verdict"] == "wrong" for row in rows],
     )
 
 
@@ -233,11 +233,16 @@ def _hatched(data: _Bars, top: float) -> go.Bar:
     import plotly.graph_objects as go
 
     return go.Bar(
-        orientation="h", y=data.wrong, x=[top] * len(data.wrong), width=0.42, showlegend=False,
-        hovertext=[data.hovers[i] for i in data.wrong], hovertemplate="%{hovertext}<extra></extra>",
+        orientation="h", y=data.places, x=_lengths(data, top), width=_BAR_WIDTH, showlegend=False,
+        hovertext=data.hovers, hovertemplate="%{hovertext}<extra></extra>",
         marker={"color": "rgba(0,0,0,0)", "line": {"color": FRAME["line"]["color"], "width": 1},
                 "pattern": {"shape": "/", "fgcolor": FRAME["line"]["color"], "fillmode": "overlay", "size": 9}},
     )  # fmt: skip
+
+
+def _lengths(data: _Bars, top: float) -> list[float | None]:
+    """Of the hatched bars. They keep their places: a figure whose module loads late loses places that did not change."""
+    return [top if wrong else None for wrong in data.wrong]
 
 
 def value_title(table: Table) -> str:
@@ -305,14 +310,14 @@ def change(
         data = _bars(table, kernels, point)
         if len(bar.y) != len(kernels) or redraw_map:
             bar.y, label.y, label.x = data.places, data.label_places, [0] * len(kernels)
+            hatched.y = data.places
             bar.marker.color = [colour(table.space, k) for k in kernels]
             fig.layout.yaxis.range = _bar_range(kernels)
             if copy := table.spec.copy_gb_per_s:
                 fig.layout.shapes = [_copy_line(copy, kernels)]
         bar.x, bar.hovertext, label.text = data.values, data.hovers, data.labels
         bar.error_x.array, bar.error_x.arrayminus = data.up, data.down
-        hatched.y, hatched.x = data.wrong, [highest(table)] * len(data.wrong)
-        hatched.hovertext = [data.hovers[i] for i in data.wrong]
+        hatched.x, hatched.hovertext = _lengths(data, highest(table)), data.hovers
         mark.x, mark.y = frame(table, point)
         if redraw_map:
             at = cells(table, mapped, point)
