@@ -320,7 +320,12 @@ def test_a_kernel_of_ones_own_and_the_page_that_is_saved(chrome, tmp_path):
         see(status, "square_mine: refused: square_kernel does not compile for sm_90")
         press(page, cell, "BLOCK_SIZE", "ArrowLeft")
         see(status, "square_mine: wrong: square_mine on shape (3, 1024), float32")
-        expect(plot.locator(".barlayer .trace").nth(1).locator(".point")).to_have_count(1)
+        page.page.wait_for_function(
+            "p => [...p.querySelectorAll('.barlayer .trace')[1].querySelectorAll('path')]"
+            ".filter(bar => bar.getBBox().width > 10).length === 1",
+            arg=plot.element_handle(),
+            timeout=harness.SHOWS_WITHIN_MS,
+        )
         screenshot(page, "own-wrong")
         press(page, cell, "columns, N", "ArrowLeft")
         see(status, "square_mine: right on 3 × 256")
@@ -353,9 +358,12 @@ def test_a_kernel_of_ones_own_and_the_page_that_is_saved(chrome, tmp_path):
         harness.click_step(page, plot, 1, "1,024")
         see(plot, "wrong")
         harness.click_step(page, plot, 0, "1,024")
-        values = plot.evaluate("p => p.data.find(t => t.name === 'square_mine' && t.visible).y")
         # Blocks of one warp, of which an SM holds 32: half of its threads. With 1,024 columns nobody looked there.
-        assert values == [50, None]
+        page.page.wait_for_function(
+            "p => JSON.stringify(p.data.find(t => t.name === 'square_mine' && t.visible).y) === '[50,null]'",
+            arg=plot.element_handle(),
+            timeout=harness.SHOWS_WITHIN_MS,
+        )
         screenshot(page, f"own-page-{scheme}")
         context.close()
         assert page.errors == []
