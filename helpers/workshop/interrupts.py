@@ -32,7 +32,13 @@ def interruptible() -> Iterator[None]:
 
 
 def ignore() -> None:
-    """Ignore both until `interruptible` ends, for a second Ctrl-C must not halve what closes now."""
+    """Ignore both until `interruptible` ends, for a second Ctrl-C must not halve what closes now.
+
+    Call it where the KeyboardInterrupt was caught: the process then ends with the status that it gives itself.
+    """
+    # An interrupt that left an exec() of text (dataclasses have one) stays noted in CPython, which under `python -m` then
+    # ends the process by SIGINT, whatever its exit status. The next exec() clears the note.
+    exec("")
     if threading.current_thread() is threading.main_thread():
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)

@@ -243,8 +243,9 @@ def test_interrupted_at_any_moment_nothing_is_left(make_notebook, tmp_path, mome
     assert not [p for p in tmp_path.rglob("*") if ".tmp" in p.name]
 
 
-def test_sigterm_during_the_start_ends_with_130_and_a_word(make_notebook, tmp_path):
-    """Caught while it imports nbformat: a finder of modules stops there."""
+@pytest.mark.parametrize("within", ["time.sleep(600)", "exec('time.sleep(600)')"], ids=["import", "exec"])
+def test_sigterm_during_the_start_ends_with_130_and_a_word(make_notebook, tmp_path, within):
+    """Caught while it imports nbformat: a finder of modules stops there, once as a dataclass does that makes its methods."""
     sign = tmp_path / "importing"
     (tmp_path / "sitecustomize.py").write_text(f"""\
 import pathlib, sys, time
@@ -252,7 +253,7 @@ class Finder:
     def find_spec(self, name, path=None, target=None):
         if name == 'nbformat':
             pathlib.Path({str(sign)!r}).write_text('')
-            time.sleep(600)
+            {within}
 sys.meta_path.insert(0, Finder())
 """)
     paths = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
