@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, records, whole
+from helpers.records.origin import live_provenance
 from helpers.widgets import why
 from helpers.widgets.plain import plain_figure
 from helpers.widgets.reasons import reason
@@ -196,7 +197,7 @@ def _provenance(table: Table) -> str:
     if not table.live:
         return f"{table.origin}; from the workbook's records."
     if table.timed:
-        return f"Measured on {records.live_provenance()}, driver {device.driver_version()}."
+        return f"Measured on {live_provenance()}, driver {device.driver_version()}."
     versions = {name: device.package_version(name) for name in ("torch", "triton")}
     here = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"{table.origin[0].upper()}{table.origin[1:]}; {_today()}, {here}."
