@@ -12,7 +12,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import device, records, whole
+from helpers import device, whole
 from helpers.records.origin import live_provenance
 from helpers.widgets import why
 from helpers.widgets.plain import plain_figure

@@ -14,6 +14,7 @@ import triton.language as tl
 from commands import ROOT, environment
 
 from helpers import device, ncu, widgets
+from helpers.records.origin import live_provenance
 from helpers.widgets import counters, why
 from helpers.widgets.own import Asked, own_space
 from helpers.widgets.square import LAUNCH
@@ -212,9 +213,12 @@ def test_what_cannot_go_along_is_refused_in_a_sentence():
         counters.count(odd, [(MINE, point)])
 
 
-def test_a_saved_page_and_its_table_have_what_was_counted(tmp_path, monkeypatch):
+def test_a_saved_page_and_its_table_have_what_was_counted(tmp_path, monkeypatch, request):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
+    monkeypatch.setattr(device, "gpu_spec", lambda: SPEC)
+    live_provenance.cache_clear()
+    request.addfinalizer(live_provenance.cache_clear)
     page, rows = widgets.explore("launch", kernels=[MINE, RIVAL], table=table()).save("counted")
     assert "must move" in page.read_text() and "84.6 cycles" in page.read_text()
     assert "dram_percent" in rows.read_text().splitlines()[0]
@@ -228,6 +232,15 @@ def test_the_sliders_kernels_are_counted_on_this_gpu():
     for row in rows:
         assert row["launches"] == 1 and row["read_bytes"] == pytest.approx(4096 * 4096 * 4, rel=0.05)
         assert 10 < row["dram_percent"] <= 100 and row["stalls"]
+
+
+@pytest.mark.gpu
+def test_what_this_gpu_measured_is_saved_with_its_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    page, _ = widgets.explore(
+        double, against=twice, BLOCK_SIZE=[1024], n_cols=[1024], dtype=["float32"]
+    ).save("mine")
+    assert f"Measured on {device.gpu_spec().name}" in page.read_text()
 
 
 @pytest.mark.gpu
