@@ -139,6 +139,6 @@ def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | 
         {
             "text/plain": f"{label}: {value} ({source})",
             "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} <small>({html.escape(source)})</small>",
-            HEADLINE_MIME: {"label": label, "value": value, "source": source, **more},
+            HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **more},
         }
     )

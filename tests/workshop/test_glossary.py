@@ -43,7 +43,9 @@ def test_entries_are_one_sentence_and_each_word_has_one():
     names = [name for one in TERMS for name in one.names()]
     assert len(names) == len(set(names))
     for one in TERMS:
-        assert not one.meaning[0].islower() and one.meaning.endswith(".") and ". " not in one.meaning, one.term
+        assert not one.meaning[0].islower() and one.meaning.endswith(".") and ". " not in one.meaning, (
+            one.term
+        )
         assert len(one.meaning.split()) <= 40, one.term
     assert len({glossary.term_id(one.term) for one in TERMS}) == len(TERMS)
 

@@ -351,11 +351,11 @@ def test_a_sentence_a_kind_and_not_a_hundred(offer):
 
 
 def test_a_reason_explains_a_gap_and_is_named_once_it_is_closed(offer, tmp_path):
-    reasons = tmp_path / "kept" / "reasons.json"
+    reasons = tmp_path / "kept" / "reasons.yaml"
     gap = {"kind": "missing", "records": ["triton/race"], "why": "This GPU has no atomics."}
     reasons.write_text(json.dumps({"h200": [gap]}))
     assert sentences(offer) == [
-        "reasons.json explains that triton/race is missing, and it is not: take it out there."
+        "reasons.yaml explains that triton/race is missing, and it is not: take it out there."
     ]
     (offer / "triton/race.json").unlink()
     verdict = offered.check(offer, root=ROOT, names=())
@@ -363,8 +363,8 @@ def test_a_reason_explains_a_gap_and_is_named_once_it_is_closed(offer, tmp_path)
     reasons.write_text(json.dumps({"h200": [{**gap, "kind": "private"}]}))
     with pytest.raises(UsageError, match="a kind out of missing, incomplete, text; it has 'private'"):
         sentences(offer)
-    reasons.write_text('{"h200": 3}')
-    with pytest.raises(UsageError, match="has not the form"):
+    reasons.write_text("h200: 3")
+    with pytest.raises(UsageError, match="has not its form"):
         sentences(offer)
 
 

@@ -44,7 +44,7 @@ def problems(offer: Offer, beside: Sequence[Offer]) -> Iterator[Problem]:
                     "missing",
                     record,
                     f"{record} is missing ({has} {'has' if ',' not in has else 'have'} it): run `make record` once more, "
-                    "or say in reasons.json why this GPU has none.",
+                    "or say in reasons.yaml why this GPU has none.",
                 )
             continue
         yield from _against(offer, record, [one.records[record] for one in beside if record in one.records])

@@ -54,7 +54,7 @@ def check(folder: Path, *, root: Path | None = None, names: tuple[str, ...] | No
         names: words that name the machine and its user, for tests.
 
     Raises:
-        UsageError: there is no set in that folder, or reasons.json is broken.
+        UsageError: there is no set in that folder, or reasons.yaml is broken.
     """
     offer = read(folder)
     kept = records.folder()

@@ -1,16 +1,17 @@
-"""What is known to be missing or outdated in a set that is kept, each with its reason: `reasons.json` beside the sets."""
+"""What is known to be missing or outdated in a set that is kept, each with its reason: `reasons.yaml` beside the sets."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import yaml
+
 from helpers.workshop.offered.reading import Problem
 from helpers.workshop.usage import UsageError
 
-NAME = "reasons.json"
+NAME = "reasons.yaml"
 _KINDS = ("missing", "incomplete", "text")  # what can have a reason; a wrong figure or a name has none
 
 
@@ -31,17 +32,17 @@ def of_set(folder: Path, name: str) -> list[Reason]:
         name: the set's, such as "h100".
 
     Raises:
-        UsageError: the file is no JSON of the form {"h100": [{"kind": …, "records": […], "why": …}]}.
+        UsageError: the file has not its form: by set, a list of reasons, each with `kind`, `records` and `why`.
     """
     path = folder / NAME
     if not path.is_file():
         return []
     try:
-        given = json.loads(path.read_text("utf-8")).get(name, [])
+        given = (yaml.safe_load(path.read_text("utf-8")) or {}).get(name, [])
         found = [Reason(one["kind"], tuple(one["records"]), one["why"]) for one in given]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         raise UsageError(
-            f'{path} has not the form {{"h100": [{{"kind": "missing", "records": ["lesson/what"], "why": "…"}}]}}.'
+            f"{path} has not its form: the name of a set, under it a list, and in each entry `kind`, `records` and `why`."
         ) from error
     for one in found:
         if one.kind not in _KINDS or not one.why.strip():
