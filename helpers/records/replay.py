@@ -336,7 +336,7 @@ def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
     if case["params"] != asked.params:
         wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
-        text += f" {wanted or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
+        text += f" {wanted or 'A case without parameters'} was never recorded; this is the nearest record, {nearest}."
     show("replayed", asked.name, text, provenance, nearest=nearest)
     return provenance
 

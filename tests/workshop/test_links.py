@@ -77,6 +77,8 @@ def test_pages_of_a_book(tmp_path):
         '<script src="script.js"></script><a href="with%20space.html">yes</a>'
     )
     (tmp_path / "part/a.html").write_text('<p id="y"></p><a href="../index.html#x">yes</a><meta name="z">')
+    (tmp_path / "_static").mkdir()
+    (tmp_path / "_static/macros.html").write_text('<link href="{{ a_template }}">')
     for name in ("style.css", "with space.html"):
         (tmp_path / name).write_text("")
     assert links.broken(tmp_path) == [

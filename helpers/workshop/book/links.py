@@ -128,8 +128,11 @@ def broken(folder: Path) -> list[str]:
         folder: a built book, or any folder of pages.
     """
     folder = folder.resolve()
+    # Sphinx keeps templates of its theme under _static, which are no pages.
     pages = {
-        path: _Page(path.read_text("utf-8", errors="replace")) for path in sorted(folder.rglob("*.html"))
+        path: _Page(path.read_text("utf-8", errors="replace"))
+        for path in sorted(folder.rglob("*.html"))
+        if "_static" not in path.relative_to(folder).parts
     }
     said = []
     for path, page in pages.items():
