@@ -15,7 +15,8 @@ from helpers.ptx.compile import ASTSource, cuda_stages, from_compiled, interpret
 from helpers.ptx.isolated import complaint
 from helpers.ptx.launched import Launch, launches
 from helpers.ptx.layout import Layout, draw_layout, layout_of
-from helpers.ptx.read import Instruction, PtxReading, SassReading, read_ptx, read_sass
+from helpers.ptx.read import Instruction, PtxReading, read_ptx
+from helpers.ptx.sass import SassReading, read_sass
 from helpers.ptx.view import View, side_by_side
 
 __all__ = [
