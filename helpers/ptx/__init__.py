@@ -6,7 +6,9 @@ you ask a PTX text questions. `launches` notes which kernels a call launches, to
 beside the GPU.
 
 `compile` has what compiles, `isolated` the second Python that compiles for a process of the interpreter, `artifacts`
-what comes of it, `launched` what a call launches; `read` reads PTX and SASS, `lines` says which source line an instruction came from, `layout`
+what comes of it, `launched` what a call launches; `read` reads PTX and `sass` SASS, with `control` (what an instruction
+tells the scheduler) and `live` (registers in use); `access` says what a warp asks of memory, `lines` which source line an
+instruction came from, `layout`
 which thread holds which element; `view` shows.
 """
 

@@ -78,3 +78,18 @@ def read_sass(sass: str, ptx: str = "") -> SassReading:
             Instruction(number, opcode, split_operands(rest), guard, lines[number - 1], offset, control)
         )
     return SassReading(tuple(found), labels, n_padding)
+
+
+def memory_bytes(one: Instruction) -> int | None:
+    """Bytes that a SASS load or store moves for one lane; None for what is none, or reads constants.
+
+    Of `LDSM` a lane's share of the matrices.
+    """
+    if re.match(r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDSM|STSM|LDGSTS|ATOM[GS]?|REDG?)$", one.parts[0]) is None:
+        return None
+    flags = one.parts[1:]
+    if one.parts[0] in ("LDSM", "STSM"):
+        return 4 * next((int(f) for f in flags if f in ("2", "4")), 1)
+    wide = next((int(f) // 8 for f in flags if f in ("64", "128", "256")), None)
+    narrow = next((int(f[1:]) // 8 for f in flags if f in ("U8", "S8", "U16", "S16")), None)
+    return wide or narrow or (8 if "F64" in flags else 4)

@@ -8,7 +8,8 @@ data. Both are put out together, so that a saved page keeps the plain one.
 any function with launch parameters, and `compiled` says what a compiler made of those. `measure` checks and times a point;
 `untimed` does what can be done of it without a GPU, and `residence` says how a launch lies on one; `table` has the rows,
 recorded or measured; `reasons` puts a row into words. `explorer` is `explore`, with `figure` and, without widgets, `plain`;
-`explored` is what it returns, to ask for the best point and to save; `grid` is `explore_grid`; `ptx` is `explore_ptx`, with `panes`. `controls` and `shown` are what the three share;
+`explored` is what it returns, to ask for the best point and to save; `grid` is `explore_grid`; `ptx` is `explore_ptx`, with
+`panes` and `diffs`, and `constants` of a CUDA text. `controls` and `shown` are what the three share;
 `live_figure.js` is the browser's side of their figures.
 """
 
