@@ -269,14 +269,14 @@ def summary_html(stages: Stages, before: Stages | None) -> str:
     tables = "".join(
         f'<table class="kw-facts">{"".join(part)}</table>' for part in (rows[:half], rows[half:])
     )
-    return f'<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em">{tables}</div>'
+    return f'<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em;align-items:flex-start">{tables}</div>'
 
 
 def plain_html(
     axes: Mapping[str, Sequence[str]],
     positions: Sequence[str],
     start: Sequence[int],
-    source: Stages,
+    above: str,
     name: str,
 ) -> str:
     """A page's form: sliders over positions that were compiled beforehand. It needs no kernel and no network.
@@ -285,7 +285,7 @@ def plain_html(
         axes: what stands beside each slider, and the words of its positions.
         positions: the HTML of every position, the last slider's changing fastest.
         start: each slider's first position.
-        source: of any position, for the source's text.
+        above: what stands between the sliders and each position: the style sheet, and the source where all have the same.
         name: the CSS class of the box.
     """
     steps = [len(words) for words in axes.values()]
@@ -310,6 +310,6 @@ def plain_html(
         for (what, words), at in zip(axes.items(), start, strict=True)
     )
     return (
-        f'{style(source, name)}<div class="kw {name}">{controls}{source_html(source, name)}'
+        f'<div class="kw {name}">{controls}{above}'
         f'<div class="kw-position">{positions[first]}</div><template data-packed="{packed}"></template></div>'
     )

@@ -48,12 +48,14 @@ class _Subject:
         start: where each stands at first; also of `aligned`, where there is that box.
         compiled: gives the stages at a position.
         block: threads of a block at a position, as (x, y, z), where the PTX does not say; None: not known.
+        one_source: whether all positions have the same source.
     """
 
     axes: Mapping[str, tuple]
     start: Position
     compiled: Callable[[Position], Stages]
     block: Callable[[Position], tuple[int, ...] | None]
+    one_source: bool
 
 
 def explore_ptx(
@@ -148,7 +150,7 @@ def _triton(
 
     axes = {"block_size": BLOCK_SIZES, "num_warps": NUM_WARPS, "target": TARGETS}
     start = {"block_size": block_size, "num_warps": num_warps, "target": target, "aligned": aligned}
-    return _Subject(axes, start, compiled, lambda at: None)
+    return _Subject(axes, start, compiled, lambda at: None, True)
 
 
 def _cuda(
@@ -174,7 +176,7 @@ def _cuda(
     axes = {**{constant: tuple(values) for constant, values in constants.items()}, "target": TARGETS}
     start = {**{constant: values[0] for constant, values in axes.items()}, "target": target}
     sides = lambda at: tuple(at[side] if isinstance(side, str) else side for side in shape)  # noqa: E731
-    return _Subject(axes, start, compiled, lambda at: sides(at) or None)
+    return _Subject(axes, start, compiled, lambda at: sides(at) or None, False)
 
 
 def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
@@ -192,7 +194,10 @@ def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
     first = subject.compiled(subject.start)
     with ThreadPoolExecutor(2) as pool:  # of the disassembler, which is a process of its own
         made = list(pool.map(lambda at: _looked_at(subject, at), points))
-    positions = [_position(subject, at, one, first) for at, one in zip(points, made, strict=True)]
+    above = panes.style(first, name)
+    if subject.one_source:
+        above += panes.source_html(first, name)
+    positions = [_position(subject, at, one, first, name) for at, one in zip(points, made, strict=True)]
     fixed = [f"{word(axis)} {label(v)}" for axis, v in subject.start.items() if axis not in (*axes, "aligned")]
     labels = {f"{word(axis)}:": [label(v) for v in values] for axis, values in axes.items()}
     if not labels:
@@ -200,7 +205,7 @@ def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
     elif fixed:
         labels = {f"{what[:-1]} ({', '.join(fixed)}):" if n == 0 else what: w for n, (what, w) in enumerate(labels.items())}
     start = [values.index(subject.start[axis]) for axis, values in axes.items()] or [0]
-    return panes.plain_html(labels, positions, start, first, name)
+    return panes.plain_html(labels, positions, start, above, name)
 
 
 def _looked_at(subject: _Subject, at: Position) -> Stages | Exception:
@@ -216,13 +221,14 @@ def _looked_at(subject: _Subject, at: Position) -> Stages | Exception:
     return stages
 
 
-def _position(subject: _Subject, at: Position, made: Stages | Exception, first: Stages) -> str:
+def _position(subject: _Subject, at: Position, made: Stages | Exception, first: Stages, name: str) -> str:
     """A page's position, compared with the first one."""
     if isinstance(made, Exception):
         return _refused(made)
     before = None if at == subject.start else first
+    source = "" if subject.one_source else panes.source_html(made, name)
     return (
-        f"{panes.summary_html(made, before)}{panes.ptx_html(made, before, subject.block(at))}"
+        f"{panes.summary_html(made, before)}{source}{panes.ptx_html(made, before, subject.block(at))}"
         f"{panes.sass_html(made, before)}"
     )
 
@@ -260,7 +266,8 @@ class _PtxExplorer:
         self.keep.on_click(self._keep)
         pane = {"width": "auto", "min_width": "0"}
         self.summary = w.HTML(panes.summary_html(first, None))
-        self.source = w.HTML(panes.style(first, name) + panes.source_html(first, name), layout=pane)
+        self.name = name
+        self.source = w.HTML(self._source(), layout=pane)
         self.code = w.HTML(panes.ptx_html(first, None, subject.block(self.at)), layout=pane)
         self.sass = w.HTML(panes.sass_html(first, None), layout=pane)
         row = {"flex_flow": "row wrap", "grid_gap": "0 1.2em", "align_items": "center"}
@@ -283,7 +290,12 @@ class _PtxExplorer:
             self.summary.value = _refused(error)
             return
         before, self.now, self.at = self.now, new, at
+        if not self.subject.one_source:
+            self.source.value = self._source()
         self._show(before)
+
+    def _source(self) -> str:
+        return panes.style(self.now, self.name) + panes.source_html(self.now, self.name)
 
     def _looked(self, change: dict) -> None:
         self._show(None)
