@@ -126,31 +126,51 @@ def _addresses(one: Instruction) -> list[tuple[str, int, str]]:
 # ------------------------------------------------------------------------------------------- values of a warp
 
 
+_ALL_ZERO = 63  # trailing zero bits of the number 0
+
+
 @dataclass(frozen=True, eq=False)
 class _Value:
-    """A register in the 32 lanes: known numbers, or distances from a number that all lanes share."""
+    """A register in the 32 lanes: a number that all share, plus a known one for each lane.
+
+    `zeros` is how many bits of the shared number are known to be 0 at its end; where all are, it is 0 itself.
+    """
 
     lanes: np.ndarray
-    known: bool
+    zeros: int
+
+    @property
+    def known(self) -> bool:
+        return self.zeros == _ALL_ZERO
 
     @property
     def uniform(self) -> bool:
         return bool((self.lanes == self.lanes[0]).all())
 
+    @property
+    def apart(self) -> bool:
+        """Whether the lanes' bits are apart from those of the shared number."""
+        return self.known or bool((self.lanes >= 0).all() and (self.lanes < 1 << self.zeros).all())
 
-def _shared(lanes: np.ndarray) -> _Value:
-    """Distances from a number that is not known."""
-    return _Value(lanes - lanes[0], False)
+
+def _zeros(number: int) -> int:
+    """Trailing zero bits."""
+    return _ALL_ZERO if number == 0 else min(_ALL_ZERO - 1, (number & -number).bit_length() - 1)
+
+
+def _shared(like: np.ndarray, zeros: int = 0) -> _Value:
+    """A number that all lanes share and that is not known."""
+    return _Value(0 * like, zeros)
 
 
 def _joined(old: _Value | None, new: _Value | None) -> _Value | None:
     """A register that is written in two places."""
     if old is None or new is None:
         return None
-    if old.known and new.known and (old.lanes == new.lanes).all():
-        return old
-    same = (old.lanes - old.lanes[0] == new.lanes - new.lanes[0]).all()
-    return _shared(old.lanes) if same else None
+    apart = new.lanes - old.lanes
+    if not (apart == apart[0]).all():
+        return None
+    return _Value(old.lanes, min(old.zeros, new.zeros, _zeros(int(apart[0]))))
 
 
 def _values(reading: PtxReading, shape: tuple[int, ...]) -> dict[str, _Value | None]:
@@ -180,7 +200,7 @@ _MISSING = object()
 def _differs(old: _Value | None, new: _Value | None) -> bool:
     if old is None or new is None:
         return old is not new
-    return old.known != new.known or bool((old.lanes != new.lanes).any())
+    return old.zeros != new.zeros or bool((old.lanes != new.lanes).any())
 
 
 def _split(one: Instruction) -> tuple[list[str], list[str]]:
@@ -197,24 +217,24 @@ def _operand(values: dict[str, _Value | None], text: str, shape: tuple[int, ...]
     import numpy as np
 
     lane = np.arange(_WARP, dtype=np.int64)
-    constant = lambda number: _Value(np.full(_WARP, number, dtype=np.int64), True)  # noqa: E731
+    constant = lambda number: _Value(np.full(_WARP, number, dtype=np.int64), _ALL_ZERO)  # noqa: E731
     if re.fullmatch(r"-?\d+|-?0x[0-9a-fA-F]+", text):
         return constant(int(text, 0))
     if text == "%laneid":
-        return _Value(lane, True)
+        return _Value(lane, _ALL_ZERO)
     if (special := re.fullmatch(r"%(n?tid)\.([xyz])", text)) is not None:
         sizes = (*shape, 1, 1, 1)[:3] if shape else (1 << 30, 1, 1)
         axis = "xyz".index(special[2])
         if special[1] == "ntid":
-            return constant(sizes[axis]) if shape else _Value(0 * lane, False)
+            return constant(sizes[axis]) if shape else _shared(lane)
         below = int(np.prod(sizes[:axis], dtype=np.int64))
-        return _Value(lane // below % sizes[axis], True)
+        return _Value(lane // below % sizes[axis], _ALL_ZERO)
     if text.startswith("[") or not text.startswith("%"):
         # An address gives what lies there: the same for all lanes where the address is.
-        inside = _address(values, text) if text.startswith("[") else _Value(0 * lane, False)
-        return None if inside is None or not inside.uniform else _Value(0 * lane, False)
+        inside = _address(values, text) if text.startswith("[") else _shared(lane)
+        return None if inside is None or not inside.uniform else _shared(lane)
     if re.match(r"%(ctaid|nctaid|warpid|cluster|smid|gridid|nwarpid)", text):
-        return _Value(0 * lane, False)
+        return _shared(lane)
     if text.startswith(("%clock", "%globaltimer", "%lanemask")):
         return None
     return values.get(text.lstrip("!"), _MISSING)
@@ -225,7 +245,7 @@ def _address(values: dict[str, _Value | None], text: str) -> _Value | None:
 
     match = re.fullmatch(r"\[\s*(%[\w$]+)?\s*([\w$]*)\s*(?:\+\s*(-?\d+))?\s*\]", text)
     if match is None or match[1] is None:
-        return _Value(np.zeros(_WARP, dtype=np.int64), False)  # a name: a parameter, or a variable
+        return _shared(np.zeros(_WARP, dtype=np.int64))  # a name: a parameter, or a variable
     return values.get(match[1])
 
 
@@ -236,30 +256,41 @@ def _result(one: Instruction, inputs: list) -> _Value | None:
     base = one.parts[0]
     if base in ("atom", "shfl", "match", "activemask", "elect") or any(value is None for value in inputs):
         return None
-    inputs = [_Value(_typed(v.lanes, one.parts[-1]), True) if v.known else v for v in inputs]
+    inputs = [_Value(_typed(v.lanes, one.parts[-1]), v.zeros) if v.known else v for v in inputs]
     if base in ("mov", "cvt", "cvta") and len(inputs) == 1:
         return inputs[0]
     if base in ("add", "sub") and len(inputs) == 2 and one.parts[-1][0] != "f":
         a, b = inputs
-        lanes = a.lanes + b.lanes if base == "add" else a.lanes - b.lanes
-        return _Value(lanes, True) if a.known and b.known else _shared(lanes)
+        return _Value(a.lanes + b.lanes if base == "add" else a.lanes - b.lanes, min(a.zeros, b.zeros))
     if base in ("mul", "mad") and one.parts[-1][0] in "sub" and "hi" not in one.parts:
         product = _product(inputs[0], inputs[1])
         if base == "mul" or product is None:
             return product
-        lanes = product.lanes + inputs[2].lanes
-        return _Value(lanes, True) if product.known and inputs[2].known else _shared(lanes)
+        return _Value(product.lanes + inputs[2].lanes, min(product.zeros, inputs[2].zeros))
     if base == "shl" and inputs[1].known and inputs[1].uniform:
-        shift = int(inputs[1].lanes[0])
-        lanes = inputs[0].lanes << min(shift, 62)
-        return _Value(lanes, True) if inputs[0].known else _shared(lanes)
+        return _product(inputs[0], _Value(1 << np.minimum(inputs[1].lanes, 62), _ALL_ZERO))
     if all(value.known for value in inputs) and (lanes := _bitwise(one, [v.lanes for v in inputs])) is not None:
-        return _Value(lanes.astype(np.int64), True)
+        return _Value(lanes.astype(np.int64), _ALL_ZERO)
+    if base in ("or", "xor", "and") and one.parts[-1] != "pred" and len(inputs) == 2:
+        return _side_by_side(base, *inputs)
     if base == "selp" and inputs[2].uniform:
         return _joined(inputs[0], inputs[1])
     if inputs and all(value.uniform for value in inputs):
-        return _Value(0 * inputs[0].lanes, False)
+        return _shared(inputs[0].lanes)
     return None
+
+
+def _side_by_side(base: str, a: _Value, b: _Value) -> _Value | None:
+    """Bits of two numbers together, of which one is not known: compilers write so for a sum that carries nothing."""
+    zeros = min(a.zeros, b.zeros)
+    low = [bool((v.lanes >= 0).all() and (v.lanes < 1 << zeros).all()) for v in (a, b)]
+    if base == "and":
+        mask, other = (a, b) if a.known else (b, a)
+        if mask.known and mask.uniform and other.apart:
+            return _Value(other.lanes & mask.lanes, max(other.zeros, _zeros(int(mask.lanes[0]))))
+    elif all(low):
+        return _Value(a.lanes | b.lanes if base == "or" else a.lanes ^ b.lanes, zeros)
+    return _shared(a.lanes) if a.uniform and b.uniform else None
 
 
 def _typed(lanes: np.ndarray, kind: str) -> np.ndarray:
@@ -274,11 +305,13 @@ def _typed(lanes: np.ndarray, kind: str) -> np.ndarray:
 
 def _product(a: _Value, b: _Value) -> _Value | None:
     if a.known and b.known:
-        return _Value(a.lanes * b.lanes, True)
-    if a.uniform and b.uniform:
-        return _Value(0 * a.lanes, False)
+        return _Value(a.lanes * b.lanes, _ALL_ZERO)
     factor, other = (a, b) if a.known and a.uniform else (b, a)
-    return _shared(factor.lanes[0] * other.lanes) if factor.known and factor.uniform else None
+    if factor.known and factor.uniform:
+        number = int(factor.lanes[0])
+        zeros = other.zeros + _zeros(number)
+        return _Value(number * other.lanes, min(_ALL_ZERO - 1, zeros)) if number else factor
+    return _shared(a.lanes, min(_ALL_ZERO - 1, a.zeros + b.zeros)) if a.uniform and b.uniform else None
 
 
 def _bitwise(one: Instruction, lanes: list) -> np.ndarray | None:

@@ -244,7 +244,7 @@ class _PlainFigure:
 
     def _said(self, table: Table, point: Mapping[str, Any]) -> str:
         """A line or two for each kernel that depends on the sliders."""
-        lines = [f"At {axis_title(self.space.y)} {label(point[self.space.y])} and {point['n_cols']:,} columns:"]
+        lines = [f"At {word(self.space.y)} {label(point[self.space.y])} and {point['n_cols']:,} columns:"]
         if self.space.y == "n_cols":
             lines = [f"At {point['n_cols']:,} columns:"]
         for kernel in self.mapped:
