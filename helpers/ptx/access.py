@@ -48,7 +48,11 @@ class Access:
         """Sectors of global memory that the warp asks for, or passes over shared memory's banks; None: not known."""
         if self.distances is None:
             return None
-        return sectors(self.distances, self.n_bytes) if self.space == "global" else passes(self.distances, self.n_bytes)
+        return (
+            sectors(self.distances, self.n_bytes)
+            if self.space == "global"
+            else passes(self.distances, self.n_bytes)
+        )
 
     @property
     def fewest(self) -> int | None:
@@ -87,7 +91,9 @@ def passes(distances: Sequence[int], n_bytes: int) -> int:
     for start in range(0, len(distances), lanes_at_once):
         part = distances[start : start + lanes_at_once]
         words = {(d + i) // _WORD for d in part for i in range(n_bytes)}
-        counts = [sum(1 for word in words if word % _BANKS == bank) for bank in {word % _BANKS for word in words}]
+        counts = [
+            sum(1 for word in words if word % _BANKS == bank) for bank in {word % _BANKS for word in words}
+        ]
         total += max(counts, default=0)
     return total
 
@@ -213,7 +219,7 @@ def _split(one: Instruction) -> tuple[list[str], list[str]]:
     return re.findall(r"%[\w$]+", first), rest
 
 
-def _operand(values: dict[str, _Value | None], text: str, shape: tuple[int, ...]) -> _Value | None | object:
+def _operand(values: dict[str, _Value | None], text: str, shape: tuple[int, ...]) -> _Value | object | None:
     import numpy as np
 
     lane = np.arange(_WARP, dtype=np.int64)
@@ -269,7 +275,10 @@ def _result(one: Instruction, inputs: list) -> _Value | None:
         return _Value(product.lanes + inputs[2].lanes, min(product.zeros, inputs[2].zeros))
     if base == "shl" and inputs[1].known and inputs[1].uniform:
         return _product(inputs[0], _Value(1 << np.minimum(inputs[1].lanes, 62), _ALL_ZERO))
-    if all(value.known for value in inputs) and (lanes := _bitwise(one, [v.lanes for v in inputs])) is not None:
+    if (
+        all(value.known for value in inputs)
+        and (lanes := _bitwise(one, [v.lanes for v in inputs])) is not None
+    ):
         return _Value(lanes.astype(np.int64), _ALL_ZERO)
     if base in ("or", "xor", "and") and one.parts[-1] != "pred" and len(inputs) == 2:
         return _side_by_side(base, *inputs)

@@ -58,7 +58,9 @@ def live(reading: SassReading) -> tuple[Live, ...]:
             inside = [n for n in range(routine.start, routine.stop) if code[n].parts[0] == "RET"]
             first = routine.start
             read = _entering(effects, follows, dict.fromkeys(inside, frozenset()))[first]
-            everything = frozenset((name, None) for effect in effects for name in effect.reads | effect.writes)
+            everything = frozenset(
+                (name, None) for effect in effects for name in effect.reads | effect.writes
+            )
             kept = _entering(effects, follows, dict.fromkeys(inside, everything))[first]
             names = frozenset(name for name, _ in read)
             written = frozenset(name for name, _ in everything - kept)
@@ -269,7 +271,11 @@ def widths(one: Instruction) -> dict[int, int]:
     if re.match(r"[HIQ]GMMA$", base):
         n = _group_mma(base, flags)
         return {place: n if place != 1 else 4 for place in places}
-    if base in ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX") or base in ("FFMA2", "FADD2", "FMUL2") or "64" in flags:
+    if (
+        base in ("DADD", "DMUL", "DFMA", "DSETP", "DMNMX")
+        or base in ("FFMA2", "FADD2", "FMUL2")
+        or "64" in flags
+    ):
         return dict.fromkeys(places, 2)
     if base in ("MATCH", "RET", "BRX", "LEPC") or (base == "FRND" and "F64" in flags):
         return {place: 2 for place in places if base != "MATCH" or ("U64" in flags and place)}

@@ -357,7 +357,9 @@ class _EntryReader:
             guard, rest = re.match(r"(?:@(!?\S+)\s+)?(.*)", text, flags=re.S).groups()
             opcode, _, operands = rest.replace("\t", " ").partition(" ")
             source = self.source_lines[line - 1] if line <= len(self.source_lines) else None
-            self.instructions.append(Instruction(line, opcode.strip(), split_operands(operands), guard, source))
+            self.instructions.append(
+                Instruction(line, opcode.strip(), split_operands(operands), guard, source)
+            )
 
     def reading(self) -> PtxReading:
         return PtxReading(

@@ -15,7 +15,9 @@ def require_constants(text: str, constants: Mapping[str, Sequence[Any]]) -> None
     """
     for name, values in constants.items():
         if isinstance(values, str) or not isinstance(values, Sequence) or not values:
-            raise ValueError(f"{name}={values!r} is no list of positions; give {name}=[128, 256], for example.")
+            raise ValueError(
+                f"{name}={values!r} is no list of positions; give {name}=[128, 256], for example."
+            )
         for value in values:
             if isinstance(value, bool) or not isinstance(value, (int, float)):
                 raise ValueError(f"{name} can be {value!r} here, which is no number; give numbers.")
@@ -39,7 +41,7 @@ def with_constants(text: str, values: Mapping[str, Any]) -> tuple[str, tuple[str
     for name, value in values.items():
         defined = (
             rf"^([ \t]*#[ \t]*define[ \t]+{re.escape(name)}[ \t]+)([^\n/]*?)(?=[ \t]*(?:/[/*]|$))",
-            rf"(\b(?:constexpr|const)\b[^;=(){{}}]*\b{re.escape(name)}[ \t]*=[ \t]*)([^;,]+)(?=[;,])",
+            rf"(\b(?:constexpr|const)\b[^;(){{}}]*?\b{re.escape(name)}[ \t]*=[ \t]*)([^;,]+)(?=[;,])",
         )
         for pattern in defined:
             text, found = re.subn(pattern, lambda m, value=value: f"{m[1]}{value}", text, flags=re.M)

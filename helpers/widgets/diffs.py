@@ -45,7 +45,9 @@ def news(kind: str, before: Sequence[Line] | None, now: Sequence[Line]) -> tuple
     return added, gone
 
 
-def diff_html(kind: str, left: Sequence[Line], right: Sequence[Line], titles: tuple[str, str], exact: bool) -> str:
+def diff_html(
+    kind: str, left: Sequence[Line], right: Sequence[Line], titles: tuple[str, str], exact: bool
+) -> str:
     """Two texts side by side; a line that differs has a sign: - only left, + only right, ~ changed.
 
     Args:
@@ -70,7 +72,10 @@ def diff_html(kind: str, left: Sequence[Line], right: Sequence[Line], titles: tu
             counts[sign] += 1
             one = left[i + n] if i + n < j else None
             other = right[k + n] if k + n < m else None
-            rows.append(_cell(kind, one, sign if sign != "+" else " ") + _cell(kind, other, sign if sign != "-" else " "))
+            rows.append(
+                _cell(kind, one, sign if sign != "+" else " ")
+                + _cell(kind, other, sign if sign != "-" else " ")
+            )
     said = f"{counts['~']} lines changed (~), {counts['-']} only left (-), {counts['+']} only right (+)"
     if cut:
         said += f"; of each text the first {LONGEST} lines"
@@ -96,4 +101,6 @@ def _cell(kind: str, line: Line | None, sign: str) -> str:
         return '<span class="kw-none"> </span>'
     changed = "" if sign == " " else ' class="kw-new"'
     number = f'<span class="kw-n">{line.number:>4}</span>'
-    return f'<span{changed}><span class="kw-sign">{sign}</span>{number} {styled(kind, line.text.strip())}</span>'
+    return (
+        f'<span{changed}><span class="kw-sign">{sign}</span>{number} {styled(kind, line.text.strip())}</span>'
+    )

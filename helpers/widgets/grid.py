@@ -243,7 +243,11 @@ def plain_picture(
         args = [data, {"title.text": title(bx, by, LEGEND)}, [0, 2, *sentences]]
         by_shape.append({"label": f"{bx} × {by}", "method": "update", "args": args})
     by_width = [
-        {"label": f"{n:,}", "method": "update", "args": [{"visible": [n == other for other in widths]}, {}, sentences]}
+        {
+            "label": f"{n:,}",
+            "method": "update",
+            "args": [{"visible": [n == other for other in widths]}, {}, sentences],
+        }
         for n in widths
     ]
     look = {

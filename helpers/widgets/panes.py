@@ -99,7 +99,9 @@ def style(stages: Stages, name: str) -> str:
     ]
     for n_bytes, rgb in zip(_WIDTHS, COLOURS, strict=False):
         colour = ",".join(map(str, rgb))
-        rules.append(f".{name} .kw-b{n_bytes}{{background:rgba({colour},.25);border-right-color:rgb({colour})}}")
+        rules.append(
+            f".{name} .kw-b{n_bytes}{{background:rgba({colour},.25);border-right-color:rgb({colour})}}"
+        )
     for i, number in enumerate(sorted(line_colours(stages))):
         rgb = ",".join(map(str, COLOURS[i % len(COLOURS)]))
         rules.append(f".{name} .kw-l{number}{{background:rgba({rgb},.22);border-left-color:rgb({rgb})}}")
@@ -188,7 +190,9 @@ def _sass_notes(stages: Stages) -> dict[int | None, str]:
         control = ""
         if one.control is not None:
             control = f'<span class="kw-ctl" title="{html.escape(one.control.words)}">{one.control}</span>  '
-        notes[one.line] = f'<span class="{mark}" title="{also}">{n:>3}</span> {control}{_bytes(memory_bytes(one))}'
+        notes[one.line] = (
+            f'<span class="{mark}" title="{also}">{n:>3}</span> {control}{_bytes(memory_bytes(one))}'
+        )
     return notes
 
 
@@ -249,7 +253,9 @@ def diff(kind: str, left: Stages, right: Stages, titles: tuple[str, str], *, exa
     """PTX or SASS of two positions side by side; `exact`: registers, addresses and control bits count too."""
     texts = []
     for stages in (left, right):
-        controls = {i.line: i.control for i in stages.sass_reading.instructions} if kind == "sass" and exact else {}
+        controls = (
+            {i.line: i.control for i in stages.sass_reading.instructions} if kind == "sass" and exact else {}
+        )
         lines = pane(stages, kind)
         texts.append(
             [Line(at.number, at.source_line, f"{at.text}  /* {controls[at.number]} */") if controls.get(at.number) else at

@@ -282,7 +282,10 @@ class _PlainFigure:
                 data["text"] += [None, at.words if grey else None]
                 if self.hover:
                     known = self._hovers(made.table)
-                    data["hovertext"] += [at.hovers if known else None, at.grey_hovers if known and grey else None]
+                    data["hovertext"] += [
+                        at.hovers if known else None,
+                        at.grey_hovers if known and grey else None,
+                    ]
             steps.append(_step(f"{n:,}", data, {"shapes": [_at(n)]}, targets))
         return steps
 
@@ -311,7 +314,9 @@ class _PlainFigure:
             # One GPU needs no name: the title has it.
             of = f"{gpu}: " if len(self.tables) > 1 else ""
             layout = {"title.text": _title(self.tables[gpu])} if len(self.tables) > 1 else {}
-            buttons.append(_step(f"{of}{dtype}, {name} {x}", {"visible": self._visible((gpu, dtype, x))}, layout))
+            buttons.append(
+                _step(f"{of}{dtype}, {name} {x}", {"visible": self._visible((gpu, dtype, x))}, layout)
+            )
         return {
             "type": "dropdown", "x": 1, "xanchor": "right", "y": 1.10, "yanchor": "bottom", "showactive": True,
             "active": views.index(shown), "bgcolor": "#ffffff", "font": {"color": "#333333"},

@@ -109,7 +109,9 @@ def explore_ptx(
     else:
         if constants or block is not None or name is not None:
             given = ", ".join([*constants, *(["block"] if block else []), *(["name"] if name else [])])
-            raise ValueError(f"{given}: this goes with a CUDA text; a Triton kernel has constexpr=… and block_size=….")
+            raise ValueError(
+                f"{given}: this goes with a CUDA text; a Triton kernel has constexpr=… and block_size=…."
+            )
         subject = _triton(kernel, signature, constexpr, block_size, num_warps, target, aligned)
     first = subject.compiled(subject.start)
     css = f"kw-ptx{next(_numbers)}"
@@ -190,7 +192,9 @@ def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
         axes = dict([*axes.items()][:1])
     while len(list(itertools.product(*axes.values()))) > _MOST_ON_A_PAGE:
         axes.popitem()
-    points = [{**subject.start, **dict(zip(axes, at, strict=True))} for at in itertools.product(*axes.values())]
+    points = [
+        {**subject.start, **dict(zip(axes, at, strict=True))} for at in itertools.product(*axes.values())
+    ]
     first = subject.compiled(subject.start)
     with ThreadPoolExecutor(2) as pool:  # of the disassembler, which is a process of its own
         made = list(pool.map(lambda at: _looked_at(subject, at), points))
@@ -198,12 +202,17 @@ def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
     if subject.one_source:
         above += panes.source_html(first, name)
     positions = [_position(subject, at, one, first, name) for at, one in zip(points, made, strict=True)]
-    fixed = [f"{word(axis)} {label(v)}" for axis, v in subject.start.items() if axis not in (*axes, "aligned")]
+    fixed = [
+        f"{word(axis)} {label(v)}" for axis, v in subject.start.items() if axis not in (*axes, "aligned")
+    ]
     labels = {f"{word(axis)}:": [label(v) for v in values] for axis, values in axes.items()}
     if not labels:
         labels = {"target:": [subject.start["target"]]}
     elif fixed:
-        labels = {f"{what[:-1]} ({', '.join(fixed)}):" if n == 0 else what: w for n, (what, w) in enumerate(labels.items())}
+        labels = {
+            f"{what[:-1]} ({', '.join(fixed)}):" if n == 0 else what: w
+            for n, (what, w) in enumerate(labels.items())
+        }
     start = [values.index(subject.start[axis]) for axis, values in axes.items()] or [0]
     return panes.plain_html(labels, positions, start, above, name)
 
@@ -257,7 +266,9 @@ class _PtxExplorer:
             control.observe(self._moved, "value")
         # Buttons, not a menu: JupyterLab takes a menu's arrow keys for moves between cells.
         self.view = w.ToggleButtons(
-            options=["PTX and SASS", "diff of PTX", "diff of SASS"], style={"button_width": "auto"}, layout={"width": "auto"}
+            options=["PTX and SASS", "diff of PTX", "diff of SASS"],
+            style={"button_width": "auto"},
+            layout={"width": "auto"},
         )
         self.keep = w.Button(description="Compare with this position", layout={"width": "auto"})
         self.exact = _box("registers and control bits count", False)

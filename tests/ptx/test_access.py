@@ -33,7 +33,7 @@ def test_a_transpose_has_32_way_bank_conflicts_without_padding(pad, most):
 
 
 def test_the_block_decides_how_a_warp_lies():
-    rows = "extern \"C\" __global__ void k(float* y) { y[threadIdx.y * 1024 + threadIdx.x] = 1; }"
+    rows = 'extern "C" __global__ void k(float* y) { y[threadIdx.y * 1024 + threadIdx.x] = 1; }'
     asked = {shape: of(rows, block=shape)[0].asked for shape in ((32, 8), (16, 16), (8, 32), (1, 256))}
     assert asked == {(32, 8): 4, (16, 16): 4, (8, 32): 4, (1, 256): 32}
 
@@ -47,7 +47,7 @@ def test_the_block_decides_how_a_warp_lies():
     ],
 )  # fmt: skip
 def test_addresses_that_are_affine_and_that_are_not(index, asked):
-    text = f"extern \"C\" __global__ void k(float* y, const int* indices, int n) {{ y[{index}] = 1; }}"
+    text = f'extern "C" __global__ void k(float* y, const int* indices, int n) {{ y[{index}] = 1; }}'
     (store,) = [a for a in of(text) if a.instruction.parts[0] == "st"]
     assert store.asked == asked
     assert (store.words == NOT_AFFINE) == (asked is None)
@@ -84,4 +84,7 @@ def test_counts_by_hand():
     assert passes(range(0, 128, 4), 4) == 1 and passes([0] * 32, 4) == 1  # one word goes to all lanes
     assert passes([128 * lane for lane in range(32)], 4) == 32
     assert passes([8 * lane for lane in range(32)], 4) == 2
-    assert passes([8 * lane for lane in range(32)], 8) == 2 and passes([16 * lane for lane in range(32)], 16) == 4
+    assert (
+        passes([8 * lane for lane in range(32)], 8) == 2
+        and passes([16 * lane for lane in range(32)], 16) == 4
+    )

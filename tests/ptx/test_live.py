@@ -32,7 +32,14 @@ def test_a_straight_piece():
         "S2R R0, SR_TID.X", "IMAD.WIDE R2, R0, 0x4, R4", "LDG.E.128 R8, [R2.64]", "FADD R8, R9, R10", "STG.E [R4.64], R8",
         "EXIT",
     )  # fmt: skip
-    assert found == [{0, 4, 5}, {0, 2, 3, 4, 5}, {2, 3, 4, 5, 8, 9, 10, 11}, {4, 5, 8, 9, 10}, {4, 5, 8}, set()]
+    assert found == [
+        {0, 4, 5},
+        {0, 2, 3, 4, 5},
+        {2, 3, 4, 5, 8, 9, 10, 11},
+        {4, 5, 8, 9, 10},
+        {4, 5, 8},
+        set(),
+    ]
 
 
 def test_a_loop_carries_what_its_next_round_reads():
@@ -48,9 +55,22 @@ def test_two_ways_and_a_predicate():
     found = held("ISETP.LT.AND P0, PT, R2, R4, PT", "@P0 MOV R5, R2", "@P0 STG.E [R6.64], R5", "EXIT")
     assert found[0] == {2, 4, 6, 7} and found[1] == {2, 5, 6, 7}
     # written under P0, read in any case: what it held under !P0 is still wanted
-    assert held("ISETP.LT.AND P0, PT, R2, R4, PT", "@P0 MOV R5, R2", "STG.E [R6.64], R5", "EXIT")[0] == {2, 4, 5, 6, 7}
+    assert held("ISETP.LT.AND P0, PT, R2, R4, PT", "@P0 MOV R5, R2", "STG.E [R6.64], R5", "EXIT")[0] == {
+        2,
+        4,
+        5,
+        6,
+        7,
+    }
     found = held(
-        "@P0 BRA `(.L_x_1)", "MOV R5, R2", "BRA `(.L_x_2)", ".L_x_1:", "MOV R5, R3", ".L_x_2:", "STG.E [R6.64], R5", "EXIT"
+        "@P0 BRA `(.L_x_1)",
+        "MOV R5, R2",
+        "BRA `(.L_x_2)",
+        ".L_x_1:",
+        "MOV R5, R3",
+        ".L_x_2:",
+        "STG.E [R6.64], R5",
+        "EXIT",
     )
     assert found[0] == {2, 3, 6, 7} and found[1] == {2, 5, 6, 7} and found[3] == {3, 5, 6, 7}
 
