@@ -23,6 +23,7 @@ N_ROWS, N_COLS = 16, 64  # of the corner that is drawn
 PLAIN_SHAPES = ((1, 256), (2, 128), (4, 64), (8, 32), (16, 16), (32, 8), (64, 4), (128, 2), (256, 1), (8, 8), (32, 1),
                 (32, 32), (64, 32))  # fmt: skip
 
+_SENTENCE_AT = -4.2  # above the brackets, in rows
 
 LEGEND = (
     "A colour: a warp; black: warp 0 of block (0, 0). White line: a 32-byte sector. Grey line: a block. "
@@ -229,17 +230,21 @@ def plain_picture(
     said = lambda bx, by, n: "<br>".join(textwrap.wrap(summary(table, bx, by, n), 118))  # noqa: E731
     for n in widths:
         fig.add_scatter(
-            x=[-1], y=[-4.2], mode="text", text=[said(block_x, block_y, n)], textposition="top right",
+            x=[-1], y=[_SENTENCE_AT], mode="text", text=[said(block_x, block_y, n)], textposition="top right",
             textfont={"size": 13}, cliponaxis=False, hoverinfo="skip", showlegend=False, visible=n == width,
         )  # fmt: skip
     sentences = list(range(len(fig.data) - len(widths), len(fig.data)))
     by_shape = []
     for bx, by in shapes:
         x, y = _borders(bx, by)
-        # One call changes traces 0 and 2, and the sentences; None leaves an attribute of a trace alone.
-        unsaid = [None] * len(widths)
-        data = {"z": [_elements(bx, by)[0].tolist(), None, *unsaid], "x": [None, x, *unsaid], "y": [None, y, *unsaid],
-                "text": [None, None, *([said(bx, by, n)] for n in widths)]}  # fmt: skip
+        # One call changes traces 0 and 2, and the sentences. None takes an attribute away: it is for those without it.
+        n = len(widths)
+        data = {
+            "z": [_elements(bx, by)[0].tolist(), None, *[None] * n],
+            "x": [None, x, *[[-1]] * n],
+            "y": [None, y, *[[_SENTENCE_AT]] * n],
+            "text": [None, None, *([said(bx, by, width)] for width in widths)],
+        }
         args = [data, {"title.text": title(bx, by, LEGEND)}, [0, 2, *sentences]]
         by_shape.append({"label": f"{bx} × {by}", "method": "update", "args": args})
     by_width = [

@@ -276,7 +276,7 @@ class _PlainFigure:
                 data["hovertext"] = []
             for made in self.maps:
                 at = cells(made.table, made.kernel, {**self.start, "dtype": made.dtype, "n_cols": n})
-                # None leaves an attribute of a trace alone: words need not go where no cell is grey.
+                # None takes an attribute away: words are not needed where no cell is grey.
                 grey = any(cell for line in at.grey for cell in line)
                 data["z"] += [at.values, at.grey]
                 data["text"] += [None, at.words if grey else None]
@@ -293,15 +293,15 @@ class _PlainFigure:
         """For each value of the vertical parameter: the curves, the frames on the maps, and the sentences."""
         y = self.space.y
         targets = [curve.index for curve in self.curves] + self.frames
-        moved = [None] * len(targets)
+        untold = [None] * len(targets)  # curves and frames have no text
         steps = []
         for value in self.ys:
             lines = [self._speeds(c.table, c.kernel, {**c.point, y: value}) for c in self.curves]
             up = frame(next(iter(self.tables.values())), {**self.start, y: value})[1]
             layout = {"shapes": [_at(value)]} if y == "n_cols" else {}
-            data = {"y": lines + [up] * len(self.frames) + [None] * len(self.sentences)}
+            data = {"y": lines + [up] * len(self.frames) + [[0]] * len(self.sentences)}
             if self.sentences:
-                data["text"] = moved + [[self._said(s.table, {**s.point, y: value})] for s in self.sentences]
+                data["text"] = untold + [[self._said(s.table, {**s.point, y: value})] for s in self.sentences]
             steps.append(_step(label(value), data, layout, targets + [s.index for s in self.sentences]))
         return steps
 

@@ -24,7 +24,7 @@ BLOCK_SIZES = tuple(2**i for i in range(6, 14))
 NUM_WARPS = (1, 2, 4, 8, 16, 32)
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
 # What a page has of them, where every position is compiled beforehand: as far as registers spill.
-_PAGE = {"block_size": (256, 1024, 2048, 4096, 8192), "num_warps": (1, 2, 4, 8)}
+_PAGE = {"block_size": (256, 1024, 2048, 8192), "num_warps": (1, 2, 4, 8)}
 _MOST_ON_A_PAGE = 24
 _SQUARE = {
     "output_ptr": "*fp32",

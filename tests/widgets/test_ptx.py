@@ -177,6 +177,6 @@ def test_a_page_has_the_warps_up_to_where_registers_spill(monkeypatch):
         for p in positions
     ]
     assert (
-        len(positions) == 20 and spilled[-4] > 0 == spilled[-3]
+        len(positions) == 16 and spilled[-4] > 0 == spilled[-3]
     )  # BLOCK_SIZE 8192: one warp spills, two do not
     assert "(was 2)" in positions[2 * 4 + 2] and "(was" not in positions[1 * 4 + 2]
