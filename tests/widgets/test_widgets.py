@@ -245,7 +245,11 @@ def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, m
     assert shown._repr_mimebundle_()["text/html"] == f'<div role="status">{sentence}</div>'
     monkeypatch.setattr(grid, "SHAPE", changed["shape"])
     shown = widgets.explore_grid()
-    said = [t.text[0].replace("<br>", " ") for t in shown.plain.data if t.mode == "text" and t.visible]
+    said = [
+        t.text[0].replace("<br>", " ")
+        for t in shown.plain.data
+        if t.type == "scatter" and t.mode == "text" and t.visible
+    ]
     assert sentence in shown.text and sentence in said[0]
     steps = [step["args"][1]["title.text"] for step in shown.plain.layout.sliders[0].steps]
     assert all(sentence in title and "GB/s" not in title and "sectors" in title for title in steps)
