@@ -215,7 +215,7 @@ def _page(shown: Explored, title: str) -> str:
     """The page: the figure with its own sliders, the best point, what is known of the start, source and provenance."""
     table, at = shown.now
     space = table.space
-    drawn = plain_figure(table, shown.kernels, at).to_html(
+    drawn = plain_figure({"": table}, shown.kernels, at).to_html(
         full_html=False, include_plotlyjs=True, config={"displayModeBar": False, "responsive": True}
     )
     text = html.escape

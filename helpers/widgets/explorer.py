@@ -103,9 +103,11 @@ def explore(
         if alone:
             _measure_all(table, chosen, point)
     text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
-    plain = plain_figure(table, chosen, point, hover=alone)
     # Another table than the records' has no other GPUs beside it.
-    tables = {"this machine": table} if alone or given else by_gpu(table)
+    tables = {"this machine": table} if given or own is not None else by_gpu(table)
+    # Behind widgets stands what a page needs at least; a saved notebook is to stay below 1 MB.
+    shown_plain = tables if alone else {"": table}
+    plain = plain_figure(shown_plain, chosen, point, hover=alone, sentences=alone)
     shown = Explored(
         text,
         plain,
