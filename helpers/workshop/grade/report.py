@@ -140,6 +140,7 @@ def _exercise(lab: str, m: Mark) -> list[str]:
         f"<p>{escaped(m.sentence)}</p>",
         *([f"<pre>{escaped(m.details)}</pre>"] if m.details.strip() else []),
         *([f'<p class="hint">Hint: {escaped(m.hint)}</p>'] if m.hint else []),
+        *overview.words_of(m),
     ]
     if not m.code.strip():
         return [head, *says]
