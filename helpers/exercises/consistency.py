@@ -20,7 +20,8 @@ from helpers.exercises.verdicts import is_number, raised
 __all__ = ["Claim", "Data", "Figure", "Problem", "WriteUpJudge"]
 
 _FEWEST_WORDS, _FEWEST_DISTINCT = 25, 16
-_AGAIN = 0.35  # of all words that must differ from one another, so that one sentence repeated is not enough
+# Of the first words so many must differ from one another, so that one sentence repeated is not enough.
+_AGAIN, _HEAD = 0.35, 100
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each sign counts as a word
 _WORD = re.compile(rf"[{_CJK}]|[^\W\d_{_CJK}]+")
 _NUMBER = re.compile(r"\d[\d,_'\u202f\u00a0]*(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
@@ -293,14 +294,14 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
     if type(given["words"]) is not str:
         return []
     words = _WORD.findall(given["words"].lower())
-    distinct = len(set(words))
+    distinct, head = len(set(words)), words[:_HEAD]
     hint = "Write three sentences or more: what you saw, what you conclude, what you do not know. Only your teacher judges them."
     if not words:
         return [Problem("no-words", "there are no words yet", hint)]
     if len(words) < _FEWEST_WORDS or distinct < _FEWEST_DISTINCT:
         says = f"{len(words)} words, {distinct} of them different, are too few to follow"
         return [Problem("few-words", says, hint)]
-    if distinct < _AGAIN * len(words):
+    if len(set(head)) < _AGAIN * len(head):
         return [Problem("few-words", "the words say the same again and again", hint)]
     figures = given["figures"] if isinstance(given["figures"], dict) else {}
     numbers = [one for one in figures.values() if is_number(one) and math.isfinite(one)]
