@@ -19,6 +19,7 @@ _FIGURES = {
     "blocks": "programs of the launch",
 }
 _GOOD = ("ok", "right")
+_TIMES, _FASTER = ("us_a", "us_b"), ("a-is-faster", "b-is-faster", "no-difference-in-time")
 
 
 def _data(value: Mapping[str, Any]) -> Data:
@@ -35,6 +36,10 @@ def _data(value: Mapping[str, Any]) -> Data:
             why = row["reason"] or "nothing is known of it"
             says = f"position {which} has no figures, it is {row['verdict']}: {why}"
             return _only(Problem("no-figures", says, "Choose a position at which your kernel compiles."))
+    if not value["timed"] and (of_time := _of_time(value["write_up"])):
+        says = f"not reached: {of_time} is about time, and nothing was timed here, for want of a GPU"
+        hint = "Check it where a GPU is, or say what the compiled figures show: they are no times."
+        return _only(Problem("not-reached", says, hint))
     timed = bool(value["timed"]) and all(row["times_us"][0] for row in (a, b))
     figures = {}
     for which, row in (("a", a), ("b", b)):
@@ -46,12 +51,8 @@ def _data(value: Mapping[str, Any]) -> Data:
             figures[f"us_{which}"] = Figure(row["times_us"][0], f"the median time at position {which}", 0.05)
     findings = _findings(a, b)
     by_time = _by_time(a, b, timed)
-    both = ("us_a", "us_b")
-    findings |= {
-        "a-is-faster": Claim(by_time and by_time[0] == "a", _said(a, b, timed), both),
-        "b-is-faster": Claim(by_time and by_time[0] == "b", _said(a, b, timed), both),
-        "no-difference-in-time": Claim(by_time and by_time[0] == "", _said(a, b, timed), both),
-    }
+    for name, faster in zip(_FASTER, ("a", "b", ""), strict=True):
+        findings[name] = Claim(by_time and by_time[0] == faster, _said(a, b, timed), _TIMES)
     changes = {f"launch-{which}": _launch(which, mine, other, by_time) for which, mine, other in (("a", a, b), ("b", b, a))}  # fmt: skip
     changes["time-it-first"] = Claim(not timed, "both were timed" if timed else "nothing was timed here")
     questions = {
@@ -64,6 +65,12 @@ def _data(value: Mapping[str, Any]) -> Data:
         "is-it-right": Claim(True, f"both were checked: a is {a['verdict']}, b is {b['verdict']}"),
     }
     return Data("the sliders", figures, findings, changes, questions, n_undecided=1)
+
+
+def _of_time(given: Mapping[str, Any]) -> str:
+    """What of a write-up is about time; "" where nothing is."""
+    named = [one for one in given["figures"] if one in _TIMES]
+    return given["finding"] if given["finding"] in _FASTER else (named or [""])[0]
 
 
 def _only(problem: Problem) -> Data:
@@ -102,7 +109,7 @@ def _by_time(a: Mapping[str, Any], b: Mapping[str, Any], timed: bool) -> tuple[s
 
 def _said(a: Mapping[str, Any], b: Mapping[str, Any], timed: bool) -> str:
     if not timed:
-        return "nothing was timed here, and compiled figures are no times"
+        return "there are no times of both, and compiled figures are no times"
     one, other = (f"{m:,.2f} µs ({low:,.2f} to {high:,.2f})" for m, low, high in (a["times_us"], b["times_us"]))  # fmt: skip
     return f"a takes {one}, b {other}"
 
