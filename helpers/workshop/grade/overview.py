@@ -37,7 +37,7 @@ STYLE = """
 .glance td.passed { background: var(--on-good); } .glance td.failed { background: var(--on-bad); }
 .glance td.to-do, .glance td.not-reached { background: var(--on-wait); }
 .glance td b { display: block; font-size: 14px; } .glance td small { color: var(--ink); opacity: .8; }
-blockquote { margin: 8px 0; padding: 2px 12px; border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
+pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px; border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
 .part { display: inline-block; width: 120px; height: 9px; border-radius: 5px; background: var(--on-none); overflow: hidden; }
 .part i { display: block; height: 100%; background: var(--bad); }
 h3 { font-size: 16px; margin: 28px 0 4px; }
