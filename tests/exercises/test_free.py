@@ -422,3 +422,36 @@ def tried() -> dict[str, dict]:
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_real_sliders(name, tried):
     judge(name, ATTEMPTS[name], tried[name])
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_claim_about_time_is_held_against_what_was_timed():
+    import torch
+    import triton
+
+    from helpers import widgets
+    from helpers.kernels.square import square_flat_kernel
+
+    def square(x: torch.Tensor, BLOCK_SIZE: int, num_warps: int) -> torch.Tensor:
+        y = torch.empty_like(x)
+        n = x.numel()
+        square_flat_kernel[(triton.cdiv(n, BLOCK_SIZE),)](x, y, n, BLOCK_SIZE=BLOCK_SIZE, num_warps=num_warps)
+        return y
+
+    shown = widgets.explore(
+        square,
+        against=[torch.square],
+        BLOCK_SIZE=[256, 1024],
+        num_warps=[8],
+        n_cols=[4096],
+        dtype=["float32"],
+    )
+    a, b = ({"BLOCK_SIZE": n, "num_warps": 8, "n_cols": 4096, "dtype": "float32"} for n in (256, 1024))
+    rows = [shown.table.measured("square", at) for at in (a, b)]
+    faster = "a" if rows[0]["median_us"] < rows[1]["median_us"] else "b"
+    figures = {f"us_{which}": row["median_us"] for which, row in zip("ab", rows, strict=True)}
+    work = {"explored": shown, "a": a, "b": b}
+    for name in "ab":
+        answer = written(f"{name}-is-faster", figures, f"launch-{name}", "why", work=work)
+        apart = rows[0]["ci_high_us"] < rows[1]["ci_low_us"] or rows[1]["ci_high_us"] < rows[0]["ci_low_us"]
+        assert found("say-what-you-found", answer).passed == (apart and name == faster)
