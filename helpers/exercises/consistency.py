@@ -20,6 +20,7 @@ from helpers.exercises.verdicts import is_number, raised
 __all__ = ["Claim", "Data", "Figure", "Problem", "WriteUpJudge"]
 
 _FEWEST_WORDS, _FEWEST_DISTINCT = 25, 16
+_MOST, _READ = 60, 20_000  # figures or questions; characters of the words
 # Of the first words so many must differ from one another, so that one sentence repeated is not enough.
 _AGAIN, _HEAD = 0.35, 100
 _CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each sign counts as a word
@@ -153,7 +154,8 @@ class WriteUpJudge:
                 f"{self.name} = WriteUp(finding=…, figures={{…}}, change=…, words=…), as the starter has it."
             )
             return Verdict(self.exercise, False, says, mistake="no-write-up", hint=hint)
-        if not any(given[name] for name in ("finding", "figures", "change", "words", "undecided")):
+        filled = (given[name] for name in ("finding", "figures", "change", "words", "undecided"))
+        if all(one is None or (isinstance(one, (str, dict, list, tuple)) and not one) for one in filled):
             return Verdict(self.exercise, False, f"{self.exercise} is still to do.", mistake="to-do")
         return None
 
@@ -175,12 +177,19 @@ def _of_the_form(given: Mapping[str, Any]) -> list[Problem]:
         hint = 'figures is a dict of names and numbers: {"copy_us": 42_000}.'
         found.append(Problem("form", f"figures is {brief(figures, 60)}", hint))
     else:
-        for name, number in figures.items():
-            if not is_number(number) or not math.isfinite(number):
-                says = f"the figure {brief(name, 40)} is {brief(number, 60)}"
+        if len(figures) > _MOST:
+            says = f"there are {len(figures):,} figures"
+            found.append(Problem("form", says, "Give those that your finding rests on."))
+        for name, number in list(figures.items())[:_MOST]:
+            if not _is_finite(number):
+                kind = (
+                    brief(number, 60) if not is_number(number) or number != number else "too large a number"
+                )
+                says = f"the figure {brief(name, 40)} is {kind}"
                 found.append(Problem("form", says, "A figure is a plain number; its unit is in its name."))
     undecided = given["undecided"]
-    if not isinstance(undecided, (list, tuple)) or not all(type(one) is str for one in undecided):
+    listed = isinstance(undecided, (list, tuple)) and len(undecided) <= _MOST
+    if not listed or not all(type(one) is str for one in undecided):
         hint = 'undecided is a tuple of the task\'s names: ("other-gpus",), with its comma.'
         found.append(Problem("form", f"undecided is {brief(undecided, 60)}", hint))
     return found
@@ -293,7 +302,8 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
     """Whether there are words at all, and whether they speak of the learner's own figures."""
     if type(given["words"]) is not str:
         return []
-    words = _WORD.findall(given["words"].lower())
+    text = given["words"][:_READ]
+    words = _WORD.findall(text.lower())
     distinct, head = len(set(words)), words[:_HEAD]
     hint = "Write three sentences or more: what you saw, what you conclude, what you do not know. Only your teacher judges them."
     if not words:
@@ -304,8 +314,8 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
     if len(set(head)) < _AGAIN * len(head):
         return [Problem("few-words", "the words say the same again and again", hint)]
     figures = given["figures"] if isinstance(given["figures"], dict) else {}
-    numbers = [one for one in figures.values() if is_number(one) and math.isfinite(one)]
-    if numbers and not any(_same(text, one) for text in _NUMBER.findall(given["words"]) for one in numbers):
+    numbers = [one for one in list(figures.values())[:_MOST] if _is_finite(one)]
+    if numbers and not any(_same(said, one) for said in _NUMBER.findall(text) for one in numbers):
         says = "the words name none of your figures"
         return [Problem("no-figure-in-words", says, "Say in a sentence what one of them shows, with the number.")]  # fmt: skip
     return []
@@ -317,7 +327,12 @@ def _same(text: str, number: float) -> bool:
     decimals = len(text.partition(".")[2])
     steps = {10.0**power for power in (0, 3, -3, 6, -6)}
     near = (abs(said - abs(number) * step) <= max(0.5 * 10.0**-decimals, 0.01 * said) for step in steps)
-    return (said != 0 and any(near)) or said == number == 0
+    return (0 < said < math.inf and any(near)) or said == number == 0
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number that a float can hold."""
+    return is_number(value) and abs(value) < 1e300
 
 
 def _choose(kind: str, claims: Mapping[str, Claim]) -> str:

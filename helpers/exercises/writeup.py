@@ -15,7 +15,7 @@ from typing import Any
 
 from helpers.exercises.results import portable
 
-__all__ = ["MOST", "WriteUp", "as_plain", "as_text", "cleaned", "from_text", "told"]
+__all__ = ["MOST", "WriteUp", "as_plain", "as_text", "cleaned", "from_text", "is_write_up", "told"]
 
 MOST = 3000  # characters of a learner's words that are kept
 _MOST_NAME, _MOST_LISTED = 80, 20
@@ -71,11 +71,11 @@ def from_text(text: str) -> dict[str, Any]:
     return json.loads(text)
 
 
-def cleaned(text: Any, most: int = MOST) -> str:
+def cleaned(text: str, most: int = MOST) -> str:
     """A learner's text as a report may show it: paragraphs without control or direction characters, at most `most` long."""
     kept = "".join(
         one
-        for one in unicodedata.normalize("NFC", str(text)[: 4 * most])
+        for one in unicodedata.normalize("NFC", text[: 4 * most])
         if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn")
     )
     kept = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n[ \t]*\n\s*", kept.strip()))
@@ -86,24 +86,25 @@ def told(write_up: Mapping[str, Any]) -> str:
     """A write-up, from `as_plain`, as text for a reader; fields without anything in them are left out."""
 
     def short(value: Any) -> str:
-        return " ".join(cleaned(value, _MOST_NAME).split())
+        return " ".join(
+            cleaned(value if isinstance(value, str) else f"({type(value).__name__})", _MOST_NAME).split()
+        )
 
-    figures = write_up.get("figures") or {}
+    figures, undecided = write_up["figures"], write_up["undecided"]
     listed = list(figures.items())[:_MOST_LISTED] if isinstance(figures, Mapping) else [("?", figures)]
-    undecided = write_up.get("undecided") or ()
     undecided = undecided[:_MOST_LISTED] if isinstance(undecided, (list, tuple)) else [undecided]
     lines = {
-        "Finding": short(write_up.get("finding") or ""),
+        "Finding": short(write_up["finding"]),
         "Figures": ", ".join(f"{short(name)} = {_number(value)}" for name, value in listed),
-        "Change": short(write_up.get("change") or ""),
+        "Change": short(write_up["change"]),
         "Left open": ", ".join(map(short, undecided)),
     }
     form = "\n".join(f"{name}: {text}" for name, text in lines.items() if text)
-    words = cleaned(write_up.get("words") or "")
+    words = cleaned(write_up["words"]) if isinstance(write_up["words"], str) else ""
     return "\n\n".join(part for part in (form, words) if part)
 
 
 def _number(value: Any) -> str:
-    if isinstance(value, (int, float)) and not isinstance(value, bool):
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1e300:
         return f"{value:,.6g}"
-    return cleaned(repr(value), _MOST_NAME)
+    return f"({type(value).__name__})"

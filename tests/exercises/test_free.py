@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+import torch
 from lab_answers import judged
 from lab_attempts import Attempt, judge, solution_cells, verdicts
 
@@ -69,6 +70,12 @@ def test_a_write_up_passes_and_says_what_agrees():
         ({"figures": {"batch_us": True}}, "form", "the figure 'batch_us' is True"),
         ({"figures": [501_571]}, "form", "figures is [501571]"),
         ({"figures": {"batch": 501_571, "batch_us": 501_571, "step_us": 555_227, "step_after_us": 4e4}}, "unknown-name", "'batch'"),
+        ({"figures": {"batch_us": 10**5000}}, "form", "the figure 'batch_us' is too large"),
+        ({"figures": {f"figure {i}": i for i in range(5000)}}, "form", "5,000 figures"),
+        ({"finding": torch.zeros(3), "words": torch.ones(2)}, "form", "finding is tensor"),
+        ({"undecided": ["after-the-copy"] * 5000}, "form", "undecided is"),
+        ({"change": 10**5000, "undecided": 10**5000}, "form", "too long to show"),
+        ({"words": WORDS.format("1e999")}, "no-figure-in-words", "none of your figures"),
         ({"undecided": "after-the-copy"}, "form", "undecided is 'after-the-copy'"),
         ({"undecided": ("the-weather",)}, "unknown-name", "'the-weather'"),
         ({"undecided": ("who-waits-for-the-copy",)}, "decided", "does decide 'who-waits-for-the-copy'"),
@@ -426,7 +433,6 @@ def test_real_sliders(name, tried):
 
 @pytest.mark.gpu
 def test_on_a_gpu_a_claim_about_time_is_held_against_what_was_timed():
-    import torch
     import triton
 
     from helpers import widgets
