@@ -42,7 +42,7 @@ def form(
 def publish(
     repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="The repository on GitHub.")],
 ) -> None:
-    """Stamp the repository's address into pyproject.toml, the README and every notebook."""
+    """Stamp the repository's address into pyproject.toml, the documents, the forms on GitHub and every notebook."""
     from helpers.workshop.form.publish import publish
     from helpers.workshop.project import find_root
 
