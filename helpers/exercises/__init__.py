@@ -1,6 +1,6 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for. `helpers.lab` is
+Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for. `helpers.lab` is
 what a lab's cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
@@ -41,7 +41,15 @@ __all__ = [
     "of_lab",
 ]
 
-LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
+LABS = (
+    "01_profiling",
+    "02_load_inline",
+    "03_triton",
+    "04_ptx",
+    "05_ncu",
+    "06_fusion",
+    "10_another_gpu",
+)
 
 
 # The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
@@ -52,6 +60,7 @@ BESIDE = {
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab10": ("tables",),
 }
 _held: tuple[Exercise, ...] | None = None
 

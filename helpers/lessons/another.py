@@ -32,7 +32,7 @@ def machines(table: pd.DataFrame) -> str:
 def kernels_of_both(known: str = "h100", new: str = "h200") -> pd.DataFrame:
     """Kernels of which both GPUs have a time, behind a cold L2.
 
-    They are the copies of the league, lesson 03's curve over the columns of 4,096 rows (Triton, CUDA C++, torch.square;
+    They are the league's copies of 4,096 to 2**30 floats, lesson 03's curve over the columns of 4,096 rows (Triton, CUDA C++, torch.square;
     torch.compile tunes itself and is another kernel on each GPU, so it is left out), and lesson 06's torch.softmax.
 
     Args:
@@ -58,7 +58,8 @@ def kernels_of_both(known: str = "h100", new: str = "h200") -> pd.DataFrame:
         compared = records.compare(name, (known, new), any_kernels=True)
         rows = compared.assign(kernel=compared[column])
         if name == "fusion/league":
-            rows = rows[rows.kernel.eq("copy") & rows.op.isin(["square", "softmax"])].assign(kernel=_COPY)
+            copies = rows.kernel.eq("copy") & rows.op.eq("square") & rows.dtype.eq("float32")
+            rows = rows[copies].assign(kernel=_COPY)
         elif name == "triton/curve":
             rows = rows[~rows.kernel.isin(["torch.compile", "CUDA, 256 × 1 threads"])]
         else:
@@ -208,7 +209,8 @@ def draw_floors(found: pd.DataFrame) -> go.Figure:
     )
     fig.update_xaxes(**plots.log_axis(sizes), tickvals=sizes, ticktext=[f"{n:,}" for n in sizes])
     top = math.log10(float(found[[f"us_{known}", f"us_{new}"]].max().max()) * 1.2)
-    return fig.update_yaxes(type="log", range=[math.log10(bytes_us * 0.5), top])
+    ticks = [50, 100, 200, 500, 1000, 2000]
+    return fig.update_yaxes(type="log", range=[math.log10(bytes_us * 0.5), top], tickvals=ticks)
 
 
 def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
@@ -218,20 +220,19 @@ def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
         found: from `launches`.
         most: percent at which the colours end; the cell says the figure all the same.
     """
-    import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
     gpus = found.attrs["gpus"]
-    fig = make_subplots(cols=len(gpus), subplot_titles=[gpu.upper() for gpu in gpus], shared_yaxes=True)
+    fig = make_subplots(cols=len(gpus), shared_yaxes=True, horizontal_spacing=0.05)
     for col, gpu in enumerate(gpus, start=1):
         grid = found.pivot(index="num_warps", columns="block_size", values=f"loss_{gpu}")
         fig.add_trace(_loss_map(grid, most, last=col == len(gpus)), row=1, col=col)
-        fig.update_xaxes(title_text="elements of a block", type="category", row=1, col=col)
     plots.layout(fig, "Slower than the best launch of the same GPU, in %", note=machines(found), height=440)
-    fig.update_yaxes(type="category")
-    fig.update_yaxes(title_text="warps", col=1)
-    assert isinstance(fig, go.Figure)
-    return fig
+    for col, gpu in enumerate(gpus, start=1):
+        fig.update_xaxes(title_text=f"{gpu.upper()}: elements of a block", type="category", col=col)
+    fig.update_yaxes(type="category", showgrid=False)
+    fig.update_xaxes(showgrid=False)
+    return fig.update_yaxes(title_text="warps", col=1)
 
 
 def _loss_map(grid: pd.DataFrame, most: float, *, last: bool) -> Any:
