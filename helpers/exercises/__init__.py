@@ -7,7 +7,8 @@ To add an exercise: `factories` makes one, `plans` describes a kernel's cases an
 on common mistakes, `verdicts` what the labs' own judges share.
 
 `BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
-it is graded, and `hold` gives it exercises without cases and judges. `cuda_text` and `triton_text` look through answers
+it is graded, and `hold` gives it exercises without cases and judges. `KEPT_BACK` names records
+that answer an exercise. `cuda_text` and `triton_text` look through answers
 that are text, `served` has what a learner's function is shown of an object that stays with the judge, `replay`
 what a call launched, so that it can be launched again elsewhere.
 
@@ -28,6 +29,7 @@ from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
 
 __all__ = [
     "BESIDE",
+    "KEPT_BACK",
     "LABS",
     "Case",
     "Exercise",
@@ -62,6 +64,8 @@ BESIDE = {
     "lab06": ("beside",),
     "lab10": ("tables",),
 }
+# Records that answer an exercise, below helpers/records: while a notebook is graded its process cannot read them.
+KEPT_BACK = ("h200/triton/launch-sweep.json",)
 _held: tuple[Exercise, ...] | None = None
 
 

@@ -33,8 +33,8 @@ def _time_cases(rng: random.Random) -> Iterator[Case]:
     def large() -> int:
         return rng.randrange(10**8, 4 * 10**9)
 
-    yield case([800_000_000])
     yield case([rng.randrange(10**3, 10**5)])
+    yield case([800_000_000])
     for n in (2, 5):
         yield case([large() for _ in range(n)])
         yield case([rng.randrange(10**3, 10**6) for _ in range(n)])
