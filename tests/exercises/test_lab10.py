@@ -88,7 +88,10 @@ def _scaled(rows, n_bytes, known, new):
 CHOICES = {
     "the best of the table": (_tied(lambda row: row["us"]), "best-of-the-table"),
     "scaled by the bandwidths": (_scaled, "best-of-the-table"),
-    "the smallest of the ties": (_tied(lambda row: (row["block_size"], row["num_warps"])), "starts-uncovered"),
+    "the smallest of the ties": (
+        _tied(lambda row: (row["block_size"], row["num_warps"])),
+        "starts-uncovered",
+    ),
     "the fewest warps of the ties": (
         _tied(lambda row: (row["num_warps"], row["block_size"])),
         "starts-uncovered",
@@ -124,7 +127,7 @@ def test_another_reason_for_a_launch_is_accepted():
 
 def test_what_a_choice_is_made_from_holds_nothing_of_the_new_gpu():
     for pair in (*sweeps.recorded(), sweeps.simulated(random.Random(seeds.of("lab10")))):
-        rows, n_bytes, known, new = pair.args
+        rows, _, known, new = pair.args
         assert {(r["block_size"], r["num_warps"]): r["us"] for r in rows} == pair.known_us
         assert set(known) == set(new) == set(tables.FACTS)
         assert all(set(row) == {"block_size", "num_warps", "programs", "us"} for row in rows)
