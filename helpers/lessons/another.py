@@ -19,8 +19,10 @@ LAUNCH = ["block_size", "num_warps"]
 SHAPE = ["n_cols", "dtype"]
 SWEEP_ROWS = 4096
 _ELEMENT_BYTES = {"float32": 4, "bfloat16": 2}
-# Which rows of a record are drawn, and under what name: torch's own kernels and kernels of one text on both GPUs.
 _COPY, _SOFTMAX = "torch, a copy", "torch.softmax"
+# What is drawn of both GPUs, and the column that names the kernels: torch's own, and kernels of one text on both.
+_RECORDS = {"fusion/league": "contestant", "triton/curve": "kernel", "fusion/five-operations": "kernel"}
+_LEFT_OUT = ("torch.compile", "CUDA, 256 × 1 threads")  # tunes itself on each GPU; one point only
 
 
 def machines(table: pd.DataFrame) -> str:
@@ -33,7 +35,8 @@ def kernels_of_both(known: str = "h100", new: str = "h200") -> pd.DataFrame:
     """Kernels of which both GPUs have a time, behind a cold L2.
 
     They are the league's copies of 4,096 to 2**30 floats, lesson 03's curve over the columns of 4,096 rows (Triton, CUDA C++, torch.square;
-    torch.compile tunes itself and is another kernel on each GPU, so it is left out), and lesson 06's torch.softmax.
+    torch.compile tunes itself and is another kernel on each GPU, so it is left out), and lesson 06's torch.softmax. Nothing
+    is shown: `machines` says where the rows come from.
 
     Args:
         known: a set of records, such as "h100".
@@ -48,28 +51,30 @@ def kernels_of_both(known: str = "h100", new: str = "h200") -> pd.DataFrame:
     """
     import pandas as pd
 
-    frames, compared = [], None
-    for name, column in (
-        ("fusion/league", "contestant"),
-        ("triton/curve", "kernel"),
-        ("fusion/five-operations", "kernel"),
-    ):
-        # any_kernels: of the league only torch's copies are taken, and those are the same on both.
-        compared = records.compare(name, (known, new), any_kernels=True)
-        rows = compared.assign(kernel=compared[column])
+    frames, provenance = [], {}
+    for name, column in _RECORDS.items():
+        # Of the league only torch's copies are taken, whatever has become of our kernels since.
+        sets = records.stored_by_gpu(name)
+        if lacking := [gpu for gpu in (known, new) if gpu not in sets]:
+            raise records.NoRecord(
+                f"The records of {lacking[0]} have no {name!r}; those of {', '.join(sets)} have."
+            )
+        keys = ["n_rows", "n_cols", column] + ["op", "dtype"] * (name == "fusion/league")
+        rows = sets[known].merge(sets[new], on=keys, suffixes=("_known", "_new"))
         if name == "fusion/league":
-            copies = rows.kernel.eq("copy") & rows.op.eq("square") & rows.dtype.eq("float32")
-            rows = rows[copies].assign(kernel=_COPY)
+            rows = rows[rows.contestant.eq("copy") & rows.op.eq("square") & rows.dtype.eq("float32")]
+            rows = rows.assign(kernel=_COPY)
         elif name == "triton/curve":
-            rows = rows[~rows.kernel.isin(["torch.compile", "CUDA, 256 × 1 threads"])]
+            rows = rows[~rows.kernel.isin(_LEFT_OUT)]
         else:
             rows = rows[rows.kernel.eq(_SOFTMAX)]
-        times = {"known_us": rows[f"median_us_{known}"], "new_us": rows[f"median_us_{new}"]}
-        n_bytes = rows[f"median_us_{new}"] * rows[f"gb_per_s_{new}"] * 1e3
+        times = {"known_us": rows.median_us_known, "new_us": rows.median_us_new}
+        n_bytes = rows.median_us_new * rows.gb_per_s_new * 1e3
         frames.append(pd.DataFrame({"kernel": rows.kernel, "n_bytes": n_bytes, **times}).dropna())
+        provenance = {gpu: sets[gpu].attrs["provenance"] for gpu in (known, new)}
     table = pd.concat(frames, ignore_index=True)
     table["speedup"] = table.known_us / table.new_us
-    table.attrs |= {key: compared.attrs[key] for key in ("provenance", "gpus")}
+    table.attrs |= {"provenance": provenance, "gpus": [known, new]}
     return table
 
 

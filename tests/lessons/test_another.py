@@ -34,6 +34,16 @@ def test_large_streams_gain_what_the_copies_gain_and_others_do_not(both):
     assert both[both.n_bytes < 1e6].speedup.max() < 0.9 * ratio
 
 
+def test_the_curve_is_of_one_text_on_both():
+    """Our kernels and CUDA texts in the figure are the same on both GPUs, so a difference is the GPU's alone."""
+    assert len(records.compare("triton/curve", ("h100", "h200"))) > 50  # refuses records of different texts
+
+
+def test_a_gpu_without_the_records_is_named():
+    with pytest.raises(records.NoRecord, match="records of b300 have no 'fusion/league'"):
+        another.kernels_of_both("h100", "b300")
+
+
 def test_bytes_are_those_that_must_move(both):
     copies = both[both.kernel == "torch, a copy"].n_bytes
     assert copies.min() == pytest.approx(2 * 4 * 4096) and copies.max() == pytest.approx(2 * 4 * 2**30)
@@ -96,6 +106,9 @@ def test_what_the_text_says_of_launches_for_both_holds(sweep):
     found = another.launches(sweep)
     good = found[(found.loss_h100 < 1) & (found.loss_h200 < 1)]
     assert good.block_size.mul(4).isin([2048, 4096]).all() and (2048 // (32 * good.num_warps) > 2).all()
+    rows = sweep[sweep.kernel.eq("Triton flat") & sweep.n_cols.eq(8192) & sweep.dtype.eq("float32")]
+    wide = rows.merge(good[["block_size", "num_warps"]]).load_bytes_h200
+    assert len(wide) == len(good) and wide.eq(16).all()
     assert "16 bytes a thread and 32 warps. That is a block of 4,096" in text("tuned")
     best = found.loc[found.us_h100.idxmin()]
     assert (best.block_size, best.num_warps) == (16 // 4 * 32 * 32, 32)
