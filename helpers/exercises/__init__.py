@@ -1,13 +1,14 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for. `helpers.lab` is
+Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for. `helpers.lab` is
 what a lab's cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
 on common mistakes, `verdicts` what the labs' own judges share.
 
 `BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
-it is graded, and `hold` gives it exercises without cases and judges. `cuda_text` and `triton_text` look through answers
+it is graded, and `hold` gives it exercises without cases and judges. `KEPT_BACK` names records
+that answer an exercise. `cuda_text` and `triton_text` look through answers
 that are text, `served` has what a learner's function is shown of an object that stays with the judge, `replay`
 what a call launched, so that it can be launched again elsewhere.
 
@@ -31,6 +32,7 @@ from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
 
 __all__ = [
     "BESIDE",
+    "KEPT_BACK",
     "LABS",
     "Case",
     "Exercise",
@@ -44,7 +46,15 @@ __all__ = [
     "of_lab",
 ]
 
-LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
+LABS = (
+    "01_profiling",
+    "02_load_inline",
+    "03_triton",
+    "04_ptx",
+    "05_ncu",
+    "06_fusion",
+    "10_another_gpu",
+)
 
 
 # The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
@@ -55,7 +65,10 @@ BESIDE = {
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab10": ("tables",),
 }
+# Records that answer an exercise, below helpers/records: while a notebook is graded its process cannot read them.
+KEPT_BACK = ("h200/triton/launch-sweep.json",)
 _held: tuple[Exercise, ...] | None = None
 
 
