@@ -1,6 +1,6 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for. `helpers.lab` is
+Each lab has a package (`lab01`, `lab02` …) that is imported when one of its exercises is asked for. `helpers.lab` is
 what a lab's cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
@@ -13,7 +13,7 @@ what a call launched, so that it can be launched again elsewhere.
 
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
-times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
+times it, `traffic` says what was counted of what interpreted kernels moved. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
 answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
 `evidence`. `results` compares and carries what a call gave.
 """
@@ -41,7 +41,7 @@ __all__ = [
     "of_lab",
 ]
 
-LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
+LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion", "09_wide_rows")
 
 
 # The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
@@ -52,6 +52,7 @@ BESIDE = {
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab09": ("beside",),
 }
 _held: tuple[Exercise, ...] | None = None
 
