@@ -37,7 +37,9 @@ def merge_cases(rng: random.Random) -> Iterator[Case]:
     """Rows in parts: as they are, in every order and grouping, with parts of -inf and without elements, far from 0."""
 
     def case(label: str, *parts: list[float]) -> Case:
-        return Case(label, ([_part(one) for one in parts],), expected=_part([v for one in parts for v in one]))
+        return Case(
+            label, ([_part(one) for one in parts],), expected=_part([v for one in parts for v in one])
+        )
 
     yield case("parts [1, 3, 2] and [5, 0]", [1.0, 3.0, 2.0], [5.0, 0.0])
     yield case("three parts, the largest first", [9.0, 1.0], [2.0], [3.0, 3.0])
