@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import torch
+from lab_answers import solution
 from lab_attempts import Attempt, judge, solution_cells
+
+from helpers import exercises
+from helpers.exercises import Case, Outcome, speed
+from helpers.exercises.attempt import attempt
 
 LAB = "09_wide_rows"
 MERGE, SHARE, COPY = "merge-row-parts", "share-a-row", "beat-the-copy"
@@ -211,3 +217,42 @@ ATTEMPTS = {
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_attempt(name: str, found: dict[str, dict]) -> None:
     judge(name, ATTEMPTS[name], found[name])
+
+
+def test_a_kernel_below_the_share_that_is_asked_for_is_refused(monkeypatch) -> None:
+    """1,024 × 131,072 floats in and out once, at a copy of 1,000 GB/s."""
+    exercise = next(e for e in exercises.of_lab(LAB) if e.id == COPY)
+    n_bytes, x = 2 * 4 * 64 * 1024, torch.randn(64, 1024)
+    monkeypatch.setattr(speed, "ceiling_for", lambda reached, written: 1000.0)
+    monkeypatch.setattr(speed, "limit", lambda written: 1.05)
+
+    def judged(of_a_copy: float):
+        right = torch.log_softmax(speed.turned(x, 1), 1)
+        facts = {"us": n_bytes / (of_a_copy * 1000.0) / 1e3, "turned": 1}
+        return speed.judge_speed(exercise, Case("timed", (x, 264)), Outcome(right, facts=facts))
+
+    slow, said = judged(0.85)
+    assert slow.mistake == "too-slow" and not said
+    assert "850 GB/s is 85 % of what a copy reaches on this GPU; 90 % is asked for" in slow.sentence
+    assert judged(0.95) == (None, "95 % of the copy ceiling")
+    assert judged(1.2)[0].mistake == "above-ceiling"
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("id", [SHARE, COPY])
+def test_on_a_gpu_the_solution_passes_with_its_speed(id: str, tmp_path) -> None:
+    begin = "from helpers import device\n" + solution_cells(LAB)["begin"]
+    exercise = exercises.get(id)
+    found = attempt(exercise, solution(LAB, tmp_path, begin)[exercise.name])
+    assert found.passed and "of the copy ceiling" in found.sentence, found
+
+
+@pytest.mark.gpu
+def test_on_a_gpu_a_launch_that_may_hang_is_refused_before_it_begins(tmp_path) -> None:
+    begin = "from helpers import device\n" + solution_cells(LAB)["begin"]
+    path = tmp_path / "unbounded.py"
+    path.write_text(begin + "\n\n" + solution_cells(LAB)[COPY].replace(_REFUSES, ""))
+    names: dict = {"__name__": "unbounded"}
+    exec(compile(path.read_text(), str(path), "exec"), names)
+    found = attempt(exercises.get(COPY), names["log_softmax_fast"])
+    assert found.mistake == "no-bound", found
