@@ -14,7 +14,7 @@ what a call launched, so that it can be launched again elsewhere.
 
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
-times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
+times it, `traffic` says what was counted of what interpreted kernels moved. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
 answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
 `evidence`. `results` compares and carries what a call gave.
 
@@ -53,6 +53,7 @@ LABS = (
     "04_ptx",
     "05_ncu",
     "06_fusion",
+    "09_wide_rows",
     "10_another_gpu",
 )
 
@@ -65,6 +66,7 @@ BESIDE = {
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab09": ("beside",),
     "lab10": ("tables",),
 }
 # Records that answer an exercise, below helpers/records: while a notebook is graded its process cannot read them.
