@@ -1,6 +1,6 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for. `helpers.lab` is
+Each lab has a package (`lab01` and so on) that is imported when one of its exercises is asked for. `helpers.lab` is
 what a lab's cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
@@ -8,8 +8,8 @@ on common mistakes, `verdicts` what the labs' own judges share.
 
 `BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
 it is graded, and `hold` gives it exercises without cases and judges. `cuda_text` and `triton_text` look through answers
-that are text, `served` has what a learner's function is shown of an object that stays with the judge, `replay`
-what a call launched, so that it can be launched again elsewhere.
+that are text, `served` has what a learner's function is shown of an object that stays with the judge, `gpus` the GPUs
+whose queue the labs' clocks read, `replay` what a call launched, so that it can be launched again elsewhere.
 
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
@@ -41,7 +41,16 @@ __all__ = [
     "of_lab",
 ]
 
-LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
+LABS = (
+    "01_profiling",
+    "02_load_inline",
+    "03_triton",
+    "04_ptx",
+    "05_ncu",
+    "06_fusion",
+    "07_timers",
+    "08_failures",
+)
 
 
 # The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
@@ -52,6 +61,8 @@ BESIDE = {
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab07": ("machines",),
+    "lab08": ("broken", "runs"),
 }
 _held: tuple[Exercise, ...] | None = None
 
