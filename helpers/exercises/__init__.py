@@ -9,7 +9,8 @@ on common mistakes, `verdicts` what the labs' own judges share.
 `BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
 it is graded, and `hold` gives it exercises without cases and judges. `cuda_text` and `triton_text` look through answers
 that are text, `served` has what a learner's function is shown of an object that stays with the judge, `gpus` the GPUs
-whose queue the labs' clocks read, `replay` what a call launched, so that it can be launched again elsewhere.
+whose queue the labs' clocks read, `runs` one guarded run of a CUDA kernel, `replay` what a call launched, so that it can
+be launched again elsewhere.
 
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`

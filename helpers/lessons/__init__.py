@@ -4,5 +4,5 @@
 lesson 02's and 08's: builds from files, a tour of failures in processes of their own, and which thread touches what.
 `programs` and `scripts` are lesson 03's: which program takes which elements, and scripts that run in processes of their
 own. `widths` is lesson 04's: what 4-byte and 16-byte loads cost. `traffic` is lesson 06's: what operations read and
-write, counted. `fusion` is lesson 06's and 09's: softmaxes checked and timed, and what the league's table says.
+write, counted. `traps` is lesson 07's game. `fusion` is lesson 06's and 09's: softmaxes checked and timed, and what the league's table says.
 """

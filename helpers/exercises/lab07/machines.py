@@ -80,9 +80,10 @@ class TimedGpu(SimulatedQueue):
     _worked_us: float = 0.0
     _log: list[tuple[str, float, float]] = field(default_factory=list)  # what, its clock, idle time before it
 
-    def call(self) -> None:
-        """Call the function once: what it launches goes into the queue."""
-        self._call(1.0)
+    def call(self, n: int = 1) -> None:
+        """Call the function n times in a row: what it launches goes into the queue."""
+        for _ in range(n):
+            self._call(1.0)
 
     def _call(self, slowed: float) -> list[tuple[Kernel, float]]:
         is_first = self.n_calls < self.n_first
@@ -173,9 +174,10 @@ class _TimedMark(Mark):
 class TimedRealGpu(RealGpu):
     """This machine's GPU with the methods of `TimedGpu`, around a function that launches on it."""
 
-    def call(self) -> None:
-        """Call the function once."""
-        self.launch()
+    def call(self, n: int = 1) -> None:
+        """Call the function n times in a row."""
+        for _ in range(n):
+            self.launch()
 
     def flush(self) -> None:
         """Write twice the size of the L2 on the current stream."""
