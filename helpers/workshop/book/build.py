@@ -1,0 +1,252 @@
+"""The book from the executed lessons, the labs' starters and the pages that are made from the checkout."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import importlib.util
+import io
+import json
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import nbformat
+
+from helpers.workshop import outputs
+from helpers.workshop.book import site
+from helpers.workshop.book.cells import Shelf, prepared
+from helpers.workshop.book.course import Entry, read_course
+from helpers.workshop.book.front import front, kernels, kernels_html
+from helpers.workshop.project import UNPUBLISHED, Project, load_project
+from helpers.workshop.usage import UsageError
+
+_HERE = Path(__file__).parent
+# Modules that make pages, in the order of the sidebar, under its headings.
+_MADE = {"Look up": ("glossary", "mistakes", "headlines"), "Reference": ("reference",)}
+# What Sphinx and its theme write and no page loads.
+_NOT_NEEDED = ("*.map", "_static/locales", ".doctrees", "reports", "_static/webpack-macros.html", "objects.inv", ".buildinfo")
+_WHERE = re.compile(r"^\S*/source/")
+
+
+@dataclass(frozen=True)
+class Book:
+    """What was built.
+
+    Attributes:
+        index: The first page.
+        n_pages: How many pages there are.
+        n_bytes: Of all files together.
+        says: Sentences for the author: what is stale, and what Sphinx warned of.
+    """
+
+    index: Path
+    n_pages: int
+    n_bytes: int
+    says: tuple[str, ...]
+
+
+def build_book(root: Path, executed: Path, out: Path) -> Book:
+    """Make the book anew, whole: a reader of `out` sees the old one or the new one.
+
+    Args:
+        root: The checkout.
+        executed: The folder of `workbook run notebooks`, with each lesson executed.
+        out: The book's folder; what is there is replaced where it is an earlier book.
+
+    Raises:
+        UsageError: Sphinx is not installed, a lesson was not executed or failed, `out` holds something that is no book,
+            or a page cannot be made.
+    """
+    _require_sphinx()
+    project = load_project(root)
+    lessons, labs, says = read_course(project, executed)
+    shelf = Shelf(project, {one.stem: one for one in lessons}, {one.stem: one for one in labs})
+    _require_replaceable(out)
+    outputs.require_writable(out.parent)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
+        source, made = Path(folder) / "source", Path(folder) / "book"
+        terms = _write_sources(source, shelf)
+        says += _run_sphinx(source, made, project, terms)
+        _trim(made)
+        _put(made, out, Path(folder))
+    files = [path for path in out.rglob("*") if path.is_file()]
+    n_pages = sum(path.suffix == ".html" for path in files)
+    return Book(out / "index.html", n_pages, sum(path.stat().st_size for path in files), tuple(says))
+
+
+def _require_sphinx() -> None:
+    lacking = [name for name in ("sphinx", "myst_nb", "sphinx_book_theme") if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise UsageError(
+            f"The book is made by Sphinx, and {', '.join(lacking)} is missing here: `make book` sets it up, and "
+            "`pip install -c constraints.txt -e '.[book]'` adds it to an environment of your own."
+        )
+
+
+def _require_replaceable(out: Path) -> None:
+    if out.is_dir() and any(out.iterdir()) and not (out / "_static" / "book.js").is_file():
+        raise UsageError(f"{out} holds something that is no book; give --out an empty folder or a new name.")
+    if out.exists() and not out.is_dir():
+        raise UsageError(f"{out} is a file; give --out a folder.")
+
+
+# ---------------------------------------------------------------------------------------------- sources
+
+
+def _write_sources(source: Path, shelf: Shelf) -> dict[str, tuple[str, str]]:
+    """Write what Sphinx reads; the glossary's terms."""
+    for entry in (*shelf.lessons.values(), *shelf.labs.values()):
+        path = source / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        nbformat.write(prepared(entry, shelf), path)
+    made: dict[str, list[str]] = {}
+    for heading, modules in _MADE.items():
+        for module in modules:
+            for name, text in _pages(module, shelf.project.root).items():
+                (source / name).parent.mkdir(parents=True, exist_ok=True)
+                (source / name).write_text(text, "utf-8")
+                made.setdefault(heading, []).append(name.removesuffix(".md"))
+    lists = _lists(shelf, made)
+    (source / "index.md").write_text(front(shelf, kernels_html(kernels())) + lists, "utf-8")
+    terms = _terms(shelf.project.root)
+    _write_static(source / "_book", terms)
+    return terms
+
+
+def _pages(module: str, root: Path) -> Mapping[str, str]:
+    name = f"helpers.workshop.book.{module}"
+    return importlib.import_module(name).pages(root) if importlib.util.find_spec(name) else {}
+
+
+def _terms(root: Path) -> dict[str, tuple[str, str]]:
+    name = "helpers.workshop.book.glossary"
+    return dict(importlib.import_module(name).TERMS) if importlib.util.find_spec(name) else {}
+
+
+def _lists(shelf: Shelf, made: Mapping[str, Iterable[str]]) -> str:
+    """The lists of pages for the sidebar and for previous and next, which the first page does not show."""
+    parts = {
+        "Lessons": [e for e in shelf.lessons.values() if not e.deeper],
+        "Deeper": [e for e in shelf.lessons.values() if e.deeper],
+        "Labs": list(shelf.labs.values()),
+    }
+    lists = {heading: [_listed(e) for e in entries] for heading, entries in parts.items() if entries}
+    lists |= {heading: list(names) for heading, names in made.items()}
+    return "".join(
+        f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n" + "\n".join(names) + "\n```\n"
+        for heading, names in lists.items()
+    )
+
+
+def _listed(entry: Entry) -> str:
+    return f"{entry.name} <{entry.path.removesuffix('.ipynb')}>"
+
+
+def _write_static(folder: Path, terms: Mapping[str, tuple[str, str]]) -> None:
+    """What the browser loads beside the theme: style, script, the terms' meanings, and plotly.js once for all pages."""
+    import plotly
+
+    shutil.copytree(_HERE / "assets", folder)
+    shutil.copyfile(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
+    known = {site.term_id(term): meaning for term, (meaning, _) in terms.items()}
+    (folder / "terms.js").write_text(f"window.kwTerms = {json.dumps(known)};\n", "utf-8")
+
+
+# ---------------------------------------------------------------------------------------------- Sphinx
+
+
+def _settings(project: Project) -> dict[str, Any]:
+    published = project.repository != UNPUBLISHED
+    return {
+        "project": "Kernel Workbook",
+        "html_title": "Kernel Workbook",
+        "extensions": ["myst_nb", "helpers.workshop.book.site"],
+        "exclude_patterns": ["_book", "_templates"],
+        "nb_execution_mode": "off",
+        "nb_merge_streams": True,
+        "myst_enable_extensions": ["deflist"],
+        "myst_heading_anchors": 4,
+        "templates_path": ["_templates"],
+        "html_theme": "sphinx_book_theme",
+        "html_static_path": ["_book"],
+        "html_css_files": ["book.css"],
+        "html_js_files": [("terms.js", {"defer": "defer"}), ("book.js", {"defer": "defer"})],
+        "html_copy_source": False,
+        "html_show_sourcelink": False,
+        "html_show_copyright": False,
+        "html_use_index": False,
+        "html_domain_indices": False,
+        "html_theme_options": {
+            "use_download_button": False,
+            "use_fullscreen_button": False,
+            "home_page_in_toc": True,
+            "show_toc_level": 2,
+            "pygments_light_style": "a11y-high-contrast-light",
+            "pygments_dark_style": "a11y-high-contrast-dark",
+            **({"repository_url": f"https://github.com/{project.repository}"} if published else {}),
+        },
+        "language": "en",
+        "suppress_warnings": ["misc.highlighting_failure"],
+    }
+
+
+def _run_sphinx(
+    source: Path, out: Path, project: Project, terms: Mapping[str, tuple[str, str]]
+) -> list[str]:
+    """Run Sphinx over the sources; what it warned of.
+
+    Raises:
+        UsageError: a page cannot be made.
+    """
+    from sphinx.application import Sphinx
+    from sphinx.errors import SphinxError
+    from sphinx.util.docutils import docutils_namespace, patch_docutils
+
+    shutil.copytree(_HERE / "templates", source / "_templates")
+    warnings = io.StringIO()
+    with patch_docutils(None), docutils_namespace():
+        try:
+            app = Sphinx(
+                srcdir=source,
+                confdir=None,
+                outdir=out,
+                doctreedir=out / ".doctrees",
+                buildername="html",
+                confoverrides={**_settings(project), "kw_terms": dict(terms)},
+                status=None,
+                warning=warnings,
+                parallel=min(4, os.cpu_count() or 1),
+            )
+            app.build(force_all=True)
+        except SphinxError as error:
+            raise UsageError(f"Sphinx cannot make the book: {error}") from error
+    said = re.sub(r"\x1b\[[\d;]*m", "", warnings.getvalue())
+    return [_WHERE.sub("", line) for line in said.splitlines() if line.strip()]
+
+
+def _trim(book: Path) -> None:
+    """Remove what no page loads."""
+    for pattern in _NOT_NEEDED:
+        for path in [*book.rglob(pattern)] if "*" in pattern else [book / pattern]:
+            if path.is_dir():
+                shutil.rmtree(path)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _put(made: Path, out: Path, beside: Path) -> None:
+    """Put the finished book into its place; the one before goes with the temporary folder."""
+    if out.exists():
+        os.replace(out, beside / "before")
+    try:
+        os.replace(made, out)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.replace(beside / "before", out)
+        raise
