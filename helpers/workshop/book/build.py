@@ -19,10 +19,10 @@ from typing import Any
 import nbformat
 
 from helpers.workshop import outputs
-from helpers.workshop.book import site
 from helpers.workshop.book.cells import Shelf, prepared
 from helpers.workshop.book.course import Entry, read_course
-from helpers.workshop.book.front import front, kernels, kernels_html
+from helpers.workshop.book.front import front, kernels
+from helpers.workshop.book.terms import known, term_id
 from helpers.workshop.project import UNPUBLISHED, Project, load_project
 from helpers.workshop.usage import UsageError
 
@@ -30,7 +30,15 @@ _HERE = Path(__file__).parent
 # Modules that make pages, in the order of the sidebar, under its headings.
 _MADE = {"Look up": ("glossary", "mistakes", "headlines"), "Reference": ("reference",)}
 # What Sphinx and its theme write and no page loads.
-_NOT_NEEDED = ("*.map", "_static/locales", ".doctrees", "reports", "_static/webpack-macros.html", "objects.inv", ".buildinfo")
+_NOT_NEEDED = (
+    "*.map",
+    "_static/locales",
+    ".doctrees",
+    "reports",
+    "_static/webpack-macros.html",
+    "objects.inv",
+    ".buildinfo",
+)
 _WHERE = re.compile(r"^\S*/source/")
 
 
@@ -81,7 +89,9 @@ def build_book(root: Path, executed: Path, out: Path) -> Book:
 
 
 def _require_sphinx() -> None:
-    lacking = [name for name in ("sphinx", "myst_nb", "sphinx_book_theme") if importlib.util.find_spec(name) is None]
+    lacking = [
+        name for name in ("sphinx", "myst_nb", "sphinx_book_theme") if importlib.util.find_spec(name) is None
+    ]
     if lacking:
         raise UsageError(
             f"The book is made by Sphinx, and {', '.join(lacking)} is missing here: `make book` sets it up, and "
@@ -113,8 +123,8 @@ def _write_sources(source: Path, shelf: Shelf) -> dict[str, tuple[str, str]]:
                 (source / name).write_text(text, "utf-8")
                 made.setdefault(heading, []).append(name.removesuffix(".md"))
     lists = _lists(shelf, made)
-    (source / "index.md").write_text(front(shelf, kernels_html(kernels())) + lists, "utf-8")
-    terms = _terms(shelf.project.root)
+    (source / "index.md").write_text(front(shelf, kernels()) + lists, "utf-8")
+    terms = known()
     _write_static(source / "_book", terms)
     return terms
 
@@ -122,11 +132,6 @@ def _write_sources(source: Path, shelf: Shelf) -> dict[str, tuple[str, str]]:
 def _pages(module: str, root: Path) -> Mapping[str, str]:
     name = f"helpers.workshop.book.{module}"
     return importlib.import_module(name).pages(root) if importlib.util.find_spec(name) else {}
-
-
-def _terms(root: Path) -> dict[str, tuple[str, str]]:
-    name = "helpers.workshop.book.glossary"
-    return dict(importlib.import_module(name).TERMS) if importlib.util.find_spec(name) else {}
 
 
 def _lists(shelf: Shelf, made: Mapping[str, Iterable[str]]) -> str:
@@ -154,8 +159,8 @@ def _write_static(folder: Path, terms: Mapping[str, tuple[str, str]]) -> None:
 
     shutil.copytree(_HERE / "assets", folder)
     shutil.copyfile(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
-    known = {site.term_id(term): meaning for term, (meaning, _) in terms.items()}
-    (folder / "terms.js").write_text(f"window.kwTerms = {json.dumps(known)};\n", "utf-8")
+    meanings = {term_id(term): meaning for term, (meaning, _) in terms.items()}
+    (folder / "terms.js").write_text(f"window.kwTerms = {json.dumps(meanings)};\n", "utf-8")
 
 
 # ---------------------------------------------------------------------------------------------- Sphinx
@@ -166,14 +171,17 @@ def _settings(project: Project) -> dict[str, Any]:
     return {
         "project": "Kernel Workbook",
         "html_title": "Kernel Workbook",
-        "extensions": ["myst_nb", "helpers.workshop.book.site"],
+        "extensions": ["myst_nb", "helpers.workshop.book.extension"],
         "exclude_patterns": ["_book", "_templates"],
         "nb_execution_mode": "off",
         "nb_merge_streams": True,
+        "nb_code_prompt_show": "Show the code",
+        "nb_code_prompt_hide": "Hide the code",
         "myst_enable_extensions": ["deflist"],
         "myst_heading_anchors": 4,
         "templates_path": ["_templates"],
         "html_theme": "sphinx_book_theme",
+        "html_context": {"default_mode": "auto"},
         "html_static_path": ["_book"],
         "html_css_files": ["book.css"],
         "html_js_files": [("terms.js", {"defer": "defer"}), ("book.js", {"defer": "defer"})],
@@ -185,6 +193,7 @@ def _settings(project: Project) -> dict[str, Any]:
         "html_theme_options": {
             "use_download_button": False,
             "use_fullscreen_button": False,
+            "navbar_persistent": [],
             "home_page_in_toc": True,
             "show_toc_level": 2,
             "pygments_light_style": "a11y-high-contrast-light",
@@ -196,9 +205,7 @@ def _settings(project: Project) -> dict[str, Any]:
     }
 
 
-def _run_sphinx(
-    source: Path, out: Path, project: Project, terms: Mapping[str, tuple[str, str]]
-) -> list[str]:
+def _run_sphinx(source: Path, out: Path, project: Project, terms: Mapping[str, tuple[str, str]]) -> list[str]:
     """Run Sphinx over the sources; what it warned of.
 
     Raises:

@@ -60,7 +60,9 @@ def prepared(entry: Entry, shelf: Shelf) -> NotebookNode:
     facts = _facts(entry, shelf)
     for i, cell in enumerate(notebook.cells):
         found = set(tags(cell))
-        cell.metadata = nbformat.from_dict({"tags": sorted(found | ({"hide-input"} if found & _FOLDED else set()))})
+        cell.metadata = nbformat.from_dict(
+            {"tags": sorted(found | ({"hide-input"} if found & _FOLDED else set()))}
+        )
         if cell.cell_type == "markdown":
             cell.source = _linked(_REMOTE_IMAGE.sub(r"\1", _BADGE.sub("", cell.source)), entry, shelf)
             if i == 0:
@@ -83,7 +85,11 @@ def target(link: str, fragment: str, entry: Entry, shelf: Shelf) -> str | None:
     fragment = fragment.replace(_CELL_ANCHOR, "#cell-")
     if aim in shelf.paths:
         return posixpath.relpath(aim.removesuffix(".ipynb") + ".html", folder) + fragment
-    if not (shelf.project.root / aim).exists() or aim.startswith("..") or shelf.project.repository == UNPUBLISHED:
+    if (
+        not (shelf.project.root / aim).exists()
+        or aim.startswith("..")
+        or shelf.project.repository == UNPUBLISHED
+    ):
         return None
     kind = "tree" if (shelf.project.root / aim).is_dir() else "blob"
     return f"https://github.com/{shelf.project.repository}/{kind}/main/{quote(aim)}{fragment}"
@@ -170,7 +176,9 @@ def _wide(text: str) -> str:
     """HTML whose tables scroll by themselves where the page is narrow."""
     if not _TABLE.search(text) or "kw-pane" in text:
         return text
-    return re.sub(r"<table\b.*?</table>", lambda m: f'<div class="kw-wide">{m[0]}</div>', text, flags=re.DOTALL)
+    return re.sub(
+        r"<table\b.*?</table>", lambda m: f'<div class="kw-wide">{m[0]}</div>', text, flags=re.DOTALL
+    )
 
 
 def _image(kind: str, data: Any, words: str) -> str:

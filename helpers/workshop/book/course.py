@@ -14,7 +14,9 @@ from helpers.workshop.project import UNPUBLISHED, Project
 from helpers.workshop.usage import UsageError
 
 # A row of README's tables: [name](path) | minutes | what it says |
-_ROW = re.compile(r"^\| \[([^\]]+)\]\(((?:notebooks|labs)/[\w.-]+\.ipynb)\) \| (\d+) \| (.*?) \|", re.MULTILINE)
+_ROW = re.compile(
+    r"^\| \[([^\]]+)\]\(((?:notebooks|labs)/[\w.-]+\.ipynb)\) \| (\d+) \| (.*?) \|", re.MULTILINE
+)
 _MINUTES = re.compile(r"(\d+) minutes")
 _DEEPER = "### Deeper"
 
@@ -92,7 +94,8 @@ def read_course(project: Project, executed: Path) -> tuple[list[Entry], list[Ent
             stale.append(f"{path.name} was changed since it was executed; the book shows it as it was then.")
         lessons.append(_entry(f"notebooks/{path.name}", notebook, rows))
     labs = [
-        _entry(f"labs/{path.name}", _read(path), rows) for path in sorted((project.root / "labs").glob("*.ipynb"))
+        _entry(f"labs/{path.name}", _read(path), rows)
+        for path in sorted((project.root / "labs").glob("*.ipynb"))
     ]
     return lessons, labs, stale
 

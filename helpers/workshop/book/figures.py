@@ -38,7 +38,9 @@ def figure_html(figure: Mapping[str, Any]) -> str:
     kept = {
         "data": figure.get("data", []),
         "layout": layout,
-        "controls": [[{"method": s.get("method", "update"), "args": s.get("args", [])} for s in all_] for all_ in steps],
+        "controls": [
+            [{"method": s.get("method", "update"), "args": s.get("args", [])} for s in all_] for all_ in steps
+        ],
     }
     text = json.dumps(kept, separators=(",", ":")).replace("</", "<\\/")  # a title may hold </script>
     name, note = (*title, "")[:2] if title else ("", "")
@@ -64,7 +66,9 @@ def described(figure: Mapping[str, Any]) -> str:
             continue
         if said := _trace(trace):
             parts.append(said)
-    moves = [plain(_text((one.get("currentvalue") or {}).get("prefix"))) for one in layout.get("sliders") or []]
+    moves = [
+        plain(_text((one.get("currentvalue") or {}).get("prefix"))) for one in layout.get("sliders") or []
+    ]
     if moves := [one.rstrip(": ") for one in moves if one]:
         parts.append(f"Sliders: {', '.join(moves)}")
     return ". ".join(part.rstrip(".") for part in parts) + "."

@@ -20,23 +20,30 @@ _LEAD = (
 )
 _QUESTION = "Five kernels square the same matrix. Which one is fastest, and where does one break?"
 
+# The lesson whose sweep it is.
+_LESSON = "03_triton"
 
-def front(shelf: Shelf, slider: str) -> str:
+
+def front(shelf: Shelf, data: dict[str, Any]) -> str:
     """The first page's Markdown, without its lists of pages.
 
     Args:
         shelf: The book's lessons and labs.
-        slider: The HTML of `kernels_html`.
+        data: What `kernels` gives.
     """
     core = [entry for entry in shelf.lessons.values() if not entry.deeper]
     deeper = [entry for entry in shelf.lessons.values() if entry.deeper]
-    parts = [f'<p class="kw-lead">{html.escape(_LEAD)}</p>', slider, _run_it(shelf.project)]
+    parts = [
+        f'<p class="kw-lead">{html.escape(_LEAD)}</p>',
+        _kernels_html(data, shelf),
+        _run_it(shelf.project),
+    ]
     parts.append("<h2>The lessons</h2>")
     parts.append(_map(core, shelf))
     if deeper:
         parts += ["<h2>Deeper, in any order</h2>", _map(deeper, shelf)]
     body = "\n".join(parts)
-    return f"# Kernel Workbook\n\n````{{raw}} html\n{body}\n````\n"
+    return f"---\nhtml_theme.sidebar_secondary.remove: true\n---\n\n# Kernel Workbook\n\n````{{raw}} html\n{body}\n````\n"
 
 
 def kernels() -> dict[str, Any]:
@@ -86,8 +93,8 @@ def kernels() -> dict[str, Any]:
     }
 
 
-def kernels_html(data: dict[str, Any]) -> str:
-    """Bars under sliders, from what `kernels` gives; they move without a network and without plotly.js."""
+def _kernels_html(data: dict[str, Any], shelf: Shelf) -> str:
+    """Bars under sliders; they move without a network and without plotly.js."""
     if not data:
         return ""
     start = data["start"]
@@ -107,6 +114,8 @@ def kernels_html(data: dict[str, Any]) -> str:
         for name, made in data["kernels"].items()
     )
     copied = f"The line is a copy of the same bytes, {data['copy']:,} GB/s. " if data["copy"] else ""
+    lesson = shelf.lessons.get(_LESSON)
+    why = f'<a href="{quote(lesson.page)}">Lesson {lesson.name[:2]}</a> says why.' if lesson else ""
     note = html.escape(f"{data['note'][0].upper()}{data['note'][1:]}.")
     text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")
     return (
@@ -114,7 +123,7 @@ def kernels_html(data: dict[str, Any]) -> str:
         f'<div class="kw-controls">{sliders}<fieldset><legend>dtype</legend>{choices}</fieldset></div>'
         f'<ul class="kw-bars" aria-label="Effective bandwidth of each kernel">{bars}</ul><p role="status" class="kw-says"></p>'
         f'<p class="kw-note">Effective bandwidth: bytes read and written, over time. {copied}{note} '
-        '<a href="notebooks/03_triton.html">Lesson 03</a> says why.</p>'
+        f"{why}</p>"
         f'<script type="application/json" class="kw-kernels">{text}</script></section>'
     )
 
@@ -140,14 +149,14 @@ def _reason(row: dict[str, Any] | None) -> str:
 def _run_it(project: Project) -> str:
     address = f"https://github.com/{project.repository}"
     folder = project.repository.split("/")[1]
-    lines = f"git clone {address}\ncd {folder}\nmake run     # runs the whole course; then open build/course/index.html\nmake lab     # opens the first lesson in JupyterLab"
+    lines = f"git clone {address} && cd {folder}\nmake lab    # sets everything up, then opens the first lesson in JupyterLab"
     where = (
         f'Or open a lesson in Colab, by its link below. The source is at <a href="{address}">{html.escape(project.repository)}</a>.'
         if project.repository != UNPUBLISHED
         else "OWNER/REPO stands for the repository until it is published; from then on each lesson also opens in Colab."
     )
     return (
-        '<h2>Run it here: two commands</h2>'
+        "<h2>Run it here: two commands</h2>"
         f'<div class="highlight"><pre tabindex="0">{html.escape(lines)}</pre></div>'
         f"<p>Python 3.11 or newer and a C++ compiler are enough. {where}</p>"
     )
@@ -163,11 +172,15 @@ def _map(entries: list[Entry], shelf: Shelf) -> str:
             minutes = f", {lab.minutes} min" if lab.minutes else ""
             links.append(f'<a href="{quote(lab.page)}">Lab {html.escape(lab.name[:2])}{minutes}</a>')
         if address := colab(shelf.project, entry):
-            links.append(f'<a href="{html.escape(address)}">Open in Colab<span class="kw-hidden">: {html.escape(entry.name)}</span></a>')
+            links.append(
+                f'<a href="{html.escape(address)}">Open in Colab<span class="kw-hidden">: {html.escape(entry.name)}</span></a>'
+            )
         minutes = f'<span class="kw-minutes">{entry.minutes} min</span>' if entry.minutes else ""
         cards.append(
             f'<li><p class="kw-card-title"><a href="{quote(entry.page)}"><span>{html.escape(number)}</span> {html.escape(name)}</a>'
-            f"{minutes}</p><p>{_line(entry.says)}</p>" + (f'<p class="kw-links">{" · ".join(links)}</p>' if links else "") + "</li>"
+            f"{minutes}</p><p>{_line(entry.says)}</p>"
+            + (f'<p class="kw-links">{" · ".join(links)}</p>' if links else "")
+            + "</li>"
         )
     return f'<ol class="kw-map">{"".join(cards)}</ol>'
 

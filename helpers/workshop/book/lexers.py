@@ -14,8 +14,13 @@ from pygments.util import ClassNotFound
 from helpers.cuda.highlight import CudaCpp
 from helpers.cuda.text import is_cuda
 
-_PTX = re.compile(r"^\s*\.(?:version|target|visible|entry)\b|^\s*(?:@!?%\w+ )?(?:ld|st|mov|mul|mad|setp|shl|add|and)\.\w+[.\w]* ", re.M)
-_SASS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+\S|^\s*[0-9a-f]{4,}\s+@?!?U?P?\d?\s*[A-Z][A-Z0-9]{2,}[.\w]*\s.*;\s*$", re.M)
+_PTX = re.compile(
+    r"^\s*\.(?:version|target|visible|entry)\b|^\s*(?:@!?%\w+ )?(?:ld|st|mov|mul|mad|setp|shl|add|and)\.\w+[.\w]* ",
+    re.M,
+)
+_SASS = re.compile(
+    r"^\s*/\*[0-9a-f]{4,}\*/\s+\S|^\s*[0-9a-f]{4,}\s+@?!?U?P?\d?\s*[A-Z][A-Z0-9]{2,}[.\w]*\s.*;\s*$", re.M
+)
 
 
 class SassLexer(RegexLexer):

@@ -28,17 +28,24 @@
     });
     return plotly;
   }
-  function narrowed(layout, width) {
-    if (width >= 600) return layout;
-    const legend = { ...layout.legend, orientation: "h", x: 0, xanchor: "left", y: -0.2, yanchor: "top" };
-    const margin = { ...layout.margin, l: Math.min(layout.margin.l ?? 50, 50), r: 10 };
-    return { ...layout, legend, margin, font: { ...layout.font, size: 11 } };
+  // A legend beside the plot leaves it no room on a page's width: it goes below, and what it needs is added.
+  function fitted(layout, width) {
+    const legend = layout.legend ?? {};
+    if (width >= 900) return layout;
+    if (legend.orientation !== "h") {
+      layout.legend = { ...legend, orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" };
+    }
+    if (width < 600) {
+      layout.margin = { ...layout.margin, l: Math.min(layout.margin.l ?? 50, 50), r: 10 };
+      layout.font = { ...layout.font, size: 11 };
+    }
+    return layout;
   }
   async function draw(figure) {
     const held = data(figure.querySelector('script[type="application/json"]'));
     const plot = figure.querySelector(".kw-plot");
     const Plotly = await load();
-    const layout = narrowed({ ...held.layout, autosize: true }, plot.clientWidth);
+    const layout = fitted({ ...held.layout, autosize: true }, plot.clientWidth);
     await Plotly.newPlot(plot, held.data, layout, { responsive: true, displayModeBar: false });
     figure.dataset.drawn = "";
     for (const control of figure.querySelectorAll("[data-control]")) {

@@ -15,13 +15,21 @@ from docutils import nodes
 from helpers.cuda.highlight import CudaCpp, InPython
 from helpers.workshop.book.cells import anchor
 from helpers.workshop.book.lexers import SassLexer
+from helpers.workshop.book.terms import GLOSSARY, pattern, term_id
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
-GLOSSARY = "glossary"
 # Where a word is a name, a link or a title, it is not explained.
-_NOT_IN = (nodes.literal, nodes.literal_block, nodes.reference, nodes.title, nodes.raw, nodes.math, nodes.comment)
+_NOT_IN = (
+    nodes.literal,
+    nodes.literal_block,
+    nodes.reference,
+    nodes.title,
+    nodes.raw,
+    nodes.math,
+    nodes.comment,
+)
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
@@ -33,11 +41,6 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("doctree-read", _anchor_cells)
     app.connect("doctree-resolved", _mark_terms)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
-
-
-def term_id(term: str) -> str:
-    """A term's place on the glossary's page."""
-    return "term-" + re.sub(r"[^\w]+", "-", term.lower()).strip("-")
 
 
 def _anchor_cells(app: Sphinx, doctree: nodes.document) -> None:
@@ -53,10 +56,7 @@ def _mark_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
     others = {term.lower(): term for term, (_, lesson) in terms.items() if page != f"notebooks/{lesson}"}
     if not others:
         return
-    words = re.compile(
-        r"(?<![\w-])(" + "|".join(re.escape(t) for t in sorted(others, key=len, reverse=True)) + r")(?:s|es)?(?![\w-])",
-        re.IGNORECASE,
-    )
+    words = pattern(others)
     marked: dict[int, set[str]] = {}
     for text in [one for one in doctree.findall(nodes.Text) if _in_prose(one)]:
         seen = marked.setdefault(id(_section(text)), set())
@@ -77,8 +77,7 @@ def _split(
         if match.start() > done:
             yield nodes.Text(text[done : match.start()])
         place = app.builder.get_relative_uri(page, GLOSSARY) + "#" + term_id(term)
-        link = nodes.reference("", match[0], refuri=place, internal=True, classes=["kw-term"])
-        yield link
+        yield nodes.reference("", match[0], refuri=place, internal=True, classes=["kw-term"])
         done = match.end()
     if done < len(text):
         yield nodes.Text(text[done:])
