@@ -207,16 +207,16 @@ class Reader:
         return self.page
 
     def faults(self) -> list[str]:
-        """What axe-core calls serious or critical; folds are open."""
-        self.page.evaluate("document.querySelectorAll('details').forEach(fold => { fold.open = true; })")
-        self.page.evaluate(AXE_SCRIPT)
-        # Colours of code are the same in every cell: the small book's are looked at, thousands of spans are not.
-        out = (
-            "[]"
-            if self.book.name == "book" and "small" in str(self.book)
-            else "[['.highlight'], ['.kw-line'], ['.cell_output pre']]"
+        """What axe-core calls serious or critical; folds are open, and of a long listing the first lines are looked at."""
+        self.page.evaluate(
+            """() => {
+              for (const fold of document.querySelectorAll('details')) fold.open = true;
+              for (const box of document.querySelectorAll('.cell, .cell *'))
+                while (box.children.length > 30) box.lastElementChild.remove();
+            }"""
         )
-        found = self.page.evaluate(f"axe.run({{exclude: {out}}}, {{resultTypes: ['violations'], preload: false}})")
+        self.page.evaluate(AXE_SCRIPT)
+        found = self.page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")
         return [
             f"{one['id']}: {one['nodes'][0]['html'][:200]}"
             for one in found["violations"]
@@ -467,7 +467,7 @@ def test_links_weights_and_words_of_the_whole_book(whole_book):
         page = whole_book / name
         assert sum(p.stat().st_size for p in loads(page) if p.is_file()) <= 1_500_000, name
         text = page.read_text("utf-8")
-        assert not re.search(r"(?<![\w.])/(?:root|home/\w+|work|tmp)/", text.replace("/tmp/", "")), name
+        assert not re.search(r"(?<![\w.])/(?:root|home/\w+|work)/", text), name
         assert "Plotly.newPlot" not in text and "cdn." not in text, name
     files = [p for p in whole_book.rglob("*") if p.is_file()]
     assert sum(p.stat().st_size for p in files) < 60_000_000

@@ -49,7 +49,7 @@ def figure_html(figure: Mapping[str, Any]) -> str:
     moved = f'<div class="kw-controls">{"".join(controls)}</div>' if controls else ""
     return (
         f'<figure class="kw-figure">{caption}{moved}'
-        f'<div class="kw-plot" role="img" aria-label="{shows}" style="height:{height}px"></div>'
+        f'<div class="kw-wide"><div class="kw-plot" role="img" aria-label="{shows}" style="height:{height}px"></div></div>'
         f'<script type="application/json">{text}</script></figure>'
     )
 

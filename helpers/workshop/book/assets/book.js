@@ -45,9 +45,12 @@
     const held = data(figure.querySelector('script[type="application/json"]'));
     const plot = figure.querySelector(".kw-plot");
     const Plotly = await load();
+    // Maps beside one another have numbers in their cells: where these do not fit, the figure scrolls.
+    if (held.layout.xaxis2 && plot.clientWidth < 600) plot.style.minWidth = "680px";
     const layout = fitted({ ...held.layout, autosize: true }, plot.clientWidth);
     await Plotly.newPlot(plot, held.data, layout, { responsive: true, displayModeBar: false });
     figure.dataset.drawn = "";
+    reach();
     for (const control of figure.querySelectorAll("[data-control]")) {
       control.addEventListener("input", () => {
         if (control.type === "range") said(control);
