@@ -87,7 +87,13 @@ _MAX_BLOCKS_PER_SM = {
 
 
 def cache_folder() -> Path:
-    """Where builds and live results are kept: WORKBOOK_CACHE, or kernel-workbook in the user's cache folder."""
+    """Where builds and live results are kept: WORKBOOK_CACHE, or kernel-workbook in the user's cache folder.
+
+    Example:
+        >>> from helpers import device
+        >>> device.cache_folder().name
+        'kernel-workbook'
+    """
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(os.environ.get("WORKBOOK_CACHE") or Path(base) / "kernel-workbook")
 
@@ -266,7 +272,13 @@ def measure_copy(memory_bytes: int) -> float:
 
 
 def package_version(package: str) -> str | None:
-    """The installed version of a distribution, or None."""
+    """The installed version of a distribution, or None.
+
+    Example:
+        >>> from helpers import device
+        >>> device.package_version("no-such-package") is None
+        True
+    """
     try:
         return version(package)
     except PackageNotFoundError:

@@ -261,6 +261,7 @@ def test_a_headline_names_the_gpu_of_its_value(on_gpu, shown, monkeypatch):
         "label": "square",
         "value": "266 µs",
         "source": "live, NVIDIA H100 80GB HBM3",
+        "record": "lesson/a",
     }
     text = (records.folder() / "h100/lesson/a.json").read_text()
     records.stored("lesson/a")

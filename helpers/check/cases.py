@@ -9,7 +9,13 @@ if TYPE_CHECKING:
 
 
 def shapes_around(block_size: int | None = None) -> list[tuple[int, int]]:
-    """The 2-D shapes (n_rows, n_cols) where kernels break: empty, one element, and around powers of two and the block."""
+    """The 2-D shapes (n_rows, n_cols) where kernels break: empty, one element, and around powers of two and the block.
+
+    Example:
+        >>> from helpers import check
+        >>> check.shapes_around(256)[:4]
+        [(0, 0), (0, 5), (3, 0), (1, 1)]
+    """
     widths = {1, 2, 31, 32, 33, 127, 128, 129, 781, 1023, 1024, 1025}
     if block_size:
         widths |= {block_size - 1, block_size, block_size + 1, 2 * block_size + 1} - {0, -1}

@@ -38,6 +38,12 @@ def tolerance_of(dtype: torch.dtype) -> tuple[float, float]:
 
     Raises:
         ValueError: nothing is known about this dtype.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> check.tolerance_of(torch.float32)
+        (2e-06, 1e-06)
     """
     if (name := name_of(dtype)) not in _TOLERANCE:
         known = ", ".join(_TOLERANCE)
@@ -122,6 +128,13 @@ def wrong_elements(
     """A mask, True where `got` differs from `expected` (float64, same shape) by more than the tolerance of `got`'s dtype.
 
     NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> got, expected = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 2.0, 4.0])
+        >>> check.wrong_elements(got, expected)
+        tensor([False, False,  True])
     """
     if not got.is_floating_point():
         return got != expected.to(got.dtype)
@@ -139,6 +152,16 @@ def assert_close(
     """Raise `Mismatch` unless `got` equals `expected` (float64, same shape) within the tolerance of `got`'s dtype.
 
     NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> x = torch.arange(4.0)
+        >>> try:
+        ...     check.assert_close("mine", x + x, torch.square(x.double()))
+        ... except check.Mismatch as mismatch:
+        ...     print(str(mismatch).splitlines()[0])
+        mine on these inputs: 2 of 4 elements differ.
     """
     wrong = wrong_elements(got, expected, tolerance)
     n_wrong = int(wrong.sum())

@@ -86,6 +86,17 @@ def assert_matches(
         Mismatch: which case, how many elements, the first of them with index, value and expected value, and how far
             the first may be off and why.
         ValueError: no shape to try, or an argument that means nothing.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> check.assert_matches(lambda x: x * x, torch.square, shapes=[(3, 5), (0,)])
+        the kernel agrees with its float64 reference: 2 shapes from (0,) to (3, 5), float32.
+        >>> try:
+        ...     check.assert_matches(lambda x: x + x, torch.square, shapes=[(3, 5)], seed=1)
+        ... except check.Mismatch as mismatch:
+        ...     print(str(mismatch).splitlines()[0])
+        the kernel on shape (3, 5), float32, seed 1: 15 of 15 elements differ.
     """
     import torch
 

@@ -13,7 +13,17 @@ _SENTINEL = 0x5A  # a byte that fills integer outputs: no kernel here writes 0x5
 
 
 def fill_with_poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill a tensor in place with NaN where its dtype has it, with 0x5A bytes elsewhere, and return it."""
+    """Fill a tensor in place with NaN where its dtype has it, with 0x5A bytes elsewhere, and return it.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> x = torch.zeros(2)
+        >>> check.fill_with_poison(x)
+        tensor([nan, nan])
+        >>> x
+        tensor([nan, nan])
+    """
     import torch
 
     if tensor.is_floating_point() or tensor.is_complex():
@@ -42,6 +52,13 @@ def poisoned() -> Iterator[None]:
     """Fill everything that torch.empty, empty_like, empty_strided and new_empty hand out with NaN (integers: 0x5A bytes).
 
     It acts in torch's dispatcher, so allocations made in C++ extensions are filled too.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> with check.poisoned():
+        ...     torch.empty(3)
+        tensor([nan, nan, nan])
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 

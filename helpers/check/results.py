@@ -95,6 +95,12 @@ def assert_result(
     Raises:
         Mismatch: another number of results, another shape, no floating-point numbers where the reference has them, or
             elements further off than they may be.
+
+    Example:
+        >>> import torch
+        >>> from helpers import check
+        >>> x = torch.arange(4.0)
+        >>> check.assert_result("mine", x * x, torch.square, [x])  # says nothing: it is right
     """
     given = as_results(got)
     if given is None:

@@ -23,6 +23,15 @@ def readable_errors(output: str, texts: dict[str, str | None]) -> str:
     Args:
         output: what g++, clang, nvcc, NVRTC, ld or the import printed.
         texts: source texts by the file name that the compiler knows them by.
+
+    Example:
+        >>> from helpers import cuda
+        >>> said = "mine.cu:1:14: error: expected ';' before '}' token"
+        >>> print(cuda.readable_errors(said, {"mine.cu": "int main() {}"}))
+        The build failed:
+        mine.cu, line 1: expected ';' before '}' token
+            int main() {}
+                         ^
     """
     found: list[str] = []
     for line in dict.fromkeys(output.splitlines()):  # nvcc says some things twice

@@ -38,6 +38,11 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
         output: everything that ncu and the script wrote.
         exit_status: ncu's exit status.
         options: the options of `command` that were in force, to name the filters.
+
+    Example:
+        >>> from helpers import ncu
+        >>> print(ncu.diagnose("==WARNING== No kernels were profiled."))
+        The script ran, but it launched no kernel on the GPU, so there is nothing to profile.
     """
     options = options or {}
     ncu_lines = [line for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]

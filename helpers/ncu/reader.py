@@ -175,6 +175,14 @@ def load_report(path: str | Path) -> Report:
     Raises:
         FileNotFoundError: no such file.
         ReportError: the file is not a report, or comes from an Nsight Compute newer than the reader.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> report
+        five-grids.ncu-rep: 5 launches of square_rows_kernel on NVIDIA H100 80GB HBM3
+        >>> report[0].duration_us
+        2.848
     """
     path = Path(path)
     if not path.is_file():
@@ -278,7 +286,13 @@ def mark_parts(match: re.Match) -> tuple[str, str | None]:
 
 
 def readable(markup: str) -> str:
-    """A rule's message without ncu's marks: sections by their names, links as text with the address behind it."""
+    """A rule's message without ncu's marks: sections by their names, links as text with the address behind it.
+
+    Example:
+        >>> from helpers import ncu
+        >>> ncu.readable("See @section:Occupancy:Occupancy@ and @url:the guide:https://example.org@.")
+        'See Occupancy and the guide (https://example.org).'
+    """
 
     def plain(match: re.Match) -> str:
         text, address = mark_parts(match)
@@ -319,6 +333,12 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
     `est_speedup_percent` is the largest estimate among the rules that speak of the whole kernel ("global"), as the
     part of its time that could be saved; `runtime_improvement_us` is that part of the duration. A counter that was
     not collected is NaN.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> ncu.summary(report).duration_us.round(1).tolist()
+        [2.8, 2.9, 3.2, 6.9, 42.6]
     """
     import pandas as pd
 

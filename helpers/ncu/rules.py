@@ -25,6 +25,12 @@ def advice(
         kernel: which launch of the report, by number; all by default.
         from_percent: leave out estimates below this; advice without an estimate stays.
         notes: also the rules' notes and warnings.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "advice.ncu-rep")
+        >>> set(ncu.advice(report).speedup_type) >= {"global"}
+        True
     """
     import pandas as pd
 

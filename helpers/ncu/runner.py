@@ -78,6 +78,12 @@ def command(
             that counts vary less; the durations are then those of a slower chip than the one you use.
         ncu: the executable.
         extra: more of ncu's options.
+
+    Example:
+        >>> from helpers import ncu
+        >>> line = ncu.command(["python", "squares.py"], out="squares", kernel="square_rows")
+        >>> line[-2:]
+        ['python', 'squares.py']
     """
     words = [
         os.fspath(ncu),
@@ -290,7 +296,13 @@ def without_folders(text: str) -> str:
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """A command for a terminal, broken before options where a line would pass 100 characters."""
+    """A command for a terminal, broken before options where a line would pass 100 characters.
+
+    Example:
+        >>> from helpers import ncu
+        >>> ncu.shell_line(["ncu", "--kernel-name", "a b"])
+        "ncu --kernel-name 'a b'"
+    """
     first, *options = shlex.join(words).split(" --")
     lines = [first]
     for option in options:

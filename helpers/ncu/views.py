@@ -46,6 +46,13 @@ def instructions(kernel: Kernel) -> pd.DataFrame:
 
     Raises:
         ReportError: the section SourceCounters was not collected.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> found = ncu.instructions(report[4])
+        >>> list(found.columns[:4])
+        ['address', 'sass', 'file', 'line']
     """
     import pandas as pd
 
@@ -103,6 +110,12 @@ def source_lines(kernel: Kernel) -> pd.DataFrame:
 
     Raises:
         ReportError: the section SourceCounters was not collected.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> ncu.source_lines(report[4]).top_stall[0]
+        'long_scoreboard'
     """
     import pandas as pd
 
@@ -137,6 +150,12 @@ def sectors(report: Report | Kernel, kernel: int | Kernel | None = None) -> pd.D
 
     `sectors_asked` is what the addresses of each warp touch, `sectors_ideal` what they would touch side by side, and
     `excess_percent` the difference as a share of what was asked. `l2_sectors` reached the L2 cache.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "alignment.ncu-rep")
+        >>> ncu.sectors(report).excess_percent.round().tolist()
+        [18.0, 18.0, 0.0, 74.0, 0.0]
     """
     import pandas as pd
 
@@ -193,6 +212,11 @@ def predicted_sectors(
         vector: how many of them one instruction moves.
         num_warps: warps of a program.
         element_bytes: bytes of an element.
+
+    Example:
+        >>> from helpers import ncu
+        >>> ncu.predicted_sectors(n_rows=8, n_cols=781, stride=781, block_size=1024)
+        {'requests': 400, 'sectors': 1912, 'ideal': 1568}
     """
     import numpy as np
 
@@ -219,6 +243,12 @@ def roofline_points(report: Report | Kernel) -> pd.DataFrame:
 
     Raises:
         ReportError: the section SpeedOfLight_RooflineChart was not collected.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> list(ncu.roofline_points(report).columns)
+        ['name', 'flop_per_byte', 'gflop_per_s', 'dram_gb_per_s']
     """
     import pandas as pd
 
@@ -258,6 +288,12 @@ def occupancy(kernel: Kernel) -> pd.DataFrame:
     """What limits how many of this kernel's blocks an SM holds at once: one row a resource, the tightest first.
 
     `.attrs`: "blocks_per_sm", "warps_per_block", "theoretical_percent", "achieved_percent".
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> ncu.occupancy(report[4]).attrs["blocks_per_sm"]
+        8
     """
     import pandas as pd
 
@@ -346,6 +382,12 @@ def moments(kernel: Kernel) -> dict[str, float]:
 
     "writes_from_us": DRAM writes pass 5 % of their peak. "last_start_us": the last sample in which a block started.
     "tail_from_us": after that, fewer than 95 % of the SMs that worked at once still work. "end_us": the last sample.
+
+    Example:
+        >>> from helpers import ncu, records
+        >>> report = ncu.load_report(records.folder() / "h100" / "ncu" / "five-grids.ncu-rep")
+        >>> sorted(ncu.moments(report[4]))
+        ['end_us', 'last_start_us', 'tail_from_us', 'writes_from_us']
     """
     time = over_time(kernel)
 

@@ -59,6 +59,13 @@ def bars(
 
     Raises:
         ValueError: a column that the table does not have, or a table without a row that could be drawn.
+
+    Example:
+        >>> import pandas as pd
+        >>> from helpers import plots
+        >>> rows = pd.DataFrame({"kernel": ["mine", "torch"], "gb_per_s": [2000.0, 2900.0]})
+        >>> plots.bars(rows, "kernel", "gb_per_s", ceilings={"copy": 3000.0}).layout.yaxis.title.text
+        'effective bandwidth (GB/s)'
     """
     import plotly.graph_objects as go
 
@@ -167,6 +174,13 @@ def dots(
 
     Raises:
         ValueError: a column that the table does not have, or a value that a logarithmic axis cannot show.
+
+    Example:
+        >>> import pandas as pd
+        >>> from helpers import plots
+        >>> rows = pd.DataFrame({"kernel": ["mine", "torch"], "median_us": [1.2, 1.1]})
+        >>> plots.dots(rows, "median_us", "kernel").layout.xaxis.title.text
+        'time (µs)'
     """
     import plotly.graph_objects as go
 

@@ -61,6 +61,13 @@ def throughput(
 
     Raises:
         ValueError: a column that the table does not have, or a table without a row that could be drawn.
+
+    Example:
+        >>> import pandas as pd
+        >>> from helpers import plots
+        >>> rows = pd.DataFrame({"n_cols": [256, 512], "kernel": "mine", "gb_per_s": [900.0, 1800.0]})
+        >>> plots.throughput(rows, "n_cols", "kernel").layout.yaxis.title.text
+        'effective bandwidth (GB/s)'
     """
     import plotly.graph_objects as go
 
@@ -122,6 +129,13 @@ def heatmap(
 
     Raises:
         ValueError: a column that the table does not have, or two rows for one cell.
+
+    Example:
+        >>> import pandas as pd
+        >>> from helpers import plots
+        >>> rows = pd.DataFrame({"num_warps": [1, 2], "n_cols": [256, 256], "gb_per_s": [900.0, 1100.0]})
+        >>> plots.heatmap(rows, "num_warps", "n_cols", "gb_per_s").data[0].type
+        'heatmap'
     """
     import plotly.graph_objects as go
 

@@ -56,7 +56,13 @@ def text_on(colour: str) -> str:
 
 
 def axis_title(column: str) -> str:
-    """A column's name in words, with its unit: "copy_ms" gives "copy (ms)"."""
+    """A column's name in words, with its unit: "copy_ms" gives "copy (ms)".
+
+    Example:
+        >>> from helpers import plots
+        >>> plots.axis_title("gb_per_s")
+        'effective bandwidth (GB/s)'
+    """
     if column in _AXIS_TITLES:
         return _AXIS_TITLES[column]
     for ending in sorted(_UNITS, key=len, reverse=True):

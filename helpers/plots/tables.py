@@ -26,6 +26,13 @@ def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mappi
 
     Raises:
         ValueError: a column that the table does not have.
+
+    Example:
+        >>> import pandas as pd
+        >>> from helpers import plots
+        >>> rows = pd.DataFrame({"kernel": ["mine"], "median_us": [1234.5]})
+        >>> "1,234.5" in plots.table(rows, {"kernel": "kernel", "median_us": "time (µs)"}, decimals=1).to_html()
+        True
     """
     require_columns(df, list(columns), "table")
     shown = df[list(columns)].reset_index(drop=True)

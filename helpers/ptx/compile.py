@@ -90,6 +90,14 @@ def stages(
     Raises:
         ValueError: not a Triton kernel; an unknown target, argument, type or option; an argument left out.
         CompileError: the kernel does not compile.
+
+    Example:
+        >>> from helpers import ptx
+        >>> from helpers.kernels.square import square_rows_kernel
+        >>> types = {"output_ptr": "*fp32", "input_ptr": "*fp32", "input_row_stride": "i32", "output_row_stride": "i32", "n_cols": "i32"}
+        >>> made = ptx.stages(square_rows_kernel, signature=types, constexprs={"BLOCK_SIZE": 1024}, target="sm_90")
+        >>> made.num_warps, len(made.reading.loads), made.shared_bytes
+        (4, 8, 0)
     """
     kernel = _unwrap(kernel)
     function, arguments = kernel.fn, list(inspect.signature(kernel.fn).parameters)
@@ -251,6 +259,13 @@ def cuda_stages(
     Raises:
         ValueError: an unknown target, no kernel, or several and none named.
         helpers.cuda.BuildError: the source does not compile.
+
+    Example:
+        >>> from helpers import ptx
+        >>> text = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
+        >>> made = ptx.cuda_stages(text, target="sm_90")
+        >>> made.name, "FMUL" in made.sass or "FADD" in made.sass
+        ('twice', True)
     """
     from helpers import cuda
 
@@ -319,6 +334,12 @@ def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFram
 
     Raises:
         ValueError: no stages, or not as many labels as stages.
+
+    Example:
+        >>> from helpers import ptx
+        >>> text = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
+        >>> ptx.summary(ptx.cuda_stages(text, target="sm_90"))[["loads", "stores", "shared_bytes"]].values.tolist()
+        [[1, 1, 0]]
     """
     import pandas as pd
 

@@ -289,6 +289,13 @@ def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
 
     Raises:
         ValueError: no kernel in the text, several and none named, or none of that name.
+
+    Example:
+        >>> from helpers import cuda, ptx
+        >>> text = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
+        >>> reading = ptx.read_ptx(cuda.compile_ptx(text, target="sm_90"))
+        >>> len(reading.loads), len(reading.stores), reading.uses_shared
+        (1, 1, False)
     """
     reader = _EntryReader(_chosen(entries(ptx), entry), ptx_lines(ptx))
     for line, kind, text in _statements(_without_comments(ptx)):

@@ -51,6 +51,13 @@ def compare(
         NoRecord: no such record or set, or a set that lacks the record.
         ValueError: fewer than two GPUs, a file record, records of different kernels' texts, or rows that no column tells
             apart.
+
+    Example:
+        >>> from helpers import records
+        >>> both = records.compare("profiling/bandwidths", ("h100", "h200"), on=["operation"])
+        Recorded, not measured here. h100: ...
+        >>> [column for column in both.columns if column.startswith("gb_per_s")]
+        ['gb_per_s_h100', 'gb_per_s_h200']
     """
     gpus = _required(name, gpus)
     cases = {gpu: read_cases(folder() / gpu / f"{name}.json") for gpu in gpus}

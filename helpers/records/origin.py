@@ -42,7 +42,14 @@ class Provenance:
 
 
 def fingerprint(source: Any) -> tuple[str, str]:
-    """The name and the sha256 of a kernel's source: a Triton kernel, a Python function, a module or a text."""
+    """The name and the sha256 of a kernel's source: a Triton kernel, a Python function, a module or a text.
+
+    Example:
+        >>> from helpers import records
+        >>> name, sha256 = records.fingerprint("__global__ void square(float* x) {}")
+        >>> name, len(sha256)
+        ('square', 64)
+    """
     target = getattr(source, "fn", source)  # Triton's JITFunction and Autotuner keep the function in .fn
     target = getattr(target, "fn", target)
     if isinstance(target, str):
@@ -139,6 +146,6 @@ def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | 
         {
             "text/plain": f"{label}: {value} ({source})",
             "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} <small>({html.escape(source)})</small>",
-            HEADLINE_MIME: {"label": label, "value": value, "source": source, **more},
+            HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **more},
         }
     )

@@ -74,6 +74,13 @@ def measured(
         NoRecord: no GPU here and nothing recorded under that name.
         KernelChanged: no GPU here, and what was recorded is of other texts of `sources`.
         ValueError: a name that is not "lesson/what".
+
+    Example:
+        >>> from helpers import records
+        >>> rows = records.measured("profiling/three-timers", lambda: [])
+        Replayed, not measured here: ...
+        >>> rows.attrs["provenance"].gpu["warp_size"]
+        32
     """
     asked = replace(_Asked.of(name, sources, params), stand_in=stand_in)
     return _live_or_replayed(
@@ -124,6 +131,13 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
 
     Raises:
         NoRecord: nothing was recorded under that name.
+
+    Example:
+        >>> from helpers import records
+        >>> rows = records.stored("profiling/bandwidths", params={"n_rows": 10_000, "n_cols": 10_000})
+        Too long for a lesson. Replayed, not measured here: ...
+        >>> list(rows.columns[:2])
+        ['operation', 'median_us']
     """
     own = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
     return _replayed_table(_Asked(name, {}, dict(params or {})), "Too long for a lesson. ", own)
@@ -137,6 +151,11 @@ def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFram
     Args:
         name: the record, "lesson/what", with one case.
         sources: as in `measured`.
+
+    Example:
+        >>> from helpers import records
+        >>> sorted(records.stored_by_gpu("profiling/bandwidths"))
+        ['h100', 'h200']
     """
     import pandas as pd
 

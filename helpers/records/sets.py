@@ -26,7 +26,13 @@ def folder() -> Path:
 
 
 def gpu_folder_name(gpu_name: str) -> str:
-    """A folder's name for a GPU: "NVIDIA H100 80GB HBM3" gives "h100"."""
+    """A folder's name for a GPU: "NVIDIA H100 80GB HBM3" gives "h100".
+
+    Example:
+        >>> from helpers import records
+        >>> records.gpu_folder_name("NVIDIA H100 80GB HBM3")
+        'h100'
+    """
     words = [w for w in re.split(r"[^a-z0-9]+", gpu_name.lower()) if w]
     model = [
         w for w in words if re.fullmatch(r"[a-z]*\d+[a-z]*", w) and not re.fullmatch(r"\d+gb|hbm\d.*", w)
@@ -52,6 +58,11 @@ def sets() -> list[str]:
 
     A set is complete when each core lesson has kept something in it. One that a single lesson has begun is not, so it
     is not replayed in the place of a whole one.
+
+    Example:
+        >>> from helpers import records
+        >>> "h100" in records.sets()
+        True
     """
     gpus = [path for path in folder().glob("*") if path.is_dir() and any(path.rglob("*.json"))]
     key = {gpu.name: (all((gpu / lesson).is_dir() for lesson in _CORE), _newest(gpu)) for gpu in gpus}
@@ -84,6 +95,11 @@ def gpu_spec() -> device.GpuSpec:
 
     Raises:
         NoRecord: no GPU here and no record at all.
+
+    Example:
+        >>> from helpers import records
+        >>> records.gpu_spec().warp_size
+        32
     """
     spec = device.gpu_spec()
     if spec:

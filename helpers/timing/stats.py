@@ -41,6 +41,11 @@ def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tup
 
     Sources: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2 (binomial, normal approximation to
     ranks); Alexopoulos and Seila, Output data analysis, Handbook of Simulation (1998), section 7.3 (batch means).
+
+    Example:
+        >>> from helpers import timing
+        >>> timing.median_interval([10.0, 10.2, 10.1, 10.4, 10.1, 10.3, 10.2, 10.1, 10.2])
+        (10.0, 10.4)
     """
     ordered = sorted(samples)
     n = len(ordered)
@@ -65,6 +70,11 @@ def ratio_interval(
         resolution: the step of the clock, in the unit of the times. Half of it counts for each of the two: neighbours
             start at the same places of the clock, so most of what a place does to one it does to the other.
         offsets: by how much all of a's times may be off together, and all of b's, each at 95 %.
+
+    Example:
+        >>> from helpers import timing
+        >>> timing.ratio_interval([10.0, 10.2, 10.1, 10.3] * 5, [5.0, 5.1, 5.05, 5.15] * 5)
+        (2.0, (2.0, 2.0))
     """
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     ratio = statistics.median(ratios)

@@ -54,6 +54,12 @@ def load_trace(path: str | os.PathLike) -> Trace:
 
     Raises:
         ValueError: no such file, not JSON, or JSON that is not a trace.
+
+    Example:
+        >>> from helpers import records, trace
+        >>> one = trace.load_trace(records.folder() / "h100" / "profiling" / "steps-10000-10000.json.gz")
+        >>> sorted(set(trace.kernels(one).kind))
+        ['kernel']
     """
     path = Path(path)
     if not path.is_file():

@@ -56,6 +56,12 @@ def read_kernel_name(name: str) -> KernelName:
 
     Raises:
         ValueError: the name is empty or is still mangled (starts with `_Z`).
+
+    Example:
+        >>> from helpers import trace
+        >>> name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)"
+        >>> trace.read_kernel_name(name).vector_width
+        4
     """
     text = " ".join(str(name).split())
     if not text:
@@ -141,7 +147,13 @@ def _innermost(functor: str) -> str:
 
 
 def short_name(name: str) -> str:
-    """`read_kernel_name(name).short`, or the name itself where it cannot be read."""
+    """`read_kernel_name(name).short`, or the name itself where it cannot be read.
+
+    Example:
+        >>> from helpers import trace
+        >>> trace.short_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)")
+        'vectorized_elementwise_kernel<4> · FillFunctor'
+    """
     try:
         return read_kernel_name(name).short
     except ValueError:

@@ -206,6 +206,12 @@ def ops(trace: Trace) -> pd.DataFrame:
     Returns:
         Columns `name`, `kind` (op or range), `depth` (0 is called by nobody), `parent` (a name or ""), `start_us`,
         `duration_us`, `thread` (numbered from 1).
+
+    Example:
+        >>> from helpers import records, trace
+        >>> one = trace.load_trace(records.folder() / "h100" / "profiling" / "made-on-host-10000-10000.json.gz")
+        >>> "aten::square" in set(trace.ops(one).name)
+        True
     """
     import pandas as pd
 
@@ -255,6 +261,12 @@ def kernels(trace: Trace) -> pd.DataFrame:
         Columns `kind` (kernel, memcpy, memset), `short` (a readable name), `op` (the operator that launched it, or ""),
         `duration_us`, `grid` and `block` (x, y, z), `registers` (a thread), `shared_bytes` (a block), `n_bytes` and
         `gb_per_s` (copies and fills), `stream`, `start_us`, `name` (in full). What does not apply is None.
+
+    Example:
+        >>> from helpers import records, trace
+        >>> one = trace.load_trace(records.folder() / "h100" / "profiling" / "made-on-host-10000-10000.json.gz")
+        >>> trace.kernels(one).short[0]
+        'Memcpy HtoD (Pageable -> Device)'
     """
     import pandas as pd
 

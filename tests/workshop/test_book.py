@@ -9,6 +9,7 @@ import html.parser
 import json
 import re
 import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,16 +20,17 @@ import nbformat
 import plotly.graph_objects as go
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
-from commands import LESSONS, ROOT
+from commands import LESSONS, ROOT, command, environment
 from small_checkout import code
 
 from helpers import plots
 from helpers.predict import views
 from helpers.predict.questions import Question
 from helpers.records import PROVENANCE_MIME
-from helpers.workshop.book import build_book
+from helpers.workshop.book import build_book, glossary
 from helpers.workshop.book.figures import PLOTLY, described, figure_html
 from helpers.workshop.book.lexers import printed
+from helpers.workshop.book.made import Made
 from helpers.workshop.usage import UsageError
 
 SASS = """\
@@ -107,7 +109,9 @@ def first_lesson() -> nbformat.NotebookNode:
         "text": "Replayed.",
     }
     origin = shown(
-        "text/html", '<div style="border-left:4px solid #0072B2">Replayed: NVIDIA H200</div>', **{PROVENANCE_MIME: said}
+        "text/html",
+        '<div style="border-left:4px solid #0072B2">Replayed: NVIDIA H200</div>',
+        **{PROVENANCE_MIME: said},
     )
     wide = "<table><tr>" + "".join(f"<th>column {i}</th>" for i in range(40)) + "</tr></table>"
     return nbformat.v4.new_notebook(
@@ -136,6 +140,18 @@ def second_lesson() -> nbformat.NotebookNode:
     )
 
 
+def own_pages(root: Path, executed: Path) -> Made:
+    """A glossary of two terms, each of which one of the two lessons introduces."""
+    terms = (
+        glossary.Term("warp", "32 threads.", "02_second", "drawn", ("warpy thing",)),
+        glossary.Term("sector", "32 bytes.", "01_first", "title"),
+    )
+    lines = [
+        f'<span id="{glossary.term_id(one.term)}"></span>**{one.term}**\n: {one.meaning}\n' for one in terms
+    ]
+    return Made({"Look up": {"glossary.md": "# Glossary\n\n" + "\n".join(lines)}}, terms)
+
+
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A checkout of two lessons and a lab, executed; its book is in build/book."""
@@ -157,7 +173,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (root / folder).mkdir(exist_ok=True)
         nbformat.write(notebook, root / folder / f"{name}.ipynb")
     shutil.copytree(root / "notebooks", root / "build" / "course")
-    book = build_book(root, root / "build" / "course", root / "build" / "book")
+    book = build_book(root, root / "build" / "course", root / "build" / "book", own_pages)
     assert book.says == () and book.index == root / "build" / "book" / "index.html"
     return root
 
@@ -173,7 +189,15 @@ def whole_book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     executed = ROOT / "build" / "course"
     if not all((executed / path.name).is_file() for path in LESSONS):
         executed = ROOT / "notebooks"
-    return build_book(ROOT, executed, tmp_path_factory.mktemp("whole") / "book").index.parent
+    out = tmp_path_factory.mktemp("whole") / "book"
+    made = subprocess.run(
+        command("book", "--executed", executed, "--out", out),
+        cwd=ROOT, env=environment(), capture_output=True, text=True,
+    )  # fmt: skip
+    assert made.returncode == 0, made.stderr
+    assert re.fullmatch(rf"\d+ pages, \d+ MB: open {out}/index\.html", made.stdout.strip())
+    assert all("was changed since" in line for line in made.stderr.splitlines()), made.stderr
+    return out
 
 
 @pytest.fixture(scope="module")
@@ -363,6 +387,21 @@ def test_previous_and_next_and_the_sidebar(reader):
     assert page.locator(".bd-sidebar-primary").get_by_text("02 Second").is_visible()
 
 
+def test_a_term_of_another_lesson_is_explained_on_pointing_and_by_keys(reader):
+    page = reader.open("notebooks/01_first.html")
+    terms = page.locator("a.kw-term")
+    assert terms.all_text_contents() == ["warp", "warp"]  # once a section; "sectors" are this lesson's own
+    assert not page.locator("#kw-tip").is_visible()
+    terms.first.hover()
+    assert page.locator("#kw-tip").inner_text() == "32 threads."
+    page.keyboard.press("Escape")
+    assert not page.locator("#kw-tip").is_visible()
+    terms.last.focus()
+    assert page.locator("#kw-tip").is_visible() and terms.last.get_attribute("aria-describedby") == "kw-tip"
+    terms.last.click()
+    page.wait_for_url("**/glossary.html#term-warp")
+
+
 def test_search_finds_a_word_where_it_stands(reader):
     page = reader.open("search.html?q=zebrafish")
     page.wait_for_selector("ul.search li")
@@ -418,17 +457,19 @@ def test_what_is_no_program_is_not_coloured(said):
 # ---------------------------------------------------------------------------------------------- refusals
 
 
-def test_the_command_makes_the_book_and_says_what_is_stale(small, workbook, tmp_path):
+def test_a_lesson_that_was_changed_since_is_named_and_an_earlier_book_replaced(small, tmp_path):
     root = tmp_path / "copy"
     shutil.copytree(small, root)
     lesson = nbformat.read(root / "notebooks" / "02_second.ipynb", 4)
     lesson.cells[0].source += " More."
     nbformat.write(lesson, root / "notebooks" / "02_second.ipynb")
-    made = workbook("book", cwd=root)
-    assert made.returncode == 0, made.stderr
-    assert "02_second.ipynb was changed since it was executed" in made.stderr
-    assert re.search(r"^\d+ pages, \d+ MB: open .*index\.html$", made.stdout.strip())
-    assert [p.name for p in (root / "build").iterdir() if p.name.startswith(".")] == []
+    (root / "build" / "book" / "old.html").write_text("")
+    book = build_book(root, root / "build" / "course", root / "build" / "book", own_pages)
+    assert book.says == (
+        "02_second.ipynb was changed since it was executed; the book shows it as it was then.",
+    )
+    assert sorted(p.name for p in (root / "build").iterdir()) == ["book", "course"]
+    assert not (root / "build" / "book" / "old.html").exists()
 
 
 def test_what_cannot_be_a_book_is_said_and_nothing_is_lost(small, tmp_path):

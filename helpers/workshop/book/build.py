@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib
 import importlib.util
 import io
 import json
@@ -11,7 +10,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,12 @@ from helpers.workshop import outputs
 from helpers.workshop.book.cells import Shelf, prepared
 from helpers.workshop.book.course import Entry, read_course
 from helpers.workshop.book.front import front, kernels
-from helpers.workshop.book.terms import known, term_id
+from helpers.workshop.book.glossary import Term, term_id
+from helpers.workshop.book.made import Made, of_course
 from helpers.workshop.project import UNPUBLISHED, Project, load_project
 from helpers.workshop.usage import UsageError
 
 _HERE = Path(__file__).parent
-# Modules that make pages, in the order of the sidebar, under its headings.
-_MADE = {"Look up": ("glossary", "mistakes", "headlines"), "Reference": ("reference",)}
 # What Sphinx and its theme write and no page loads.
 _NOT_NEEDED = (
     "*.map",
@@ -59,13 +57,14 @@ class Book:
     says: tuple[str, ...]
 
 
-def build_book(root: Path, executed: Path, out: Path) -> Book:
+def build_book(root: Path, executed: Path, out: Path, make: Callable[[Path, Path], Made] = of_course) -> Book:
     """Make the book anew, whole: a reader of `out` sees the old one or the new one.
 
     Args:
         root: The checkout.
         executed: The folder of `workbook run notebooks`, with each lesson executed.
         out: The book's folder; what is there is replaced where it is an earlier book.
+        make: Makes the pages beside the notebooks' from `root` and `executed`.
 
     Raises:
         UsageError: Sphinx is not installed, a lesson was not executed or failed, `out` holds something that is no book,
@@ -79,8 +78,9 @@ def build_book(root: Path, executed: Path, out: Path) -> Book:
     outputs.require_writable(out.parent)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as folder:
         source, made = Path(folder) / "source", Path(folder) / "book"
-        terms = _write_sources(source, shelf)
-        says += _run_sphinx(source, made, project, terms)
+        pages = make(root, executed)
+        _write_sources(source, shelf, pages)
+        says += _run_sphinx(source, made, project, pages.terms)
         _trim(made)
         _put(made, out, Path(folder))
     files = [path for path in out.rglob("*") if path.is_file()]
@@ -109,32 +109,20 @@ def _require_replaceable(out: Path) -> None:
 # ---------------------------------------------------------------------------------------------- sources
 
 
-def _write_sources(source: Path, shelf: Shelf) -> dict[str, tuple[str, str]]:
-    """Write what Sphinx reads; the glossary's terms."""
+def _write_sources(source: Path, shelf: Shelf, made: Made) -> None:
+    """Write what Sphinx reads."""
     for entry in (*shelf.lessons.values(), *shelf.labs.values()):
         path = source / entry.path
         path.parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(prepared(entry, shelf), path)
-    made: dict[str, list[str]] = {}
-    for heading, modules in _MADE.items():
-        for module in modules:
-            for name, text in _pages(module, shelf.project.root).items():
-                (source / name).parent.mkdir(parents=True, exist_ok=True)
-                (source / name).write_text(text, "utf-8")
-                made.setdefault(heading, []).append(name.removesuffix(".md"))
-    lists = _lists(shelf, made)
-    (source / "index.md").write_text(front(shelf, kernels()) + lists, "utf-8")
-    terms = known()
-    _write_static(source / "_book", terms)
-    return terms
+    for name, text in (item for texts in made.pages.values() for item in texts.items()):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text(text, "utf-8")
+    (source / "index.md").write_text(front(shelf, kernels()) + _lists(shelf, made), "utf-8")
+    _write_static(source / "_book", made.terms)
 
 
-def _pages(module: str, root: Path) -> Mapping[str, str]:
-    name = f"helpers.workshop.book.{module}"
-    return importlib.import_module(name).pages(root) if importlib.util.find_spec(name) else {}
-
-
-def _lists(shelf: Shelf, made: Mapping[str, Iterable[str]]) -> str:
+def _lists(shelf: Shelf, made: Made) -> str:
     """The lists of pages for the sidebar and for previous and next, which the first page does not show."""
     parts = {
         "Lessons": [e for e in shelf.lessons.values() if not e.deeper],
@@ -142,7 +130,7 @@ def _lists(shelf: Shelf, made: Mapping[str, Iterable[str]]) -> str:
         "Labs": list(shelf.labs.values()),
     }
     lists = {heading: [_listed(e) for e in entries] for heading, entries in parts.items() if entries}
-    lists |= {heading: list(names) for heading, names in made.items()}
+    lists |= {heading: [name.removesuffix(".md") for name in texts] for heading, texts in made.pages.items()}
     return "".join(
         f"\n```{{toctree}}\n:hidden:\n:caption: {heading}\n\n" + "\n".join(names) + "\n```\n"
         for heading, names in lists.items()
@@ -153,13 +141,13 @@ def _listed(entry: Entry) -> str:
     return f"{entry.name} <{entry.path.removesuffix('.ipynb')}>"
 
 
-def _write_static(folder: Path, terms: Mapping[str, tuple[str, str]]) -> None:
+def _write_static(folder: Path, terms: Iterable[Term]) -> None:
     """What the browser loads beside the theme: style, script, the terms' meanings, and plotly.js once for all pages."""
     import plotly
 
     shutil.copytree(_HERE / "assets", folder)
     shutil.copyfile(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
-    meanings = {term_id(term): meaning for term, (meaning, _) in terms.items()}
+    meanings = {term_id(one.term): one.meaning for one in terms}
     (folder / "terms.js").write_text(f"window.kwTerms = {json.dumps(meanings)};\n", "utf-8")
 
 
@@ -205,7 +193,12 @@ def _settings(project: Project) -> dict[str, Any]:
     }
 
 
-def _run_sphinx(source: Path, out: Path, project: Project, terms: Mapping[str, tuple[str, str]]) -> list[str]:
+def _words(terms: Iterable[Term]) -> dict[str, tuple[str, str]]:
+    """Each word of each term with the term and the lesson that introduces it."""
+    return {word: (one.term, one.lesson) for one in terms for word in one.names()}
+
+
+def _run_sphinx(source: Path, out: Path, project: Project, terms: Iterable[Term]) -> list[str]:
     """Run Sphinx over the sources; what it warned of.
 
     Raises:
@@ -225,7 +218,7 @@ def _run_sphinx(source: Path, out: Path, project: Project, terms: Mapping[str, t
                 outdir=out,
                 doctreedir=out / ".doctrees",
                 buildername="html",
-                confoverrides={**_settings(project), "kw_terms": dict(terms)},
+                confoverrides={**_settings(project), "kw_terms": _words(terms)},
                 status=None,
                 warning=warnings,
                 parallel=min(4, os.cpu_count() or 1),

@@ -14,12 +14,13 @@ from docutils import nodes
 
 from helpers.cuda.highlight import CudaCpp, InPython
 from helpers.workshop.book.cells import anchor
+from helpers.workshop.book.glossary import term_id
 from helpers.workshop.book.lexers import SassLexer
-from helpers.workshop.book.terms import GLOSSARY, pattern, term_id
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
+GLOSSARY = "glossary"
 # Where a word is a name, a link or a title, it is not explained.
 _NOT_IN = (
     nodes.literal,
@@ -50,19 +51,25 @@ def _anchor_cells(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def _mark_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    terms: Mapping[str, tuple[str, str]] = app.config.kw_terms
-    if not terms or not page.startswith(("notebooks/", "labs/")) or GLOSSARY not in app.env.found_docs:
+    words: Mapping[str, tuple[str, str]] = app.config.kw_terms
+    if not page.startswith(("notebooks/", "labs/")) or GLOSSARY not in app.env.found_docs:
         return
-    others = {term.lower(): term for term, (_, lesson) in terms.items() if page != f"notebooks/{lesson}"}
+    others = {word: term for word, (term, lesson) in words.items() if page != f"notebooks/{lesson}"}
     if not others:
         return
-    words = pattern(others)
+    found = _pattern(others)
     marked: dict[int, set[str]] = {}
     for text in [one for one in doctree.findall(nodes.Text) if _in_prose(one)]:
         seen = marked.setdefault(id(_section(text)), set())
-        made = list(_split(text.astext(), words, others, seen, app, page))
-        if len(made) > 1 or not isinstance(made[0], nodes.Text):
+        made = list(_split(text.astext(), found, others, seen, app, page))
+        if any(not isinstance(one, nodes.Text) for one in made):
             text.parent.replace(text, made)
+
+
+def _pattern(words: Mapping[str, str]) -> re.Pattern:
+    """Finds any of the words in the singular and the plural; longer ones first."""
+    any_ = "|".join(re.escape(word) for word in sorted(words, key=len, reverse=True))
+    return re.compile(rf"(?<![\w-])({any_})(?:s|es)?(?![\w-])", re.IGNORECASE)
 
 
 def _split(

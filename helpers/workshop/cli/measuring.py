@@ -35,18 +35,36 @@ def records(
     stale: Annotated[
         bool, typer.Option("--stale", help="Only records of kernels whose text has changed since.")
     ] = False,
+    check: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Check a set of records that somebody made on their GPU; exit 1 where something is wrong.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """List what was measured on which GPU: day, versions, and whether its kernels have changed since.
 
     helpers.records.compare("triton/launch-sweep", ("h100", "h200")) sets one record of several GPUs side by side.
+    --check says of a whole set what is missing, where its provenance has gaps, what cannot be, and what names a person.
     """
-    from helpers.workshop import catalogue, project
+    from helpers.workshop import catalogue, offered, project
     from helpers.workshop.usage import UsageError
 
+    if check is not None and (name or gpu or stale):
+        stop("--check looks at all of one folder: give it without NAME, --gpu and --stale.")
     try:
         root = project.find_root()
     except RuntimeError:
         root = None
+    if check is not None:
+        try:
+            verdict = offered.check(check, root=root)
+        except UsageError as error:
+            stop(error)
+        typer.echo(str(verdict))
+        raise typer.Exit(1 if verdict.problems else 0)
     try:
         table = catalogue.kept(gpu or [], name, catalogue.texts_today(root))
     except (UsageError, ValueError) as error:
