@@ -236,7 +236,7 @@ class Reader:
             """() => {
               for (const fold of document.querySelectorAll('details')) fold.open = true;
               for (const box of document.querySelectorAll('.cell, .cell *'))
-                while (box.children.length > 30) box.lastElementChild.remove();
+                while (box.children.length > 12) box.lastElementChild.remove();
             }"""
         )
         self.page.evaluate(AXE_SCRIPT)
