@@ -2,7 +2,7 @@
 
 What every lesson uses: `device` (what hardware and tools are here), `check` (a kernel against its reference), `timing`,
 `plots`, `widgets`, `records` (run live and keep, or replay) and `predict` (questions before their answers; `store` keeps
-them). What looks into a kernel: `trace` (the profiler), `ptx`
+them, `whole` writes files whole or not at all). What looks into a kernel: `trace` (the profiler), `ptx`
 and `ncu` (Nsight Compute). What builds one: `cuda` compiles C++ and CUDA, `kernels` holds those that several lessons need,
 `lessons` what one lesson alone needs. `lab` is what a lab's cells call, `exercises` what they check. `workshop` keeps and
 runs the course behind the `workbook` command; no lesson imports it.

@@ -11,11 +11,10 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from helpers import device
+from helpers import device, whole
 
 
 def folder() -> Path:
@@ -49,14 +48,8 @@ def change(name: str, key: str, how: Callable[[dict], dict]) -> str:
         with _locked(name):
             kept = read(name)
             kept[key] = how(kept.get(key, {}))
-            handle, partial = tempfile.mkstemp(dir=folder(), prefix=f"{name}.", suffix=".tmp")
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(kept, file, indent=1)
-                os.replace(partial, _file(name))
-            except OSError:
-                Path(partial).unlink(missing_ok=True)
-                raise
+            with whole.written(_file(name)) as file:
+                file.write_text(json.dumps(kept, indent=1), "utf-8")
     except OSError as error:
         return str(error)
     return ""

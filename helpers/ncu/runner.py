@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import helpers
-from helpers import device
+from helpers import device, whole
 from helpers.ncu.errors import PERMISSION, NcuError, diagnose, script_output
 from helpers.ncu.reader import Report, load_report
 
@@ -158,13 +158,8 @@ def run(
             print(script_output(text), end="")
         if code or not partial.is_file():
             raise diagnose(text, code, options)
-        # beside `out` first: only a move within one file system is whole or not at all
-        near = out.with_name(f".{os.getpid()}-{out.name}")
-        try:
+        with whole.written(out) as near:
             shutil.copyfile(partial, near)
-            os.replace(near, out)
-        finally:
-            near.unlink(missing_ok=True)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return out

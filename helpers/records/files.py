@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
+
+from helpers import whole
 
 
 def read_cases(path: Path) -> list[dict]:
@@ -28,10 +29,8 @@ def write_case(path: Path, name: str, case: dict) -> None:
     """Put a case into a record's file, in the place of one with the same parameters."""
     cases = read_cases(path) if path.exists() else []
     cases = [c for c in cases if c["params"] != case["params"]] + [case]
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}-{path.name}")
-    partial.write_text(as_text(name, cases))
-    os.replace(partial, path)
+    with whole.written(path) as file:
+        file.write_text(as_text(name, cases))
 
 
 def as_text(name: str, cases: list[dict]) -> str:

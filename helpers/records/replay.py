@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from helpers import device
+from helpers import device, whole
 from helpers.records.files import write_case
 from helpers.records.origin import UNNAMED, Provenance, fingerprint, live_provenance, show
 from helpers.records.sets import NoRecord, folder, gpu_folder_name, replay_order
@@ -212,17 +212,12 @@ def _live_file(asked: _Asked, live: Callable[[Path], object], suffix: str) -> Pa
     provenance = _provenance_of(asked)
     base = _live_base(asked, provenance)
     target = base.with_name(f"{base.name}{_case_suffix(asked.params)}{suffix}")
-    partial = target.with_name(f".{os.getpid()}-{target.name}")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        live(partial)
-        if not partial.is_file():
-            raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {partial.name}.")
+    with whole.written(target) as file:
+        live(file)
+        if not file.is_file():
+            raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {file.name}.")
         if _recording():
-            _forget_the_checkout(partial)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+            _forget_the_checkout(file)
     _keep(asked, provenance, {"file": target.name})
     return target
 
@@ -341,7 +336,7 @@ def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
     if case["params"] != asked.params:
         wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
-        text += f" {wanted or 'These parameters'} was never recorded; this is the nearest record, {nearest}."
+        text += f" {wanted or 'A case without parameters'} was never recorded; this is the nearest record, {nearest}."
     show("replayed", asked.name, text, provenance, nearest=nearest)
     return provenance
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.trace.chrome import DEVICE, HOST, KIND, Trace, trimmed
 from helpers.trace.names import short_name
+from helpers.whole import written
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -193,10 +194,8 @@ def capture(
         raise ValueError(
             f"The trace is {len(data):,} bytes, above {max_bytes:,}: record fewer steps (active={active})."
         )
-    path.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = path.with_name(path.name + ".part")
-    unfinished.write_bytes(data)
-    os.replace(unfinished, path)
+    with written(path) as file:
+        file.write_bytes(data)
     return path
 
 

@@ -6,14 +6,13 @@ import html
 import inspect
 import os
 import re
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import device, records
+from helpers import device, records, whole
 from helpers.widgets.plain import plain_figure
 from helpers.widgets.reasons import reason
 from helpers.widgets.shown import Shown
@@ -87,8 +86,10 @@ class Explored(Shown):
         for path in (page, rows):
             if path.exists() and not overwrite:
                 raise FileExistsError(f"{path} is there already: give another name, or overwrite=True.")
-        _write(rows, frame(self.now[0]).to_csv(index=False))
-        _write(page, _page(self, stem.name))
+        with whole.written(rows) as file:
+            file.write_text(frame(self.now[0]).to_csv(index=False), "utf-8")
+        with whole.written(page) as file:
+            file.write_text(_page(self, stem.name), "utf-8")
         return page, rows
 
 
@@ -183,20 +184,6 @@ def frame(table: Table) -> pd.DataFrame:
 
 def _today() -> str:
     return date.today().isoformat()
-
-
-def _write(path: Path, text: str) -> None:
-    """Write a file beside its place and put it there: what breaks off leaves nothing half written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(partial, 0o644)
-        os.replace(partial, path)
-    except BaseException:
-        Path(partial).unlink(missing_ok=True)
-        raise
 
 
 def _provenance(table: Table) -> str:

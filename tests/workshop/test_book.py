@@ -5,7 +5,6 @@ Pages are opened from disk in a browser that is offline, so what asks for a netw
 
 from __future__ import annotations
 
-import html.parser
 import json
 import re
 import shutil
@@ -13,7 +12,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import browser as harness
 import nbformat
@@ -27,7 +26,7 @@ from helpers import plots
 from helpers.predict import views
 from helpers.predict.questions import Question
 from helpers.records import PROVENANCE_MIME
-from helpers.workshop.book import build_book, glossary
+from helpers.workshop.book import build_book, glossary, links
 from helpers.workshop.book.figures import PLOTLY, described, figure_html
 from helpers.workshop.book.lexers import printed
 from helpers.workshop.book.made import Made
@@ -263,48 +262,8 @@ def pages(book: Path) -> list[str]:
 # ---------------------------------------------------------------------------------------------- links
 
 
-class Links(html.parser.HTMLParser):
-    """What a page links to, and the places in it that can be linked."""
-
-    def __init__(self, page: Path) -> None:
-        super().__init__()
-        self.ids: set[str] = set()
-        self.links: list[str] = []
-        self.feed(page.read_text("utf-8"))
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        for name, value in attributes:
-            if name in ("id", "name") and value:
-                self.ids.add(value)
-            if value and ((name == "href" and tag in ("a", "link")) or name == "src"):
-                self.links.append(value)
-
-
-def broken_links(book: Path) -> list[str]:
-    """Each link of the book's pages to a file or a place in a page that is not there."""
-    read = {(book / name).resolve(): Links(book / name) for name in pages(book)}
-    broken = []
-    for page, found in read.items():
-        for link in found.links:
-            parts = urlsplit(link)
-            if parts.scheme or parts.netloc:
-                continue
-            aim = (page.parent / unquote(parts.path)).resolve() if parts.path else page
-            place = unquote(parts.fragment)
-            if not aim.exists() or (place and aim in read and place not in read[aim].ids):
-                broken.append(f"{page.relative_to(book.resolve())}: {link}")
-    return broken
-
-
-def test_a_broken_link_is_seen(tmp_path):
-    (tmp_path / "a.html").write_text(
-        '<a href="b.html">no</a><a id="x" href="#x">yes</a><a href="a.html#y">no</a>'
-    )
-    assert broken_links(tmp_path) == ["a.html: b.html", "a.html: a.html#y"]
-
-
 def test_links_of_the_small_book(small_book):
-    assert broken_links(small_book) == []
+    assert links.broken(small_book) == []
     first = (small_book / "notebooks" / "01_first.html").read_text()
     assert 'href="../labs/01_first.html"' in first and 'href="02_second.html#cell-drawn"' in first
     assert 'href="https://github.com/ada/kernels/blob/main/pyproject.toml"' in first
@@ -408,8 +367,8 @@ def test_search_finds_a_word_where_it_stands(reader):
     page.wait_for_function(
         "() => !document.querySelector('#search-progress')?.textContent.includes('Searching')"
     )
-    links = [a.get_attribute("href") for a in page.locator("ul.search li a").all()]
-    assert len(links) == 1 and "notebooks/01_first.html" in links[0]
+    found = [a.get_attribute("href") for a in page.locator("ul.search li a").all()]
+    assert len(found) == 1 and "notebooks/01_first.html" in found[0]
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
@@ -497,13 +456,12 @@ def test_what_cannot_be_a_book_is_said_and_nothing_is_lost(small, tmp_path):
 
 def loads(page: Path) -> set[Path]:
     """The files that a page loads before anybody moves anything, itself among them."""
-    found = Links(page)
-    styles_and_scripts = [link for link in found.links if re.search(r"\.(js|css|woff2|svg|png)(\?|$)", link)]
-    return {page, *((page.parent / urlsplit(link).path).resolve() for link in styles_and_scripts)}
+    found = re.findall(r'(?:src|href)="([^"?]+\.(?:js|css|svg|png|woff2))[?"]', page.read_text("utf-8"))
+    return {page, *((page.parent / unquote(link)).resolve() for link in found)}
 
 
 def test_links_weights_and_words_of_the_whole_book(whole_book):
-    assert broken_links(whole_book) == []
+    assert links.broken(whole_book) == []
     for name in pages(whole_book):
         page = whole_book / name
         assert sum(p.stat().st_size for p in loads(page) if p.is_file()) <= 1_500_000, name
@@ -523,8 +481,8 @@ def test_search_finds_sector_in_the_lessons_that_speak_of_it(chromium, whole_boo
     page = reader.open("search.html?q=sector")
     page.wait_for_selector("ul.search li")
     page.wait_for_function("() => document.querySelectorAll('ul.search li a').length >= 2")
-    links = " ".join(a.get_attribute("href") for a in page.locator("ul.search li a").all())
-    assert "notebooks/02_load_inline.html" in links and "notebooks/05_ncu.html" in links
+    found = " ".join(a.get_attribute("href") for a in page.locator("ul.search li a").all())
+    assert "notebooks/02_load_inline.html" in found and "notebooks/05_ncu.html" in found
     assert reader.wrong == []
     reader.context.close()
 

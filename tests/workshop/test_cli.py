@@ -49,7 +49,9 @@ def test_doctor_fails_where_a_lesson_could_not_run(tmp_path):
     assert "to get it: apt-get install g++" in result.stdout and "could not run" in result.stdout
 
 
-@pytest.mark.parametrize("name", [None, "run", "grade", "doctor", "records", "bench", "form", "publish"])
+@pytest.mark.parametrize(
+    "name", [None, "run", "grade", "doctor", "records", "bench", "form", "publish", "links"]
+)
 def test_help(workbook, name):
     result = workbook(*([name] if name else []), "--help")
     assert result.returncode == 0 and "Usage" in result.stdout

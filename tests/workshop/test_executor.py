@@ -8,6 +8,7 @@ import signal
 import stat
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -141,6 +142,24 @@ def test_the_runner_makes_no_page_and_keeps_no_notebook(make_notebook, tmp_path)
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False", "False"]
+
+
+LISTENS = "from ipykernel.kernelapp import IPKernelApp; print(IPKernelApp.instance().transport)"
+
+
+@pytest.mark.parametrize("deep", [False, True], ids=["", "in a deep TMPDIR"])
+def test_a_kernel_listens_on_a_socket_where_one_fits(make_notebook, tmp_path, monkeypatch, deep):
+    """On ports, two of 500 notebooks met another kernel's, four at a time. A socket's path has room for 107 bytes."""
+    if deep:
+        temporary = tmp_path / ("d" * 90)
+        temporary.mkdir()
+        monkeypatch.setenv("TMPDIR", str(temporary))
+        monkeypatch.setattr(tempfile, "tempdir", None)
+    report = batch.run_course([make_notebook("listens", LISTENS)], tmp_path / "out")
+    (run,) = report.runs
+    assert run.status == "ok", run.failure
+    said = nbformat.read(tmp_path / "out" / "listens.ipynb", 4).cells[-1].outputs[0].text
+    assert said.strip() == ("tcp" if deep else "ipc")
 
 
 def test_each_running_point_gets_one_gpu(make_notebook, tmp_path, nvidia_smi):

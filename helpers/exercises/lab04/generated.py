@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import re
 from pathlib import Path
 from typing import Any
 
-from helpers import device, ptx, records
+from helpers import device, ptx, records, whole
 
 _RECORD = Path(records.__file__).parent / "h100" / "triton" / "output-code-781-1823.py"
 _LARGEST_XBLOCK = 4096
@@ -47,10 +46,8 @@ def kernel_of(code: str) -> Any:
     text = f"import triton\nimport triton.language as tl\n\n\n{kernel_text(code)}"
     name = f"generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = device.cache_folder() / "generated" / f"{name}.py"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{os.getpid()}-{path.name}")
-    partial.write_text(text)
-    os.replace(partial, path)  # two processes may ask for the same kernel
+    with whole.written(path) as file:  # two processes may ask for the same kernel
+        file.write_text(text)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

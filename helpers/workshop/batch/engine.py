@@ -31,6 +31,7 @@ _FAULTHANDLER = (
     "--IPKernelApp.exec_lines=__import__('faulthandler')"
     ".enable(getattr(__import__('sys').stderr, '_original_stdstream_copy', 2), all_threads=False)"
 )
+_LONGEST_SOCKET = 90  # characters: Linux has 107 for a socket's path, and its name comes behind the folder's
 _MESSAGE, _TRACEBACK = 500, 20_000  # characters of a failure
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -76,7 +77,7 @@ class _Engine(NBClientEngine):
 
     @classmethod
     def execute_managed_notebook(
-        cls, nb_man, kernel_name, *, watch, trail, folder, log, environment, **kwargs
+        cls, nb_man, kernel_name, *, watch, trail, folder, log, environment, sockets, **kwargs
     ):
         client = _Client(
             nb_man,
@@ -92,6 +93,10 @@ class _Engine(NBClientEngine):
         client.owns_km = True
         if "ipykernel_launcher" in client.km.kernel_spec.argv:
             client.extra_arguments = [_FAULTHANDLER]
+            if len(os.fsencode(sockets)) <= _LONGEST_SOCKET:
+                # jupyter_client looks for free TCP ports and lets go of them before the kernel takes them: of 500 notebooks,
+                # four at a time, two met another one's. Kernels in other languages may know no other transport.
+                client.km.transport, client.km.ip = "ipc", os.path.join(sockets, "kernel")
         try:
             return client.execute(stdout=log, stderr=log, env=environment)
         finally:
@@ -147,6 +152,7 @@ def execute(point: Point, watch: Watch) -> Execution:
                 folder=job.cwd or job.source.parent,
                 log=log,
                 environment=_environment(progress, point.gpu),
+                sockets=progress,
             )
         except Exception as error:  # whatever ends a notebook must end only this one
             if watch.stop.is_set():

@@ -1,7 +1,7 @@
 """The `workbook` command: run notebooks in batch, grade labs, watch kernels' times, say what this machine lacks, and more.
 
-One module for each family of commands: `batches` (run, results, merge), `grading` (grade), `measuring` (doctor, records, bench)
-and `notebooks` (form, publish, book). `ending` has how each of them refuses. A command imports what it needs when it is called, so
+One module for each family of commands: `batches` (run, results, merge), `grading` (grade), `measuring` (doctor, records, bench),
+`notebooks` (form, publish) and `publishing` (book, links). `ending` has how each of them refuses. A command imports what it needs when it is called, so
 that `workbook --help` answers at once.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typer
 
-from helpers.workshop.cli import batches, grading, measuring, notebooks
+from helpers.workshop.cli import batches, grading, measuring, notebooks, publishing
 
 __all__ = ["app", "main"]
 
@@ -32,7 +32,8 @@ for command in (
     measuring.bench,
     notebooks.form,
     notebooks.publish,
-    notebooks.book,
+    publishing.book,
+    publishing.links,
 ):
     app.command(command.__name__)(command)
 

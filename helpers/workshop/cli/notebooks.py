@@ -1,4 +1,4 @@
-"""`workbook form`, `publish` and `book`: the notebooks in their one form, with their address, and as pages to read."""
+"""`workbook form` and `publish`: the notebooks in their one form, with their address."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def form(
 def publish(
     repository: Annotated[str, typer.Argument(metavar="OWNER/REPO", help="The repository on GitHub.")],
 ) -> None:
-    """Stamp the repository's address into pyproject.toml, the README and every notebook."""
+    """Stamp the repository's address into pyproject.toml, the documents, the forms on GitHub and every notebook."""
     from helpers.workshop.form.publish import publish
     from helpers.workshop.project import find_root
 
@@ -54,30 +54,3 @@ def publish(
         typer.echo(change)
     if not changed:
         typer.echo(f"Nothing to change: {repository} stands everywhere already.")
-
-
-def book(
-    executed: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder of `workbook run notebooks`; default: build/course of the checkout.",
-            show_default=False,
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The book's folder; default: build/book of the checkout.", show_default=False),
-    ] = None,
-) -> None:
-    """Make the course a book: pages with search, sliders and folds that open from disk, without a network."""
-    from helpers.workshop.book import build_book
-    from helpers.workshop.project import find_root
-
-    try:
-        root = find_root()
-        made = build_book(root, executed or root / "build" / "course", out or root / "build" / "book")
-    except (ValueError, RuntimeError) as error:
-        stop(error)
-    for sentence in made.says:
-        typer.echo(sentence, err=True)
-    typer.echo(f"{made.n_pages} pages, {made.n_bytes / 1e6:.0f} MB: open {made.index}")

@@ -1,4 +1,4 @@
-"""Stamp the repository's address everywhere it stands: pyproject.toml, the README's badges, the notebooks."""
+"""Stamp the repository's address everywhere it stands: pyproject.toml, the documents, the forms on GitHub, the notebooks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,16 @@ from helpers.workshop.project import load_project
 
 # GitHub's own rules for an account and a repository.
 _NAME = re.compile(r"(?!-)(?!.*--)[A-Za-z0-9-]{1,39}(?<!-)/(?!\.{1,2}$)[A-Za-z0-9._-]{1,100}")
-_TEXTS = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "environment.yml")
+_TEXTS = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "CITATION.cff",
+    "environment.yml",
+    "docs/*.md",
+    ".github/**/*.md",
+    ".github/**/*.yml",
+)
 
 
 def publish(repository: str, root: Path) -> list[str]:
@@ -36,12 +45,13 @@ def publish(repository: str, root: Path) -> list[str]:
     changed = []
     pyproject = root / "pyproject.toml"
     texts = [(pyproject, pyproject.read_text("utf-8"))]
-    texts += [(root / name, (root / name).read_text("utf-8")) for name in _TEXTS if (root / name).is_file()]
+    paths = [path for pattern in _TEXTS for path in sorted(root.glob(pattern)) if path.is_file()]
+    texts += [(path, path.read_text("utf-8")) for path in paths]
     for path, text in texts:
         stamped = stamp(text, before, repository)
         if stamped != text:
             replace(path, stamped)
-            changed.append(f"{path.name}: {before} is now {repository}.")
+            changed.append(f"{path.relative_to(root)}: {before} is now {repository}.")
     project = load_project(root)
     for path in project.notebooks():
         formed = canonical.canonical(path, project)
@@ -52,6 +62,12 @@ def publish(repository: str, root: Path) -> list[str]:
 
 
 def stamp(text: str, before: str, after: str) -> str:
-    """Replace one repository's address by another's in GitHub and Colab addresses; other repositories stay."""
+    """Replace one repository's address by another's in GitHub, Colab and Pages addresses; other repositories stay."""
     address = re.compile(rf"(github\.com/|/github/){re.escape(before)}(?![\w-]|\.(?!git\b)\w)")
-    return address.sub(lambda match: match[1] + after, text)
+    text = address.sub(lambda match: match[1] + after, text)
+    owner, repository = before.split("/")
+    pages = re.compile(
+        rf"https://{re.escape(owner)}\.github\.io/{re.escape(repository)}(?![\w.-]*\w)", re.IGNORECASE
+    )
+    # A host is written in small letters: github.io is, whatever the account's name looks like.
+    return pages.sub("https://{}.github.io/{}".format(after.split("/")[0].lower(), after.split("/")[1]), text)
