@@ -251,7 +251,19 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     pointed = re.search(r"kw-l(\d+)", other.get_attribute("class"))[1]
     found = code.locator(f".kw-l{pointed}").first
     expect(found).to_have_css("outline-style", "solid", timeout=harness.SHOWS_WITHIN_MS)
+    # What each line says: control bits in words, and the bytes of a lane as a number.
+    sass = cell.locator(".kw-panes").nth(1)
+    see(sass, "then the control bits")
+    expect(sass.locator(".kw-ctl").first).to_have_attribute("title", re.compile("cycle"))
+    see(sass.locator(".kw-b4").last, "4 B")
+    see(code, "4 sectors, the fewest possible")
     screenshot(page, "lab-04-ptx")
+    cell.locator("button", has_text="diff of SASS").click()
+    see(cell.locator(".kw-diff"), "kept: BLOCK_SIZE 1,024, num_warps 4, target sm_90")
+    see(cell.locator(".kw-diff"), "now: BLOCK_SIZE 64, num_warps 2, target sm_75")
+    cell.locator("button", has_text="Compare with this position").click()
+    see(code.locator("[role=status]"), "0 lines changed (~), 0 only left (-), 0 only right (+)")
+    screenshot(page, "lab-04-diff")
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
 
 
@@ -631,7 +643,7 @@ def test_the_index_of_a_batch_draws_its_grid_and_renews_itself(chrome, tmp_path)
         context.close()
 
 
-def test_the_page_of_lesson_02_keeps_its_slider(offline):
+def test_the_page_of_lesson_02_keeps_its_sliders(offline):
     page = offline("02_load_inline")
     plot = page.page.locator(".js-plotly-plot").first
     harness.click_step(page, plot, 0, "1 × 256")
@@ -639,8 +651,15 @@ def test_the_page_of_lesson_02_keeps_its_slider(offline):
     row = found(
         recorded("load_inline/shape-sweep")["rows"], kernel="CUDA C++", block_x=1, block_y=256, n_cols=4096
     )
-    see(plot.locator(".gtitle"), f"{row['gb_per_s']:,.0f} GB/s")
-    see(plot.locator(".gtitle"), "32 sectors")
+    see(plot, f"{row['gb_per_s']:,.0f} GB/s")
+    see(plot, "32 sectors")
+    harness.click_step(page, plot, 1, "781")
+    row = found(
+        recorded("load_inline/shape-sweep")["rows"], kernel="CUDA C++", block_x=1, block_y=256, n_cols=781
+    )
+    see(plot, f"{row['gb_per_s']:,.0f} GB/s")
+    harness.click_step(page, plot, 0, "64 × 32")
+    see(plot, "64 × 32 is refused: a block of 2,048 threads")
     screenshot(page, "page-02-grid")
 
 
@@ -657,28 +676,51 @@ def test_the_page_of_lesson_03_keeps_its_sliders(offline):
     shown = found(rows, **point, block_size=128, n_cols=1024)
     see(plot, f"{shown['gb_per_s']:,.0f}")
     plot.locator(".updatemenu-header").click()
-    plot.locator(".updatemenu-dropdown-button").filter(has_text="bfloat16, num_warps 4").click()
+    plot.locator(".updatemenu-dropdown-button").filter(has_text="H200: bfloat16, num_warps 4").click()
     values = plot.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
     point = {"kernel": "Triton flat", "num_warps": 4, "dtype": "bfloat16"}
     assert values == [found(rows, **point, block_size=512, n_cols=n)["gb_per_s"] for n in sizes]
     see(plot, "wrong")
+    see(plot, "At BLOCK_SIZE 512 and 4,096 columns:")
+    see(plot, "registers a thread")
     screenshot(page, "page-03-explore")
+    # Another GPU: the same point, its own ceiling, and the position stays.
+    plot.locator(".updatemenu-header").click()
+    plot.locator(".updatemenu-dropdown-button").filter(has_text="H100: float32, num_warps 1").first.click()
+    see(plot.locator(".gtitle"), "H100")
+    see(plot, "At BLOCK_SIZE 512 and 4,096 columns:")
+    screenshot(page, "page-03-explore-h100")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_the_page_of_lesson_04_keeps_its_slider(offline, scheme):
+def test_the_page_of_lesson_04_keeps_its_sliders(offline, scheme):
     page = offline("04_ptx", scheme)
-    knob = page.page.locator(".kw input[type=range]")
+    knob, warps = (page.page.locator(".kw input[type=range]").nth(i) for i in range(2))
+    shown = page.page.locator(".kw output")
     knob.scroll_into_view_if_needed()
     knob.focus()
-    see(page.page.locator(".kw output"), "1,024")
+    see(shown.first, "1,024")
     page.page.keyboard.press("ArrowRight")
-    see(page.page.locator(".kw output"), "2,048")
-    status = page.page.locator(".kw-position:not([hidden]) [role=status]")
+    see(shown.first, "2,048")
+    status = page.page.locator(".kw-position [role=status]").first
     see(status, "loads a thread4 (was 2)")
+    see(page.page.locator(".kw-position"), "then the control bits")
     box = knob.bounding_box()
     page.page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
-    see(page.page.locator(".kw output"), "64")
+    see(shown.first, "256")
+    # As far as registers spill.
+    knob.focus()
+    page.page.keyboard.press("End")
+    warps.focus()
+    page.page.keyboard.press("Home")
+    see(shown.nth(1), "1")
+    expect(status).to_contain_text(
+        re.compile(r"spilled \(bytes a thread\)[1-9]"), timeout=harness.SHOWS_WITHIN_MS
+    )
+    page.page.keyboard.press("End")
+    expect(status).to_contain_text(
+        re.compile(r"spilled \(bytes a thread\)0"), timeout=harness.SHOWS_WITHIN_MS
+    )
     screenshot(page, f"page-04-ptx-{scheme}")
 
 

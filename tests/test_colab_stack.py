@@ -35,7 +35,7 @@ print(widgets.frontend())
 PTX = """
 shown = widgets.explore_ptx(aligned=True)
 before = shown.explorer.code.value
-shown.explorer.block.value = 4096
+shown.explorer.sliders["block_size"].value = 4096
 print("(was 2)" in shown.explorer.summary.value and shown.explorer.code.value != before)
 shown
 """

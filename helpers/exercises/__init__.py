@@ -16,6 +16,9 @@ verdict on each; `call` makes one call, between the bands of `guard`, while `lau
 times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
 answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
 `evidence`. `results` compares and carries what a call gave.
+
+The last exercise of a core lab has no single right answer: `writeup` has the form of its answer, `consistency` holds it
+against the data, `shipped` has the data that are the same on every machine.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_f
 # The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
 BESIDE = {
     "lab01": ("beside", "machines", "samples"),
-    "lab02": ("beside", "launchers", "traps"),
-    "lab03": (),
+    "lab02": ("beside", "centred", "launchers", "traps"),
+    "lab03": ("positions",),
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),

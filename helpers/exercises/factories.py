@@ -2,6 +2,7 @@
 
     kernel_exercise   the learner writes something that computes a tensor from tensors, in Triton, CUDA C++ or torch
     answer_exercise   the learner writes a function that works something out: a grid, a name, a table of numbers
+    free_exercise     the learner writes up what was found: no single right answer, but the data contradict the wrong ones
 
     SQUARE = kernel_exercise("square-any-shape", "03_triton", "Square a tensor", "square_any", lambda x: x * x,
                              cases=CasePlan(dtypes=("float32", "float16")), must_launch="triton")
@@ -22,7 +23,7 @@ from typing import Any
 from helpers.exercises.model import Case, Exercise, Raises
 from helpers.exercises.plans import CasePlan, SpeedPlan
 
-__all__ = ["answer_exercise", "cuda_function", "kernel_exercise", "refusal"]
+__all__ = ["answer_exercise", "cuda_function", "free_exercise", "kernel_exercise", "refusal"]
 
 
 def kernel_exercise(
@@ -147,6 +148,43 @@ def answer_exercise(
         adapters=dict(adapters or {}),
         served=dict(served or {}),
         prepare=prepare,
+    )
+
+
+def free_exercise(
+    id: str,
+    lab: str,
+    title: str,
+    name: str,
+    data: Callable[[], Any],
+    *,
+    read: Callable[[Any], dict[str, Any]] | None = None,
+    minutes: int = 20,
+) -> Exercise:
+    """An exercise without a single right answer, whose answer is a `writeup.WriteUp`.
+
+    Args:
+        id, lab, title, name, minutes: as in `kernel_exercise`; `name` is that of the learner's write-up.
+        data: what it is held against, a `consistency.Data`, made when it is needed: `() -> Data`, or `(value) -> Data` where
+            `read` found something beside the write-up.
+        read: beside the learner's object, object -> `writeup.as_plain` of it, or a dict with that as "write_up" and what
+            else was found. By default the write-up alone.
+
+    Returns:
+        An `Exercise` with one case. Its verdicts carry the learner's words, for the teacher.
+    """
+    from helpers.exercises import consistency, writeup
+
+    about = data if inspect.signature(data).parameters else lambda value: data()
+    return Exercise(
+        id=id,
+        lab=lab,
+        title=title,
+        name=name,
+        minutes=minutes,
+        cases=lambda rng, device: iter((Case("your write-up", call="read"),)),
+        judge=consistency.WriteUpJudge(id, name, about),
+        adapters={"read": read or writeup.as_plain},
     )
 
 

@@ -94,9 +94,10 @@ class Verdict:
         case: the label of the case that failed.
         mistake: its kind, such as "missing-mask" (see `hints.HINTS`); "to-do" for an untouched starter.
         hint: one sentence that fits the mistake.
-        details: the first wrong elements, a line each.
+        details: the first wrong elements, a line each; of a write-up what agrees with the data and what does not.
         n_cases: cases that were called and agreed.
         n_not_tried: cases that could not be tried here; the sentence of a pass says so.
+        words: what the learner wrote, where the answer is a write-up: for the teacher, cleaned, bounded and unjudged.
         speed: "94 % of the copy ceiling", on a GPU.
         seed: of the hidden cases; the same seed gives the same cases.
     """
@@ -112,10 +113,11 @@ class Verdict:
     seed: int = 0
     details: str = ""
     n_not_tried: int = 0
+    words: str = ""
 
     def _lines(self) -> list[str]:
         if self.passed:
-            return [f"✓ {self.sentence}"]
+            return [f"✓ {self.sentence}", *self.details.splitlines()]
         if self.mistake == "to-do":
             return [self.sentence]
         return [
@@ -164,7 +166,8 @@ class Exercise:
         name: of the object that the check is given.
         minutes: that it takes.
         cases: `(rng, device) -> iterator of Case`, new ones for each rng, made lazily.
-        judge: `(case, outcome) -> Verdict, or None where the case is fine`. It runs on the trusted side.
+        judge: `(case, outcome) -> Verdict, or None where the case is fine`; a verdict that passes ends the check. It runs
+            on the trusted side.
         adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object. The grader finds it by its
             module and name, in a module that holds no answers (`helpers.exercises.BESIDE`).
         served: name -> `served(ask, *args)`, run beside the judge: what must stay hidden, it keeps. `ask(*args)` has the

@@ -6,7 +6,9 @@ you ask a PTX text questions. `launches` notes which kernels a call launches, to
 beside the GPU.
 
 `compile` has what compiles, `isolated` the second Python that compiles for a process of the interpreter, `artifacts`
-what comes of it, `launched` what a call launches; `read` reads PTX and SASS, `lines` says which source line an instruction came from, `layout`
+what comes of it, `launched` what a call launches; `read` reads PTX and `sass` SASS, with `control` (what an instruction
+tells the scheduler) and `live` (registers in use); `access` says what a warp asks of memory, `lines` which source line an
+instruction came from, `layout`
 which thread holds which element; `view` shows.
 """
 
@@ -15,7 +17,8 @@ from helpers.ptx.compile import ASTSource, cuda_stages, from_compiled, interpret
 from helpers.ptx.isolated import complaint
 from helpers.ptx.launched import Launch, launches
 from helpers.ptx.layout import Layout, draw_layout, layout_of
-from helpers.ptx.read import Instruction, PtxReading, SassReading, read_ptx, read_sass
+from helpers.ptx.read import Instruction, PtxReading, read_ptx
+from helpers.ptx.sass import SassReading, read_sass
 from helpers.ptx.view import View, side_by_side
 
 __all__ = [

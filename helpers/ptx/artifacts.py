@@ -13,7 +13,9 @@ from types import MappingProxyType
 from typing import Any
 
 from helpers import device
-from helpers.ptx.read import PtxReading, SassReading, read_ptx, read_sass
+from helpers.ptx.control import split_encodings
+from helpers.ptx.read import PtxReading, read_ptx
+from helpers.ptx.sass import SassReading, read_sass
 
 
 class CompileError(RuntimeError):
@@ -61,14 +63,24 @@ class Stages:
         return plain_name(self.kernel)
 
     @functools.cached_property
-    def sass(self) -> str:
-        """The kernel's machine code with source lines, by the nvdisasm that comes with Triton."""
-        text = _tool("nvdisasm", self.cubin, "--print-code", "--print-line-info")
+    def encoded_sass(self) -> str:
+        """The kernel's machine code with source lines and each instruction's 128 bits, by Triton's nvdisasm.
+
+        This text is all that `sass` and `sass_reading` need: keep it where SASS is to be read without the cubin.
+        """
+        text = _tool(
+            "nvdisasm", self.cubin, "--print-code", "--print-line-info", "--print-instruction-encoding"
+        )
         at = text.find(f".text.{self.kernel}:")
         if at < 0:
             raise CompileError(f"nvdisasm found no code of {self.kernel} in the cubin for {self.target}.")
         end = text.find("//-----", at)
         return text[at : end if end > 0 else len(text)].rstrip() + "\n"
+
+    @functools.cached_property
+    def sass(self) -> str:
+        """The kernel's machine code with source lines, by the nvdisasm that comes with Triton."""
+        return split_encodings(self.encoded_sass)[0]
 
     @functools.cached_property
     def reading(self) -> PtxReading:
@@ -78,7 +90,7 @@ class Stages:
     @functools.cached_property
     def sass_reading(self) -> SassReading:
         """The SASS, in pieces that can be asked about."""
-        return read_sass(self.sass, self.ptx)
+        return read_sass(self.encoded_sass, self.ptx)
 
     @functools.cached_property
     def resources(self) -> Mapping[str, int]:

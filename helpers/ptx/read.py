@@ -1,4 +1,4 @@
-"""Read PTX and SASS text: instructions, registers, parameters, and the source line that each line came from.
+"""Read PTX text: instructions, registers, parameters, and the source line that each line came from.
 
 Nothing here compiles: `helpers.ptx.compile` does, and hands its texts to these readers.
 
@@ -11,7 +11,8 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from helpers.ptx.lines import SASS, ptx_lines, sass_lines
+from helpers.ptx.control import Control
+from helpers.ptx.lines import ptx_lines
 
 GLOBAL_SPACES = ("global", "generic")
 _SPACES = ("global", "shared", "local", "param", "const", "tex")
@@ -32,6 +33,8 @@ class Instruction:
         operands: the operands as written; a vector `{%r1, %r2}` or an address `[%rd1+8]` is one operand.
         predicate: `%p1`, `!%p1` or None: the instruction runs only in threads where it is true.
         source_line: line of the kernel's source that it was compiled from, or None where the compiler names none.
+        offset: of a SASS instruction, in bytes from the kernel's first; None for PTX.
+        control: what a SASS instruction tells the scheduler; None for PTX, and where the text has no encodings.
     """
 
     line: int
@@ -39,6 +42,8 @@ class Instruction:
     operands: tuple[str, ...]
     predicate: str | None = None
     source_line: int | None = None
+    offset: int | None = None
+    control: Control | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -172,31 +177,6 @@ class PtxReading:
         )
 
 
-@dataclass(frozen=True)
-class SassReading:
-    """One kernel's machine code.
-
-    Attributes:
-        instructions: in order, without `NOP` and without the jump-to-itself that pads the end.
-        n_padding: how many instructions that leaves out.
-    """
-
-    instructions: tuple[Instruction, ...] = field(repr=False)
-    n_padding: int
-
-    def find(self, opcode: str) -> list[Instruction]:
-        """Instructions whose opcode is `opcode` or begins with it up to a dot: "LDG" finds `LDG.E.128`."""
-        return [i for i in self.instructions if i.matches(opcode)]
-
-    @property
-    def opcodes(self) -> Counter[str]:
-        """How often each full opcode occurs."""
-        return Counter(i.opcode for i in self.instructions)
-
-    def __repr__(self) -> str:
-        return f"{len(self.instructions)} SASS instructions (and {self.n_padding} that only pad)"
-
-
 def _count(found: list[Instruction], what: str) -> str:
     return f"{len(found)} {what}{'s' * (len(found) != 1)}"
 
@@ -205,7 +185,7 @@ def _is_global(i: Instruction) -> bool:
     return i.space in GLOBAL_SPACES and not any("%SP" in operand for operand in i.operands)
 
 
-def _split(text: str) -> tuple[str, ...]:
+def split_operands(text: str) -> tuple[str, ...]:
     """Split operands at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for n, char in enumerate(text):
@@ -384,7 +364,9 @@ class _EntryReader:
             guard, rest = re.match(r"(?:@(!?\S+)\s+)?(.*)", text, flags=re.S).groups()
             opcode, _, operands = rest.replace("\t", " ").partition(" ")
             source = self.source_lines[line - 1] if line <= len(self.source_lines) else None
-            self.instructions.append(Instruction(line, opcode.strip(), _split(operands), guard, source))
+            self.instructions.append(
+                Instruction(line, opcode.strip(), split_operands(operands), guard, source)
+            )
 
     def reading(self) -> PtxReading:
         return PtxReading(
@@ -400,31 +382,3 @@ class _EntryReader:
             labels=tuple(self.labels),
             shared_declarations=tuple(self.shared),
         )
-
-
-def read_sass(sass: str, ptx: str = "") -> SassReading:
-    """Read one kernel's SASS as `Stages.sass` has it (nvdisasm with line information).
-
-    With the kernel's PTX too, code inlined from other functions is attributed to the line that called it.
-    `NOP` and the final jump-to-itself are padding that no thread reaches; they are counted apart.
-    """
-    lines = sass_lines(sass, ptx)
-    found, n_padding = [], 0
-    previous_label = None
-    for number, text in enumerate(sass.split("\n"), 1):
-        if (label := re.match(r"\s*(\.L_\w+):", text)) is not None:
-            previous_label = label[1]
-            continue
-        match = SASS.match(text)
-        if match is None:
-            continue
-        guard, opcode, rest = match[2], match[3].rstrip(";"), match[4]
-        jumps_to_itself = (
-            opcode == "BRA" and guard is None and previous_label and f"({previous_label})" in rest
-        )
-        previous_label = None
-        if opcode == "NOP" or jumps_to_itself:
-            n_padding += 1
-        else:
-            found.append(Instruction(number, opcode, _split(rest), guard, lines[number - 1]))
-    return SassReading(tuple(found), n_padding)

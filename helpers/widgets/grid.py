@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,9 @@ if TYPE_CHECKING:
 
 N_ROWS, N_COLS = 16, 64  # of the corner that is drawn
 PLAIN_SHAPES = ((1, 256), (2, 128), (4, 64), (8, 32), (16, 16), (32, 8), (64, 4), (128, 2), (256, 1), (8, 8), (32, 1),
-                (32, 32))  # fmt: skip
+                (32, 32), (64, 32))  # fmt: skip
 
+_SENTENCE_AT = -4.2  # above the brackets, in rows
 
 LEGEND = (
     "A colour: a warp; black: warp 0 of block (0, 0). White line: a 32-byte sector. Grey line: a block. "
@@ -215,27 +217,55 @@ def plain_picture(
     width: int,
     shapes: Sequence[tuple[int, int]] = PLAIN_SHAPES,
 ) -> go.Figure:
-    """The picture with a Plotly slider over a dozen shapes."""
+    """The picture with Plotly sliders over a dozen shapes, one of them refused, and over the rows' length.
+
+    Plotly's sliders know nothing of one another: the sentence of each length is a trace of text, which the shape's slider
+    writes and the length's slider shows.
+    """
     shapes = sorted({*shapes, (block_x, block_y)})
-    fig = build(block_x, block_y, summary(table, block_x, block_y, width))
+    widths = SHAPE.axes["n_cols"]
+    fig = build(block_x, block_y, LEGEND)
     # Hover numbers of every element and shape would be a megabyte: here an element tells only its place.
     fig.data[0].update(customdata=None, hovertemplate="element (%{y}, %{x})<extra></extra>")
-    steps = []
+    said = lambda bx, by, n: "<br>".join(textwrap.wrap(summary(table, bx, by, n), 118))  # noqa: E731
+    for n in widths:
+        fig.add_scatter(
+            x=[-1], y=[_SENTENCE_AT], mode="text", text=[said(block_x, block_y, n)], textposition="top right",
+            textfont={"size": 13}, cliponaxis=False, hoverinfo="skip", showlegend=False, visible=n == width,
+        )  # fmt: skip
+    sentences = list(range(len(fig.data) - len(widths), len(fig.data)))
+    by_shape = []
     for bx, by in shapes:
         x, y = _borders(bx, by)
-        heading = title(bx, by, summary(table, bx, by, width))
-        # One call changes traces 0 and 2; None leaves an attribute of a trace alone.
-        data = {"z": [_elements(bx, by)[0].tolist(), None], "x": [None, x], "y": [None, y]}
-        steps.append((f"{bx} × {by}", [data, {"title.text": heading}, [0, 2]]))
+        # One call changes traces 0 and 2, and the sentences. None takes an attribute away: it is for those without it.
+        n = len(widths)
+        data = {
+            "z": [_elements(bx, by)[0].tolist(), None, *[None] * n],
+            "x": [None, x, *[[-1]] * n],
+            "y": [None, y, *[[_SENTENCE_AT]] * n],
+            "text": [None, None, *([said(bx, by, width)] for width in widths)],
+        }
+        args = [data, {"title.text": title(bx, by, LEGEND)}, [0, 2, *sentences]]
+        by_shape.append({"label": f"{bx} × {by}", "method": "update", "args": args})
+    by_width = [
+        {
+            "label": f"{n:,}",
+            "method": "update",
+            "args": [{"visible": [n == other for other in widths]}, {}, sentences],
+        }
+        for n in widths
+    ]
+    look = {
+        "yanchor": "top", "pad": {"t": 20}, "bgcolor": "#E6E6E6", "activebgcolor": plots.PALETTE[3],
+        "bordercolor": plots.TEXT_COLOUR,
+    }  # fmt: skip
     fig.update_layout(
-        height=480, margin={"t": 80, "b": 130},
+        height=620, margin={"t": 80, "b": 230},
         sliders=[
-            {
-                "active": shapes.index((block_x, block_y)), "y": -0.16, "yanchor": "top", "pad": {"t": 20},
-                "currentvalue": {"prefix": "block, x × y: "}, "bgcolor": "#E6E6E6",
-                "activebgcolor": plots.PALETTE[3], "bordercolor": plots.TEXT_COLOUR,
-                "steps": [{"label": label, "method": "update", "args": args} for label, args in steps],
-            }
+            {"active": shapes.index((block_x, block_y)), "y": -0.16, "currentvalue": {"prefix": "block, x × y: "},
+             "steps": by_shape, **look},
+            {"active": list(widths).index(width), "y": -0.5, "currentvalue": {"prefix": "columns, N: "},
+             "steps": by_width, **look},
         ],
     )  # fmt: skip
-    return fig
+    return fig.update_yaxes(range=[N_ROWS - 0.4, -8])

@@ -1,4 +1,4 @@
-"""The HTML of `widgets.explore_ptx`: source, PTX and SASS with their lines tied together, and what changed.
+"""The HTML of `widgets.explore_ptx`: source, PTX and SASS with their lines tied together, and what each line says.
 
 No script: hovering or picking a source line lights its lines by CSS (`:has`), so the same text works inside an
 ipywidgets HTML box, on a page without a kernel, and in the dark.
@@ -6,26 +6,34 @@ ipywidgets HTML box, on a page without a kernel, and in the dark.
 
 from __future__ import annotations
 
-import difflib
+import base64
 import html
-import re
+import json
+import zlib
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from helpers import plots
+from helpers.ptx.access import accesses
+from helpers.ptx.live import live
+from helpers.ptx.sass import memory_bytes
 from helpers.ptx.view import COLOURS, TITLES, Line, line_colours, pane, styled
+from helpers.widgets.diffs import LONGEST, diff_html, news
 
 if TYPE_CHECKING:
     from helpers.ptx import Stages
 
 # JupyterLab takes arrow keys for moves between cells; an element with this attribute keeps its own.
 KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
-LONGEST = 400  # lines of a pane that are shown
+_WIDTHS = (1, 2, 4, 8, 16, 32)  # bytes that a lane loads or stores at once
+_MOST_ACCESSES = 24  # rows of the table
 _FACT_WORDS = {
     "loads": "loads a thread",
     "load_bytes": "widest load (bytes)",
     "stores": "stores a thread",
     "registers": "registers a thread",
+    "live_registers": "of these live at once, at most",
     "spill_bytes": "spilled (bytes a thread)",
     "shared_bytes": "shared memory (bytes a block)",
     "ptx_instructions": "PTX instructions",
@@ -41,6 +49,7 @@ def facts(stages: Stages) -> dict[str, int]:
     return {
         **{name: row[name] for name in ("loads", "load_bytes", "stores")},
         "registers": stages.n_registers,
+        "live_registers": max((len(at.registers) for at in live(stages.sass_reading)), default=0),
         "spill_bytes": stages.spill_bytes,
         "shared_bytes": stages.shared_bytes,
         "ptx_instructions": row["ptx_instructions"],
@@ -72,8 +81,27 @@ def style(stages: Stages, name: str) -> str:
         f".{name} table.kw-facts tr{{background:none!important}}",
         f".{name} table.kw-facts td{{text-align:right;font-variant-numeric:tabular-nums}}",
         f".{name} .kw-was{{color:{plots.PALETTE[3]};font-weight:600}}",
-        f".{name} .kw-panes{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26em),1fr));gap:8px}}",
+        f".{name} .kw-panes{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26em),1fr));gap:8px;"
+        "margin-bottom:8px}",
+        f".{name} .kw-wide{{grid-column:1/-1}}",
+        f".{name} .kw-live{{opacity:.75}} .{name} .kw-most{{opacity:1;font-weight:700;text-decoration:underline}}",
+        f".{name} .kw-ctl{{opacity:.8}}",
+        f".{name} .kw-b{{display:inline-block;min-width:4ch;text-align:right;margin-right:1ch;padding-right:.4ch;"
+        "border-right:3px solid transparent;box-sizing:content-box}",
+        f".{name} .kw-legend{{font:12px/1.5 sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)}}",
+        f".{name} .kw-legend .kw-b{{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}}",
+        f".{name} .kw-diff{{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1fr);gap:0 8px}}",
+        f".{name} .kw-diff>span{{overflow-x:auto;scrollbar-width:none}}",
+        f".{name} .kw-diff .kw-new{{background:rgba(213,94,0,.2)}}",
+        f".{name} .kw-none{{background:rgba(128,128,128,.12)}}",
+        f".{name} .kw-same{{grid-column:1/-1;opacity:.7}}",
+        f".{name} table.kw-asks td{{text-align:left;vertical-align:top}}",
     ]
+    for n_bytes, rgb in zip(_WIDTHS, COLOURS, strict=False):
+        colour = ",".join(map(str, rgb))
+        rules.append(
+            f".{name} .kw-b{n_bytes}{{background:rgba({colour},.25);border-right-color:rgb({colour})}}"
+        )
     for i, number in enumerate(sorted(line_colours(stages))):
         rgb = ",".join(map(str, COLOURS[i % len(COLOURS)]))
         rules.append(f".{name} .kw-l{number}{{background:rgba({rgb},.22);border-left-color:rgb({rgb})}}")
@@ -101,50 +129,26 @@ def source_html(stages: Stages, name: str) -> str:
     return _pane("source: point at a line, or pick it", [*rows, none])
 
 
-def _pane(title: str, rows: list[str]) -> str:
+def _pane(title: str, rows: list[str], legend: str = "", *, wide: bool = False) -> str:
     text = "".join(rows)
+    classes = "kw-pane kw-wide" if wide else "kw-pane"
     return (
-        f'<div class="kw-pane"><div class="kw-title">{html.escape(title)}</div>'
+        f'<div class="{classes}"><div class="kw-title">{html.escape(title)}</div>{legend}'
         f'<div class="kw-text" tabindex="0">{text}</div></div>'
     )
 
 
-def _essence(kind: str, text: str) -> str:
-    """A line without what every recompilation renumbers: registers, addresses, labels."""
-    text = re.sub(r"%(\w+?)\d+", r"%\1", text) if kind == "ptx" else re.sub(r"\b(U?[RP])\d+", r"\1", text)
-    if kind == "sass":
-        text = re.sub(r"^\s*[0-9a-f]{3,}\s+", "", text)
-    return re.sub(r"(\$L__BB|\.L_x_)[\w]+", "label", " ".join(text.split()))
-
-
-def news(kind: str, before: list[Line] | None, now: list[Line]) -> tuple[set[int], int]:
-    """Which lines are new since the last position (by index), and how many of the last position's are gone."""
-    if before is None:
-        return set(), 0
-    old, new = ([_essence(kind, line.text) for line in lines] for lines in (before, now))
-    if len(old) * len(new) > 250_000:  # too long to align: count instead
-        spare = Counter(old)
-        added = set()
-        for i, text in enumerate(new):
-            if spare[text]:
-                spare[text] -= 1
-            else:
-                added.add(i)
-        return added, sum(spare.values())
-    added, gone = set(), 0
-    for what, i, j, k, m in difflib.SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
-        if what != "equal":
-            added.update(range(k, m))
-            gone += j - i
-    return added, gone
-
-
 def code_html(stages: Stages, kind: str, before: Stages | None) -> str:
-    """PTX or SASS: tinted by source line, lines that are new since `before` marked with a +."""
+    """PTX or SASS: tinted by source line, lines that are new since `before` marked with a +.
+
+    Loads and stores have their bytes in front; SASS also the live registers and the control bits of each line.
+    """
     lines = pane(stages, kind)
     added, gone = news(kind, None if before is None else pane(before, kind), lines)
     wide = len(str(lines[min(len(lines), LONGEST) - 1].number)) if lines else 1
     deep = max((len(str(line.source_line or "")) for line in lines), default=1)
+    notes = _sass_notes(stages) if kind == "sass" else _ptx_notes(stages)
+    blank = notes.get(None, "")
     rows = []
     for i, line in enumerate(lines[:LONGEST]):
         tag = f"{line.source_line or '':>{deep}}"
@@ -154,19 +158,110 @@ def code_html(stages: Stages, kind: str, before: Stages | None) -> str:
         sign = "+" if i in added else " "
         rows.append(
             f'<span class="{classes}"><span class="kw-sign">{sign}</span><span class="kw-n">{line.number:>{wide}}</span>'
-            f" <b>{tag}</b> {styled(kind, line.text.strip())}</span>"
+            f" <b>{tag}</b> {notes.get(line.number, blank)}{styled(kind, line.text.strip())}</span>"
         )
     if len(lines) > LONGEST:
         rows.append(f'<span class="kw-line kw-n">… and {len(lines) - LONGEST:,} more lines</span>')
     title = TITLES[kind] if before is None else f"{TITLES[kind]}: {len(added)} lines new (+), {gone} gone"
-    return _pane(title, rows)
+    return _pane(title, rows, _sass_legend(stages) if kind == "sass" else "", wide=kind == "sass")
 
 
-def panes_html(stages: Stages, before: Stages | None) -> str:
-    """PTX and SASS beside one another."""
-    return (
-        f'<div class="kw-panes">{"".join(code_html(stages, kind, before) for kind in ("ptx", "sass"))}</div>'
+def _bytes(n: int | None) -> str:
+    """The bytes of a lane in front of a load or store: a number, with a colour that says the same."""
+    return f'<span class="kw-b kw-b{n}">{n} B</span>' if n else '<span class="kw-b"></span>'
+
+
+def _ptx_notes(stages: Stages) -> dict[int | None, str]:
+    """What stands in front of lines, by their number; None: in front of all others."""
+    moving = [i for i in stages.reading.instructions if i.space in ("global", "shared", "local", "generic")]
+    return {None: _bytes(None), **{i.line: _bytes(i.n_bytes) for i in moving}}
+
+
+def _sass_notes(stages: Stages) -> dict[int | None, str]:
+    reading = stages.sass_reading
+    held = live(reading)
+    most = max((len(at.registers) for at in held), default=0)
+    encoded = any(one.control is not None for one in reading.instructions)
+    notes: dict[int | None, str] = {None: " " * (4 + 22 * encoded) + _bytes(None)}
+    for one, at in zip(reading.instructions, held, strict=True):
+        n = len(at.registers)
+        also = f"{n} registers, {at.predicates} predicates, {at.uniform} uniform registers live"
+        mark = "kw-live kw-most" if n == most else "kw-live"
+        control = ""
+        if one.control is not None:
+            control = f'<span class="kw-ctl" title="{html.escape(one.control.words)}">{one.control}</span>  '
+        notes[one.line] = (
+            f'<span class="{mark}" title="{also}">{n:>3}</span> {control}{_bytes(memory_bytes(one))}'
+        )
+    return notes
+
+
+def _sass_legend(stages: Stages) -> str:
+    """What the columns in front of SASS are."""
+    encoded = any(one.control is not None for one in stages.sass_reading.instructions)
+    control = (
+        "then the control bits: <b>B</b> barriers it waits for, <b>R</b> and <b>W</b> the barrier that it holds until its "
+        "operands are read and its result is written, <b>Y</b> rather another warp next, <b>S</b> stall cycles; point at "
+        "them for words"
+        if encoded
+        else "control bits are not known: this text was kept without encodings"
     )
+    widths = "".join(_bytes(n) for n in _WIDTHS[2:5])
+    return (
+        f'<div class="kw-legend">First the registers that are live (underlined: the most); {control}. '
+        f"A load or store has the bytes of a lane in front: {widths}</div>"
+    )
+
+
+def access_html(stages: Stages, block: Sequence[int] | None) -> str:
+    """A table of what a warp's loads and stores ask for."""
+    kinds = Counter(
+        (a.instruction.source_line or 0, a.instruction.parts[0], a.space, a.n_bytes, a.words)
+        for a in accesses(stages.reading, block=block)
+    )
+    rows = [
+        f"<tr><td><b>{line or ''}</b></td><td>{n} × {base} {space}</td><td>{_bytes(n_bytes)}</td>"
+        f"<td>{html.escape(words)}</td></tr>"
+        for (line, base, space, n_bytes, words), n in list(kinds.items())[:_MOST_ACCESSES]
+    ]
+    if len(kinds) > _MOST_ACCESSES:
+        rows.append(f'<tr><td></td><td colspan="3">… and {len(kinds) - _MOST_ACCESSES} more kinds</td></tr>')
+    if not rows:
+        rows.append("<tr><td>no load or store of global or shared memory</td></tr>")
+    about = (
+        "Worked out for warp 0 from the addresses in the PTX, all lanes on, the common part on a line of 128 bytes. "
+        "Global memory: sectors of 32 bytes; shared memory: passes over its 32 banks."
+    )
+    return (
+        '<div class="kw-pane"><div class="kw-title">what a warp asks for at each load and store</div>'
+        f'<div class="kw-legend">{about}</div><div style="padding:2px 8px;max-height:30em;overflow:auto">'
+        f'<table class="kw-facts kw-asks">{"".join(rows)}</table></div></div>'
+    )
+
+
+def ptx_html(stages: Stages, before: Stages | None, block: Sequence[int] | None) -> str:
+    """PTX, and beside it what a warp asks for."""
+    return f'<div class="kw-panes">{code_html(stages, "ptx", before)}{access_html(stages, block)}</div>'
+
+
+def sass_html(stages: Stages, before: Stages | None) -> str:
+    """SASS, as wide as there is room."""
+    return f'<div class="kw-panes">{code_html(stages, "sass", before)}</div>'
+
+
+def diff(kind: str, left: Stages, right: Stages, titles: tuple[str, str], *, exact: bool) -> str:
+    """PTX or SASS of two positions side by side; `exact`: registers, addresses and control bits count too."""
+    texts = []
+    for stages in (left, right):
+        controls = (
+            {i.line: i.control for i in stages.sass_reading.instructions} if kind == "sass" and exact else {}
+        )
+        lines = pane(stages, kind)
+        texts.append(
+            [Line(at.number, at.source_line, f"{at.text}  /* {controls[at.number]} */") if controls.get(at.number) else at
+             for at in lines]
+        )  # fmt: skip
+    return diff_html(kind, *texts, titles, exact)
 
 
 def summary_html(stages: Stages, before: Stages | None) -> str:
@@ -180,31 +275,47 @@ def summary_html(stages: Stages, before: Stages | None) -> str:
     tables = "".join(
         f'<table class="kw-facts">{"".join(part)}</table>' for part in (rows[:half], rows[half:])
     )
-    return f'<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em">{tables}</div>'
+    return f'<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em;align-items:flex-start">{tables}</div>'
 
 
-def plain_html(positions: list[tuple[str, Stages]], start: int, name: str, what: str) -> str:
-    """A page's form: a slider over positions that were compiled beforehand. It needs no kernel and no network."""
-    shown = []
-    before: Stages | None = None
-    for i, (_, stages) in enumerate(positions):
-        hidden = "" if i == start else " hidden"
-        shown.append(
-            f'<div class="kw-position"{hidden}>{summary_html(stages, before)}{panes_html(stages, before)}</div>'
-        )
-        before = stages
-    labels = ",".join(f"&quot;{html.escape(label)}&quot;" for label, _ in positions)
+def plain_html(
+    axes: Mapping[str, Sequence[str]],
+    positions: Sequence[str],
+    start: Sequence[int],
+    above: str,
+    name: str,
+) -> str:
+    """A page's form: sliders over positions that were compiled beforehand. It needs no kernel and no network.
+
+    Args:
+        axes: what stands beside each slider, and the words of its positions.
+        positions: the HTML of every position, the last slider's changing fastest.
+        start: each slider's first position.
+        above: what stands between the sliders and each position: the style sheet, and the source where all have the same.
+        name: the CSS class of the box.
+    """
+    steps = [len(words) for words in axes.values()]
+    first = 0
+    for at, n in zip(start, steps, strict=True):
+        first = first * n + at
+    # All positions together are compressed: their lines differ little.
+    packed = base64.b64encode(zlib.compress(json.dumps(positions).encode(), 9)).decode()
     move = (
-        "const b=this.closest('.kw'),p=b.querySelectorAll('.kw-position');"
-        "p.forEach((d,i)=>{d.hidden=i!=this.value});"
-        f"b.querySelector('output').textContent=[{labels}][this.value]"
+        "const b=this.closest('.kw'),s=[...b.querySelectorAll('input[type=range]')];"
+        "this.nextElementSibling.textContent=JSON.parse(this.dataset.words)[this.value];"
+        "b.kw=b.kw||new Response(new Blob([Uint8Array.from(atob(b.querySelector('template').dataset.packed),"
+        "c=>c.charCodeAt(0))]).stream().pipeThrough(new DecompressionStream('deflate'))).json();"
+        "b.kw.then(all=>{b.querySelector('.kw-position').innerHTML="
+        "all[s.reduce((at,i)=>at*(+i.max+1)+ +i.value,0)]})"
     )
-    control = (
-        f'<label style="font:13px sans-serif">{html.escape(what)} '
-        f'<input type="range" {KEEP_KEYS} min="0" max="{len(positions) - 1}" value="{start}" step="1" oninput="{move}" '
-        f'style="width:20em;vertical-align:middle"> <output>{html.escape(positions[start][0])}</output></label>'
+    controls = "".join(
+        f'<label style="font:13px sans-serif;display:block;margin:2px 0">{html.escape(what)} '
+        f'<input type="range" {KEEP_KEYS} min="0" max="{len(words) - 1}" value="{at}" step="1" '
+        f'data-words="{html.escape(json.dumps(list(words)))}" oninput="{html.escape(move)}" '
+        f'style="width:20em;vertical-align:middle"> <output>{html.escape(words[at])}</output></label>'
+        for (what, words), at in zip(axes.items(), start, strict=True)
     )
     return (
-        f'{style(positions[start][1], name)}<div class="kw {name}">{control}'
-        f"{source_html(positions[start][1], name)}{''.join(shown)}</div>"
+        f'<div class="kw {name}">{controls}{above}'
+        f'<div class="kw-position">{positions[first]}</div><template data-packed="{packed}"></template></div>'
     )

@@ -1,11 +1,15 @@
 """The same tables as a plain Plotly figure with its own sliders: for Colab, for saved pages, for anywhere without widgets.
 
 Plotly's sliders know nothing of one another, so each one changes what no other touches: one the size (the maps), one the
-map's vertical parameter (the curves), and a menu shows the traces of one dtype and one value of the horizontal parameter.
+map's vertical parameter (the curves), and a menu shows the traces of one GPU, one dtype and one value of the horizontal
+parameter. The sentences under the figure are traces of text: the menu chooses among them, and the vertical parameter's
+slider writes them. They are of the size that the figure began with, and say so: of every size they would be a megabyte.
 """
 
 from __future__ import annotations
 
+import html
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -22,6 +26,7 @@ from helpers.widgets.figure import (
     map_traces,
     value_title,
 )
+from helpers.widgets.reasons import reason
 from helpers.widgets.space import axis_title, label, word
 from helpers.widgets.table import Table
 
@@ -33,25 +38,34 @@ _GAP = 0.12
 
 
 def plain_figure(
-    table: Table, kernels: tuple[str, ...], start: Mapping[str, Any], *, hover: bool = True
+    tables: Mapping[str, Table],
+    kernels: tuple[str, ...],
+    start: Mapping[str, Any],
+    *,
+    hover: bool = True,
+    sentences: bool = True,
 ) -> go.Figure:
-    """Curves over the size, a map for each kernel that depends on the sliders, two sliders and a menu.
+    """Curves over the size, a map for each kernel that depends on the sliders, two sliders, a menu, and sentences.
 
-    Without `hover` the cells do not say what was compiled: half the size, for the copy that lies behind widgets.
+    Args:
+        tables: one for each GPU, by short names; the menu changes between them, and the first is shown.
+        kernels: which ones.
+        start: where the sliders begin.
+        hover: cells of the first GPU say what was compiled when they are pointed at, which doubles the size.
+        sentences: under the figure stands what was compiled at the sliders' position.
     """
-    return _PlainFigure(table, kernels, start, hover).build()
+    return _PlainFigure(tables, kernels, start, hover, sentences).build()
 
 
 @dataclass(frozen=True)
 class _Trace:
-    """A trace and the view that it belongs to: a dtype and a value of the horizontal parameter; None: to all of them."""
+    """A trace and the view that it belongs to: a GPU, a dtype and a value of the horizontal parameter; None: to all."""
 
     trace: Any
-    dtype: str | None
-    x: Any
+    view: tuple[str | None, str | None, Any]
 
-    def visible(self, dtype: str, x: Any) -> bool:
-        return self.dtype in (None, dtype) and self.x in (None, x)
+    def visible(self, view: tuple) -> bool:
+        return all(own in (None, shown) for own, shown in zip(self.view, view, strict=True))
 
 
 @dataclass(frozen=True)
@@ -59,6 +73,7 @@ class _Curve:
     """A curve that the vertical parameter's slider changes: its trace's index, and what it is of."""
 
     index: int
+    table: Table
     kernel: str
     point: Mapping[str, Any]
 
@@ -69,55 +84,97 @@ class _Map:
 
     values: int
     grey: int
+    table: Table
     kernel: str
     dtype: str
+
+
+@dataclass(frozen=True)
+class _Sentence:
+    """What was compiled at a point, for each value of the vertical parameter: its trace's index, and of what."""
+
+    index: int
+    table: Table
+    point: Mapping[str, Any]
 
 
 class _PlainFigure:
     """The figure while it is being put together; its sliders speak of traces by their index."""
 
-    def __init__(self, table: Table, kernels: tuple[str, ...], start: Mapping[str, Any], hover: bool) -> None:
-        self.table, self.space, self.start, self.hover = table, table.space, start, hover
+    def __init__(
+        self,
+        tables: Mapping[str, Table],
+        kernels: tuple[str, ...],
+        start: Mapping[str, Any],
+        hover: bool,
+        sentences: bool,
+    ) -> None:
+        self.tables, self.start, self.hover = tables, start, hover
+        self.space = next(iter(tables.values())).space
         self.mapped = [k for k in kernels if k in self.space.mapped]
         self.rivals = [k for k in kernels if k not in self.space.mapped]
         self.sizes, self.dtypes = self.space.axes["n_cols"], self.space.axes["dtype"]
         self.xs, self.ys = self.space.axes[self.space.x], self.space.axes[self.space.y]
-        self.top = highest(table)
+        self.top = max(highest(table) for table in tables.values())
+        self.with_sentences = sentences
         self.traces: list[_Trace] = []
         self.curves: list[_Curve] = []
         self.maps: list[_Map] = []
         self.frames: list[int] = []
+        self.sentences: list[_Sentence] = []
 
     def build(self) -> go.Figure:
         import plotly.graph_objects as go
 
-        for i, kernel in enumerate((*self.mapped, *self.rivals)):
-            self._add_curves(kernel, plots.MARKERS[i % len(plots.MARKERS)])
-        self._add_copy()
+        for gpu, table in self.tables.items():
+            for i, kernel in enumerate((*self.mapped, *self.rivals)):
+                self._add_curves(gpu, table, kernel, plots.MARKERS[i % len(plots.MARKERS)])
+            self._add_copy(gpu, table)
         for i, kernel in enumerate(self.mapped):
-            self._add_maps(i, kernel)
-        for made, visible in zip(self.traces, self._visible(*self._view()), strict=True):
+            for gpu, table in self.tables.items():
+                self._add_maps(i, gpu, table, kernel)
+            self._add_frames(i)
+        if self.with_sentences:
+            for gpu, table in self.tables.items():
+                self._add_sentences(gpu, table)
+        view = (next(iter(self.tables)), self.start["dtype"], self.start[self.space.x])
+        for made, visible in zip(self.traces, self._visible(view), strict=True):
             made.trace.visible = visible
         fig = go.Figure([made.trace for made in self.traces])
-        _dress(fig, self.table, self.mapped, self.top)
+        _dress(fig, next(iter(self.tables.values())), self.mapped, self.top, self.bottom)
+        if self.with_sentences:
+            hidden = {"visible": False, "fixedrange": True}
+            fig.update_layout(
+                xaxis9={"domain": [0, 1], "anchor": "y9", "range": [0, 1], **hidden},
+                yaxis9={"domain": [0, 0.05], "anchor": "x9", "range": [-1, 0], **hidden},
+                height=990,
+            )
         fig.update_layout(
-            shapes=[_at(self.start["n_cols"])], sliders=self._sliders(), updatemenus=[self._menu()]
+            shapes=[_at(self.start["n_cols"])], sliders=self._sliders(), updatemenus=[self._menu(view)]
         )
         return fig
 
+    @property
+    def bottom(self) -> float:
+        """Where the maps begin, as a part of the figure's height."""
+        return 0.19 if self.with_sentences else 0.0
+
+    def _hovers(self, table: Table) -> bool:
+        return self.hover and table is next(iter(self.tables.values()))
+
     # ---------------------------------------------------------------------------------------- traces
 
-    def _add(self, trace: Any, dtype: str | None = None, x: Any = None) -> int:
+    def _add(self, trace: Any, gpu: str | None = None, dtype: str | None = None, x: Any = None) -> int:
         """Add a trace; its index."""
-        self.traces.append(_Trace(trace, dtype, x))
+        self.traces.append(_Trace(trace, (gpu, dtype, x)))
         return len(self.traces) - 1
 
-    def _speeds(self, kernel: str, point: Mapping[str, Any]) -> list[float | None]:
+    def _speeds(self, table: Table, kernel: str, point: Mapping[str, Any]) -> list[float | None]:
         """GB/s, or what else the table's values are, at each size."""
-        rows = [self.table.row(kernel, {**point, "n_cols": n}) for n in self.sizes]
-        return [self.table.value(row) for row in rows]
+        rows = [table.row(kernel, {**point, "n_cols": n}) for n in self.sizes]
+        return [table.value(row) for row in rows]
 
-    def _add_curves(self, kernel: str, marker: str) -> None:
+    def _add_curves(self, gpu: str, table: Table, kernel: str, marker: str) -> None:
         import plotly.graph_objects as go
 
         mapped = kernel in self.mapped
@@ -125,56 +182,80 @@ class _PlainFigure:
             for x in self.xs if mapped else (None,):
                 point = {**self.start, "dtype": dtype, self.space.x: x}
                 curve = go.Scatter(
-                    x=list(self.sizes), y=self._speeds(kernel, point), name=kernel, mode="lines+markers",
+                    x=list(self.sizes), y=self._speeds(table, kernel, point), name=kernel, mode="lines+markers",
                     line={"color": colour(self.space, kernel), "width": 2}, marker={"symbol": marker, "size": 8},
-                    hovertemplate=f"%{{fullData.name}}: %{{y:,.0f}} {self.table.unit}<extra></extra>",
+                    hovertemplate=f"%{{fullData.name}}: %{{y:,.0f}} {table.unit}<extra></extra>",
                 )  # fmt: skip
-                index = self._add(curve, dtype, x)
+                index = self._add(curve, gpu, dtype, x)
                 if mapped:
-                    self.curves.append(_Curve(index, kernel, point))
+                    self.curves.append(_Curve(index, table, kernel, point))
 
-    def _add_copy(self) -> None:
+    def _add_copy(self, gpu: str, table: Table) -> None:
         """The line of the copy ceiling, where that is known."""
         import plotly.graph_objects as go
 
-        if copy := self.table.spec.copy_gb_per_s:
+        if copy := table.spec.copy_gb_per_s:
             line = go.Scatter(
                 x=[self.sizes[0], self.sizes[-1]], y=[copy, copy], mode="lines", name=f"copy: {copy:,.0f}",
                 line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}, hoverinfo="name",
             )  # fmt: skip
-            self._add(line)
+            self._add(line, gpu)
 
-    def _add_maps(self, i: int, kernel: str) -> None:
-        """The map of the i-th kernel for each dtype, and the frame of each cell in the start's line."""
-        import plotly.graph_objects as go
-
-        axes = {"xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
+    def _add_maps(self, i: int, gpu: str, table: Table, kernel: str) -> None:
+        """The map of the i-th kernel for each dtype."""
         bar = {
-            "title": {"text": self.table.unit, "side": "right"},
-            "len": 0.4,
-            "y": 0.0,
+            "title": {"text": table.unit, "side": "right"},
+            "len": 0.4 - self.bottom / 2,
+            "y": self.bottom,
             "yanchor": "bottom",
             "thickness": 14,
         }
-        look = {"colorbar": bar, "showscale": i == 0, **axes}
+        look = {"colorbar": bar, "showscale": i == 0, "xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
         for dtype in self.dtypes:
-            values, grey = map_traces(self.table, kernel, {**self.start, "dtype": dtype}, self.top, **look)
-            if not self.hover:
-                values.update(hovertext=None, hovertemplate=f"%{{z:,.0f}} {self.table.unit}<extra></extra>")
+            values, grey = map_traces(table, kernel, {**self.start, "dtype": dtype}, self.top, **look)
+            if not self._hovers(table):
+                values.update(hovertext=None, hovertemplate=f"%{{z:,.0f}} {table.unit}<extra></extra>")
                 grey.update(hovertext=None, hovertemplate=None, hoverinfo="skip")
-            self.maps.append(_Map(self._add(values, dtype), self._add(grey, dtype), kernel, dtype))
+            made = self._add(values, gpu, dtype), self._add(grey, gpu, dtype)
+            self.maps.append(_Map(*made, table, kernel, dtype))
+
+    def _add_frames(self, i: int) -> None:
+        """The frame of each cell in the start's line, on the i-th map."""
+        import plotly.graph_objects as go
+
+        table = next(iter(self.tables.values()))
         for x in self.xs:
-            across, up = frame(self.table, {**self.start, self.space.x: x})
-            self.frames.append(self._add(go.Scatter(x=across, y=up, **FRAME, **axes), None, x))
+            across, up = frame(table, {**self.start, self.space.x: x})
+            axes = {"xaxis": f"x{i + 2}", "yaxis": f"y{i + 2}"}
+            self.frames.append(self._add(go.Scatter(x=across, y=up, **FRAME, **axes), None, None, x))
+
+    def _add_sentences(self, gpu: str, table: Table) -> None:
+        """What was compiled at the start's value of the vertical parameter, for all the others."""
+        import plotly.graph_objects as go
+
+        for dtype in self.dtypes:
+            for x in self.xs:
+                point = {**self.start, "dtype": dtype, self.space.x: x}
+                text = go.Scatter(
+                    x=[0], y=[0], mode="text", text=[self._said(table, point)], textposition="bottom right",
+                    textfont={"size": 12}, cliponaxis=False, hoverinfo="skip", showlegend=False, xaxis="x9", yaxis="y9",
+                )  # fmt: skip
+                self.sentences.append(_Sentence(self._add(text, gpu, dtype, x), table, point))
+
+    def _said(self, table: Table, point: Mapping[str, Any]) -> str:
+        """A line or two for each kernel that depends on the sliders."""
+        lines = [f"At {word(self.space.y)} {label(point[self.space.y])} and {point['n_cols']:,} columns:"]
+        if self.space.y == "n_cols":
+            lines = [f"At {point['n_cols']:,} columns:"]
+        for kernel in self.mapped:
+            said = textwrap.wrap(f"{kernel}: {reason(table, table.row(kernel, point))}", 118)
+            lines.append("<br>".join(html.escape(part) for part in said))
+        return "<br>".join(lines)
 
     # ---------------------------------------------------------------------------------------- controls
 
-    def _view(self) -> tuple[str, Any]:
-        """The dtype and the horizontal parameter's value that the figure begins with."""
-        return self.start["dtype"], self.start[self.space.x]
-
-    def _visible(self, dtype: str, x: Any) -> list[bool]:
-        return [made.visible(dtype, x) for made in self.traces]
+    def _visible(self, view: tuple) -> list[bool]:
+        return [made.visible(view) for made in self.traces]
 
     def _sliders(self) -> list[dict]:
         y = self.space.y
@@ -194,35 +275,51 @@ class _PlainFigure:
             if self.hover:
                 data["hovertext"] = []
             for made in self.maps:
-                at = cells(self.table, made.kernel, {**self.start, "dtype": made.dtype, "n_cols": n})
+                at = cells(made.table, made.kernel, {**self.start, "dtype": made.dtype, "n_cols": n})
+                # None takes an attribute away: words are not needed where no cell is grey.
+                grey = any(cell for line in at.grey for cell in line)
                 data["z"] += [at.values, at.grey]
-                data["text"] += [None, at.words]  # None leaves an attribute of a trace alone
+                data["text"] += [None, at.words if grey else None]
                 if self.hover:
-                    data["hovertext"] += [at.hovers, at.grey_hovers]
+                    known = self._hovers(made.table)
+                    data["hovertext"] += [
+                        at.hovers if known else None,
+                        at.grey_hovers if known and grey else None,
+                    ]
             steps.append(_step(f"{n:,}", data, {"shapes": [_at(n)]}, targets))
         return steps
 
     def _y_steps(self) -> list[dict]:
-        """For each value of the vertical parameter: the curves, and the frames on the maps."""
-        y, targets = self.space.y, [curve.index for curve in self.curves] + self.frames
+        """For each value of the vertical parameter: the curves, the frames on the maps, and the sentences."""
+        y = self.space.y
+        targets = [curve.index for curve in self.curves] + self.frames
+        untold = [None] * len(targets)  # curves and frames have no text
         steps = []
         for value in self.ys:
-            lines = [self._speeds(curve.kernel, {**curve.point, y: value}) for curve in self.curves]
-            up = frame(self.table, {**self.start, y: value})[1]
+            lines = [self._speeds(c.table, c.kernel, {**c.point, y: value}) for c in self.curves]
+            up = frame(next(iter(self.tables.values())), {**self.start, y: value})[1]
             layout = {"shapes": [_at(value)]} if y == "n_cols" else {}
-            steps.append(_step(label(value), {"y": lines + [up] * len(self.frames)}, layout, targets))
+            data = {"y": lines + [up] * len(self.frames) + [[0]] * len(self.sentences)}
+            if self.sentences:
+                data["text"] = untold + [[self._said(s.table, {**s.point, y: value})] for s in self.sentences]
+            steps.append(_step(label(value), data, layout, targets + [s.index for s in self.sentences]))
         return steps
 
-    def _menu(self) -> dict:
-        """A menu of the views: every dtype with every value of the horizontal parameter."""
-        views = [(dtype, x) for dtype in self.dtypes for x in self.xs]
+    def _menu(self, shown: tuple) -> dict:
+        """A menu of the views: every GPU and dtype with every value of the horizontal parameter."""
+        views = [(gpu, dtype, x) for gpu in self.tables for dtype in self.dtypes for x in self.xs]
         name = word(self.space.x)
-        buttons = [
-            _step(f"{dtype}, {name} {x}", {"visible": self._visible(dtype, x)}, {}) for dtype, x in views
-        ]
+        buttons = []
+        for gpu, dtype, x in views:
+            # One GPU needs no name: the title has it.
+            of = f"{gpu}: " if len(self.tables) > 1 else ""
+            layout = {"title.text": _title(self.tables[gpu])} if len(self.tables) > 1 else {}
+            buttons.append(
+                _step(f"{of}{dtype}, {name} {x}", {"visible": self._visible((gpu, dtype, x))}, layout)
+            )
         return {
             "type": "dropdown", "x": 1, "xanchor": "right", "y": 1.10, "yanchor": "bottom", "showactive": True,
-            "active": views.index(self._view()), "bgcolor": "#ffffff", "font": {"color": "#333333"},
+            "active": views.index(shown), "bgcolor": "#ffffff", "font": {"color": "#333333"},
             "bordercolor": plots.TEXT_COLOUR, "buttons": buttons,
         }  # fmt: skip
 
@@ -255,18 +352,32 @@ def _size_labels(sizes: tuple[int, ...]) -> list[str]:
     return [f"{n:,}" if n > 1.1 * last else "" for n, last in zip(sizes, before, strict=False)]
 
 
-def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float) -> None:
-    """Title, axes and legend: the curves above, a map for each of the kernels `mapped` below."""
+def _title(table: Table) -> str:
+    """What is computed, and where the figures come from, as `plots.layout` writes it."""
+    import plotly.graph_objects as go
+
+    fig = go.Figure()
+    plots.layout(fig, _heading(table), note=table.note)
+    return fig.layout.title.text
+
+
+def _heading(table: Table) -> str:
     space = table.space
     size = f"{space.rows(1):,} × N"
     if space.n_elements is not None:
         size = f"{space.n_elements / 1e6:,.0f} million elements"
-    plots.layout(fig, f"{space.operation} of {size}", note=table.note, height=860)
+    return f"{space.operation} of {size}"
+
+
+def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float, bottom: float) -> None:
+    """Title, axes and legend: the curves above, a map for each of the kernels `mapped` below, from `bottom` up."""
+    space = table.space
+    plots.layout(fig, _heading(table), note=table.note, height=860)
     width = (1 - _GAP * (len(mapped) - 1)) / len(mapped)
     for i, kernel in enumerate(mapped):
         left, n = i * (width + _GAP), i + 2
         across = {**map_axis(table, space.x), "domain": [left, left + width], "anchor": f"y{n}"}
-        up = {**map_axis(table, space.y), "domain": [0, 0.38], "anchor": f"x{n}"}
+        up = {**map_axis(table, space.y), "domain": [bottom, 0.38 + bottom / 2], "anchor": f"x{n}"}
         fig.update_layout({f"xaxis{n}": across, f"yaxis{n}": up})
         fig.add_annotation(
             text=map_title(table, kernel), x=0.5, xref=f"x{n} domain", y=1.02, yref=f"y{n} domain", yanchor="bottom",
@@ -277,7 +388,7 @@ def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float) -> None:
             "domain": [0, 1], "anchor": "y", "type": "log", "title": {"text": "columns, N"},
             "tickvals": list(space.axes["n_cols"]), "ticktext": _size_labels(space.axes["n_cols"]),
         },
-        yaxis={"domain": [0.58, 1], "anchor": "x", "range": [0, 1.04 * top],
+        yaxis={"domain": [0.58 + bottom / 3, 1], "anchor": "x", "range": [0, 1.04 * top],
                "title": {"text": value_title(table)}},
         legend={"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom"},
         margin={"l": 70, "r": 20, "t": 130, "b": 150},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import html
 import itertools
 import json
 
@@ -12,11 +13,11 @@ import pandas as pd
 import pytest
 
 from helpers import device, records, widgets
-from helpers.widgets import figure, grid, measure, panes
+from helpers.widgets import figure, grid, measure
 from helpers.widgets.reasons import reason
 from helpers.widgets.residence import occupancy
 from helpers.widgets.square import CUDA, FLAT, ROWS, SPACES, TORCH
-from helpers.widgets.table import Table, from_frame, load
+from helpers.widgets.table import Table, by_gpu, from_frame, load
 
 BYTES = {"float32": 4, "bfloat16": 2}
 START = SPACES["launch"].start
@@ -244,7 +245,12 @@ def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, m
     assert shown._repr_mimebundle_()["text/html"] == f'<div role="status">{sentence}</div>'
     monkeypatch.setattr(grid, "SHAPE", changed["shape"])
     shown = widgets.explore_grid()
-    assert sentence in shown.text and sentence in shown.plain.layout.title.text
+    said = [
+        t.text[0].replace("<br>", " ")
+        for t in shown.plain.data
+        if t.type == "scatter" and t.mode == "text" and t.visible
+    ]
+    assert sentence in shown.text and sentence in said[0]
     steps = [step["args"][1]["title.text"] for step in shown.plain.layout.sliders[0].steps]
     assert all(sentence in title and "GB/s" not in title and "sectors" in title for title in steps)
     if form == "widgets":
@@ -287,7 +293,9 @@ def apply(figure: dict, args: list) -> None:
     for name, values in data.items():
         for i, index in enumerate(indices):
             value = values[i % len(values)]
-            if value is not None:
+            if value is None:  # takes it away, as in a browser
+                figure["data"][index].pop(name, None)
+            else:
                 figure["data"][index][name] = value
     figure["layout"].update(layout)
 
@@ -315,6 +323,66 @@ def test_the_plain_sliders_show_the_same_values(recorded):
     assert heat["z"][row] == [r["gb_per_s"] for r in expected]
     frames = [t for t in visible if t["type"] == "scatter" and t.get("xaxis") == "x3"]
     assert [min(t["x"]) for t in frames] == [1.5] and [min(t["y"]) for t in frames] == [2.5]
+
+
+def test_without_widgets_a_menu_changes_the_gpu_and_the_position_stays(monkeypatch):
+    """Curves, maps, ceiling, title and sentences of each GPU of which the sweep is recorded."""
+    monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
+    shown = widgets.explore("alignment")
+    tables = by_gpu(shown.table)
+    assert len(tables) > 1
+    drawn = shown._repr_mimebundle_()[widgets.PLOTLY]
+    (menu,) = drawn["layout"]["updatemenus"]
+    space = shown.table.space
+    x, y = space.axes[space.x][1], space.axes[space.y][1]
+    steps = drawn["layout"]["sliders"][0]["steps"]
+    apply(drawn, next(s for s in steps if s["label"] == str(y))["args"])
+    for gpu, table in tables.items():
+        apply(
+            drawn,
+            next(
+                b
+                for b in menu["buttons"]
+                if b["label"].startswith(f"{gpu}: bfloat16") and b["label"].endswith(f" {x}")
+            )["args"],
+        )
+        seen = [t for t in drawn["data"] if t["visible"]]
+        at = {**shown.start, "dtype": "bfloat16", space.x: x, space.y: y}
+        kernel = space.mapped[0]
+        (curve,) = [t for t in seen if t.get("name") == kernel]
+        assert curve["y"] == [
+            table.row(kernel, {**at, "n_cols": n})["gb_per_s"] for n in space.axes["n_cols"]
+        ]
+        assert f"copy: {table.spec.copy_gb_per_s:,.0f}" in [t.get("name") for t in seen]
+        assert table.spec.name in drawn["layout"]["title.text"]
+        (sentence,) = [t for t in seen if t.get("xaxis") == "x9"]
+        words = " ".join(html.unescape(sentence["text"][0]).replace("<br>", " ").split())
+        assert f"{kernel}: {reason(table, table.row(kernel, at))}" in words
+
+
+def test_the_plain_form_of_a_notebook_stays_below_a_megabyte(monkeypatch):
+    monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
+    # lesson 03 has both
+    sizes = [
+        len(json.dumps(widgets.explore(name)._repr_mimebundle_(), indent=1))
+        for name in ("launch", "alignment")
+    ]
+    assert sum(sizes) < 1_000_000, sizes
+
+
+def test_the_plain_grid_has_the_rows_length_and_a_refused_shape(recorded):
+    table = recorded["shape"]
+    drawn = widgets.explore_grid(table=table)._repr_mimebundle_()[widgets.PLOTLY]
+    shapes, widths = drawn["layout"]["sliders"]
+    apply(drawn, next(s for s in shapes["steps"] if s["label"] == "4 × 64")["args"])
+    apply(drawn, next(s for s in widths["steps"] if s["label"] == "781")["args"])
+    said = [
+        t["text"][0].replace("<br>", " ") for t in drawn["data"] if t.get("mode") == "text" and t["visible"]
+    ]
+    assert said == [grid.summary(table, 4, 64, 781)]
+    apply(drawn, next(s for s in shapes["steps"] if s["label"] == "64 × 32")["args"])
+    (refused,) = [t["text"][0] for t in drawn["data"] if t.get("mode") == "text" and t["visible"]]
+    assert "64 × 32 is refused: a block of 2,048 threads" in refused
 
 
 def test_a_page_without_widgets_and_without_network_is_small_enough(recorded):
@@ -374,40 +442,7 @@ def test_moving_the_blocks_shape(recorded):
         widgets.explore_grid(48, 8)
 
 
-# ------------------------------------------------------------------------------------------- PTX
-
-
-def test_ptx_is_compiled_anew_and_says_what_changed():
-    explorer = widgets.explore_ptx(aligned=True).explorer
-    assert ">2</b>" in explorer.summary.value and "(was" not in explorer.summary.value
-    assert "kw-new" not in explorer.code.value
-    explorer.block.value = 4096
-    assert '<b>8</b> <span class="kw-was">(was 2)</span>' in explorer.summary.value  # loads a thread
-    assert "kw-new" in explorer.code.value and "lines new (+)" in explorer.code.value
-    explorer.aligned.value = False
-    assert panes.facts(explorer.now)["load_bytes"] == 4
-    explorer.target.value = "sm_75"
-    assert ".target sm_75" in explorer.code.value
-    # every line of code carries the class of a source line that can be picked
-    assert 'class="kw-pick kw-p' in explorer.source.value and "aria-label" in explorer.source.value
-
-
-def test_what_is_new_ignores_renumbered_registers():
-    lines = [panes.Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
-    renumbered = [
-        panes.Line(i, 1, text) for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
-    ]
-    assert panes.news("ptx", lines, renumbered) == ({1}, 0)
-    assert panes.news("ptx", None, renumbered) == (set(), 0)
-    long = [panes.Line(i, 1, f"st.global [{i}];") for i in range(600)]
-    assert panes.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
-
-
-def test_ptx_of_a_kernel_that_is_refused_or_has_no_such_position():
-    with pytest.raises(ValueError, match="target='sm_91' is no position"):
-        widgets.explore_ptx(target="sm_91")
-    with pytest.raises(ValueError, match="needs the signature"):
-        widgets.explore_ptx(object())
+# ------------------------------------------------------------------------------------------- text
 
 
 def test_heading_escapes(recorded):

@@ -83,7 +83,17 @@ const char* transpose_launch(int64_t input, int64_t output, int height, int widt
 """,
     2,
 )
-LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TRANSPOSE)}
+CENTER_ROWS = Launcher(
+    "center_rows",
+    r"""
+const char* center_rows_launch(int64_t input, int64_t output, int height, int width, int64_t stream) {
+    center_rows_kernel<<<dim3(height), dim3(256), 0, (cudaStream_t)stream>>>((const float*)input, (float*)output, height, width);
+    return cudaGetErrorString(cudaGetLastError());
+}
+""",
+    2,
+)
+LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TRANSPOSE, CENTER_ROWS)}
 
 
 @dataclass(frozen=True)
