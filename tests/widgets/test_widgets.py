@@ -251,8 +251,12 @@ def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, m
         if t.type == "scatter" and t.mode == "text" and t.visible
     ]
     assert sentence in shown.text and sentence in said[0]
-    steps = [step["args"][1]["title.text"] for step in shown.plain.layout.sliders[0].steps]
-    assert all(sentence in title and "GB/s" not in title and "sectors" in title for title in steps)
+    steps = [step["args"][0]["text"] for step in shown.plain.layout.sliders[0].steps]
+    told = [text[0].replace("<br>", " ") for step in steps for text in step if text is not None]
+    assert "GB/s" not in "".join(told) and sum("is refused" in text for text in told) == len(told) // len(
+        steps
+    )
+    assert all((sentence in text and "sectors" in text) or "is refused" in text for text in told)
     if form == "widgets":
         assert sentence in shown.explorer.line.value and "GB/s" not in shown.explorer.line.value
         shown.explorer.sliders["block_x"].value = 32
