@@ -10,7 +10,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from commands import CORE, LESSONS, ROOT, environment
+from commands import LESSONS, ROOT, environment
 
 from helpers import exercises
 from helpers.workshop import batch, grade
@@ -37,18 +37,10 @@ def first_exercise(name: str) -> str:
 # ---------------------------------------------------------------------------------------------- one source
 
 
-# The deeper lessons are what left the six, moved whole: their sections have no exercises yet. The day one gets its lab
-# it leaves this list.
-WITHOUT_A_LAB = {"07_timers", "08_failures", "09_wide_rows"}
-
-
 def test_there_is_a_lab_for_every_lesson():
-    lessons = {path.stem for path in LESSONS}
-    assert not WITHOUT_A_LAB & set(CORE) and lessons >= WITHOUT_A_LAB
-    with_a_lab = lessons - WITHOUT_A_LAB
     assert (
         set(NAMES)
-        == with_a_lab
+        == {path.stem for path in LESSONS}
         == {path.stem for path in (ROOT / "labs").glob("*.ipynb")}
         == set(exercises.LABS)
     )

@@ -7,14 +7,14 @@ To add an exercise: `factories` makes one, `plans` describes a kernel's cases an
 on common mistakes, `verdicts` what the labs' own judges share.
 
 `BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
-it is graded, and `hold` gives it exercises without cases and judges. `KEPT_BACK` names records
-that answer an exercise. `cuda_text` and `triton_text` look through answers
-that are text, `served` has what a learner's function is shown of an object that stays with the judge, `replay`
-what a call launched, so that it can be launched again elsewhere.
+it is graded, and `hold` gives it exercises without cases and judges. `KEPT_BACK` names records that answer an exercise.
+`cuda_text` and `triton_text` look through answers that are text, `served` has what a learner's function is shown of an
+object that stays with the judge, `gpus` the GPUs whose queue the labs' clocks read, `runs` one guarded run of a CUDA
+kernel, `replay` what a call launched, so that it can be launched again elsewhere.
 
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
-times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
+times it, `traffic` says what was counted of what interpreted kernels moved. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
 answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
 `evidence`. `results` compares and carries what a call gave.
 
@@ -53,6 +53,9 @@ LABS = (
     "04_ptx",
     "05_ncu",
     "06_fusion",
+    "07_timers",
+    "08_failures",
+    "09_wide_rows",
     "10_another_gpu",
 )
 
@@ -65,6 +68,9 @@ BESIDE = {
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab07": ("machines",),
+    "lab08": ("broken", "runs"),
+    "lab09": ("beside",),
     "lab10": ("tables",),
 }
 # Records that answer an exercise, below helpers/records: while a notebook is graded its process cannot read them.

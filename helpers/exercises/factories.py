@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from helpers.exercises.model import Case, Exercise, Raises
-from helpers.exercises.plans import CasePlan, SpeedPlan
+from helpers.exercises.plans import CasePlan, SpeedPlan, TrafficPlan
 
 __all__ = ["answer_exercise", "cuda_function", "free_exercise", "kernel_exercise", "refusal"]
 
@@ -39,6 +39,8 @@ def kernel_exercise(
     out_dtype: str | None = None,
     tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
     speed_shape: tuple[int, ...] | None = None,
+    speed_at_least: float = 0,
+    traffic: TrafficPlan | None = None,
     mistakes: Sequence[Callable] = (),
     adapters: Mapping[str, Callable] | None = None,
     minutes: int = 15,
@@ -62,6 +64,9 @@ def kernel_exercise(
         out_dtype: the result's dtype; by default that of the first tensor, or the reference's where that is no float.
         tolerance: (relative, absolute), or a dict of them by dtype; by default those of `helpers.check`.
         speed_shape: of the first input when it is timed; by default 64 Mi elements of float32.
+        speed_at_least: the share of a copy's speed that it must reach on a GPU; without one the verdict says that no speed
+            was measured. By default the speed is told only.
+        traffic: how much it may move, counted where its kernels are interpreted; by default nobody counts.
         mistakes: `(case, got, expected) -> (key, hint) or None`, tried before the built-in diagnoses.
         adapters: name -> `adapter(obj, *args)`, for those of `cases.extra` that do not call the object itself.
         minutes: that the exercise takes.
@@ -91,7 +96,8 @@ def kernel_exercise(
         judge=judged,
         adapters=dict(adapters or {}),
         prepare=prepare,
-        speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape),
+        speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape, at_least=speed_at_least),
+        traffic=traffic,
         guarded=True,
         must_launch=must_launch,
         on_gpu=True,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.exercises.plans import SpeedPlan
+from helpers.exercises.plans import SpeedPlan, TrafficPlan
 
 # What `Case.call` may hold beside the name of an adapter.
 SPEED = "@speed"  # the object is timed
@@ -69,6 +69,8 @@ class Outcome:
             the kernels; and of a tensor that it returned "device", its device's type, "same_memory", whether it lies
             in an input's memory, "earlier_changed", whether the result of the call before has changed, and "written",
             how many of its elements interpreted Triton kernels wrote.
+            Where Triton's kernels were interpreted: "read_bytes" and "written_bytes", what they loaded and stored in all,
+            and "most_read", the elements of the inputs that one program loaded in a launch.
             "skipped": why the call was not made.
             Of a timed case: "us", the median; "turned", how often the contents were turned (`speed.turned`) before the
             call whose result is `value`; or "untimed", why it was not timed.
@@ -177,6 +179,7 @@ class Exercise:
             process: `prepare` is given the text in a process that never ran the learner's Python.
         prepare: the learner's object, or its text -> what is called; a `BuildError` of it becomes a verdict.
         speed: how it is timed on a GPU after all cases passed; None where it is not.
+        traffic: how much interpreted kernels may move; None where nobody counts.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
         on_gpu: whether its cases live on the GPU where there is one.
@@ -195,6 +198,7 @@ class Exercise:
     text: Callable[[Any], str] | None = field(default=None, repr=False)
     prepare: Callable[[Any], Any] | None = field(default=None, repr=False)
     speed: SpeedPlan | None = field(default=None, repr=False)
+    traffic: TrafficPlan | None = field(default=None, repr=False)
     guarded: bool = False
     must_launch: str = ""
     on_gpu: bool = False
