@@ -19,9 +19,10 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # pytest's processes: as many as cores, one where there is a GPU; the files that take longest begin.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: help run test soak latest lab record bench form
+.PHONY: help run test soak latest lab record bench form book
 help:
 	@echo "make run     run the course; the result is build/course/index.html"
+	@echo "make book    the executed course as a book; the first page is build/book/index.html"
 	@echo "make test    everything that CI checks"
 	@echo "make soak    the tests that draw random numbers, again and again with others; MINUTES=30"
 	@echo "make latest  the course, the labs' solutions and the tests with the newest releases of all packages"
@@ -47,11 +48,16 @@ $(STAMP): pyproject.toml constraints.txt
 	$(NEEDS)
 	@echo "Setting up $(VENV) from constraints.txt; the first time this downloads torch and takes some minutes."
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev,cluster]'
+	$(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt -e '.[lab,dev,cluster,book]'
 	@touch $@
 
 run: $(STAMP)
 	@$(BIN)/workbook run notebooks --out build/course $(ARGS)
+
+# What was executed before is taken; `make run` executes it anew.
+book: $(STAMP)
+	@test -f build/course/report.json || $(BIN)/workbook run notebooks --out build/course
+	@$(BIN)/workbook book $(ARGS)
 
 test: $(STAMP)
 	$(BIN)/workbook form --check
@@ -68,7 +74,7 @@ latest:
 	$(NEEDS)
 	@echo "Setting up $(LATEST) without constraints.txt; the first time this downloads several GB."
 	@test -x $(LATEST)/bin/python || $(PYTHON) -m venv $(LATEST)
-	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev,cluster]' $(foreach one,$(WITH),'$(one)')
+	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev,cluster,book]' $(foreach one,$(WITH),'$(one)')
 	@TEST_SEED=$(SEED) $(LATEST)/bin/python tests/latest.py $(if $(ARGS),--part) -- $(WORKERS) $(ARGS)
 
 lab: $(STAMP)

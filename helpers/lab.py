@@ -1,4 +1,4 @@
-"""What a lab's cells call: `check`, `progress` and `reset`."""
+"""What a lab's cells call: `check`, `progress`, `reset`, and `WriteUp` for an answer in words and figures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Any
 
 from helpers import exercises, store
 from helpers.exercises.model import Exercise, Verdict
+from helpers.exercises.writeup import WriteUp
 from helpers.predict import summary
 
-__all__ = ["NotYet", "check", "progress", "reset"]
+__all__ = ["NotYet", "WriteUp", "check", "progress", "reset"]
 
 STARTERS = Path(exercises.__file__).with_name("starters.json")  # `workbook form` writes it
 

@@ -29,8 +29,13 @@ def mistakes(id: str, answer: Any, draws: Iterable[int] = seeds.several(5)) -> s
     return {judged(id, answer, seed).mistake for seed in draws}
 
 
+def with_right_answers(lab: str) -> list[exercises.Exercise]:
+    """A lab's exercises but for the last, which has no single right answer."""
+    return list(exercises.of_lab(lab)[:-1])
+
+
 def solution(lab: str, folder: Path, first: str = "") -> dict[str, Any]:
-    """The names that the exercise cells of a lab's solution define.
+    """The names that the exercise cells of a lab's solution define, but for the free one's (test_free.py).
 
     Args:
         lab: such as "04_ptx".
@@ -38,7 +43,7 @@ def solution(lab: str, folder: Path, first: str = "") -> dict[str, Any]:
         first: the text of what the cells need.
     """
     cells = solution_cells(lab)
-    source = "\n\n".join([first, *(cells[exercise.id] for exercise in exercises.of_lab(lab))])
+    source = "\n\n".join([first, *(cells[exercise.id] for exercise in with_right_answers(lab))])
     path = folder / "solution.py"
     path.write_text(source)
     names: dict[str, Any] = {"__name__": "solution"}

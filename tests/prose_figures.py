@@ -147,4 +147,12 @@ PROSE: list[Prose] = [
         _exp_and_softmax,
         {"n_rows": 16384, "n_cols": 8192},
     ),
+    Prose(
+        "10_another_gpu",
+        "On an H100, squaring 10,000 × 10,000 floats takes {} µs",
+        "h100",
+        "profiling/bandwidths",
+        lambda table: (f"{table.set_index('operation').median_us['torch.square(a)']:.0f}",),
+        {"n_rows": 10_000, "n_cols": 10_000},
+    ),
 ]

@@ -88,9 +88,10 @@ def test_what_is_imported_is_required():
     """Every third-party module that helpers imports belongs to a distribution that pyproject names, or is optional."""
     distributions = {"IPython": "ipython", "cuda": "cuda-bindings", "pynvml": "nvidia-ml-py", "jinja2": "nbconvert",
                      "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
-                     "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython", "yaml": "pyyaml"}  # fmt: skip
+                     "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython", "yaml": "pyyaml",
+                     "docutils": "sphinx"}  # fmt: skip
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
-    cluster = {canonicalize_name(Requirement(r).name) for r in EXTRAS["cluster"]}
+    cluster, book = ({canonicalize_name(Requirement(r).name) for r in EXTRAS[e]} for e in ("cluster", "book"))
     for path in (ROOT / "helpers").rglob("*.py"):
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
@@ -99,6 +100,8 @@ def test_what_is_imported_is_required():
             if module in sys.stdlib_module_names or module in ("helpers", "__future__"):
                 continue
             extra = cluster if path.stem.startswith("cluster") else set()
+            if path.parent.name == "book":
+                extra = book
             if path.name == "table.py":
                 extra = {"pyarrow"}  # results.parquet, where a user has it
             assert canonicalize_name(distributions.get(module, module)) in named | extra, (
@@ -115,7 +118,7 @@ def test_environment_yml_says_the_same_for_conda():
     assert python in SpecifierSet(PYPROJECT["requires-python"])
     assert pip == ["-c constraints.txt", f"-e .[{','.join(sorted(EXTRAS, reverse=True))}]"]
     assert (
-        "'.[lab,dev,cluster]'" in (ROOT / "Makefile").read_text()
+        "'.[lab,dev,cluster,book]'" in (ROOT / "Makefile").read_text()
         and "-c constraints.txt" in (ROOT / "Makefile").read_text()
     )
     # nvcc builds against the headers that torch's CUDA build asks for: one major and minor version.
@@ -183,7 +186,7 @@ def test_commands_in_the_documents_exist(path, workbook):
     for target in re.findall(r"\bmake ([a-z]+)\b", code):
         assert target in targets, f"{path.name} says make {target}"
     helps: dict[str, str] = {}
-    for line in re.findall(r"workbook ((?:run|grade|doctor|form|publish|records|links)\b[^\n`]*)", code):
+    for line in re.findall(r"workbook ((?:run|grade|doctor|form|publish|records|links|book)\b[^\n`]*)", code):
         name = line.split()[0]
         helps.setdefault(name, workbook(name, "--help").stdout)
         for option in re.findall(r"(?<=\s)(--?[a-z][\w-]*)", line):
@@ -346,7 +349,7 @@ def test_make_latest_takes_no_pins_and_make_the_pins(bare):
     latest = make(bare, "-n", "latest", "WITH=torch==2.11.* numpy<2.4").stdout
     assert "constraints.txt" not in latest.replace("without constraints.txt", "") and "--upgrade" in latest
     assert (
-        "-e '.[lab,dev,cluster]' 'torch==2.11.*' 'numpy<2.4'" in latest
+        "-e '.[lab,dev,cluster,book]' 'torch==2.11.*' 'numpy<2.4'" in latest
         and "tests/latest.py  -- -n auto" in latest
     )
     assert "tests/latest.py --part -- " in make(bare, "-n", "latest", "ARGS=tests/ptx").stdout

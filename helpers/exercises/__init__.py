@@ -1,21 +1,25 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab06`) that is imported when one of its exercises is asked for. `helpers.lab` is
+Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for. `helpers.lab` is
 what a lab's cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
 on common mistakes, `verdicts` what the labs' own judges share.
 
 `BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
-it is graded, and `hold` gives it exercises without cases and judges. `cuda_text` and `triton_text` look through answers
-that are text, `served` has what a learner's function is shown of an object that stays with the judge, `replay`
-what a call launched, so that it can be launched again elsewhere.
+it is graded, and `hold` gives it exercises without cases and judges. `KEPT_BACK` names records that answer an exercise.
+`cuda_text` and `triton_text` look through answers that are text, `served` has what a learner's function is shown of an
+object that stays with the judge, `gpus` the GPUs whose queue the labs' clocks read, `runs` one guarded run of a CUDA
+kernel, `replay` what a call launched, so that it can be launched again elsewhere.
 
 To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
 verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
-times it. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
+times it, `traffic` says what was counted of what interpreted kernels moved. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
 answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
 `evidence`. `results` compares and carries what a call gave.
+
+The last exercise of a core lab has no single right answer: `writeup` has the form of its answer, `consistency` holds it
+against the data, `shipped` has the data that are the same on every machine.
 """
 
 from __future__ import annotations
@@ -28,6 +32,7 @@ from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
 
 __all__ = [
     "BESIDE",
+    "KEPT_BACK",
     "LABS",
     "Case",
     "Exercise",
@@ -41,18 +46,35 @@ __all__ = [
     "of_lab",
 ]
 
-LABS = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
+LABS = (
+    "01_profiling",
+    "02_load_inline",
+    "03_triton",
+    "04_ptx",
+    "05_ncu",
+    "06_fusion",
+    "07_timers",
+    "08_failures",
+    "09_wide_rows",
+    "10_another_gpu",
+)
 
 
 # The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
 BESIDE = {
     "lab01": ("beside", "machines", "samples"),
-    "lab02": ("beside", "launchers", "traps"),
-    "lab03": (),
+    "lab02": ("beside", "centred", "launchers", "traps"),
+    "lab03": ("positions",),
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
     "lab06": ("beside",),
+    "lab07": ("machines",),
+    "lab08": ("broken", "runs"),
+    "lab09": ("beside",),
+    "lab10": ("tables",),
 }
+# Records that answer an exercise, below helpers/records: while a notebook is graded its process cannot read them.
+KEPT_BACK = ("h200/triton/launch-sweep.json",)
 _held: tuple[Exercise, ...] | None = None
 
 

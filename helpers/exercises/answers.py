@@ -90,5 +90,8 @@ def _plain(value: Any) -> Any:
 
 def brief(value: Any, width: int = 160) -> str:
     """A value's text, cut to one short line."""
-    text = " ".join(repr(value).split())
+    try:
+        text = " ".join(repr(value).split())
+    except ValueError:  # a whole number of more digits than Python prints
+        text = f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -18,6 +18,7 @@ from helpers.exercises.call import call_here
 from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_elsewhere
 from helpers.exercises.speed import judge_speed, timed_case
+from helpers.exercises.traffic import judge_traffic
 
 __all__ = ["attempt", "call_here", "judge_with", "where"]
 
@@ -70,7 +71,7 @@ def judge_with(
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
     on = where(exercise)
-    n_cases, skipped, earlier = 0, {}, []
+    n_cases, skipped, earlier, moved = 0, {}, [], ""
     for case in exercise.cases(rng, on):
         if on == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
@@ -80,6 +81,8 @@ def judge_with(
             skipped.setdefault(outcome.facts["skipped"], []).append(case.label)
             continue
         verdict = exercise.judge(case, outcome)
+        if verdict is not None and verdict.passed:
+            return replace(verdict, n_cases=n_cases + 1, seed=seed)
         if verdict is not None:
             verdict = _looked_at_again(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
@@ -95,12 +98,13 @@ def judge_with(
                 n_cases=n_cases,
                 seed=seed,
             )
+        failed, counted = judge_traffic(exercise, case, outcome)
+        if failed is not None:
+            return replace(failed, n_cases=n_cases, seed=seed)
+        moved = counted or moved
         n_cases += 1
         earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
-    left_out = "; ".join(
-        f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} ({why})"
-        for why, labels in skipped.items()
-    )
+    left_out = _in_words(skipped)
     n_not_tried = sum(map(len, skipped.values()))
     if not n_cases:
         sentence = f"{exercise.id}: no case could be tried here{': ' if left_out else ''}{left_out}."
@@ -111,11 +115,24 @@ def judge_with(
         failed, speed = judge_speed(exercise, case, call(case), claimed)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
+    if exercise.speed is not None and exercise.speed.at_least and not speed:
+        why = "there is no GPU here, so no speed was measured" if on != "cuda" else "no speed was measured"
+        skipped[why] = ["its speed"]
+        n_not_tried, left_out = n_not_tried + 1, _in_words(skipped)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"
+    sentence += f", {moved}" if moved else ""
     sentence += f", {speed}" if speed else ""
     sentence += f"; passed, {n_not_tried} not tried: {left_out}" if left_out else ""
     return Verdict(
         exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed, n_not_tried=n_not_tried
+    )
+
+
+def _in_words(skipped: dict[str, list[str]]) -> str:
+    """What was not tried and why: "2 cases (no room)"."""
+    return "; ".join(
+        f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} ({why})"
+        for why, labels in skipped.items()
     )
 
 

@@ -189,6 +189,12 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         facts |= _outside(seen, blocks)
         return _raised(error, state.obj, facts)
     facts |= _outside(seen, blocks)
+    if seen.launched and seen.most_read is not None and exercise.must_launch == "triton":
+        facts |= {
+            "read_bytes": seen.read_bytes,
+            "written_bytes": seen.written_bytes,
+            "most_read": seen.most_read,
+        }
     if record is not None:
         try:
             _last.plan, _last.problem = record.plan(value), ""

@@ -2,6 +2,7 @@
 
     kernel_exercise   the learner writes something that computes a tensor from tensors, in Triton, CUDA C++ or torch
     answer_exercise   the learner writes a function that works something out: a grid, a name, a table of numbers
+    free_exercise     the learner writes up what was found: no single right answer, but the data contradict the wrong ones
 
     SQUARE = kernel_exercise("square-any-shape", "03_triton", "Square a tensor", "square_any", lambda x: x * x,
                              cases=CasePlan(dtypes=("float32", "float16")), must_launch="triton")
@@ -20,9 +21,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from helpers.exercises.model import Case, Exercise, Raises
-from helpers.exercises.plans import CasePlan, SpeedPlan
+from helpers.exercises.plans import CasePlan, SpeedPlan, TrafficPlan
 
-__all__ = ["answer_exercise", "cuda_function", "kernel_exercise", "refusal"]
+__all__ = ["answer_exercise", "cuda_function", "free_exercise", "kernel_exercise", "refusal"]
 
 
 def kernel_exercise(
@@ -38,6 +39,8 @@ def kernel_exercise(
     out_dtype: str | None = None,
     tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
     speed_shape: tuple[int, ...] | None = None,
+    speed_at_least: float = 0,
+    traffic: TrafficPlan | None = None,
     mistakes: Sequence[Callable] = (),
     adapters: Mapping[str, Callable] | None = None,
     minutes: int = 15,
@@ -61,6 +64,9 @@ def kernel_exercise(
         out_dtype: the result's dtype; by default that of the first tensor, or the reference's where that is no float.
         tolerance: (relative, absolute), or a dict of them by dtype; by default those of `helpers.check`.
         speed_shape: of the first input when it is timed; by default 64 Mi elements of float32.
+        speed_at_least: the share of a copy's speed that it must reach on a GPU; without one the verdict says that no speed
+            was measured. By default the speed is told only.
+        traffic: how much it may move, counted where its kernels are interpreted; by default nobody counts.
         mistakes: `(case, got, expected) -> (key, hint) or None`, tried before the built-in diagnoses.
         adapters: name -> `adapter(obj, *args)`, for those of `cases.extra` that do not call the object itself.
         minutes: that the exercise takes.
@@ -90,7 +96,8 @@ def kernel_exercise(
         judge=judged,
         adapters=dict(adapters or {}),
         prepare=prepare,
-        speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape),
+        speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape, at_least=speed_at_least),
+        traffic=traffic,
         guarded=True,
         must_launch=must_launch,
         on_gpu=True,
@@ -147,6 +154,43 @@ def answer_exercise(
         adapters=dict(adapters or {}),
         served=dict(served or {}),
         prepare=prepare,
+    )
+
+
+def free_exercise(
+    id: str,
+    lab: str,
+    title: str,
+    name: str,
+    data: Callable[[], Any],
+    *,
+    read: Callable[[Any], dict[str, Any]] | None = None,
+    minutes: int = 20,
+) -> Exercise:
+    """An exercise without a single right answer, whose answer is a `writeup.WriteUp`.
+
+    Args:
+        id, lab, title, name, minutes: as in `kernel_exercise`; `name` is that of the learner's write-up.
+        data: what it is held against, a `consistency.Data`, made when it is needed: `() -> Data`, or `(value) -> Data` where
+            `read` found something beside the write-up.
+        read: beside the learner's object, object -> `writeup.as_plain` of it, or a dict with that as "write_up" and what
+            else was found. By default the write-up alone.
+
+    Returns:
+        An `Exercise` with one case. Its verdicts carry the learner's words, for the teacher.
+    """
+    from helpers.exercises import consistency, writeup
+
+    about = data if inspect.signature(data).parameters else lambda value: data()
+    return Exercise(
+        id=id,
+        lab=lab,
+        title=title,
+        name=name,
+        minutes=minutes,
+        cases=lambda rng, device: iter((Case("your write-up", call="read"),)),
+        judge=consistency.WriteUpJudge(id, name, about),
+        adapters={"read": read or writeup.as_plain},
     )
 
 

@@ -6,7 +6,7 @@ import gc
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,9 @@ class Seen:
     """What was seen while one call ran. `launched` is None where nobody could look.
 
     `stored` has the addresses that interpreted kernels wrote to, as arrays; None where kernels were compiled, or wrote too
-    often to note it all.
+    often to note it all. `read_bytes` and `written_bytes` are what interpreted kernels loaded and stored in all, masked-off
+    parts left out, and `most_read` the elements of the inputs that one program loaded in a launch; None where kernels were
+    compiled.
     """
 
     launched: list[str] | None = None
@@ -51,6 +53,33 @@ class Seen:
     reads_outside: int = 0
     writes_outside: int = 0
     kernel: str = ""
+    read_bytes: int | None = 0
+    written_bytes: int | None = 0
+    most_read: int | None = 0
+    by_program: dict[tuple, int] = field(default_factory=dict)
+
+    def count(self, ptrs: Any, mask: Any, reads: bool) -> None:
+        """Count one access of an interpreted program."""
+        from triton.runtime import interpreter
+
+        if self.read_bytes is None or self.written_bytes is None:
+            return
+        n = int(np.count_nonzero(mask.data))
+        n_bytes = n * np.dtype(interpreter._get_np_dtype(ptrs.get_element_ty())).itemsize
+        if reads:
+            self.read_bytes += n_bytes
+        else:
+            self.written_bytes += n_bytes
+
+    def count_input(self, n: int, program: tuple) -> None:
+        """Count elements of an input that one program of the launch loaded."""
+        if self.most_read is not None:
+            self.by_program[program] = self.by_program.get(program, 0) + n
+            self.most_read = max(self.most_read, self.by_program[program])
+
+    def compiled(self) -> None:
+        """Nothing is known of what a compiled kernel touches."""
+        self.stored = self.read_bytes = self.written_bytes = self.most_read = None
 
 
 @contextmanager
@@ -66,13 +95,14 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     def compiled(self, *args, warmup=False, **kwargs):
         if not warmup:
             seen.launched.append(self.fn.__name__)
-            seen.stored = None
+            seen.compiled()
         return run_compiled(self, *args, warmup=warmup, **kwargs)
 
     def interpreted(self, *args, **kwargs):
         name, before = self.fn.__name__, seen.kernel
         seen.launched.append(name)
         seen.kernel = name
+        seen.by_program.clear()
         try:
             return run_interpreted(self, *args, **kwargs)
         finally:
@@ -86,7 +116,11 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
             seen.stored.append(addresses.reshape(-1).astype(np.int64))
 
     def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
-        _look(seen, blocks, ptrs.data[mask.data], "reads")
+        addresses = ptrs.data[mask.data]
+        _look(seen, blocks, addresses, "reads")
+        seen.count(ptrs, mask, reads=True)
+        if _in_input(blocks, addresses):
+            seen.count_input(addresses.size, tuple(self.grid_idx))
         if poison_masked and rest and rest[0] is None:
             rest = (_nothing_promised(ptrs), *rest[1:])
         return _call(self, ptrs, mask, *rest, **named)
@@ -94,11 +128,13 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
         _look(seen, blocks, ptrs.data[mask.data], "writes")
         note(ptrs.data[mask.data])
+        seen.count(ptrs, mask, reads=False)
         return _call(self, ptrs, value, mask, *rest, **named)
 
     def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
         _look(seen, blocks, ptr.data[mask.data], "writes")
         note(ptr.data[mask.data])
+        seen.count(ptr, mask, reads=False)
         return _call(self, op, ptr, val, mask, *rest, **named)
 
     def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
@@ -149,6 +185,16 @@ def _nothing_promised(ptrs: Any) -> Any:
     if np.issubdtype(dtype, np.floating):
         poison.fill(np.nan)
     return interpreter.TensorHandle(poison, ptrs.get_element_ty())
+
+
+def _in_input(blocks: Blocks, addresses: Any) -> bool:
+    """Whether an access begins in one of the call's own arguments."""
+    if not addresses.size:
+        return False
+    first = int(addresses.reshape(-1)[0])
+    return any(
+        one.is_input and one.address <= first < one.address + one.stop - one.start for one in blocks.blocks
+    )
 
 
 def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:

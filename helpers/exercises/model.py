@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from helpers.exercises.plans import SpeedPlan
+from helpers.exercises.plans import SpeedPlan, TrafficPlan
 
 # What `Case.call` may hold beside the name of an adapter.
 SPEED = "@speed"  # the object is timed
@@ -69,6 +69,8 @@ class Outcome:
             the kernels; and of a tensor that it returned "device", its device's type, "same_memory", whether it lies
             in an input's memory, "earlier_changed", whether the result of the call before has changed, and "written",
             how many of its elements interpreted Triton kernels wrote.
+            Where Triton's kernels were interpreted: "read_bytes" and "written_bytes", what they loaded and stored in all,
+            and "most_read", the elements of the inputs that one program loaded in a launch.
             "skipped": why the call was not made.
             Of a timed case: "us", the median; "turned", how often the contents were turned (`speed.turned`) before the
             call whose result is `value`; or "untimed", why it was not timed.
@@ -94,9 +96,10 @@ class Verdict:
         case: the label of the case that failed.
         mistake: its kind, such as "missing-mask" (see `hints.HINTS`); "to-do" for an untouched starter.
         hint: one sentence that fits the mistake.
-        details: the first wrong elements, a line each.
+        details: the first wrong elements, a line each; of a write-up what agrees with the data and what does not.
         n_cases: cases that were called and agreed.
         n_not_tried: cases that could not be tried here; the sentence of a pass says so.
+        words: what the learner wrote, where the answer is a write-up: for the teacher, cleaned, bounded and unjudged.
         speed: "94 % of the copy ceiling", on a GPU.
         seed: of the hidden cases; the same seed gives the same cases.
     """
@@ -112,10 +115,11 @@ class Verdict:
     seed: int = 0
     details: str = ""
     n_not_tried: int = 0
+    words: str = ""
 
     def _lines(self) -> list[str]:
         if self.passed:
-            return [f"✓ {self.sentence}"]
+            return [f"✓ {self.sentence}", *self.details.splitlines()]
         if self.mistake == "to-do":
             return [self.sentence]
         return [
@@ -164,7 +168,8 @@ class Exercise:
         name: of the object that the check is given.
         minutes: that it takes.
         cases: `(rng, device) -> iterator of Case`, new ones for each rng, made lazily.
-        judge: `(case, outcome) -> Verdict, or None where the case is fine`. It runs on the trusted side.
+        judge: `(case, outcome) -> Verdict, or None where the case is fine`; a verdict that passes ends the check. It runs
+            on the trusted side.
         adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object. The grader finds it by its
             module and name, in a module that holds no answers (`helpers.exercises.BESIDE`).
         served: name -> `served(ask, *args)`, run beside the judge: what must stay hidden, it keeps. `ask(*args)` has the
@@ -174,6 +179,7 @@ class Exercise:
             process: `prepare` is given the text in a process that never ran the learner's Python.
         prepare: the learner's object, or its text -> what is called; a `BuildError` of it becomes a verdict.
         speed: how it is timed on a GPU after all cases passed; None where it is not.
+        traffic: how much interpreted kernels may move; None where nobody counts.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
         on_gpu: whether its cases live on the GPU where there is one.
@@ -192,6 +198,7 @@ class Exercise:
     text: Callable[[Any], str] | None = field(default=None, repr=False)
     prepare: Callable[[Any], Any] | None = field(default=None, repr=False)
     speed: SpeedPlan | None = field(default=None, repr=False)
+    traffic: TrafficPlan | None = field(default=None, repr=False)
     guarded: bool = False
     must_launch: str = ""
     on_gpu: bool = False

@@ -1,4 +1,4 @@
-"""What a kernel's hidden cases are made from, and how it is timed."""
+"""What a kernel's hidden cases are made from, how it is timed, and how much it may move."""
 
 from __future__ import annotations
 
@@ -49,9 +49,28 @@ class SpeedPlan:
         shape: of the first input; None takes 256 MiB, or less on a small GPU.
         bytes_per_element: bytes that must move for one element of the first input; None counts that each input is read
             once and the result written once.
+        at_least: the share of the copy's speed below which the exercise is not passed; 0 only tells the speed.
     """
 
     cases: CasePlan
     reference: Callable
     shape: tuple[int, ...] | None = None
     bytes_per_element: float | None = None
+    at_least: float = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrafficPlan:
+    """How much a kernel may move, counted where it is interpreted; `traffic.judge_traffic` does it.
+
+    Attributes:
+        reads: how often the input may be read, in multiples of its bytes.
+        writes: how often the result may be written.
+        program: elements of the input that one program may read in a launch; None for any number.
+        from_elements: smaller inputs are not counted: there a row's words, sums or maxima weigh as much as the row.
+    """
+
+    reads: float = 1
+    writes: float = 1
+    program: int | None = None
+    from_elements: int = 1 << 14

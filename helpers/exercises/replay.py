@@ -19,6 +19,7 @@ import torch
 
 from helpers.exercises import guard, triton_text
 from helpers.exercises.results import same_bits
+from helpers.kernels import places
 
 _MOST_LAUNCHES = 64
 _MOST_BYTES = 64 << 20  # of all memory that is recorded of one call
@@ -277,7 +278,8 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
                 memory[number].copy_(contents)
         values = [_value(one, memory) for one in launch["args"]]
         named = {name: _value(one, memory) for name, one in launch["kwargs"].items()}
-        kernels[launch["kernel"]][launch["grid"]](*values, **named)
+        with places.chip():  # programs that wait for each other need a place each
+            kernels[launch["kernel"]][launch["grid"]](*values, **named)
     about = plan["result"]
     if (
         about[_TENSOR][1] == about["dtype"]

@@ -1,4 +1,4 @@
-"""Speed on a GPU: told as per cent of the copy ceiling, never a pass by itself, and above the ceiling a failure."""
+"""Speed on a GPU: told as per cent of the copy ceiling; above the ceiling, or below what the exercise asks for, a failure."""
 
 from __future__ import annotations
 
@@ -130,11 +130,12 @@ def judge_speed(
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     n_bytes = plan.bytes_per_element and plan.bytes_per_element * args[0].numel()
     n_bytes = n_bytes or sum(t.numel() * t.element_size() for t in (*tensors, got))
-    return _judge_rate(fails, n_bytes / us / 1e3, got.numel() * got.element_size() / n_bytes, claimed)
+    written = got.numel() * got.element_size() / n_bytes
+    return _judge_rate(fails, n_bytes / us / 1e3, written, plan.at_least, claimed)
 
 
 def _judge_rate(
-    fails: Callable, gb_per_s: float, written: float, claimed: bool
+    fails: Callable, gb_per_s: float, written: float, at_least: float, claimed: bool
 ) -> tuple[Verdict | None, str]:
     fraction = gb_per_s / ceiling_for(gb_per_s, written)
     share = f"{fraction:.0%}".replace("%", " %")
@@ -143,4 +144,7 @@ def _judge_rate(
         return fails(
             f"{what}, faster than the memory: it cannot have read and written everything", "above-ceiling"
         )
+    if fraction < at_least:
+        what = f"right, but {gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU; {100 * at_least:.0f} %"
+        return fails(f"{what} is asked for", "too-slow")
     return None, f"{'claimed: ' * claimed}{share} of the copy ceiling"

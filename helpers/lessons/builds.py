@@ -74,16 +74,27 @@ def steps(folder: Path) -> pd.DataFrame:
     return pd.DataFrame({"step": last.keys(), "seconds": last.values()})
 
 
-def files_read(folder: Path) -> int:
-    """How many files the compiler reads for main.cpp, PyTorch's and the system's headers included."""
+def reading(folder: Path) -> tuple[int, float]:
+    """How many files the compiler reads for main.cpp, and the seconds that it takes to read them alone.
+
+    PyTorch's and the system's headers are among them. What was found is kept in the folder, beside what was built.
+    """
+    kept = folder / "reading.json"
+    if kept.exists():
+        n_files, seconds = json.loads(kept.read_text())
+        return n_files, seconds
     if (folder / "build.ninja").exists():
         line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
         command = [str(device.find_tool("c++")), *shlex.split(line), "-M", "main.cpp"]
     else:  # helpers.cuda without PyTorch's headers keeps its commands
         compile_main = json.loads((folder / "built.json").read_text())["commands"][0]
         command = [*compile_main[: compile_main.index("-c")], "-M", "main.cpp"]
+    start = time.perf_counter()
     listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
-    return len(listed.replace("\\\n", " ").split()) - 1
+    seconds = time.perf_counter() - start
+    n_files = len(listed.replace("\\\n", " ").split()) - 1
+    kept.write_text(json.dumps([n_files, seconds]))
+    return n_files, seconds
 
 
 def seconds_of(run) -> float:

@@ -67,14 +67,15 @@ def told(run: Callable[[], object]) -> FailureOutcome:
     return FailureOutcome("call", None, None)
 
 
-def sanitize(program: str) -> FailureOutcome:
-    """Build a CUDA program with nvcc and run it under compute-sanitizer: its first complaint, and its summary.
+def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
+    """Build a CUDA program with nvcc and run it under compute-sanitizer: its first complaint with its line, and its summary.
 
     Args:
         program: CUDA C++ with a `main`.
+        tool: "memcheck", "racecheck", "initcheck" or "synccheck".
     """
-    tool, nvcc = device.find_tool("compute-sanitizer"), device.find_tool("nvcc")
-    if tool is None or nvcc is None:
+    sanitizer, nvcc = device.find_tool("compute-sanitizer"), device.find_tool("nvcc")
+    if sanitizer is None or nvcc is None:
         return FailureOutcome("run", "not here", "compute-sanitizer and nvcc come with the CUDA toolkit")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program.cu").write_text(program)
@@ -89,11 +90,24 @@ def sanitize(program: str) -> FailureOutcome:
         how = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
         try:
             subprocess.run(compiler, check=True, **how)
-            said = subprocess.run([str(tool), "./program"], **how).stdout
+            each = ["--racecheck-report", "all"] if tool == "racecheck" else []  # otherwise it names no line
+            said = subprocess.run([str(sanitizer), "--tool", tool, *each, "./program"], **how).stdout
         except subprocess.SubprocessError as error:
             return FailureOutcome("run", "not run", str(error))
-    found = re.findall(r"========= ((?:Invalid|ERROR SUMMARY).*)", said)
-    return FailureOutcome("run", "sanitizer", f"{found[0]} · {found[-1]}" if found else said.strip()[-200:])
+    return FailureOutcome("run", "sanitizer", verdict(said))
+
+
+def verdict(said: str) -> str:
+    """compute-sanitizer's first complaint, the line that it names, and its summary; its last words where it has neither."""
+    found = re.findall(
+        r"========= ((?:Invalid|Error:|Barrier error|Uninitialized|Host API|\w+ SUMMARY).*)", said
+    )
+    line = re.search(r"program\.cu:(\d+)", said)
+    if not found:
+        return said.strip()[-200:]
+    if len(found) == 1:
+        return found[0]
+    return f"{found[0]}{f', line {line[1]}' if line else ''} · {found[-1]}"
 
 
 def run_steps(

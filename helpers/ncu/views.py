@@ -33,6 +33,8 @@ STALLS = {
     "branch_resolving": "a branch target",
     "barrier": "other warps at a barrier",
     "imc_miss": "the constant cache",
+    "membar": "a memory barrier",
+    "sleeping": "the end of its own sleep",
 }
 
 

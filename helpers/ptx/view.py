@@ -166,7 +166,7 @@ def _pane_html(
         # Spaces between two tags are lost where a page is tidied up, as nbconvert does; these are not.
         indent = "&nbsp;" * (2 + len(line.text) - len(line.text.lstrip()))
         rows.append(
-            f'<div style="{tint};padding:0 6px"><span style="opacity:.55">{own}</span>'
+            f'<div style="{tint};padding:0 6px"><span style="opacity:.75">{own}</span>'
             f"<b>{tag}</b>{indent}{styled(kind, line.text.lstrip())}</div>"
         )
     return (

@@ -162,7 +162,11 @@ def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFram
     asked, found = _Asked.of(name, sources, None), {}
     for gpu in replay_order():
         path = gpu / f"{name}.json"
-        if path.is_file() and (case := json.loads(path.read_text())["cases"][0]):
+        try:
+            text = path.read_text() if path.is_file() else ""
+        except PermissionError:  # kept back while a lab is graded
+            continue
+        if text and (case := json.loads(text)["cases"][0]):
             provenance = Provenance(**case["provenance"])
             if all(provenance.sources.get(kernel) == sha for kernel, sha in asked.prints.items()):
                 found[gpu.name] = pd.DataFrame(case["rows"], columns=case["columns"])

@@ -12,7 +12,9 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import device, records, whole
+from helpers import device, whole
+from helpers.records.origin import live_provenance
+from helpers.widgets import why
 from helpers.widgets.plain import plain_figure
 from helpers.widgets.reasons import reason
 from helpers.widgets.shown import Shown
@@ -171,7 +173,11 @@ def frame(table: Table) -> pd.DataFrame:
     """Every known row as a table, in the order of the sliders: kernel, point, results, what was compiled, and the GPU."""
     import pandas as pd
 
-    known = [row for kernel, point in table.space.points() if (row := table.row(kernel, point)) is not None]
+    known = [
+        row | table.counted.get(table.space.key(kernel, point), {})
+        for kernel, point in table.space.points()
+        if (row := table.row(kernel, point)) is not None
+    ]
     found = pd.DataFrame(known)
     first = ["kernel", *table.space.axes, *RESULTS]
     order = [*(c for c in first if c in found.columns), *(c for c in found.columns if c not in first)]
@@ -191,7 +197,7 @@ def _provenance(table: Table) -> str:
     if not table.live:
         return f"{table.origin}; from the workbook's records."
     if table.timed:
-        return f"Measured on {records.live_provenance()}, driver {device.driver_version()}."
+        return f"Measured on {live_provenance()}, driver {device.driver_version()}."
     versions = {name: device.package_version(name) for name in ("torch", "triton")}
     here = ", ".join(f"{name} {version}" for name, version in versions.items())
     return f"{table.origin[0].upper()}{table.origin[1:]}; {_today()}, {here}."
@@ -213,6 +219,8 @@ def _page(shown: Explored, title: str) -> str:
         full_html=False, include_plotlyjs=True, config={"displayModeBar": False, "responsive": True}
     )
     text = html.escape
+    mine, *others = sorted(shown.kernels, key=lambda kernel: kernel not in space.mapped)
+    counted = why.as_html(table, mine, why.rival_of(table, mine, others, at), at) if table.counted else ""
     mapped = [kernel for kernel in shown.kernels if kernel in space.mapped]
     plain_axes = {space.x, space.y, "n_cols", "dtype"}
     fixed = [f"{axis}={label(at[axis])}" for axis in space.axes if axis not in plain_axes]
@@ -230,6 +238,7 @@ def _page(shown: Explored, title: str) -> str:
 {drawn}
 <p>{best}</p>
 <p>At {text(where)}:<br>{"<br>".join(said)}</p>
+{counted}
 <details><summary>The source</summary>{sources}</details>
 </body></html>
 """

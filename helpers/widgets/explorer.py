@@ -19,6 +19,7 @@ from helpers.widgets.shown import frontend
 from helpers.widgets.space import Space, word
 from helpers.widgets.square import SPACES
 from helpers.widgets.table import Table, by_gpu, load
+from helpers.widgets.why import Why
 
 
 def explore(
@@ -209,6 +210,7 @@ class _Explorer:
         )
         self.gpu.observe(self._another_gpu, "value")
         self.sentence = w.HTML(figure.reasons_html(table, kernels, point))
+        self.why = Why(table, self.mapped, kernels, point)
         self.button = w.Button(description=self._all_of_it(), layout={"width": "auto"})
         self.button.on_click(self._measure_or_stop)
         self.save_button = w.Button(description="Save page and table", layout={"width": "auto"})
@@ -231,7 +233,7 @@ class _Explorer:
                 layout=row,
             ),
         ]
-        self.box = w.VBox([*controls, self.figure, self.sentence])
+        self.box = w.VBox([*controls, self.figure, self.sentence, self.why.box])
 
     def _another_gpu(self, change: dict) -> None:
         """The same point on another GPU: bars, map and ceiling change."""
@@ -239,7 +241,7 @@ class _Explorer:
         self.stopped = True
         self.button.disabled = not self.table.live
         figure.exchange(self.figure, self.table, self.shown, self.mapped, self.point)
-        self.sentence.value = figure.reasons_html(self.table, self.shown, self.point)
+        self._say()
 
     def _all_of_it(self) -> str:
         return "Measure all of this map" if self.table.timed else "Compile and check all of this map"
@@ -281,7 +283,12 @@ class _Explorer:
         """Bring figure and sentence to the current point."""
         kernels = self.shown
         figure.change(self.figure, self.table, kernels, self.mapped, self.point, redraw_map=redraw_map)
-        self.sentence.value = figure.reasons_html(self.table, kernels, self.point)
+        self._say()
+
+    def _say(self) -> None:
+        """What is written under the figure."""
+        self.sentence.value = figure.reasons_html(self.table, self.shown, self.point)
+        self.why.show(self.table, self.mapped, self.shown, self.point)
 
     def _measure_or_stop(self, button: Any) -> None:
         if self.task is not None and not self.task.done():

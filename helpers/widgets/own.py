@@ -78,7 +78,7 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
     launch = [axis for axis in axes if axis not in _SIZES]
     if asked.n_rows is not None and asked.n_elements is not None:
         raise ValueError("Give n_rows or n_elements, not both: one follows from the other and n_cols.")
-    called = _Called(name, function, rivals, reference, asked, tuple(launch))
+    called = Called(name, function, rivals, reference, asked, tuple(launch))
     space = Space(
         name=name,
         x=launch[1] if len(launch) > 1 else "n_cols",
@@ -93,6 +93,7 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
         n_elements=asked.n_elements,
         n_rows=asked.n_rows or N_ROWS,
         n_bytes=asked.n_bytes,
+        launching=called.launching,
     )
     for axis, value in start.items():
         position = _dtype(value) if axis == "dtype" else value
@@ -107,7 +108,7 @@ class Own:
 
     space: Space
     start: Mapping[str, Any]
-    called: _Called
+    called: Called
 
     def require_result(self) -> None:
         """Raise ValueError where the function was called by now and gave back no tensor."""
@@ -121,7 +122,7 @@ class Own:
 
 
 @dataclass(frozen=True)
-class _Called:
+class Called:
     """The function, what it is compared with, and how both are called at a point."""
 
     name: str
@@ -147,6 +148,31 @@ class _Called:
         facts = functools.partial(_facts, run)
         return Candidate(run, self.reference, facts, self.asked.make_inputs, self.asked.tolerance)
 
+    def launching(self) -> tuple[str, dict[str, str]]:
+        """Python code that makes `candidates` in a process of its own, and the file with what the notebook defines.
+
+        Raises:
+            ValueError: a function that cannot go along; the message says what to do.
+        """
+        from helpers.ncu.magic import COMPANION, bring
+
+        namespace: dict[str, Any] = {}
+        function = _written(self.function, namespace)
+        rivals = ", ".join(f"{name!r}: {_written(one, namespace)}" for name, one in self.rivals.items())
+        make_inputs = self.asked.make_inputs and _written(self.asked.make_inputs, namespace)
+        code = (
+            "import torch\nfrom helpers.widgets.own import Asked, Called\n\n"
+            f"candidates = Called(\n    {self.name!r}, {function}, {{{rivals}}}, {function}, Asked(make_inputs={make_inputs}),"
+            f" {self.parameters!r}\n).candidate\n"
+        )
+        brought = bring(code, namespace)
+        first = (
+            f"from {COMPANION.removesuffix('.py')} import {', '.join(brought.names)}\n"
+            if brought.names
+            else ""
+        )
+        return first + code, {COMPANION: brought.text}
+
     def _at(self, given: Mapping[str, Any], *inputs: Any) -> Any:
         from helpers import ptx
 
@@ -170,6 +196,27 @@ def _facts(run: Callable, *inputs: Any) -> dict[str, int]:
         return compiled.launch_facts(seen, device.gpu_spec().target)
     except ptx.CompileError:  # it ran; only the tools that read it could not
         return {}
+
+
+def _written(function: Any, namespace: dict[str, Any]) -> str:
+    """A function as another process can write it; what it is called there goes into the namespace, with what it uses.
+
+    A compiled function is compiled there with torch.compile's defaults.
+    """
+    original = getattr(function, "_torchdynamo_orig_callable", None)
+    if original is not None:
+        return f"torch.compile({_written(original, namespace)})"
+    label, name = _label(function), getattr(function, "__name__", "")
+    if label.startswith(("torch.", "F.")):
+        return label.replace("F.", "torch.nn.functional.", 1) if label.startswith("F.") else label
+    around = getattr(function, "__globals__", {})
+    if around.get(name) is not function:
+        raise ValueError(
+            f"Counting launches {label} in a process of its own, where only functions go along that have a name at the "
+            "notebook's top: write it with `def` outside of any other function."
+        )
+    namespace |= around
+    return name
 
 
 def _many_shapes() -> None:

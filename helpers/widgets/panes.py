@@ -73,7 +73,7 @@ def style(stages: Stages, name: str) -> str:
         "box-sizing:border-box}",
         f".{name} label.kw-line{{cursor:pointer}}",
         f".{name} input.kw-pick{{margin:0 6px 0 0;vertical-align:-2px}}",
-        f".{name} .kw-n{{opacity:.55}}",
+        f".{name} .kw-n{{opacity:.75}}",
         f".{name} .kw-new .kw-sign{{color:{plots.PALETTE[3]};font-weight:700}}",
         f".{name} table.kw-facts{{border-collapse:collapse;font:13px/1.5 sans-serif;margin:4px 0}}",
         f".{name} table.kw-facts td,.{name} table.kw-facts th{{padding:1px 12px 1px 0;text-align:left;font-weight:400;"

@@ -46,6 +46,11 @@ def brief(table: Table, row: Mapping[str, Any] | None) -> str:
     )
 
 
+def waves_of(table: Table, row: Mapping[str, Any]) -> float | None:
+    """How often a launch's blocks fill the GPU; None of a GPU whose number of SMs is not known."""
+    return _residence(table, row).waves if table.spec.sm_count else None
+
+
 @dataclass(frozen=True)
 class _Residence:
     """How a launch lies on the GPU: blocks an SM at once, what limits them, per cent of its threads, waves."""

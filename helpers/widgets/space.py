@@ -107,6 +107,8 @@ class Space:
         n_bytes: what must be moved, which the GB/s are of: in matrices (2: one is read, one written), or a function of the
             inputs that gives bytes.
         colours: of kernels that have the same one in several spaces; the others get theirs by their place.
+        launching: gives Python code that makes `candidates` in a process of its own, and the files (name to text) that it
+            needs beside it; None where `candidates` can be imported.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Space:
     n_rows: int = N_ROWS
     n_bytes: float | Callable[..., int] = 2
     colours: Mapping[str, str] = field(default_factory=dict)
+    launching: Callable[[], tuple[str, dict[str, str]]] | None = None
 
     def rows(self, n_cols: int) -> int:
         """The rows of a matrix of so many columns."""

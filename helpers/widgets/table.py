@@ -6,14 +6,15 @@ that very kernel.
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, records
-from helpers.widgets import measure, untimed
+from helpers.widgets import counters, measure, untimed
 from helpers.widgets.space import FACTS, Space
 
 if TYPE_CHECKING:
@@ -41,6 +42,22 @@ class Table:
     rows: dict[tuple, dict[str, Any]] = field(default_factory=dict)
     refusal: str = ""
     timed: bool = True
+
+    @functools.cached_property
+    def counted(self) -> dict[tuple, dict[str, Any]]:
+        """What Nsight Compute counted, by `Space.key`: recorded, or filled by `count`."""
+        return counters.known(self)
+
+    def count(self, kernels: Sequence[str], point: Mapping[str, Any]) -> None:
+        """Have Nsight Compute count kernels at a point, and keep it.
+
+        Raises:
+            helpers.ncu.NcuError, ValueError: as `counters.count`.
+        """
+        found = counters.count(self.space, [(kernel, point) for kernel in kernels])
+        for kernel, row in zip(kernels, found, strict=True):
+            if row is not None:
+                self.counted[self.space.key(kernel, point)] = row
 
     @property
     def origin(self) -> str:

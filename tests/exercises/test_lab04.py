@@ -11,15 +11,14 @@ import pandas as pd
 import pytest
 import triton
 import triton.language as tl
-from lab_answers import judged, solution
+from lab_answers import judged, solution, with_right_answers
 from lab_attempts import solution_cells
 
 from helpers import ptx
-from helpers.exercises import of_lab
 from helpers.exercises.lab04 import generated, kernels, sass
 
 LAB = "04_ptx"
-EXERCISES = {exercise.id: exercise for exercise in of_lab(LAB)}
+EXERCISES = {exercise.id: exercise for exercise in with_right_answers(LAB)}
 
 
 @pytest.fixture(scope="module")

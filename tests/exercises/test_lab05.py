@@ -7,14 +7,13 @@ import random
 
 import pytest
 import seeds
-from lab_answers import judged, mistakes, solution
+from lab_answers import judged, mistakes, solution, with_right_answers
 
 from helpers import ncu
-from helpers.exercises import of_lab
 from helpers.exercises.lab05 import limiters, reports
 
 LAB = "05_ncu"
-EXERCISES = {exercise.id: exercise for exercise in of_lab(LAB)}
+EXERCISES = {exercise.id: exercise for exercise in with_right_answers(LAB)}
 pytestmark = pytest.mark.seeded
 
 

@@ -26,7 +26,7 @@ def test_what_ninja_left(built):
     assert "-O2" in builds.flags(folder, "cflags") and "-I" not in builds.flags(folder, "cflags")
     steps = builds.steps(folder)
     assert {"main.o", "files_add.so"} <= set(steps.step) and (steps.seconds >= 0).all()
-    assert builds.files_read(folder) > 100
+    assert builds.reading(folder)[0] > 100
     with pytest.raises(ValueError, match="sets no nonsense"):
         builds.flags(folder, "nonsense")
 
@@ -34,7 +34,7 @@ def test_what_ninja_left(built):
 def test_files_read_without_pytorchs_headers(tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBOOK_CACHE", str(tmp_path))
     module = cuda.load_cpp("files_light", ADD.split("\n")[1], ["add"], torch_headers=False)
-    assert 20 < builds.files_read(cuda.info(module).directory) < 400
+    assert 20 < builds.reading(cuda.info(module).directory)[0] < 400
 
 
 def test_import_of_a_copy(built):

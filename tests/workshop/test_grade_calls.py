@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
+from commands import ROOT
 
 from helpers import check, exercises
 from helpers.exercises.lab03.kernels import KERNELS
@@ -16,7 +18,7 @@ from helpers.exercises.served import Shown, ShownKernel
 from helpers.workshop.grade import seeds
 from helpers.workshop.grade.calls import Calls, Unusable, _Desk
 from helpers.workshop.grade.stand_ins import Link
-from helpers.workshop.grade.told import as_told, told
+from helpers.workshop.grade.told import as_told, told, without_answers
 from helpers.workshop.usage import UsageError
 
 
@@ -130,6 +132,7 @@ def test_what_a_learners_process_has_imports_where_answers_cannot_be_read():
     """In a process in which the other modules of the labs' packages are not there."""
     code = """
 import sys
+from pathlib import Path
 from helpers import exercises
 visible = {f"helpers.exercises.{package}.{name}" for package, names in exercises.BESIDE.items() for name in names}
 class Hidden:
@@ -148,6 +151,16 @@ except ImportError:
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert ran.stdout == "hidden\n", ran.stderr[-1500:]
+
+
+def test_records_that_answer_an_exercise_are_kept_back_and_no_others():
+    top = ROOT / "helpers"
+    allowed = without_answers({"read": [str(top)], "list": []})
+    readable = [Path(path) for path in allowed["read"]]
+    for record in (top / "records").rglob("*.json"):
+        kept_back = record.relative_to(top / "records").as_posix() in exercises.KEPT_BACK
+        assert kept_back != any(path == record or path in record.parents for path in readable), record
+    assert all((top / "records" / name).is_file() for name in exercises.KEPT_BACK)
 
 
 def test_an_adapter_that_cannot_be_found_by_its_name_is_a_sentence():
@@ -212,6 +225,7 @@ def test_a_seed_is_read_as_it_is_said(monkeypatch):
 def test_the_command_line_no_longer_shows_the_seed():
     code = """
 import sys
+from pathlib import Path
 from helpers.workshop.grade.seeds import off_the_command_line
 off_the_command_line()
 print(open("/proc/self/cmdline").read().replace("\\0", " "), sys.argv[1:])

@@ -140,15 +140,9 @@ def test_a_raised_limit_holds_for_its_lesson_or_its_cell_alone(monkeypatch):
     assert any("cell c" in s for s in said(text(130, "c"), name="13_other.ipynb"))
 
 
-def test_an_exempt_lesson_is_left_alone(monkeypatch):
-    monkeypatch.setattr(limits, "EXEMPT", {"12": "of the first edition"})
-    assert said(stretch(60, "long")) == [] and said(stretch(60, "long"), name="13_x.ipynb") != []
-
-
 def test_the_table_names_limits_that_there_are_and_gives_reasons():
     for raised in limits.RAISED:
         assert raised.reason and getattr(limits.STANDARD, raised.limit) < raised.value, raised
-    assert all(limits.EXEMPT.values())
 
 
 def test_keys_are_unique_over_the_course():

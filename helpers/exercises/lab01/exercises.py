@@ -11,6 +11,7 @@ from dataclasses import replace
 from helpers import records
 from helpers.exercises.lab01 import beside, samples, traces
 from helpers.exercises.lab01.clocks import CLOCK_SUMMARY, FOUR_CLOCKS
+from helpers.exercises.lab01.step import STEP
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised, wrong
 
@@ -251,4 +252,4 @@ COPY_OR_COMPUTE = Exercise(
     judge=_judge_trace,
 )
 
-EXERCISES = (VECTOR_GRID, FOUR_CLOCKS, CLOCK_SUMMARY, REAL_OR_NOISE, COPY_OR_COMPUTE)
+EXERCISES = (VECTOR_GRID, FOUR_CLOCKS, CLOCK_SUMMARY, REAL_OR_NOISE, COPY_OR_COMPUTE, STEP)

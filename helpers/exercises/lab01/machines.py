@@ -5,33 +5,17 @@ Both have the same four methods, so that a learner's clocks are checked on the f
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
+from helpers.exercises.gpus import RealGpu, SimulatedQueue
 
-class NotReached(RuntimeError):
-    """A mark was read before the GPU got there."""
-
-
-@dataclass
-class _Mark:
-    """A place in the simulated queue, with the time at which the GPU gets to it."""
-
-    gpu: SimulatedGpu
-    us: float
-
-    def us_until(self, stop: _Mark) -> float:
-        """µs from this mark to `stop`; as with CUDA, both must have been reached."""
-        if max(self.us, stop.us) > self.gpu.seen_us:
-            raise NotReached("the GPU has not reached this mark yet: call gpu.wait() before you read it")
-        return stop.us - self.us
+__all__ = ["RealGpu", "SimulatedGpu", "launched_grids", "record_two_streams"]
 
 
 @dataclass
-class SimulatedGpu:
-    """A host and a GPU with one queue between them; all times in µs.
+class SimulatedGpu(SimulatedQueue):
+    """A host and a GPU with one queue between them, and one kernel; all times in µs.
 
     Args:
         kernel_us: what the kernel takes on the GPU, each time a little more.
@@ -52,80 +36,13 @@ class SimulatedGpu:
     seed: int
     n_launches: int = 0
     n_behind_others: int = 0  # launches that found work of somebody else in the queue
-    seen_us: float = 0.0  # up to here the host knows that the GPU has come
-    _host: float = 0.0
-    _free: float = 0.0
-    _others_end: float = 0.0
-    _random: random.Random = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self._random = random.Random(self.seed)
-        self._host = self._random.uniform(1e3, 1e6)
-        self._free = self._others_end = self._host + self.left_us
 
     def launch(self) -> None:
         """Put one launch of the kernel into the queue; it returns at once."""
-        self._host += self.launch_us + (0.0 if self.n_launches else self.cold_us)
+        host_us = self.launch_us + (0.0 if self.n_launches else self.cold_us)
         self.n_launches += 1
-        self.n_behind_others += self._host < self._others_end
-        took = self.kernel_us * (1 + 0.002 * self._random.random())
-        self._free = max(self._free + self.gap_us, self._host) + took
-
-    def wait(self) -> None:
-        """Wait until the queue is empty."""
-        self._host = max(self._host, self._free) + self.wake_us
-        self.seen_us = self._host
-
-    def host_us(self) -> float:
-        """The host's clock."""
-        self._host += 0.05
-        return self._host
-
-    def mark(self) -> _Mark:
-        """Put a mark into the queue; the GPU notes the time when it gets there."""
-        self._host += self.mark_us
-        self._free = max(self._free, self._host)
-        return _Mark(self, self._free)
-
-
-@dataclass(frozen=True)
-class _RealMark:
-    event: Any
-
-    def us_until(self, stop: _RealMark) -> float:
-        """µs from this mark to `stop`; both must have been reached."""
-        return self.event.elapsed_time(stop.event) * 1e3
-
-
-@dataclass(frozen=True)
-class RealGpu:
-    """This machine's GPU with the methods of `SimulatedGpu`. `operation` puts one launch into the current stream."""
-
-    operation: Callable[[], Any]
-
-    def launch(self) -> None:
-        """Put one launch into the current stream; it returns at once."""
-        self.operation()
-
-    def wait(self) -> None:
-        """Wait until the GPU has nothing left to do."""
-        import torch
-
-        torch.cuda.synchronize()
-
-    def host_us(self) -> float:
-        """The host's clock."""
-        import time
-
-        return time.perf_counter() * 1e6
-
-    def mark(self) -> _RealMark:
-        """Put an event into the current stream."""
-        import torch
-
-        event = torch.cuda.Event(enable_timing=True)
-        event.record()
-        return _RealMark(event)
+        self.n_behind_others += self._host + host_us < self._others_end
+        self._put(self.kernel_us * (1 + 0.002 * self._random.random()), host_us)
 
 
 def launched_grids(sizes: list[int]) -> list[dict]:

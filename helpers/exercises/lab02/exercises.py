@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from helpers.exercises import inputs
 from helpers.exercises.lab02 import beside, launchers, runs, traps, wrapper
+from helpers.exercises.lab02.slow_kernel import SLOW_KERNEL
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import CasePlan, SpeedPlan
 from helpers.exercises.verdicts import is_number, raised, wrong
@@ -366,4 +367,4 @@ TILES = Exercise(
     on_gpu=True,
 )
 
-EXERCISES = (COVER, MEND, REFUSE, ROWS, TILES)
+EXERCISES = (COVER, MEND, REFUSE, ROWS, TILES, SLOW_KERNEL)

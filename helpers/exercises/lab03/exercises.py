@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
+from helpers.exercises.lab03.sliders import SLIDERS
 from helpers.exercises.model import Case, Hidden, Outcome, Verdict
 from helpers.exercises.plans import CasePlan
 
@@ -284,4 +285,4 @@ def _judge_norm(case: Case, outcome: Outcome) -> Verdict | None:
 
 RMS_NORM = replace(RMS_NORM, judge=_judge_norm, poison_masked=True)
 
-EXERCISES = (SHARE, FLIP, SQUARE, CATCH, RMS_NORM)
+EXERCISES = (SHARE, FLIP, SQUARE, CATCH, RMS_NORM, SLIDERS)

@@ -9,6 +9,7 @@ from typing import Any
 from helpers.exercises import triton_text
 from helpers.exercises.factories import answer_exercise
 from helpers.exercises.lab04 import wide
+from helpers.exercises.lab04.blog import BLOG
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import counted, raised, wrong
 
@@ -386,4 +387,4 @@ WIDE_LOADS = Exercise(
     adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
 )
 
-EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS)
+EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS, BLOG)

@@ -9,6 +9,7 @@ from typing import Any
 
 from helpers.exercises.factories import answer_exercise
 from helpers.exercises.lab05 import limiters, reports
+from helpers.exercises.lab05.unknown import UNKNOWN
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import counted, is_number, raised, wrong
 
@@ -391,4 +392,4 @@ ACT = Exercise(
     judge=_judge_act,
 )
 
-EXERCISES = (SECTORS, ROW_SECTORS, WAVES, LIMITER, ACT)
+EXERCISES = (SECTORS, ROW_SECTORS, WAVES, LIMITER, ACT, UNKNOWN)

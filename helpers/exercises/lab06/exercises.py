@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.lab06 import beside, softmax
+from helpers.exercises.lab06.claim import CLAIM
 from helpers.exercises.model import Case
 from helpers.exercises.plans import CasePlan
 
@@ -258,4 +259,4 @@ WIDE_ROWS = kernel_exercise(
     minutes=30,
 )
 
-EXERCISES = (TRAFFIC, FUSING, ONE_BLOCK, MERGE, WIDE_ROWS)
+EXERCISES = (TRAFFIC, FUSING, ONE_BLOCK, MERGE, WIDE_ROWS, CLAIM)

@@ -65,10 +65,6 @@ def _data() -> Mapping[str, Any]:
     return yaml.safe_load(_FILE.read_text("utf-8"))
 
 
-# What the book shows on pointing at a term: its meaning, and the lesson that introduces it.
-TERMS: dict[str, tuple[str, str]] = {one.term: (one.meaning, one.lesson) for one in entries()}
-
-
 def plain(phrase: str) -> str:
     """A bold phrase for comparison: small letters, one space, no article before it."""
     return re.sub(r"^the ", "", " ".join(phrase.lower().split()))

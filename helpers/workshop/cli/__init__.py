@@ -1,7 +1,7 @@
 """The `workbook` command: run notebooks in batch, grade labs, watch kernels' times, say what this machine lacks, and more.
 
 One module for each family of commands: `batches` (run, results, merge), `grading` (grade), `measuring` (doctor, records, bench),
-`notebooks` (form, publish) and `publishing` (links). `ending` has how each of them refuses. A command imports what it needs when it is called, so
+`notebooks` (form, publish) and `publishing` (book, links). `ending` has how each of them refuses. A command imports what it needs when it is called, so
 that `workbook --help` answers at once.
 """
 
@@ -15,7 +15,7 @@ __all__ = ["app", "main"]
 
 app = typer.Typer(
     help="Kernel Workbook: run lessons in batch, grade labs, see what this machine lacks, what is recorded and what became "
-    "slower, look after the notebooks.",
+    "slower, look after the notebooks, make a book of them.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -32,6 +32,7 @@ for command in (
     measuring.bench,
     notebooks.form,
     notebooks.publish,
+    publishing.book,
     publishing.links,
 ):
     app.command(command.__name__)(command)

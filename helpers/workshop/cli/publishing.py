@@ -1,4 +1,4 @@
-"""`workbook links`: whether the links of the documents and notebooks lead somewhere, also on the web."""
+"""`workbook book` and `links`: the course as pages to read, and whether links lead somewhere, also on the web."""
 
 from __future__ import annotations
 
@@ -48,3 +48,30 @@ def links(
     if said:
         raise typer.Exit(1)
     typer.echo("Every link leads somewhere.")
+
+
+def book(
+    executed: Annotated[
+        Path | None,
+        typer.Option(
+            help="The folder of `workbook run notebooks`; default: build/course of the checkout.",
+            show_default=False,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="The book's folder; default: build/book of the checkout.", show_default=False),
+    ] = None,
+) -> None:
+    """Make the course a book: pages with search, sliders and folds that open from disk, without a network."""
+    from helpers.workshop.book import build_book
+    from helpers.workshop.project import find_root
+
+    try:
+        root = find_root()
+        made = build_book(root, executed or root / "build" / "course", out or root / "build" / "book")
+    except (ValueError, RuntimeError) as error:
+        stop(error)
+    for sentence in made.says:
+        typer.echo(sentence, err=True)
+    typer.echo(f"{made.n_pages} pages, {made.n_bytes / 1e6:.0f} MB: open {made.index}")

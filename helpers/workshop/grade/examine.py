@@ -283,6 +283,7 @@ def mark(
         "n_cases": verdict.n_cases,
         "seconds": round(seconds, 2),
         "code": submission.code[exercise.id][:100_000],
+        "words": verdict.words[: 2 * _TEXT],
     }
 
 

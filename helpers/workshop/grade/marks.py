@@ -28,6 +28,7 @@ class Mark:
         code: What the learner wrote.
         computed: The verdict of the checks where a teacher's stands in `verdict`, or "".
         remark: What the teacher says.
+        words: What the learner wrote in a free exercise; nobody judged it.
     """
 
     exercise: str
@@ -44,6 +45,7 @@ class Mark:
     code: str = ""
     computed: str = ""
     remark: str = ""
+    words: str = ""
 
     @property
     def by_teacher(self) -> str:

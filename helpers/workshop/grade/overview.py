@@ -37,6 +37,7 @@ STYLE = """
 .glance td.passed { background: var(--on-good); } .glance td.failed { background: var(--on-bad); }
 .glance td.to-do, .glance td.not-reached { background: var(--on-wait); }
 .glance td b { display: block; font-size: 14px; } .glance td small { color: var(--ink); opacity: .8; }
+pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px; border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
 .part { display: inline-block; width: 120px; height: 9px; border-radius: 5px; background: var(--on-none); overflow: hidden; }
 .part i { display: block; height: 100%; background: var(--bad); }
 h3 { font-size: 16px; margin: 28px 0 4px; }
@@ -45,6 +46,7 @@ h3 { font-size: 16px; margin: 28px 0 4px; }
 details { margin: 8px 0; } summary { cursor: pointer; color: var(--link); } .hint { border-left: 3px solid var(--line); padding-left: 10px; }
 li { margin: 4px 0; overflow-wrap: anywhere; } p { overflow-wrap: anywhere; }"""
 _MOST_QUESTIONS, _MOST_PAIRS, _MOST_NAMED = 60, 50, 12
+_SHOWN = 600  # characters of a learner's words on the class's page; the learner's own has them all
 _SIGNS = {"passed": "✓", "failed": "✗", "to do": "…", "not reached": "–"}
 _MEANS = {
     "passed": "all hidden cases agree",
@@ -83,6 +85,7 @@ def page(grades: Grades, pages: Mapping[str, str]) -> str:
         body.append("</div>")
     for lab in sorted(labs):
         body += [*_glance(lab, labs[lab], pages), *_hard(labs[lab]), *_class_predictions(labs[lab])]
+        body += _class_words(labs[lab], pages)
     body += [*_not_graded(grades, pages), *_worth_a_look(grades, pages)]
     return document("Grades", body, STYLE)
 
@@ -192,6 +195,41 @@ def _class_predictions(graded: Sequence[Graded]) -> list[str]:
         '<div class="wide"><table><tr><th>Question</th><th class="number">Answered</th>'
         f'<th class="number">Right</th></tr>{rows}</table></div>',
     ]
+
+
+def words_of(mark: Mark, most: int = 0) -> list[str]:
+    """What a learner wrote in a free exercise, in the learner's words; nothing where that is nothing.
+
+    Args:
+        mark: Of the exercise.
+        most: Characters that are shown; 0 shows all that were kept.
+    """
+    if not mark.words.strip():
+        return []
+    said = mark.words if not most or len(mark.words) <= most else f"{mark.words[: most - 1]}…"
+    about = "The learner's own words: figures and names were held against the data, the sentences are yours to judge."
+    return [*([] if most else [f'<p class="soft">{about}</p>']), f"<blockquote>{escaped(said)}</blockquote>"]
+
+
+def _class_words(graded: Sequence[Graded], pages: Mapping[str, str]) -> list[str]:
+    """What the class wrote in the lab's free exercises, learner by learner."""
+    body: list[str] = []
+    for name, title in graded[0].exercises:
+        rows = []
+        for one in graded:
+            for mark in one.marks:
+                if mark.exercise == name and mark.words.strip():
+                    to = f"{escaped(pages[one.learner])}#{escaped(one.lab)}-{escaped(name)}"
+                    who = f'<a href="{to}">{escaped(one.learner)}</a><br>{badge(mark.verdict)}'
+                    rows.append(f"<tr><td>{who}</td><td>{''.join(words_of(mark, _SHOWN))}</td></tr>")
+        if rows:
+            body += [
+                f"<h3>What learners wrote: {escaped(title)}</h3>",
+                '<p class="soft">Their own words. A check held figures and names against the data; nobody judged the sentences.</p>',
+                f'<details open><summary>{_count(len(rows), "answer")}</summary><div class="wide"><table>'
+                f"<tr><th>Learner</th><th>Words</th></tr>{''.join(rows)}</table></div></details>",
+            ]
+    return body
 
 
 def _not_graded(grades: Grades, pages: Mapping[str, str]) -> list[str]:

@@ -133,13 +133,15 @@ def _predictions(summary: Summary) -> list[str]:
 def _exercise(lab: str, m: Mark) -> list[str]:
     """One exercise: what the check says, beside the code where it failed."""
     head = f'<h3 id="{escaped(lab)}-{escaped(m.exercise)}">{escaped(m.title)}{overview.badge(m.verdict)}</h3>'
+    wrapped = ' class="wrapped"' if m.words else ""  # whole sentences, not rows of a table
     says = [
         *([f"<p>{escaped(m.by_teacher[:1].upper() + m.by_teacher[1:])}.</p>"] if m.computed else []),
         *([f'<p class="hint">The teacher: {escaped(m.remark)}</p>'] if m.remark else []),
         *([f'<p class="soft">Failing case: {escaped(m.case)}</p>'] if m.case else []),
         f"<p>{escaped(m.sentence)}</p>",
-        *([f"<pre>{escaped(m.details)}</pre>"] if m.details.strip() else []),
+        *([f"<pre{wrapped}>{escaped(m.details)}</pre>"] if m.details.strip() else []),
         *([f'<p class="hint">Hint: {escaped(m.hint)}</p>'] if m.hint else []),
+        *overview.words_of(m),
     ]
     if not m.code.strip():
         return [head, *says]

@@ -14,17 +14,20 @@ _FURTHER = "further_exercises"
 
 
 def without_answers(allowed: dict[str, list[str]]) -> dict[str, list[str]]:
-    """What `confine.plan` allows, but for the modules of the labs' packages that know answers."""
-    from helpers.exercises import BESIDE
+    """What `confine.plan` allows, but for the labs' modules and the records that know answers."""
+    from helpers.exercises import BESIDE, KEPT_BACK
 
     helpers = Path(__file__).resolve().parents[2]
     own = helpers / "exercises"
     read = [path for path in allowed["read"] if path != str(helpers)]
-    read += [str(path) for path in helpers.iterdir() if path != own]
+    kept_back = {helpers / "records" / name for name in KEPT_BACK}
+    above = {folder for path in kept_back for folder in path.parents if helpers in folder.parents}
+    for folder in (helpers, *above):
+        read += [str(path) for path in folder.iterdir() if path not in {own, *above, *kept_back}]
     read += [str(path) for path in own.iterdir() if not (path.is_dir() and path.name in BESIDE)]
     for package, modules in BESIDE.items():
         read += [str(own / package / f"{module}.py") for module in ("__init__", *modules)]
-    listed = [str(helpers), str(own), *(str(own / package) for package in BESIDE)]
+    listed = [*map(str, (helpers, own, *above)), *(str(own / package) for package in BESIDE)]
     return {**allowed, "read": read, "list": [*allowed["list"], *listed]}
 
 

@@ -1,0 +1,343 @@
+"""Judge a write-up: what of it agrees with the data, what they contradict, and what they do not decide.
+
+There is no single right answer. A lab says what its data hold (`Data`): figures, and for each name that a learner may
+choose whether the data support it and by which of them. The words are never judged right or wrong.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from helpers.exercises import writeup
+from helpers.exercises.answers import brief
+from helpers.exercises.model import Case, Outcome, Verdict
+from helpers.exercises.verdicts import is_number, raised
+
+__all__ = ["Claim", "Data", "Figure", "Problem", "WriteUpJudge"]
+
+_FEWEST_WORDS, _FEWEST_DISTINCT = 25, 16
+_MOST, _READ = 60, 20_000  # figures or questions; characters of the words
+# Of the first words so many must differ from one another, so that one sentence repeated is not enough.
+_AGAIN, _HEAD = 0.35, 100
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each sign counts as a word
+_WORD = re.compile(rf"[{_CJK}]|[^\W\d_{_CJK}]+")
+_NUMBER = re.compile(r"\d[\d,_'\u202f\u00a0]*(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number that the data hold.
+
+    Attributes:
+        value: in the unit that its name ends in.
+        source: where one reads it, as the end of a sentence: "the sum of `dur` over the trace's kernels".
+        within: how far off a learner's figure may be, relative.
+        at_least: the same, absolute.
+    """
+
+    value: float
+    source: str
+    within: float = 0.05
+    at_least: float = 0.0
+
+    def holds(self, given: float) -> bool:
+        """Whether a learner's figure is this one."""
+        return abs(given - self.value) <= max(self.within * abs(self.value), self.at_least)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What the data say of a name that a learner may choose.
+
+    Attributes:
+        stands: True where the data support it, False where they contradict it, None where they do not decide it.
+        because: the measurement that says so, a clause with its figures.
+        evidence: names of figures, of which one at least has to be given with it.
+        suits: of a change: the findings that it acts on; empty where it may go with any.
+        allows: figure that the learner predicts -> (least, most, why), as far as the data bound it.
+    """
+
+    stands: bool | None
+    because: str
+    evidence: tuple[str, ...] = ()
+    suits: tuple[str, ...] = ()
+    allows: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
+
+
+class Problem(NamedTuple):
+    """Something that keeps a write-up from passing: its kind, a sentence, a hint."""
+
+    mistake: str
+    sentence: str
+    hint: str
+
+
+@dataclass(frozen=True)
+class Data:
+    """What a free exercise's data hold.
+
+    Attributes:
+        called: what they are, "the trace".
+        figures: name -> `Figure`.
+        findings, changes: name -> `Claim`.
+        questions: name -> `Claim`, for what a learner may call undecided: `stands` is None where that is so.
+        predicted: names of figures that no measurement holds: what the change would give, bounded by `Claim.allows`.
+        n_figures: how many measured figures have to be given.
+        n_undecided: how many questions have to be named as undecided.
+        problems: what has to be mended before the rest can be held against the data; nothing else is said then.
+    """
+
+    called: str
+    figures: Mapping[str, Figure]
+    findings: Mapping[str, Claim]
+    changes: Mapping[str, Claim]
+    questions: Mapping[str, Claim]
+    predicted: tuple[str, ...] = ()
+    n_figures: int = 2
+    n_undecided: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class WriteUpJudge:
+    """Judges the write-up in an outcome's value; it gives a verdict always, also on one that passes.
+
+    Attributes:
+        exercise, name: the exercise's id, and the name of the learner's write-up.
+        data: `(outcome's value) -> Data`; the value holds the write-up and what was found beside it.
+    """
+
+    exercise: str
+    name: str
+    data: Callable[[Mapping[str, Any]], Data]
+
+    def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
+        if fell := raised(self.exercise, self.name, case, outcome):
+            return fell
+        value = outcome.value
+        given = value.get("write_up", value) if isinstance(value, dict) else value
+        if unfinished := self.unfinished(given):
+            return unfinished
+        words = writeup.told(given)
+        problems = _of_the_form(given)
+        agreed: list[str] = []
+        if not problems:
+            about = self.data(value)
+            problems, agreed = (list(about.problems), []) if about.problems else _against(about, given)
+        problems += _of_the_words(given)
+        lines = [f"  agrees: {one}" for one in agreed]
+        if not problems:
+            says = f"{self.exercise}: your write-up agrees with the data; your words go to your teacher as they are."
+            return Verdict(self.exercise, True, says, details="\n".join(lines), words=words)
+        first, *rest = problems
+        lines = [f"  also: {one.sentence}" for one in rest] + lines
+        return Verdict(
+            self.exercise,
+            False,
+            f"{self.exercise}: {first.sentence}.",
+            mistake=first.mistake,
+            hint=first.hint,
+            details="\n".join(lines),
+            words=words,
+        )
+
+    def unfinished(self, given: Any) -> Verdict | None:
+        """The verdict on what is no write-up, or an empty one; None where there is something to judge."""
+        if not writeup.is_write_up(given):
+            kind = given.get("of type", "") if isinstance(given, dict) else type(given).__name__
+            says = f"{self.exercise}: {self.name} is no WriteUp{f' but of type {kind}' if kind else ''}."
+            hint = (
+                f"{self.name} = WriteUp(finding=…, figures={{…}}, change=…, words=…), as the starter has it."
+            )
+            return Verdict(self.exercise, False, says, mistake="no-write-up", hint=hint)
+        filled = (given[name] for name in ("finding", "figures", "change", "words", "undecided"))
+        if all(one is None or (isinstance(one, (str, dict, list, tuple)) and not one) for one in filled):
+            return Verdict(self.exercise, False, f"{self.exercise} is still to do.", mistake="to-do")
+        return None
+
+
+def _of_the_form(given: Mapping[str, Any]) -> list[Problem]:
+    """Fields that hold something else than they are for."""
+    found = []
+    for name in ("finding", "change", "words"):
+        if type(given[name]) is not str:
+            found.append(
+                Problem(
+                    "form",
+                    f"{name} is {brief(given[name], 60)}",
+                    f"{name} is a text, between quotation marks.",
+                )
+            )
+    figures = given["figures"]
+    if not isinstance(figures, dict) or not all(type(name) is str for name in figures):
+        hint = 'figures is a dict of names and numbers: {"copy_us": 42_000}.'
+        found.append(Problem("form", f"figures is {brief(figures, 60)}", hint))
+    else:
+        if len(figures) > _MOST:
+            says = f"there are {len(figures):,} figures"
+            found.append(Problem("form", says, "Give those that your finding rests on."))
+        for name, number in list(figures.items())[:_MOST]:
+            if not _is_finite(number):
+                kind = (
+                    brief(number, 60) if not is_number(number) or number != number else "too large a number"
+                )
+                says = f"the figure {brief(name, 40)} is {kind}"
+                found.append(Problem("form", says, "A figure is a plain number; its unit is in its name."))
+    undecided = given["undecided"]
+    listed = isinstance(undecided, (list, tuple)) and len(undecided) <= _MOST
+    if not listed or not all(type(one) is str for one in undecided):
+        hint = 'undecided is a tuple of the task\'s names: ("other-gpus",), with its comma.'
+        found.append(Problem("form", f"undecided is {brief(undecided, 60)}", hint))
+    return found
+
+
+def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
+    """What keeps the write-up from agreeing with the data, and what of it agrees."""
+    problems: list[Problem] = []
+    agreed: list[str] = []
+    right = _figures(data, given, problems, agreed)
+    chosen: dict[str, Claim] = {}
+    for kind, claims in (("finding", data.findings), ("change", data.changes)):
+        name = given[kind].strip()
+        claim = claims.get(name)
+        if claim is None:
+            said = f"{kind} {brief(name, 60)} is none of the task's" if name else f"there is no {kind} yet"
+            problems.append(Problem("unknown-name" if name else "incomplete", said, _choose(kind, claims)))
+            continue
+        chosen[kind] = claim
+        if claim.stands is None:
+            says = f"{data.called} {_do(data)} not decide the {kind} {name!r}: {claim.because}"
+            hint = f"Choose a {kind} that the data do support, and say in your words what stays open."
+            problems.append(Problem("not-decided", says, hint))
+        elif not claim.stands:
+            says = f"the {kind} {name!r} is contradicted by {data.called}: {claim.because}"
+            problems.append(Problem(f"{kind}-contradicted", says, "Which figure would look different if it were true?"))  # fmt: skip
+        elif claim.evidence and not any(one in right for one in claim.evidence):
+            says = f"the {kind} {name!r} stands without its evidence: none of your figures speaks for it"
+            problems.append(Problem("no-evidence", says, f"Give one of {', '.join(claim.evidence)}."))
+        else:
+            agreed.append(f"{kind} {name}, for {claim.because}")
+    finding, change = chosen.get("finding"), chosen.get("change")
+    if finding and change and change.suits and given["finding"].strip() not in change.suits:
+        says = f"the change {given['change']!r} does not act on what you found, {given['finding']!r}"
+        hint = f"It acts on {', '.join(change.suits)}. Change the one or the other."
+        problems.append(Problem("change-elsewhere", says, hint))
+    if change and change.stands:
+        _predictions(data, given, change, problems, agreed)
+    _questions(data, given, problems, agreed)
+    return problems, agreed
+
+
+def _figures(
+    data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]
+) -> dict[str, float]:
+    """The figures that the data hold as the learner gives them."""
+    right = {}
+    for name, number in given["figures"].items():
+        figure = data.figures.get(name)
+        if figure is None:
+            if name not in data.predicted:
+                known = ", ".join((*data.figures, *data.predicted))
+                says = f"the figure {brief(name, 40)} is none of the task's"
+                problems.append(Problem("unknown-name", says, f"It knows {known}."))
+        elif figure.holds(number):
+            right[name] = number
+            agreed.append(f"{name} = {number:,.6g}, {figure.source}")
+        else:
+            than = "too large" if number > figure.value else "too small"
+            says = f"{name} = {number:,.6g} is contradicted by {data.called}, {than}: it is {figure.source}"
+            problems.append(Problem("figure-contradicted", says, "Compute it from the data in a cell of your own, and print it."))  # fmt: skip
+    if len(right) < data.n_figures and not any(one.mistake == "figure-contradicted" for one in problems):
+        says = f"{len(right)} of at least {data.n_figures} measured figures are given"
+        problems.append(Problem("incomplete", says, f"Choose from {', '.join(data.figures)}."))
+    return right
+
+
+def _predictions(
+    data: Data, given: Mapping[str, Any], change: Claim, problems: list[Problem], agreed: list[str]
+) -> None:
+    """What the learner expects of the change, as far as the data bound it."""
+    for name in data.predicted:
+        bound, number = change.allows.get(name), given["figures"].get(name)
+        if number is None:
+            if bound is not None:
+                says = f"your change {given['change']!r} has no prediction yet"
+                problems.append(Problem("incomplete", says, f"Give the figure {name}: what do you expect?"))
+        elif bound is None:
+            agreed.append(
+                f"{name} = {number:,.6g} is your prediction; {data.called} {_do(data)} not bound it"
+            )
+        elif bound[0] <= number <= bound[1]:
+            agreed.append(f"{name} = {number:,.6g} is possible: {bound[2]}")
+        else:
+            says = f"{name} = {number:,.6g} cannot come of {given['change']!r}: {bound[2]}"
+            hint = "What does the change leave as it is? The rest cannot become less than nothing."
+            problems.append(Problem("prediction-impossible", says, hint))
+
+
+def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]) -> None:
+    """What the learner calls undecided."""
+    n_open = 0
+    for name in dict.fromkeys(given["undecided"]):
+        claim = data.questions.get(name)
+        if claim is None:
+            says = f"{brief(name, 60)} is none of the task's questions"
+            problems.append(Problem("unknown-name", says, _choose("question", data.questions)))
+        elif claim.stands is None:
+            n_open += 1
+            agreed.append(f"{name} is left open, as you say: {claim.because}")
+        else:
+            says = f"{data.called} {'do' if data.called.endswith('s') else 'does'} decide {name!r}: {claim.because}"
+            problems.append(Problem("decided", says, "Leave open only what no figure here can tell."))
+    if n_open < data.n_undecided and not any(one.mistake == "decided" for one in problems):
+        says = "you have not said what you could not tell"
+        problems.append(Problem("incomplete", says, _choose("question", data.questions) + " Name it in undecided."))  # fmt: skip
+
+
+def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
+    """Whether there are words at all, and whether they speak of the learner's own figures."""
+    if type(given["words"]) is not str:
+        return []
+    text = given["words"][:_READ]
+    words = _WORD.findall(text.lower())
+    distinct, head = len(set(words)), words[:_HEAD]
+    hint = "Write three sentences or more: what you saw, what you conclude, what you do not know. Only your teacher judges them."
+    if not words:
+        return [Problem("no-words", "there are no words yet", hint)]
+    if len(words) < _FEWEST_WORDS or distinct < _FEWEST_DISTINCT:
+        says = f"{len(words)} words, {distinct} of them different, are too few to follow"
+        return [Problem("few-words", says, hint)]
+    if len(set(head)) < _AGAIN * len(head):
+        return [Problem("few-words", "the words say the same again and again", hint)]
+    figures = given["figures"] if isinstance(given["figures"], dict) else {}
+    numbers = [one for one in list(figures.values())[:_MOST] if _is_finite(one)]
+    if numbers and not any(_same(said, one) for said in _NUMBER.findall(text) for one in numbers):
+        says = "the words name none of your figures"
+        return [Problem("no-figure-in-words", says, "Say in a sentence what one of them shows, with the number.")]  # fmt: skip
+    return []
+
+
+def _same(text: str, number: float) -> bool:
+    """Whether a number in a text is this one, rounded, and perhaps in a larger or smaller unit."""
+    said = float(re.sub(r"[,_'\u202f\u00a0]", "", text))
+    decimals = len(text.partition(".")[2])
+    steps = {10.0**power for power in (0, 3, -3, 6, -6)}
+    near = (abs(said - abs(number) * step) <= max(0.5 * 10.0**-decimals, 0.01 * said) for step in steps)
+    return (0 < said < math.inf and any(near)) or said == number == 0
+
+
+def _is_finite(value: Any) -> bool:
+    """Whether it is a number that a float can hold."""
+    return is_number(value) and abs(value) < 1e300
+
+
+def _choose(kind: str, claims: Mapping[str, Claim]) -> str:
+    return f"The task's {kind}s are {', '.join(claims)}." if claims else f"The task has no {kind}s."
+
+
+def _do(data: Data) -> str:
+    return "do" if data.called.endswith("s") else "does"

@@ -1,0 +1,58 @@
+"""What runs beside the learner's write-up of lab 03, and knows no answer: two positions of the sliders, looked up or tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from helpers.exercises import writeup
+
+_FACTS = ("registers", "spill_bytes", "shared_bytes", "loads", "load_bytes", "threads", "blocks")
+
+
+def read(answer: Any) -> dict[str, Any]:
+    """The write-up without its sliders, and what is known of its positions.
+
+    Args:
+        answer: a `WriteUp` whose `work` has "explored", what `explore` returned, and the positions "a" and "b".
+
+    Returns:
+        "write_up"; "trouble", a sentence, where the work cannot be read; or "a", "b" (rows of the explored kernel: verdict,
+        reason, facts, occupancy in per cent, and times in µs where a GPU was there) and "kernel", "gpu", "timed".
+    """
+    if not isinstance(answer, writeup.WriteUp):
+        return {"write_up": writeup.as_plain(answer)}
+    plain = {"write_up": writeup.as_plain(replace(answer, work=None))}
+    work = answer.work
+    if not isinstance(work, dict) or not {"explored", "a", "b"} <= set(work):
+        return {**plain, "trouble": 'work is no dict with "explored", "a" and "b"'}
+    explored = work["explored"]
+    table = getattr(explored, "now", (None,))[0]
+    if table is None:
+        return {**plain, "trouble": 'work["explored"] is not what explore(…) returned'}
+    space = table.space
+    found = {}
+    for which in ("a", "b"):
+        at = work[which]
+        if not isinstance(at, dict) or set(at) != set(space.axes):
+            return {**plain, "trouble": f'work["{which}"] needs a value for {", ".join(space.axes)}'}
+        for axis, value in at.items():
+            if value not in space.axes[axis]:
+                listed = ", ".join(map(str, space.axes[axis]))
+                return {**plain, "trouble": f'in work["{which}"] {axis} is {value!r}, and its slider has {listed}'}  # fmt: skip
+        found[which] = _known(table, space.mapped[0], at)
+    return {**plain, **found, "kernel": space.mapped[0], "gpu": table.spec.name, "timed": table.timed}
+
+
+def _known(table: Any, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
+    """A position's row, as the sliders have it or would have it."""
+    from helpers.widgets.residence import occupancy, percent_held
+
+    row = table.measured(kernel, at) or {}
+    known = {name: row.get(name) for name in (*_FACTS, "verdict", "reason")}
+    known["at"] = {axis: at[axis] for axis in table.space.axes}
+    known["times_us"] = [row.get(name) for name in ("median_us", "ci_low_us", "ci_high_us")]
+    if row.get("registers") and row.get("threads"):
+        held, limit = occupancy(table.spec, row["threads"], row["registers"], row.get("shared_bytes") or 0)
+        known |= {"occupancy_percent": percent_held(table.spec, held, row["threads"]), "limit": limit}
+    return known

@@ -1,0 +1,323 @@
+"""What lab 07 times: a GPU with an L2, a clock that rises and two streams, once simulated and once real.
+
+Both have the same methods, so that a learner's timers are checked on the first, whose true times are known, and read the
+second without a change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from helpers.exercises.gpus import Mark, RealGpu, SimulatedQueue
+
+METHODS = ("call", "flush", "wait", "host_us", "mark", "trace")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One kernel that a call launches.
+
+    Attributes:
+        warm_us, cold_us: what it takes with its data in the L2, and without.
+        current: whether it runs on the current stream.
+    """
+
+    warm_us: float
+    cold_us: float
+    current: bool = True
+
+
+@dataclass
+class _Read:
+    """What lay between two marks, for the judge."""
+
+    us: float
+    n_calls: int
+    n_flushes: int
+    n_cold: int
+    n_first: int
+    slowest_clock: float
+    idle_us: float
+
+
+@dataclass
+class TimedGpu(SimulatedQueue):
+    """A host and a GPU, and a function of which the learner knows nothing; all times in µs.
+
+    Args:
+        kernels: what each call launches once it has been called `n_first` times.
+        first: what each of the first calls launches; None: the same.
+        n_first: how many first calls there are; each also costs the host `first_us`.
+        launch_us, mark_us, wake_us, first_us: what a launch, a mark, waking up and a first call cost the host.
+        gap_us: between one kernel and the next.
+        flush_us: what overwriting the L2 takes.
+        ramp_us: so much work it takes until the clocks are up; the first kernels take `ramp` times as long.
+        profiler: how many times as long kernels take while a profiler watches.
+        left_us: work that is already in the queue.
+        seed: of the small variations, and of the few slow readings.
+    """
+
+    kernels: tuple[Kernel, ...]
+    launch_us: float
+    mark_us: float
+    wake_us: float
+    gap_us: float
+    flush_us: float
+    first_us: float
+    left_us: float
+    seed: int
+    first: tuple[Kernel, ...] | None = None
+    n_first: int = 1
+    ramp_us: float = 5_000.0
+    ramp: float = 1.35
+    profiler: float = 1.0
+    n_calls: int = 0
+    reads: list[_Read] = field(default_factory=list)
+    traced_us: list[float] = field(default_factory=list)
+    _warm: bool = False
+    _worked_us: float = 0.0
+    _log: list[tuple[str, float, float]] = field(default_factory=list)  # what, its clock, idle time before it
+
+    def call(self, n: int = 1) -> None:
+        """Call the function n times in a row: what it launches goes into the queue."""
+        for _ in range(n):
+            self._call(1.0)
+
+    def _call(self, slowed: float) -> list[tuple[Kernel, float]]:
+        is_first = self.n_calls < self.n_first
+        self.n_calls += 1
+        kernels = self.first if is_first and self.first is not None else self.kernels
+        self._host += self.first_us if is_first else 0.0
+        ran = []
+        self._log.append(("first" if is_first else "call", 1.0, 0.0))
+        slow = self._random.uniform(2, 6) if self._random.random() < 0.06 else 1.0
+        for kernel in kernels:
+            base = kernel.warm_us if self._warm else kernel.cold_us
+            clock = self._clock()
+            took = base * clock * slowed * slow * (1 + 0.002 * self._random.random())
+            if not kernel.current:  # another queue: no mark of this one waits for it
+                self._host += self.launch_us
+            else:
+                idle = max(0.0, self._host + self.launch_us - self._free)
+                self._put(took, self.launch_us)
+                self._log.append(("warm" if self._warm else "cold", clock, idle))
+            self._worked_us += took
+            ran.append((kernel, took))
+        self._warm = self._warm or bool(kernels)
+        return ran
+
+    def _clock(self) -> float:
+        """How many times as long a kernel takes at the clock that the GPU has reached."""
+        return 1 + (self.ramp - 1) * max(0.0, 1 - self._worked_us / self.ramp_us)
+
+    def flush(self) -> None:
+        """Put a kernel into the queue that overwrites the whole L2."""
+        took = self.flush_us * self._clock()
+        self._put(took, self.launch_us)
+        self._worked_us += took
+        self._warm = False
+        self._log.append(("flush", 1.0, 0.0))
+
+    def mark(self) -> _TimedMark:
+        """Put a mark into the queue; the GPU notes the time when it gets there."""
+        made = super().mark()
+        return _TimedMark(made.gpu, made.us, len(self._log))
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Call the function once under a profiler and wait: the kernels that ran, each with its own duration."""
+        before = len(self._log)
+        ran = self._call(self.profiler)
+        self.wait()
+        del self._log[before:]
+        self.traced_us.append(sum(took for _, took in ran))
+        return [
+            {"kernel": f"kernel_{i}", "us": took, "on_current_stream": kernel.current}
+            for i, (kernel, took) in enumerate(ran)
+        ]
+
+    def note(self, start: _TimedMark, stop: _TimedMark) -> None:
+        """Keep what lay between two marks that were read."""
+        log = self._log[start.place : stop.place]
+        kinds = [what for what, _, _ in log]
+        # The first kernel between the marks may begin late; so may none after a flush.
+        idle = sum(idle for what, _, idle in log if what in ("warm", "cold"))
+        clocks = [clock for what, clock, _ in log if what in ("warm", "cold")]
+        self.reads.append(
+            _Read(
+                stop.us - start.us,
+                kinds.count("call") + kinds.count("first"),
+                kinds.count("flush"),
+                kinds.count("cold"),
+                kinds.count("first"),
+                max(clocks, default=1.0),
+                idle,
+            )
+        )
+
+
+@dataclass
+class _TimedMark(Mark):
+    """A mark that knows what had gone into the queue before it."""
+
+    gpu: TimedGpu
+    place: int
+
+    def us_until(self, stop: _TimedMark) -> float:
+        """µs from this mark to `stop`; both must have been reached."""
+        us = super().us_until(stop)
+        self.gpu.note(self, stop)
+        return us
+
+
+class TimedRealGpu(RealGpu):
+    """This machine's GPU with the methods of `TimedGpu`, around a function that launches on it."""
+
+    def call(self, n: int = 1) -> None:
+        """Call the function n times in a row."""
+        for _ in range(n):
+            self.launch()
+
+    def flush(self) -> None:
+        """Write twice the size of the L2 on the current stream."""
+        _buffer().zero_()
+
+    def trace(self) -> list[dict[str, Any]]:
+        """Call the function once under torch.profiler: its kernels, and whether they ran where the flush before them did."""
+        import tempfile
+        from pathlib import Path
+
+        from helpers import trace
+
+        def flushed() -> None:
+            self.flush()
+            self.operation()
+
+        with tempfile.TemporaryDirectory() as folder:
+            path = trace.capture(flushed, path=Path(folder) / "one.json.gz", active=1)
+            table = trace.kernels(trace.load_trace(path)).sort_values("start_us")
+        rows = table.to_dict("records")
+        if not rows:
+            return []
+        flush, *ran = rows
+        return [
+            {
+                "kernel": row["name"],
+                "us": row["duration_us"],
+                "on_current_stream": row["stream"] == flush["stream"],
+            }
+            for row in ran
+        ]
+
+
+_buffers: list = []
+
+
+def _buffer() -> Any:
+    """Memory of twice the size of the L2, made once."""
+    import torch
+
+    from helpers import device
+
+    if not _buffers:
+        size = max(2 * device.gpu_spec().l2_bytes, 32 << 20)
+        _buffers.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
+    return _buffers[0]
+
+
+SPIN_CUDA = r"""
+extern "C" __global__ void spin_kernel(unsigned long long n_ns) {
+    unsigned long long start, now;
+    asm volatile("mov.u64 %0, %globaltimer;" : "=l"(start));
+    do {
+        asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+    } while (now - start < n_ns);
+}
+"""
+
+
+def spin(us: float) -> Callable[[], None]:
+    """A function that launches a kernel of known duration: one thread that reads the GPU's own clock until `us` are over."""
+    from helpers import cuda
+
+    kernel = cuda.load_kernel(SPIN_CUDA, "spin_kernel")
+    return lambda: kernel(round(us * 1e3), grid=1, block=1)
+
+
+def examples() -> list[dict[str, Any]]:
+    """Three functions to time, with a GPU to time them on and their true times.
+
+    Returns:
+        Rows of "function", "gpu", "warm_us" and "cold_us". With a GPU they are real: two kernels that spin for a known
+        time, and a square whose truth is `timing.time_gpu`'s. Without one they are simulated, and say so.
+    """
+    from helpers import device
+
+    if not device.has_gpu():
+        times = {"40 µs, 70 cold": (40.0, 70.0), "300 µs, 420 cold": (300.0, 420.0)}
+        return [
+            {
+                "function": f"simulated: {name}",
+                "gpu": TimedGpu((Kernel(*us),), 20.0, 1.0, 8.0, 0.6, 110.0, 3e4, 4e3, seed=i),
+                "warm_us": us[0],
+                "cold_us": us[1],
+            }
+            for i, (name, us) in enumerate(times.items())
+        ]
+    import torch
+
+    from helpers import timing
+
+    x = torch.randn(device.gpu_spec().l2_bytes // 16, device="cuda")
+    square = lambda: torch.square(x)  # noqa: E731
+    rows = [
+        {
+            "function": f"spins for {us} µs",
+            "gpu": TimedRealGpu(spin(us)),
+            "warm_us": float(us),
+            "cold_us": float(us),
+        }
+        for us in (50, 300)
+    ]
+    true = {f"{l2}_us": timing.time_gpu(square, l2=l2).median_us for l2 in ("warm", "cold")}
+    return [
+        *rows,
+        {
+            "function": f"square of {x.numel():,} floats (truth: time_gpu)",
+            "gpu": TimedRealGpu(square),
+            **true,
+        },
+    ]
+
+
+def traps() -> dict[str, Any]:
+    """A GPU for each of three functions, by what they do: an honest one, one that launches nothing, one on another stream.
+
+    They are real where there is a GPU, and simulated elsewhere.
+    """
+    from helpers import device
+
+    if not device.has_gpu():
+        kernels = {
+            "an honest kernel": (Kernel(60, 90),),
+            "keeps its result": (),
+            "another stream": (Kernel(60, 90, current=False),),
+        }
+        times = (20.0, 1.0, 8.0, 0.6, 110.0, 3e4, 4e3)
+        return {f"simulated, {name}": TimedGpu(ran, *times, seed=0) for name, ran in kernels.items()}
+    import torch
+
+    x = torch.randn(1 << 22, device="cuda")
+    kept, side = torch.square(x), torch.cuda.Stream()
+
+    def elsewhere() -> None:
+        with torch.cuda.stream(side):
+            torch.square(x)
+
+    functions = {
+        "an honest kernel": lambda: torch.square(x),
+        "keeps its result": lambda: kept,
+        "another stream": elsewhere,
+    }
+    return {name: TimedRealGpu(function) for name, function in functions.items()}

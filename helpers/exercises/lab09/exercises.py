@@ -1,0 +1,79 @@
+"""The exercises of lab 09, wide rows: merge the parts of a row, share a row among programs, and that at a copy's speed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from helpers.exercises.factories import answer_exercise, kernel_exercise
+from helpers.exercises.lab09 import beside, rows
+from helpers.exercises.plans import CasePlan, TrafficPlan
+
+if TYPE_CHECKING:
+    import torch
+
+LAB = "09_wide_rows"
+OF_A_COPY = 0.9
+WIDE = (1024, 131_072)  # half a GB of float32
+
+
+def _log_softmax(x: torch.Tensor, places: int) -> torch.Tensor:
+    import torch
+
+    return torch.log_softmax(x, dim=1)
+
+
+_CASES = CasePlan(
+    ndim=2, strides=False, far=False, shapes=rows.shapes, more_args=rows.places_for, extra=rows.wide_cases
+)
+
+MERGE = answer_exercise(
+    "merge-row-parts",
+    LAB,
+    "Merge the parts of a row",
+    "merge_parts",
+    rows.merge_cases,
+    explain=rows.explain_merge,
+    tolerance=1e-9,
+    adapters={"in_groups": beside.in_groups},
+    minutes=15,
+)
+
+SHARE = rows.described(
+    kernel_exercise(
+        "share-a-row",
+        LAB,
+        "Share a row among programs",
+        "log_softmax_shared",
+        _log_softmax,
+        cases=replace(_CASES, dtypes=("float32", "float16")),
+        must_launch="triton",
+        prepare=beside.on_chip,
+        tolerance=rows.TOLERANCE,
+        speed_shape=WIDE,
+        traffic=TrafficPlan(reads=2, program=rows.PART),
+        mistakes=(rows.explain,),
+        minutes=40,
+    )
+)
+
+COPY = rows.described(
+    kernel_exercise(
+        "beat-the-copy",
+        LAB,
+        "A row of 131,072 at a copy's speed",
+        "log_softmax_fast",
+        _log_softmax,
+        cases=_CASES,
+        must_launch="triton",
+        prepare=beside.on_chip,
+        tolerance=rows.TOLERANCE,
+        speed_shape=WIDE,
+        speed_at_least=OF_A_COPY,
+        traffic=TrafficPlan(reads=1, program=rows.PART),
+        mistakes=(rows.explain,),
+        minutes=35,
+    )
+)
+
+EXERCISES = (MERGE, SHARE, COPY)

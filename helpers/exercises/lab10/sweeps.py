@@ -1,0 +1,106 @@
+"""Pairs of sweeps of one kernel on two GPUs: recorded ones, and simulated ones of which nobody has a record."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from helpers import records
+from helpers.exercises.lab10 import tables
+from helpers.lessons import another
+
+Launch = tuple[int, int]
+# Shapes that are streamed: the smaller ones fit an L2 in part.
+RECORDED = ((4096, "float32"), (8192, "float32"), (8192, "bfloat16"))
+_BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
+_WARPS = (1, 2, 4, 8, 16, 32)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A sweep on a known GPU, and what the same launches take on a new one.
+
+    Attributes:
+        label: what it is, for messages.
+        rows: on the known GPU, as `tables.rows_of` gives them.
+        n_bytes: that each launch moves.
+        known, new: the GPUs, as `tables.facts` gives them.
+        known_us, new_us: the times of each launch, by (block_size, num_warps).
+        starts_per_ns: programs that the new GPU starts in a nanosecond.
+    """
+
+    label: str
+    rows: list[dict[str, Any]]
+    n_bytes: int
+    known: dict[str, float]
+    new: dict[str, float]
+    known_us: dict[Launch, float]
+    new_us: dict[Launch, float]
+    starts_per_ns: float
+
+    @property
+    def args(self) -> tuple:
+        """What the learner's function is given: nothing that the new GPU measured but its copy."""
+        return [dict(row) for row in self.rows], self.n_bytes, dict(self.known), dict(self.new)
+
+    def loss(self, launch: Launch, *, new: bool = True) -> float:
+        """Percent by which a launch is slower than the best of its GPU."""
+        times = self.new_us if new else self.known_us
+        return 100 * (times[launch] / min(times.values()) - 1)
+
+
+def recorded() -> Iterator[Pair]:
+    """Lesson 03's flat kernel on an H100 and on an H200."""
+    sets = records.stored_by_gpu(tables.SWEEP)
+    frames = {gpu: sets[gpu] for gpu in ("h100", "h200")}
+    keys = ["kernel", *another.LAUNCH, *another.SHAPE]
+    both = frames["h100"].merge(frames["h200"], on=keys, suffixes=("_h100", "_h200"))
+    both.attrs["gpus"] = list(frames)
+    both.attrs["provenance"] = {gpu: frame.attrs["provenance"] for gpu, frame in frames.items()}
+    known, new = (tables.facts(frame.attrs["provenance"].gpu) for frame in frames.values())
+    for n_cols, dtype in RECORDED:
+        launches = another.launches(both, n_cols, dtype)
+        times = launches.set_index(another.LAUNCH)
+        yield Pair(
+            f"the H100's sweep of 4,096 × {n_cols:,} {dtype}, for the H200",
+            tables.rows_of(launches, "h100"),
+            launches.attrs["n_bytes"],
+            known,
+            new,
+            times.us_h100.to_dict(),
+            times.us_h200.to_dict(),
+            another.starts_per_ns(launches, "h200"),
+        )
+
+
+def simulated(rng: random.Random) -> Pair:
+    """Two GPUs of the same multiprocessors and clock and of different memories.
+
+    A launch takes as long as the slowest of three: its bytes, its programs, its warps; near a tie a little longer. Programs
+    and warps start at rates that both GPUs share.
+    """
+    starts, warps_per_ns = rng.uniform(1.2, 2.2), rng.uniform(10.0, 15.0)
+    old_gb_per_s = rng.uniform(1500, 3500)
+    gpus = [old_gb_per_s, old_gb_per_s * rng.uniform(1.35, 1.9)]
+    sms, size = rng.choice((108, 114, 132, 144)), rng.choice((2, 4))
+    n_elements = 4096 * rng.randrange(6000, 24000)
+    n_bytes = 2 * n_elements * size
+    rows, times = [], ({}, {})
+    for block in _BLOCKS:
+        for warps in _WARPS:
+            programs = -(-n_elements // block)
+            spilled = 1.8 if block * size // 4 >= 256 * 32 * warps else 1.0  # a thread has 255 registers
+            for gb_per_s, took in zip(gpus, times, strict=True):
+                parts = (n_bytes / gb_per_s, programs / starts, programs * warps / warps_per_ns)
+                us = 1.5 + sum(part**8 for part in parts) ** (1 / 8) / 1e3 * spilled
+                took[block, warps] = round(us * (1 + rng.gauss(0, 0.003)), 3)
+            rows.append(
+                {"block_size": block, "num_warps": warps, "programs": programs, "us": times[0][block, warps]}
+            )
+    rng.shuffle(rows)
+    known, new = ({"copy_gb_per_s": round(gb, 1), "sm_count": sms, "l2_bytes": 50 << 20} for gb in gpus)
+    faster = gpus[1] / gpus[0]
+    label = f"a simulated GPU with {faster:.2f} times the bandwidth, {n_bytes / 1e6:,.0f} MB"
+    return Pair(label, rows, n_bytes, known, new, *times, starts)

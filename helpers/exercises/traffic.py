@@ -1,0 +1,47 @@
+"""Traffic without a GPU: the bytes that interpreted Triton kernels load and store, over those that must move."""
+
+from __future__ import annotations
+
+import torch
+
+from helpers.exercises.hints import HINTS
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+
+_SLACK = 0.05  # of the input or the result: maxima, sums and words
+
+
+def judge_traffic(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Verdict | None, str]:
+    """A failing verdict or None, and what was counted: "x read 1.00 times, the result written 1.00 times".
+
+    Args:
+        exercise, case, outcome: a call whose result is right. The text is empty where nothing was counted.
+    """
+    plan, facts, result = exercise.traffic, outcome.facts, outcome.value
+    x = next((one for one in case.args if isinstance(one, torch.Tensor)), None)
+    if plan is None or x is None or "read_bytes" not in facts or not isinstance(result, torch.Tensor):
+        return None, ""
+    if x.numel() < plan.from_elements:
+        return None, ""
+    reads = facts["read_bytes"] / (x.numel() * x.element_size())
+    writes = facts["written_bytes"] / (result.numel() * result.element_size())
+
+    def fails(what: str, mistake: str) -> tuple[Verdict, str]:
+        sentence = f"{exercise.id}, {case.label}: {what}."
+        return Verdict(exercise.id, False, sentence, case.label, mistake, HINTS[mistake]), ""
+
+    if plan.program is not None and facts["most_read"] > plan.program:
+        return fails(
+            f"the values are right, but one program read {facts['most_read']:,} elements of the input; {plan.program:,} is the most",
+            "row-not-shared",
+        )
+    if reads > plan.reads + _SLACK:
+        return fails(
+            f"the values are right, but the kernels read {reads:.2f} times the input's bytes; {plan.reads:g} is the most",
+            "reads-too-often",
+        )
+    if writes > plan.writes + _SLACK:
+        return fails(
+            f"the values are right, but the kernels write {writes:.2f} times the result's bytes; {plan.writes:g} is the most",
+            "writes-too-often",
+        )
+    return None, f"the input read {reads:.2f} times, the result written {writes:.2f} times"

@@ -1,0 +1,344 @@
+"""Lesson 09's measurements: what each trick of the tuned kernel buys, and what the hardware counts of it and of its peers.
+
+Records, both made where a GPU is: wide_rows/tricks (the tuned kernel with one trick taken out) and wide_rows/counters (ours
+and other softmaxes under Nsight Compute). `NOTED` are earlier figures, from the sweeps in which the tricks were found.
+`draw_league` sets the league's wide rows of several GPUs beside each other.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import types
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from helpers import plots, records
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+    import torch
+
+WIDE = 65_536  # columns: from here on a row of either dtype is shared
+ELEMENTS = 1 << 28
+NO_NAP, ONE_SECTOR, MANY_LOOK, LARGE_PARTS, AS_TUNED = (
+    *("no nap", "words of two rows in a sector", "each warp looks at every word"),
+    *("32 KB a program", "as tuned"),
+)
+_POINTS = (("bfloat16", 131_072), ("bfloat16", 262_144), ("bfloat16", 393_216), ("float32", 262_144))
+
+# In times of a copy, before and after, on an H200 on 2026-11-22 with triton 3.6.0: sweeps of 2**28 elements that were not
+# kept as records. CONTRIBUTING, "Decisions", has them with what else was tried; a test holds the two together.
+NOTED_ON = "H200, 2026-11-22, triton 3.6.0"
+NOTED = (
+    ("words of two rows never in one sector", "bfloat16", 262_144, 0.955, 0.983),
+    ("words of two rows never in one sector", "bfloat16", 128_256, 0.982, 1.015),
+    ("a nap between two looks", "bfloat16", 393_216, 0.954, 0.962),
+    ("each word looked at by one lane", "bfloat16", 393_216, 0.954, 0.964),
+    ("24 KB a program, not 32", "bfloat16", 393_216, 0.91, 0.95),
+    ("24 KB a program, not 32", "bfloat16", 151_936, 0.92, 1.00),
+    ("24 KB a program, not 32", "bfloat16", 65_536, 1.003, 0.973),
+    ("all of it, in the league", "bfloat16", 393_216, 0.898, 0.973),
+    ("all of it, in the league", "float32", 393_216, 0.966, 0.984),
+)
+
+
+def noted() -> pd.DataFrame:
+    """The tricks as they were noted: `trick`, `dtype`, `columns`, `before`, `after` (× copy), `bought` (%)."""
+    import pandas as pd
+
+    table = pd.DataFrame(NOTED, columns=["trick", "dtype", "columns", "before", "after"])
+    return table.assign(bought=100 * (table.after / table.before - 1))
+
+
+# ------------------------------------------------------------------------------------------------- one trick less
+
+
+def restless() -> Any:
+    """The tuned kernel without its nap: who waits looks at the words all the time."""
+    import triton
+
+    from helpers.kernels import softmax
+
+    own = softmax.softmax_split_kernel.fn
+    names = {**own.__globals__, "nap": _no_nap()}
+    return triton.jit(types.FunctionType(own.__code__, names, own.__name__, own.__defaults__))
+
+
+def _no_nap() -> Any:
+    from helpers.lessons.restless import no_nap
+
+    return no_nap
+
+
+def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
+    """A softmax of `x` by the tuned kernel, one trick taken out: a call that allocates, clears the words and launches.
+
+    Args:
+        trick: one of this module's names; `AS_TUNED` leaves all in.
+        x: (n_rows, n_cols) on the GPU, wide enough to be shared.
+
+    Raises:
+        ValueError: the row is not shared, or not more programs than a row may have would fit.
+    """
+    import torch
+
+    from helpers.kernels import softmax as kernels
+
+    plan = kernels.plan_softmax(*x.shape, x.dtype, device=x.device)
+    if plan.kernel != "split" or plan.parts == 1:
+        raise ValueError(f"without: rows of {x.shape[1]:,} columns are not shared.")
+    if trick == LARGE_PARTS:
+        size = kernels.PART_CHUNKS * 16 * 128 // x.element_size()
+        plan = kernels.plan_parts(x.shape, x.dtype, size, 4, kernels.PART_REGISTERS)
+    stride = plan.parts if trick == ONE_SECTOR else plan.words_stride
+    block = _next_power(plan.parts + 1) if trick == MANY_LOOK else plan.words_block
+    kernel = restless() if trick == NO_NAP else kernels.softmax_split_kernel
+    if plan.parts > kernels.max_parts(x.device, plan.num_warps, plan.max_registers):
+        raise ValueError(f"without: {plan.parts} programs of a row may not fit this GPU at once.")
+
+    def run() -> torch.Tensor:
+        y = torch.empty_like(x)
+        words = torch.zeros(plan.n_rows * stride, dtype=torch.int64, device=x.device)
+        kernel[(plan.n_programs,)](
+            y, x, x.stride(0), y.stride(0), plan.n_cols, words,
+            PARTS=plan.parts, PARTS_BLOCK=block, WORDS_STRIDE=stride, CHUNK=plan.block_size, CHUNKS=plan.chunks,
+            ALIGN=kernels.alignment(x, y), REPACK=x.element_size() == 2, PUBLISH_ONLY=False,
+            num_warps=plan.num_warps, maxnreg=plan.max_registers,
+        )  # fmt: skip
+        return y
+
+    return run
+
+
+def _next_power(n: int) -> int:
+    return 1 << (n - 1).bit_length()
+
+
+def tricks() -> list[dict[str, Any]]:
+    """The rows of wide_rows/tricks, on this GPU: each trick taken out, timed in turns with the tuned kernel and a copy.
+
+    A trick that changes nothing at a width (its launch is the tuned one's) has no row there.
+    """
+    import torch
+
+    from helpers.timing import league
+
+    found = []
+    for dtype, n_cols in _POINTS:
+        x = torch.randn(ELEMENTS // n_cols, n_cols, device="cuda", dtype=getattr(torch, dtype))
+        right, y = torch.softmax(x, dim=1), torch.empty_like(x)
+        calls: dict[str, Callable[[], Any]] = {"copy": lambda x=x, y=y: y.copy_(x)}
+        for trick in (AS_TUNED, NO_NAP, ONE_SECTOR, MANY_LOOK, LARGE_PARTS):
+            call = without(trick, x)
+            if not torch.allclose(call(), right, rtol=2e-2 if dtype == "bfloat16" else 1e-4, atol=0):
+                raise RuntimeError(f"softmax of {n_cols:,} {dtype} columns is wrong: {trick}.")
+            calls[trick] = call
+        del right
+        standings = league.compare_many(calls, against=AS_TUNED, budget_s=0.4)
+        for trick, one in standings.items():
+            row = {"trick": trick, "dtype": dtype, "n_cols": n_cols, "median_us": one.median_us}
+            row |= {"of_copy": standings["copy"].median_us / one.median_us, "over_tuned": one.ratio}
+            found.append(row | {"ratio_low": one.ratio_ci95[0], "ratio_high": one.ratio_ci95[1]})
+    return found
+
+
+# ------------------------------------------------------------------------------------------------- counters of peers
+
+_SECTIONS = (
+    "SpeedOfLight",
+    "LaunchStats",
+    "Occupancy",
+    "MemoryWorkloadAnalysis",
+    "MemoryWorkloadAnalysis_Tables",
+)
+_COUNTED = (("bfloat16", 65_536), ("bfloat16", 262_144), ("float32", 262_144))
+_SCRIPT = "from helpers.lessons import wide_rows\nwide_rows.launch_peers()\n"
+
+
+def _peers(x: torch.Tensor) -> dict[str, Callable[[], Any]]:
+    """Whoever is here: ours, torch's, torch.compile's, and QuACK where it is installed."""
+    import importlib.util
+
+    import torch
+
+    from helpers.kernels.ops import softmax
+
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda t: torch.softmax(t, dim=-1), dynamic=False)
+    found = {
+        "ours": lambda: softmax(x),
+        "eager": lambda: torch.softmax(x, dim=-1),
+        "compile": lambda: compiled(x),
+    }
+    if importlib.util.find_spec("quack"):
+        from quack import softmax as quack
+
+        found["quack"] = lambda: quack(x)
+    return found
+
+
+def launch_peers() -> None:
+    """Each contestant once at each point, in a range that names both: what Nsight Compute watches."""
+    import torch
+    from torch.cuda import nvtx
+
+    for dtype, n_cols in _COUNTED:
+        x = torch.randn(ELEMENTS // n_cols, n_cols, device="cuda", dtype=getattr(torch, dtype))
+        for name, call in _peers(x).items():
+            call()  # compiled outside the range
+            torch.cuda.synchronize()
+            with nvtx.range("measured"), nvtx.range(f"{name}|{dtype}|{n_cols}"):
+                call()
+            torch.cuda.synchronize()
+
+
+def counters() -> list[dict[str, Any]]:
+    """The rows of wide_rows/counters, on this GPU: one for each contestant at each point.
+
+    Raises:
+        records.CannotMeasure: Nsight Compute cannot count here.
+    """
+    from helpers import ncu
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            path = ncu.run(
+                _SCRIPT, out=Path(folder, "peers.ncu-rep"), nvtx="measured", set=None, sections=_SECTIONS,
+                import_source=False, timeout_s=900,
+            )  # fmt: skip
+        except ncu.NcuError as error:
+            if error.reason in ("not-found", "permission", "driver", "busy"):
+                raise records.CannotMeasure(str(error)) from error
+            raise
+        return of_report(ncu.load_report(path))
+
+
+def of_report(report: Any) -> list[dict[str, Any]]:
+    """A report's launches, added up by contestant and point.
+
+    Args:
+        report: launches in ranges called "name|dtype|columns".
+
+    Returns:
+        `contestant`, `dtype`, `n_cols`, `launches`, `ncu_us`, `read_gb`, `written_gb`, and of the longest launch
+        `dram_percent`, `issue_percent`, `warps_percent` of their peaks and `registers` a thread.
+    """
+    from helpers import ncu
+
+    seen = ncu.summary(report)
+    found: dict[str, dict[str, Any]] = {}
+    for kernel, row in zip(report, seen.to_dict("records"), strict=True):
+        named = next((one for one in kernel.nvtx if one.count("|") == 2), None)
+        if named is None:
+            continue
+        name, dtype, n_cols = named.split("|")
+        empty = {"launches": 0, "ncu_us": 0.0, "read_gb": 0.0, "written_gb": 0.0, "longest_us": 0.0}
+        sums = found.setdefault(named, {"contestant": name, "dtype": dtype, "n_cols": int(n_cols)} | empty)
+        sums["launches"] += 1
+        sums["ncu_us"] += kernel.duration_us
+        sums["read_gb"] += row["dram_read_bytes"] / 1e9
+        sums["written_gb"] += row["dram_write_bytes"] / 1e9
+        if kernel.duration_us > sums["longest_us"]:
+            m = kernel.metrics
+            sums |= {
+                "longest_us": kernel.duration_us,
+                "dram_percent": float(m["gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"]),
+                "issue_percent": float(m["sm__issue_active.avg.pct_of_peak_sustained_elapsed"]),
+                "warps_percent": float(m["sm__warps_active.avg.pct_of_peak_sustained_active"]),
+                "registers": int(m["launch__registers_per_thread"]),
+            }
+    return [{k: v for k, v in one.items() if k != "longest_us"} for one in found.values()]
+
+
+def why(rows: pd.DataFrame) -> str:
+    """What the counters say of ours and each peer, in Markdown; every sentence follows from the rows."""
+    told = []
+    for (dtype, n_cols), point in rows.groupby(["dtype", "n_cols"], sort=False):
+        by_name = point.set_index("contestant")
+        ours, floor = by_name.loc["ours"], 2 * ELEMENTS * (2 if dtype == "bfloat16" else 4) / 1e9
+        lines = [f"**{dtype}, {n_cols:,} columns** (floor {floor:.2f} GB)."]
+        for name, peer in by_name.drop(index="ours").iterrows():
+            moved, mine = peer.read_gb + peer.written_gb, ours.read_gb + ours.written_gb
+            said = f"{name} takes {peer.ncu_us / ours.ncu_us:.2f} times our time: "
+            if moved > 1.1 * mine:
+                said += f"it moves {moved:.2f} GB through DRAM, ours {mine:.2f}."
+            elif abs(peer.dram_percent - ours.dram_percent) > 2:
+                said += f"as many bytes, and DRAM busy {peer.dram_percent:.0f} % of its peak; under ours {ours.dram_percent:.0f} %."
+            else:
+                said += "as many bytes, and DRAM equally busy: the counters do not part the two."
+            lines.append(said)
+        told.append(" ".join(lines))
+    return "\n\n".join(told)
+
+
+# ------------------------------------------------------------------------------------------------- the league's figure
+
+_NAMES = {"ours": "ours", "quack": "QuACK", "compile-max": "torch.compile, max-autotune", "compile": "torch.compile", "eager": "torch.softmax", "liger": "Liger"}  # fmt: skip
+
+
+def wide_softmaxes(league: pd.DataFrame) -> pd.DataFrame:
+    """The league's softmaxes of 2²⁸ elements, from 8,192 columns on; `of_peak` is the % of the memory's peak."""
+    peak = league.attrs["provenance"].gpu["peak_gb_per_s"]
+    rows = league[
+        league.op.eq("softmax") & league.n_cols.ge(8192) & league.n_rows.mul(league.n_cols).lt(2 * ELEMENTS)
+    ]
+    return rows.assign(of_peak=100 * rows.gb_per_s.astype(float) / peak)
+
+
+def draw_league(
+    leagues: Mapping[str, pd.DataFrame], dtypes: tuple[str, ...] = ("bfloat16", "float32")
+) -> go.Figure:
+    """Per cent of the memory's peak over the width, a panel for each GPU; buttons choose the dtype.
+
+    Args:
+        leagues: set to its league (`records.stored_by_gpu("fusion/league")`).
+        dtypes: what the buttons offer; the first is shown.
+    """
+    from plotly.subplots import make_subplots
+
+    names = {
+        gpu: table.attrs["provenance"].gpu["name"].removeprefix("NVIDIA ") for gpu, table in leagues.items()
+    }
+    days = {gpu: table.attrs["provenance"].date for gpu, table in leagues.items()}
+    fig = make_subplots(rows=1, cols=len(leagues), shared_yaxes=True, horizontal_spacing=0.04,
+                        subplot_titles=[f"{names[gpu]}, {days[gpu]}" for gpu in leagues])  # fmt: skip
+    of_dtype = []
+    for column, table in enumerate(leagues.values(), start=1):
+        rows = wide_softmaxes(table)
+        for dtype in dtypes:
+            part = rows[rows.dtype.eq(dtype)]
+            for i, (contestant, name) in enumerate(_NAMES.items()):
+                some = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
+                fig.add_scatter(
+                    x=list(some.n_cols), y=list(some.of_peak), mode="lines+markers", name=name, legendgroup=name,
+                    showlegend=column == 1, visible=dtype == dtypes[0], row=1, col=column,
+                    line={"color": plots.PALETTE[i], "width": 2}, marker={"symbol": plots.MARKERS[i], "size": 8},
+                    hovertemplate=name + ", %{x:,} columns: %{y:.1f} %<extra></extra>",
+                )  # fmt: skip
+                of_dtype.append(dtype)
+            copy = part[part.contestant.eq("copy")].sort_values("n_cols")
+            fig.add_scatter(
+                x=list(copy.n_cols), y=list(copy.of_peak), mode="lines", name="a copy", legendgroup="copy",
+                showlegend=column == 1, visible=dtype == dtypes[0], row=1, col=column,
+                line={"color": plots.TEXT_COLOUR, "width": 2, "dash": "dash"},
+            )  # fmt: skip
+            of_dtype.append(dtype)
+    buttons = [
+        {"label": {"bfloat16": "bf16", "float32": "fp32"}[one], "method": "update", "args": [{"visible": [one == dtype for dtype in of_dtype]}]}
+        for one in dtypes
+    ]  # fmt: skip
+    plots.layout(fig, "Softmax of 2²⁸ elements under the roof: % of the memory's peak", height=520)
+    ticks = [8192, 32768, 131072, 393216]
+    fig.update_xaxes(
+        type="log", tickvals=ticks, ticktext=[f"{n // 1024} Ki" for n in ticks], title_text="columns"
+    )
+    fig.update_yaxes(range=[0, 105], title_text="")
+    fig.update_yaxes(title_text="% of the memory's peak", col=1)
+    fig.update_layout(
+        margin={"t": 110, "b": 130},
+        legend={"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
+        updatemenus=[{"type": "buttons", "direction": "right", "buttons": buttons, "x": 1, "xanchor": "right", "y": 1.24, "yanchor": "top", "showactive": True}],
+    )  # fmt: skip
+    return fig

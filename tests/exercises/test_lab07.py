@@ -1,0 +1,234 @@
+"""Lab 07: timers that a trap deceives are refused with that trap's name, unlike but right ones are accepted."""
+
+from __future__ import annotations
+
+import statistics
+
+import pytest
+from lab_answers import mistakes, solution
+
+from helpers import device, timing
+from helpers.exercises.lab07 import machines
+
+pytestmark = pytest.mark.seeded
+
+
+def timer(
+    *,
+    flush=True,
+    warm=True,
+    first=True,
+    ramp_us=25_000,
+    n=50,
+    n_calls=1,
+    divide=True,
+    flush_inside=False,
+    middle=statistics.median,
+    read=True,
+    wait_each=False,
+):
+    """Events behind a flush, with one of the parts left out."""
+
+    def time_it(gpu):
+        if first:
+            gpu.call()
+            gpu.wait()
+        begun = gpu.host_us()
+        while gpu.host_us() - begun < ramp_us:
+            gpu.call()
+            gpu.flush()
+            gpu.wait()
+        pairs = []
+        for _ in range(n):
+            if flush and not flush_inside:
+                gpu.flush()
+            if warm:
+                gpu.call()
+            if wait_each:
+                gpu.wait()
+            start = gpu.mark()
+            if flush_inside:
+                gpu.flush()
+            for _ in range(n_calls):
+                gpu.call()
+            pairs.append((start, gpu.mark()))
+        if read:
+            gpu.wait()
+        return middle(a.us_until(b) for a, b in pairs) / (n_calls if divide else 1)
+
+    return time_it
+
+
+def by_the_host(gpu):
+    gpu.call()
+    gpu.wait()
+    start = gpu.host_us()
+    gpu.call()
+    gpu.wait()
+    return gpu.host_us() - start
+
+
+def empty_pair(gpu):
+    start, stop = gpu.mark(), gpu.mark()
+    gpu.wait()
+    return start.us_until(stop)
+
+
+WARM = [
+    (timer(flush=False, wait_each=True), "host-late"),
+    (timer(warm=False), "cold-cache"),
+    (timer(flush_inside=True), "flush-timed"),
+    (timer(ramp_us=0, n=5), "ramp"),
+    (timer(first=False, ramp_us=0, warm=False, flush=False, n=1), "cold-cache|first"),
+    (timer(middle=lambda us: statistics.fmean(list(us))), "outliers"),
+    (timer(n_calls=20, n=1, divide=False), "not-divided"),
+    (timer(read=False), "not-waited"),
+    (by_the_host, "host-clock"),
+    (empty_pair, "marks"),
+    (lambda gpu: None, "no-number"),
+    (lambda gpu: float("nan"), "no-number"),
+    (lambda gpu: gpu.trace()[0]["us"], "watched"),
+]
+COLD = [
+    (timer(), "warm-cache"),
+    (timer(warm=False, flush=False), "warm-cache"),
+    (timer(warm=False, n_calls=2), "warm-cache"),
+    (timer(warm=False, flush_inside=True), "flush-timed"),
+    (timer(warm=False, ramp_us=0, n=5), "ramp"),
+    (timer(warm=False, wait_each=True), "host-late"),
+    (timer(warm=False, middle=lambda us: statistics.fmean(list(us))), "outliers"),
+]
+
+
+@pytest.mark.parametrize(("answer", "mistake"), WARM)
+def test_a_warm_timer_that_a_trap_deceives_is_told_which(answer, mistake):
+    found = mistakes("warm-timer", answer)
+    assert found and found <= set(mistake.split("|")), found
+
+
+@pytest.mark.parametrize(("answer", "mistake"), COLD)
+def test_a_cold_timer_that_a_trap_deceives_is_told_which(answer, mistake):
+    assert mistakes("cold-timer", answer) == {mistake}
+
+
+def differences(gpu):
+    """Two queues of unlike length, subtracted: what marks and the first launch add is in both."""
+    timer(n=1)(gpu)
+
+    def between(n):
+        gpu.flush()
+        gpu.flush()
+        gpu.flush()
+        gpu.call()
+        start = gpu.mark()
+        for _ in range(n):
+            gpu.call()
+        stop = gpu.mark()
+        gpu.wait()
+        return start.us_until(stop)
+
+    return statistics.median(between(2) - between(1) for _ in range(60))
+
+
+@pytest.mark.parametrize("answer", [timer(), timer(n=200), timer(middle=min), differences])
+def test_other_ways_to_a_warm_figure_are_right(answer):
+    assert mistakes("warm-timer", answer) == {""}
+
+
+@pytest.mark.parametrize("answer", [timer(warm=False), timer(warm=False, n=300)])
+def test_other_ways_to_a_cold_figure_are_right(answer):
+    assert mistakes("cold-timer", answer) == {""}
+
+
+def function_timer(*, warm_up=5, nothing="nothing was launched", side="a kernel on another stream", own=None):
+    def time_it(gpu):
+        for _ in range(warm_up):
+            gpu.call()
+        gpu.wait()
+        ran = gpu.trace()
+        if not ran and nothing is not None:
+            raise ValueError(nothing)
+        if not all(one["on_current_stream"] for one in ran) and side is not None:
+            raise ValueError(side)
+        return (own or (lambda gpu, ran: timer(warm=False)(gpu)))(gpu, ran)
+
+    return time_it
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (function_timer(), ""),
+        (function_timer(warm_up=0), "times-nothing"),
+        (function_timer(nothing=None), "times-nothing"),
+        (function_timer(side=None), "times-stream"),
+        (function_timer(nothing="no"), "unclear-message"),
+        (function_timer(own=lambda gpu, ran: sum(one["us"] for one in ran)), "watched"),
+        (lambda gpu: timer(warm=False)(gpu), "times-nothing"),
+        (function_timer(own=lambda gpu, ran: [][0]), "raises"),
+        (
+            function_timer(own=lambda gpu, ran: (_ for _ in ()).throw(ValueError("nothing"))),
+            "refuses-right",
+        ),
+    ],
+)
+def test_a_timer_of_anything_refuses_what_has_no_time_and_nothing_else(answer, mistake):
+    assert mistakes("refuse-to-time", answer) == {mistake}
+
+
+def test_a_verdict_names_the_figure_the_truth_and_the_way_out():
+    from lab_answers import judged
+
+    said = repr(judged("warm-timer", timer(warm=False)))
+    assert "but the truth is" in said and "the L2 was cold" in said and "brings the data back" in said
+
+
+def test_the_simulated_gpu_knows_its_l2_its_clock_and_its_streams():
+    kernels = (machines.Kernel(20, 50), machines.Kernel(100, 100, current=False))
+    gpu = machines.TimedGpu(kernels, 20.0, 1.0, 8.0, 0.6, 110.0, 1e4, 0.0, seed=0, ramp_us=1.0)
+    gpu.flush()  # its one microsecond of rising clocks is over
+    ran = [gpu.trace() for _ in range(9)]
+    assert ran[0][0]["us"] >= 50 and min(one[0]["us"] for one in ran) < 21
+    assert [one["on_current_stream"] for one in ran[0]] == [True, False]
+    gpu.flush()
+    start = gpu.mark()
+    gpu.call()
+    stop = gpu.mark()
+    with pytest.raises(RuntimeError, match="wait"):
+        start.us_until(stop)
+    gpu.wait()
+    assert start.us_until(stop) > 50
+
+
+def test_the_spin_kernel_compiles_for_every_target_of_the_course():
+    from helpers import cuda
+
+    for target in ("sm_75", "sm_90"):
+        assert "globaltimer" in cuda.compile_ptx(machines.SPIN_CUDA, target=target)
+
+
+@pytest.mark.gpu
+def test_the_solutions_timers_read_a_real_gpu(tmp_path):
+    """Kernels of known duration: the spin is told in nanoseconds, the square's truth is CUPTI's."""
+    names = solution("07_timers", tmp_path, "import statistics")
+    for example in machines.examples():
+        for l2 in ("warm", "cold"):
+            us, true = names[f"time_{l2}"](example["gpu"]), example[f"{l2}_us"]
+            assert abs(us - true) <= max(6, 0.05 * true), (example["function"], l2, us, true)
+
+
+@pytest.mark.gpu
+def test_a_spin_lasts_as_long_as_it_says():
+    for us in (50, 300):
+        assert timing.time_gpu(machines.spin(us)).median_us == pytest.approx(us, abs=4)
+
+
+@pytest.mark.gpu
+def test_the_solution_refuses_real_functions_without_a_time(tmp_path):
+    names = solution("07_timers", tmp_path, "import statistics")
+    found = machines.traps()
+    assert device.has_gpu() and names["time_function"](found["an honest kernel"]) > 1
+    with pytest.raises(ValueError, match="nothing"):
+        names["time_function"](found["keeps its result"])
+    with pytest.raises(ValueError, match="stream"):
+        names["time_function"](found["another stream"])

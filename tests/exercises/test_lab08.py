@@ -1,0 +1,239 @@
+"""Lab 08: wrong diagnoses, and mends that hide the symptom, are refused with the reason; unlike but right ones are accepted."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from lab_answers import judged, solution
+from lab_attempts import solution_cells
+
+from helpers import exercises
+from helpers.exercises.lab08 import broken, runs
+from helpers.exercises.model import Text
+from helpers.lessons import failures
+
+pytestmark = pytest.mark.seeded
+
+RIGHT = {
+    "mend-the-index": ("reverse_rows", "memcheck", 6, "index"),
+    "mend-the-race": ("smooth_chunks", "racecheck", 10, "barrier"),
+    "mend-the-unset": ("block_maxima", "host", 8, "never set"),
+}
+
+
+def answer(id: str, *changes: tuple[str, str], **diagnosis) -> dict:
+    """The right diagnosis with some words changed, and the broken text with some words changed."""
+    name, tool, line, cause = RIGHT[id]
+    text = broken.KERNELS[name].text
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return {"tool": tool, "line": line, "cause": cause, "mended": text, **diagnosis}
+
+
+PLACE = "output[row * width + width - col]"
+END_OF_LOOP = "right;\n        }\n"
+COMPARE = "if (t < half) largest[t]"
+SET = "if (i < n) largest[t] = input[i];"
+
+MENDED = {
+    "mend-the-index": [
+        [(PLACE, "output[row * width + width - 1 - col]")],
+        [(PLACE, "output[(row + 1) * width - (col + 1)]")],
+        [("const int row = i / width, col = i % width;", ""), (PLACE, "output[i / width * width + (width - 1 - i % width)]")],
+    ],
+    "mend-the-race": [
+        [(END_OF_LOOP, END_OF_LOOP + "        __syncthreads();\n")],
+        [("if (t < n) tile[t] = input[i];", "__syncthreads();\n        if (t < n) tile[t] = input[i];")],
+        [
+            ("float tile[64]", "float tiles[2][64]"),
+            ("if (t < n) tile[t]", "float* tile = tiles[start / 64 % 2];\n        if (t < n) tile[t]"),
+        ],
+    ],
+    "mend-the-unset": [
+        [(COMPARE, "if (t < half && i + half < n) largest[t]")],
+        [(SET, "largest[t] = i < n ? input[i] : -INFINITY;")],
+        [(SET, "largest[t] = input[i < n ? i : n - 1];"), (COMPARE, "if (t < half) largest[t]")],
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in MENDED.items() for n in range(len(ways))])
+def test_other_ways_to_mend_are_right(id, n):
+    verdict = judged(id, answer(id, *MENDED[id][n]))
+    reads_again = id == "mend-the-unset" and n == 2  # a neighbour's element, read a second time
+    assert verdict.passed or (reads_again and verdict.mistake == "reads-again"), verdict
+
+
+HIDDEN = {
+    "mend-the-index": [
+        ([("i < height * width", "i < height * width - 1")], "still-outside"),
+        ([("output[row", "if (col > 0) output[row")], "hides-the-symptom"),
+        ([("output[row", "if (row * width + width - col < height * width) output[row")], "hides-the-symptom"),
+        ([(PLACE, "output[i]")], "index"),
+        (
+            [
+                ("if (i < height * width) {", "if (i == 0) for (int j = 0; j < height * width; ++j) {"),
+                ("i / width, col = i % width", "j / width, col = j % width"),
+                (PLACE + " = input[i]", "output[row * width + width - 1 - col] = input[j]"),
+            ],
+            "fewer-threads",
+        ),
+        ([], "still-outside"),
+    ],
+    "mend-the-race": [
+        ([], "still-races"),
+        ([(END_OF_LOOP, END_OF_LOOP + "        __syncwarp();\n")], "still-races"),
+        (
+            [("left + tile[t] + right;\n", "left + tile[t] + right;\n            __syncthreads();\n")],
+            "barrier-in-branch",
+        ),
+        ([("start < width;", "start < 64 && start < width;")], "hides-the-symptom"),
+        (
+            [("tile[t - 1]", "input[i - 1]"), ("tile[t + 1]", "input[i + 1]"), ("tile[t] +", "input[i] +")],
+            "reads-again|fewer-threads",
+        ),
+        ([(END_OF_LOOP, END_OF_LOOP + "        __syncthreads();\n"), ("left + tile[t]", "left - tile[t]")], "values"),
+    ],
+    "mend-the-unset": [
+        ([], "still-unset"),
+        ([(SET, "largest[t] = i < n ? input[i] : 0.0f;")], "zero-for-nothing"),
+        ([(SET, "if (i >= n) return;\n    largest[t] = input[i];")], "barrier-in-branch|still-unset"),
+        ([(SET, "largest[t] = input[i];")], "reads-outside"),
+        ([("if (t == 0) output", "if (t == 0 && i + 64 <= n) output"), (COMPARE, "if (t < half && i + half < n) largest[t]")], "hides-the-symptom"),
+        ([("if (t == 0) output[blockIdx.x] = largest[0];", "if (t == 0) { float m = input[i]; for (int j = i; j < n && j < i + 64; ++j) m = fmaxf(m, input[j]); output[blockIdx.x] = m; }"), (COMPARE, "if (t < half && i + half < n) largest[t]")], "fewer-threads"),
+        ([("__syncthreads();\n    for", "for"), (COMPARE, "if (t < half && i + half < n) largest[t]")], "still-unset|race"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in HIDDEN.items() for n in range(len(ways))])
+def test_what_hides_the_symptom_only_is_named(id, n):
+    changes, mistake = HIDDEN[id][n]
+    verdict = judged(id, answer(id, *changes))
+    assert not verdict.passed and verdict.mistake in mistake.split("|"), verdict
+
+
+@pytest.mark.parametrize("id", RIGHT)
+@pytest.mark.parametrize(
+    ("diagnosis", "mistake"),
+    [
+        ({"tool": "synccheck"}, "tool"),
+        ({"tool": "gdb"}, "no-tool"),
+        ({"line": 2}, "line"),
+        ({"line": "6th"}, "line"),
+        ({"cause": "guard"}, "cause"),
+        ({"cause": "bad luck"}, "no-cause"),
+        ({"tool": ""}, "to-do"),
+        ({"line": 0}, "to-do"),
+    ],
+)
+def test_a_wrong_diagnosis_is_refused_before_the_text_is_looked_at(id, diagnosis, mistake):
+    right = MENDED[id][0]
+    assert judged(id, answer(id, *right, **diagnosis)).mistake == mistake
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ("__global__ void k() {}", "a dict with the keys"),
+        ({"tool": "memcheck"}, "a dict with the keys"),
+        (answer("mend-the-index", ("reverse_rows_kernel", "mine")), "has no kernel"),
+        (answer("mend-the-index", ("if (i <", "system(0); if (i <")), "calls system"),
+        (answer("mend-the-index", (PLACE, "outptu[0]")), "outptu"),
+        (answer("mend-the-index", tool=["memcheck"]), "are words"),
+    ],
+)
+def test_what_is_no_answer_gets_a_sentence(given, says):
+    verdict = judged("mend-the-index", given)
+    assert verdict.mistake == "does-not-build" and says in repr(verdict), verdict
+
+
+def test_a_learners_text_that_is_no_answer_is_said_too():
+    """The grader takes the text from a process that may hand over anything."""
+    for text in ("no json\n", json.dumps([1]) + "\n", json.dumps({"tool": "x"})):
+        assert judged("mend-the-index", Text(text)).mistake == "does-not-build"
+
+
+def test_the_starters_mend_the_very_text_whose_lines_are_shown(tmp_path):
+    from helpers.workshop.form.starters import starter_text
+
+    for id, source in solution_cells("08_failures").items():
+        if id not in RIGHT:
+            continue
+        text, problems = starter_text(source, id)
+        assert not problems
+        names: dict = {}
+        exec(text, names)
+        of = broken.KERNELS[RIGHT[id][0]]
+        given = names[exercises.get(id).name]
+        assert given["mended"].strip() == of.text.strip()
+        assert not any(given[key] for key in ("tool", "line", "cause"))
+
+
+def test_the_broken_kernels_break_where_the_lab_says_and_nowhere_else():
+    assert "line 6: writes element 15" in runs.told("reverse_rows", 3, 5)
+    assert runs.told("smooth_chunks", 2, 64).startswith("nothing") and "line 10" in runs.told(
+        "smooth_chunks", 2, 65
+    )
+    assert runs.told("block_maxima", 64).startswith("nothing") and "line 8" in runs.told("block_maxima", 100)
+
+
+def test_compute_sanitizers_words_become_one_line():
+    said = """========= COMPUTE-SANITIZER
+========= Error: Potential WAR hazard detected at __shared__ 0x0 in block (0,0,0) :
+=========     Read Thread (1,0,0) at smooth_chunks_kernel(...)+0x1b0 in program.cu:10
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+    verdict = failures.verdict(said)
+    assert verdict.startswith("Error: Potential WAR hazard") and ", line 10 · RACECHECK SUMMARY" in verdict
+    assert failures.verdict("========= ERROR SUMMARY: 0 errors") == "ERROR SUMMARY: 0 errors"
+    assert failures.verdict("cannot run\n") == "cannot run"
+
+
+MAIN = """
+int main() {{
+    float *input, *output;
+    cudaMalloc(&input, {n} * sizeof(float));
+    cudaMalloc(&output, {n} * sizeof(float));
+    cudaMemset(input, 0, {n} * sizeof(float));
+    {name}_kernel<<<{grid}, {block}>>>(input, output, {numbers});
+    return cudaDeviceSynchronize();
+}}
+"""
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("id", "tool", "sizes"),
+    [("mend-the-index", "memcheck", (3, 5)), ("mend-the-race", "racecheck", (2, 200)), ("mend-the-unset", "initcheck", (100,))],
+)  # fmt: skip
+def test_compute_sanitizer_names_what_the_lab_says(id, tool, sizes):
+    """Where the lab's tool is one of its four it names the lab's line; of shared memory that nobody set it says nothing."""
+    of = broken.KERNELS[RIGHT[id][0]]
+    n = sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
+    main = MAIN.format(
+        n=n, name=of.name, grid=of.grid(*sizes), block=of.block, numbers=", ".join(map(str, sizes))
+    )
+    said = failures.sanitize(of.text + main, tool).message
+    if RIGHT[id][1] == "host":
+        assert "SUMMARY: 0 errors" in said, said
+    else:
+        lines = {"mend-the-index": (6,), "mend-the-race": (7, 10, 11, 12)}[id]
+        assert any(f"line {line} " in said for line in lines), said
+
+
+@pytest.mark.gpu
+def test_the_solutions_texts_run_on_a_gpu(tmp_path):
+    import torch
+
+    names = solution("08_failures", tmp_path)
+    x = torch.randn(3, 200, device="cuda")
+    out = torch.empty_like(x)
+    runs.launch("reverse_rows", names["REVERSE_ROWS"]["mended"], x, out, numbers=(3, 200), device="cuda")
+    assert torch.equal(out, x.flip(1))
+    largest = torch.empty(10, device="cuda")
+    text = names["BLOCK_MAXIMA"]["mended"]
+    runs.launch("block_maxima", text, x.flatten(), largest, numbers=(600,), device="cuda")
+    assert torch.equal(largest[:9], x.flatten()[:576].reshape(9, 64).amax(1))

@@ -1,0 +1,180 @@
+"""Lesson 09: who waits for whom, what its tricks are noted to have bought, peers' counters, and the league's figure."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+
+import pandas as pd
+import pytest
+from commands import ROOT, environment
+
+from helpers import ncu, ptx, records
+from helpers.lessons import waiting, wide_rows
+
+
+@pytest.mark.parametrize(("parts", "places", "hangs"), [(6, 4, True), (6, 5, True), (6, 6, False), (1, 1, False), (3, 7, False)])  # fmt: skip
+def test_a_row_gets_through_where_all_its_programs_have_a_place(parts, places, hangs) -> None:
+    table = waiting.follow(4, parts, places)
+    assert table.attrs["hangs"] == hangs
+    assert table.attrs["published"] == (places if hangs else 4 * parts)
+    assert (table.what == waiting.HANGS).sum() == (places if hangs else 0)
+    if not hangs:
+        assert (table.what == waiting.WRITES).sum() == 4 * parts and not table.attrs["not_started"]
+
+
+def test_nobody_is_in_two_places_and_no_place_holds_two() -> None:
+    table = waiting.follow(5, 4, 7)
+    for _, lane in table.groupby("place"):
+        lane = lane.sort_values(["start", "end"])
+        assert (lane.start.to_numpy()[1:] >= lane.end.to_numpy()[:-1]).all()
+    assert (table.groupby("program").place.nunique() == 1).all()
+    for _, row in table.groupby("row"):
+        published = row[row.what == waiting.LOADS].end.max()
+        assert (row[row.what == waiting.WRITES].start >= published).all()
+
+
+def test_rows_numbered_part_by_part_hold_each_other_up() -> None:
+    assert waiting.follow(3, 2, 3, neighbours=False).attrs["hangs"]
+    assert not waiting.follow(3, 2, 3).attrs["hangs"]
+
+
+def test_the_model_hangs_where_the_chip_in_miniature_does() -> None:
+    """The lesson's own kernel on a chip of as many places as the model has."""
+    cells = json.loads((ROOT / "notebooks" / "09_wide_rows.ipynb").read_text())["cells"]
+    text = {cell["id"]: "".join(cell["source"]) for cell in cells}
+    script = "import numpy as np\nimport torch\nimport triton\nimport triton.language as tl\nnp.seterr(all='ignore')\n"
+    script += text["plain-kernel"] + "\n\n" + text["plain"]
+    script += """
+
+for parts in (1, 3):
+    for n_places in (1, 2, 3, 5):
+        x = torch.randn(2, parts * 16)
+        try:
+            right = torch.allclose(softmax_shared(x, 16, n_places=n_places), torch.softmax(x, 1))
+            print(parts, n_places, "ends" if right else "wrong")
+        except places.Deadlock:
+            print(parts, n_places, "hangs")
+"""
+    path = ROOT / "build" / "tests" / "shared_kernel.py"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script)
+    env = environment() | {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+    ran = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    model = [
+        f"{parts} {n} {'hangs' if waiting.follow(2, parts, n).attrs['hangs'] else 'ends'}"
+        for parts in (1, 3)
+        for n in (1, 2, 3, 5)
+    ]
+    assert ran.stdout.splitlines() == model
+
+
+@pytest.mark.parametrize("numbers", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1000, 1000, 4)])
+def test_a_chip_that_cannot_be_followed_is_a_sentence(numbers) -> None:
+    with pytest.raises(ValueError, match="from 1"):
+        waiting.follow(*numbers)
+
+
+def test_the_picture_of_the_deadlock_shows_one_chip_at_a_time() -> None:
+    fig = waiting.draw(2, 6, (4, 6))
+    assert "it hangs" in fig.layout.title.text and "cannot start" in fig.layout.title.text
+    steps = fig.layout.sliders[0].steps
+    assert [step.label for step in steps] == ["4", "6"]
+    shown = [step.args[0]["visible"] for step in steps]
+    assert all(a != b for a, b in zip(*shown, strict=True)) and len(shown[0]) == len(fig.data)
+    assert "all end" in steps[1].args[1]["title.text"]
+    assert {one for trace in fig.data if trace.visible for one in trace.y} == {f"place {i}" for i in range(4)}
+
+
+def test_what_the_tricks_bought_is_what_contributing_notes() -> None:
+    """The figures were noted by hand, and stand in one more place."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    noted = next(line for line in text.splitlines() if line.startswith("- **What a wide row's wait costs**"))
+    assert (
+        "H200, 2026-11-22, triton 3.6.0" in noted and wide_rows.NOTED_ON == "H200, 2026-11-22, triton 3.6.0"
+    )
+    for trick, _, columns, before, after in wide_rows.NOTED:
+        pairs = {f"{before:.{n}f} → {after:.{n}f}" for n in (2, 3)}
+        assert any(pair in noted for pair in pairs), (trick, columns)
+        assert f"{columns:,}" in noted, (trick, columns)
+
+
+def test_the_kernel_without_a_nap_does_not_sleep() -> None:
+    from helpers.kernels import softmax
+
+    pointers = {"output_ptr": "*bf16", "input_ptr": "*bf16", "words_ptr": "*i64"}
+    signature = pointers | dict.fromkeys(("input_row_stride", "output_row_stride", "n_cols"), "i32")
+    sizes = {"PARTS": 16, "PARTS_BLOCK": 32, "WORDS_STRIDE": 16, "CHUNK": 1024, "CHUNKS": 8, "ALIGN": 8}
+    sizes |= {"REPACK": True, "PUBLISH_ONLY": False}
+    kernels = softmax.softmax_split_kernel, wide_rows.restless()
+    texts = [ptx.stages(one, signature=signature, constexprs=sizes, target="sm_90").ptx for one in kernels]
+    assert ["nanosleep" in text for text in texts] == [True, False]
+
+
+def test_counters_of_a_contestant_s_launches_are_added_up() -> None:
+    """A real report of two softmaxes of one matrix, its launches in the ranges that the lesson would give them."""
+    report = ncu.load_report(records.folder() / "h200" / "fusion" / "dram-8192-16384.ncu-rep")
+    *five, eager, one = report
+    named = [(k, "slow") for k in five] + [(eager, "eager"), (one, "ours")]
+    kernels = [replace(k, nvtx=("measured", f"{name}|float32|8192")) for k, name in named]
+    kernels.append(replace(one, nvtx=("another range",)))
+    rows = pd.DataFrame(wide_rows.of_report(replace(report, kernels=tuple(kernels)))).set_index("contestant")
+    assert rows.launches.to_dict() == {"slow": 5, "eager": 1, "ours": 1}
+    assert rows.ncu_us["slow"] == pytest.approx(sum(k.duration_us for k in five))
+    matrix_gb = 4 * 16384 * 8192 / 1e9
+    assert rows.read_gb["ours"] == pytest.approx(matrix_gb, rel=0.02)
+    assert rows.read_gb["slow"] == pytest.approx(5 * matrix_gb, rel=0.02)
+    assert rows.dram_percent.between(10, 100).all() and rows.issue_percent.between(1, 100).all()
+    told = wide_rows.why(rows.reset_index())
+    assert "float32, 8,192 columns" in told and "slow takes" in told
+    assert "it moves" in told.split("slow takes")[1].split("eager takes")[0]
+
+
+def test_what_counters_say_follows_from_them() -> None:
+    ours = {"contestant": "ours", "dtype": "bfloat16", "n_cols": 262144, "ncu_us": 250.0, "read_gb": 0.54}
+    ours |= {"written_gb": 0.5, "dram_percent": 80.0}
+    quack = ours | {"contestant": "quack", "ncu_us": 240.0}
+    told = wide_rows.why(pd.DataFrame([ours, quack | {"dram_percent": 86.0}]))
+    assert (
+        "quack takes 0.96 times our time: as many bytes, and DRAM busy 86 % of its peak; under ours 80 %"
+        in told
+    )
+    told = wide_rows.why(pd.DataFrame([ours, quack | {"read_gb": 1.1}]))
+    assert "it moves 1.60 GB through DRAM, ours 1.04" in told
+    assert "do not part the two" in wide_rows.why(pd.DataFrame([ours, quack]))
+
+
+def test_the_league_of_each_gpu_has_a_panel_under_one_roof() -> None:
+    leagues = records.stored_by_gpu("fusion/league")
+    assert {"h100", "h200"} <= set(leagues)
+    fig = wide_rows.draw_league(leagues)
+    titles = " ".join(one.text for one in fig.layout.annotations)
+    assert "H100" in titles and "H200" in titles
+    for trace in fig.data:
+        assert all(0 < y <= 100 for y in trace.y), trace.name
+    for button in fig.layout.updatemenus[0].buttons:
+        assert sum(button.args[0]["visible"]) * 2 == len(fig.data)
+    assert "ours" in {trace.name for trace in fig.data if trace.visible}
+
+
+@pytest.mark.gpu
+def test_each_trick_taken_out_gives_a_right_softmax() -> None:
+    rows = pd.DataFrame(wide_rows.tricks())
+    assert set(rows.trick) == {"copy", *(wide_rows.AS_TUNED, wide_rows.NO_NAP, wide_rows.ONE_SECTOR, wide_rows.MANY_LOOK, wide_rows.LARGE_PARTS)}  # fmt: skip
+    assert rows.groupby(["dtype", "n_cols"]).size().eq(6).all() and rows.median_us.gt(0).all()
+
+
+@pytest.mark.gpu
+def test_counters_of_ours_and_torch_s() -> None:
+    try:
+        rows = pd.DataFrame(wide_rows.counters())
+    except records.CannotMeasure as why:
+        pytest.skip(str(why))
+    assert {"ours", "eager", "compile"} <= set(rows.contestant)
+    ours, eager = (
+        rows[rows.contestant.eq(name)].set_index(["dtype", "n_cols"]) for name in ("ours", "eager")
+    )
+    assert (eager.read_gb > 1.5 * ours.read_gb).all(), "eager walks a wide row more than once"
