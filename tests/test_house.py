@@ -107,7 +107,7 @@ def house(tmp_path_factory) -> Path:
          "helpers.kernels.ops -> helpers.workshop.usage"),
         ("cuda/errors.py", "from helpers.cuda import extension", "No two modules or packages import each other",
          "No cycles are allowed in helpers.cuda"),
-        ("workshop/form/publish.py", "from helpers.workshop.batch import plan", "Batch, bench, form and grade know nothing",
+        ("workshop/form/publish.py", "from helpers.workshop.batch import plan", "Batch, bench, book, form and grade know nothing",
          "helpers.workshop.form.publish -> helpers.workshop.batch.plan"),
         ("strangers.py", "", "A package imports only from those below it", "helpers.strangers"),
     ],
