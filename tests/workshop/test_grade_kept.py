@@ -305,9 +305,9 @@ def test_what_an_examiner_imports_before_it_forks_asks_for_no_gpu():
 
 def test_a_gpu_that_learners_code_cannot_use_fails_nobody(tmp_path, monkeypatch):
     """On an H200 CUDA did not start in the confined tier (error 304), and every kernel was marked wrong."""
-    from helpers.workshop.grade import examine
+    from helpers.workshop.grade import examination, examine
 
-    monkeypatch.setattr(examine.device, "has_gpu", lambda: True)
+    monkeypatch.setattr(examination.device, "has_gpu", lambda: True)
     path = submission(notebook(), tmp_path / "ada.ipynb")
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
     task = {
