@@ -12,6 +12,7 @@ from lab_attempts import solution_cells
 from helpers import exercises
 from helpers.exercises import Verdict
 from helpers.exercises.attempt import attempt
+from helpers.exercises.consistency import WriteUpJudge
 
 
 def judged(id: str, answer: Any, seed: int = 0) -> Verdict:
@@ -30,8 +31,8 @@ def mistakes(id: str, answer: Any, draws: Iterable[int] = seeds.several(5)) -> s
 
 
 def with_right_answers(lab: str) -> list[exercises.Exercise]:
-    """A lab's exercises but for the last, which has no single right answer."""
-    return list(exercises.of_lab(lab)[:-1])
+    """A lab's exercises but for the free one, where it has one: that has no single right answer."""
+    return [one for one in exercises.of_lab(lab) if not isinstance(one.judge, WriteUpJudge)]
 
 
 def solution(lab: str, folder: Path, first: str = "") -> dict[str, Any]:

@@ -56,6 +56,11 @@ def _first_clock(clocks: pd.DataFrame) -> tuple:
     return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 3.3523:.0f}"
 
 
+def _smallest_copy(league: pd.DataFrame) -> tuple:
+    copies = league.query("op == 'square' and contestant == 'copy' and dtype == 'float32'")
+    return (f"{copies.median_us.min():.1f}",)
+
+
 def _smallest_square(truth: pd.DataFrame) -> tuple:
     rows = truth[truth.kernel == "square_flat 8 × 1,024"].set_index("timer")
     benches = rows.us["do_bench"], rows.us["torch.utils.benchmark"]
@@ -154,5 +159,12 @@ PROSE: list[Prose] = [
         "profiling/bandwidths",
         lambda table: (f"{table.set_index('operation').median_us['torch.square(a)']:.0f}",),
         {"n_rows": 10_000, "n_cols": 10_000},
+    ),
+    Prose(
+        "10_another_gpu",
+        "The smallest takes {} µs on an H100",
+        "h100",
+        "fusion/league",
+        _smallest_copy,
     ),
 ]

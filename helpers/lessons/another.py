@@ -171,7 +171,7 @@ def starts_per_ns(found: pd.DataFrame, gpu: str) -> float:
 def draw_floors(found: pd.DataFrame) -> go.Figure:
     """Each launch's time over the elements of its block on both GPUs, with a slider for the warps of a program.
 
-    Dashed are two floors: what the bytes take at the new GPU's copy bandwidth, and what it takes to start so many
+    Dashed is the least that two rates allow: what the bytes take at the new GPU's copy bandwidth, and what it takes to start so many
     programs of one warp at the rate that the first GPU shows.
 
     Args:

@@ -13,6 +13,24 @@ if TYPE_CHECKING:
 # Outcomes of the record timer/traps that do no harm: the figure is right, or the timer says what is wrong.
 _HARMLESS = ("right", "not fooled", "refuses", "says so")
 
+# Why each trap of the record deceives whom it does.
+WHY = {
+    "warm L2": "Who flushes nothing finds the data in the cache.",
+    "nothing launched: a cached result": "Marks and clocks always read some time; only who looks for kernels finds none.",
+    "lazy result": "The call returns before anything is computed: the work comes when somebody looks at the result.",
+    "lazy result behind a small kernel": "One kernel does run, so looking for kernels is not enough: the result itself must be "
+    "looked at.",
+    "zeros as input": "Zeros need less power, so the clocks may stay higher; only who looks at the data can say so.",
+    "throttling (the driver's word replaced)": "Clocks that are held down lengthen the kernel for every timer; only who asks "
+    "the driver can say so.",
+    "compiled in the first call": "The first call takes far longer; who warms up first does not read it.",
+    "torch.cuda.Event replaced": "Who reads torch's events reads the replaced ones; other clocks are not touched.",
+    "torch.cuda.synchronize replaced": "The wait returns at once: who then reads events finds that the GPU has not reached "
+    "them, and stops.",
+    "the host's clock replaced": "Who reads the host's clock is deceived; events and CUPTI read the GPU's.",
+    "side stream": "Marks on the current stream wait for nothing on another; a host that waits for the whole GPU sees it.",
+}
+
 
 def deceived(traps: pd.DataFrame) -> dict[str, dict[str, str]]:
     """Trap -> timer -> what it told, for the timers that the trap deceives; in the record's order.
@@ -67,7 +85,8 @@ class Game:
             button.disabled = True
         missed = [timer for timer, picked in picks.items() if picked != (timer in truth)]
         mine = f" You had {', '.join(missed)} the other way." if missed else " You had them all."
-        self.answers[trap].value = f'<div role="status">{html.escape(answer(truth) + mine)}</div>'
+        said = f"{answer(truth)} {WHY.get(trap, '')}{mine}"
+        self.answers[trap].value = f'<div role="status">{html.escape(said)}</div>'
         n, right = len(self._right) * len(picks), sum(self._right.values())
         self.score.value = f"<b>{right} of {n} timers right</b>"
 
@@ -86,9 +105,10 @@ def game(traps: pd.DataFrame) -> Shown:
         traps: as in `deceived`.
     """
     truth = deceived(traps)
+    said = {trap: f"{answer(told)} {WHY.get(trap, '')}".strip() for trap, told in truth.items()}
     folds = "".join(
-        f"<details><summary>{html.escape(trap)}</summary>{html.escape(answer(told))}</details>"
-        for trap, told in truth.items()
+        f"<details><summary>{html.escape(trap)}</summary>{html.escape(answers)}</details>"
+        for trap, answers in said.items()
     )
     text = f"{len(truth)} traps; in JupyterLab you pick the timers that each deceives."
     live = Game(list(traps["timer"].unique()), truth) if frontend() == "widgets" else None

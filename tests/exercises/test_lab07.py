@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 
 import pytest
-from lab_answers import mistakes, solution
+from lab_answers import judged, mistakes, solution
 
 from helpers import device, timing
 from helpers.exercises.lab07 import machines
@@ -88,6 +88,15 @@ WARM = [
     (lambda gpu: None, "no-number"),
     (lambda gpu: float("nan"), "no-number"),
     (lambda gpu: gpu.trace()[0]["us"], "watched"),
+    (timer(flush=False), "host-late"),
+    (timer(flush=False, n=1), "host-late|few"),
+    (timer(n=1), "few"),
+    (timer(n=3), "few"),
+    (timer(ramp_us=0, n=25), "ramp"),
+    (timer(n_calls=10), "host-late|several-calls|"),  # of 40 draws it happened to be right in one
+    (lambda gpu: timer()(gpu) / 1e3, "unit"),
+    (lambda gpu: timer()(gpu) / 1e6, "unit"),
+    (lambda gpu: -timer()(gpu), "sign"),
 ]
 COLD = [
     (timer(), "warm-cache"),
@@ -97,6 +106,9 @@ COLD = [
     (timer(warm=False, ramp_us=0, n=5), "ramp"),
     (timer(warm=False, wait_each=True), "host-late"),
     (timer(warm=False, middle=lambda us: statistics.fmean(list(us))), "outliers"),
+    (timer(warm=False, n=1), "few"),
+    (timer(warm=False, n=3), "few"),
+    (timer(warm=False, ramp_us=0, n=25), "ramp"),
 ]
 
 
@@ -166,6 +178,10 @@ def function_timer(*, warm_up=5, nothing="nothing was launched", side="a kernel 
         (function_timer(own=lambda gpu, ran: sum(one["us"] for one in ran)), "watched"),
         (lambda gpu: timer(warm=False)(gpu), "times-nothing"),
         (function_timer(own=lambda gpu, ran: [][0]), "raises"),
+        (function_timer(warm_up=1), "times-nothing"),
+        (function_timer(warm_up=2), "times-nothing"),
+        (function_timer(nothing="nothing, or on another stream"), "other-cause"),
+        (function_timer(side="nothing launched, or another stream"), "other-cause"),
         (
             function_timer(own=lambda gpu, ran: (_ for _ in ()).throw(ValueError("nothing"))),
             "refuses-right",
@@ -176,9 +192,55 @@ def test_a_timer_of_anything_refuses_what_has_no_time_and_nothing_else(answer, m
     assert mistakes("refuse-to-time", answer) == {mistake}
 
 
-def test_a_verdict_names_the_figure_the_truth_and_the_way_out():
-    from lab_answers import judged
+def without(answer, kind):
+    """A timer that refuses by another exception than ValueError."""
 
+    def time_it(gpu):
+        try:
+            return answer(gpu)
+        except ValueError as error:
+            raise kind(*error.args) from None
+
+    return time_it
+
+
+@pytest.mark.parametrize("kind", [RuntimeError, TypeError, Exception])
+def test_a_refusal_of_another_type_is_told_which_is_wanted(kind):
+    said = judged("refuse-to-time", without(function_timer(), kind))
+    assert (
+        said.mistake == "not-a-value-error" and kind.__name__ in said.sentence and "ValueError" in said.hint
+    )
+
+
+def test_hints_for_a_warm_timer_keep_the_l2_warm():
+    said = judged("warm-timer", timer(flush=False))
+    assert said.mistake == "host-late" and "makes it warm again" in said.hint
+    assert "one call between the marks" in judged("warm-timer", timer(n_calls=10)).hint
+
+
+def by_difference(gpu):
+    """Flush and call less the flush, the flush alone on a queue that is empty and the other behind work."""
+    timer(n=1)(gpu)
+    found = []
+    for _ in range(25):
+        gpu.wait()
+        a = gpu.mark()
+        gpu.flush()
+        b = gpu.mark()
+        c = gpu.mark()
+        gpu.flush()
+        gpu.call()
+        d = gpu.mark()
+        gpu.wait()
+        found.append(c.us_until(d) - a.us_until(b))
+    return statistics.median(found)
+
+
+def test_a_difference_of_two_queues_is_not_told_that_the_flush_is_in_it():
+    assert mistakes("cold-timer", by_difference) == {"host-late"}
+
+
+def test_a_verdict_names_the_figure_the_truth_and_the_way_out():
     said = repr(judged("warm-timer", timer(warm=False)))
     assert "but the truth is" in said and "the L2 was cold" in said and "brings the data back" in said
 

@@ -18,8 +18,7 @@ TIME, CHOOSE, STANDS = "predict-time", "one-launch-for-two", "does-it-stand"
 
 @pytest.fixture(scope="module")
 def right(tmp_path_factory) -> dict:
-    first = "import math\n"
-    return solution(LAB, tmp_path_factory.mktemp("solution"), first)
+    return solution(LAB, tmp_path_factory.mktemp("solution"))
 
 
 @pytest.mark.seeded
@@ -111,6 +110,37 @@ def test_a_launch_that_suits_one_gpu_only_is_refused(name):
     assert mistakes(CHOOSE, choose) == {mistake}
 
 
+def _nearest(kb: int):
+    """16 bytes a thread and so many KB a program, whatever the table says."""
+
+    def choose(rows, n_bytes, known, new):
+        def away(row):
+            a_program = n_bytes / 2 / row["programs"]
+            return abs(math.log2(a_program / (kb << 10))) + abs(math.log2(a_program / 512 / row["num_warps"]))
+
+        row = min(rows, key=away)
+        return row["block_size"], row["num_warps"]
+
+    return choose
+
+
+@pytest.mark.parametrize("kb", [2, 4, 8, 16])
+def test_a_rule_that_never_looks_at_the_table_is_refused(kb):
+    assert "" not in mistakes(CHOOSE, _nearest(kb))
+
+
+def test_no_launch_suits_all_pairs():
+    rng = random.Random(seeds.of("pairs"))
+    pairs = [case.expected for case in exercises.CHOOSE.cases(rng, "cpu")]
+    most = exercises.MOST_PERCENT
+    for launch in pairs[0].known_us:
+        assert any(pair.loss(launch) > most or pair.loss(launch, new=False) > most for pair in pairs), launch
+
+
+def test_a_loss_just_above_the_limit_reads_as_above_it():
+    assert exercises._above(5.004) == "5.004" and exercises._above(5.2) == "5.2"
+
+
 def test_another_reason_for_a_launch_is_accepted():
     """4 KB of input a program instead of 16 bytes a thread, and no more warps than 8."""
 
@@ -171,7 +201,40 @@ def _warm_ceiling(claim: dict) -> list[str]:
     return sorted(claims.objections(claim) | ({"above a copy"} if above else set()))
 
 
+def _with(objection: str, holds) -> object:
+    """All objections right but one, which is decided by `holds`."""
+
+    def objections(claim: dict) -> list[str]:
+        return sorted((claims.objections(claim) - {objection}) | ({objection} if holds(claim) else set()))
+
+    return objections
+
+
+def _ceiling(share: float):
+    def above(claim: dict) -> bool:
+        rate = claim["n_bytes"] / claim["ours"]["us"] / 1e3
+        return claim["ours"]["l2"] == "cold" and rate > share * claim["copy_gb_per_s"]
+
+    return _with("above a copy", above)
+
+
+PEER = "not the best peer"
 OBJECTIONS = {
+    "noise only where 1 is inside": (
+        _with("noise", lambda claim: claim["interval"][0] <= 1 <= claim["interval"][1]),
+        "misses: noise",
+    ),
+    "no more than a copy": (_ceiling(1.0), "objects: above a copy"),
+    "1.2 copies": (_ceiling(1.2), "misses: above a copy"),
+    "1.5 copies": (_ceiling(1.5), "misses: above a copy"),
+    "a slower peer": (
+        _with(PEER, lambda c: max(c["peers_us"].values()) > c["theirs"]["us"]),
+        f"objects: {PEER}",
+    ),
+    "a peer before ours": (
+        _with(PEER, lambda c: min(c["peers_us"].values()) < c["ours"]["us"]),
+        f"misses: {PEER}",
+    ),
     "always one": (lambda claim: sorted(claims.objections(claim) | {"noise"}), "objects: noise"),
     "a warm L2 above a copy": (_warm_ceiling, "objects: above a copy"),
     "everything stands": (lambda claim: [], "misses: unchecked"),
@@ -197,4 +260,5 @@ def test_each_claim_has_the_faults_that_it_was_given():
 
 
 def test_objections_come_in_any_order(right):
+    assert judged(STANDS, lambda claim: set(right["objections"](claim))).passed
     assert judged(STANDS, lambda claim: right["objections"](claim)[::-1]).passed

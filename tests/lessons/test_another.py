@@ -109,6 +109,16 @@ def test_what_the_text_says_of_launches_for_both_holds(sweep):
     rows = sweep[sweep.kernel.eq("Triton flat") & sweep.n_cols.eq(8192) & sweep.dtype.eq("float32")]
     wide = rows.merge(good[["block_size", "num_warps"]]).load_bytes_h200
     assert len(wide) == len(good) and wide.eq(16).all()
+    # What the text calls a reason and no proof: unlike bytes a thread, and most that share all three lose more.
+    assert sorted(4 * good.block_size // (32 * good.num_warps)) == [16, 64]
+    alike = rows[rows.load_bytes_h200.eq(16) & rows.block_size.isin(good.block_size)]
+    lost = found.merge(alike[["block_size", "num_warps"]]).loss_h200
+    assert (lost > 1).sum() > len(lost) / 2 and "most launches that share all three lose more" in text(
+        "both-said"
+    )
+    spilled = rows[rows.spill_bytes_h200.gt(0)]
+    assert spilled[["block_size", "num_warps"]].values.tolist() == [[8192, 1]]
+    assert "a block of 8,192 in one warp" in text("floors-said")
     assert "16 bytes a thread and 32 warps. That is a block of 4,096" in text("tuned")
     best = found.loc[found.us_h100.idxmin()]
     assert (best.block_size, best.num_warps) == (16 // 4 * 32 * 32, 32)

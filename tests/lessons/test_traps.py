@@ -38,6 +38,7 @@ def test_a_pick_is_counted_once_and_stays(monkeypatch):
         and "You had one the other way" in game.answers["warm L2"].value
     )
     assert "1 of 2" in game.score.value and game.picks["warm L2"]["two"].disabled
+    assert traps.WHY["warm L2"] in game.answers["warm L2"].value
     game.seen["a clock"].click()
     assert "You had them all" in game.answers["a clock"].value and "3 of 4" in game.score.value
     assert not game.answers["nothing & <none>"].value
@@ -53,7 +54,7 @@ def test_a_page_folds_each_answer_away(monkeypatch):
 def test_the_records_have_eleven_traps_that_only_some_timers_stand(gpu, monkeypatch):
     monkeypatch.setenv("WORKBOOK_REPLAY", gpu)
     truth = traps.deceived(records.stored("timer/traps"))
-    assert len(truth) == 11
+    assert len(truth) == 11 and set(truth) == set(traps.WHY)
     n_deceived = {
         timer: sum(timer in told for told in truth.values())
         for timer in records.stored("timer/traps").timer.unique()

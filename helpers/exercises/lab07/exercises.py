@@ -37,12 +37,21 @@ def _kernel(rng: random.Random, low: float, high: float, current: bool = True) -
 
 
 def _known(cold: bool, rng: random.Random, device: str) -> Iterator[Case]:
-    """Kernels of known duration: short ones, where a launch counts, and long ones."""
-    for low, high in ((18, 30), (40, 90), (250, 400), (18, 60), (400, 700)):
+    """Kernels of known duration: some shorter than a launch, one whose clocks rise slowly, two behind a burst of slow calls."""
+
+    def short() -> dict:
+        return {"launch_us": rng.uniform(20, 28)}
+
+    def slowly() -> dict:
+        return {"ramp_us": rng.uniform(14e3, 17e3), "ramp": rng.uniform(1.4, 1.5)}
+
+    # Each of these decides by itself: no flush, no warm-up, up to five readings.
+    special = ((18, 30, {}), (5, 9, short()), (60, 90, slowly()), (40, 90, {"n_burst": 3}), (250, 400, {}))
+    for low, high, more in (*special, (6, 12, short()), (18, 60, {}), (400, 700, {"n_burst": 3})):
         kernel = _kernel(rng, low, high)
         true = kernel[1] if cold else kernel[0]
         label = f"a kernel that takes {kernel[0]:.1f} µs warm and {kernel[1]:.1f} cold"
-        yield Case(label, (_gpu(rng, [kernel]),), expected=true, call="simulate")
+        yield Case(label, (_gpu(rng, [kernel], **more),), expected=true, call="simulate")
 
 
 def _strange(rng: random.Random, device: str) -> Iterator[Case]:
@@ -64,6 +73,10 @@ def _strange(rng: random.Random, device: str) -> Iterator[Case]:
     yield case("a function that tunes itself in its first three calls", [one()], first=[one()] * 6, n_first=3)
     yield case("a lazy function", [], "nothing")
     yield case("a small kernel here, a large one on another stream", [_kernel(rng, 20, 40), side], "stream")
+    yield case(
+        "a function that launches in its first three calls only", [], "nothing", first=[one()], n_first=3
+    )
+    yield case("a function that tunes itself on another stream first", [one()], first=[side] * 4, n_first=3)
 
 
 def _exercise(id: str, title: str, name: str, minutes: int, cases, cold: bool) -> Exercise:

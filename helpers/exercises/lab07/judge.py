@@ -54,7 +54,7 @@ def judge(id: str, name: str, cold: bool, case: Case, outcome: Outcome) -> Verdi
     if outcome.error_type == "NotReached":
         hint = "A mark is a place in the queue. gpu.wait(), then read it."
         return no(f"on {case.label}: {outcome.error.partition(': ')[2]}", "not-waited", hint)
-    if fell := raised(id, name, case, outcome):
+    if fell := _other_exception(no, case, outcome) or raised(id, name, case, outcome):
         return fell
     seen, true = outcome.value, case.expected
     if "refused" in seen:
@@ -68,7 +68,7 @@ def judge(id: str, name: str, cold: bool, case: Case, outcome: Outcome) -> Verdi
     if abs(us - true) <= allowed_us(true):
         return None
     about = f"on {case.label} it says {us:,.1f} µs, but the truth is {true:,.1f} µs ({'cold' if cold else 'warm'} L2)"
-    what, mistake, hint = _why(us, true, seen, cold)
+    what, mistake, hint = _scaled(us, true) or _why(us, true, seen, cold, case.args[0]["flush_us"])
     return no(f"{about}{what}", mistake, hint)
 
 
@@ -85,6 +85,24 @@ _NO_TIME = {
 }
 
 
+_WORDS = {"nothing": ("nothing", "no kernel", "launch", "empty"), "stream": ("stream",)}
+# What a message may not hold, since it names the other cause.
+_OTHER_WORDS = {"nothing": ("stream",), "stream": ("nothing", "no kernel", "empty")}
+
+
+def _other_exception(no: Callable, case: Case, outcome: Outcome) -> Verdict | None:
+    """A refusal that is right but for its type."""
+    words = _WORDS["nothing"] + _WORDS["stream"]
+    if not isinstance(case.expected, str) or not any(word in (outcome.error or "").lower() for word in words):
+        return None
+    hint = "There is no time to tell, and the message may stay as it is: raise it as a ValueError."
+    return no(
+        f"on {case.label} it raised {outcome.error_type}, not ValueError: {outcome.error.partition(': ')[2]}",
+        "not-a-value-error",
+        hint,
+    )
+
+
 def _refusal(no: Callable, case: Case, said: str, true: float | str) -> Verdict | None:
     if not isinstance(true, str):
         hint = "Refuse only what launches nothing in a later call, or has a kernel on another stream."
@@ -93,14 +111,29 @@ def _refusal(no: Callable, case: Case, said: str, true: float | str) -> Verdict 
             "refuses-right",
             hint,
         )
-    words = {"nothing": ("nothing", "no kernel", "launch", "empty"), "stream": ("stream",)}[true]
+    words = _WORDS[true]
+    if any(word in said.lower() for word in _OTHER_WORDS[true]):
+        hint = f"Only one cause holds here: the message should hold the word {words[0]!r} and not name the other."
+        return no(f"on {case.label} its ValueError names another cause: {said!r}", "other-cause", hint)
     if any(word in said.lower() for word in words):
         return None
     hint = f"Say why there is no figure: the message should hold the word {words[0]!r}."
     return no(f"on {case.label} its ValueError does not say why: {said!r}", "unclear-message", hint)
 
 
-def _why(us: float, true: float, seen: dict, cold: bool) -> tuple[str, str, str]:
+def _scaled(us: float, true: float) -> tuple[str, str, str] | None:
+    """What `_why` says, for a figure in another unit or of the wrong sign."""
+    near = max(allowed_us(true), 0.2 * true)
+    for factor, unit in ((1e3, "ms"), (1e6, "s"), (1e-3, "ns")):
+        if us and not 0.1 < abs(us) / true < 10 and abs(abs(us) * factor - true) <= near:
+            hint = f"us_until and host_us say µs, and µs are wanted: 1 {unit} is {factor:g} µs."
+            return f": it looks like a figure in {unit}, {us:.3g}", "unit", hint
+    if us < 0:
+        return ": it is negative", "sign", "start.us_until(stop): from the earlier mark to the later one."
+    return None
+
+
+def _why(us: float, true: float, seen: dict, cold: bool, flush_us: float) -> tuple[str, str, str]:
     """(end of the sentence, mistake, hint) for a figure that is off."""
     reads = seen["reads"]
     if not reads:
@@ -126,12 +159,20 @@ def _why(us: float, true: float, seen: dict, cold: bool) -> tuple[str, str, str]
                 "not-divided",
                 "Divide by the number of calls between the marks.",
             )
-    if most(lambda r: r["n_flushes"] > 0):
+    # Fewer than half are enough: of the readings of a difference only one of two may have met an empty queue.
+    late = sum(r["idle_us"] / max(r["n_calls"], 1) > 3 for r in reads) > 0.4 * len(reads)
+    if most(lambda r: r["n_flushes"] > 0) and us > true + 0.5 * flush_us:
         return ": the flush is in it", "flush-timed", "Put the flush before the first mark."
+    if late and most(lambda r: r["n_calls"] > 1):
+        hint = "Put one call between the marks: several launches take the host longer than the flush takes the GPU."
+        return ": between the calls the GPU waited for the host's launches", "host-late", hint
+    if not cold and most(lambda r: 0 < r["n_cold"] < r["n_calls"]):
+        hint = "After a flush, call once before the first mark: that brings the data back into the L2."
+        return ": of the calls between two marks the first found the L2 cold", "cold-cache", hint
     if not cold and most(lambda r: r["n_cold"] > 0):
         hint = "After a flush, call once without marks: that brings the data back into the L2."
         return ": the L2 was cold", "cold-cache", hint
-    if cold and most(lambda r: r["n_cold"] == 0 or r["n_calls"] > 1):
+    if cold and most(lambda r: r["n_calls"] > min(r["n_cold"], 1)):
         hint = "gpu.flush() before each reading: one call is enough to make the L2 warm for the next."
         return ": the L2 was warm", "warm-cache", hint
     if any(r["n_first"] for r in reads) and len(reads) < 4:
@@ -139,9 +180,16 @@ def _why(us: float, true: float, seen: dict, cold: bool) -> tuple[str, str, str]
     if most(lambda r: r["slowest_clock"] > 1.01):
         hint = "Keep the GPU at work for 25 ms on the host's clock before the first reading that counts."
         return ": the clocks were still rising", "ramp", hint
-    if most(lambda r: r["idle_us"] / max(r["n_calls"], 1) > 3):
+    if late:
         hint = "Put a flush into the queue before the first mark: while the GPU works on it, the host gets ahead."
+        if not cold:
+            hint += " It leaves the L2 cold: one call between the flush and the mark makes it warm again."
         return ": between the marks the GPU waited for the host's launch", "host-late", hint
+    if most(lambda r: r["n_calls"] > 1):
+        hint = (
+            "Put one call between the marks: of several, one is often slow, and no median is taken of them."
+        )
+        return ": the slow calls are averaged in", "several-calls", hint
     each = [r["us"] / max(r["n_calls"], 1) for r in reads]
     if abs(statistics.median(each) - true) <= allowed_us(true):
         return (
@@ -155,7 +203,8 @@ def _why(us: float, true: float, seen: dict, cold: bool) -> tuple[str, str, str]
             "few",
             "Read many pairs of marks, and take the median.",
         )
-    return "", "figure", "Flush, mark, call, mark, many times; then wait and take the median."
+    warming = "" if cold else " call,"
+    return "", "figure", f"Flush,{warming} mark, call, mark, many times; then wait and take the median."
 
 
 def _middle(values: list[float]) -> list[float]:

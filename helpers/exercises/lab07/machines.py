@@ -56,6 +56,7 @@ class TimedGpu(SimulatedQueue):
         ramp_us: so much work it takes until the clocks are up; the first kernels take `ramp` times as long.
         profiler: how many times as long kernels take while a profiler watches.
         left_us: work that is already in the queue.
+        n_burst: so many of the first calls that stand behind a mark are several times too slow.
         seed: of the small variations, and of the few slow readings.
     """
 
@@ -73,10 +74,12 @@ class TimedGpu(SimulatedQueue):
     ramp_us: float = 5_000.0
     ramp: float = 1.35
     profiler: float = 1.0
+    n_burst: int = 0
     n_calls: int = 0
     reads: list[_Read] = field(default_factory=list)
     traced_us: list[float] = field(default_factory=list)
     _warm: bool = False
+    _marked: bool = False
     _worked_us: float = 0.0
     _log: list[tuple[str, float, float]] = field(default_factory=list)  # what, its clock, idle time before it
 
@@ -92,7 +95,9 @@ class TimedGpu(SimulatedQueue):
         self._host += self.first_us if is_first else 0.0
         ran = []
         self._log.append(("first" if is_first else "call", 1.0, 0.0))
-        slow = self._random.uniform(2, 6) if self._random.random() < 0.06 else 1.0
+        in_burst, self._marked = self._marked and self.n_burst > 0, False
+        self.n_burst -= in_burst
+        slow = self._random.uniform(2.5, 6) if in_burst or self._random.random() < 0.06 else 1.0
         for kernel in kernels:
             base = kernel.warm_us if self._warm else kernel.cold_us
             clock = self._clock()
@@ -115,19 +120,20 @@ class TimedGpu(SimulatedQueue):
     def flush(self) -> None:
         """Put a kernel into the queue that overwrites the whole L2."""
         took = self.flush_us * self._clock()
+        idle = max(0.0, self._host + self.launch_us - self._free)
         self._put(took, self.launch_us)
         self._worked_us += took
         self._warm = False
-        self._log.append(("flush", 1.0, 0.0))
+        self._log.append(("flush", 1.0, idle))
 
     def mark(self) -> _TimedMark:
         """Put a mark into the queue; the GPU notes the time when it gets there."""
-        made = super().mark()
+        made, self._marked = super().mark(), True
         return _TimedMark(made.gpu, made.us, len(self._log))
 
     def trace(self) -> list[dict[str, Any]]:
         """Call the function once under a profiler and wait: the kernels that ran, each with its own duration."""
-        before = len(self._log)
+        before, self._marked = len(self._log), False
         ran = self._call(self.profiler)
         self.wait()
         del self._log[before:]
@@ -141,8 +147,7 @@ class TimedGpu(SimulatedQueue):
         """Keep what lay between two marks that were read."""
         log = self._log[start.place : stop.place]
         kinds = [what for what, _, _ in log]
-        # The first kernel between the marks may begin late; so may none after a flush.
-        idle = sum(idle for what, _, idle in log if what in ("warm", "cold"))
+        idle = sum(idle for _, _, idle in log)
         clocks = [clock for what, clock, _ in log if what in ("warm", "cold")]
         self.reads.append(
             _Read(

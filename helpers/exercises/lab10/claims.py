@@ -94,6 +94,23 @@ def objections(claim: Claim) -> set[str]:
     return {objection for objection, holds in found.items() if holds}
 
 
+def _close(rng: random.Random) -> Iterator[tuple[str, Claim]]:
+    """Claims that decide between an objection and its neighbours, each time."""
+    for share in (1.03, 1.08):
+        claim = sound(rng)
+        claim["n_bytes"] = round(claim["ours"]["us"] * claim["copy_gb_per_s"] * 1e3 * share)
+        yield f"a claim at {share} times a copy's rate", claim
+    slower = sound(rng)
+    slower["interval"] = (rng.uniform(0.85, 0.93), rng.uniform(0.95, 0.99))
+    yield "a claim whose interval lies below 1", slower
+    between = sound(rng)
+    between["peers_us"]["quack"] = (between["ours"]["us"] * between["theirs"]["us"]) ** 0.5
+    yield "a claim with a peer between the two", between
+    alone = sound(rng)
+    alone["peers_us"] = {"eager": 2 * alone["theirs"]["us"], "torch.compile": alone["theirs"]["us"]}
+    yield "a claim over the faster of two peers", alone
+
+
 def drawn(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     """Claims with what they are: sound ones, one for each objection, and some with several."""
     yield "a claim that stands", sound(rng)
@@ -106,6 +123,7 @@ def drawn(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     _too_fast(warm, rng)
     yield "a claim of two kernels that were timed with a warm L2", warm
     yield "another claim that stands", sound(rng)
+    yield from _close(rng)
     for _ in range(8):
         claim, faults = copy.deepcopy(sound(rng)), rng.sample(sorted(BREAKS), rng.randrange(2, 5))
         for objection in faults:

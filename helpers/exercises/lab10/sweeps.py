@@ -75,15 +75,23 @@ def recorded() -> Iterator[Pair]:
         )
 
 
-def simulated(rng: random.Random) -> Pair:
+def simulated(rng: random.Random, slow_starts_kb: int = 0, heavy: float = 1.0) -> Pair:
     """Two GPUs of the same multiprocessors and clock and of different memories.
 
     A launch takes as long as the slowest of three: its bytes, its programs, its warps; near a tie a little longer. Programs
     and warps start at rates that both GPUs share.
+
+    Args:
+        rng: where everything is drawn from.
+        slow_starts_kb: programs start so slowly that those of so many KiB of input wait for it on the new GPU; 0: as on an
+            H100, where those of 2 KiB hardly do.
+        heavy: so many times as long programs of 32 warps take on both GPUs.
     """
     starts, warps_per_ns = rng.uniform(1.2, 2.2), rng.uniform(10.0, 15.0)
     old_gb_per_s = rng.uniform(1500, 3500)
     gpus = [old_gb_per_s, old_gb_per_s * rng.uniform(1.35, 1.9)]
+    if slow_starts_kb:
+        starts = gpus[1] / (2 * slow_starts_kb * 1024) / rng.uniform(1.15, 1.35)
     sms, size = rng.choice((108, 114, 132, 144)), rng.choice((2, 4))
     n_elements = 4096 * rng.randrange(6000, 24000)
     n_bytes = 2 * n_elements * size
@@ -91,10 +99,11 @@ def simulated(rng: random.Random) -> Pair:
     for block in _BLOCKS:
         for warps in _WARPS:
             programs = -(-n_elements // block)
-            spilled = 1.8 if block * size // 4 >= 256 * 32 * warps else 1.0  # a thread has 255 registers
+            longer = 1.8 if block * size // 4 >= 256 * 32 * warps else 1.0  # a thread has 255 registers
+            longer *= heavy if warps == 32 else 1.0
             for gb_per_s, took in zip(gpus, times, strict=True):
                 parts = (n_bytes / gb_per_s, programs / starts, programs * warps / warps_per_ns)
-                us = 1.5 + sum(part**8 for part in parts) ** (1 / 8) / 1e3 * spilled
+                us = 1.5 + sum(part**8 for part in parts) ** (1 / 8) / 1e3 * longer
                 took[block, warps] = round(us * (1 + rng.gauss(0, 0.003)), 3)
             rows.append(
                 {"block_size": block, "num_warps": warps, "programs": programs, "us": times[0][block, warps]}
@@ -103,4 +112,6 @@ def simulated(rng: random.Random) -> Pair:
     known, new = ({"copy_gb_per_s": round(gb, 1), "sm_count": sms, "l2_bytes": 50 << 20} for gb in gpus)
     faster = gpus[1] / gpus[0]
     label = f"a simulated GPU with {faster:.2f} times the bandwidth, {n_bytes / 1e6:,.0f} MB"
+    if slow_starts_kb:
+        label += ", where programs start slowly"
     return Pair(label, rows, n_bytes, known, new, *times, starts)
