@@ -95,9 +95,11 @@ def device_code(text: str) -> str:
 
 
 def _strings(code: str, where: str) -> dict[str, str]:
-    """The kernels in Python code: its strings, and where one is a pattern, what the code makes of it."""
+    """The kernels in Python code: its strings but for docstrings, and where one is a pattern, what the code makes of it."""
     tree = ast.parse(code)
-    constants = [(node.value, node.lineno) for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in documents]
+    constants = [(node.value, node.lineno) for node in nodes]
     whole = {f"{where}, line {n}": v for v, n in constants if isinstance(v, str) and kernels(v)}
     found = {place: text for place, text in whole.items() if not OPEN.search(text)}
     if found.keys() != whole.keys() and where.startswith("notebooks"):

@@ -541,7 +541,7 @@ def test_a_lab_in_jupyterlab(chrome, tmp_path):
         page.run_notebook(f"{address}/lab/workspaces/try/tree/try.ipynb")
         see(page.cell("check-right"), "cases agree")
         see(page.cell("check-wrong"), "Hint:")
-        see(page.cell("table"), "1 of 5 exercises passed")
+        see(page.cell("table"), "1 of 6 exercises passed")
         new = page.page.evaluate(
             "() => jupyterapp.shell.currentWidget.content.widgets.map(c => c.model.sharedModel.source)"
         )

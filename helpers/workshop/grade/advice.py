@@ -67,9 +67,10 @@ def _of(node: ast.AST, imported: set[str]) -> list[str]:
     if isinstance(node, ast.Import):
         return [f"imports {alias.name}" for alias in node.names if _MODULES.match(alias.name)]
     if isinstance(node, ast.ImportFrom) and _MODULES.match(node.module or ""):
-        theirs = BESIDE.get(
-            node.module.removeprefix("helpers.exercises."), ()
-        )  # a lab's own cells import these
+        # What the labs' own cells import.
+        theirs = {**BESIDE, "": ("shipped",)}.get(
+            node.module.removeprefix("helpers.exercises").lstrip("."), ()
+        )
         names = [alias.name for alias in node.names if alias.name not in theirs]
         return [f"imports {', '.join(names)} from {node.module}"] if names else []
     if isinstance(node, ast.ImportFrom) and node.module == "helpers":
