@@ -5,8 +5,10 @@ Inside `chip(places)` an interpreted launch goes as on a GPU: programs start in 
 place is free, a program keeps its place until it ends, and who waits lets the others work. Where all that have a place
 wait for somebody who cannot start, a GPU hangs; here `Deadlock` says who waits for whom.
 
-One program runs at a time, and it goes on until it waits or ends: so a run is the same every time, and races are not
-shown. A program waits when it reads the same words again and finds what it found before.
+One program runs at a time, so a run is the same every time. A program goes on until it waits or ends; one of an odd number
+also rests after each write, until all others wait: who takes one of its stores for a sign that the next one is there
+too is shown wrong. Stores become visible in the order in which they are made; a GPU does not promise that either.
+A program waits when it reads the same words again and finds what it found before.
 """
 
 from __future__ import annotations
@@ -58,6 +60,7 @@ class _Program:
     thread: threading.Thread | None = None
     go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     ended: bool = False
+    rests: bool = False
     error: BaseException | None = None
     seen: deque = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
 
@@ -136,7 +139,12 @@ class _Launch:
         while len(self.resident) == n:
             before = self.progress
             for program in list(self.resident):
-                self._resume(program)
+                if not program.rests:
+                    self._resume(program)
+            if self.progress == before and any(program.rests for program in self.resident):
+                for program in self.resident:
+                    program.rests = False
+                continue
             idle = idle + 1 if self.progress == before else 0
             if idle >= _IDLE_ROUNDS:
                 raise Deadlock(self._who(waiting))
@@ -198,6 +206,9 @@ def _wrote() -> None:
     if program is not None:
         _here.launch.progress += 1
         program.seen.clear()
+        if program.number % 2:
+            program.rests = True
+            _here.launch.wait(program)
 
 
 def _patches() -> list[tuple[Any, str, Callable]]:
@@ -226,8 +237,9 @@ def _patches() -> list[tuple[Any, str, Callable]]:
         return got
 
     def store(self: Any, *args: Any, _call=builder.create_masked_store) -> Any:
+        made = _call(self, *args)
         _wrote()
-        return _call(self, *args)
+        return made
 
     def atomic(_call: Callable) -> Callable:
         def run(self: Any, *args: Any) -> Any:

@@ -74,6 +74,21 @@ _WAIT = """    while tl.min((words != 0).to(tl.int32), axis=0) == 0:
         words = tl.load(word_ptrs, mask=lanes < PARTS, other=-1, volatile=True)
 """
 
+# Maximum and sum published one after the other, each in a word of its own; who waits looks at one of them.
+_PUBLISH = 'tl.atomic_xchg(words_ptr + row * STRIDE + part, word, sem="relaxed")\n'
+_MAXIMUM = 'tl.atomic_xchg(pairs + 1, upper, sem="relaxed")\n'
+_SUM = 'tl.atomic_xchg(pairs, lower, sem="relaxed")\n'
+_PAIRS = "pairs = (words_ptr + row * STRIDE + part).to(tl.pointer_type(tl.int32))\n    "
+
+
+def _in_two(first: str, second: str, looked_at: str) -> tuple[tuple[str, str], ...]:
+    """Changes to the kernel with words: two stores instead of one, and a loop that looks at one of the two."""
+    return (
+        (_PUBLISH, f"{_PAIRS}{first}    {second}"),
+        ("while tl.min((words != 0)", f"while tl.min(({looked_at} != 0)"),
+    )
+
+
 ATTEMPTS = {
     # Merge
     "merge: sums as they are": _merge(f"{_TOP}; return top, sum(s for _, s in parts)", "sums-as-they-are"),
@@ -102,6 +117,16 @@ ATTEMPTS = {
         "maximum",
     ),
     "merge: one number": _merge(_TOP + "; return top", "not-a-pair"),
+    "merge: in torch's float32": _merge(
+        "if not parts: return -math.inf, 0.0; "
+        "m, s = torch.tensor(parts).T; top = m.max(); "
+        "return top, torch.where(s == 0, 0.0, s * (m - top).exp()).sum()",
+        "float32",
+        "dtype=torch.float64",
+    ),
+    "merge: sum first": _merge(
+        f"{_TOP}; {_NONE}; return sum(s * math.exp(m - top) for m, s in parts), top", "swapped", "order"
+    ),
     "merge: the mean": _merge(
         f"{_TOP}; {_NONE}; return top, sum(s * math.exp(m - top) for m, s in parts) / len(parts)",
         "wrong-answer",
@@ -170,6 +195,11 @@ ATTEMPTS = {
     ),
     "two: parts of 4,096": Attempt(SHARE, (("x.shape, 8192", "x.shape, 4096"),)),
     "two: parts of 16,384": Attempt(SHARE, (("x.shape, 8192", "x.shape, 16384"),)),
+    "two: maxima padded with 0": Attempt(
+        SHARE,
+        (('lanes, mask=lanes < PARTS, other=-float("inf"))', "lanes, mask=lanes < PARTS, other=0.0)"),),
+        "padded-maximum",
+    ),
     # One launch, words
     "words": _words(),
     "words: nobody looks at places": _words((_REFUSES, ""), mistake="no-bound", says="3 places of the chip"),
@@ -182,7 +212,8 @@ ATTEMPTS = {
     "words: ordinary loads": _words((", volatile=True", ""), mistake="plain-wait", says="volatile=True"),
     "words: nobody waits": _words(
         (_WAIT, ""),
-        mistake="wrong-sum|own-sum|wrong-values|race|minus-infinity|nan-blind|fast-but-partial|power-of-two-only",
+        mistake="no-wait",
+        says="wait for all words",
     ),
     "words: by an atomic": _words(
         (
@@ -196,7 +227,7 @@ ATTEMPTS = {
             "words = kept.setdefault((n_rows, stride), torch.zeros(n_rows * stride, dtype=torch.int64, device=x.device))",
         ),
         ("def log_softmax_shared", "kept = {}\n\n\ndef log_softmax_shared"),
-        mistake="wrong-sum|wrong-values|stale-answer|race|nan-blind|own-sum|no-launch|minus-infinity|no-maximum",
+        mistake="no-wait|wrong-sum|wrong-values|stale-answer|race|nan-blind|own-sum|no-launch|minus-infinity|no-maximum",
     ),
     # At a copy's speed
     "fast: two launches": Attempt(
@@ -207,6 +238,36 @@ ATTEMPTS = {
         source=solution_cells(LAB)[SHARE],
     ),
     "fast: nobody looks at places": Attempt(COPY, ((_REFUSES, ""),), "no-bound"),
+    "fast: two launches where the words have no place": Attempt(
+        COPY,
+        ((_REFUSES, "    if parts > places:\n        return log_softmax_shared(x, places)\n"),),
+        source=solution_cells(LAB)[SHARE] + "\n\n" + solution_cells(LAB)[COPY],
+    ),
+    "fast: the maximum, then the sum": Attempt(
+        COPY, _in_two(_MAXIMUM, _SUM, "(words >> 32)"), "no-wait|wrong-sum|own-sum"
+    ),
+    "fast: the sum, then the maximum": Attempt(
+        COPY, _in_two(_SUM, _MAXIMUM, "words"), "no-wait|wrong-sum|own-sum"
+    ),
+    "fast: nobody waits": Attempt(COPY, ((_WAIT, ""),), "no-wait", "wait for all words"),
+    "fast: lanes beyond the parts are merged": Attempt(
+        COPY,
+        (
+            (
+                'tl.where(lanes < PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf"))',
+                "(words >> 32).to(tl.int32).to(tl.float32, bitcast=True)",
+            ),
+            (
+                "tl.where(lanes < PARTS, words.to(tl.int32).to(tl.float32, bitcast=True), 0.0)",
+                "words.to(tl.int32).to(tl.float32, bitcast=True)",
+            ),
+        ),
+        "nan-throughout",
+        "mask them",
+    ),
+    "fast: the bound on the whole grid": Attempt(
+        COPY, (("if parts > places:", "if n_rows * parts > places:"),), "bound-too-tight", "parts of one row"
+    ),
     "fast: far apart": Attempt(COPY, (_FAR_APART,), "far-apart"),
     "fast: parts of 4,096": Attempt(COPY, (("x.shape, 8192", "x.shape, 4096"),)),
     "fast: the solution": Attempt(COPY, says="no GPU here, so no speed was measured"),

@@ -53,6 +53,17 @@ def fails(y_ptr):
         tl.static_assert(False, "the third program")
 
 
+@triton.jit
+def two_stores(y_ptr, pairs_ptr, N: tl.constexpr):
+    """Every program makes two stores, and takes the others' first ones for a sign of their second ones."""
+    me, lanes = tl.program_id(0), tl.arange(0, N)
+    tl.atomic_xchg(pairs_ptr + me, 1)
+    tl.atomic_xchg(pairs_ptr + N + me, 1)
+    while tl.min(tl.load(pairs_ptr + lanes, volatile=True), axis=0) == 0:
+        pass
+    tl.store(y_ptr + me, tl.sum(tl.load(pairs_ptr + N + lanes, volatile=True), axis=0))
+
+
 def run(n_places, publish=True, volatile=True, n=6):
     y, words = torch.zeros(n, dtype=torch.int32), torch.zeros(n, dtype=torch.int32)
     with places.chip(n_places) as chip:
@@ -112,6 +123,17 @@ for n in (64, 128, 256):
     print(torch.allclose(y, torch.softmax(x[:n], 0)), chip.plain_waits)
 """
     assert _run(script) == "True False\n" * 3
+
+
+def test_a_program_may_rest_between_two_of_its_stores() -> None:
+    script = """
+y, pairs = torch.zeros(4, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
+with places.chip(4):
+    two_stores[(4,)](y, pairs, N=4)
+print(y.tolist(), pairs.tolist())
+"""
+    said = _run(script)
+    assert said.endswith("[1, 1, 1, 1, 1, 1, 1, 1]\n") and not said.startswith("[4, 4, 4, 4]"), said
 
 
 def test_after_a_chip_the_interpreter_is_as_before() -> None:

@@ -10,7 +10,7 @@ TOOLS = {
     "memcheck": "accesses outside the memory that was asked for",
     "racecheck": "threads that use the same place of shared memory without a barrier between them",
     "initcheck": "reads of global memory that nobody has written",
-    "synccheck": "barriers that not all threads of a block reach",
+    "synccheck": "barriers used wrongly, but not those that threads which have ended never reach",
     "host": "what none of those four finds, on the host",
 }
 CAUSES = {

@@ -32,7 +32,7 @@ class _Truth:
         by_trouble: what the host finds in a mended text (`HostCudaError.cause`) -> (mistake, hint).
         why: (result, case) -> (mistake, hint) for wrong values.
         share: the kernel's integers -> how many elements of the input one thread has.
-        again_hint: where the input is read more often than once.
+        again_hint: where the input is read more often than once; "" where each thread may read one element, whichever.
     """
 
     tool: str
@@ -57,6 +57,7 @@ def _cases(
     truth: _Truth,
     sizes: Callable[[random.Random], list[tuple]],
     result: Callable[[torch.Tensor], torch.Tensor],
+    more: Callable[[], list[tuple[str, torch.Tensor]]],
     rng: random.Random,
     device: str,
 ) -> Iterator[Case]:
@@ -72,6 +73,9 @@ def _cases(
         out = result(x)
         args = (x, tuple(out.shape), list(size))
         yield Case(label, args, expected=out, call="run")
+    for label, x in more():
+        out = result(x)
+        yield Case(label, (x, tuple(out.shape), list(x.shape)), expected=out, call="run")
     yield Case(f"a traced run on {' × '.join(map(str, size))}", args, expected=truth, call="reads")
 
 
@@ -94,19 +98,18 @@ def _judge(id: str, name: str, truth: _Truth, case: Case, outcome: Outcome) -> V
         return wrong(id, case, f"on {case.label}: {first}", mistake, hint, "\n".join(rest))
     if case.call == "run":
         return runs.wrong_values(id, case, value, truth.why)
-    most = truth.share(*case.args[2])
+    most, n = truth.share(*case.args[2]), case.args[0].numel()
+    if truth.again_hint and value["total"] > n:
+        sentence = (
+            f"right, but in {case.label} the kernel reads {value['total']:,} elements of an input of {n:,}"
+        )
+        return wrong(id, case, sentence, "reads-again", truth.again_hint)
     if value["most"] > most:
         sentence = (
             f"right, but in {case.label} one thread reads {value['most']} elements, where each has {most}"
         )
         hint = "Letting fewer threads work hides the fault and costs the speed: mend it with all of them at work."
         return wrong(id, case, sentence, "fewer-threads", hint)
-    n = case.args[0].numel()
-    if value["total"] > n:
-        sentence = (
-            f"right, but in {case.label} the kernel reads {value['total']:,} elements of an input of {n:,}"
-        )
-        return wrong(id, case, sentence, "reads-again", truth.again_hint)
     return None
 
 
@@ -122,6 +125,10 @@ def _judge_diagnosis(id: str, case: Case, truth: _Truth, said: dict) -> Verdict 
                 f"no-{what}",
                 "Take a word of the lab's table.",
             )
+    if tool == "host" != truth.tool:
+        what = "the host finds this fault, and so does one of the other four: 'host' is for what none of them finds"
+        hint = "Which of the four looks for what the message names?"
+        return wrong(id, case, what, "tool", hint)
     if tool != truth.tool:
         hint = f"{tool} looks for {broken.TOOLS[tool]}. Run the broken kernel on the host: is that what its message names?"
         return wrong(id, case, f"{tool} is not the tool that names this fault", "tool", hint)
@@ -142,6 +149,7 @@ def _exercise(
     truth: _Truth,
     sizes: Callable,
     result: Callable,
+    more: Callable = list,
 ) -> Exercise:
     return Exercise(
         id=id,
@@ -149,7 +157,7 @@ def _exercise(
         title=title,
         name=name,
         minutes=minutes,
-        cases=partial(_cases, of, truth, sizes, result),
+        cases=partial(_cases, of, truth, sizes, result, more),
         judge=partial(_judge, id, name, truth),
         adapters={"diagnosis": own.diagnosis, "run": own.run, "reads": own.reads},
         text=own.as_text,
@@ -242,6 +250,14 @@ SMOOTH = _exercise(
                 "never-set",
                 "A place of `tile` is read before its thread has filled it: the first barrier has to stay.",
             ),
+            "out of bounds": (
+                "tile-too-small",
+                "A row may be wider than any tile: keep the tile at a chunk, or at two in turns, and let the threads wait.",
+            ),
+            "too much shared memory": (
+                "tile-too-large",
+                "A row may be wider than shared memory: keep the tile at a chunk, or at two in turns.",
+            ),
         },
         _why_smooth,
         lambda height, width: -(-width // 64),
@@ -253,6 +269,7 @@ SMOOTH = _exercise(
         (2, 200),
         (3, rng.randrange(2, 64)),
         (2, rng.randrange(129, 300)),
+        (1, 12_289 + rng.randrange(64)),  # no tile of 48 KB holds such a row
         (2, 130),
     ],
     _smooth,
@@ -268,6 +285,9 @@ def _maxima(x: torch.Tensor) -> torch.Tensor:
 
 
 def _why_maxima(out: torch.Tensor, case: Case) -> tuple[str, str]:
+    if bool(((out > case.expected) & (case.expected < -1e38)).any()) and not bool((out == 0).any()):
+        hint = "An element may lie below any number that you choose: only minus infinity loses against all of them."
+        return "number-for-nothing", hint
     bad = runs.is_wrong(out, case.expected)
     if out[bad].isnan().all():
         return (
@@ -283,6 +303,16 @@ def _why_maxima(out: torch.Tensor, case: Case) -> tuple[str, str]:
     )
 
 
+def _lowest() -> list[tuple[str, torch.Tensor]]:
+    import torch
+
+    lowest = torch.full((100,), torch.finfo(torch.float32).min)
+    return [
+        ("100 elements at float32's lowest", lowest),
+        ("70 elements of -inf", torch.full((70,), -torch.inf)),
+    ]
+
+
 MAXIMA = _exercise(
     "mend-the-unset",
     "The last block",
@@ -294,7 +324,7 @@ MAXIMA = _exercise(
         (8,),
         "never set",
         "The tool names the line that reads the unset place; where it should have been set is for the mend.",
-        "How many threads of the last block have an element, and how many places does the loop read?",
+        "How many threads of the last block have an element, and how many places does the loop read? A guard may mend that; the cause is what the read finds.",
         {
             "uninitialised": (
                 "still-unset",
@@ -315,10 +345,11 @@ MAXIMA = _exercise(
         },
         _why_maxima,
         lambda n: 1,
-        "Each element is read once, by its own thread.",
+        "",
     ),
     lambda rng: [(64,), (100,), (1,), (128,), (rng.randrange(65, 500),), (rng.randrange(65, 127),)],
     _maxima,
+    _lowest,
 )
 
 EXERCISES = (REVERSE, SMOOTH, MAXIMA)

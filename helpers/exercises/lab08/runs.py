@@ -89,8 +89,13 @@ def build(name: str, text: str, device: str) -> LoadedKernel:
     Raises:
         helpers.cuda.BuildError: more than kernels in the text, no such kernel, or the compiler's complaint.
     """
+    text = text.removeprefix("\n")  # lines count from the kernel's first, as in the listing
     if problem := cuda_text.problem(text):
         raise cuda.BuildError(problem)
+    if "FLT_MAX" in text:
+        raise cuda.BuildError(
+            "FLT_MAX is <cfloat>'s, and a kernel's text includes nothing here; -INFINITY is there, and below -FLT_MAX."
+        )
     try:
         return cuda.load_kernel(text, f"{name}_kernel", device=device)
     except ValueError:

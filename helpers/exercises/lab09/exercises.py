@@ -70,7 +70,7 @@ COPY = rows.described(
         tolerance=rows.TOLERANCE,
         speed_shape=WIDE,
         speed_at_least=OF_A_COPY,
-        traffic=TrafficPlan(reads=1, program=rows.PART),
+        traffic=TrafficPlan(reads=1, program=rows.PART, once_more=rows.reads_once_more),
         mistakes=(rows.explain,),
         minutes=35,
     )

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 PART = 16_384  # columns of a row that one program may take
+_SMALLEST = 2048  # and the fewest that it takes of a row that has them
 TOLERANCE = {
     "float32": (1e-5, 2e-5),
     "float16": (2e-3, 2e-3),
@@ -71,6 +72,11 @@ def explain_merge(case: Case, got: Any) -> tuple[str, str] | None:
     if not all(isinstance(v, int | float) for v in (m, s)):
         return "not-numbers", "Maximum and sum are two numbers."
     want_m, want_s = case.expected
+    if want_m != want_s and math.isclose(m, want_s, rel_tol=1e-6) and math.isclose(s, want_m, rel_tol=1e-6):
+        return "swapped", "Both numbers are right, in the wrong order: first the maximum, then the sum."
+    if math.isclose(m, want_m, rel_tol=1e-6) and math.isclose(s, want_s, rel_tol=1e-2):
+        off = f"maximum {m!r} for {want_m!r}, sum {s!r} for {want_s!r}"
+        return "float32", f"Near, but of fewer digits ({off}): in torch give dtype=torch.float64."
     if math.isnan(m) or math.isnan(s):
         if want_m > 700:
             return "exp-overflows", HINTS["exp-overflows"]
@@ -148,14 +154,21 @@ def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield case(f"a (3, {n}) tensor with a row of -inf, a NaN and a +inf", x)
     wide = rng.randrange(66_000, 80_000)
     yield case(f"a (1, {wide}) tensor", inputs.values(rng, (1, wide), device=device) * 3)
+    three = 3 * 8192  # three, six or twelve parts: lanes beyond them have to count for nothing
+    yield case(f"a (1, {three}) tensor near -300", inputs.values(rng, (1, three), device=device) - 300)
     few = rng.randrange(17_000, 18_400)
-    least = -(-few // 2048)  # parts of a row, where they are small
+    least = -(-few // _SMALLEST)  # parts of a row, where they are small
     x = inputs.values(rng, (6, few), device=device)
     yield case(
         f"a (6, {few}) tensor on a chip of {least + 1} places: enough for a row, not for all", x, least + 1
     )
     x = inputs.values(rng, (1, wide), device=device)
     yield case(f"a (1, {wide}) tensor on a chip of 3 places, fewer than the row needs", x, 3)
+
+
+def reads_once_more(case: Case) -> bool:
+    """Whether two launches are right, which read the input once more: a row's parts cannot wait for each other."""
+    return _too_small(case)
 
 
 def _too_small(case: Case) -> bool:
@@ -172,7 +185,7 @@ def judged(
     def look(case: Case, outcome: Outcome) -> Verdict | None:
         if outcome.error_type == "ValueError" and _too_small(case):
             return None  # it refuses to wait there: that is right
-        found = _of_waiting(case, outcome)
+        found = _of_waiting(case, outcome) or _of_refusing(case, outcome)
         if found is None:
             return judge(case, outcome)
         mistake, hint = found
@@ -180,6 +193,20 @@ def judged(
         return Verdict(exercise, False, sentence, case.label, mistake, hint)
 
     return look
+
+
+def _of_refusing(case: Case, outcome: Outcome) -> tuple[str, str] | None:
+    """A launch refused for its places, which a row of this case does have."""
+    if outcome.error_type != "ValueError" or len(case.args) < 2:
+        return None
+    (n_rows, n_cols), places = case.args[0].shape, case.args[1]
+    parts = -(-n_cols // _SMALLEST)
+    if parts > places or (n_rows == 1 and n_cols <= _SMALLEST):
+        return None
+    return (
+        "bound-too-tight",
+        f"If it is refused for its places: they bound the parts of one row, not the grid, and in parts of {_SMALLEST:,} columns this row has {parts}.",
+    )
 
 
 def _of_waiting(case: Case, outcome: Outcome) -> tuple[str, str] | None:
@@ -204,7 +231,7 @@ def _of_waiting(case: Case, outcome: Outcome) -> tuple[str, str] | None:
         )
     return (
         "far-apart",
-        "Give the programs of a row neighbouring numbers: then whoever waits, waits for programs that run or are next.",
+        f"Give the programs of a row neighbouring numbers, and each at least {_SMALLEST:,} columns: then who waits, waits for programs that run or are next.",
     )
 
 
@@ -244,6 +271,16 @@ def explain(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple[str,
         )
     if bool((~torch.isfinite(y) & torch.isfinite(expected) & (x > 700)).any()):
         return "no-maximum", HINTS["no-maximum"]
+    if bool((~torch.isfinite(y) & torch.isfinite(expected) & (x.amax(dim=1, keepdim=True) < -200)).any()):
+        return (
+            "padded-maximum",
+            "Here all values lie far below 0, and 0 is no maximum: lanes beyond the parts have the maximum -inf and the sum 0.",
+        )
+    if bool((torch.isnan(y) & torch.isfinite(expected)).all()) and x.shape[1] > _SMALLEST:
+        return (
+            "nan-throughout",
+            "NaN everywhere: either nothing was written, or lanes beyond the parts came into the merge. -1 read as a pair is NaN: mask them to (-inf, 0) first.",
+        )
     rows = torch.isfinite(expected).all(dim=1) & torch.isfinite(y).all(dim=1)
     if not bool(rows.any()):
         return None
@@ -260,7 +297,13 @@ def explain(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple[str,
     if bool((spread < close).all()):
         return (
             "wrong-sum",
-            "All values of a row are off by the same amount: its maximum and sum are merged wrongly.",
+            "All values of a row are off by the same amount: its maximum and sum are merged wrongly, or read before both are there.",
+        )
+    steps = (off.diff(dim=1).abs() > close[:, None] / 5).sum(dim=1)
+    if bool(((steps > 0) & (steps <= max(x.shape[1] // 1000, 1))).any()):
+        return (
+            "no-wait",
+            "Programs of one row took different sums: each has to wait for all words of its row, and these are 0 before every launch.",
         )
     return None
 
