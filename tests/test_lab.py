@@ -277,6 +277,28 @@ def test_a_speed_is_worked_out_by_the_judge_and_a_claim_is_called_one(timed):
     assert timed(fraction=0.1, gb_per_s=1.0, written=0.0) == (None, "82 % of the copy ceiling")
 
 
+def test_timing_in_the_judge_s_own_process_leaves_its_contents_as_they_were(timed, monkeypatch):
+    """In a notebook the case that is timed is the case that is judged."""
+    from types import SimpleNamespace
+
+    from helpers import timing
+    from helpers.exercises import speed
+
+    def time_gpu(call, before):
+        for _ in range(5):
+            before()
+            call()
+        return SimpleNamespace(median_us=0.2)
+
+    monkeypatch.setattr(timing, "time_gpu", time_gpu)
+    for name in ("synchronize", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: None)
+    x = torch.arange(2048.0)
+    outcome = speed.measure(torch.square, (x,))
+    assert outcome.facts == {"us": 0.2, "turned": 6} and torch.equal(x, torch.arange(2048.0))
+    assert timed(outcome.value, **outcome.facts) == (None, "82 % of the copy ceiling")
+
+
 @pytest.mark.parametrize(
     ("says", "mistake"),
     [

@@ -63,7 +63,9 @@ def restless() -> Any:
 
     own = softmax.softmax_split_kernel.fn
     names = {**own.__globals__, "nap": _no_nap()}
-    return triton.jit(types.FunctionType(own.__code__, names, own.__name__, own.__defaults__))
+    copy = types.FunctionType(own.__code__, names, own.__name__, own.__defaults__)
+    copy.__annotations__ = own.__annotations__  # they say which arguments are constants
+    return triton.jit(copy)
 
 
 def _no_nap() -> Any:

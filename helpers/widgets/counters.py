@@ -8,6 +8,8 @@ several passes, so its time is not the bars' time.
 from __future__ import annotations
 
 import ast
+import os
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -71,8 +73,9 @@ def count(
     """
     code, files = space.launching() if space.launching else (_imported(space.candidates), {})
     given = [(kernel, dict(point), space.rows(point["n_cols"])) for kernel, point in points]
+    path_here = [os.path.abspath(folder) for folder in sys.path]
     script = (
-        "from helpers import device\n\ndevice.prepare()\n"
+        f"import sys\n\nsys.path += {path_here!r}\nfrom helpers import device\n\ndevice.prepare()\n"
         f"{code}\nfrom helpers.widgets.counters import launch\n\nlaunch(candidates, {_literal(given)})\n"
     )
     metrics = [_TIME, _WAVES, *ADDED.values(), *AVERAGED.values()]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import subprocess
 import sys
@@ -112,6 +113,8 @@ def test_the_kernel_without_a_nap_does_not_sleep() -> None:
     kernels = softmax.softmax_split_kernel, wide_rows.restless()
     texts = [ptx.stages(one, signature=signature, constexprs=sizes, target="sm_90").ptx for one in kernels]
     assert ["nanosleep" in text for text in texts] == [True, False]
+    taken = [inspect.signature(one.fn) for one in kernels]
+    assert taken[0] == taken[1]  # a launch finds the constants by their annotations
 
 
 def test_counters_of_a_contestant_s_launches_are_added_up() -> None:

@@ -175,6 +175,35 @@ def test_what_is_not_confined_is_said_and_the_attack_would_work(tmp_path):
 
 
 @needs_landlock
+def test_a_confined_process_names_its_own_threads_as_cuda_does_when_it_starts(tmp_path):
+    """Without that cuInit gives error 304 (seen on an H200). Nothing else of /proc may be written."""
+    code = f"""
+import os, sys, threading
+from pathlib import Path
+from helpers.workshop.grade import confine
+print(confine.enter(confine.plan(Path({str(tmp_path)!r}), sys.path)))
+def write(path, text):
+    try:
+        Path(path).write_text(text)
+    except OSError as error:
+        return type(error).__name__
+    return Path(path).read_text().strip()
+def named():
+    print(write(f"/proc/{{os.getpid()}}/task/{{threading.get_native_id()}}/comm", "cuda-handler"))
+thread = threading.Thread(target=named)
+thread.start()
+thread.join()
+parent = os.getppid()
+print(*[write(path, "1") for path in (f"/proc/{{parent}}/task/{{parent}}/comm", "/proc/self/oom_score_adj")])
+"""
+    words = [sys.executable, "-c", code]
+    told = subprocess.run(words, env=environment(), capture_output=True, text=True, check=True).stdout
+    tier, name, refused = told.splitlines()
+    assert tier.startswith("confined") and name == "cuda-handler"
+    assert refused == "PermissionError PermissionError"
+
+
+@needs_landlock
 def test_what_a_lab_needs_is_allowed(tmp_path):
     cells = (
         "import subprocess, tempfile, pathlib\nx = !echo one two\nassert x == ['one two'], x\n!true",

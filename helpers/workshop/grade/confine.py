@@ -40,6 +40,8 @@ _SINCE = {
 
 _READ = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "nvidia*", "dri")
+# CUDA names its threads there, and does not start (error 304) where it may not. Writing below all of /proc would be a way out.
+_OWN_THREADS = "/proc/self/task"
 _FILE_BYTES = 2 * 2**30
 _SPARE_USERS = range(61184, 65520)  # systemd hands these out too, and gives them to nobody by name
 _MORE_TASKS = 2000  # processes and threads beside those that the user has
@@ -79,7 +81,7 @@ def plan(folder: Path, path: Sequence[str], files: Sequence[str] = ()) -> dict[s
         files: Further ones that it reads.
 
     Returns:
-        "read", "list", "devices" and "write", each with paths.
+        "read", "list", "devices", "threads" and "write", each with paths; those of threads are of the process that enters.
     """
     helpers = Path(__file__).resolve().parents[2]
     named = [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
@@ -91,6 +93,7 @@ def plan(folder: Path, path: Sequence[str], files: Sequence[str] = ()) -> dict[s
         "read": [*_READ, *map(str, folders - above), str(helpers), *files],
         "list": [str(one) for one in above],
         "devices": [found for name in _DEVICES for found in glob.glob(f"/dev/{name}")],
+        "threads": [_OWN_THREADS],
         "write": [str(folder)],
     }
 
@@ -178,7 +181,7 @@ def _landlock(allowed: dict[str, list[str]], version: int) -> None:
         every |= right if version >= since else 0
     read = _EXECUTE | _READ_FILE | _READ_DIR
     rights = {
-        "read": read, "list": _READ_DIR, "write": every,
+        "read": read, "list": _READ_DIR, "threads": (_WRITE_FILE | _TRUNCATE) & every, "write": every,
         "devices": (_READ_FILE | _WRITE_FILE | _READ_DIR | _TRUNCATE | _IOCTL_DEV) & every,
     }  # fmt: skip
     attributes = struct.pack("=QQQ", every, _TCP, _SCOPES)[: 8 if version < 4 else 16 if version < 6 else 24]
