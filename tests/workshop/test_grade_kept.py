@@ -278,6 +278,24 @@ def test_links_in_folders_are_rows_that_say_so(three, tmp_path):
     assert sum(one.n_passed for one in grades.graded) == 6
 
 
+def test_where_gpus_are_each_notebook_has_one_to_itself(tmp_path, monkeypatch, capfd):
+    """Two on one GPU would make each other's kernels slow, and an exercise that asks for a speed would fail."""
+    from helpers.workshop.batch import gpus
+    from helpers.workshop.grade import run
+
+    monkeypatch.setattr(gpus, "installed", lambda: [gpus.Gpu(i, f"GPU-{i}", "H200") for i in range(3)])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,0")
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert run._gpus() == ()
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    tells = "import os, time\ntime.sleep(2)\nraise RuntimeError(os.environ['CUDA_VISIBLE_DEVICES'])"
+    given = [submission(notebook(tells), tmp_path / "in" / f"{name}.ipynb") for name in ("ada", "bob", "eve")]
+    grades = grade(given, tmp_path / "out", exercises=FURTHER, jobs=3, seed=7, confine=False)
+    assert "2 notebooks at a time, not 3: each has a GPU to itself." in capfd.readouterr().err
+    told = [one.raised[0].error for one in grades.graded]
+    assert set(told) == {"RuntimeError: GPU-0", "RuntimeError: GPU-2"}, told
+
+
 NO_CUDA = """
 import sys
 import torch

@@ -32,13 +32,11 @@ def choose(text: str) -> tuple[str, ...]:
     here = installed()
     if not here:
         raise UsageError(f"--gpus {text}: nvidia-smi lists no GPU on this machine; leave --gpus out.")
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    allowed = None if visible is None else [u for part in visible.split(",") for u in _named(part, here)]
+    named, allowed = os.environ.get("CUDA_VISIBLE_DEVICES"), _visible(here)
     if text.strip() == "all":
-        found = [u for gpu in here for u in (gpu.parts or (gpu.uuid,))] if allowed is None else allowed
-        if not found:
-            raise UsageError(f"--gpus all: CUDA_VISIBLE_DEVICES={visible} hides every GPU of this machine.")
-        return tuple(dict.fromkeys(found))
+        if not allowed:
+            raise UsageError(f"--gpus all: CUDA_VISIBLE_DEVICES={named} hides every GPU of this machine.")
+        return allowed
     chosen: list[str] = []
     for part in text.split(","):
         uuids = _named(part, here)
@@ -50,14 +48,26 @@ def choose(text: str) -> tuple[str, ...]:
             raise UsageError(
                 f"--gpus {text}: {part.strip() or 'an empty name'} is {which}; there are {listed}."
             )
-        if allowed is not None and uuids[0] not in allowed:
+        if named is not None and uuids[0] not in allowed:
             raise UsageError(
-                f"--gpus {text}: CUDA_VISIBLE_DEVICES={visible} hides {part.strip()} from this process."
+                f"--gpus {text}: CUDA_VISIBLE_DEVICES={named} hides {part.strip()} from this process."
             )
         if uuids[0] in chosen:
             raise UsageError(f"--gpus {text} names {uuids[0]} twice; name it once.")
         chosen.append(uuids[0])
     return tuple(chosen)
+
+
+def visible() -> tuple[str, ...]:
+    """The UUIDs of the GPUs, or of their MIG parts, that this process may use; none where there is no nvidia-smi."""
+    return _visible(installed())
+
+
+def _visible(here: list[Gpu]) -> tuple[str, ...]:
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is None:
+        return tuple(u for gpu in here for u in (gpu.parts or (gpu.uuid,)))
+    return tuple(dict.fromkeys(u for part in named.split(",") for u in _named(part, here)))
 
 
 def installed() -> list[Gpu]:

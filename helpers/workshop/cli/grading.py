@@ -30,7 +30,7 @@ def grade(
         float, typer.Option(metavar="MB", help="For all processes of a notebook together.")
     ] = 8000,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Notebooks at the same time; more than 1 disturbs timings.")
+        int, typer.Option("--jobs", "-j", help="Notebooks at the same time; where GPUs are, one on each at most.")
     ] = 1,
     seed: Annotated[
         str,

@@ -71,7 +71,7 @@ def grade(
         out: The folder for the reports; made if missing.
         time_limit: Seconds for one cell, and for the check of one exercise; a notebook gets ten times as much in all.
         memory_limit: MB (10^6 bytes) that a notebook's processes may hold together.
-        jobs: How many notebooks are graded at the same time.
+        jobs: How many notebooks are graded at the same time; where GPUs are, one on each at most.
         seed: The class's, 0 to 2^128 - 1; a new one by default. Each notebook's hidden cases come from it, the learner's
             name and the notebook's content, so that it repeats a class.
         lab: Which lab the notebooks are of; by default each notebook says it.
@@ -126,6 +126,15 @@ def grade(
             shutil.rmtree(scratch, ignore_errors=True)
 
 
+def _gpus() -> tuple[str, ...]:
+    """The GPUs that notebooks will run on, as UUIDs."""
+    import torch
+
+    from helpers.workshop.batch import gpus
+
+    return gpus.visible() if torch.version.cuda else ()
+
+
 def _exercises_digest(further: str) -> str:
     """SHA-256 of the texts that make and judge the hidden cases."""
     from helpers import exercises
@@ -140,8 +149,8 @@ def _exercises_digest(further: str) -> str:
 class _Examiner:
     """One examiner's process and what it says; started when it is needed, again after it has ended."""
 
-    def __init__(self, scratch: Path) -> None:
-        self._scratch = scratch
+    def __init__(self, scratch: Path, gpu: str = "") -> None:
+        self._scratch, self._gpu = scratch, gpu
         self._process: subprocess.Popen | None = None
         self._events: queue.Queue[str | None] = queue.Queue()
 
@@ -175,6 +184,8 @@ class _Examiner:
         self._events = queue.Queue()
         environment = {**os.environ, "TMPDIR": str(self._scratch)}
         environment.pop("TRITON_INTERPRET", None)
+        if self._gpu:
+            environment["CUDA_VISIBLE_DEVICES"] = self._gpu
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-c", _BOOT, json.dumps(import_path())],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, encoding="utf-8", env=environment, start_new_session=True,
@@ -242,9 +253,13 @@ class _Batch:
             elif key in self.journal.graded:
                 self.results[index] = self.journal.graded[key]
         todo = [index for index in range(len(self.todo)) if index not in self.results]
-        jobs = max(min(self.jobs, len(todo)), 1)
+        jobs, visible = max(min(self.jobs, len(todo)), 1), _gpus()
+        if visible and jobs > len(visible):  # a second one on a GPU would make the first one's kernels slow
+            jobs = len(visible)
+            says = f"{jobs} {'notebook' if jobs == 1 else 'notebooks'} at a time, not {self.jobs}: each has a GPU to itself."
+            print(says, file=sys.stderr, flush=True)
         examiners: queue.SimpleQueue[_Examiner] = queue.SimpleQueue()
-        every = [_Examiner(self.scratch) for _ in range(jobs)]
+        every = [_Examiner(self.scratch, gpu) for gpu in visible[:jobs] or [""] * jobs]
         for examiner in every:
             examiners.put(examiner)
 
