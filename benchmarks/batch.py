@@ -53,7 +53,8 @@ def notebook(path: Path, code: str) -> Path:
 def batch(*arguments: object, watch: Callable[[int], None] = lambda pid: None) -> float:
     """Run `workbook run` and return its seconds; `watch` is called with its process while it runs."""
     command = [sys.executable, "-m", "helpers", "run", *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    path = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     begin = time.perf_counter()
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     process = subprocess.Popen(command, cwd=ROOT, env=environment, **quiet)

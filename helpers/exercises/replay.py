@@ -242,20 +242,25 @@ def function(plan: dict[str, Any]) -> Callable[..., torch.Tensor]:
 def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) -> int:
     """How many elements of the result the launches write: they run on a result full of something else.
 
+    Elements that hold just that are looked at once more, with another filling.
+
     Args:
         plan: what was recorded.
         args: of the call, which are copied.
         right: the result of the plan's function. An element that is 0 there counts as written: adding it shows nothing.
     """
     kernels = [_build(text) for text in plan["kernels"]]
-    blocks = guard.Blocks()  # holds the copies' memory
-    copies = guard.place(tuple(args), blocks)
-    values = (2.0**-10, 2.0**-9, 2.0**-11) if right.is_floating_point() else (90, 91, 92)
-    fill = next((one for one in values if not bool((right == one).any())), values[-1])
-    got = _run(plan, kernels, copies, fill)
-    if got.shape != right.shape or got.dtype != right.dtype:
-        return 0
-    return int(((got != fill) | (right == 0)).sum())
+    fillings = (2.0**-10, 2.0**-9) if right.is_floating_point() else (1, 0) if right.dtype == torch.bool else (90, 91)
+    written = right == 0
+    for filling in fillings:
+        blocks = guard.Blocks()  # holds the copies' memory
+        got = _run(plan, kernels, guard.place(tuple(args), blocks), filling)
+        if got.shape != right.shape or got.dtype != right.dtype:
+            return 0
+        written |= got != filling
+        if bool(written.all()):
+            break
+    return int(written.sum())
 
 
 def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: float | None) -> torch.Tensor:

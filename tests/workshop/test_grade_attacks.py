@@ -174,6 +174,13 @@ def test_what_is_not_confined_is_said_and_the_attack_would_work(tmp_path):
     assert "not confined, as asked for" in (grades.out / "index.html").read_text()
 
 
+def test_a_spare_user_has_a_name_which_torch_compile_asks_for(tmp_path):
+    path = tmp_path / "ada.ipynb"
+    nbformat.write(notebook("import getpass\nassert getpass.getuser() == 'learner'"), path)
+    grades = grade([path], tmp_path / "out", exercises=FURTHER, seed=7)
+    assert of(grades, "ada").raised == () and verdicts(grades, "ada") == ("passed", "passed")
+
+
 @needs_landlock
 def test_a_confined_process_names_its_own_threads_as_cuda_does_when_it_starts(tmp_path):
     """Without that cuInit gives error 304 (seen on an H200). Nothing else of /proc may be written."""
