@@ -17,7 +17,7 @@ PERMISSION = (
 class NcuError(RuntimeError):
     """Nsight Compute did not give a report. `reason` is one word for code, `output` all that ncu and the script wrote.
 
-    Reasons: "no-gpu", "not-found", "permission", "no-kernels", "script", "driver", "busy", "option", "timeout", "other".
+    Reasons: "graded", "no-gpu", "not-found", "permission", "no-kernels", "script", "driver", "busy", "option", "timeout", "other".
     """
 
     def __init__(self, message: str, reason: str, output: str = ""):

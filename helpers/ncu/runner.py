@@ -18,11 +18,13 @@ from helpers.ncu.errors import PERMISSION, NcuError, diagnose, script_output
 from helpers.ncu.reader import Report, load_report
 
 # There is a GPU, but the tool or the permission is missing: the record still teaches.
-_REPLAYED = ("not-found", "permission", "driver", "busy")
+_REPLAYED = ("graded", "not-found", "permission", "driver", "busy")
 
 
 def why_not() -> NcuError | None:
     """Why Nsight Compute cannot profile here, as far as can be told without trying; None where it seems possible."""
+    if os.environ.get("WORKBOOK_GRADED"):  # where it is confined ncu does not start, and others wait for the GPU
+        return NcuError("A notebook that is graded is not profiled.", "graded")
     if not device.has_gpu():
         return NcuError(
             "Nsight Compute profiles kernels on an NVIDIA GPU, and this machine has none.", "no-gpu"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PART = 16_384  # columns of a row that one program may take
 _SMALLEST = 2048  # and the fewest that it takes of a row that has them
 TOLERANCE = {
-    "float32": (1e-5, 2e-5),
+    "float32": (1e-5, 1e-4),  # where x is several hundred, x - (m + log s) is rounded by up to 3e-5
     "float16": (2e-3, 2e-3),
 }  # (relative, absolute): logarithms are no small numbers
 
