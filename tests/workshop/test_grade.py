@@ -154,9 +154,9 @@ def graded(tmp_path_factory: pytest.TempPathFactory) -> Grades:
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Grades:
     """Notebooks that hang, with a short time limit; what else they hold takes milliseconds."""
     folder = tmp_path_factory.mktemp("hanging")
-    given = [folder / "loops.ipynb", folder / "deaf.ipynb"]
-    for path in given:
-        nbformat.write(hostile(path.stem), path)
+    given = [folder / "loops.ipynb", folder / "deaf.ipynb", folder / "forger-drips.ipynb"]
+    for path, names in zip(given, (["loops"], ["deaf"], ["finds_worker", "forger_drips"]), strict=True):
+        nbformat.write(hostile(*names), path)
     return grade(given, folder / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S, jobs=2, seed=7)
 
 
@@ -245,6 +245,12 @@ def test_endless_loops_are_stopped(stopped):
 def test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out(stopped):
     assert verdicts(stopped, "deaf") == ("passed", "passed")
     assert "own-one: it ran past its time, did not heed an interrupt and was killed" in said(stopped, "deaf")
+
+
+def test_an_answer_that_comes_in_drops_does_not_come_for_ever(stopped):
+    assert verdicts(stopped, "forger-drips") == ("passed", "passed")
+    killed = "own-two: it ran past its time, did not heed an interrupt and was killed"
+    assert killed in said(stopped, "forger-drips")
 
 
 def test_exits(graded):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import io
 import json
 import os
@@ -35,6 +36,7 @@ from helpers.workshop.grade.worker import MAX_BYTES, frame
 _START_S = 120.0  # torch from a cold disk
 _GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
 _WATCH_S = 0.1
+_PIPE_BYTES = 1 << 20  # what one may ask for without being root
 _MAX_PROCESSES = 256
 _MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
 _LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
@@ -120,7 +122,7 @@ class Process:
         self._container = start.name
         # Inside a sandbox files have memory of their own, of a size that is set.
         self._disk = 0.0 if sandbox else min(shutil.disk_usage(folder).free / _DISK_SHARE, _MOST_DISK)
-        self._looked = time.monotonic()
+        self._looked = self._watched = time.monotonic()
         settings = {
             "told": list(told), "lab": lab, "exercises": start.exercises, "folder": start.folder, "confine": limits.confine,
             "path": start.path, "its_own": bool(start.name), "private": ["/dev/shm", "/tmp", "/var/tmp"] if sandbox else [],
@@ -133,6 +135,9 @@ class Process:
         )  # fmt: skip
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
+        for fd in (self._requests, self._replies):
+            with contextlib.suppress(OSError, AttributeError):  # a larger pipe, where the system has room for it
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._log = bytearray()
         self._logger = threading.Thread(target=self._keep_log, daemon=True)
         self._logger.start()
@@ -193,7 +198,7 @@ class Process:
         torch.save(dict(message), buffer)
         rest = memoryview(frame(buffer.getvalue()))
         while rest:
-            self._watch(until + _GRACE_S)
+            self._watch_at_times(until + _GRACE_S)
             if select.select([], [self._requests], [], _WATCH_S)[1]:
                 try:
                     rest = rest[os.write(self._requests, rest[: 1 << 20]) :]
@@ -210,16 +215,19 @@ class Process:
             nonlocal until, interrupted
             parts = bytearray()
             while len(parts) < n:
-                if select.select([self._replies], [], [], _WATCH_S)[0]:
+                told = bool(select.select([self._replies], [], [], _WATCH_S)[0])
+                if told:
                     part = os.read(self._replies, min(n - len(parts), 1 << 20))
                     if not part:
                         self._gone()
                     parts += part
-                    continue
                 if time.monotonic() > until and interrupt and not interrupted:
                     self._interrupt()
                     interrupted, until = True, time.monotonic() + _GRACE_S
-                self._watch(until)
+                if told:
+                    self._watch_at_times(until)
+                else:
+                    self._watch(until)
             return bytes(parts)
 
         n = struct.unpack(">Q", exactly(8))[0]
@@ -252,8 +260,14 @@ class Process:
                     return process.pid
         self._end("did not say who it is", "forged-answer")
 
+    def _watch_at_times(self, until: float) -> None:
+        """`_watch`, but not for each of the thousands of parts in which a large message goes through the pipe."""
+        if time.monotonic() > self._watched + _WATCH_S:
+            self._watch(until)
+
     def _watch(self, until: float) -> None:
         """End the process where it is past a limit; raise where it has ended."""
+        self._watched = time.monotonic()
         if self._process.poll() is not None:
             self._gone()
         family = self._family()
