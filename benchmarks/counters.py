@@ -18,16 +18,21 @@ from helpers import device, ncu, records
 from helpers.widgets import counters, why
 from helpers.widgets.softmax import SPACE as SOFTMAX
 from helpers.widgets.square import SPACES
-from helpers.widgets.table import Table, load
+from helpers.widgets.table import Table, from_frame
 
 ALL = {**SPACES, SOFTMAX.name: SOFTMAX}
 COUNT_S = 10
 
 
 def record(name: str) -> None:
-    """Count every point of a sweep that was timed, and keep it."""
+    """Count every point of a sweep that this GPU's record has as right, and keep it."""
     space = ALL[name]
-    swept = load(space, replay=True)
+    frames = records.stored_by_gpu(space.record, sources=space.sources())
+    frame = frames.get(records.gpu_folder_name(device.gpu_spec().name))
+    if frame is None:
+        print(f"{name}: {space.record} is not recorded on this GPU for the kernels of now; `make record` does it.")
+        return
+    swept = from_frame(space, frame)
     points = [
         (kernel, point)
         for kernel, point in space.points()
