@@ -21,6 +21,7 @@ from helpers.workshop import outputs
 from helpers.workshop.book.cells import Shelf, prepared
 from helpers.workshop.book.course import Entry, read_course
 from helpers.workshop.book.front import front, kernels
+from helpers.workshop.book import glossary
 from helpers.workshop.book.glossary import Term, term_id
 from helpers.workshop.book.made import Made, of_course
 from helpers.workshop.project import UNPUBLISHED, Project, load_project
@@ -158,6 +159,7 @@ def _settings(project: Project) -> dict[str, Any]:
     published = project.repository != UNPUBLISHED
     return {
         "project": "Kernel Workbook",
+        "author": "Kernel Workbook authors",
         "html_title": "Kernel Workbook",
         "extensions": ["myst_nb", "helpers.workshop.book.extension"],
         "exclude_patterns": ["_book", "_templates"],
@@ -193,9 +195,13 @@ def _settings(project: Project) -> dict[str, Any]:
     }
 
 
-def _words(terms: Iterable[Term]) -> dict[str, tuple[str, str]]:
-    """Each word of each term with the term and the lesson that introduces it."""
-    return {word: (one.term, one.lesson) for one in terms for word in one.names()}
+def _words(terms: Iterable[Term]) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Each word of each term with the term, and the pages where it is not marked; phrases that are none with ""."""
+    words = {}
+    for one in terms:
+        elsewhere = [f"{kind}/{lesson}" for lesson in one.not_on for kind in ("notebooks", "labs")]
+        words |= dict.fromkeys(one.names(), (one.term, (f"notebooks/{one.lesson}", *elsewhere)))
+    return words | dict.fromkeys(glossary.not_in(), ("", ()))
 
 
 def _run_sphinx(source: Path, out: Path, project: Project, terms: Iterable[Term]) -> list[str]:

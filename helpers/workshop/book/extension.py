@@ -51,17 +51,18 @@ def _anchor_cells(app: Sphinx, doctree: nodes.document) -> None:
 
 
 def _mark_terms(app: Sphinx, doctree: nodes.document, page: str) -> None:
-    words: Mapping[str, tuple[str, str]] = app.config.kw_terms
+    words: Mapping[str, tuple[str, tuple[str, ...]]] = app.config.kw_terms
     if not page.startswith(("notebooks/", "labs/")) or GLOSSARY not in app.env.found_docs:
         return
-    others = {word: term for word, (term, lesson) in words.items() if page != f"notebooks/{lesson}"}
-    if not others:
+    # What is not marked here is found all the same, so that no shorter term is found in it.
+    terms = {word: "" if page in plain else term for word, (term, plain) in words.items()}
+    if not any(terms.values()):
         return
-    found = _pattern(others)
+    found = _pattern(terms)
     marked: dict[int, set[str]] = {}
     for text in [one for one in doctree.findall(nodes.Text) if _in_prose(one)]:
         seen = marked.setdefault(id(_section(text)), set())
-        made = list(_split(text.astext(), found, others, seen, app, page))
+        made = list(_split(text.astext(), found, terms, seen, app, page))
         if any(not isinstance(one, nodes.Text) for one in made):
             text.parent.replace(text, made)
 
@@ -78,7 +79,7 @@ def _split(
     done = 0
     for match in words.finditer(text):
         term = terms[match[1].lower()]
-        if term in seen:
+        if not term or term in seen:
             continue
         seen.add(term)
         if match.start() > done:

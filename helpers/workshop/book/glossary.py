@@ -31,7 +31,9 @@ class Term:
         term: the word, in the form in which the glossary lists it.
         meaning: one sentence.
         lesson, cell: where it is introduced, "01_profiling" and "picture-says".
-        also: other words for it that stand in bold.
+        also: other words for it.
+        bold: words that stand in bold for it in its lesson, and mean something else in others.
+        not_on: lessons in which its word means something else.
     """
 
     term: str
@@ -39,10 +41,16 @@ class Term:
     lesson: str
     cell: str
     also: tuple[str, ...] = ()
+    bold: tuple[str, ...] = ()
+    not_on: tuple[str, ...] = ()
 
     def names(self) -> set[str]:
-        """All its words, as `plain` writes them."""
+        """The words that mean it in any lesson, as `plain` writes them."""
         return {plain(self.term), *map(plain, self.also)}
+
+    def in_bold(self) -> set[str]:
+        """Those that may stand in bold for it."""
+        return self.names() | set(map(plain, self.bold))
 
 
 @functools.cache
@@ -51,13 +59,19 @@ def entries() -> tuple[Term, ...]:
     found = []
     for one in _data()["terms"]:
         lesson, cell = one["cell"].split("/")
-        found.append(Term(one["term"], one["is"], lesson, cell, tuple(one.get("also", ()))))
+        more = {name: tuple(one.get(name, ())) for name in ("also", "bold", "not_on")}
+        found.append(Term(one["term"], one["is"], lesson, cell, **more))
     return tuple(found)
 
 
 def no_terms() -> dict[str, str]:
     """Bold phrases that are no terms, as `plain` writes them, and why."""
     return {plain(phrase): one["why"] for one in _data()["no_terms"] for phrase in one["phrases"]}
+
+
+def not_in() -> tuple[str, ...]:
+    """Phrases in which a term's word means something else."""
+    return tuple(_data()["not_in"])
 
 
 @functools.cache
