@@ -8,7 +8,8 @@ are computed for each element, and it may be off by FACTOR times the largest of 
   of the dtype, by random signs, several times. That is u * t, where u is the unit roundoff and t the root of the summed
   squares of what the result is made of (for a dot product the x_i * w_i); with the rounding of the result itself,
   u * (|result| + t);
-- **a sum's roundings**: u * sqrt(d) * (|result| + t), for partial sums that are rounded d times, one after the other
+- **a sum's roundings**: u * sqrt(d) * (s + t), for partial sums of about s that are rounded d times, one after the
+  other; s is |result| or the root mean square of its row, since a scan's sums were larger before one that is nearly 0
   (N. Higham and T. Mary, "A new approach to probabilistic rounding error analysis", 2019: errors grow with the root of
   the length). d is the number of inputs that a result depends on, found by changing single inputs, but 16,384 at most:
   who adds ten million numbers into one float32 is far further off than a kernel need be, and says `tolerance=`.
@@ -111,13 +112,14 @@ class Bound:
 
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
         """The three errors that the operation itself can reach at a piece of the rows, by their names, float64."""
-        scale = e.abs()
-        if self.terms is not None:
-            scale = scale + self.terms[rows, columns]
+        import torch
+
+        terms = 0.0 if self.terms is None else self.terms[rows, columns]
         depth = min(self.n_terms, LONGEST_SUM)
+        partial = torch.maximum(e.abs(), self.size[rows])
         found = {
-            "inputs": self.rounding.unit * scale,
-            "sums": self.rounding.sums * math.sqrt(depth) * scale,
+            "inputs": self.rounding.unit * (e.abs() + terms),
+            "sums": self.rounding.sums * math.sqrt(depth) * (partial + terms),
         }
         if self.own is not None:
             found["own"] = self.own[rows, columns].double()
