@@ -101,7 +101,8 @@ def pages(root: Path, executed: Path | None = None) -> dict[str, str]:
         where = places.link(root, one.lesson, one.cell, one.lesson[:2])
         label = _cell(one.label) + (f" (recorded at {_cell(one.nearest)})" if one.nearest else "")
         gpu = _cell(one.gpu) + ("" if one.mode == "replayed" else ", measured in this run")
-        lines.append(f"| {where} | {label} | {_cell(one.value)} | {gpu} | {one.day} |")
+        day = f'<span class="kw-day">{one.day}</span>'
+        lines.append(f"| {where} | {label} | {_cell(one.value)} | {gpu} | {day} |")
     return {"headlines.md": "\n".join([*lines, ""])}
 
 
