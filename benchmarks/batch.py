@@ -26,7 +26,8 @@ import nbformat
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from helpers.workshop.batch import figures, gpus, load_results, plan, report, results  # noqa: E402
+from helpers.workshop import gpus  # noqa: E402
+from helpers.workshop.batch import figures, load_results, plan, report, results  # noqa: E402
 
 OVER_PAPERMILL, RUNNER_MB, PLAN_S, OPEN_S, GPU_SHARE = 1.3, 200, 5, 2, 0.6
 SLEEP_S, JOBS, ROUNDS = 2, 4, 3

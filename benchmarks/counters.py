@@ -30,7 +30,9 @@ def record(name: str) -> None:
     frames = records.stored_by_gpu(space.record, sources=space.sources())
     frame = frames.get(records.gpu_folder_name(device.gpu_spec().name))
     if frame is None:
-        print(f"{name}: {space.record} is not recorded on this GPU for the kernels of now; `make record` does it.")
+        print(
+            f"{name}: {space.record} is not recorded on this GPU for the kernels of now; `make record` does it."
+        )
         return
     swept = from_frame(space, frame)
     points = [

@@ -43,7 +43,11 @@ def test_sums_and_scans_are_right(n, dtype):
     def scan(x):
         return x.float().cumsum(-1).to(x.dtype)
 
-    pairs = [(lambda x: x.sum(-1),) * 2, (scan, lambda x: x.cumsum(-1)), (lambda x: torch.softmax(x, -1),) * 2]
+    pairs = [
+        (lambda x: x.sum(-1),) * 2,
+        (scan, lambda x: x.cumsum(-1)),
+        (lambda x: torch.softmax(x, -1),) * 2,
+    ]
     for kernel, reference in pairs:
         for seed in SEEDS if n <= 10_000 else range(2):
             assert_matches(kernel, reference, shapes=[(1, n)], dtype=dtype, seed=seed)

@@ -92,6 +92,7 @@ WARM = [
     (timer(flush=False, n=1), "host-late|few"),
     (timer(n=1), "few"),
     (timer(n=3), "few"),
+    (timer(n=5), "few"),
     (timer(ramp_us=0, n=25), "ramp"),
     (timer(n_calls=10), "host-late|several-calls|"),  # of 40 draws it happened to be right in one
     (lambda gpu: timer()(gpu) / 1e3, "unit"),
@@ -108,6 +109,7 @@ COLD = [
     (timer(warm=False, middle=lambda us: statistics.fmean(list(us))), "outliers"),
     (timer(warm=False, n=1), "few"),
     (timer(warm=False, n=3), "few"),
+    (timer(warm=False, n=5), "few"),
     (timer(warm=False, ramp_us=0, n=25), "ramp"),
 ]
 

@@ -191,7 +191,9 @@ for dtype in (torch.int8, torch.int32, torch.bool, torch.float32):
 def test_what_launches_wrote_is_counted_whatever_values_are_in_it():
     """An int32 result with 90, 91 and 92 in it was said to be torch's work, on an H200."""
     here = environment()
-    here["PYTHONPATH"] = os.pathsep.join([here["PYTHONPATH"], str(ROOT / "tests"), str(Path(__file__).parent)])
+    here["PYTHONPATH"] = os.pathsep.join(
+        [here["PYTHONPATH"], str(ROOT / "tests"), str(Path(__file__).parent)]
+    )
     ran = subprocess.run(
         [sys.executable, "-c", WRITTEN], env=here | {"TRITON_INTERPRET": "1"}, capture_output=True, text=True
     )

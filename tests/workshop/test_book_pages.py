@@ -91,7 +91,9 @@ def test_a_headline_has_its_gpu_its_day_and_its_cell(executed):
     text = headlines.pages(ROOT, folder)["headlines.md"]
     (row,) = [line for line in text.splitlines() if "1,234 µs" in line]
     assert '<a href="notebooks/01_profiling.html#cell-bandwidths-say">01</a>' in row
-    assert row.endswith("| square \\| 10,000 × 10,000 | 1,234 µs | NVIDIA H200 | <span class=\"kw-day\">2026-11-22</span> |")
+    assert row.endswith(
+        '| square \\| 10,000 × 10,000 | 1,234 µs | NVIDIA H200 | <span class="kw-day">2026-11-22</span> |'
+    )
 
 
 def test_a_real_lesson_s_headline_is_read(executed, monkeypatch):

@@ -17,8 +17,7 @@ import psutil
 import pytest
 from commands import command, environment
 
-from helpers.workshop import batch
-from helpers.workshop.batch import gpus
+from helpers.workshop import batch, gpus
 from helpers.workshop.usage import UsageError
 
 SMI = """\

@@ -92,7 +92,11 @@ def test_places_say_what_is_not_there():
         ("notebooks/09_wide_rows", "Two streams, and no floor.", ["stream", "floor"]),
         ("labs/04_ptx", "Between guard bands it reads global memory; a guard follows.", ["guard"]),
         ("notebooks/08_failures", "It passes tensors; local memory, online, sections.", ["local memory"]),
-        ("labs/10_another_gpu", "A launch floor, again a launch floor, and the floor.", ["launch floor", "floor"]),
+        (
+            "labs/10_another_gpu",
+            "A launch floor, again a launch floor, and the floor.",
+            ["launch floor", "floor"],
+        ),
     ],
 )
 def test_a_word_is_explained_where_it_is_the_term(page, text, terms):

@@ -280,7 +280,7 @@ def test_links_in_folders_are_rows_that_say_so(three, tmp_path):
 
 def test_where_gpus_are_each_notebook_has_one_to_itself(tmp_path, monkeypatch, capfd):
     """Two on one GPU would make each other's kernels slow, and an exercise that asks for a speed would fail."""
-    from helpers.workshop.batch import gpus
+    from helpers.workshop import gpus
     from helpers.workshop.grade import run
 
     monkeypatch.setattr(gpus, "installed", lambda: [gpus.Gpu(i, f"GPU-{i}", "H200") for i in range(3)])

@@ -24,8 +24,7 @@ from pathlib import Path
 import dask
 from distributed import Reschedule, Status, Worker, WorkerPlugin, get_worker
 
-from helpers.workshop import locks
-from helpers.workshop.batch import gpus
+from helpers.workshop import gpus, locks
 from helpers.workshop.batch.executor import LocalExecutor
 from helpers.workshop.batch.messages import Done
 from helpers.workshop.batch.point import Held, Point, Stopped

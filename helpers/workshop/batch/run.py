@@ -19,9 +19,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Protocol
 
+from helpers.workshop import gpus as machine_gpus
 from helpers.workshop import locks
 from helpers.workshop.batch import folder, report, results, shards
-from helpers.workshop.batch import gpus as machine_gpus
 from helpers.workshop.batch.executor import LocalExecutor
 from helpers.workshop.batch.mirror import Mirror, address_of
 from helpers.workshop.batch.plan import Job, plan

@@ -18,10 +18,10 @@ from typing import Any
 import nbformat
 
 from helpers.workshop import outputs
+from helpers.workshop.book import glossary
 from helpers.workshop.book.cells import Shelf, prepared
 from helpers.workshop.book.course import Entry, read_course
 from helpers.workshop.book.front import front, kernels
-from helpers.workshop.book import glossary
 from helpers.workshop.book.glossary import Term, term_id
 from helpers.workshop.book.made import Made, of_course
 from helpers.workshop.project import UNPUBLISHED, Project, load_project

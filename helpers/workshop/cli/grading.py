@@ -30,7 +30,8 @@ def grade(
         float, typer.Option(metavar="MB", help="For all processes of a notebook together.")
     ] = 8000,
     jobs: Annotated[
-        int, typer.Option("--jobs", "-j", help="Notebooks at the same time; where GPUs are, one on each at most.")
+        int,
+        typer.Option("--jobs", "-j", help="Notebooks at the same time; where GPUs are, one on each at most."),
     ] = 1,
     seed: Annotated[
         str,

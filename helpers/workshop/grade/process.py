@@ -136,7 +136,9 @@ class Process:
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
         for fd in (self._requests, self._replies):
-            with contextlib.suppress(OSError, AttributeError):  # a larger pipe, where the system has room for it
+            with contextlib.suppress(
+                OSError, AttributeError
+            ):  # a larger pipe, where the system has room for it
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._log = bytearray()
         self._logger = threading.Thread(target=self._keep_log, daemon=True)

@@ -130,7 +130,7 @@ def _gpus() -> tuple[str, ...]:
     """The GPUs that notebooks will run on, as UUIDs."""
     import torch
 
-    from helpers.workshop.batch import gpus
+    from helpers.workshop import gpus
 
     return gpus.visible() if torch.version.cuda else ()
 

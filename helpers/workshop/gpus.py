@@ -1,4 +1,4 @@
-"""Which GPUs a batch may give to its points: what `--gpus` means, as UUIDs."""
+"""Which GPUs of this machine work may be given to: what `--gpus` means, as UUIDs."""
 
 from __future__ import annotations
 
