@@ -1,7 +1,7 @@
 """Run notebooks with papermill and report on them: `run_course`; what they found, as a DataFrame: `load_results`.
 
 A planner, an executor and a reporter. `plan` says what will run and refuses what cannot, with the values that
-`parameters` parses, the points that `sweeps` reads and the GPUs that `gpus` finds. A `point` is the unit of work: `work`
+`parameters` parses, the points that `sweeps` reads and the GPUs that `helpers.workshop.gpus` finds. A `point` is the unit of work: `work`
 runs it (`engine` its notebook in one kernel, under `watch`, which leaves its `trail`; `pages` its page, with `stills` of
 widgets) and returns a row. `executor` gives points to processes of this machine, each a `worker`, and hears their
 `messages`, of which `progress` makes bars; `cluster` gives them to a Dask scheduler, in whose workers `cluster_worker` runs
