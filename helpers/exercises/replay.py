@@ -250,13 +250,9 @@ def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) ->
         right: the result of the plan's function. An element that is 0 there counts as written: adding it shows nothing.
     """
     kernels = [_build(text) for text in plan["kernels"]]
-    fillings = (
-        (2.0**-10, 2.0**-9)
-        if right.is_floating_point()
-        else (1, 0)
-        if right.dtype == torch.bool
-        else (90, 91)
-    )
+    fillings: tuple[float, float] = (1, 0) if right.dtype == torch.bool else (90, 91)
+    if right.is_floating_point():
+        fillings = (2.0**-10, 2.0**-9)
     written = right == 0
     for filling in fillings:
         blocks = guard.Blocks()  # holds the copies' memory

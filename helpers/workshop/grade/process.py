@@ -135,10 +135,8 @@ class Process:
         )  # fmt: skip
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
-        for fd in (self._requests, self._replies):
-            with contextlib.suppress(
-                OSError, AttributeError
-            ):  # a larger pipe, where the system has room for it
+        for fd in (self._requests, self._replies):  # larger pipes, where the system has room for them
+            with contextlib.suppress(OSError, AttributeError):
                 fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
         self._log = bytearray()
         self._logger = threading.Thread(target=self._keep_log, daemon=True)
