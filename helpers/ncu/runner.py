@@ -23,7 +23,7 @@ _REPLAYED = ("graded", "not-found", "permission", "driver", "busy")
 
 def why_not() -> NcuError | None:
     """Why Nsight Compute cannot profile here, as far as can be told without trying; None where it seems possible."""
-    if os.environ.get("WORKBOOK_GRADED"):  # ncu does not start where it is confined
+    if os.environ.get("WORKBOOK_GRADED"):  # seen to fail where the notebook is confined
         return NcuError("A notebook that is graded is not profiled.", "graded")
     if not device.has_gpu():
         return NcuError(
