@@ -11,6 +11,7 @@ project's targets. Each figure is printed as a ratio (below 1 is within the targ
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import re
 import statistics
@@ -152,27 +153,33 @@ def opening(folder: Path, points: int) -> None:
 
 
 def devices(folder: Path, points: int) -> None:
-    """Lesson 03 at 16 points, on all GPUs and on one."""
+    """Points of lesson 03 on all GPUs, then the same on one, which finds what was compiled before."""
     here = gpus.installed()
     if len(here) < 2:
         print(f"  {len(here)} GPUs are here: a batch over GPUs needs two.")
         return
+    sizes = list(itertools.product((512, 1024, 2048, 4096), (781, 1024, 2048, 4096)))[:points]
+    sweep = folder / "points.csv"
+    sweep.write_text("\n".join(["n_rows,n_cols", *(f"{rows},{cols}" for rows, cols in sizes)]))
     lesson = ROOT / "notebooks" / "03_triton.ipynb"
-    grid = ["--grid", "n_rows=512,1024,2048,4096", "--grid", "n_cols=781,1024,2048,4096"]
     batch(lesson, "--out", folder / "warm-lesson")
-    one = batch(lesson, *grid, "--gpus", "0", "--out", folder / "one")
-    all_ = batch(lesson, *grid, "--gpus", "all", "--out", folder / "all")
-    against(f"16 points of lesson 03 on {len(here)} GPUs over one", all_ / one, "×", GPU_SHARE)
-    alone, beside = load_results(folder / "one"), load_results(folder / "all")
+    all_ = batch(lesson, "--sweep", sweep, "--gpus", "all", "--out", folder / "all")
+    one = batch(lesson, "--sweep", sweep, "--gpus", "0", "--out", folder / "one")
+    against(
+        f"{len(sizes)} points of lesson 03 on {len(here)} GPUs over one ({all_:.0f} and {one:.0f} s)",
+        all_ / one,
+        "×",
+        GPU_SHARE,
+    )
+    alone, beside = (load_results(folder / name).set_index("name") for name in ("one", "all"))
     print(
         f"  GPUs used: {beside.gpu.nunique()} of {len(here)}; alone on theirs: {bool(beside.gpu_alone.all())}"
     )
     for name in (c for c in alone if figures.unit_of(c) == "GB/s"):
-        low, high = alone[name].min(), alone[name].max()
-        worse = (beside[name] < low).sum()
+        shares = beside[name] / alone[name]
         print(
-            f"  {name}: alone {low:,.0f} to {high:,.0f}; beside others the lowest is {beside[name].min():,.0f}, {worse} of "
-            f"{len(beside)} points are below the lowest alone"
+            f"  {name}: {alone[name].min():,.0f} to {alone[name].max():,.0f} alone; beside others {shares.min():.4f} to "
+            f"{shares.max():.4f} of that, point by point"
         )
 
 
@@ -184,7 +191,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="part", help=f"of {', '.join(PARTS)}; all by default")
     parser.add_argument(
-        "--points", type=int, default=500, help="of the memory's batch, and at most of speed's"
+        "--points",
+        type=int,
+        default=500,
+        help="of the memory's batch, at most of speed's and of gpus' (60 and 16)",
     )
     given = parser.parse_args(arguments)
     if unknown := set(given.parts) - set(PARTS):

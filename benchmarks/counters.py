@@ -4,7 +4,7 @@
     python benchmarks/counters.py launch softmax  # of these sliders
 
 It prints what the sliders say under their bars, and how long counting two kernels takes (the target: 10 s). With
-WORKBOOK_RECORD=1 it counts every point that the recorded sweep has timed, some minutes in all, and keeps them beside the
+WORKBOOK_RECORD=1 it counts every point that the recorded sweep has timed, a quarter of an hour in all, and keeps them beside the
 sweep (triton/launch-sweep-counters and so on), where the sliders replay them.
 """
 

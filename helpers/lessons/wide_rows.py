@@ -148,6 +148,7 @@ def tricks() -> list[dict[str, Any]]:
 
 # ------------------------------------------------------------------------------------------------- counters of peers
 
+NAMES = {"ours": "ours", "quack": "QuACK", "compile-max": "torch.compile, max-autotune", "compile": "torch.compile", "eager": "torch.softmax", "liger": "Liger"}  # fmt: skip
 _SECTIONS = (
     "SpeedOfLight",
     "LaunchStats",
@@ -262,22 +263,29 @@ def why(rows: pd.DataFrame) -> str:
         ours, floor = by_name.loc["ours"], 2 * ELEMENTS * (2 if dtype == "bfloat16" else 4) / 1e9
         lines = [f"**{dtype}, {n_cols:,} columns** (floor {floor:.2f} GB)."]
         for name, peer in by_name.drop(index="ours").iterrows():
+            times = peer.ncu_us / ours.ncu_us
             moved, mine = peer.read_gb + peer.written_gb, ours.read_gb + ours.written_gb
-            said = f"{name} takes {peer.ncu_us / ours.ncu_us:.2f} times our time: "
+            reasons = []
             if moved > 1.1 * mine:
-                said += f"it moves {moved:.2f} GB through DRAM, ours {mine:.2f}."
+                part = "" if moved >= 0.9 * times * mine else ", which is a part of it"
+                reasons.append(f"it moves {moved:.2f} GB through DRAM, ours {mine:.2f}{part}")
             elif abs(peer.dram_percent - ours.dram_percent) > 2:
-                said += f"as many bytes, and DRAM busy {peer.dram_percent:.0f} % of its peak; under ours {ours.dram_percent:.0f} %."
-            else:
-                said += "as many bytes, and DRAM equally busy: the counters do not part the two."
-            lines.append(said)
+                reasons.append(
+                    f"as many bytes, and DRAM busy {peer.dram_percent:.0f} % of its peak; under ours {ours.dram_percent:.0f} %"
+                )
+            if moved < 0.9 * times * mine and peer.issue_percent > max(50, ours.issue_percent + 20):
+                reasons.append(
+                    f"its schedulers issue in {peer.issue_percent:.0f} % of all cycles, under ours in {ours.issue_percent:.0f} %"
+                )
+            because = (
+                "; ".join(reasons) or "as many bytes, and DRAM equally busy: the counters do not part the two"
+            )
+            lines.append(f"{NAMES.get(name, name)} takes {times:.2f} times our time: {because}.")
         told.append(" ".join(lines))
     return "\n\n".join(told)
 
 
 # ------------------------------------------------------------------------------------------------- the league's figure
-
-_NAMES = {"ours": "ours", "quack": "QuACK", "compile-max": "torch.compile, max-autotune", "compile": "torch.compile", "eager": "torch.softmax", "liger": "Liger"}  # fmt: skip
 
 
 def wide_softmaxes(league: pd.DataFrame) -> pd.DataFrame:
@@ -311,7 +319,7 @@ def draw_league(
         rows = wide_softmaxes(table)
         for dtype in dtypes:
             part = rows[rows.dtype.eq(dtype)]
-            for i, (contestant, name) in enumerate(_NAMES.items()):
+            for i, (contestant, name) in enumerate(NAMES.items()):
                 some = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
                 fig.add_scatter(
                     x=list(some.n_cols), y=list(some.of_peak), mode="lines+markers", name=name, legendgroup=name,

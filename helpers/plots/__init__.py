@@ -22,6 +22,7 @@ from helpers.plots.style import (
     contrast,
     layout,
     log_axis,
+    origin_of,
     text_on,
     theme,
 )
@@ -41,6 +42,7 @@ __all__ = [
     "heatmap",
     "layout",
     "log_axis",
+    "origin_of",
     "roofline",
     "table",
     "text_on",

@@ -13,14 +13,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from helpers import ncu, records
 from helpers.widgets.measure import empty_row, inputs_of
 from helpers.widgets.space import Candidate, Space
-
-if TYPE_CHECKING:
-    from helpers.widgets.table import Table
 
 Point = Mapping[str, Any]
 # Column to ncu's counter. Those of one call's launches are added, or averaged over the time that each took.
@@ -178,13 +175,12 @@ def record(space: Space, points: Iterable[tuple[str, Point]]) -> list[dict[str, 
     return rows
 
 
-def known(table: Table) -> dict[tuple, dict[str, Any]]:
-    """What is recorded of a table's GPU for the kernels' texts of now, by `Space.key`; nothing where there is no record."""
-    space = table.space
-    if table.live or not space.record:
+def known(space: Space, gpu_name: str) -> dict[tuple, dict[str, Any]]:
+    """What is recorded of a GPU for the kernels' texts of now, by `Space.key`; nothing where there is no record."""
+    if not space.record:
         return {}
     frames = records.stored_by_gpu(name_of(space), sources=space.sources())
-    frame = frames.get(records.gpu_folder_name(table.spec.name))
+    frame = frames.get(records.gpu_folder_name(gpu_name))
     if frame is None:
         return {}
     found = {}

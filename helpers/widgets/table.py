@@ -46,7 +46,7 @@ class Table:
     @functools.cached_property
     def counted(self) -> dict[tuple, dict[str, Any]]:
         """What Nsight Compute counted, by `Space.key`: recorded, or filled by `count`."""
-        return counters.known(self)
+        return {} if self.live else counters.known(self.space, self.spec.name)
 
     def count(self, kernels: Sequence[str], point: Mapping[str, Any]) -> None:
         """Have Nsight Compute count kernels at a point, and keep it.

@@ -133,20 +133,26 @@ def test_counters_of_a_contestant_s_launches_are_added_up() -> None:
     assert rows.dram_percent.between(10, 100).all() and rows.issue_percent.between(1, 100).all()
     told = wide_rows.why(rows.reset_index())
     assert "float32, 8,192 columns" in told and "slow takes" in told
-    assert "it moves" in told.split("slow takes")[1].split("eager takes")[0]
+    assert "it moves" in told.split("slow takes")[1].split("torch.softmax takes")[0]
 
 
 def test_what_counters_say_follows_from_them() -> None:
     ours = {"contestant": "ours", "dtype": "bfloat16", "n_cols": 262144, "ncu_us": 250.0, "read_gb": 0.54}
-    ours |= {"written_gb": 0.5, "dram_percent": 80.0}
+    ours |= {"written_gb": 0.5, "dram_percent": 80.0, "issue_percent": 40.0}
     quack = ours | {"contestant": "quack", "ncu_us": 240.0}
     told = wide_rows.why(pd.DataFrame([ours, quack | {"dram_percent": 86.0}]))
     assert (
-        "quack takes 0.96 times our time: as many bytes, and DRAM busy 86 % of its peak; under ours 80 %"
+        "QuACK takes 0.96 times our time: as many bytes, and DRAM busy 86 % of its peak; under ours 80 %"
         in told
     )
     told = wide_rows.why(pd.DataFrame([ours, quack | {"read_gb": 1.1}]))
-    assert "it moves 1.60 GB through DRAM, ours 1.04" in told
+    assert "it moves 1.60 GB through DRAM, ours 1.04." in told
+    slow = quack | {"read_gb": 1.1, "ncu_us": 500.0, "issue_percent": 85.0}
+    told = wide_rows.why(pd.DataFrame([ours, slow]))
+    assert (
+        "ours 1.04, which is a part of it; its schedulers issue in 85 % of all cycles, under ours in 40 %"
+        in told
+    )
     assert "do not part the two" in wide_rows.why(pd.DataFrame([ours, quack]))
 
 

@@ -16,6 +16,7 @@ from commands import ROOT, environment
 from helpers import device, ncu, widgets
 from helpers.records.origin import live_provenance
 from helpers.widgets import counters, why
+from helpers.widgets.differences import Side
 from helpers.widgets.own import Asked, own_space
 from helpers.widgets.square import LAUNCH
 from helpers.widgets.table import Table
@@ -59,20 +60,28 @@ ROW = {
 }
 
 
-def side(name: str, us: float = 40.0, facts: dict | None = None, **counted: object) -> why.Side:
-    return why.Side(name, ROW | {"median_us": us} | (facts or {}), COUNTED | counted)
+def side(
+    name: str, us: float = 40.0, facts: dict | None = None, blocks: int | None = None, **counted: object
+) -> Side:
+    counters = COUNTED | {"ncu_us": us} | counted
+    return Side(name, ROW | {"median_us": us} | (facts or {}), counters, blocks=blocks, sm_count=132)
 
 
 @pytest.mark.parametrize(
     ("slow", "says"),
     [
-        ({"read_bytes": 134e6, "store_sectors": 4e6}, "2.00 × the bytes read from DRAM and stored, which is the difference"),
+        ({"read_bytes": 134e6, "write_bytes": 120e6}, "2.00 × the bytes through DRAM, which is the difference"),
+        ({"read_bytes": 134e6, "write_bytes": 120e6, "dram_percent": 50.0}, "2.00 × the bytes through DRAM."),
         ({"facts": {"spill_bytes": 96}}, "96 bytes a thread spilled, against 0"),
         ({"load_sectors": 4e6}, "1.50 × the sectors"),
-        ({"waves": 0.25}, "its blocks fill 25 % of the GPU"),
-        ({"facts": {"load_bytes": 4}, "dram_percent": 45.0}, "the same bytes, with 0.25 × as many asked for at once"),
-        ({"instructions": 8e6, "issue_percent": 88.0}, "4.0 × the instructions, with the schedulers issuing in 88 %"),
-        ({"launches": 5}, "5 launches against 1"),
+        ({"blocks": 40}, "its 40 blocks leave 92 of 132 SMs without one"),
+        ({"waves": 31.0}, "the same work in 31.0 waves of blocks against 4.0"),
+        ({"waves": 8.0, "occupancy_percent": 9.0, "facts": {"loads": None}}, "9 % of the warps resident against 90 %; the same work in 8.0 waves"),
+        ({"facts": {"loads": None}, "load_requests": 4e5}, "a warp's load asks for 160 bytes against 640"),
+        ({"facts": {"load_bytes": 4}, "dram_percent": 45.0}, "its resident warps can have 0.25 × as many bytes on their way"),
+        ({"load_sectors": 8e5, "facts": {"threads": 256}, "blocks": 4096}, "can have 0.38 × as many bytes on their way"),
+        ({"instructions": 8e6, "issue_percent": 88.0}, "4.00 × the instructions, with the schedulers issuing in 88 % of all cycles against 10 %"),
+        ({"ncu_us": 41.0}, "but 1.02 × in the run that was counted (a took 41.0 µs there and 80.0 in the bars): the counters cannot"),
         ({}, "these counters do not say why"),
     ],
 )  # fmt: skip
@@ -81,12 +90,25 @@ def test_the_sentence_names_what_differs_and_nothing_else(slow, says, mine_is_sl
     slower, faster = side("a", 80.0, **slow), side("b")
     said = why.sentence(*((slower, faster) if mine_is_slow else (faster, slower)))
     assert said.startswith("a takes 2.00 × the time of b") and says in said
-    assert said.count(";") == (1 if "do not say" in says else 0)
+    assert said.count(";") == (1 if "do not say" in says else says.count(";"))
 
 
-def test_bytes_that_explain_a_part_say_so():
-    said = why.sentence(side("a", 160.0, read_bytes=134e6, store_sectors=4e6), side("b"))
-    assert "2.00 × the bytes" in said and "a part of the difference" in said
+def test_what_helps_the_slower_kernel_is_no_reason():
+    """More sectors, spills and smaller requests cost less than a kernel saves that issues half of the instructions."""
+    said = why.sentence(
+        side("a", 80.0, {"spill_bytes": 96, "loads": 3}, load_sectors=8e6, instructions=1e6), side("b")
+    )
+    assert said == "a takes 2.00 × the time of b; these counters do not say why."
+
+
+def test_bytes_are_the_difference_only_where_they_are_as_many_times_more():
+    said = why.sentence(side("a", 160.0, read_bytes=134e6, write_bytes=120e6), side("b"))
+    assert said == "a takes 4.00 × the time of b: 2.00 × the bytes through DRAM."
+
+
+def test_full_schedulers_come_first():
+    slow = side("a", 80.0, read_bytes=134e6, write_bytes=120e6, instructions=8e6, issue_percent=88.0)
+    assert why.sentence(slow, side("b")).startswith("a takes 2.00 × the time of b: 4.00 × the instructions")
 
 
 def test_equal_times_are_not_explained():
@@ -95,13 +117,13 @@ def test_equal_times_are_not_explained():
 
 
 def test_what_is_wrong_untimed_or_not_counted_is_not_explained():
-    wrong = why.Side("a", ROW | {"verdict": "wrong"}, COUNTED)
+    wrong = Side("a", ROW | {"verdict": "wrong"}, COUNTED)
     assert why.sentence(wrong, side("b")) == "a is wrong here: there is nothing to explain."
     assert (
         why.sentence(dataclasses.replace(side("a"), counted=None), side("b"))
         == "Nothing was counted of a here."
     )
-    assert "was not timed" in why.sentence(why.Side("a", None, COUNTED), side("b"))
+    assert "was not timed" in why.sentence(Side("a", None, COUNTED), side("b"))
     assert why.sentence(side("a"), None) == "There is no other kernel to compare with."
 
 
@@ -146,6 +168,8 @@ def table() -> Table:
 def test_under_the_bars_what_changed_since_the_last_position_says_what_it_was():
     rows = table()
     shown = why.Why(rows, MINE, (MINE, RIVAL), LAUNCH.start)
+    assert "<table" not in shown.said.value and "takes 1.25 × the time" in shown.said.value
+    shown.open.value = True
     assert "(was" not in shown.said.value and shown.rival.value == RIVAL
     assert (
         "134.2 MB must move" in shown.said.value
@@ -154,6 +178,19 @@ def test_under_the_bars_what_changed_since_the_last_position_says_what_it_was():
     shown.show(rows, MINE, (MINE, RIVAL), LAUNCH.start | {"num_warps": 4})
     assert "<b>86</b>" in shown.said.value and "(was 82)" in shown.said.value
     assert shown.said.value.count("(was") == 1
+
+
+def test_the_rival_stays_when_another_kernel_is_mapped():
+    kernels = (MINE, "Triton flat", RIVAL, "torch.compile")
+    shown = why.Why(table(), MINE, kernels, LAUNCH.start)
+    assert shown.rival.value == RIVAL
+    shown.show(table(), "Triton flat", kernels, LAUNCH.start)
+    assert shown.rival.value == RIVAL and MINE in shown.rival.options
+    shown.rival.value = "torch.compile"
+    shown.show(table(), MINE, kernels, LAUNCH.start)
+    assert shown.rival.value == "torch.compile"
+    shown.show(table(), "torch.compile", kernels, LAUNCH.start)
+    assert shown.rival.value == MINE  # the fastest of the others
 
 
 def test_a_name_with_marks_of_html_stays_text():
@@ -171,6 +208,19 @@ def test_counting_fails_in_a_sentence_and_the_button_comes_back(monkeypatch):
     shown.button.click()
     assert "not counted: The counters are for administrators." in shown.said.value
     assert not shown.button.disabled
+
+
+def test_what_was_counted_is_shown_with_its_counters(monkeypatch):
+    """The button's way, with the counters of a report in the place of a launch."""
+    rows = table()
+    rows.counted.clear()
+    monkeypatch.setattr(counters, "count", lambda space, points: [counters.row_of([GRIDS[4]])] * len(points))
+    shown = why.Why(rows, MINE, (MINE, RIVAL), LAUNCH.start)
+    assert "Nothing was counted of Triton rows and torch.square here." in shown.said.value
+    shown.button.click()
+    assert shown.open.value and "84.6 cycles" in shown.said.value and "counted in" in shown.said.value
+    shown.open.value = False
+    assert "<table" not in shown.said.value
 
 
 def test_without_a_gpu_and_without_a_record_there_is_no_comparison():

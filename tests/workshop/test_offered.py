@@ -15,7 +15,7 @@ from commands import ROOT
 
 from helpers import records
 from helpers.workshop import catalogue, offered
-from helpers.workshop.offered import plausible, private
+from helpers.workshop.offered import complete, plausible, private
 from helpers.workshop.usage import UsageError
 
 HOME = "/home"  # apart from a name: no committed text may hold a path of a person's folder
@@ -245,8 +245,8 @@ BREAKS = {
         "fusion/padding.ncu-rep has 6.4 MB, and may have 6",
     ),
     "a large set": (
-        lambda f: [(f / f"triton/more-{n}.py").write_bytes(b"#" * 900_000) for n in range(12)],
-        " MB, and may have 10: leave out what is largest",
+        lambda f: [(f / f"triton/more-{n}.py").write_bytes(b"#" * 900_000) for n in range(14)],
+        " MB, and may have 12: leave out what is largest",
     ),
     # a person's machine
     "a path in a table": (
@@ -325,6 +325,7 @@ def test_what_scripts_make_may_be_missing(offer):
     verdict = offered.check(offer, root=ROOT, names=())
     assert not verdict.problems and verdict.left_out == ("timer/aa",)
     assert "need not be (scripts of their own make them): timer/aa." in str(verdict)
+    assert complete.optional("triton/launch-sweep-counters") and not complete.optional("wide_rows/counters")
 
 
 def test_the_names_of_the_machine_that_recorded_are_found(offer):

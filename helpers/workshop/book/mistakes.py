@@ -229,6 +229,19 @@ def _buffers(k: Kept) -> str:
     )
 
 
+def _more_warps(k: Kept) -> str:
+    from helpers.lessons import resident
+
+    launches = resident.launches(k.rows)
+    wins, pairs = resident.faster_with_more(launches)
+    few = launches[launches.warps_percent < 25].ncu_us.min()
+    many = launches[launches.warps_percent > 70].ncu_us.max()
+    return (
+        f"of {pairs:,} pairs of launches of one kernel on one matrix, the one with more resident warps was faster in {wins / pairs:.0%}. "
+        f"One with less than a quarter of the warps took {few:,.0f} µs, one with more than 70 % of them {many:,.0f}."
+    )
+
+
 MISTAKES = (
     Mistake(
         "“In `vectorized_elementwise_kernel<4, …>` the 4 is the number of blocks”",
@@ -270,6 +283,11 @@ MISTAKES = (
         "“GB/s is what the memory delivered”",
         "Effective bandwidth counts what the operation must move. What a small kernel writes is still in the L2 when it ends.",
         "05_ncu", "bandwidth-table", "effective (GB/s)", "ncu/five-grids", _stays_in_l2,
+    ),
+    Mistake(
+        "“Higher occupancy is faster”",
+        "Occupancy counts the warps that wait. Memory is as busy as the bytes that they wait for are many.",
+        "05_ncu", "reveal-more-warps", "faster_with_more", "triton/launch-sweep-counters", _more_warps,
     ),
     Mistake(
         "“Ten runs each, and the best mean wins”",

@@ -9,12 +9,15 @@ from helpers.workshop.offered.reading import Offer, Problem
 
 # What scripts of their own measure and `make record` does not: a set may lack it (CONTRIBUTING, "Measurements").
 _BY_SCRIPTS = ("timer/", "builds/", "fusion/hints", "fusion/league", "host_cuda/")
+_COUNTERS = "-sweep-counters"  # of the sliders' points
 _MADE_HERE = ("fusion/league-here",)  # by a lesson, though it begins like one of them
 _FEWEST_ROWS = 0.5  # of what another GPU has: a point may be refused on this one, but not most of them
 
 
 def optional(record: str) -> bool:
     """Whether a set may lack this record: a script of its own makes it, not `make record`."""
+    if record.endswith(_COUNTERS):
+        return True
     return record.startswith(_BY_SCRIPTS) and not record.startswith(_MADE_HERE)
 
 
