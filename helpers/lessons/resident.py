@@ -1,4 +1,4 @@
-"""Lesson 05's launches of one kernel on one matrix: how many warps were resident in each, and how long it took."""
+"""Lesson 05's launches of one kernel on one matrix: warps resident, bytes on their way, and how long each took."""
 
 from __future__ import annotations
 
@@ -11,26 +11,35 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-_APART = 1.25  # times as many warps: with less, two launches hold the same
+_APART = 1.25  # times as many: with less, two launches hold the same
+_SHAPE = "kernel == 'Triton flat' and n_cols == 4096 and dtype == 'float32'"
 
 
 def launches(counted: pd.DataFrame) -> pd.DataFrame:
     """Of the sliders' counters, the launches that square a matrix of 4,096 × 4,096 float32 with `square_flat_kernel`.
 
+    Those with more threads than elements are left out: their warps ask for the same elements several times.
+
     Args:
         counted: the record triton/launch-sweep-counters.
 
     Returns:
-        BLOCK_SIZE, num_warps, `warps_percent` (achieved occupancy), `load_bytes` of a thread's load, `ncu_us`.
+        BLOCK_SIZE, num_warps, `warps_percent` (achieved occupancy), `load_bytes` of a thread's load, `waiting_kb`
+        (for how many kB the resident warps of an SM can wait at once: a thread issues all its loads before it needs
+        one), `ncu_us`.
     """
-    rows = counted.query("kernel == 'Triton flat' and n_cols == 4096 and dtype == 'float32'")
+    rows = counted.query(f"{_SHAPE} and block_size >= 32 * num_warps")
     of_a_warp = 32 * rows.load_sectors / rows.load_requests
+    threads = rows.occupancy_percent / 100 * counted.attrs["provenance"].gpu["max_threads_per_sm"]
     return rows.assign(
         BLOCK_SIZE=rows.block_size.astype(int),
         num_warps=rows.num_warps.astype(int),
         warps_percent=rows.occupancy_percent,
         load_bytes=(of_a_warp / 32).round().astype(int),
-    )[["BLOCK_SIZE", "num_warps", "warps_percent", "load_bytes", "ncu_us"]].reset_index(drop=True)
+        waiting_kb=threads * 4 * rows.block_size / (32 * rows.num_warps) / 1000,
+    )[["BLOCK_SIZE", "num_warps", "warps_percent", "load_bytes", "waiting_kb", "ncu_us"]].reset_index(
+        drop=True
+    )
 
 
 def faster_with_more(rows: pd.DataFrame) -> tuple[int, int]:
@@ -44,18 +53,33 @@ def faster_with_more(rows: pd.DataFrame) -> tuple[int, int]:
 
 
 def draw(rows: pd.DataFrame, *, title: str = "") -> go.Figure:
-    """Time over resident warps, a colour for what a thread's load asks for."""
+    """Time over resident warps, and beside it over the bytes they wait for; a colour for what a thread's load asks for."""
     import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
 
-    fig = go.Figure()
-    for i, (n_bytes, part) in enumerate(rows.groupby("load_bytes")):
-        launched = part.apply(lambda r: f"BLOCK_SIZE {r.BLOCK_SIZE:,.0f}, {r.num_warps:.0f} warps", axis=1)
-        fig.add_scatter(
-            x=part.warps_percent, y=part.ncu_us, text=launched, mode="markers", name=f"{n_bytes} bytes a thread's load",
-            marker={"size": 10, "color": plots.PALETTE[i], "symbol": plots.MARKERS[i]},
-            hovertemplate="%{text}: %{x:.0f} % of the warps, %{y:.0f} µs<extra></extra>",
-        )  # fmt: skip
-    x, y = "warps resident, % of the most (achieved occupancy)", "time by ncu (µs)"
-    plots.layout(fig, title, x, y, note=plots.origin_of(rows))
-    fig.update_xaxes(range=[0, 100])
-    return fig.update_yaxes(**plots.log_axis(rows.ncu_us))
+    axes = {
+        "warps_percent": ("achieved occupancy (%)", "%{x:.0f} % of the warps"),
+        "waiting_kb": ("kB that an SM's warps can wait for at once", "%{x:,.1f} kB"),
+    }
+    fig = make_subplots(cols=len(axes), shared_yaxes=True, horizontal_spacing=0.04)
+    for column, (x, (_, hover)) in enumerate(axes.items(), start=1):
+        for i, (n_bytes, part) in enumerate(rows.groupby("load_bytes")):
+            launched = [f"BLOCK_SIZE {r.BLOCK_SIZE:,}, {r.num_warps} warps" for r in part.itertuples()]
+            points = go.Scatter(
+                x=part[x], y=part.ncu_us, text=launched, mode="markers", name=f"{n_bytes} bytes a thread's load",
+                legendgroup=str(n_bytes), showlegend=column == 1,
+                marker={"size": 10, "color": plots.PALETTE[i], "symbol": plots.MARKERS[i]},
+                hovertemplate=f"%{{text}}: {hover}, %{{y:.0f}} µs<extra></extra>",
+            )  # fmt: skip
+            fig.add_trace(points, row=1, col=column)
+    plots.layout(fig, title, note=plots.origin_of(rows))
+    for column, (x, (axis, _)) in enumerate(axes.items(), start=1):
+        fig.update_xaxes(title_text=axis, col=column)
+        if x == "waiting_kb":
+            fig.update_xaxes(plots.log_axis(rows[x]), col=column)
+    fig.update_xaxes(range=[0, 100], col=1)
+    fig.update_yaxes(rangemode="tozero")
+    fig.update_yaxes(title_text="time by ncu (µs)", col=1)
+    return fig.update_layout(
+        legend={"orientation": "h", "y": -0.22, "yanchor": "top", "x": 0}, margin={"b": 100}
+    )

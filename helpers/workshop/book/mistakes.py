@@ -43,7 +43,9 @@ class Kept:
         """The record's table."""
         import pandas as pd
 
-        return pd.DataFrame(self.case["rows"], columns=self.case["columns"])
+        table = pd.DataFrame(self.case["rows"], columns=self.case["columns"])
+        table.attrs["provenance"] = records.Provenance(**self.case["provenance"])
+        return table
 
 
 @dataclass(frozen=True)
@@ -234,11 +236,12 @@ def _more_warps(k: Kept) -> str:
 
     launches = resident.launches(k.rows)
     wins, pairs = resident.faster_with_more(launches)
-    few = launches[launches.warps_percent < 25].ncu_us.min()
-    many = launches[launches.warps_percent > 70].ncu_us.max()
+    few = launches[launches.warps_percent < 25].nsmallest(1, "ncu_us").iloc[0]
+    many = launches[launches.warps_percent > 60].nlargest(1, "ncu_us").iloc[0]
     return (
         f"of {pairs:,} pairs of launches of one kernel on one matrix, the one with more resident warps was faster in {wins / pairs:.0%}. "
-        f"One with less than a quarter of the warps took {few:,.0f} µs, one with more than 70 % of them {many:,.0f}."
+        f"One with {few.warps_percent:.0f}% of the warps, each thread with {4 * few.BLOCK_SIZE / few.num_warps / 32:.0f} bytes on their "
+        f"way, took {few.ncu_us:,.0f} µs, one with {many.warps_percent:.0f}% and {4 * many.BLOCK_SIZE / many.num_warps / 32:.0f} bytes {many.ncu_us:,.0f}."
     )
 
 
@@ -286,7 +289,7 @@ MISTAKES = (
     ),
     Mistake(
         "“Higher occupancy is faster”",
-        "Occupancy counts the warps that wait. Memory is as busy as the bytes that they wait for are many.",
+        "Occupancy counts the warps that wait. How busy memory is follows the bytes that they wait for at once.",
         "05_ncu", "reveal-more-warps", "faster_with_more", "triton/launch-sweep-counters", _more_warps,
     ),
     Mistake(
