@@ -74,9 +74,9 @@ def _rows_with_narrow_loads(widths: pd.DataFrame) -> tuple:
 
 
 def _flat_with_narrow_loads(loads: pd.DataFrame) -> tuple:
-    """The flat kernel on 100,000,001 floats: how many percent longer 4-byte loads take."""
+    """The flat kernel on 100,000,001 floats: its time with 4-byte loads, in percent of that with 16-byte loads."""
     row = loads[loads.n_elements == 100_000_001].iloc[0]
-    return (f"{100 * (row.masked_over_wide - 1):.0f}",)
+    return (f"{100 * row.masked_over_wide:.0f}",)
 
 
 def _exp_and_softmax(five: pd.DataFrame) -> tuple:
@@ -99,13 +99,9 @@ PROSE: list[Prose] = [
         "ptx/vector-width",
         _rows_with_narrow_loads,
     ),
-    Prose(
-        "04_ptx",
-        "took {} % longer with them on an H100",
-        "h100",
-        "lab/wide-loads",
-        _flat_with_narrow_loads,
-    ),
+    Prose("04_ptx", "on an H200 {} % and", "h200", "ptx/vector-width", _rows_with_narrow_loads),
+    Prose("04_ptx", ", lab 04's flat kernel {} %;", "h100", "lab/wide-loads", _flat_with_narrow_loads),
+    Prose("04_ptx", " {} %, over as many floats", "h200", "lab/wide-loads", _flat_with_narrow_loads),
     Prose(
         "02_load_inline",
         "in blocks of 16 × 16, reaches {} % of PyTorch's speed on an H200",
