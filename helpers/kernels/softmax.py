@@ -257,7 +257,7 @@ def launch_split(x: torch.Tensor, y: torch.Tensor, plan: SoftmaxPlan) -> None:
 
     A row's programs have neighbouring numbers. Where the hardware starts programs in the order of their numbers, a program
     waits only for programs that run or are next to run. CUDA does not promise that order; CUB's scan, which PyTorch's
-    cumsum is made of, relies on it too. And a row's programs must fit the GPU at once: `max_parts` bounds them.
+    cumsum of a vector is made of, relies on it too. And a row's programs must fit the GPU at once: `max_parts` bounds them.
 
     The bound counts on every other kernel to end by itself and give its place back. So run one such softmax at a time: two
     streams that run wide ones may hold each other's places, and then both wait for ever. A plan with one part waits for
