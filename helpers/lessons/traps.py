@@ -23,7 +23,8 @@ WHY = {
     "zeros as input": "Zeros need less power, so the clocks may stay higher; only who looks at the data can say so.",
     "throttling (the driver's word replaced)": "Clocks that are held down lengthen the kernel for every timer; only who asks "
     "the driver can say so.",
-    "compiled in the first call": "The first call takes far longer; who warms up first does not read it.",
+    "compiled in the first call": "The first call takes far longer. torch.utils.benchmark meets it while it estimates, and settles for "
+    "blocks of one call, each with a launch and a wait.",
     "torch.cuda.Event replaced": "Who reads torch's events reads the replaced ones; other clocks are not touched.",
     "torch.cuda.synchronize replaced": "The wait returns at once: who then reads events finds that the GPU has not reached "
     "them, and stops.",
