@@ -49,21 +49,16 @@ def _sector_cases(rng: random.Random, device: str) -> Iterator[Case]:
 def _explain_sectors(case: Case, got: Any) -> tuple[str, str] | None:
     first, n = case.args
     if n == 0:
-        return "no-bytes", "No bytes touch no sector."
+        return "no-bytes", "Without bytes no sector is touched."
     if got == -(-n // SECTOR):
         return (
             "aligned-only",
             f"So many would do from a boundary on. Byte {first} lies {first % SECTOR} bytes into a sector.",
         )
-    if got == n // SECTOR + 1 or got == -(-n // SECTOR) + 1:
+    if got in ((first + n) // SECTOR - first // SECTOR + 1, n // SECTOR + 1, -(-n // SECTOR) + 1):
         return (
-            "always-one-more",
-            "One more is needed only where the run begins so late that it passes another boundary.",
-        )
-    if got == (first + n) // SECTOR - first // SECTOR + 1:
-        return (
-            "past-the-end",
-            "The last byte is number first_byte + n_bytes - 1: the byte behind it is not touched.",
+            "one-too-many",
+            "A run that ends at a boundary touches nothing behind it: its last byte is first_byte + n_bytes - 1.",
         )
     return (
         "sectors",
@@ -195,7 +190,7 @@ def _explain_waves(case: Case, got: Any) -> tuple[str, str] | None:
     if not n_blocks:
         return "no-blocks", "Without a block there is no wave: both numbers are 0."
     if math.isclose(got[0], waves, rel_tol=1e-6):
-        if got[1] == 0:
+        if got[1] == 0 and fill == 1:
             return (
                 "whole-waves",
                 "When the blocks fill whole waves, the last wave is full: its fill is 1, not 0.",

@@ -17,7 +17,7 @@ from helpers import records
 if TYPE_CHECKING:
     from helpers.ncu import Report
 
-_SHIPPED = Path(records.__file__).parent / "h100" / "ncu"
+_SHIPPED = Path(records.__file__).parent / "h200" / "ncu"
 REPORTS = ("five-grids", "advice", "alignment")
 # Launches of a square that nothing holds up but memory and the launch itself: report -> {launch: (rows, columns)}.
 GOOD_SQUARES = {

@@ -87,7 +87,7 @@ _NO_TIME = {
 
 _WORDS = {"nothing": ("nothing", "no kernel", "launch", "empty"), "stream": ("stream",)}
 # What a message may not hold, since it names the other cause.
-_OTHER_WORDS = {"nothing": ("stream",), "stream": ("nothing", "no kernel", "empty")}
+_OTHER_WORDS = {"nothing": ("stream",), "stream": ("nothing",)}
 
 
 def _other_exception(no: Callable, case: Case, outcome: Outcome) -> Verdict | None:
@@ -178,7 +178,10 @@ def _why(us: float, true: float, seen: dict, cold: bool, flush_us: float) -> tup
     if any(r["n_first"] for r in reads) and len(reads) < 4:
         return ": a first call is in it", "first", "Call it a few times and wait before you read any mark."
     if most(lambda r: r["slowest_clock"] > 1.01):
-        hint = "Keep the GPU at work for 25 ms on the host's clock before the first reading that counts."
+        hint = (
+            "Call once and wait, since a first call may outlast any warm-up; then keep the GPU at work for 25 ms on the "
+            "host's clock."
+        )
         return ": the clocks were still rising", "ramp", hint
     if late:
         hint = "Put a flush into the queue before the first mark: while the GPU works on it, the host gets ahead."
@@ -187,7 +190,7 @@ def _why(us: float, true: float, seen: dict, cold: bool, flush_us: float) -> tup
         return ": between the marks the GPU waited for the host's launch", "host-late", hint
     if most(lambda r: r["n_calls"] > 1):
         hint = (
-            "Put one call between the marks: of several, one is often slow, and no median is taken of them."
+            "Put one call between the marks: of several, one is often slow. And read many pairs: of one, no median is taken."
         )
         return ": the slow calls are averaged in", "several-calls", hint
     each = [r["us"] / max(r["n_calls"], 1) for r in reads]
