@@ -275,7 +275,7 @@ def _predictions(
             agreed.append(f"{name} = {number:,.6g} is possible: {bound[2]}")
         else:
             says = f"{name} = {number:,.6g} cannot come of {given['change']!r}: {bound[2]}"
-            hint = "What does the change leave as it is? The rest cannot become less than nothing."
+            hint = "What does the change leave as it is, and how much of it is there? Count that first."
             problems.append(Problem("prediction-impossible", says, hint))
 
 

@@ -51,7 +51,7 @@ HINTS = {
     "above-ceiling": "Faster than the memory is a measurement of something else: look for elements that are never touched.",
     "too-slow": "Count what moves: is each element read once and written once? Then look at what a thread loads at once, and how many programs wait.",
     "row-not-shared": "Give the row to several programs: each takes its part of the columns, and no more.",
-    "reads-too-often": "Each read of the row is a trip to memory: what a program has loaded it can keep until it writes.",
+    "reads-too-often": "Each read of the row is a trip to memory: what a program has loaded it can keep until it writes. Where a row has many small parts, looking at their pairs costs as much: take larger ones.",
     "writes-too-often": "Write each element once: what comes between stays in registers, and what programs exchange is two numbers a part.",
     "accepts-wrong-input": "Look at the input before you launch, and raise an exception that says what is wrong.",
     "wrong-exception": "Raise it yourself, before anything else fails.",

@@ -379,7 +379,7 @@ COMPILED = {"load_bytes_a": 4, "load_bytes_b": 16}
         (written("b-is-faster", COMPILED, "launch-b", "why"), {}, "not-reached"),
         (written("load-width-differs", {**COMPILED, "us_b": 30}, "launch-b", "why"), {}, "not-reached"),
         (written("occupancy-differs", {"occupancy_percent_a": 100, **COMPILED}, "launch-b", "why"), {}, "finding-contradicted"),
-        (written("same-code", {"registers_a": 10, **COMPILED}, "launch-b", "why"), {}, "finding-contradicted"),
+        (written("same-counts", {"registers_a": 10, **COMPILED}, "launch-b", "why"), {}, "finding-contradicted"),
         (written("load-width-differs", COMPILED, "launch-b"), {}, "incomplete"),
         (written("load-width-differs", COMPILED, "launch-b", "why"), {"spill_bytes": 48}, "change-contradicted"),
         (written("load-width-differs", COMPILED, "launch-b", "why"), {"verdict": "wrong"}, "change-contradicted"),

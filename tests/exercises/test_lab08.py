@@ -8,7 +8,7 @@ import pytest
 from lab_answers import judged, solution
 from lab_attempts import solution_cells
 
-from helpers import exercises
+from helpers import cuda, exercises
 from helpers.exercises.lab08 import broken, runs
 from helpers.exercises.model import Text
 from helpers.lessons import failures
@@ -58,6 +58,14 @@ MENDED = {
         [(SET, "largest[t] = i < n ? input[i] : -1.0f / 0.0f;")],
     ],
 }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "id, n", [(id, n) for id, ways in MENDED.items() for n in range(len(ways))], ids=lambda value: str(value)
+)
+def test_what_the_host_takes_a_gpu_takes_too(id, n):
+    """The host has the C library's INFINITY; NVRTC includes nothing."""
+    cuda.compile_ptx(answer(id, *MENDED[id][n])["mended"], flags=runs.GPU_FLAGS)
 
 
 @pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in MENDED.items() for n in range(len(ways))])
@@ -130,7 +138,6 @@ def test_what_hides_the_symptom_only_is_named(id, n):
         ({"tool": "synccheck"}, "tool"),
         ({"tool": "gdb"}, "no-tool"),
         ({"line": 2}, "line"),
-        ({"line": "6th"}, "line"),
         ({"cause": "guard"}, "cause"),
         ({"cause": "bad luck"}, "no-cause"),
         ({"tool": ""}, "to-do"),
@@ -151,6 +158,7 @@ def test_a_wrong_diagnosis_is_refused_before_the_text_is_looked_at(id, diagnosis
         (answer("mend-the-index", ("if (i <", "system(0); if (i <")), "calls system"),
         (answer("mend-the-index", (PLACE, "outptu[0]")), "outptu"),
         (answer("mend-the-index", tool=["memcheck"]), "are words"),
+        (answer("mend-the-index", line="6"), "line is a number"),
     ],
 )
 def test_what_is_no_answer_gets_a_sentence(given, says):

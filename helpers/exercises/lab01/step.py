@@ -59,7 +59,7 @@ def data() -> Data:
     with_batch = ("host-makes-batch", "gpu-waits", "nothing-overlaps")
     changes = {
         "make-on-gpu": Claim(
-            True, f"without the host's batch {rest_us:,.0f} µs of the step are left, copy and all", suits=with_batch,
+            True, f"without the host's batch at most {rest_us:,.0f} µs of the step are left, copy and all", suits=with_batch,
             allows={"step_after_us": (kernel_us, rest_us, f"the kernel stays, and without the batch's {batch_us:,.0f} µs at most {rest_us:,.0f} µs are left")},
         ),
         "prepare-ahead": Claim(

@@ -210,7 +210,7 @@ KERNELS: dict[str, HiddenKernel] = {
     "whole-blocks": _wrong(
         _whole_blocks,
         "leaves out the columns after the last whole block of 128",
-        "Try widths that are no power of 2 and no multiple of one.",
+        "Try widths that no block size divides, such as 781.",
     ),
     "half": _wrong(
         _once(lambda x: x.half().square().float()),

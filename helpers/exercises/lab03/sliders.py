@@ -95,7 +95,7 @@ def _findings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Claim]:
         "load-width-differs": differs("load_bytes"),
         "programs-differ": differs("blocks"),
         "one-spills": Claim(bool(a["spill_bytes"]) != bool(b["spill_bytes"]), pair("spill_bytes"), ("spill_bytes_a", "spill_bytes_b")),
-        "same-code": Claim(alike, same, ("registers_a", "registers_b", "loads_a", "loads_b")),
+        "same-counts": Claim(alike, same, ("registers_a", "registers_b", "loads_a", "loads_b")),
     }  # fmt: skip
 
 

@@ -167,7 +167,7 @@ def _explain_listing(case: Case, got: Any) -> tuple[str, str] | None:
     if got == "double" and case.expected != "double":
         return (
             "not-double",
-            "A D at the beginning of any word is not enough: DADD, DMUL, DFMA and F64 are the marks.",
+            f"DADD, DMUL, DFMA and F64 are the marks of a double. {_MARKS[case.expected]}",
         )
     if got == "fast-math" and case.expected in ("no-guard", "double"):
         return (

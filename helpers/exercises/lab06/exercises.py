@@ -56,7 +56,7 @@ def _explain_traffic(case: Case, got: Any) -> tuple[str, str] | None:
                 "fused-for-separate",
                 "That is what a fused kernel reads. Here are five, one after another.",
             ),
-            3 * matrix + 2 * column: ("results-only", "max, exp and sum read the matrix too."),
+            3 * matrix + 2 * column: ("results-only", "max and sum read a matrix too."),
         }
         return reads.get(
             got[0], ("bytes-read", "Go through the five lines: which tensors stand on the right of each?")

@@ -117,7 +117,10 @@ def _infinities(x: torch.Tensor, got: torch.Tensor, expected: torch.Tensor) -> t
         )
     minus = torch.isneginf(x).any(dim=1, keepdim=True) & torch.isnan(got) & ~torch.isnan(expected)
     if bool(minus.any()) and not bool(torch.isinf(got).any()):
-        return "minus-infinity", "-inf - -inf is NaN. While the maximum so far is -inf, subtract 0 instead."
+        return (
+            "minus-infinity",
+            "-inf - -inf is NaN. Is the maximum the whole row's? In steps: while the maximum so far is -inf, subtract 0 instead.",
+        )
     if bool((torch.isinf(got) & torch.isfinite(expected)).any()):
         return (
             "wrong-maximum",

@@ -189,9 +189,7 @@ def _why(us: float, true: float, seen: dict, cold: bool, flush_us: float) -> tup
             hint += " It leaves the L2 cold: one call between the flush and the mark makes it warm again."
         return ": between the marks the GPU waited for the host's launch", "host-late", hint
     if most(lambda r: r["n_calls"] > 1):
-        hint = (
-            "Put one call between the marks: of several, one is often slow. And read many pairs: of one, no median is taken."
-        )
+        hint = "Put one call between the marks: of several, one is often slow. And read many pairs: of one, no median is taken."
         return ": the slow calls are averaged in", "several-calls", hint
     each = [r["us"] / max(r["n_calls"], 1) for r in reads]
     if abs(statistics.median(each) - true) <= allowed_us(true):

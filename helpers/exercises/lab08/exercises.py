@@ -169,7 +169,7 @@ def _exercise(
 def _why_reverse(out: torch.Tensor, case: Case) -> tuple[str, str]:
     bad = runs.is_wrong(out, case.expected)
     if out[bad].isnan().any():
-        hint = "NaN: nobody wrote there. A guard that keeps the bad write away leaves its place empty: mend the index."
+        hint = "NaN: nobody wrote there. A guard only keeps the last row's bad write away, and every element still lands one place too far: mend the index."
         return "hides-the-symptom", hint
     return "index", "Column 0 goes to the last column, width - 1, and the last column to 0. Try both by hand."
 
@@ -240,7 +240,7 @@ SMOOTH = _exercise(
         {
             "race": (
                 "still-races",
-                "Write down what thread 0 does after its last read of `tile`, while thread 1 has not read yet. All 64 threads, two warps, must wait.",
+                "Write down what thread 31 does after its last read of `tile`, while thread 32 has not read yet. They are in two warps, so all 64 must wait.",
             ),
             "barrier": (
                 "barrier-in-branch",
@@ -332,7 +332,7 @@ MAXIMA = _exercise(
             ),
             "barrier": (
                 "barrier-in-branch",
-                "A thread that returns, or skips the barrier, leaves the others waiting: all 64 go on to the end.",
+                "CUDA asks that every thread of the block reach __syncthreads(). Today's GPUs may let off threads that have returned; the programming guide does not. All 64 go on to the end.",
             ),
             "out of bounds": (
                 "reads-outside",

@@ -55,7 +55,7 @@ def as_text(answer: Any) -> str:
     diagnosis = {key: answer[key] for key in KEYS[:3]}
     if not all(diagnosis.values()):
         raise NotImplementedError("first say the tool, the line and the cause, then mend the text")
-    if not all(isinstance(value, str | int) for value in diagnosis.values()):
+    if not all(isinstance(value, int if key == "line" else str) for key, value in diagnosis.items()):
         raise cuda.BuildError("tool and cause are words, line is a number.")
     return json.dumps(diagnosis) + "\n" + answer["mended"].removeprefix("\n")
 
@@ -75,6 +75,10 @@ def answer_of(name: str, text: str) -> Answer:
         raise cuda.BuildError(
             "The answer's diagnosis cannot be read; give the check the dict itself."
         ) from None
+
+
+# nvcc's host headers define it, and so does the host; NVRTC, which includes nothing, does not.
+GPU_FLAGS = ("-DINFINITY=__int_as_float(0x7f800000)",)
 
 
 @functools.lru_cache(maxsize=16)
@@ -97,7 +101,9 @@ def build(name: str, text: str, device: str) -> LoadedKernel:
             "FLT_MAX is <cfloat>'s, and a kernel's text includes nothing here; -INFINITY is there, and below -FLT_MAX."
         )
     try:
-        return cuda.load_kernel(text, f"{name}_kernel", device=device)
+        return cuda.load_kernel(
+            text, f"{name}_kernel", device=device, flags=GPU_FLAGS if device == "cuda" else ()
+        )
     except ValueError:
         raise cuda.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.") from None
 

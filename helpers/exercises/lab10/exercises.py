@@ -58,18 +58,18 @@ def _explain_time(case: Case, got: Any) -> tuple[str, str] | None:
         if not warm:
             return (
                 "cold-is-memory",
-                "Behind a cold L2 every byte comes from the memory, however few they are.",
+                "Behind a cold L2 count every byte as the memory's, however few they are.",
             )
         return (
             "does-not-fit",
-            "The kernels' data do not fit the L2 together, so they come from the memory again.",
+            "The kernels' data do not fit the L2 together, so count them all as the memory's again.",
         )
     if not is_number(got):
         return "not-a-number", "Return one number, µs, or None."
     floor, by_bytes = gpu["floor_us"], [n / gpu["copy_gb_per_s"] / 1e3 for n in kernels]
 
     def near(other: float) -> bool:
-        return math.isclose(got, other, rel_tol=1e-6)
+        return math.isclose(got, other, rel_tol=1e-9)
 
     if near(sum(by_bytes)):
         return "no-floor", "A kernel takes its floor even where it moves next to nothing: add it."
