@@ -15,6 +15,8 @@ WITH ?=
 BIN := $(VENV)/bin
 # Kernels and compilers find this environment's ninja; the recipes below name its programs by path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
+# An environment that happens to be active is another one, and IPython warns of it.
+unexport VIRTUAL_ENV
 
 # pytest's processes: as many as cores, one where there is a GPU; the files that take longest begin.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder

@@ -373,3 +373,12 @@ def test_make_alone_lists_its_targets(bare):
     result = make(bare)
     targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert result.returncode == 0 and all(f"make {t}" in result.stdout for t in targets if t != "help")
+
+
+def test_make_takes_no_notice_of_an_environment_that_is_active(bare):
+    """IPython in .venv warns of another one, in the middle of what a command prints."""
+    said = subprocess.run(
+        ["make", "--eval", "shown: ; @echo active: $${VIRTUAL_ENV-none}", "shown"],
+        cwd=bare, env={**os.environ, "VIRTUAL_ENV": "/elsewhere"}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert said.stdout.strip() == "active: none", said

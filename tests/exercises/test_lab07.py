@@ -94,6 +94,7 @@ WARM = [
     (timer(n=3), "few"),
     (timer(n=5), "few"),
     (timer(ramp_us=0, n=25), "ramp"),
+    (timer(first=False), "ramp|"),  # the first call uses the warm-up up; of 200 draws it was right in one
     (timer(n_calls=10), "host-late|several-calls|"),  # of 40 draws it happened to be right in one
     (lambda gpu: timer()(gpu) / 1e3, "unit"),
     (lambda gpu: timer()(gpu) / 1e6, "unit"),

@@ -57,6 +57,13 @@ def test_a_wrong_time_is_explained(mistake):
     assert mistake in mistakes(TIME, TIMES[mistake]), mistake
 
 
+def test_bytes_in_another_unit_are_told_from_a_floor_that_is_missing():
+    def times(kernels, gpu, warm):
+        return _time(kernels, gpu, warm, of=lambda each, floor: sum(floor + 1e-6 * one for one in each))
+
+    assert mistakes(TIME, times) == {"unit"}
+
+
 def test_data_that_just_fit_the_l2_are_in_it():
     found = mistakes(TIME, lambda k, g, w: _time(k, g, w, fits=lambda k, g: sum(k) < g["l2_bytes"]))
     assert found == {"l2-ignored"}

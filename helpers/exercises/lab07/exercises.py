@@ -44,7 +44,7 @@ def _known(cold: bool, rng: random.Random, device: str) -> Iterator[Case]:
 
     def slowly() -> dict:
         # A first call that outlasts a warm-up of 25 ms, so that it cannot stand for one.
-        return {"ramp_us": rng.uniform(14e3, 17e3), "ramp": rng.uniform(1.4, 1.5), "first_us": 4e4}
+        return {"ramp_us": rng.uniform(16.5e3, 17e3), "ramp": rng.uniform(1.48, 1.5), "first_us": 4e4}
 
     # Three readings of a burst: where the L2 is to be warm, another call stands between two of them.
     burst = {"n_burst": 3 if cold else 5}
