@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import json
 import os
 import re
 import statistics
@@ -23,6 +24,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import nbformat
+import pandas as pd
+import plotly.io
 
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
@@ -31,6 +34,7 @@ from helpers.workshop import gpus  # noqa: E402
 from helpers.workshop.batch import figures, load_results, plan, report, results  # noqa: E402
 
 OVER_PAPERMILL, RUNNER_MB, PLAN_S, OPEN_S, GPU_SHARE = 1.3, 200, 5, 2, 0.6
+WIDEST = 12_672  # columns of lesson 03's curve
 SLEEP_S, JOBS, ROUNDS = 2, 4, 3
 PAPERMILL = (
     "import papermill, sys, time; b = time.perf_counter(); {runs}; print((time.perf_counter() - b) / {n})"
@@ -153,34 +157,62 @@ def opening(folder: Path, points: int) -> None:
 
 
 def devices(folder: Path, points: int) -> None:
-    """Points of lesson 03 on all GPUs, then the same on one, which finds what was compiled before."""
+    """Points of lesson 03 on all GPUs at once; then each GPU's share of them with the other GPUs idle."""
     here = gpus.installed()
     if len(here) < 2:
         print(f"  {len(here)} GPUs are here: a batch over GPUs needs two.")
         return
     sizes = list(itertools.product((512, 1024, 2048, 4096), (781, 1024, 2048, 4096)))[:points]
-    sweep = folder / "points.csv"
-    sweep.write_text("\n".join(["n_rows,n_cols", *(f"{rows},{cols}" for rows, cols in sizes)]))
     lesson = ROOT / "notebooks" / "03_triton.ipynb"
-    batch(lesson, "--out", folder / "warm-lesson")
-    all_ = batch(lesson, "--sweep", sweep, "--gpus", "all", "--out", folder / "all")
-    one = batch(lesson, "--sweep", sweep, "--gpus", "0", "--out", folder / "one")
-    against(
-        f"{len(sizes)} points of lesson 03 on {len(here)} GPUs over one ({all_:.0f} and {one:.0f} s)",
-        all_ / one,
-        "×",
-        GPU_SHARE,
-    )
-    alone, beside = (load_results(folder / name).set_index("name") for name in ("one", "all"))
-    print(
-        f"  GPUs used: {beside.gpu.nunique()} of {len(here)}; alone on theirs: {bool(beside.gpu_alone.all())}"
-    )
-    for name in (c for c in alone if figures.unit_of(c) == "GB/s"):
-        shares = beside[name] / alone[name]
+
+    def run(name: str, some: Sequence[tuple[int, int]], on: str) -> tuple[float, pd.DataFrame]:
+        sweep, out = folder / f"{name}.csv", folder / name
+        sweep.write_text("\n".join(["n_rows,n_cols", *(f"{rows},{cols}" for rows, cols in some)]))
+        took = batch(lesson, "--sweep", sweep, "--gpus", on, "--out", out)
+        found = load_results(out)
         print(
-            f"  {name}: {alone[name].min():,.0f} to {alone[name].max():,.0f} alone; beside others {shares.min():.4f} to "
-            f"{shares.max():.4f} of that, point by point"
+            f"  --gpus {on}: {len(some)} points in {took:.0f} s, {found.seconds.min():.0f} to {found.seconds.max():.0f} s each;"
+            f" GPUs used: {found.gpu.nunique()}, each point alone on its own: {bool(found.gpu_alone.all())}",
+            flush=True,
         )
+        return took, pd.concat(
+            [widest(out / f"{row.name}.ipynb", row.gpu) for row in found.itertuples(index=False)]
+        )
+
+    batch(lesson, "--gpus", "0", "--out", folder / "warm-lesson")
+    all_s, beside = run("all", sizes, "all")
+    shares = [run(f"gpu-{i}", some, str(i)) for i in range(len(here)) if (some := sizes[i :: len(here)])]
+    one_s, alone = sum(took for took, _ in shares), pd.concat([found for _, found in shares])
+    what = f"{len(sizes)} points of lesson 03 on {len(here)} GPUs over one at a time ({all_s:.0f} and {one_s:.0f} s)"
+    against(what, all_s / one_s, "×", GPU_SHARE)
+    for (gpu, kernel), mine in beside.groupby(["gpu", "kernel"]):
+        idle = alone.query("gpu == @gpu and kernel == @kernel").gb_per_s
+        worse = (mine.high < idle.min()).sum()
+        half = 50 * ((mine.high - mine.low) / mine.gb_per_s).median()
+        print(
+            f"  {gpu}, {kernel}: {mine.gb_per_s.min():,.0f} to {mine.gb_per_s.max():,.0f} GB/s beside others, "
+            f"{idle.min():,.0f} to {idle.max():,.0f} with the others idle; {worse} of {len(mine)} below the lowest of those by "
+            f"more than its interval (± {half:.2f} %)"
+        )
+
+
+def widest(path: Path, gpu: str) -> pd.DataFrame:
+    """Lesson 03's widest size, which no point changes: `gpu`, `kernel`, `gb_per_s` and its 95 % interval, `low` and `high`.
+
+    They are read from the curve that the executed lesson draws.
+    """
+    found = []
+    for data in figures.bundles(nbformat.read(path, as_version=4)):
+        drawn = data.get("application/vnd.plotly.v1+json", {"data": []})
+        for trace in plotly.io.from_json(json.dumps({"data": drawn["data"]})).data:
+            error = trace.error_y if trace.type == "scatter" else None
+            if error and error.array is not None and WIDEST in trace.x:
+                at = list(trace.x).index(WIDEST)
+                y = trace.y[at]
+                found.append((gpu, trace.name, y, y - error.arrayminus[at], y + error.array[at]))
+    if not found:
+        sys.exit(f"{path} draws no curve with {WIDEST:,} columns.")
+    return pd.DataFrame(found, columns=["gpu", "kernel", "gb_per_s", "low", "high"])
 
 
 PARTS = {"speed": speed, "memory": memory, "plan": planning, "report": opening, "gpus": devices}

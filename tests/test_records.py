@@ -54,6 +54,26 @@ def shown(monkeypatch):
     return bundles
 
 
+def test_the_clock_is_read_when_the_gpu_has_worked(monkeypatch):
+    """A GPU that idles runs at a fifth of its clock: what was measured ran at the other."""
+    from types import SimpleNamespace
+
+    from helpers.records import origin
+
+    clock = {"mhz": 345}
+
+    def copied():
+        clock["mhz"] = 1980
+        return device.GpuSpec.from_dict(GPU)
+
+    nvml = SimpleNamespace(
+        NVML_CLOCK_SM=1, NVML_CLOCK_MEM=2, nvmlDeviceGetClockInfo=lambda handle, which: clock["mhz"]
+    )
+    monkeypatch.setattr(device, "gpu_spec", copied)
+    monkeypatch.setattr(device, "nvml_handle", lambda: (nvml, None))
+    assert origin.live_provenance.__wrapped__().sm_clock_mhz == 1980
+
+
 def never():
     raise AssertionError("the measurement ran without a GPU")
 

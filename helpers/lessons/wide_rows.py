@@ -1,8 +1,8 @@
 """Lesson 09's measurements: what each trick of the tuned kernel buys, and what the hardware counts of it and of its peers.
 
 Records, both made where a GPU is: wide_rows/tricks (the tuned kernel with one trick taken out) and wide_rows/counters (ours
-and other softmaxes under Nsight Compute). `NOTED` are earlier figures, from the sweeps in which the tricks were found.
-`draw_league` sets the league's wide rows of several GPUs beside each other.
+and other softmaxes under Nsight Compute). `draw_tricks` shows the first; `draw_league` sets the league's wide rows of
+several GPUs beside each other.
 """
 
 from __future__ import annotations
@@ -26,30 +26,14 @@ NO_NAP, ONE_SECTOR, MANY_LOOK, LARGE_PARTS, AS_TUNED = (
     *("no nap", "words of two rows in a sector", "each warp looks at every word"),
     *("32 KB a program", "as tuned"),
 )
+# what is done without a trick, and the trick's name in the lesson
+TRICKS = {
+    ONE_SECTOR: "words apart",
+    NO_NAP: "a nap",
+    MANY_LOOK: "one look a word",
+    LARGE_PARTS: "smaller programs",
+}
 _POINTS = (("bfloat16", 131_072), ("bfloat16", 262_144), ("bfloat16", 393_216), ("float32", 262_144))
-
-# In times of a copy, before and after, on an H200 on 2026-11-22 with triton 3.6.0: sweeps of 2**28 elements that were not
-# kept as records. CONTRIBUTING, "Decisions", has them with what else was tried; a test holds the two together.
-NOTED_ON = "H200, 2026-11-22, triton 3.6.0"
-NOTED = (
-    ("words of two rows never in one sector", "bfloat16", 262_144, 0.955, 0.983),
-    ("words of two rows never in one sector", "bfloat16", 128_256, 0.982, 1.015),
-    ("a nap between two looks", "bfloat16", 393_216, 0.954, 0.962),
-    ("each word looked at by one lane", "bfloat16", 393_216, 0.954, 0.964),
-    ("24 KB a program, not 32", "bfloat16", 393_216, 0.91, 0.95),
-    ("24 KB a program, not 32", "bfloat16", 151_936, 0.92, 1.00),
-    ("24 KB a program, not 32", "bfloat16", 65_536, 1.003, 0.973),
-    ("all of it, in the league", "bfloat16", 393_216, 0.898, 0.973),
-    ("all of it, in the league", "float32", 393_216, 0.966, 0.984),
-)
-
-
-def noted() -> pd.DataFrame:
-    """The tricks as they were noted: `trick`, `dtype`, `columns`, `before`, `after` (× copy), `bought` (%)."""
-    import pandas as pd
-
-    table = pd.DataFrame(NOTED, columns=["trick", "dtype", "columns", "before", "after"])
-    return table.assign(bought=100 * (table.after / table.before - 1))
 
 
 # ------------------------------------------------------------------------------------------------- one trick less
@@ -121,7 +105,10 @@ def _next_power(n: int) -> int:
 def tricks() -> list[dict[str, Any]]:
     """The rows of wide_rows/tricks, on this GPU: each trick taken out, timed in turns with the tuned kernel and a copy.
 
-    A trick that changes nothing at a width (its launch is the tuned one's) has no row there.
+    fp32 rows have 32 KB a program as tuned: there that row times the same launch twice, and shows what the timing tells apart.
+
+    Raises:
+        records.CannotMeasure: a row of these widths is not shared on this GPU.
     """
     import torch
 
@@ -132,8 +119,11 @@ def tricks() -> list[dict[str, Any]]:
         x = torch.randn(ELEMENTS // n_cols, n_cols, device="cuda", dtype=getattr(torch, dtype))
         right, y = torch.softmax(x, dim=1), torch.empty_like(x)
         calls: dict[str, Callable[[], Any]] = {"copy": lambda x=x, y=y: y.copy_(x)}
-        for trick in (AS_TUNED, NO_NAP, ONE_SECTOR, MANY_LOOK, LARGE_PARTS):
-            call = without(trick, x)
+        for trick in (AS_TUNED, *TRICKS):
+            try:
+                call = without(trick, x)
+            except ValueError as error:
+                raise records.CannotMeasure(str(error)) from error
             if not torch.allclose(call(), right, rtol=2e-2 if dtype == "bfloat16" else 1e-4, atol=0):
                 raise RuntimeError(f"softmax of {n_cols:,} {dtype} columns is wrong: {trick}.")
             calls[trick] = call
@@ -144,6 +134,36 @@ def tricks() -> list[dict[str, Any]]:
             row |= {"of_copy": standings["copy"].median_us / one.median_us, "over_tuned": one.ratio}
             found.append(row | {"ratio_low": one.ratio_ci95[0], "ratio_high": one.ratio_ci95[1]})
     return found
+
+
+def bought(tricks: pd.DataFrame) -> pd.DataFrame:
+    """What each trick buys: `trick` by its name in the lesson, `row`, and `bought` (% of the time) with its interval's ends.
+
+    Args:
+        tricks: the record wide_rows/tricks.
+    """
+    rows = tricks[tricks.trick.isin(TRICKS)]
+    rows = rows.iloc[rows.trick.map([*TRICKS].index).argsort(kind="stable")]
+    short = {"bfloat16": "bf16", "float32": "fp32"}
+    return rows.assign(
+        trick=rows.trick.map(TRICKS),
+        row=[f"{short[dtype]}, {n_cols:,}" for dtype, n_cols in zip(rows.dtype, rows.n_cols, strict=True)],
+        bought=100 * (rows.over_tuned - 1),
+        bought_low=100 * (rows.ratio_low - 1),
+        bought_high=100 * (rows.ratio_high - 1),
+    )
+
+
+def draw_tricks(tricks: pd.DataFrame) -> go.Figure:
+    """What each trick buys, a group of bars for each row's dtype and columns.
+
+    Args:
+        tricks: the record wide_rows/tricks.
+    """
+    return plots.bars(
+        bought(tricks), "row", "bought", "trick", x_title="dtype and columns of a row", y_title="extra time without the trick (%)",
+        title="One trick taken out of the tuned kernel",
+    )  # fmt: skip
 
 
 # ------------------------------------------------------------------------------------------------- counters of peers

@@ -65,13 +65,14 @@ def live_provenance() -> Provenance:
     """What a measurement made here and now comes from."""
     import torch
 
+    gpu = device.gpu_spec().as_dict()  # it measures a copy: before that the GPU may idle, at another clock
     sm = memory = None
     if nvml := device.nvml_handle():
         pynvml, handle = nvml
         sm = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_SM)
         memory = pynvml.nvmlDeviceGetClockInfo(handle, pynvml.NVML_CLOCK_MEM)
     return Provenance(
-        gpu=device.gpu_spec().as_dict(),
+        gpu=gpu,
         driver=device.driver_version(),
         cuda=torch.version.cuda,
         torch=torch.__version__,
