@@ -286,6 +286,12 @@ ATTEMPTS = {
         (("row * x_row_stride + cols * x_col_stride", "row * n_cols + cols"),),
         "wrong-stride|contiguous-only",
     ),
+    "norm: 32-bit columns": Attempt(
+        NORM,
+        (("tl.arange(0, BLOCK_SIZE).to(tl.int64)", "tl.arange(0, BLOCK_SIZE)"),),
+        "int32-overflow",
+        "whose columns lie",
+    ),
     "norm: layer norm": Attempt(
         NORM,
         (("    scale =", "    x = tl.where(mask, x - tl.sum(x, axis=0) / n_cols, 0.0)\n    scale ="),),

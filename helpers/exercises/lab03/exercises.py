@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
@@ -83,14 +84,16 @@ SHARE = answer_exercise(
 
 
 # --------------------------------------------------------------------------------------------------- mend a kernel
-def _far_columns(rng: random.Random, device: str) -> Iterator[Case]:
+def _far_columns(
+    rng: random.Random, device: str, more_args: Callable[[torch.Tensor, random.Random], tuple] = lambda *_: ()
+) -> Iterator[Case]:
     """A view whose columns lie far apart: a 64-bit row number alone does not reach them."""
     from helpers.exercises import guard, inputs
 
     x = inputs.values(rng, (97, 3), "float16", device)
     recipe = guard.far_rows(x, (1 << 30) + rng.randrange(7, 60), turned=True)
     label = inputs.named(x, "view whose columns lie more than 2**30 elements apart")
-    yield Case(label, (recipe,), expected=Hidden("far"))
+    yield Case(label, (recipe, *more_args(x, rng)), expected=Hidden("far"))
 
 
 def _flipped(x: torch.Tensor) -> torch.Tensor:
@@ -207,7 +210,9 @@ def _explain_rms(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple
         loose = 4e-3 if got.dtype is torch.float16 else 1e-4
         return torch.allclose(got.double(), other.to(got).double(), rtol=loose, atol=1e-4, equal_nan=True)
 
-    if like(expected):
+    if like(expected) or case.expected == Hidden(
+        "far"
+    ):  # far away wrong memory is read, not a wrong sum made
         return None
     if block != n and bool(got.isnan().all()) and not bool(expected.isnan().any()):
         return (
@@ -258,7 +263,12 @@ RMS_NORM = kernel_exercise(
     "A normalisation in one kernel",
     "rms_norm",
     _rms_norm,
-    cases=CasePlan(dtypes=("float32", "float16"), ndim=2, more_args=_weight_and_eps),
+    cases=CasePlan(
+        dtypes=("float32", "float16"),
+        ndim=2,
+        more_args=_weight_and_eps,
+        extra=partial(_far_columns, more_args=_weight_and_eps),
+    ),
     must_launch="triton",
     tolerance={"float32": (1e-5, 1e-6), "float16": (2e-3, 1e-4)},
     mistakes=(_explain_rms,),
