@@ -58,6 +58,22 @@ def _no_nap() -> Any:
     return no_nap
 
 
+def _launch(
+    trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device | None = None
+) -> tuple:
+    """The tuned launch with one trick taken out: its plan, the words from row to row, and the block that holds a row's words."""
+    from helpers.kernels import softmax as kernels
+
+    plan = kernels.plan_softmax(*shape, dtype, device=device)
+    if plan.kernel != "split" or plan.parts == 1:
+        raise ValueError(f"without: rows of {shape[1]:,} columns are not shared.")
+    if trick == LARGE_PARTS:
+        size = kernels.PART_CHUNKS * 16 * 128 // dtype.itemsize
+        plan = kernels.plan_parts(shape, dtype, size, 4, kernels.PART_REGISTERS)
+    stride = plan.parts if trick == ONE_SECTOR else plan.words_stride
+    return plan, stride, _next_power(plan.parts + 1) if trick == MANY_LOOK else plan.words_block
+
+
 def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
     """A softmax of `x` by the tuned kernel, one trick taken out: a call that allocates, clears the words and launches.
 
@@ -72,14 +88,7 @@ def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
 
     from helpers.kernels import softmax as kernels
 
-    plan = kernels.plan_softmax(*x.shape, x.dtype, device=x.device)
-    if plan.kernel != "split" or plan.parts == 1:
-        raise ValueError(f"without: rows of {x.shape[1]:,} columns are not shared.")
-    if trick == LARGE_PARTS:
-        size = kernels.PART_CHUNKS * 16 * 128 // x.element_size()
-        plan = kernels.plan_parts(x.shape, x.dtype, size, 4, kernels.PART_REGISTERS)
-    stride = plan.parts if trick == ONE_SECTOR else plan.words_stride
-    block = _next_power(plan.parts + 1) if trick == MANY_LOOK else plan.words_block
+    plan, stride, block = _launch(trick, tuple(x.shape), x.dtype, x.device)
     kernel = restless() if trick == NO_NAP else kernels.softmax_split_kernel
     if plan.parts > kernels.max_parts(x.device, plan.num_warps, plan.max_registers):
         raise ValueError(f"without: {plan.parts} programs of a row may not fit this GPU at once.")
@@ -98,6 +107,15 @@ def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
     return run
 
 
+def changes(trick: str, dtype: str, n_cols: int) -> bool:
+    """Whether the launch, or the kernel, is another one without a trick: else the tuned one is timed twice."""
+    import torch
+
+    shape = ELEMENTS // n_cols, n_cols
+    of_dtype = getattr(torch, dtype)
+    return trick == NO_NAP or _launch(trick, shape, of_dtype) != _launch(AS_TUNED, shape, of_dtype)
+
+
 def _next_power(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
@@ -105,7 +123,8 @@ def _next_power(n: int) -> int:
 def tricks() -> list[dict[str, Any]]:
     """The rows of wide_rows/tricks, on this GPU: each trick taken out, timed in turns with the tuned kernel and a copy.
 
-    fp32 rows have 32 KB a program as tuned: there that row times the same launch twice, and shows what the timing tells apart.
+    A trick that changes nothing at a width has a row all the same (`changes` knows it): the same launch twice shows what the
+    timing tells apart.
 
     Raises:
         records.CannotMeasure: a row of these widths is not shared on this GPU.
@@ -139,15 +158,19 @@ def tricks() -> list[dict[str, Any]]:
 def bought(tricks: pd.DataFrame) -> pd.DataFrame:
     """What each trick buys: `trick` by its name in the lesson, `row`, and `bought` (% of the time) with its interval's ends.
 
+    `changes` is false where the launch is the same without the trick.
+
     Args:
         tricks: the record wide_rows/tricks.
     """
     rows = tricks[tricks.trick.isin(TRICKS)]
     rows = rows.iloc[rows.trick.map([*TRICKS].index).argsort(kind="stable")]
+    points = list(zip(rows.trick, rows.dtype, rows.n_cols, strict=True))
     short = {"bfloat16": "bf16", "float32": "fp32"}
     return rows.assign(
         trick=rows.trick.map(TRICKS),
-        row=[f"{short[dtype]}, {n_cols:,}" for dtype, n_cols in zip(rows.dtype, rows.n_cols, strict=True)],
+        row=[f"{short[dtype]}, {n_cols:,}" for _, dtype, n_cols in points],
+        changes=[changes(*point) for point in points],
         bought=100 * (rows.over_tuned - 1),
         bought_low=100 * (rows.ratio_low - 1),
         bought_high=100 * (rows.ratio_high - 1),
@@ -155,15 +178,21 @@ def bought(tricks: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_tricks(tricks: pd.DataFrame) -> go.Figure:
-    """What each trick buys, a group of bars for each row's dtype and columns.
+    """What each trick buys where it changes something: a group of bars for each row's dtype and columns.
 
     Args:
         tricks: the record wide_rows/tricks.
     """
-    return plots.bars(
-        bought(tricks), "row", "bought", "trick", x_title="dtype and columns of a row", y_title="extra time without the trick (%)",
-        title="One trick taken out of the tuned kernel",
-    )  # fmt: skip
+    rows = bought(tricks)
+    title = "One trick taken out of the tuned kernel"
+    axes = {"x_title": "dtype and columns of a row", "y_title": "extra time without the trick (%)"}
+    return plots.bars(rows[rows.changes], "row", "bought", "trick", title=title, **axes)
+
+
+def timed_twice(tricks: pd.DataFrame) -> str:
+    """How far the same launch came out from itself, where a trick changes nothing."""
+    same = bought(tricks).query("not changes").bought
+    return f"The same launch against itself, {len(same)} pairs: {same.min():+.2f} to {same.max():+.2f} %"
 
 
 # ------------------------------------------------------------------------------------------------- counters of peers
