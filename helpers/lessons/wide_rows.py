@@ -58,9 +58,7 @@ def _no_nap() -> Any:
     return no_nap
 
 
-def _launch(
-    trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device | None = None
-) -> tuple:
+def _launch(trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> tuple:
     """The tuned launch with one trick taken out: its plan, the words from row to row, and the block that holds a row's words."""
     from helpers.kernels import softmax as kernels
 
@@ -111,9 +109,12 @@ def changes(trick: str, dtype: str, n_cols: int) -> bool:
     """Whether the launch, or the kernel, is another one without a trick: else the tuned one is timed twice."""
     import torch
 
-    shape = ELEMENTS // n_cols, n_cols
-    of_dtype = getattr(torch, dtype)
-    return trick == NO_NAP or _launch(trick, shape, of_dtype) != _launch(AS_TUNED, shape, of_dtype)
+    shape, of_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
+    anywhere = torch.device(
+        "cpu"
+    )  # the shape decides, not the GPU at hand, which may be too small to share such rows
+    tuned = _launch(AS_TUNED, shape, of_dtype, anywhere)
+    return trick == NO_NAP or _launch(trick, shape, of_dtype, anywhere) != tuned
 
 
 def _next_power(n: int) -> int:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import pandas as pd
 import pytest
+import torch
 from commands import ROOT, environment
 
 from helpers import ncu, ptx, records
@@ -113,6 +114,17 @@ def test_a_trick_that_changes_nothing_has_no_bar() -> None:
         "words apart": 2, "a nap": 4, "one look a word": 2, "smaller programs": 3,
     }  # fmt: skip
     assert "5 pairs: -0.03 to +0.14 %" in wide_rows.timed_twice(recorded)
+
+
+def test_a_gpu_too_small_to_share_such_rows_shows_the_record(monkeypatch) -> None:
+    from helpers.kernels import softmax
+
+    def chip_of(device=None, real=softmax.chip_of):
+        return real(device) if device is not None else replace(real(), n_sms=2)
+
+    monkeypatch.setattr(softmax, "chip_of", chip_of)
+    assert softmax.plan_softmax(682, 393_216, torch.bfloat16).kernel == "online"
+    assert len(wide_rows.bought(records.stored_by_gpu("wide_rows/tricks")["h200"])) == 16
 
 
 def test_the_kernel_without_a_nap_does_not_sleep() -> None:

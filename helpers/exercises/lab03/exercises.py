@@ -210,9 +210,8 @@ def _explain_rms(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple
         loose = 4e-3 if got.dtype is torch.float16 else 1e-4
         return torch.allclose(got.double(), other.to(got).double(), rtol=loose, atol=1e-4, equal_nan=True)
 
-    if like(expected) or case.expected == Hidden(
-        "far"
-    ):  # far away wrong memory is read, not a wrong sum made
+    far = case.expected == Hidden("far")  # there wrong memory is read, whatever becomes of it
+    if far or like(expected):
         return None
     if block != n and bool(got.isnan().all()) and not bool(expected.isnan().any()):
         return (
