@@ -37,6 +37,7 @@ from helpers.predict import summary
 from helpers.workshop.grade import grade, gradebook, report, run, submissions
 from helpers.workshop.grade.marks import Graded, Grades, Raised
 from helpers.workshop.grade.notebook import Unreadable, bound, check_call, read
+from helpers.workshop.grade.worker import _Answering
 from helpers.workshop.usage import UsageError
 
 MEMORY_MB = 1500
@@ -240,6 +241,16 @@ def test_endless_loops_are_stopped(stopped):
     late = mark(stopped, "loops", "twice")
     assert late.mistake == "timeout" and late.case == "1 numbers"
     assert late.sentence == f"twice: its check ran past {SHORT_LIMIT_S} s, the last call with 1 numbers."
+
+
+def test_an_interrupt_that_comes_before_the_learners_code_stops_it():
+    """On a busy machine a call's time may pass while it is prepared."""
+    answering = _Answering.__new__(_Answering)
+    answering._learners = answering._interrupted = False
+    answering._on_interrupt(signal.SIGINT, None)
+    with pytest.raises(KeyboardInterrupt), answering._learners_code():
+        pytest.fail("the learner's code ran")
+    assert not answering._learners
 
 
 def test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out(stopped):

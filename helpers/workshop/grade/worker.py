@@ -125,7 +125,7 @@ class _Answering:
         self._link = stand_ins.Link(self._ask_back)
         self._prepared: dict[str, Any] = {}
         self._learners = False  # whether the learner's code runs, which an interrupt may stop
-        self._interrupted = False  # while it did not
+        self._interrupted = False  # whether one came since the request did
         self._asking = threading.Lock()
         self._token = ""
 
@@ -134,10 +134,10 @@ class _Answering:
         import torch
 
         self._send({"token": "", "pid": self._pid, "tier": tier, "gpu": torch.cuda.is_available()})
+        self._heed_interrupts()
         while (payload := receive(self._requests, self._read)) is not None:
             message = self._load(io.BytesIO(payload), weights_only=True)
             self._token = message["token"]
-            signal.signal(signal.SIGINT, self._on_interrupt)
             try:
                 reply = getattr(self, f"_do_{message['do']}")(message)
             except KeyboardInterrupt:  # the grader's, which knows of it, or the learner's own
@@ -145,6 +145,12 @@ class _Answering:
             if os.getpid() != self._pid:
                 os._exit(0)  # a cell forked, and this is the copy
             self._send({"token": message["token"], **reply})
+            self._heed_interrupts()
+
+    def _heed_interrupts(self) -> None:
+        """From here on an interrupt means the next request; the learner's code may have put another handler in place."""
+        self._interrupted = False
+        signal.signal(signal.SIGINT, self._on_interrupt)
 
     def _on_interrupt(self, number: int, frame: object) -> None:
         self._interrupted = True
@@ -153,8 +159,10 @@ class _Answering:
 
     @contextlib.contextmanager
     def _learners_code(self) -> Iterator[None]:
-        self._learners, self._interrupted = True, False
+        self._learners = True
         try:
+            if self._interrupted:  # it came while the call was prepared
+                raise KeyboardInterrupt
             yield
         finally:
             self._learners = False
