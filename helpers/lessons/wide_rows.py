@@ -33,6 +33,7 @@ TRICKS = {
     MANY_LOOK: "one look a word",
     LARGE_PARTS: "smaller programs",
 }
+_SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 _POINTS = (("bfloat16", 131_072), ("bfloat16", 262_144), ("bfloat16", 393_216), ("float32", 262_144))
 
 
@@ -60,6 +61,8 @@ def _no_nap() -> Any:
 
 def _launch(trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> tuple:
     """The tuned launch with one trick taken out: its plan, the words from row to row, and the block that holds a row's words."""
+    import triton
+
     from helpers.kernels import softmax as kernels
 
     plan = kernels.plan_softmax(*shape, dtype, device=device)
@@ -69,7 +72,7 @@ def _launch(trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torc
         size = kernels.PART_CHUNKS * 16 * 128 // dtype.itemsize
         plan = kernels.plan_parts(shape, dtype, size, 4, kernels.PART_REGISTERS)
     stride = plan.parts if trick == ONE_SECTOR else plan.words_stride
-    return plan, stride, _next_power(plan.parts + 1) if trick == MANY_LOOK else plan.words_block
+    return plan, stride, triton.next_power_of_2(plan.parts + 1) if trick == MANY_LOOK else plan.words_block
 
 
 def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
@@ -115,10 +118,6 @@ def changes(trick: str, dtype: str, n_cols: int) -> bool:
     )  # the shape decides, not the GPU at hand, which may be too small to share such rows
     tuned = _launch(AS_TUNED, shape, of_dtype, anywhere)
     return trick == NO_NAP or _launch(trick, shape, of_dtype, anywhere) != tuned
-
-
-def _next_power(n: int) -> int:
-    return 1 << (n - 1).bit_length()
 
 
 def tricks() -> list[dict[str, Any]]:
@@ -167,10 +166,9 @@ def bought(tricks: pd.DataFrame) -> pd.DataFrame:
     rows = tricks[tricks.trick.isin(TRICKS)]
     rows = rows.iloc[rows.trick.map([*TRICKS].index).argsort(kind="stable")]
     points = list(zip(rows.trick, rows.dtype, rows.n_cols, strict=True))
-    short = {"bfloat16": "bf16", "float32": "fp32"}
     return rows.assign(
         trick=rows.trick.map(TRICKS),
-        row=[f"{short[dtype]}, {n_cols:,}" for _, dtype, n_cols in points],
+        row=[f"{_SHORT[dtype]}, {n_cols:,}" for _, dtype, n_cols in points],
         changes=[changes(*point) for point in points],
         bought=100 * (rows.over_tuned - 1),
         bought_low=100 * (rows.ratio_low - 1),
@@ -386,7 +384,7 @@ def draw_league(
             )  # fmt: skip
             of_dtype.append(dtype)
     buttons = [
-        {"label": {"bfloat16": "bf16", "float32": "fp32"}[one], "method": "update", "args": [{"visible": [one == dtype for dtype in of_dtype]}]}
+        {"label": _SHORT[one], "method": "update", "args": [{"visible": [one == dtype for dtype in of_dtype]}]}
         for one in dtypes
     ]  # fmt: skip
     plots.layout(fig, "Softmax of 2²⁸ elements under the roof: % of the memory's peak", height=520)
