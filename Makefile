@@ -1,39 +1,39 @@
-# Kernel Workbook. Needs Python 3.11 or newer and a C++ compiler; everything else goes into .venv.
-#   make run PYTHON=python3.12            another Python
-#   make run ARGS="-p n_rows=512"         options of `workbook run`
-#   make test ARGS="tests/timing -x" SEED=3    a part of the tests, with other random numbers
+# Kernel Workbook. Needs Python 3.11 or newer and a C++ compiler; everything else is installed into .venv.
+#   make run PYTHON=python3.12                 use another Python
+#   make run ARGS="-p n_rows=512"              options for `workbook run`
+#   make test ARGS="tests/timing -x" SEED=3    part of the tests, with other random numbers
 PYTHON ?= python3
 ARGS ?=
 SEED ?= 0
-MINUTES ?= 30
 
 VENV := .venv
 STAMP := $(VENV)/.installed
-# Of the newest releases, for `make latest`, which also tries others: make latest WITH="torch==2.11.*"
+# The environment of `make latest`. WITH names versions to try instead: make latest WITH="torch==2.11.*"
 LATEST := build/latest-venv
 WITH ?=
 BIN := $(VENV)/bin
-# Kernels and compilers find this environment's ninja; the recipes below name its programs by path.
+# Kernels and compilers have to find this environment's ninja; the recipes below call its programs by path.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
-# An environment that happens to be active is another one, and IPython warns of it.
+# If another environment is active, IPython would warn about it.
 unexport VIRTUAL_ENV
 
-# pytest's processes: as many as cores, one where there is a GPU; the files that take longest begin.
+# One pytest process per core (one in all on a machine with a GPU); the longest files start first.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
+PYTEST = TEST_SEED=$(SEED) $(BIN)/python -m pytest $(WORKERS)
 
-.PHONY: help run test soak latest lab record bench form book
+.PHONY: help run test test-slow compat latest lab record bench form book
 help:
-	@echo "make run     run the course; the result is build/course/index.html"
-	@echo "make book    the executed course as a book; the first page is build/book/index.html"
-	@echo "make test    everything that CI checks"
-	@echo "make soak    the tests that draw random numbers, again and again with others; MINUTES=30"
-	@echo "make latest  the course, the labs' solutions and the tests with the newest releases of all packages"
-	@echo "make lab     open JupyterLab on the first lesson"
-	@echo "make record  on a GPU: run the course and keep its measurements as the records"
-	@echo "make bench   print times, memory and sizes; on a GPU also the performance ratios"
-	@echo "make form    format and lint, and bring the notebooks into their canonical form"
+	@echo "make run        run all lessons; open build/course/index.html"
+	@echo "make lab        open the first lesson in JupyterLab"
+	@echo "make book       build the book from the executed lessons; open build/book/index.html"
+	@echo "make test       check the format and run the tests that every change has to pass; up to 20 minutes on two slow cores"
+	@echo "make test-slow  run the remaining tests: attacks, kills, clusters, whole lessons in a browser; 30 minutes"
+	@echo "make compat     test other versions from the network: Colab's, CUDA 12's, and the newest (make latest)"
+	@echo "make form       format and lint the code, and bring the notebooks into their canonical form"
+	@echo "make record     on a GPU: run the lessons and labs and store their measurements as the records"
+	@echo "make bench      print times, memory and sizes; on a GPU also performance ratios"
 
-# What both environments need before they are made.
+# What both environments need before they can be created.
 define NEEDS
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
 	  { echo "'$(PYTHON)' is missing or older than Python 3.11: install Python 3.11 or newer, or name one: make $(firstword $(MAKECMDGOALS)) PYTHON=python3.12" >&2; exit 1; }
@@ -45,7 +45,7 @@ define NEEDS
 	  { echo "'$(PYTHON)' has no header files, which C++ extensions need: install them (on Debian and Ubuntu: apt-get install python3-dev)." >&2; exit 1; }
 endef
 
-# The stamp stands for the whole environment: it is made last, and made anew when the dependencies change.
+# The stamp stands for the whole environment: it is written last, and again when the dependencies change.
 $(STAMP): pyproject.toml constraints.txt
 	$(NEEDS)
 	@echo "Setting up $(VENV) from constraints.txt; the first time this downloads torch and takes some minutes."
@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml constraints.txt
 run: $(STAMP)
 	@$(BIN)/workbook run notebooks --out build/course $(ARGS)
 
-# What was executed before is taken; `make run` executes it anew.
+# Uses the lessons that `make run` executed, or runs them first.
 book: $(STAMP)
 	@test -f build/course/report.json || $(BIN)/workbook run notebooks --out build/course
 	@$(BIN)/workbook book $(ARGS)
@@ -66,12 +66,15 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo --no-cache
-	TEST_SEED=$(SEED) $(BIN)/python -m pytest $(WORKERS) $(ARGS)
+	$(PYTEST) -m "not slow and not compat" $(ARGS)
 
-soak: $(STAMP)
-	@$(BIN)/python tests/soak.py --minutes $(MINUTES) --first $(SEED) -- $(WORKERS) $(ARGS)
+test-slow: $(STAMP)
+	$(PYTEST) -m slow $(ARGS)
 
-# No stamp: each call takes what has been released since. tests/latest.py says what it took and what passed.
+compat: $(STAMP) latest
+	$(PYTEST) -m compat $(ARGS)
+
+# Always upgrades to what has been released since the last call. tests/latest.py prints the versions and results.
 latest:
 	$(NEEDS)
 	@echo "Setting up $(LATEST) without constraints.txt; the first time this downloads several GB."

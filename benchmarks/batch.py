@@ -1,11 +1,13 @@
-"""What a batch costs: points in a row against papermill, the runner's memory, the plan, the report in a browser, GPUs.
+"""What a batch costs: its time compared with papermill, the memory of its process, the plan, the report in a
+browser, and several GPUs.
 
-    python benchmarks/batch.py                        # all parts; about a quarter of an hour on two cores
+    python benchmarks/batch.py                        # all parts; about 15 minutes on two cores
     python benchmarks/batch.py speed report
     python benchmarks/batch.py memory --points 100
 
-Peers: papermill's own start of a kernel, measured in turns with the batches, so that both see the same load; otherwise the
-project's targets. Each figure is printed as a ratio (below 1 is within the target). `gpus` needs two GPUs.
+The time is compared with papermill, which runs interleaved with the batches so that both see the same load.
+Everything else is compared with the project's targets. Each figure is printed as a ratio; below 1 is within
+the target. `gpus` needs two GPUs.
 """
 
 from __future__ import annotations
@@ -30,8 +32,9 @@ import plotly.io
 ROOT = Path(__file__).parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from helpers.workshop import gpus  # noqa: E402
-from helpers.workshop.batch import figures, load_results, plan, report, results  # noqa: E402
+from workbook import gpus  # noqa: E402
+from workbook.batch import findings, load_results, notebook_runs, plan, report  # noqa: E402
+from workbook.options import RunOptions  # noqa: E402
 
 OVER_PAPERMILL, RUNNER_MB, PLAN_S, OPEN_S, GPU_SHARE = 1.3, 200, 5, 2, 0.6
 WIDEST = 12_672  # columns of lesson 03's curve
@@ -58,7 +61,7 @@ def notebook(path: Path, code: str) -> Path:
 
 def batch(*arguments: object, watch: Callable[[int], None] = lambda pid: None) -> float:
     """Run `workbook run` and return its seconds; `watch` is called with its process while it runs."""
-    command = [sys.executable, "-m", "helpers", "run", *map(str, arguments)]
+    command = [sys.executable, "-m", "workbook", "run", *map(str, arguments)]
     path = filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
     begin = time.perf_counter()
@@ -73,7 +76,7 @@ def batch(*arguments: object, watch: Callable[[int], None] = lambda pid: None) -
 
 
 def speed(folder: Path, points: int) -> None:
-    """Points that sleep, four at a time on these cores, in turns with papermill that runs one by itself."""
+    """Points that sleep, four at a time, interleaved with papermill, which runs one at a time."""
     points = min(points, 60)
     sleeps = notebook(folder / "sleeps.ipynb", f"import time; time.sleep({SLEEP_S})")
     grid = "n=" + ",".join(map(str, range(points)))
@@ -88,7 +91,8 @@ def speed(folder: Path, points: int) -> None:
         peer = (before + after) / 2 * points / JOBS
         ratios.append(took / peer)
         print(
-            f"  {points} points: {took:.1f} s; papermill {before:.2f} and {after:.2f} s a point, × {points} / {JOBS} = {peer:.1f} s"
+            f"  {points} points: {took:.1f} s; papermill {before:.2f} and {after:.2f} s a point, × {points} "
+            f"/ {JOBS} = {peer:.1f} s"
         )
     against(
         f"{points} points of {SLEEP_S} s, --jobs {JOBS}, over papermill's share",
@@ -99,7 +103,7 @@ def speed(folder: Path, points: int) -> None:
 
 
 def memory(folder: Path, points: int) -> None:
-    """The most memory that the runner holds, with notebooks of 5 MB output each."""
+    """The most memory that `workbook run` itself uses, with notebooks of 5 MB output each."""
     loud = notebook(folder / "loud.ipynb", "print('x' * 5_000_000)")
     most = [0.0]
 
@@ -116,29 +120,31 @@ def memory(folder: Path, points: int) -> None:
 
 
 def planning(folder: Path, points: int) -> None:
-    """A plan of ten thousand points."""
+    """The time to plan ten thousand points."""
     source = notebook(folder / "many.ipynb", "n")
     begin = time.perf_counter()
-    jobs = plan.plan([source], {}, {"n": [str(i) for i in range(10_000)]})
+    jobs = plan.plan([source], RunOptions(grid={"n": [str(i) for i in range(10_000)]}))
     against(f"planning {len(jobs):,} points", time.perf_counter() - begin, "s", PLAN_S)
 
 
 def opening(folder: Path, points: int) -> None:
-    """The report of a thousand points in Chromium: until it is loaded, and until its first figure is drawn."""
+    """The report of a thousand points in Chromium: until it is loaded, and until its first figure
+    is drawn.
+    """
     import browser
 
     rows = []
     for i in range(1000):
         n, m = 2 ** (i % 25), i // 25
-        found = tuple(figures.Figure(f"{k}_gb_per_s", 100.0 + n % 97 + m, "live, GPU") for k in "abcd")
+        found = tuple(findings.Figure(f"{k}_gb_per_s", 100.0 + n % 97 + m, "live, GPU") for k in "abcd")
         rows.append(
-            results.NotebookRun(
+            notebook_runs.NotebookRun(
                 f"p__n={n}__m={m}", "/p.ipynb", "P", "ok", {"n": n, "m": m}, seconds=2.0, figures=found,
                 cells={"cell": 1.0}, written=True,
             )
         )  # fmt: skip
     begin = time.perf_counter()
-    report.write_index(results.RunReport(folder, "2026-11-22T10:00:00+00:00", 1.0, tuple(rows)))
+    report.write_index(notebook_runs.RunReport(folder, "2026-11-22T10:00:00+00:00", 1.0, tuple(rows)))
     print(f"  writing index.html, results.csv and report.json: {time.perf_counter() - begin:.2f} s")
     loaded, drawn = [], []
     with browser.browser() as chrome:
@@ -157,10 +163,10 @@ def opening(folder: Path, points: int) -> None:
 
 
 def devices(folder: Path, points: int) -> None:
-    """Points of lesson 03 on all GPUs at once; then each GPU's share of them with the other GPUs idle."""
+    """Points of lesson 03 on all GPUs at once, then each GPU's share of them while the others are idle."""
     here = gpus.installed()
     if len(here) < 2:
-        print(f"  {len(here)} GPUs are here: a batch over GPUs needs two.")
+        print(f"  This machine has {len(here)} GPUs; this part needs two.")
         return
     sizes = list(itertools.product((512, 1024, 2048, 4096), (781, 1024, 2048, 4096)))[:points]
     lesson = ROOT / "notebooks" / "03_triton.ipynb"
@@ -171,7 +177,8 @@ def devices(folder: Path, points: int) -> None:
         took = batch(lesson, "--sweep", sweep, "--gpus", on, "--out", out)
         found = load_results(out)
         print(
-            f"  --gpus {on}: {len(some)} points in {took:.0f} s, {found.seconds.min():.0f} to {found.seconds.max():.0f} s each;"
+            f"  --gpus {on}: {len(some)} points in {took:.0f} s, {found.seconds.min():.0f} to "
+            f"{found.seconds.max():.0f} s each;"
             f" GPUs used: {found.gpu.nunique()}, each point alone on its own: {bool(found.gpu_alone.all())}",
             flush=True,
         )
@@ -183,26 +190,32 @@ def devices(folder: Path, points: int) -> None:
     all_s, beside = run("all", sizes, "all")
     shares = [run(f"gpu-{i}", some, str(i)) for i in range(len(here)) if (some := sizes[i :: len(here)])]
     one_s, alone = sum(took for took, _ in shares), pd.concat([found for _, found in shares])
-    what = f"{len(sizes)} points of lesson 03 on {len(here)} GPUs over one at a time ({all_s:.0f} and {one_s:.0f} s)"
+    what = (
+        f"{len(sizes)} points of lesson 03 on {len(here)} GPUs over one at a time ({all_s:.0f} and "
+        f"{one_s:.0f} s)"
+    )
     against(what, all_s / one_s, "×", GPU_SHARE)
     for (gpu, kernel), mine in beside.groupby(["gpu", "kernel"]):
         idle = alone.query("gpu == @gpu and kernel == @kernel").gb_per_s
         worse = (mine.high < idle.min()).sum()
         half = 50 * ((mine.high - mine.low) / mine.gb_per_s).median()
         print(
-            f"  {gpu}, {kernel}: {mine.gb_per_s.min():,.0f} to {mine.gb_per_s.max():,.0f} GB/s beside others, "
-            f"{idle.min():,.0f} to {idle.max():,.0f} with the others idle; {worse} of {len(mine)} below the lowest of those by "
+            f"  {gpu}, {kernel}: {mine.gb_per_s.min():,.0f} to {mine.gb_per_s.max():,.0f} GB/s beside "
+            "others, "
+            f"{idle.min():,.0f} to {idle.max():,.0f} with the others idle; {worse} of {len(mine)} below the "
+            "lowest of those by "
             f"more than its interval (± {half:.2f} %)"
         )
 
 
 def widest(path: Path, gpu: str) -> pd.DataFrame:
-    """Lesson 03's widest size, which no point changes: `gpu`, `kernel`, `gb_per_s` and its 95 % interval, `low` and `high`.
+    """Read the result at lesson 03's widest size, which is the same at every point, from the lesson's curve.
 
-    They are read from the curve that the executed lesson draws.
+    Returns:
+        `gpu`, `kernel`, `gb_per_s` and its 95 % interval, `low` and `high`.
     """
     found = []
-    for data in figures.bundles(nbformat.read(path, as_version=4)):
+    for data in findings.bundles(nbformat.read(path, as_version=4)):
         drawn = data.get("application/vnd.plotly.v1+json", {"data": []})
         for trace in plotly.io.from_json(json.dumps({"data": drawn["data"]})).data:
             error = trace.error_y if trace.type == "scatter" else None
@@ -232,7 +245,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
     print(
-        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} before it begins: other programs make all of it slower."
+        f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start: other programs make every "
+        "figure worse."
     )
     for name in given.parts or PARTS:
         print(f"\n{name}: {PARTS[name].__doc__}")

@@ -1,4 +1,5 @@
-"""A batch whose runner is killed at 25 moments: no file torn, no process left, nothing that had ended run again.
+"""Kill `workbook run` at 25 moments and resume it: no file may be incomplete, no process may be left, and no
+point that had finished may run again.
 
 python benchmarks/batch_kills.py [--moments 25]
 """
@@ -21,7 +22,7 @@ import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
 NAMES = [f"lesson__n={n}" for n in (1, 2, 3)]
-# Two at a time; a child in a session of its own must end with its point.
+# The child is in a session of its own, and must end with its point all the same.
 CODE = """\
 import subprocess, time
 subprocess.Popen(['sleep', '600'], start_new_session=True)
@@ -46,7 +47,8 @@ def main() -> None:
             kept, found = trial(Path(folder), at)
             faults += found
             print(
-                f"  {at:5.1f} s: {kept} of {len(NAMES)} had ended; {'; '.join(found) or 'whole after --resume'}"
+                f"  {at:5.1f} s: {kept} of {len(NAMES)} had finished; "
+                f"{'; '.join(found) or 'complete after --resume'}"
             )
     print(f"{moments} kills, {len(faults)} faults")
     if faults:
@@ -54,10 +56,10 @@ def main() -> None:
 
 
 def trial(folder: Path, kill_s: float | None) -> tuple[float, list[str]]:
-    """Run the batch once, killed after `kill_s` and then resumed.
+    """Run the batch once, kill it after `kill_s` seconds, and resume it.
 
     Returns:
-        Without a kill its seconds, with one how many points had ended; and what was wrong.
+        How many seconds it took, or, if it was killed, how many points had finished; and what was wrong.
     """
     place = Path(tempfile.mkdtemp(dir=folder))
     log, out, source = place / "log", place / "out", place / "lesson.ipynb"
@@ -67,7 +69,7 @@ def trial(folder: Path, kill_s: float | None) -> tuple[float, list[str]]:
     command = [
         sys.executable,
         "-m",
-        "helpers",
+        "workbook",
         "run",
         source,
         "--grid",
@@ -88,7 +90,7 @@ def trial(folder: Path, kill_s: float | None) -> tuple[float, list[str]]:
             run.wait(kill_s)
         below = psutil.Process(run.pid).children(recursive=True) if run.poll() is None else []
         run.kill()
-    faults = [f"{path.name} is torn" for path in out.glob("*.ipynb") if not whole(path)]
+    faults = [f"{path.name} is incomplete" for path in out.glob("*.ipynb") if not whole(path)]
     kept = [path.stem for path in out.glob("*.ipynb")]
     _, alive = psutil.wait_procs(below, timeout=30)
     faults += [f"process {process.pid} is left" for process in alive]
@@ -101,11 +103,11 @@ def trial(folder: Path, kill_s: float | None) -> tuple[float, list[str]]:
 
 
 def damage(out: Path) -> list[str]:
-    """What is not whole in the outputs of a batch that has ended."""
-    faults = [f"{name}.ipynb is not whole" for name in NAMES if not whole(out / f"{name}.ipynb")]
+    """What is missing, incomplete or left over in the outputs of a batch that has ended."""
+    faults = [f"{name}.ipynb is missing or incomplete" for name in NAMES if not whole(out / f"{name}.ipynb")]
     pages = [*(f"{name}.html" for name in NAMES), "index.html"]
     faults += [
-        f"{page} is not whole" for page in pages if not (out / page).read_text().rstrip().endswith("</html>")
+        f"{page} is incomplete" for page in pages if not (out / page).read_text().rstrip().endswith("</html>")
     ]
     rows = json.loads((out / "report.json").read_text())["notebooks"]
     faults += [f"{row['name']}: {row['status']}" for row in rows if row["status"] not in ("ok", "kept")]

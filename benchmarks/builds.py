@@ -1,11 +1,12 @@
-"""What a build costs: stock load_inline, the helper's way without PyTorch's headers, and NVRTC, on the same kernel.
+"""What a build costs: stock load_inline, the helper's way without PyTorch's headers, and NVRTC, on the same
+kernel.
 
-    python benchmarks/builds.py                 on a GPU machine with nvcc: the CUDA builds (about 3 minutes on an H100)
-    python benchmarks/builds.py --repeats 2     fewer of each
+    python benchmarks/builds.py                 on a GPU machine with nvcc: the CUDA builds (about 3 minutes
+    on an H100) python benchmarks/builds.py --repeats 2     fewer of each
 
-Every build is cold: its text differs from all before by a constant. Stock load_inline and the helper get the same two
-texts, and their results are compared bit by bit. WORKBOOK_RECORD=1 keeps the CUDA table as the record builds/cold.
-Without a GPU the same is done for one C++ function.
+Every build is cold: its text differs from all before by a constant. Stock load_inline and the helper get the
+same two texts, and their results are compared bit by bit. WORKBOOK_RECORD=1 keeps the CUDA table as the
+record builds/cold. Without a GPU the same is done for one C++ function.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""What Nsight Compute counts at the points of the course's sliders: bytes, how busy each part was, what warps waited for.
+"""What Nsight Compute counts at the points of the course's sliders: bytes, how busy each part was, what warps
+waited for.
 
     python benchmarks/counters.py                 # the sliders' first positions, each kernel
     python benchmarks/counters.py launch softmax  # of these sliders
 
-It prints what the sliders say under their bars, and how long counting two kernels takes (the target: 10 s). With
-WORKBOOK_RECORD=1 it counts every point that the recorded sweep has timed, a quarter of an hour in all, and keeps them beside the
-sweep (triton/launch-sweep-counters and so on), where the sliders replay them.
+It prints what the sliders say under their bars, and how long counting two kernels takes (the target: 10 s).
+With WORKBOOK_RECORD=1 it counts every point that the recorded sweep has timed, a quarter of an hour in all,
+and keeps them beside the sweep (triton/launch-sweep-counters and so on), where the sliders replay them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ def record(name: str) -> None:
     frame = frames.get(records.gpu_folder_name(device.gpu_spec().name))
     if frame is None:
         print(
-            f"{name}: {space.record} is not recorded on this GPU for the kernels of now; `make record` does it."
+            f"{name}: {space.record} is not recorded on this GPU for the kernels of now; `make record` does "
+            "it."
         )
         return
     swept = from_frame(space, frame)

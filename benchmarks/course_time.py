@@ -1,9 +1,9 @@
-"""What the course costs: times of `make run` with cold and warm build caches, memory, import time, sizes.
+"""What the course costs: the time of `make run` with cold and warm build caches, memory, import time, sizes.
 
     python benchmarks/course_time.py            # everything: runs the course twice
     python benchmarks/course_time.py --quick    # import time and sizes only
 
-Its peer is each target of the project, printed beside the figure as a ratio (below 1 is within the target).
+Each figure is compared with the project's target; a ratio below 1 is within it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def against(what: str, figure: float, unit: str, target: float) -> None:
 
 
 def import_seconds(module: str) -> float:
-    """Median of nine fresh interpreters, less what an interpreter that imports nothing takes."""
+    """Median time over nine new interpreters, minus that of interpreters that import nothing."""
 
     def once(code: str) -> float:
         begin = time.perf_counter()
@@ -42,7 +42,7 @@ def import_seconds(module: str) -> float:
 def course(environment: dict[str, str], out: Path) -> dict:
     """Run the course as `make run` does and return its report.json with the whole command's seconds."""
     begin = time.perf_counter()
-    command = [sys.executable, "-m", "helpers", "run", "notebooks", "--out", str(out)]
+    command = [sys.executable, "-m", "workbook", "run", "notebooks", "--out", str(out)]
     subprocess.run(command, cwd=ROOT, env=environment, check=False, stdout=subprocess.DEVNULL)
     return {**json.loads((out / "report.json").read_text()), "wall": time.perf_counter() - begin}
 
@@ -54,7 +54,7 @@ def main() -> None:
     quick = parser.parse_args().quick
 
     against("import helpers", import_seconds("helpers"), "s", IMPORT_S)
-    print(f"{'import helpers.workshop.cli':<44} {import_seconds('helpers.workshop.cli'):>9.2f} s")
+    print(f"{'import workbook.cli':<44} {import_seconds('workbook.cli'):>9.2f} s")
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         against(f"size of {path.name}", path.stat().st_size / 1e3, "kB", NOTEBOOK_KB)
     records = sum(p.stat().st_size for p in (ROOT / "helpers" / "records").rglob("*") if p.is_file())
@@ -62,7 +62,7 @@ def main() -> None:
     if quick:
         return
     with tempfile.TemporaryDirectory() as folder:
-        # Every cache that a lesson fills: the workbook's builds, torch's extensions and inductor, Triton's kernels.
+        # Every cache that a lesson fills: the workbook's builds, PyTorch's extensions, Inductor, and Triton.
         caches = {
             "WORKBOOK_CACHE": f"{folder}/workbook",
             "TORCH_EXTENSIONS_DIR": f"{folder}/extensions",

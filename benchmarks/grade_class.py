@@ -1,8 +1,10 @@
-"""How long a class takes to grade, and how much memory: `python benchmarks/grade_class.py --learners 30 --jobs 2`.
+"""How long a class takes to grade, and how much memory:
+`python benchmarks/grade_class.py --learners 30 --jobs 2`.
 
-The class is made of lab 03: of three learners one hands in the solution, one the solution with mistakes in it, one the
-starter as it is. Processor seconds are counted beside the wall's, since a machine may have other work; memory is the peak
-of the resident sizes of the command and all below it, so that what processes share counts more than once.
+The class is made of lab 03: of three learners one hands in the solution, one the solution with mistakes in
+it, one the starter as it is. Processor seconds are counted beside the wall's, since a machine may have other
+work; memory is the peak of the resident sizes of the command and all below it, so that what processes share
+counts more than once.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 import nbformat
 import psutil
 
-from helpers.workshop.grade import grade
+from workbook.grade import grade
 
 ROOT = Path(__file__).parent.parent
 LAB = "03_triton"
@@ -32,10 +34,16 @@ _MISTAKES = {
         ("from_cols * x_col_stride, mask=mask", "from_cols * x_col_stride"),
         ("row * x_row_stride + from_cols * x_col_stride", "row * n_cols + from_cols"),
     ),
-    "square-any-shape": (("x * x, mask=mask", "x + x, mask=mask"), ("element, x * x, mask=mask", "element, x * x")),
-    "catch-wrong-kernels": (("(5, 1000), ", ""), ("        with checks.poisoned():\n            first = kernel(x)", "        first = kernel(x)")),
+    "square-any-shape": (
+        ("x * x, mask=mask", "x + x, mask=mask"),
+        ("element, x * x, mask=mask", "element, x * x"),
+    ),
+    "catch-wrong-kernels": (
+        ("(5, 1000), ", ""),
+        ("        with checks.poisoned():\n            first = kernel(x)", "        first = kernel(x)"),
+    ),
     "rms-norm-rows": ((" / n_cols + eps", " / n_cols"), ("x * scale * weight", "x * scale")),
-}  # fmt: skip
+}
 
 
 def write_class(folder: Path, n_learners: int) -> None:
@@ -109,9 +117,12 @@ def main() -> None:
     cpu_s = sum(one.ru_utime + one.ru_stime for one in used)
     n_passed = sum(one.n_passed for one in grades.graded)
     print(
-        f"{asked.learners} notebooks of {LAB}, --jobs {asked.jobs}, {grades.tiers}, {os.cpu_count()} cores, load {os.getloadavg()[1]:.1f}: "
-        f"{wall_s:.0f} s, {wall_s / asked.learners:.1f} s a notebook; {cpu_s / asked.learners:.1f} processor seconds a notebook; "
-        f"peak {watch.peak_mb:.0f} MB; {n_passed} of {sum(len(one.marks) for one in grades.graded)} exercises passed"
+        f"{asked.learners} notebooks of {LAB}, --jobs {asked.jobs}, {grades.tiers}, {os.cpu_count()} cores, "
+        f"load {os.getloadavg()[1]:.1f}: "
+        f"{wall_s:.0f} s, {wall_s / asked.learners:.1f} s a notebook; {cpu_s / asked.learners:.1f} "
+        "processor seconds a notebook; "
+        f"peak {watch.peak_mb:.0f} MB; {n_passed} of {sum(len(one.marks) for one in grades.graded)} "
+        "exercises passed"
     )
 
 

@@ -1,10 +1,12 @@
-"""What Triton's eviction hints are worth: behind a full L2, behind a clean one, and with launches one after the other.
+"""What Triton's eviction hints are worth: behind a full L2, behind a clean one, and with launches one after
+the other.
 
     python benchmarks/hints.py
 
-A kernel that asks the L2 to keep its output ("evict_last" on stores) ends with more of it unwritten. Behind a clean L2
-that looks faster; in a row of launches each finds the lines that the one before it left, and pays. The same hint on loads
-is worth something in all three, so the kernels in helpers/kernels use that one at large sizes.
+A kernel that asks the L2 to keep its output ("evict_last" on stores) ends with more of it unwritten. Behind a
+clean L2 that looks faster; in a row of launches each finds the lines that the one before it left, and pays.
+The same hint on loads is worth something in all three, so the kernels in helpers/kernels use that one at
+large sizes.
 
 WORKBOOK_RECORD=1 keeps the table as the record fusion/hints.
 """

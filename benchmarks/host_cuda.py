@@ -26,8 +26,10 @@ __global__ void sum_kernel(const float* x, float* out, int n) {
     }
     if (t == 0) out[blockIdx.x] = s[0];
 }
-void square(int64_t x, int64_t y, int n) { square_kernel<<<(n + 255) / 256, 256>>>((const float*)x, (float*)y, n); }
-void sums(int64_t x, int64_t y, int n) { sum_kernel<<<(n + 255) / 256, 256>>>((const float*)x, (float*)y, n); }
+void square(int64_t x, int64_t y, int n) {
+    square_kernel<<<(n + 255) / 256, 256>>>((const float*)x, (float*)y, n); }
+void sums(int64_t x, int64_t y, int n) {
+    sum_kernel<<<(n + 255) / 256, 256>>>((const float*)x, (float*)y, n); }
 """
 WITH_TORCH = r"""
 torch::Tensor square(torch::Tensor x) {
@@ -42,7 +44,7 @@ import torch
 from helpers import cuda
 source = sys.stdin.read()
 start = time.perf_counter()
-module = cuda.load_cuda("bench_host", source, ["square", "sums"], torch_headers=False, device="host")
+module = cuda.load_cuda("bench_host", source, ["square", "sums"], torch_headers=False, device="emulator")
 print(time.perf_counter() - start if cuda.info(module).cached else "rebuilt")
 """
 
@@ -64,9 +66,11 @@ def main() -> None:
 
         from helpers import cuda
 
-        light = cuda.load_cuda("bench_host", SOURCE, ["square", "sums"], torch_headers=False, device="host")
+        light = cuda.load_cuda(
+            "bench_host", SOURCE, ["square", "sums"], torch_headers=False, device="emulator"
+        )
         heavy_source = SOURCE.split("void square(")[0] + WITH_TORCH
-        heavy = cuda.load_cuda("bench_host_torch", heavy_source, ["square"], device="host")
+        heavy = cuda.load_cuda("bench_host_torch", heavy_source, ["square"], device="emulator")
         process = subprocess.run(
             [sys.executable, "-c", AGAIN], input=SOURCE, capture_output=True, text=True, check=True
         )

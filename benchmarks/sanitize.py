@@ -1,13 +1,13 @@
 """compute-sanitizer over every kernel of helpers/kernels, on small awkward shapes.
 
-    python benchmarks/sanitize.py                 memcheck, racecheck, initcheck and synccheck; exit 1 unless all are clean
-    python benchmarks/sanitize.py --tool racecheck
+    python benchmarks/sanitize.py                 memcheck, racecheck, initcheck and synccheck; exit 1 unless
+    all are clean python benchmarks/sanitize.py --tool racecheck
 
-Each tool watches a process of its own that runs the same cases, and checks their results too: sizes around 16, misaligned
-addresses, strides, rows of one column and rows wider than a block, float32, bfloat16 and float16, gradients. Every tensor
-has memory of its own (PYTORCH_NO_CUDA_MEMORY_CACHING=1): inside the caching allocator's slabs an overrun would go unseen.
-Two controls must be found: a kernel told of more elements than there are (memcheck) and one that reads what nobody wrote
-(initcheck).
+Each tool watches a process of its own that runs the same cases, and checks their results too: sizes around
+16, misaligned addresses, strides, rows of one column and rows wider than a block, float32, bfloat16 and
+float16, gradients. Every tensor has memory of its own (PYTORCH_NO_CUDA_MEMORY_CACHING=1): inside the caching
+allocator's slabs an overrun would go unseen. Two controls must be found: a kernel told of more elements than
+there are (memcheck) and one that reads what nobody wrote (initcheck).
 """
 
 from __future__ import annotations
@@ -46,7 +46,10 @@ class Finding:
     def __str__(self) -> str:
         errors = "–" if self.errors is None else f"{self.errors:,}"
         verdict = "as it should be" if self.as_it_should_be else "WRONG"
-        return f"{self.tool:<10} {self.run:<10} {errors:>7} errors {self.seconds:>6.1f} s  {verdict:<16} {self.complaint}"
+        return (
+            f"{self.tool:<10} {self.run:<10} {errors:>7} errors {self.seconds:>6.1f} s  {verdict:<16} "
+            f"{self.complaint}"
+        )
 
 
 def watch(tool: str, run: str) -> Finding:
@@ -98,7 +101,9 @@ def run_kernels() -> None:
         torch.testing.assert_close(got.cpu().double(), expected, rtol=tolerance, atol=tolerance)
 
     def check(function, whole, part=lambda t: t, gradient=True):
-        """The function on `part` of a tensor, which on the GPU is the same part of a tensor of the same layout."""
+        """The function on `part` of a tensor, which on the GPU is the same part of a tensor of the same
+        layout.
+        """
         x = part(whole.cuda())
         expected_input = part(whole).double().requires_grad_()
         expected = functions[function](expected_input)
@@ -200,7 +205,8 @@ def main() -> int:
     if device.find_tool("compute-sanitizer") is None:
         print("compute-sanitizer is not here: install NVIDIA's CUDA toolkit, and set PATH to its bin folder.")
         return 0
-    # once without a tool: what Triton and nvcc compile is compiled and kept, and a plain failure shows plainly
+    # once without a tool: what Triton and nvcc compile is compiled and kept, and a plain failure shows
+    # plainly
     plain = [sys.executable, __file__, "--run", "kernels"]
     if subprocess.run(plain, cwd=Path(__file__).parents[1]).returncode:
         print("The cases fail without any tool.")

@@ -3,9 +3,9 @@
     python benchmarks/sliders.py
 
 JupyterLab shows the sliders' cells of lessons 02, 03 and 04; each slider is moved by keyboard, and the
-browser's own clock runs from the key's event to the frame after the plot was drawn anew. On a GPU also a live point:
-compiled, checked and measured, and the same one again. Its peers are the project's targets, printed as ratios
-(below 1 is within the target).
+browser's own clock runs from the key's event to the frame after the plot was drawn anew. On a GPU also a live
+point: compiled, checked and measured, and the same one again. Its peers are the project's targets, printed as
+ratios (below 1 is within the target).
 """
 
 from __future__ import annotations
@@ -89,7 +89,8 @@ def in_the_browser() -> None:
                 times = moves(page, cell, lesson)
                 for slider, found in times.items():
                     print(
-                        f"  {lesson}, {slider:<20} median {statistics.median(found):>5.0f} ms, worst {max(found):>5.0f} ms"
+                        f"  {lesson}, {slider:<20} median {statistics.median(found):>5.0f} ms, worst "
+                        f"{max(found):>5.0f} ms"
                     )
                 every = [t for found in times.values() for t in found]
                 what = (

@@ -1,19 +1,20 @@
-"""The timer against the truth: thirteen kernels and a copy, five timers, a hundred intervals, and traps.
+"""Check the timer against the truth: fourteen functions, five timers, a hundred intervals, and traps.
 
     python benchmarks/timer_truth.py                        everything, about seven minutes on an H100
-    python benchmarks/timer_truth.py --only kernels,traps   some parts: kernels, watching, coverage, aa, difference, traps
+    python benchmarks/timer_truth.py --only kernels,traps   some parts: kernels, watching, coverage, aa,
+                                                            difference, traps
 
-WORKBOOK_RECORD=1 keeps each part as the record timer/truth, timer/watching, timer/coverage, timer/aa, timer/difference,
-timer/traps.
-A part that fails is reported, and the rest goes on.
+WORKBOOK_RECORD=1 stores each part as the record timer/truth, timer/watching, timer/coverage, timer/aa,
+timer/difference, timer/traps. If a part fails, the failure is reported and the other parts still run.
 
-**The truth by CUPTI** is read apart from the timer's own code: out of a Chrome trace of launches, each behind the same
-flush (zeros over twice the L2); what runs between two flushes, in the GPU's own order, is one call, and the median
-over the calls is the truth. It is taken before and after every timer; a timer is judged by the mean of its two, and
-where they differ by more than the goal, that difference is allowed. **The truth by ncu** is `gpu__time_duration` in another
-process, with clocks and caches left alone, behind the same flush. It sees kernels, and no copies or fills. Watching can
-lengthen a kernel and cannot shorten it: where ncu says less than CUPTI, by more than 3 µs and 1 %, ncu's is the truth, less
-what it is longer by elsewhere.
+**The truth by CUPTI** is measured independently of the timer's code. A Chrome trace records launches, each
+after the same flush (zeros over twice the L2 cache). What runs between two flushes, in the GPU's order, is
+one call, and the median over the calls is the truth. It is measured before and after every timer. A timer
+is compared with the mean of the two, and if they differ by more than the goal, this difference is allowed.
+**The truth by ncu** is `gpu__time_duration` in another process, with clocks and caches left alone, after
+the same flush. It includes kernels, but no copies or fills. Profiling can lengthen a kernel but cannot
+shorten it. So if ncu reports less than CUPTI, by more than 3 µs and 1 %, ncu's value is the truth, minus
+what ncu adds in the other cases.
 """
 
 from __future__ import annotations
@@ -44,7 +45,10 @@ RECORDS = {part: f"timer/{'truth' if part == 'kernels' else part}" for part in P
 
 
 def traps_part(options: argparse.Namespace) -> list[dict]:
-    """Every trap by every timer, each timer in a process of its own: a trap may break the process that it is set in."""
+    """Run every trap with every timer.
+
+    Each timer runs in its own process, because a trap may break the process that it runs in.
+    """
     rows = []
     for timer in [*TIMERS, "nvbench"]:
         if timer in options.skip:
@@ -64,11 +68,15 @@ def traps_part(options: argparse.Namespace) -> list[dict]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--only", default=",".join(PARTS), help=f"parts, of {','.join(PARTS)}")
-    parser.add_argument("--skip", default="", help="of ncu, nvbench and the other timers' names")
-    parser.add_argument("--repeats", type=int, default=100, help="intervals and A/A comparisons")
-    parser.add_argument("--limit", type=float, default=120, help="seconds at most for coverage, and for aa")
-    parser.add_argument("--dump", help="append coverage's single results to this file, as JSON lines")
+    parser.add_argument("--only", default=",".join(PARTS), help=f"parts to run, out of {','.join(PARTS)}")
+    parser.add_argument(
+        "--skip", default="", help="ncu, nvbench or names of other timers to skip, separated by commas"
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=100, help="the number of intervals and A/A comparisons"
+    )
+    parser.add_argument("--limit", type=float, default=120, help="the most seconds for coverage, and for aa")
+    parser.add_argument("--dump", help="append coverage's single results to this file as JSON lines")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--timer", help=argparse.SUPPRESS)
     parser.add_argument("--calls", type=int, default=15, help=argparse.SUPPRESS)
@@ -80,7 +88,7 @@ def main() -> None:
         return
     parts = [part for part in options.only.split(",") if part]
     if unknown := set(parts) - set(PARTS):
-        parser.error(f"no part is called {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        parser.error(f"there is no part {', '.join(sorted(unknown))}; the parts are {', '.join(PARTS)}")
     try:
         device.require("gpu")
     except device.Missing as missing:

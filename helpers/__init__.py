@@ -1,20 +1,30 @@
-"""Kernel Workbook: what its lessons share. Nothing is imported here; take what you need, as in `from helpers import timing`.
+"""Kernel Workbook: the code that its lessons share. Import the modules that you need, as in
+`from helpers import timing`. Importing this package itself imports almost nothing else.
 
-What every lesson uses: `device` (what hardware and tools are here), `check` (a kernel against its reference), `timing`,
-`plots`, `widgets`, `records` (run live and keep, or replay) and `predict` (questions before their answers; `store` keeps
-them, `whole` writes files whole or not at all). What looks into a kernel: `trace` (the profiler), `ptx`
-and `ncu` (Nsight Compute). What builds one: `cuda` compiles C++ and CUDA, `kernels` holds those that several lessons need,
-`lessons` what one lesson alone needs. `lab` is what a lab's cells call, `exercises` what they check. `workshop` keeps and
-runs the course behind the `workbook` command; no lesson imports it.
+Every lesson uses these modules: `device` (available hardware and tools), `check` (compares a kernel with its
+reference), `timing`, `plots`, `widgets`, `records` (runs a cell live and stores the result, or replays it)
+and `predict` (questions before their answers). `progress` stores the predictions, `aliases` maps old names to
+new ones, and `atomic` writes files atomically. To inspect a kernel, use `trace` (the profiler), `ptx` and
+`ncu` (Nsight Compute). To build one, use `cuda`, which compiles C++ and CUDA. `kernels` has the kernels that
+several lessons use, and `lessons` has the code that only one lesson uses. `lab` has the functions that the
+cells of a lab call, and `exercises` has the checks behind them. The `workbook` command is a separate package
+that imports this one and is never imported by it.
 """
 
 import os
+import sys
 from importlib.metadata import PackageNotFoundError, version
+
+from helpers.aliases import RenamedModules
 
 try:
     __version__ = version("kernel-workbook")
-except PackageNotFoundError:  # run from a checkout that was never installed
+except PackageNotFoundError:  # run from a checkout that is not installed
     __version__ = "0+unknown"
 
-# torch's profiler writes "USDT: profiler_start" lines into a notebook unless told to be quiet before its first use.
+# Without this setting, torch's profiler prints "USDT: profiler_start" lines in notebooks. It must be set
+# before the profiler's first use.
 os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+# Appended, so that it's only asked about modules that don't exist under the requested name.
+sys.meta_path.append(RenamedModules())

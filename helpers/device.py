@@ -1,4 +1,4 @@
-"""Find out what hardware and tools are here, say what is missing and how to get it, and prepare a notebook for it."""
+"""Detects this machine's hardware and tools, explains what is missing, and prepares a notebook for it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from helpers import toolkit, tried
+from helpers import tested_versions, toolkit
 from helpers.machine import Finding, GpuSpec, Survey
 
 if TYPE_CHECKING:
     import torch
 
-# The real clock, whatever becomes of time.perf_counter later.
+# The real clock, even if a lesson replaces time.perf_counter later.
 _clock_s = time.perf_counter
 
 # Where NVIDIA's installers, conda and Colab put the tools when they are not on PATH.
@@ -35,7 +35,7 @@ _TOOL_FOLDERS = (
     "/usr/local/NVIDIA-Nsight-Compute*",
 )
 
-# What each tool is for, and the one line that gets it.
+# What each tool is for, and the command that installs it.
 _TOOLS = {
     "c++": (
         "C++ extensions (lesson 02)",
@@ -43,17 +43,17 @@ _TOOLS = {
     ),
     "ninja": ("C++ and CUDA extensions (lesson 02)", "pip install ninja"),
     "gpu": (
-        "live measurements; recorded ones are shown instead",
+        "live measurements (recorded ones are shown instead)",
         "run on a machine with an NVIDIA GPU, or in Colab: Runtime > Change runtime type > T4 GPU",
     ),
     "nvcc": (
         "CUDA extensions on this GPU (lesson 02)",
         "conda install -c conda-forge cuda-nvcc   # or NVIDIA's CUDA toolkit; then set CUDA_HOME",
     ),
-    # Which one, torch decides: `toolkit.install_line`.
+    # The version depends on torch: see `toolkit.install_line`.
     "nvrtc": ("compiling CUDA C++ to PTX and machine code (lessons 02 and 04)", ""),
     "ncu": (
-        "Nsight Compute live (lesson 05); recorded reports are read instead",
+        "Nsight Compute (lesson 05; recorded reports are read instead)",
         "conda install -c conda-forge nsight-compute   # or NVIDIA's Nsight Compute installer",
     ),
 }
@@ -69,11 +69,11 @@ _VERSIONS = {
 
 
 class Missing(RuntimeError):
-    """A tool or a GPU that the code needs is not here; the message says which and the line that gets it."""
+    """A required tool or GPU is missing. The message names it and the command that installs it."""
 
 
-# Blocks an SM can hold at once, by compute capability: CUDA C++ Programming Guide, "Technical Specifications
-# per Compute Capability". The driver's attribute is not in torch's device properties.
+# Resident blocks per SM, by compute capability: CUDA C++ Programming Guide, "Technical Specifications per
+# Compute Capability". torch's device properties don't include the driver's attribute.
 _MAX_BLOCKS_PER_SM = {
     (7, 0): 32,
     (7, 5): 16,
@@ -87,7 +87,7 @@ _MAX_BLOCKS_PER_SM = {
 
 
 def cache_folder() -> Path:
-    """Where builds and live results are kept: WORKBOOK_CACHE, or kernel-workbook in the user's cache folder.
+    """Returns the folder of builds and live results: WORKBOOK_CACHE, or kernel-workbook in the user's cache.
 
     Example:
         >>> from helpers import device
@@ -100,7 +100,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def has_gpu() -> bool:
-    """True where torch can launch work on an NVIDIA GPU."""
+    """Whether torch can launch work on an NVIDIA GPU."""
     import torch
 
     if not torch.cuda.is_available() or torch.version.hip:
@@ -114,9 +114,9 @@ def has_gpu() -> bool:
 
 @functools.cache
 def find_tool(name: str) -> Path | None:
-    """The path of "c++", "ninja", "nvcc" or "ncu", or None.
+    """Returns the path of "c++", "ninja", "nvcc" or "ncu", or None.
 
-    Looks on PATH, in CUDA_HOME, beside this Python and where NVIDIA's installers put things.
+    Searches PATH, CUDA_HOME, this Python's own folder and the folders of NVIDIA's installers.
     """
     names = {"c++": [os.environ.get("CXX", ""), "c++", "g++", "clang++"]}.get(name, [name])
     cuda_home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH")
@@ -137,7 +137,7 @@ def find_tool(name: str) -> Path | None:
 
 
 def cuda_toolkit() -> Path | None:
-    """The CUDA toolkit's folder that nvcc belongs to; None without nvcc."""
+    """Returns the folder of the CUDA toolkit that nvcc belongs to; None without nvcc."""
     nvcc = find_tool("nvcc")
     if nvcc is None:
         return None
@@ -146,9 +146,10 @@ def cuda_toolkit() -> Path | None:
 
 
 def nvrtc() -> toolkit.Nvrtc | None:
-    """The NVRTC that compiles here: of the CUDA that torch was built for, where that is installed; None without any.
+    """Returns the NVRTC to compile with, preferably of the CUDA version that torch was built for; None
+    without any.
 
-    Looked up at each call, which takes about a millisecond: what is installed meanwhile counts at once.
+    The lookup takes about a millisecond and isn't cached, so a new installation is found at once.
     """
     import torch
 
@@ -156,11 +157,14 @@ def nvrtc() -> toolkit.Nvrtc | None:
 
 
 def require(*names: str) -> None:
-    """Raise `Missing` unless every one of "gpu", "c++", "ninja", "nvcc", "nvrtc", "ncu" is here.
+    """Raises `Missing` unless all the named tools are available.
+
+    Args:
+        names: any of "gpu", "c++", "ninja", "nvcc", "nvrtc" and "ncu".
 
     Raises:
-        Missing: what is not here, what needs it, and the one line that gets it.
-        ValueError: a name that is none of these.
+        Missing: a tool is missing. The message says what needs it and how to install it.
+        ValueError: an unknown name.
     """
     for name in names:
         if name not in _TOOLS:
@@ -171,7 +175,7 @@ def require(*names: str) -> None:
 
 
 def _what_and_how(name: str) -> tuple[str, str]:
-    """What a tool is for, and the one line that gets it."""
+    """Returns what a tool is for and the command that installs it."""
     import torch
 
     what, how = _TOOLS[name]
@@ -180,13 +184,15 @@ def _what_and_how(name: str) -> tuple[str, str]:
 
 def _missing_sentence(name: str) -> str:
     what, how = _what_and_how(name)
-    thing = {"gpu": "An NVIDIA GPU that torch can use", "nvrtc": "NVRTC"}.get(name, name)
-    return f"{thing} is not here, and it is needed for {what}. To get it: {how}"
+    if name == "gpu":
+        return f"No NVIDIA GPU that torch can use was found; it is needed for {what}. To get one: {how}"
+    thing = {"nvrtc": "NVRTC"}.get(name, name)
+    return f"{thing} is missing; it is needed for {what}. To install it: {how}"
 
 
 @functools.cache
 def nvml_handle() -> tuple | None:
-    """The pynvml module and NVML's handle of torch's current GPU; None where NVML is not here or does not answer."""
+    """Returns the pynvml module and the handle of torch's current GPU; None if NVML isn't available."""
     if not has_gpu():
         return None
     try:
@@ -206,8 +212,8 @@ def nvml_handle() -> tuple | None:
 
 
 def _peak_gb_per_s(properties) -> float | None:
-    """Theoretical memory bandwidth: memory clock x bus width x 2 (double data rate)."""
-    # cudaDeviceGetAttribute: 36 is the memory clock in kHz, 37 the bus width in bits. torch tells them from 2.8 on.
+    """Returns the theoretical memory bandwidth: memory clock × bus width × 2 (double data rate)."""
+    # torch reports the memory clock (kHz) and the bus width (bits) from 2.8 on.
     clock_khz = getattr(properties, "memory_clock_rate", 0)
     bus_bits = getattr(properties, "memory_bus_width", 0)
     if not (clock_khz and bus_bits) and (nvml := nvml_handle()):
@@ -221,7 +227,7 @@ def _peak_gb_per_s(properties) -> float | None:
 
 @functools.cache
 def gpu_spec() -> GpuSpec | None:
-    """This machine's GPU, with its copy bandwidth measured once (0.1 to 1 s), or None where there is no GPU."""
+    """Returns this machine's GPU, with its copy bandwidth measured once (0.1 to 1 s); None without a GPU."""
     if not has_gpu():
         return None
     import torch
@@ -247,11 +253,13 @@ def gpu_spec() -> GpuSpec | None:
 
 
 def measure_copy(memory_bytes: int) -> float:
-    """Device-to-device copy, bytes read plus bytes written, in GB/s: the ceiling that lessons compare with.
+    """Measures a device-to-device copy in GB/s, bytes read plus bytes written: the lessons' bandwidth
+    ceiling.
 
-    A gigabyte a copy is far beyond every L2, and long enough that the launch gap inside CUDA events does not count. An
-    idle GPU takes a while to raise its clocks, and may be held down for a moment, so batches are copied until three
-    are as fast as the fastest within 1 %, for 0.1 s at least and a second at most. A ceiling is the fastest batch.
+    A copy moves a gigabyte, which is far larger than any L2, and takes long enough that the launch gap inside
+    CUDA events doesn't matter. An idle GPU needs time to raise its clocks, so the function copies in batches
+    until three of them are within 1 % of the fastest, for at least 0.1 s and at most one second, and returns
+    the fastest.
     """
     import torch
 
@@ -272,7 +280,7 @@ def measure_copy(memory_bytes: int) -> float:
 
 
 def package_version(package: str) -> str | None:
-    """The installed version of a distribution, or None.
+    """Returns the installed version of a distribution, or None.
 
     Example:
         >>> from helpers import device
@@ -295,10 +303,10 @@ def _first_line(command: list[str], pattern: str) -> str | None:
 
 
 def left_to_eager(dtype: torch.dtype) -> str:
-    """Why torch.compile would run eager's kernels for `dtype` on this GPU, in a sentence; "" where it compiles.
+    """Returns why torch.compile would run eager kernels for `dtype` on this GPU, or "" if it compiles.
 
-    torch says so in a warning only (`_check_triton_bf16_support` in torch/_inductor/compile_fx.py), and what it returns
-    looks like any compiled function.
+    torch only warns about it (`_check_triton_bf16_support` in torch/_inductor/compile_fx.py), and what it
+    returns looks like any compiled function.
     """
     import torch
 
@@ -308,7 +316,7 @@ def left_to_eager(dtype: torch.dtype) -> str:
 
 
 def driver_version() -> str | None:
-    """The NVIDIA driver's version, from the kernel module or nvidia-smi; None without one."""
+    """Returns the version of the NVIDIA driver, from the kernel module or nvidia-smi; None without one."""
     try:
         match = re.search(r"Kernel Module.*?\s(\d+\.[\d.]+)", Path("/proc/driver/nvidia/version").read_text())
         if match:
@@ -319,9 +327,9 @@ def driver_version() -> str | None:
 
 
 def counters_allowed() -> bool | None:
-    """Whether a plain user may read the GPU's hardware counters; None where the driver does not tell.
+    """Whether this user may read the GPU's hardware counters; None if the driver doesn't say.
 
-    The driver's own switch: NVreg_RestrictProfilingToAdminUsers, in /proc/driver/nvidia/params.
+    The driver's switch is NVreg_RestrictProfilingToAdminUsers, shown in /proc/driver/nvidia/params.
     """
     try:
         params = Path("/proc/driver/nvidia/params").read_text()
@@ -334,12 +342,12 @@ def counters_allowed() -> bool | None:
 
 
 def _problems(driver: str | None, torch) -> list[str]:
-    """Things that are here but do not fit together, each one sentence with what to do."""
+    """Returns one sentence, with what to do, for each pair of components that don't work together."""
     found = []
     if driver and torch.version.cuda is None:
         found.append(
-            f"This machine has an NVIDIA driver ({driver}) but torch {torch.__version__} is a CPU-only build: "
-            "install the CUDA build (pip install --force-reinstall torch from PyPI on Linux)."
+            f"This machine has an NVIDIA driver ({driver}) but torch {torch.__version__} is a CPU-only "
+            "build: install the CUDA build (pip install --force-reinstall torch from PyPI on Linux)."
         )
     elif driver and not has_gpu():
         try:
@@ -353,31 +361,33 @@ def _problems(driver: str | None, torch) -> list[str]:
                 "update the driver, or install a torch built for an older CUDA."
             )
         else:
-            found.append(f"The driver ({driver}) is here but torch cannot use a GPU: {why}.")
+            found.append(f"The driver ({driver}) is installed, but torch can't use a GPU: {why}.")
     if (compiler := nvrtc()) and compiler.misfit:
         found.append(compiler.misfit)
     if has_gpu() and find_tool("ncu") and counters_allowed() is False:
         found.append(
-            "ncu is here but may not read the counters (ERR_NVGPUCTRPERM): run as root, or set the driver option "
-            "NVreg_RestrictProfilingToAdminUsers=0 and reload it; in a container add --cap-add=SYS_ADMIN."
+            "ncu is installed but may not read the counters (ERR_NVGPUCTRPERM): run as root, or set the "
+            "driver "
+            "option NVreg_RestrictProfilingToAdminUsers=0 and reload it; in a container add "
+            "--cap-add=SYS_ADMIN."
         )
     return found
 
 
 def _tool_version(name: str) -> str | None:
-    """The version of "c++", "ninja", "nvcc" or "ncu", or its path where it does not tell; None where it is not here."""
+    """Returns the version of "c++", "ninja", "nvcc" or "ncu", else its path; None if it is missing."""
     tool = find_tool(name)
     return tool and (_first_line([str(tool), "--version"], _VERSIONS[name]) or str(tool))
 
 
 def survey() -> Survey:
-    """Look at this machine: Python, torch, triton, the compilers, driver, GPU, Nsight Compute."""
+    """Inspects this machine: Python, torch, triton, compilers, driver, GPU and Nsight Compute."""
     import torch
 
     driver, gpu = driver_version(), gpu_spec()
     tools = {name: _tool_version(name) for name in _VERSIONS}
     if gpu and tools["ncu"]:
-        allowed = {True: "may read counters", False: "may NOT read counters", None: "counters untried"}
+        allowed = {True: "may read counters", False: "may NOT read counters", None: "counters not tested"}
         tools["ncu"] += f" ({allowed[counters_allowed()]})"
     gpu_text = (
         gpu
@@ -385,7 +395,8 @@ def survey() -> Survey:
     )
     compiler, built_for = nvrtc(), torch.version.cuda
     nvrtc_text = compiler and (
-        f"{toolkit.named(compiler.version)} (torch is {f'built for CUDA {built_for}' if built_for else 'a CPU build'})"
+        f"{toolkit.named(compiler.version)} (torch is "
+        f"{f'built for CUDA {built_for}' if built_for else 'a CPU build'})"
     )
     findings = (
         Finding("Python", platform.python_version()),
@@ -398,19 +409,20 @@ def survey() -> Survey:
         *(Finding(name, tools[name], *_TOOLS[name]) for name in ("nvcc", "ncu")),
     )
     others = {name: package_version(name) for name in ("triton", "numpy")}
-    problems = (*_problems(driver, torch), *tried.problems({"torch": torch.__version__, **others}))
+    problems = (*_problems(driver, torch), *tested_versions.problems({"torch": torch.__version__, **others}))
     needed = {"torch", "triton", "c++", "ninja", "NVRTC"} | ({"nvcc"} if gpu else set())
     here = {f.name for f in findings if f.here}
     return Survey(findings, problems, gpu, ok=needed <= here)
 
 
 def prepare() -> Survey:
-    """Do what every lesson needs on every machine, and return the survey; the setup cell of each notebook calls it.
+    """Prepares a notebook and returns the survey. The setup cell of each notebook calls it.
 
-    ninja and nvcc come on PATH, since torch calls them by name; tables get the width of a notebook; and without a GPU
-    Triton's interpreter is switched on, unless Triton is imported already (too late) or TRITON_INTERPRET is set. That
-    torch.profiler can watch no GPU then is known, and its warning is left out. Triton makes one `fma` of a product and a
-    sum, unless TRITON_DEFAULT_FP_FUSION is set: so it did when the kernels were recorded, and 3.10 will not by itself.
+    It puts ninja and nvcc on PATH, because torch calls them by name, and widens pandas' tables. Without a GPU
+    it turns Triton's interpreter on (unless Triton is already imported, which is too late, or
+    TRITON_INTERPRET is set) and silences torch.profiler's warning about the missing GPU. It also asks Triton
+    to fuse a product and a sum into one `fma` (unless TRITON_DEFAULT_FP_FUSION is set), as it did when the
+    records were made; Triton 3.10 will no longer do so by default.
     """
     import warnings
 

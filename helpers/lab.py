@@ -1,4 +1,6 @@
-"""What a lab's cells call: `check`, `progress`, `reset`, and `WriteUp` for an answer in words and figures."""
+"""The functions that the cells of a lab call: `check`, `progress`, `reset`, and `WriteUp` for written
+answers.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import exercises, store
+from helpers import aliases, exercises
+from helpers import progress as progress_store
 from helpers.exercises.model import Exercise, Verdict
 from helpers.exercises.writeup import WriteUp
 from helpers.predict import summary
 
 __all__ = ["NotYet", "WriteUp", "check", "progress", "reset"]
 
-STARTERS = Path(exercises.__file__).with_name("starters.json")  # `workbook form` writes it
+STARTERS = Path(exercises.__file__).with_name("starters.json")  # written by `workbook form`
 
 
 class NotYet(AssertionError):
-    """An exercise is not solved yet. A notebook shows the check's sentences instead of a traceback.
+    """An exercise is not solved yet. A notebook shows the sentences of the check instead of a traceback.
 
     Attributes:
-        verdict: what the check found.
+        verdict: The result of the check.
     """
 
     def __init__(self, verdict: Verdict):
@@ -36,19 +39,19 @@ class NotYet(AssertionError):
 
 
 def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
-    """Try your answer on hidden cases, new ones each time, and keep the result.
+    """Checks your answer with hidden cases, which differ on every run, and stores the result.
 
     Args:
-        id: of the exercise.
-        obj: your function, or whatever the exercise asks for.
-        seed: to repeat a run: the cases of that seed.
+        id: The id of the exercise.
+        obj: Your function, or whatever the exercise asks for.
+        seed: The seed of a previous run, to repeat its cases.
 
     Returns:
-        The verdict, where every case agrees.
+        The verdict, if all cases agree.
 
     Raises:
-        NotYet: a case does not agree; it says which, with the first wrong elements and a hint.
-        UnknownExercise: no exercise has this id.
+        NotYet: A case doesn't agree. The message shows the case, the first wrong elements and a hint.
+        UnknownExercise: No exercise has this id.
     """
     from helpers.exercises.attempt import attempt
 
@@ -62,9 +65,8 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
 
 
 def _keep(lab: str, id: str, how: Callable[[dict], dict]) -> None:
-    """Change what is kept of one exercise."""
-    if problem := store.change(lab, id, how):
-        print(f"Progress is not kept: {problem}.")
+    if problem := progress_store.update(lab, id, how):
+        print(f"Your progress was not saved: {problem}.")
 
 
 def _note(exercise: Exercise, verdict: Verdict) -> None:
@@ -96,9 +98,10 @@ class Row:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a lab is done, and what the learner predicted in its lesson.
+    """How much of a lab is done, and what the learner predicted in its lesson.
 
-    A notebook that is handed in carries the predictions in its stored output, as data, for the teacher's report.
+    A notebook that is submitted contains the predictions in its stored output, as data, for the teacher's
+    report.
     """
 
     lab: str
@@ -107,7 +110,7 @@ class Progress:
 
     @property
     def n_passed(self) -> int:
-        """Exercises that passed once."""
+        """The number of exercises that have passed."""
         return sum(row.state == "passed" for row in self.rows)
 
     def _title(self) -> str:
@@ -116,7 +119,7 @@ class Progress:
     def _table(self) -> tuple[list[str], list[list[str]]]:
         head = ["exercise", "task", "state", "when", "tries"]
         rows = [[r.id, r.title, r.state, r.when, str(r.tries or "")] for r in self.rows]
-        if any(r.speed for r in self.rows):  # without a GPU there is no speed to speak of
+        if any(r.speed for r in self.rows):  # without a GPU, no speed is measured
             head.append("speed")
             rows = [[*row, r.speed] for row, r in zip(rows, self.rows, strict=True)]
         return head, rows
@@ -130,7 +133,6 @@ class Progress:
         return "\n".join([self._title(), *lines, *self._predicted()])
 
     def _predicted(self) -> list[str]:
-        """What the learner predicted in the lesson, in sentences; none where that is nothing."""
         if not self.predictions.answered:
             return []
         return [f"Predictions in lesson {self.lab}:", *self.predictions.sentences()]
@@ -158,15 +160,16 @@ class Progress:
 
 
 def progress(lab: str) -> Progress:
-    """What you have done of a lab: exercise, state, when it passed, tries, the speed on a GPU; and your predictions.
+    """Shows which exercises of a lab you have passed, how often you tried, and what you predicted.
 
     Args:
-        lab: such as "03_triton".
+        lab: The name of a lab, such as "03_triton".
 
     Raises:
-        UnknownExercise: no lab has this name.
+        UnknownExercise: No lab has this name.
     """
-    kept = store.read(lab) if lab in exercises.LABS else {}
+    lab = aliases.current(str(lab))
+    kept = progress_store.read(lab) if lab in exercises.LABS else {}
     rows = []
     for exercise in exercises.of_lab(lab):
         entry = kept.get(exercise.id, {})
@@ -186,27 +189,27 @@ def progress(lab: str) -> Progress:
 
 
 def reset(id: str) -> None:
-    """Give an exercise's starter cell back, in a new cell below this one, and forget that it passed.
+    """Restores the starter of an exercise in a new cell below this one, and forgets that you passed it.
 
     Args:
-        id: of the exercise.
+        id: The id of the exercise.
 
     Raises:
-        UnknownExercise: no exercise has this id.
+        UnknownExercise: No exercise has this id.
     """
     exercise = exercises.get(id)
-    starter = _starter(id)
-    _keep(exercise.lab, id, lambda entry: {"tries": entry.get("tries", 0)})
+    starter = _starter(exercise.id)
+    _keep(exercise.lab, exercise.id, lambda entry: {"tries": entry.get("tries", 0)})
     shell = _shell()
     if shell is None:
         print(starter)
         return
     shell.set_next_input(starter)
-    print(f"{id}: its starter cell is in a new cell below. Run that, then the check again.")
+    print(f"{exercise.id}: its starter cell is in a new cell below. Run that, then the check again.")
 
 
 def _shell() -> Any:
-    """The notebook's shell; None outside of one."""
+    """Returns the notebook's shell, or None outside of a notebook."""
     try:
         from IPython import get_ipython
     except ImportError:
@@ -215,12 +218,12 @@ def _shell() -> Any:
 
 
 def _starter(id: str) -> str:
-    """The starter's cells of an exercise, one below the other."""
+    """Returns the starter cells of an exercise as one text."""
     try:
         cells = json.loads(STARTERS.read_text("utf-8"))[id]["cells"]
     except (OSError, ValueError, KeyError):
         raise exercises.UnknownExercise(
-            f"The starter of {id!r} is not in this installation; run `workbook form` on the labs, or open the lab's "
-            "starter notebook again."
+            f"This installation has no starter for {id!r}. Run `workbook form` on the labs, or open the "
+            "lab's starter notebook again."
         ) from None
     return "\n\n\n".join(cells.values())

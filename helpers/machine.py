@@ -1,4 +1,4 @@
-"""What a GPU is and what a machine has: plain data and how it reads as text. `helpers.device` finds it out."""
+"""Descriptions of a GPU and of a machine, as plain data and as text; `helpers.device` collects them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class GpuSpec:
-    """What one GPU is. Sizes in bytes, bandwidths in decimal GB/s; None where the driver does not tell."""
+    """One GPU. Sizes in bytes, bandwidths in decimal GB/s; None if the driver doesn't report a value."""
 
     name: str
     compute_capability: tuple[int, int]
@@ -29,7 +29,7 @@ class GpuSpec:
         return f"sm_{self.compute_capability[0]}{self.compute_capability[1]}"
 
     def as_dict(self) -> dict:
-        """Plain values, for JSON."""
+        """Returns plain values, for JSON."""
         return asdict(self)
 
     @classmethod
@@ -40,7 +40,14 @@ class GpuSpec:
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the survey: what it is, what is here (or None), what its absence switches off, how to get it."""
+    """One line of the survey.
+
+    Attributes:
+        name: what was looked for.
+        here: what was found, or None.
+        switches_off: which features its absence disables.
+        how: how to install it.
+    """
 
     name: str
     here: str | None
@@ -50,7 +57,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Survey:
-    """What this machine has. `ok` is False where a lesson could not run at all."""
+    """What this machine has. `ok` is False if a lesson could not run at all."""
 
     findings: tuple[Finding, ...]
     problems: tuple[str, ...]
@@ -68,7 +75,8 @@ class Survey:
             )
         else:
             second = (
-                "No GPU: kernels compile or run in the interpreter here; measurements are replayed, labelled."
+                "No GPU: kernels run in the interpreter or are only compiled; measurements are "
+                "replayed and labeled."
             )
         return [first, second, *self.problems]
 
@@ -79,13 +87,13 @@ class Survey:
         return "<br>".join(html.escape(line) for line in self._lines())
 
     def doctor(self) -> str:
-        """Every finding, a line each, with what is missing and the line that gets it."""
+        """Every finding on a line of its own, and for what is missing the command that installs it."""
         lines = []
         for f in self.findings:
-            lines.append(f"{'ok ' if f.here else '-- '} {f.name:<12} {f.here or 'not here'}")
+            lines.append(f"{'ok ' if f.here else '-- '} {f.name:<12} {f.here or 'missing'}")
             if not f.here:
-                lines.append(f"    {'':<12} switches off: {f.switches_off}")
-                lines.append(f"    {'':<12} to get it: {f.how}")
+                lines.append(f"    {'':<12} disables: {f.switches_off}")
+                lines.append(f"    {'':<12} to install: {f.how}")
         lines += [f"!!  {problem}" for problem in self.problems]
-        lines.append("Every lesson can run." if self.ok else "A lesson could not run: see the lines above.")
+        lines.append("All lessons can run." if self.ok else "Some lessons can't run: see the lines above.")
         return "\n".join(lines)

@@ -1,7 +1,8 @@
-"""NVRTC and CUDA's headers: what is installed here, and which of it fits the CUDA that torch was built for.
+"""Finds the NVRTC and CUDA headers that match the CUDA version torch was built for.
 
-They come as wheels (the same that torch's CUDA builds bring), with conda, or with NVIDIA's CUDA toolkit. Several may lie
-side by side: a driver for CUDA 12 may refuse what CUDA 13's NVRTC makes, so torch's CUDA decides.
+They come as wheels (the ones that torch's CUDA builds depend on), with conda, or with NVIDIA's CUDA toolkit.
+Several versions can be installed side by side. torch's CUDA version decides between them, because a driver
+for CUDA 12 may refuse the output of CUDA 13's NVRTC.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Where they are below a folder of packages, in CUDA 13's wheels and in CUDA 12's; below a toolkit or a conda environment.
+# Their folders inside site-packages (CUDA 13's wheels, CUDA 12's), and inside a toolkit or a conda
+# environment.
 _WHEEL_LIBRARIES = ("nvidia/cu[0-9]*/lib", "nvidia/cuda_nvrtc/lib")
 _WHEEL_HEADERS = ("nvidia/cu[0-9]*/include", "nvidia/cuda_runtime/include")
 _HOME_LIBRARIES = ("lib64", "lib", "targets/*/lib", "lib/*-linux-gnu")
@@ -25,14 +27,14 @@ _BLACKWELL = (12, 8)
 
 @dataclass(frozen=True)
 class Nvrtc:
-    """An NVRTC that is installed.
+    """An installed NVRTC.
 
     Attributes:
         library: libnvrtc.so.N.
-        builtins: the library beside it that it loads by name.
-        version: of CUDA, such as (12, 8).
-        include: the folder of CUDA's headers (cuda_fp16.h, …) of the same major version; None where there is none.
-        torch_cuda: the CUDA that torch was built for, such as "12.8"; None for a CPU build.
+        builtins: the library in the same folder that it loads by name.
+        version: the CUDA version, such as (12, 8).
+        include: the folder of CUDA's headers (cuda_fp16.h, …) of the same major version, or None.
+        torch_cuda: the CUDA version that torch was built for, such as "12.8"; None for a CPU build.
     """
 
     library: Path
@@ -46,46 +48,50 @@ class Nvrtc:
 
     @property
     def misfit(self) -> str:
-        """What is wrong with it here, in a sentence with the line that mends it; "" where nothing is."""
+        """What doesn't fit this machine, in a sentence with the command that fixes it; "" if
+        everything fits.
+        """
         wanted = parsed(self.torch_cuda)
         if wanted and wanted[0] != self.version[0]:
-            why = ", and a driver for it may refuse what that makes" if self.version > wanted else ""
+            why = ", and a driver for that CUDA may refuse its output" if self.version > wanted else ""
             return (
-                f"torch is built for CUDA {self.torch_cuda}, but only {self} is here{why}: "
+                f"torch is built for CUDA {self.torch_cuda}, but only {self} is installed{why}: "
                 f"{install_line(self.torch_cuda)}"
             )
         if self.include is None:
             line = install_line(self.torch_cuda or named(self.version))
-            return f"CUDA's headers (cuda_fp16.h and others) for {self} are not here: {line}"
+            return f"CUDA's headers (cuda_fp16.h and others) for {self} are missing: {line}"
         if self.version < _BLACKWELL:
             return (
-                f"{self} does not know Blackwell (sm_100), for which a lab compiles: install a torch that is built for "
+                f"{self} doesn't know Blackwell (sm_100), for which a lab compiles: install a torch build "
+                "for "
                 f"CUDA {named(_BLACKWELL)} or newer."
             )
         return ""
 
 
 def named(version: tuple[int, int]) -> str:
-    """(12, 8) as "12.8"."""
+    """Returns "12.8" for (12, 8)."""
     return f"{version[0]}.{version[1]}"
 
 
 def parsed(cuda: str | None) -> tuple[int, int] | None:
-    """torch.version.cuda, such as "12.8", as numbers; None for a build without CUDA."""
+    """Returns torch.version.cuda, such as "12.8", as numbers; None for a build without CUDA."""
     match = re.match(r"(\d+)\.(\d+)", cuda or "")
     return match and (int(match[1]), int(match[2]))
 
 
 def find_nvrtc(cuda: str | None, home: Path | None = None) -> Nvrtc | None:
-    """The NVRTC to compile with, and headers that go with it.
+    """Returns the NVRTC to compile with, and the matching headers.
 
     Args:
-        cuda: the CUDA that torch was built for, such as "12.8"; None for a CPU build, which any NVRTC suits.
-        home: the CUDA toolkit's folder, if there is one.
+        cuda: the CUDA version that torch was built for, such as "12.8"; None for a CPU build, for which any
+            NVRTC will do.
+        home: the folder of the CUDA toolkit, if there is one.
 
     Returns:
-        One of the same CUDA, else of the same major version, else the newest; wheels come before conda's and the
-        toolkit's. None where none is installed.
+        An NVRTC of the same CUDA version, else of the same major version, else the newest. Wheels take
+        precedence over conda and the toolkit. None if none is installed.
     """
     best = _closest(_libraries(home), parsed(cuda))
     if best is None:
@@ -97,14 +103,17 @@ def find_nvrtc(cuda: str | None, home: Path | None = None) -> Nvrtc | None:
 
 
 def install_line(cuda: str | None) -> str:
-    """The line that gets NVRTC and the headers of torch's CUDA, such as "12.8"; the newest for a CPU build, None."""
+    """Returns the command that installs NVRTC and the headers for torch's CUDA version, such as "12.8".
+
+    For a CPU build (None) it installs the newest.
+    """
     version = parsed(cuda)
-    # In quotes: to a shell [ and * are patterns.
+    # Quoted, because [ and * are patterns to a shell.
     return f'pip install "cuda-toolkit[cudart,nvrtc]{f"=={named(version)}.*" if version else ""}"'
 
 
 def _closest(found: Iterable[tuple[tuple[int, int], object]], wanted: tuple[int, int] | None):
-    """Of (version, thing) the one nearest to the wanted version, else the newest; of equals the first."""
+    """Returns the (version, thing) closest to the wanted version, else the newest; the first of equals."""
 
     def nearness(one: tuple) -> tuple:
         version = one[0]
@@ -123,10 +132,10 @@ def _folders(wheels: tuple[str, ...], below: tuple[str, ...], home: Path | None)
 
 
 def _libraries(home: Path | None) -> Iterator[tuple[tuple[int, int], tuple[Path, Path]]]:
-    """(version, (NVRTC, its builtins)) of each that is installed."""
+    """Yields (version, (NVRTC, its builtins)) for each installation."""
     named_by_user = [Path(f) for f in os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if f]
     for folder in (*_folders(_WHEEL_LIBRARIES, _HOME_LIBRARIES, home), *named_by_user):
-        # Only the builtins' name has the whole version: the library is libnvrtc.so.12 in every CUDA 12.
+        # Only the name of the builtins has the minor version: every CUDA 12 has a libnvrtc.so.12.
         for builtins in folder.glob("libnvrtc-builtins.so.*"):
             match = re.fullmatch(r"libnvrtc-builtins\.so\.(\d+)\.(\d+)", builtins.name)
             if match and (library := folder / f"libnvrtc.so.{match[1]}").is_file():
@@ -134,7 +143,7 @@ def _libraries(home: Path | None) -> Iterator[tuple[tuple[int, int], tuple[Path,
 
 
 def _headers(home: Path | None) -> Iterator[tuple[tuple[int, int], Path]]:
-    """(version, folder) of each set of CUDA's headers."""
+    """Yields (version, folder) for each set of CUDA headers."""
     for folder in _folders(_WHEEL_HEADERS, _HOME_HEADERS, home):
         if (folder / "cuda_fp16.h").is_file() and (version := _header_version(folder)):
             yield version, folder

@@ -1,4 +1,4 @@
-"""JupyterLab and pages in a real Chromium, for tests and benchmarks: start, open, run, move a slider, time it."""
+"""JupyterLab and saved pages in a real Chromium, for tests and benchmarks."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ ARGUMENTS = (
     "--no-first-run",
     "--disable-dev-shm-usage",
 )
-# Limits, not waits: what is ready goes on at once, and a machine with other work needs them.
+# Upper limits for a busy machine; nothing waits longer than it has to.
 STARTS_WITHIN_S = 240
 SHOWS_WITHIN_MS = 120_000
 GET = "apt-get install -y chromium"
-# What JupyterLab itself complains about, above all where there is no network (the lessons' badge is an image elsewhere).
+# Errors that JupyterLab itself reports, mostly without a network (the lessons' badge is a remote image).
 _HARMLESS = re.compile(
     r"favicon|colab-badge|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
 )
 
 
 def chromium() -> str:
-    """Chromium's path; installed by apt-get where it is missing and this user may.
+    """The path of Chromium. If it is missing and this user is root, apt-get installs it.
 
     Raises:
-        RuntimeError: it is not here and could not be installed; the message is the line that does it.
+        RuntimeError: Chromium is missing and could not be installed. The message has the command to run.
     """
     names = ("chromium", "chromium-browser", "google-chrome")
     found = next(filter(None, map(shutil.which, names)), None)
@@ -52,7 +52,9 @@ def chromium() -> str:
         subprocess.run(GET.split(), env=environment, **quiet)
         found = shutil.which("chromium")
     if found is None:
-        raise RuntimeError(f"The browser tests need Chromium, which is not here; get it with: sudo {GET}")
+        raise RuntimeError(
+            f"The browser tests need Chromium, which is not installed. Install it with: sudo {GET}"
+        )
     return found
 
 
@@ -80,20 +82,19 @@ def _answers(address: str) -> bool:
 
 @contextlib.contextmanager
 def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
-    """JupyterLab on a free port, serving `folder`; gives its address. A notebook has a workspace of its own:
-    `{address}/lab/workspaces/NAME/tree/NAME.ipynb`, or JupyterLab reopens the last one too.
+    """Serve `folder` with JupyterLab on a free port and yield its address.
+
+    Open a notebook in a workspace of its own, `{address}/lab/workspaces/NAME/tree/NAME.ipynb`. Otherwise
+    JupyterLab reopens the previous notebook as well.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     settings = folder / ".settings"
     quiet = {"fetchNews": "false", "checkForUpdates": False}
-    for name, value in {
-        "@jupyterlab/apputils-extension/notification": quiet,
-    }.items():
-        path = settings / f"{name}.jupyterlab-settings"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(value))
+    path = settings / "@jupyterlab" / "apputils-extension" / "notification.jupyterlab-settings"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps(quiet))
     modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     private = {"JUPYTER_CONFIG_DIR": str(folder / ".config"), "JUPYTER_DATA_DIR": str(folder / ".data"),
@@ -139,7 +140,7 @@ def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
 
 
 class Page:
-    """A page with what went wrong on it."""
+    """A page and the errors that it reported."""
 
     def __init__(self, page: Any) -> None:
         self.page, self.errors = page, []
@@ -157,7 +158,7 @@ class Page:
             self.errors.append(text)
 
     def run_notebook(self, address: str, timeout_s: float = 900) -> None:
-        """Open a notebook in JupyterLab and run all its cells; raises where a cell fails."""
+        """Open a notebook in JupyterLab and run all its cells; raises if a cell fails."""
         self.page.goto(address)
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1"
@@ -176,7 +177,7 @@ class Page:
             raise AssertionError(f"cells failed: {failed}")
 
     def cell(self, name: str) -> Any:
-        """The cell of that id, scrolled to."""
+        """The cell with this id, after scrolling to it."""
         index = self.page.evaluate(
             "name => jupyterapp.shell.currentWidget.content.widgets.findIndex(c => c.model.id === name)", name
         )
@@ -209,7 +210,8 @@ _CLOCK = """(target) => {
   window.__paint = null;
   let t0 = null;
   const start = () => { if (t0 === null) t0 = performance.now(); };
-  for (const name of ['keydown', 'pointerdown']) window.addEventListener(name, start, {capture: true, once: true});
+  for (const name of ['keydown', 'pointerdown']) window.addEventListener(name, start, {capture: true,
+      once: true});
   const stop = () => requestAnimationFrame(() => setTimeout(() => {
     if (t0 !== null && window.__paint === null) window.__paint = performance.now() - t0;
   }, 0));
@@ -220,7 +222,9 @@ _CLOCK = """(target) => {
 
 
 def timed_press(page: Any, handle: Any, key: str, target: Any) -> float:
-    """Press a key on a slider's handle; milliseconds until `target` (a plot or any element) was painted anew."""
+    """Press a key on a slider's handle; milliseconds until `target` (a plot or any element) was
+    painted anew.
+    """
     handle.focus()
     target.evaluate(_CLOCK)
     page.keyboard.press(key)

@@ -1,10 +1,11 @@
-"""The factors of the checker's bounds, measured: right kernels must need less than FACTOR, wrong ones more.
+"""Measure the factors of the checker's bounds: correct kernels must need less than FACTOR, wrong ones more.
 
-`python tests/check_bounds.py --seeds 1000` tries every kernel of `check_kernels` with so many seeds, `--large` also at up
-to 10 million elements, and prints for each the factor that it would need to pass: its largest error beyond the fixed
-tolerance over what the operation can reach, the largest of a right kernel's seeds and the smallest of a wrong one's; a
-wrong one is also stopped by the cap. The exit status is 1 where a right kernel was called wrong or
-a wrong one right. `--only` takes the operations whose names have that in them.
+`python tests/check_bounds.py --seeds 1000` tries every kernel of `check_kernels` with that many seeds;
+`--large` tries up to 10 million elements. For each kernel it prints the factor that the kernel would need
+to pass: its largest error beyond the fixed tolerance, divided by what the operation can reach. This is the
+largest factor of a correct kernel's seeds and the smallest of a wrong kernel's, which the cap can stop as
+well. The exit status is 1 if a correct kernel was rejected or a wrong one accepted. `--only` selects
+operations by a part of their name.
 """
 
 from __future__ import annotations
@@ -28,7 +29,13 @@ from helpers.check.operation import bounds_of, results_of, widened
 
 @dataclass(frozen=True)
 class Tried:
-    """A kernel on one input: its largest error beyond the fixed tolerance over what the operation reaches, 0 if none is."""
+    """A kernel's result on one input.
+
+    Attributes:
+        factor: its largest error beyond the fixed tolerance, divided by what the operation reaches; 0 if
+            there is none.
+        passed: whether the checker accepted it.
+    """
 
     factor: float
     passed: bool
@@ -37,7 +44,7 @@ class Tried:
 def one_seed(
     operation: Operation, kernels: dict, shape: tuple[int, ...], dtype, seed: int
 ) -> dict[str, Tried]:
-    """Each kernel's standing on the inputs of one seed."""
+    """The result of each kernel on the inputs of one seed."""
     inputs = operation.make(shape, torch.Generator().manual_seed(seed), "cpu", dtype)
     (expected,) = results_of(operation.reference(*map(widened, inputs)))
     e, at_once = as_rows(expected), strict(dtype, size_of_rows(expected))
@@ -63,13 +70,17 @@ def one_seed(
 def tried(
     names: list[str], n_seeds: int, large: bool, first: int = 0
 ) -> Iterator[tuple[str, str, str, list[Tried]]]:
-    """(operation and dtype and shape, "right" or "wrong", kernel, how it stood with each seed), kernel after kernel."""
+    """Try each kernel with every seed.
+
+    Yields:
+        The operation, dtype and shape; "right" or "wrong"; the kernel's name; and its result for each seed.
+    """
     for name in names:
         operation = OPERATIONS[name]
         for dtype in operation.dtypes:
             for shape in operation.large if large else operation.shapes:
                 right = operation.right
-                # one result alone may be right by chance
+                # A single result may be correct by chance.
                 wrong = operation.wrong.get(dtype, {}) if math.prod(shape) > 1 else {}
                 found: dict[str, list[Tried]] = {}
                 for seed in range(first, first + n_seeds):
@@ -83,10 +94,10 @@ def tried(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--seeds", type=int, default=20, help="how many (20)")
-    parser.add_argument("--first", type=int, default=0, help="the first of them (0)")
-    parser.add_argument("--large", action="store_true", help="at up to 10 million elements")
-    parser.add_argument("--only", default="", help="operations whose names have this in them")
+    parser.add_argument("--seeds", type=int, default=20, help="how many seeds (20)")
+    parser.add_argument("--first", type=int, default=0, help="the first seed (0)")
+    parser.add_argument("--large", action="store_true", help="try up to 10 million elements")
+    parser.add_argument("--only", default="", help="only operations whose names contain this")
     given = parser.parse_args()
     torch.set_num_threads(1)
     names = [name for name in OPERATIONS if given.only in name]
@@ -99,7 +110,8 @@ def main() -> int:
         says = f"  {bad} of {len(ones)} seeds on the wrong side" if bad else ""
         print(f"{what:60} {which} {kernel:24} needs {worst:.3g}{says}", flush=True)
     print(
-        f"{len(names)} operations, {given.seeds} seeds, {time.monotonic() - begin:.0f} s; on the wrong side: {n_bad}"
+        f"{len(names)} operations, {given.seeds} seeds, {time.monotonic() - begin:.0f} s; on the wrong "
+        f"side: {n_bad}"
     )
     return 1 if n_bad else 0
 

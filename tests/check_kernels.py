@@ -1,7 +1,8 @@
-"""Operations for the checker's bounds: right kernels, which sum in other orders than torch, and subtly wrong ones.
+"""Operations for the checker's bounds, with correct kernels and subtly wrong ones.
 
-They run on a CPU, and each rounds as a kernel on a GPU would: sums in float32, results in the inputs' dtype, the factors
-of a product to TF32 or bfloat16 where the kernel's name says so.
+The correct kernels sum in a different order than PyTorch. All run on a CPU, and each rounds as a kernel on
+a GPU would: sums in float32, results in the inputs' dtype, the factors of a product in TF32 or bfloat16 if
+the kernel's name says so.
 """
 
 from __future__ import annotations
@@ -18,17 +19,17 @@ FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 @dataclass(frozen=True)
 class Operation:
-    """A reference, shapes to try it at, and kernels.
+    """A reference, shapes to try, and kernels.
 
     Attributes:
-        reference: in plain torch.
-        shapes: those of a quick test; the larger ones are only for the long run.
+        reference: the operation in plain PyTorch.
+        shapes: the shapes of a quick test; the larger ones are only for the long run.
         large: shapes of up to 10 million elements.
-        make: the inputs, as `assert_matches` takes them.
-        right: kernels that compute it, by name.
-        wrong: kernels that do not, for each dtype.
-        dtypes: of the inputs.
-        precision: as `assert_matches` takes it.
+        make: makes the inputs, as for `assert_matches`.
+        right: correct kernels, by name.
+        wrong: wrong kernels, for each dtype.
+        dtypes: the dtypes of the inputs.
+        precision: as for `assert_matches`.
     """
 
     reference: Callable
@@ -41,7 +42,8 @@ class Operation:
     precision: str | None = None
 
 
-# ---------------------------------------------------------------------------------------------------------- inputs
+# ----------------------------------------------------------------------------------------------------------
+# inputs
 
 
 def normal(*shapes_of: Callable) -> Callable:
@@ -65,11 +67,14 @@ def itself(*shape):
     return shape
 
 
-# ----------------------------------------------------------------------------------------------------- how to round
+# ----------------------------------------------------------------------------------------------------- how to
+# round
 
 
 def narrowed(bits: int, cut: bool = False) -> Callable:
-    """Rounds float32 to so many bits after the point, to nearest or, with `cut`, towards zero; TF32 has 10, bfloat16 7."""
+    """Rounds float32 to so many bits after the point, to nearest or, with `cut`, towards zero; TF32 has 10,
+    bfloat16 7.
+    """
 
     def to(x: torch.Tensor) -> torch.Tensor:
         drop = 23 - bits
@@ -94,7 +99,8 @@ def with_factors(to: Callable, f: Callable) -> Callable:
     return lambda *args: f(*(to(one) for one in args)).to(args[0].dtype)
 
 
-# ------------------------------------------------------------------------------------------------------- wrong ones
+# -------------------------------------------------------------------------------------------------------
+# wrong ones
 
 
 def one_element_off(f: Callable) -> Callable:
@@ -136,7 +142,8 @@ def one_block_in_a_thousand(f: Callable) -> Callable:
     return kernel
 
 
-# ------------------------------------------------------------------------------------------------- orders of summing
+# ------------------------------------------------------------------------------------------------- orders of
+# summing
 
 
 def in_a_row(x: torch.Tensor) -> torch.Tensor:
@@ -299,7 +306,8 @@ def gelu_with_product(a, b):
     return gelu(a @ b)
 
 
-# ------------------------------------------------------------------------------------------------------- the table
+# ------------------------------------------------------------------------------------------------------- the
+# table
 
 _PRODUCT = normal(lambda m, k, n: (m, k), lambda m, k, n: (k, n))
 _IMAGES = normal(lambda b, c, o, s: (b, c, s, s), lambda b, c, o, s: (o, c, 3, 3))
@@ -366,7 +374,8 @@ OPERATIONS: dict[str, Operation] = {
         large=((1, 10_000_000), (10, 1_000_000)),
         make=positive,
         right=_SUMS,
-        # A tile of 32 in ten million is 3e-6 of the sum, less than right sums in float32 differ by: no bound can tell.
+        # A tile of 32 in ten million is 3e-6 of the sum, less than right sums in float32 differ by: no bound
+        # can tell.
         wrong={_FP32: _subtly_wrong(_total) | {"last tile": last_tile(in_float32(_total), 1024)}},
     ),
     "scan": Operation(

@@ -36,7 +36,8 @@ def versions() -> dict[str, Version]:
 
 
 def resolve(requirements: Iterable[str], pins: dict[str, Version]) -> dict[str, Version]:
-    """What pip would install there for requirements: package to version, those that it would replace included.
+    """What pip would install there for requirements: package to version, those that it would replace
+    included.
 
     pip resolves against an environment in which every package of the list is installed, by name and version.
 
@@ -63,8 +64,21 @@ def resolve(requirements: Iterable[str], pins: dict[str, Version]) -> dict[str, 
         chosen = [f"{package}=={version}\n" for package, version in pins.items() if package not in here]
         (folder / "pins.txt").write_text("".join(chosen))
         report = folder / "report.json"
-        command = [sys.executable, "-m", "pip", "--python", folder / "env/bin/python", "install", "--dry-run", "--quiet",
-                   "--report", report, "-c", folder / "pins.txt", *requirements]  # fmt: skip
+        command = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--python",
+            folder / "env/bin/python",
+            "install",
+            "--dry-run",
+            "--quiet",
+            "--report",
+            report,
+            "-c",
+            folder / "pins.txt",
+            *requirements,
+        ]
         ran = subprocess.run(command, capture_output=True, text=True)
         assert ran.returncode == 0, f"pip found no answer: {ran.stderr[-2000:]}"
         installed = [one["metadata"] for one in json.loads(report.read_text())["install"]]

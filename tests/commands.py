@@ -1,4 +1,4 @@
-"""The checkout that is tested, and how tests start processes of their own in it."""
+"""The checkout under test, and how tests start processes in it."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 LESSONS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-# The course; what comes after it are the deeper lessons.
+# The core course; the later lessons go deeper.
 CORE = ("01_profiling", "02_load_inline", "03_triton", "04_ptx", "05_ncu", "06_fusion")
 
 
 def processes() -> int:
-    """How many child processes a test starts at once: two, but one where other tests run beside it or time on a GPU."""
+    """How many child processes a test starts at once.
+
+    Two, but only one if several pytest workers share the machine or if the tests measure on a GPU.
+    """
     from helpers import device
 
     beside = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
@@ -22,19 +25,21 @@ def processes() -> int:
 
 
 def command(*arguments: object) -> list[str]:
-    """The `workbook` command of this environment as a list."""
-    return [sys.executable, "-m", "helpers", *map(str, arguments)]
+    """The command line of `workbook` in this environment."""
+    return [sys.executable, "-m", "workbook", *map(str, arguments)]
 
 
 def environment() -> dict[str, str]:
-    """This environment, with `helpers` importable from any folder and this Python's tools (ninja) first on PATH."""
+    """The environment for child processes: `helpers` can be imported from any folder, and this Python's tools
+    (such as ninja) come first on PATH.
+    """
     modules = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     tools = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     return {**os.environ, "PYTHONPATH": modules, "PATH": tools, "COLUMNS": "200", "NO_COLOR": "1"}
 
 
 def recorded(name: str) -> dict:
-    """The first case of a shipped record, from the set that is replayed, or the next one that has it."""
+    """The first case of a stored record, from the first set in replay order that has it."""
     from helpers.records.sets import replay_order
 
     path = next(path for gpu in replay_order() if (path := gpu / f"{name}.json").is_file())

@@ -1,4 +1,4 @@
-"""What the tests share as fixtures: their seeds, small notebooks made on the spot, the `workbook` command."""
+"""What all tests share: a clean environment, seeds, markers, small notebooks and the `workbook` command."""
 
 from __future__ import annotations
 
@@ -10,23 +10,35 @@ from pathlib import Path
 import nbformat
 import pytest
 import seeds
+import slow
 from commands import ROOT, command, environment
 
-# The files that take longest, in this order. They begin first, so that two workers end at about the same time.
+# No test depends on the user's settings. This runs before anything imports `helpers`, and child processes
+# inherit it.
+for name in [name for name in os.environ if name.startswith("WORKBOOK_")]:
+    del os.environ[name]
+# Tests run next to each other on all cores, where the threads of torch's small operators only wait for one
+# another: with two threads per process, the attempts of lab 06 take three times as long.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The files that take longest start first, so that all workers finish at about the same time.
 LONGEST = (
+    "workbook/test_grade_attacks.py",
     "exercises/test_wrong_kernels.py",
     "test_notebooks.py",
     "test_browser.py",
-    "workshop/test_grade.py",
     "test_labs.py",
-    "exercises/test_lab06.py",
+    "workbook/test_grade.py",
+    "workbook/test_batch.py",
     "exercises/test_lab02.py",
 )
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """The workers of `-n auto`: as many as cores, but none where there is a GPU: two tests would measure each other."""
+    """The number of workers of `-n auto`: one per core, but none on a machine with a GPU, where two tests at
+    a time would disturb each other's measurements.
+    """
     from helpers import device
 
     return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)), 4)
@@ -34,15 +46,20 @@ def pytest_xdist_auto_num_workers() -> int:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Order and mark the tests, and deselect what only a GPU can show where there is none.
+    """Mark the tests, start the longest files first, and deselect GPU tests on a machine without a GPU.
 
-    The closing line names what was deselected, and it never counts as passed.
+    Deselected tests appear in pytest's last line and never count as passed.
     """
-    places = {str(ROOT / "tests" / name): place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: places.get(str(item.path), len(places)))
+    order = {name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: order.get(_file(item), len(order)))
     for item in items:
+        function = getattr(item, "originalname", item.name)
         if "seed" in getattr(item, "fixturenames", ()):
             item.add_marker("seeded")
+        if slow.listed(slow.COMPAT, _file(item), function):
+            item.add_marker("compat")
+        elif slow.listed(slow.SLOW, _file(item), function):
+            item.add_marker("slow")
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu:
         from helpers import device
@@ -52,9 +69,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items[:] = [item for item in items if item not in on_gpu]
 
 
+def _file(item: pytest.Item) -> str:
+    return Path(os.path.relpath(item.path, ROOT / "tests")).as_posix()
+
+
 @pytest.fixture(autouse=True)
 def sown(request: pytest.FixtureRequest) -> int:
-    """`random`, numpy and torch begin with the test's own seed, which comes from its name and TEST_SEED."""
+    """Seed `random`, numpy and torch with the test's own seed, which depends on its name and on TEST_SEED."""
     seed = seeds.of(request.node.nodeid)
     seeds.sow(seed)
     return seed
@@ -62,13 +83,13 @@ def sown(request: pytest.FixtureRequest) -> int:
 
 @pytest.fixture
 def seed(sown: int) -> int:
-    """The test's own seed, for what takes one. A test that asks for it is `seeded`: `make soak` tries it with others."""
+    """The test's own seed, for functions that take one. A test that requests it is marked `seeded`."""
     return sown
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureRequest) -> Iterator[None]:
-    """A fixture that several tests share draws the same whichever of them comes first."""
+    """A shared fixture draws the same numbers, whichever test requests it first."""
     if fixturedef.scope != "function":
         seeds.sow(seeds.of(f"{fixturedef.baseid}::{fixturedef.argname} {getattr(request, 'param', '')}"))
     return (yield)
@@ -76,9 +97,9 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureR
 
 @pytest.fixture(scope="session", autouse=True)
 def ipython(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Kernels that the tests start, here or in child processes, begin with seeds, and without the user's own profile.
+    """Start every Jupyter kernel with a seed, without the user's IPython profile, progress or predictions.
 
-    Nor do they see the user's progress and predictions, and what an author got wrong in a prediction raises.
+    An author's mistake in a prediction raises an error.
     """
     folder = tmp_path_factory.mktemp("ipython")
     startup = folder / "profile_default" / "startup" / "00-seed.py"
@@ -101,8 +122,9 @@ def root() -> Path:
 def make_notebook(tmp_path: Path) -> Callable[..., Path]:
     """Write a notebook into tmp_path/notebooks.
 
-    Call it as `make_notebook("name", "code", ("code", "tag"), "# markdown"…, metadata={…})`: a text that begins with
-    "# %md " is a markdown cell; a pair is code with tags. Cells are called cell-0, cell-1, ….
+    Call it as `make_notebook("name", "code", ("code", "tag"), "# markdown"…, metadata={…})`: a string that
+    starts with "# %md " becomes a Markdown cell, and a tuple is code with tags. The cells' ids are cell-0,
+    cell-1, ….
     """
 
     def make(
@@ -128,7 +150,7 @@ def make_notebook(tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture
 def workbook(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess]:
-    """Run the `workbook` command in tmp_path (or `cwd`) and return what it said and its exit status."""
+    """Run the `workbook` command in tmp_path (or `cwd`) and return its output and exit status."""
 
     def run(*arguments: object, cwd: Path | None = None, timeout: float = 300) -> subprocess.CompletedProcess:
         return subprocess.run(

@@ -1,7 +1,9 @@
-"""A CUDA 12 session: Colab's cuda-bindings, NVRTC and headers laid over this environment, and the course's CUDA texts.
+"""A CUDA 12 session: Colab's cuda-bindings, NVRTC and headers laid over this environment, and the course's
+CUDA texts.
 
-The packages go into build/cuda12 once (pip, without their dependencies). A Python process started with that folder first
-on its path, which takes torch for a build for CUDA 12.8, is such a session; this environment's CUDA 13 lies beside it.
+The packages go into build/cuda12 once (pip, without their dependencies). A Python process started with that
+folder first on its path, which takes torch for a build for CUDA 12.8, is such a session; this environment's
+CUDA 13 lies beside it.
 """
 
 from __future__ import annotations
@@ -38,7 +40,17 @@ def install() -> Path:
     wanted = [f"{name}=={versions[name]}" for name in PACKAGES]
     done = FOLDER / "installed.json"
     if not done.exists() or json.loads(done.read_text()) != wanted:
-        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(FOLDER)]  # fmt: skip
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-deps",
+            "--upgrade",
+            "--target",
+            str(FOLDER),
+        ]
         result = subprocess.run([*pip, *wanted], capture_output=True, text=True)
         assert result.returncode == 0, f"pip could not get CUDA 12's packages: {result.stderr[-500:]}"
         done.write_text(json.dumps(wanted))
@@ -95,7 +107,9 @@ def device_code(text: str) -> str:
 
 
 def _strings(code: str, where: str) -> dict[str, str]:
-    """The kernels in Python code: its strings but for docstrings, and where one is a pattern, what the code makes of it."""
+    """The kernels in Python code: its strings but for docstrings, and where one is a pattern, what the code
+    makes of it.
+    """
     tree = ast.parse(code)
     documents = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     nodes = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in documents]

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import nbformat
 
-from helpers.workshop.grade.marks import Graded, Grades, Mark
+from workbook.grade.marks import Graded, Grades, Mark
 
 FURTHER = Path(__file__).parent / "grade_exercises.py"
-HOSTILE = Path(__file__).parent / "workshop" / "hostile"
-ATTACKS = Path(__file__).parent / "workshop" / "attacks"
+HOSTILE = Path(__file__).parent / "workbook" / "hostile"
+ATTACKS = Path(__file__).parent / "workbook" / "attacks"
 RIGHT_A = """\
 def n_blocks(n):
     return -(-n // 256)"""
@@ -34,7 +34,9 @@ def n_blocks(n:
 
 
 def notebook(*between: str, a: str = RIGHT_A, b: str = RIGHT_B, last: str = "") -> nbformat.NotebookNode:
-    """A learner's notebook: imports, up to four cells of their own, both exercises with their checks, one last cell."""
+    """A learner's notebook: imports, up to four cells of their own, both exercises with their checks, one
+    last cell.
+    """
 
     def code(source: str, name: str, *tags: str) -> nbformat.NotebookNode:
         return nbformat.v4.new_code_cell(source, id=name, metadata={"tags": list(tags)} if tags else {})
@@ -56,7 +58,8 @@ def notebook(*between: str, a: str = RIGHT_A, b: str = RIGHT_B, last: str = "") 
 def hostile(
     *names: str, a: str = RIGHT_A, b: str = RIGHT_B, folder: Path = HOSTILE, **words: object
 ) -> nbformat.NotebookNode:
-    """A notebook of files in hostile/: cells of their own below `# %%`, an exercise's cell below `# %% <its id>`.
+    """A notebook of files in hostile/: cells of their own below `# %%`, an exercise's cell below
+    `# %% <its id>`.
 
     Args:
         names: Files, whose cells stand in this order.

@@ -1,4 +1,4 @@
-"""Triton's interpreter, quicker by half for the tests that launch thousands of small kernels in it."""
+"""Halves the time of Triton's interpreter for tests that launch thousands of small kernels."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 
 def quicken() -> None:
-    """In this process, look only once for the functions of Triton's language that the interpreter replaces.
+    """Cache which functions of Triton's language the interpreter replaces, in this process.
 
-    It walks over the whole language at every launch and whenever a kernel calls another function (`tl.max` is one),
-    which is half of a small kernel's time. What it replaces, and by what, stays the same.
+    The interpreter searches the whole language at every launch and whenever a kernel calls another function
+    such as `tl.max`, which takes half the time of a small kernel. It replaces the same functions as before.
     """
     import triton.language as tl
     from triton.runtime import interpreter

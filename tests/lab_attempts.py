@@ -1,8 +1,8 @@
-"""Attempts at a lab's exercises, run against their checks: what tests/exercises/test_lab03.py and test_lab06.py share.
+"""Runs attempts at a lab's exercises against their checks.
 
-An attempt is the solution's own cell with a few words changed, or a text of its own. Whether Triton kernels are
-interpreted is decided when triton is imported, so all attempts of a lab run in one process of their own, without a GPU:
-this file is the script that the process runs. It prints one JSON object, name of the attempt to the verdict.
+An attempt is the solution's cell with a few words changed, or a source of its own. Triton decides at import
+whether it interprets kernels, so all attempts of a lab run in one separate process without a GPU. That
+process runs this file as a script, which prints one JSON object with the verdict per attempt.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ class Attempt:
     Attributes:
         exercise: its id.
         changes: (old, new) texts, replaced in the solution's cell; each old text has to be there.
-        mistake: the key that the verdict must have; "" where the attempt has to be accepted. Several with "|" between.
-        says: what must stand in the sentence, its details or the hint.
-        source: a text that comes instead of the solution's cell.
-        seed: of the hidden cases, where a draw is wanted that once was judged wrongly; None takes the run's.
+        mistake: the key that the verdict must have, or several separated by "|"; "" if the attempt must be
+            accepted.
+        says: text that must appear in the sentence, its details or the hint.
+        source: source code that replaces the solution's cell.
+        seed: for the hidden cases, to repeat a draw that was once judged wrongly; None uses the run's seed.
     """
 
     exercise: str
@@ -43,13 +44,13 @@ class Attempt:
 
 
 def solution_cells(lab: str) -> dict[str, str]:
-    """Cell id to source of a lab's solution."""
+    """The sources of the cells of a lab's solution by id."""
     notebook = nbformat.read(ROOT / "labs" / "solutions" / f"{lab}.ipynb", as_version=4)
     return {cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"}
 
 
 def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
-    """Every attempt's verdict, in this process. Each has a seed of its own name."""
+    """The verdict per attempt, computed in this process. An attempt's seed comes from its name."""
     import warnings
 
     from helpers.exercises import attempt, of_lab
@@ -89,7 +90,7 @@ def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
 
 
 def verdicts(file: str) -> dict[str, dict]:
-    """Run the attempts of a test file (its LAB and ATTEMPTS) in a process without a GPU, Triton interpreted."""
+    """Run the attempts of a test file (its LAB and ATTEMPTS) in Triton's interpreter, in a new process."""
     without_gpu = {**environment(), "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
     done = subprocess.run(
         [sys.executable, __file__, file], env=without_gpu, capture_output=True, text=True, timeout=1800
@@ -99,7 +100,7 @@ def verdicts(file: str) -> dict[str, dict]:
 
 
 def judge(name: str, attempt: Attempt, verdict: dict) -> None:
-    """Fail unless an attempt got the verdict that it has to get."""
+    """Fail unless an attempt got the expected verdict."""
     about = f"{name} (seed {verdict['seed']}): {verdict['said']}"
     assert verdict["passed"] == (not attempt.mistake), about
     assert verdict["mistake"] in attempt.mistake.split("|"), f"{verdict['mistake']}: {about}"

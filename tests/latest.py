@@ -1,8 +1,9 @@
-"""`make latest`: the course, the labs' solutions and the tests, in the environment that runs this file.
+"""`make latest`: runs the lessons, the labs' solutions and all tests in the current environment.
 
-`python tests/latest.py -- ARGS` says which versions it has, runs all three, also where one fails, and then says how each
-ended; ARGS are for pytest. Where all passed, the pair of torch and triton goes into `helpers/tried.json`, which
-`workbook doctor` reads; not with `--part`, for a part of the tests. The exit status is 0 where all passed, 1 where not.
+`python tests/latest.py -- ARGS` prints the installed versions, runs all three even if one fails, and prints
+how each ended; pytest gets ARGS. If all of them pass, it adds the pair of torch and triton to
+`helpers/tested_versions.json`, which `workbook doctor` reads, unless `--part` says that ARGS select a part of
+the tests. The exit status is 0 if everything passed, otherwise 1.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from pathlib import Path
 from commands import ROOT, command, environment
 from packaging.requirements import Requirement
 
-from helpers import tried
+from helpers import tested_versions
 
 
 def versions() -> Iterator[str]:
-    """A line for each distribution that pyproject.toml names: what is installed, and the pin where that is another."""
+    """One line per dependency in pyproject.toml: the installed version, and the pin if that is different."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     pins = {}
     for line in (ROOT / "constraints.txt").read_text().splitlines():
@@ -41,7 +42,7 @@ def versions() -> Iterator[str]:
 
 
 def steps(arguments: Sequence[str], out: Path) -> dict[str, list[str]]:
-    """What is run, by name."""
+    """The commands to run, by name."""
     return {
         "course": command("run", ROOT / "notebooks", "--out", out / "course"),
         "labs' solutions": command("run", ROOT / "labs" / "solutions", "--out", out / "labs"),
@@ -50,11 +51,14 @@ def steps(arguments: Sequence[str], out: Path) -> dict[str, list[str]]:
 
 
 def run(what: Mapping[str, Sequence[str]], keep: bool) -> int:
-    """Run every step, say how each ended, and keep the pair of torch and triton where all passed; the exit status.
+    """Run every step, print how each ended, and store the pair of torch and triton if all passed.
 
     Args:
         what: commands by the step's name.
-        keep: whether these steps are everything.
+        keep: whether these steps are everything, so that the pair may be stored.
+
+    Returns:
+        The exit status.
     """
     ended = []
     for name, words in what.items():
@@ -70,10 +74,10 @@ def run(what: Mapping[str, Sequence[str]], keep: bool) -> int:
     if any(status for _, status, _ in ended):
         return 1
     if not keep:
-        print("Only a part of the tests ran, so helpers/tried.json stays as it is.")
-    elif pair not in tried.pairs():
-        tried.add(**pair)
-        print(f"helpers/tried.json has {named} now: commit it.")
+        print("Only a part of the tests ran, so helpers/tested_versions.json stays as it is.")
+    elif pair not in tested_versions.pairs():
+        tested_versions.add(**pair)
+        print(f"helpers/tested_versions.json has {named} now: commit it.")
     return 0
 
 

@@ -1,7 +1,7 @@
 """Figures that the lessons' prose states for a named GPU, and how each follows from that GPU's record.
 
-A sentence that names a GPU and a figure belongs here: `text` is its fragment with `{}` where the figures stand, and
-`figures` computes them, as they are written, from the rows of the record.
+A sentence that names a GPU and a figure belongs here: `text` is its fragment with `{}` where the figures
+stand, and `figures` computes them, as they are written, from the rows of the record.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ def _ncu_and_cupti(truth: pd.DataFrame) -> tuple:
 
 
 def _first_clock(clocks: pd.DataFrame) -> tuple:
-    """What the host's clock says that does not wait, as a bandwidth, and how often the peak of 3,352 GB/s is in it."""
+    """What the host's clock says that does not wait, as a bandwidth, and how often the peak of 3,352 GB/s is
+    in it.
+    """
     us = clocks.set_index("clock").us["host, no waiting"]
     tb_per_s = 8 * 10_000**2 / us / 1e6
     return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 3.3523:.0f}"
@@ -67,13 +69,17 @@ def _smallest_square(truth: pd.DataFrame) -> tuple:
 
 
 def _rows_with_narrow_loads(widths: pd.DataFrame) -> tuple:
-    """The row kernel on 10,000 × 10,000 floats: its time with 4-byte loads, in percent of that with 16-byte loads."""
+    """The row kernel on 10,000 × 10,000 floats: its time with 4-byte loads, in percent of that with 16-byte
+    loads.
+    """
     row = widths[(widths.n_rows == 10_000) & (widths.l2 == "cold")].iloc[0]
     return (f"{100 * row.narrow_over_wide:.0f}",)
 
 
 def _flat_with_narrow_loads(loads: pd.DataFrame) -> tuple:
-    """The flat kernel on 100,000,001 floats: its time with 4-byte loads, in percent of that with 16-byte loads."""
+    """The flat kernel on 100,000,001 floats: its time with 4-byte loads, in percent of that with 16-byte
+    loads.
+    """
     row = loads[loads.n_elements == 100_000_001].iloc[0]
     return (f"{100 * row.masked_over_wide:.0f}",)
 
@@ -93,7 +99,8 @@ def _first_square(squares: pd.DataFrame) -> tuple:
 def _smallest_programs(launches: pd.DataFrame) -> tuple:
     """The flat kernel on 4,096 × 8,192 fp32 in blocks of 64, one warp each."""
     small = launches.query(
-        "kernel == 'Triton flat' and n_cols == 8192 and dtype == 'float32' and block_size == 64 and num_warps == 1"
+        "kernel == 'Triton flat' and n_cols == 8192 and dtype == 'float32' and block_size == 64 and "
+        "num_warps == 1"
     )
     return (f"{small.median_us.iloc[0]:.0f}",)
 
@@ -133,7 +140,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "01_profiling",
-        "On an H100 a clock around that line says {} µs. That would be {} TB/s, {} times what its memory can deliver.",
+        "On an H100 a clock around that line says {} µs. That would be {} TB/s, {} times what its memory "
+        "can deliver.",
         "h100",
         "profiling/six-clocks",
         _first_clock,
@@ -148,7 +156,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "06_fusion",
-        "On an H100, `exp` of 16,384 × 8,192 floats takes {} µs. A whole softmax of that matrix, `exp` and four more "
+        "On an H100, `exp` of 16,384 × 8,192 floats takes {} µs. A whole softmax of that matrix, `exp` and "
+        "four more "
         "operations, takes {} µs too",
         "h100",
         "fusion/five-operations",

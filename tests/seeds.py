@@ -1,6 +1,6 @@
-"""Where the tests' random numbers come from: the name of what draws them, and one number, TEST_SEED (0 by default).
+"""Seeds for the tests: each comes from the name of what draws and from the number TEST_SEED (default 0).
 
-`make test` uses 0, so that every run of it is the same. `make soak` goes on with 1, 2, 3, ….
+Two runs of `make test` therefore draw the same numbers; `make test SEED=3` draws others.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import random
 
 NUMBER = int(os.environ.get("TEST_SEED") or 0)
 
-# Of a kernel that a test starts: what its notebook draws without a seed of its own. torch is seeded when the notebook
-# has imported it, since some of its settings have to be made before that.
+# Runs at the start of every Jupyter kernel that a test starts. It seeds torch only after the notebook has
+# imported it, because some of torch's settings have to be made before the import.
 KERNEL_STARTUP = """\
 def _sow(seed):
     import random, sys
 
     def imported(*_):
         if "torch" in sys.modules:
-            random.seed(seed)  # the import may have drawn from it, or not
+            random.seed(seed)  # the import may have drawn from it
             sys.modules["torch"].manual_seed(seed)
             sys.modules["numpy"].random.seed(seed)
             events.unregister("pre_run_cell", imported)
@@ -40,7 +40,7 @@ def of(name: str) -> int:
 
 
 def several(n: int) -> range:
-    """n seeds for a test that tries several in a row: 0 to n - 1, with another TEST_SEED others."""
+    """n seeds for a test that tries several in a row: 0 to n - 1 if TEST_SEED is 0."""
     return range(NUMBER * n, NUMBER * n + n)
 
 

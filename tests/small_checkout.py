@@ -1,4 +1,4 @@
-"""What a small checkout of the workbook is made of: its kernels, its badge, its cells (`workshop/conftest.py` makes it)."""
+"""The kernels, badge and cells of the small checkout that `workbook/conftest.py` creates."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""The sliders on Colab's versions: ipywidgets 7.7, plotly 5.24, IPython 7.34, ipykernel 6.17, laid over this environment.
+"""The sliders on Colab's versions: ipywidgets 7.7, plotly 5.24, IPython 7.34, ipykernel 6.17, laid over this
+environment.
 
-They go into build/colab-stack once (pip, without their dependencies, which this environment has). A kernel started with
-that folder first on its path runs the sliders' cells; the figures that it puts out are drawn by plotly 5.24's own
-script in the browser.
+They go into build/colab-stack once (pip, without their dependencies, which this environment has). A kernel
+started with that folder first on its path runs the sliders' cells; the figures that it puts out are drawn by
+plotly 5.24's own script in the browser.
 """
 
 from __future__ import annotations
@@ -23,8 +24,14 @@ from nbclient import NotebookClient
 STACK = ROOT / "build" / "colab-stack"
 VERSIONS = {name: str(colab.versions()[name]) for name in ("ipywidgets", "plotly", "ipython", "ipykernel")}
 # What only these old versions need: IPython's own, and the widgets' old names for their browser half.
-ALSO = {"backcall": "0.2.0", "pickleshare": "0.7.5", "decorator": "5.2.1", "ipython_genutils": "0.2.0", "widgetsnbextension": "3.6.10",
-        "jupyterlab_widgets": "1.1.11"}  # fmt: skip
+ALSO = {
+    "backcall": "0.2.0",
+    "pickleshare": "0.7.5",
+    "decorator": "5.2.1",
+    "ipython_genutils": "0.2.0",
+    "widgetsnbextension": "3.6.10",
+    "jupyterlab_widgets": "1.1.11",
+}
 LOOK = """
 import json
 from importlib.metadata import version

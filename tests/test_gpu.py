@@ -83,7 +83,9 @@ def test_on_a_stream_of_ones_own_inside_its_context(x):
 
 
 def test_what_cupti_adds_is_not_in_it():
-    """Events alone around PyTorch's softmax of such rows show less than CUPTI's own durations; of its square, more."""
+    """Events alone around PyTorch's softmax of such rows show less than CUPTI's own durations; of its square,
+    more.
+    """
     rows = torch.randn(32768, 4096, device="cuda")
     softmax, square = lambda: torch.softmax(rows, -1), lambda: torch.square(rows)
     found = timing.time_gpu(softmax)

@@ -1,4 +1,6 @@
-"""The house as a whole: imports go downwards, nobody takes what is private, a face says what is in its package."""
+"""The house as a whole: imports go downwards, nobody takes what is private, a face says what is in its
+package.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,15 @@ from helpers import records
 
 MODULES = {
     ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-    for path in (ROOT / "helpers").rglob("*.py")
-    if "records" not in path.relative_to(ROOT / "helpers").parts[:-1]
+    for package in ("helpers", "workbook")
+    for path in (ROOT / package).rglob("*.py")
+    if path.relative_to(ROOT).parts[:2] != ("helpers", "records")
 }
-PACKAGES = sorted(name for name, path in MODULES.items() if path.name == "__init__.py" and name != "helpers")
+PACKAGES = sorted(
+    name
+    for name, path in MODULES.items()
+    if path.name == "__init__.py" and name not in ("helpers", "workbook")
+)
 
 
 def imports(name: str) -> Iterator[tuple[str, str, str]]:
@@ -38,7 +45,7 @@ def imports(name: str) -> Iterator[tuple[str, str, str]]:
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or id(node) in for_types:
             continue
-        if (node.module or "").split(".")[0] != "helpers":
+        if (node.module or "").split(".")[0] not in ("helpers", "workbook"):
             continue
         for alias in node.names:
             inner = f"{node.module}.{alias.name}"
@@ -88,10 +95,11 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess:
 
 @pytest.fixture(scope="module")
 def house(tmp_path_factory) -> Path:
-    """A copy of helpers that keeps every contract."""
+    """A copy of both packages that keeps every contract."""
     folder = tmp_path_factory.mktemp("house")
     left_out = shutil.ignore_patterns("__pycache__", *records.sets())
-    shutil.copytree(ROOT / "helpers", folder / "helpers", ignore=left_out)
+    for package in ("helpers", "workbook"):
+        shutil.copytree(ROOT / package, folder / package, ignore=left_out)
     shutil.copyfile(ROOT / "pyproject.toml", folder / "pyproject.toml")
     done = lint_imports(folder)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -101,20 +109,22 @@ def house(tmp_path_factory) -> Path:
 @pytest.mark.parametrize(
     ("file", "line", "contract", "told"),
     [
-        ("timing/gpu.py", "from helpers.workshop import usage", "A package imports only from those below it",
-         "helpers.timing.gpu -> helpers.workshop.usage"),
-        ("kernels/ops.py", "from helpers.workshop import usage", "What learners import knows nothing of the workshop",
-         "helpers.kernels.ops -> helpers.workshop.usage"),
-        ("cuda/errors.py", "from helpers.cuda import extension", "No two modules or packages import each other",
+        ("helpers/timing/gpu.py", "from helpers import lab", "A package imports only from those below it",
+         "helpers.timing.gpu -> helpers.lab"),
+        ("helpers/kernels/ops.py", "from workbook import usage", "helpers never imports workbook",
+         "helpers.kernels.ops -> workbook.usage"),
+        ("helpers/cuda/errors.py", "from helpers.cuda import extension", "No two modules or packages import "
+                                                                         "each other",
          "No cycles are allowed in helpers.cuda"),
-        ("workshop/form/publish.py", "from helpers.workshop.batch import plan", "Batch, bench, book, form and grade know nothing",
-         "helpers.workshop.form.publish -> helpers.workshop.batch.plan"),
-        ("strangers.py", "", "A package imports only from those below it", "helpers.strangers"),
+        ("workbook/form/publish.py", "from workbook.batch import plan", "Batch, bench, book, form and grade "
+                                                                        "know nothing",
+         "workbook.form.publish -> workbook.batch.plan"),
+        ("helpers/strangers.py", "", "A package imports only from those below it", "helpers.strangers"),
     ],
 )  # fmt: skip
 def test_a_broken_contract_is_told(house, file, line, contract, told):
     """The sentence names the import and the contract; a package that the map does not place is told too."""
-    broken = house / "helpers" / file
+    broken = house / file
     text = broken.read_text() if broken.exists() else None
     broken.write_text(f"{text or ''}\n{line}\n")
     done = lint_imports(house)

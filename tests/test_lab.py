@@ -13,8 +13,9 @@ import torch
 
 from helpers import exercises, lab
 from helpers.exercises import Case, Outcome, Raises, UnknownExercise
-from helpers.exercises.attempt import attempt, call_here, judge_with
+from helpers.exercises.attempt import attempt, call_here, run_cases
 from helpers.exercises.factories import answer_exercise, cuda_function, kernel_exercise, refusal
+from helpers.exercises.hints import HINTS
 from helpers.exercises.plans import CasePlan
 from helpers.predict import answers, summary
 from helpers.predict.questions import Question
@@ -25,9 +26,7 @@ DOUBLE = answer_exercise(
     "Twice a number",
     "double",
     lambda rng: (Case(f"n = {n}", (n,), expected=2 * n) for n in [rng.randrange(1, 100) for _ in range(5)]),
-    explain=lambda case, got: (
-        ("squared", "That is the square.") if got == case.args[0] ** 2 and got > 4 else None
-    ),
+    mistakes={"wrong-values": lambda s: s.got == s.case.args[0] ** 2 > 4},
 )
 # on the CPU everywhere: some of what follows would end a process with a GPU
 SQUARE = replace(
@@ -73,7 +72,8 @@ def test_a_wrong_answer_names_case_and_hint_and_nothing_of_python(labs):
         lab.check("double-it", lambda n: n * n, seed=3)
     shown = "\n".join(caught.value._render_traceback_())
     assert shown == str(caught.value)
-    assert shown.startswith("✗ double-it, n = ") and "but" in shown and "Hint: That is the square." in shown
+    assert shown.startswith("✗ double-it, n = 31: ") and "961" in shown and "62" in shown
+    assert f"Hint: {HINTS['wrong-values']}" in shown
     assert "Traceback" not in shown and "lambda" not in shown
 
 
@@ -176,7 +176,7 @@ def test_a_folder_that_cannot_be_written_does_not_fail_the_check(labs, monkeypat
     (labs / "file").write_text("")
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(labs / "file" / "below"))
     assert lab.check("double-it", lambda n: 2 * n).passed
-    assert "Progress is not kept" in capsys.readouterr().out
+    assert "progress was not saved" in capsys.readouterr().out
 
 
 def test_progress_carries_the_lessons_predictions(labs, monkeypatch):
@@ -247,7 +247,9 @@ def test_the_copy_is_measured_again_before_a_kernel_is_said_to_be_above_it(monke
 
 @pytest.fixture
 def timed(monkeypatch):
-    """Judges what a process says of a timed call of torch.square: on 2,048 elements, where a copy reaches 100 GB/s."""
+    """Judges what a process says of a timed call of torch.square: on 2,048 elements, where a copy reaches 100
+    GB/s.
+    """
     from types import SimpleNamespace
 
     from helpers import device
@@ -338,7 +340,7 @@ def test_cases_and_outcomes_travel_and_views_stay_views(tmp_path):
         torch.save(sent, tmp_path / "outcome.pt")
         return Outcome(*torch.load(tmp_path / "outcome.pt", weights_only=True))
 
-    there = judge_with(SQUARE, call, seed=5)
+    there = run_cases(SQUARE, call, seed=5)
     here = attempt(SQUARE, torch.square, seed=5)
     assert there == here and there.passed and there.n_cases > 30
     assert len(seen) >= 8 and any(0 in t.stride() for t in seen)
@@ -450,7 +452,8 @@ def test_answers_of_all_kinds_are_compared():
     assert "[1]" in difference((1, 5), (1, 2))
 
 
-# -------------------------------------------------------------------------------- CUDA on the host, Triton interpreted
+# -------------------------------------------------------------------------------- CUDA on the host, Triton
+# interpreted
 
 
 KERNEL = """
@@ -472,7 +475,9 @@ CUDA = replace(
         torch.square,
         cases=CasePlan(strides=False),
         must_launch="cuda",
-        prepare=lambda text: _with_tensors(cuda_function("launch", torch_headers=False, device="host")(text)),
+        prepare=lambda text: _with_tensors(
+            cuda_function("launch", torch_headers=False, device="emulator")(text)
+        ),
     ),
     on_gpu=False,
 )
@@ -504,7 +509,8 @@ def test_cuda_that_does_not_build_is_told_with_its_line():
     [
         ("y[i] = x[i] * x[i];", "missing-mask", "thread (39, 0)"),
         (
-            "if (i < n) { __shared__ float s[256]; s[threadIdx.x] = x[i]; __syncthreads(); y[i] = s[threadIdx.x] * x[i]; }",
+            "if (i < n) { __shared__ float s[256]; s[threadIdx.x] = x[i]; __syncthreads(); y[i] = "
+            "s[threadIdx.x] * x[i]; }",
             "barrier",
             "__syncthreads",
         ),
@@ -514,7 +520,8 @@ def test_cuda_that_does_not_build_is_told_with_its_line():
             "line 4",
         ),
         (
-            "const float4 v = *reinterpret_cast<const float4*>(x + i % 4); if (i < n) y[i] = x[i] * x[i] + 0 * v.x;",
+            "const float4 v = *reinterpret_cast<const float4*>(x + i % 4); if (i < n) y[i] = x[i] * x[i] + "
+            "0 * v.x;",
             "misaligned",
             "float4",
         ),
@@ -609,6 +616,7 @@ for name in ("right", "unmasked_load", "nowhere", "starter"):
     )
     assert "elements outside its tensors were read" in told["unmasked_load"]
     assert (
-        "far outside every tensor" in told["nowhere"] and "Hint: Looks like a missing mask" in told["nowhere"]
+        "far outside every tensor" in told["nowhere"]
+        and "Hint: This looks like a missing mask" in told["nowhere"]
     )
     assert told["starter"] == "square-it is still to do: load, square, store"

@@ -16,20 +16,25 @@ from pathlib import Path
 import colab
 import nbformat
 import pytest
+import typer
 import yaml
-from commands import CORE, LESSONS, ROOT
+from commands import CORE, LESSONS, ROOT, environment
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import Version
 
-from helpers.workshop.book.links import broken_in_sources
-from helpers.workshop.form import canonical
-from helpers.workshop.project import Project, load_project
+from workbook.cli import app
+from workbook.form import canonical
+from workbook.project import Project, load_project
 
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+GUIDE = sorted((ROOT / "docs" / "guide").glob("*.md"))
+DOCUMENTS = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "docs/decisions.md")),
+    *GUIDE,
+]
 EXTRAS = PYPROJECT["optional-dependencies"]
 
 
@@ -85,25 +90,36 @@ def test_what_pip_would_do_to_colab_is_seen(requirement, installed):
 
 
 def test_what_is_imported_is_required():
-    """Every third-party module that helpers imports belongs to a distribution that pyproject names, or is optional."""
-    distributions = {"IPython": "ipython", "cuda": "cuda-bindings", "pynvml": "nvidia-ml-py", "jinja2": "nbconvert",
-                     "nbclient": "nbclient", "jupyter_client": "nbclient", "numba": "numba-cuda", "ncu_report": "ncu-report",
-                     "tritonparse": "tritonparse", "traitlets": "ipython", "pygments": "ipython", "yaml": "pyyaml",
-                     "docutils": "sphinx"}  # fmt: skip
+    """Every third-party module that helpers imports belongs to a distribution that pyproject names, or is
+    optional.
+    """
+    distributions = {
+        "IPython": "ipython",
+        "cuda": "cuda-bindings",
+        "pynvml": "nvidia-ml-py",
+        "jinja2": "nbconvert",
+        "nbclient": "nbclient",
+        "jupyter_client": "nbclient",
+        "numba": "numba-cuda",
+        "ncu_report": "ncu-report",
+        "tritonparse": "tritonparse",
+        "traitlets": "ipython",
+        "pygments": "ipython",
+        "yaml": "pyyaml",
+        "docutils": "sphinx",
+    }
     named = {canonicalize_name(Requirement(r).name) for r in PYPROJECT["dependencies"]}
     cluster, book = ({canonicalize_name(Requirement(r).name) for r in EXTRAS[e]} for e in ("cluster", "book"))
-    for path in (ROOT / "helpers").rglob("*.py"):
+    for path in [*(ROOT / "helpers").rglob("*.py"), *(ROOT / "workbook").rglob("*.py")]:
         nodes = list(ast.walk(ast.parse(path.read_text())))
         names = [alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names]
         names += [node.module for node in nodes if isinstance(node, ast.ImportFrom) and not node.level]
         for module in {name.partition(".")[0] for name in names}:
-            if module in sys.stdlib_module_names or module in ("helpers", "__future__"):
+            if module in sys.stdlib_module_names or module in ("helpers", "workbook", "__future__"):
                 continue
             extra = cluster if path.stem.startswith("cluster") else set()
             if path.parent.name == "book":
                 extra = book
-            if path.name == "table.py":
-                extra = {"pyarrow"}  # results.parquet, where a user has it
             if path.name == "wide_rows.py":
                 extra = {"quack"}  # a peer that is counted where it is installed
             assert canonicalize_name(distributions.get(module, module)) in named | extra, (
@@ -131,7 +147,7 @@ def test_environment_yml_says_the_same_for_conda():
 def test_the_package_holds_every_file_of_helpers(tmp_path):
     """A wheel, which is what Colab's pip installs, has every module, kernel, header and record."""
     kept = subprocess.run(
-        ["git", "ls-files", "helpers"], cwd=ROOT, capture_output=True, text=True, check=True
+        ["git", "ls-files", "helpers", "workbook"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     source = tmp_path / "source"
     for name in [*kept.stdout.split("\n"), "pyproject.toml", "README.md", "LICENSE"]:
@@ -152,68 +168,93 @@ def test_the_package_holds_every_file_of_helpers(tmp_path):
     done = subprocess.run(command, cwd=source, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("helpers/")}
-    assert packed == {str(p.relative_to(source)) for p in (source / "helpers").rglob("*") if p.is_file()}
+    packed = {
+        name for name in zipfile.ZipFile(wheel).namelist() if name.startswith(("helpers/", "workbook/"))
+    }
+    sources = [p for package in ("helpers", "workbook") for p in (source / package).rglob("*") if p.is_file()]
+    assert packed == {str(p.relative_to(source)) for p in sources}
 
 
-def test_ci_runs_make_test():
-    lines = [
-        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line and not line.startswith("#")
-    ]
-    assert lines[-1] == "make test" and (ROOT / ".ci" / "run").stat().st_mode & 0o100
+def test_ci_runs_all_tests_the_quick_ones_first():
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert lines[-2:] == ["make test", "make test-slow"]
+    assert (ROOT / ".ci" / "run").stat().st_mode & 0o100
 
 
 # ---------------------------------------------------------------------------------------------- documents
 
 
-def test_every_link_of_documents_and_notebooks_leads_somewhere():
-    assert broken_in_sources(ROOT) == []
+@pytest.mark.parametrize(("name", "most"), [("README.md", 1_200), ("CONTRIBUTING.md", 1_500)])
+def test_a_document_is_short(name, most):
+    assert len((ROOT / name).read_text().split()) <= most
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
 def test_files_that_documents_name_exist(path):
-    text = path.read_text()
-    # Names of files in backticks, where they look like a path of ours.
-    for name in re.findall(r"`([\w./-]+/[\w.-]+\.\w+|[\w-]+\.(?:py|ipynb|toml|txt|yml|md))`", text):
-        if not name.startswith(("build/", "dist/")) and "NN_" not in name:
+    """File names in backticks that look like a path in the checkout."""
+    for name in re.findall(r"`([a-z][\w./-]+/[\w.-]+\.\w+)`", path.read_text()):
+        if not name.startswith("build/"):
             assert (ROOT / name).exists(), f"{path.name} names {name}"
 
 
+def commands_in(path: Path) -> str:
+    """What a document shows as code, except the removed features in CHANGELOG."""
+    text = path.read_text().split("**Removed**")[0]
+    text = re.sub(r"^\|.*\|$", "", text, flags=re.MULTILINE) if path.name == "CHANGELOG.md" else text
+    return "\n".join(a or b for a, b in re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", text, re.DOTALL))
+
+
+def options_of_commands() -> dict[str, set[str]]:
+    """The options of each `workbook` command."""
+    commands = typer.main.get_command(app).commands
+    return {name: {o for p in command.params for o in p.opts} for name, command in commands.items()}
+
+
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: p.name)
-def test_commands_in_the_documents_exist(path, workbook):
-    text = path.read_text()
-    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
-    code = "\n".join(re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", text, re.DOTALL) and
-                     [a or b for a, b in re.findall(r"```\w*\n(.*?)```|`([^`\n]+)`", text, re.DOTALL)])  # fmt: skip
-    for target in re.findall(r"\bmake ([a-z]+)\b", code):
-        assert target in targets, f"{path.name} says make {target}"
-    helps: dict[str, str] = {}
-    for line in re.findall(r"workbook ((?:run|grade|doctor|form|publish|records|links|book)\b[^\n`]*)", code):
+def test_commands_in_the_documents_exist(path):
+    code = commands_in(path)
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"\bmake ([a-z-]+)\b", code)) <= targets
+    options = options_of_commands()
+    for line in re.findall(r"\bworkbook ([a-z]+\b[^\n`]*)", code):
         name = line.split()[0]
-        helps.setdefault(name, workbook(name, "--help").stdout)
-        for option in re.findall(r"(?<=\s)(--?[a-z][\w-]*)", line):
-            assert option in helps[name], f"{path.name} says workbook {name} {option}"
+        assert set(re.findall(r"(?<=\s)--?[a-z][\w-]*", line)) <= options[name], line
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
-def test_the_readme_lists_every_lesson(path):
-    """With its badge and the minutes that the lesson itself names; a deeper one in the second table."""
-    course, deeper = (ROOT / "README.md").read_text().split("### Deeper")
-    text = course if path.stem in CORE else deeper.split("\n## ")[0]
-    (row,) = [line for line in text.splitlines() if f"](notebooks/{path.name})" in line]
-    assert f"/blob/main/notebooks/{path.name})" in row
+def test_the_readme_lists_every_lesson_and_lab(path):
+    """With the minutes that the lesson itself names."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    (row,) = [line for line in lines if f"](notebooks/{path.name})" in line]
     minutes = re.search(r"(\d+) minutes", nbformat.read(path, as_version=4).cells[0].source)[1]
-    assert f"| {minutes} |" in row
+    assert f"| {minutes} |" in row and f"](labs/{path.name})" in row
 
 
-def test_one_address_everywhere():
-    repository = load_project(ROOT).repository
-    for path in [*DOCUMENTS, *LESSONS]:
-        for found in re.findall(r"colab\.research\.google\.com/github/([\w.-]+/[\w.-]+)/", path.read_text()):
-            assert found == repository, f"{path.name} names {found}; run `workbook publish {repository}`"
+def test_the_guide_lists_its_pages():
+    index = (ROOT / "docs" / "guide" / "index.md").read_text()
+    assert set(re.findall(r"\]\((\w+\.md)\)", index)) == {path.name for path in GUIDE} - {"index.md"}
 
 
-# ---------------------------------------------------------------------------------------------- notebooks and sizes
+@pytest.mark.parametrize("name", ["README.md", "docs/guide/sliders.md"])
+def test_the_sliders_of_the_documents_run_without_a_gpu(name, tmp_path):
+    """Pasted into a script as it is, the example shows sliders over its launch parameters."""
+    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    *before, last = example.strip().splitlines()
+    # Triton reads a kernel's source from its file.
+    script = tmp_path / "example.py"
+    script.write_text("\n".join([*before, f"print({last})"]))
+    ran = subprocess.run(
+        [sys.executable, script],
+        cwd=tmp_path,
+        env={**environment(), "CUDA_VISIBLE_DEVICES": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "Sliders over BLOCK_SIZE, num_warps" in ran.stdout and "torch.square" in ran.stdout
+
+
+# ------------------------------------------------------------------------------------- notebooks and sizes
 
 
 def test_lessons_are_numbered_and_the_course_comes_first():
@@ -229,7 +270,9 @@ def project() -> Project:
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
 def test_canonical_form(path, project):
-    """Also: the setup cell is the same everywhere, shown kernels equal helpers/kernels, no checked cell lacks its output."""
+    """Also: the setup cell is the same everywhere, shown kernels equal helpers/kernels, no checked cell lacks
+    its output.
+    """
     said = canonical.canonical(path, project)
     assert [*said.differences, *said.problems] == []
 
@@ -298,7 +341,9 @@ def test_sizes():
 
 def test_nothing_committed_names_a_machine():
     paths = [
-        p for folder in ("helpers", "notebooks", "tests", "benchmarks") for p in (ROOT / folder).rglob("*")
+        p
+        for folder in ("helpers", "workbook", "notebooks", "tests", "benchmarks")
+        for p in (ROOT / folder).rglob("*")
     ]
     for path in [*DOCUMENTS, *(p for p in paths if p.suffix in {".py", ".ipynb", ".cu", ".json", ".md"})]:
         if path != Path(__file__):

@@ -1,9 +1,10 @@
-"""What GitHub reads: workflows, issue forms, the citation; and that `workbook publish` stamps all of them."""
+"""What GitHub reads: workflows, issue forms and the citation; and `workbook publish`, on a copy."""
 
 from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 import tomllib
 from pathlib import Path
 
@@ -11,8 +12,8 @@ import pytest
 import yaml
 from commands import ROOT
 
-from helpers.workshop.form import publish
-from helpers.workshop.project import load_project
+from workbook.form import canonical, publish
+from workbook.project import load_project
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
@@ -33,7 +34,7 @@ def steps(workflow: dict) -> list[dict]:
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 def test_a_workflow_is_one(path):
-    """Its structure; actionlint, where somebody has it, says more (CONTRIBUTING)."""
+    """Its structure; actionlint checks more."""
     workflow = read(path)
     # YAML 1.1 reads the key `on` as true.
     assert {"name", True, "permissions", "concurrency", "jobs"} == workflow.keys()
@@ -63,7 +64,7 @@ def test_the_book_is_built_from_main_by_the_same_commands():
     workflow = read(GITHUB / "workflows" / "book.yml")
     assert workflow[True]["push"] == {"branches": ["main"]} and "pull_request" not in workflow[True]
     runs = [step["run"] for step in steps(workflow) if "run" in step]
-    assert runs == ["make run", "make book", ".venv/bin/workbook links build/book"]
+    assert runs == ["make run", "make book"]
     build, deploy = workflow["jobs"]["build"], workflow["jobs"]["publish"]
     assert build["steps"][-1]["with"]["path"] == "build/book" and "permissions" not in build
     assert deploy["permissions"] == {"pages": "write", "id-token": "write"} and deploy["needs"] == "build"
@@ -99,11 +100,6 @@ def test_an_issue_form_is_one(path):
         assert one["type"] != "markdown" or one["attributes"]["value"].strip()
 
 
-def test_there_is_a_form_for_each_of_the_three():
-    assert [path.stem for path in FORMS] == ["checker", "records", "wrong_fact"]
-    assert read(GITHUB / "ISSUE_TEMPLATE" / "config.yml")["contact_links"]
-
-
 def test_the_citation_is_whole_and_says_what_the_project_says():
     """The Citation File Format 1.2.0: citation-file-format.github.io."""
     citation = read(ROOT / "CITATION.cff")
@@ -113,58 +109,99 @@ def test_the_citation_is_whole_and_says_what_the_project_says():
         "name" in author or {"family-names", "given-names"} <= author.keys() for author in citation["authors"]
     )
     assert str(citation["version"]) == PROJECT["version"] and citation["license"] == PROJECT["license"]
-    assert citation["repository-code"] == PROJECT["urls"]["Repository"]
-    known = {
-        "cff-version",
-        "message",
-        "title",
-        "abstract",
-        "type",
-        "authors",
-        "version",
-        "license",
-        "repository-code",
-    }
-    assert citation.keys() <= known | {
-        "keywords",
-        "date-released",
-        "doi",
-        "url",
-        "identifiers",
-        "contact",
-        "references",
-    }
+    if load_project(ROOT).published:
+        assert citation["repository-code"] == PROJECT["urls"]["Repository"]
+    required = {"cff-version", "message", "title", "type", "authors", "version", "license"}
+    assert required <= citation.keys() <= required | {"abstract", "keywords", "repository-code"}
     assert citation["authors"][0]["name"] in (ROOT / "LICENSE").read_text()
 
 
 # ---------------------------------------------------------------------------------------------- publish
 
 
-def test_publish_stamps_everything_that_names_the_repository(tmp_path):
-    """After it no text of the checkout has the old address."""
-    for name in ("pyproject.toml", "README.md", "CONTRIBUTING.md", "CITATION.cff", "environment.yml"):
-        shutil.copy(ROOT / name, tmp_path)
-    shutil.copytree(GITHUB, tmp_path / ".github")
-    shutil.copytree(ROOT / "helpers" / "kernels", tmp_path / "helpers" / "kernels")
-    before = load_project(ROOT).repository
-    owner, name = before.split("/")
-    changed = publish.publish("Ada-L/gpu.course", tmp_path)
-    assert any(line.startswith("CITATION.cff: ") for line in changed)
-    assert any(line.startswith(".github/ISSUE_TEMPLATE/records.yml: ") for line in changed)
-    texts = {
-        path: path.read_text()
-        for path in tmp_path.rglob("*")
-        if path.suffix in (".md", ".yml", ".cff", ".toml")
-    }
-    for path, text in texts.items():
-        assert f"github.com/{before}" not in text and f"{owner}.github.io/{name}" not in text, path
-    assert "https://ada-l.github.io/gpu.course" in texts[tmp_path / "README.md"]
-    assert publish.publish("Ada-L/gpu.course", tmp_path) == []
+def tracked(*patterns: str) -> list[str]:
+    """The names of the files in git that match."""
+    listed = subprocess.run(
+        ["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    return [name for name in listed.stdout.split("\n") if (ROOT / name).is_file()]
+
+
+DOCUMENTS = tracked("*.md", "*.cff", "*.yml")
+
+
+@pytest.fixture(scope="module")
+def published(tmp_path_factory) -> Path:
+    """A copy of the checkout's documents and notebooks, published as Ada-L/gpu.course."""
+    copy = tmp_path_factory.mktemp("published")
+    for name in [*DOCUMENTS, *tracked("*.ipynb", "pyproject.toml", "helpers/kernels")]:
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, copy / name)
+    publish.publish("Ada-L/gpu.course", copy)
+    return copy
+
+
+def shown(path: Path) -> str:
+    """What a reader sees of a document, without its comments."""
+    text = path.read_text()
+    return (
+        re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL) if path.suffix == ".md" else re.sub("# .*", "", text)
+    )
+
+
+TO_NOWHERE = re.compile(r"github\.com/OWNER|OWNER\.github\.io|github/OWNER", re.IGNORECASE)
+
+
+@pytest.mark.skipif(load_project(ROOT).published, reason="the repository has an address")
+def test_until_the_repository_has_an_address_nothing_links_to_it():
+    for name in DOCUMENTS:
+        assert not TO_NOWHERE.search(shown(ROOT / name)), name
+    for path in load_project(ROOT).notebooks():
+        assert not TO_NOWHERE.search(path.read_text()) and "Open in Colab" not in path.read_text(), path
+
+
+def test_publishing_shows_every_link(published):
+    for name in DOCUMENTS:
+        text = (published / name).read_text()
+        assert "published: " not in text and not TO_NOWHERE.search(text), name
+    readme = shown(published / "README.md")
+    assert "https://ada-l.github.io/gpu.course" in readme
+    assert "git clone https://github.com/Ada-L/gpu.course" in readme
+    assert read(published / "CITATION.cff")["repository-code"] == "https://github.com/Ada-L/gpu.course"
+    (contact,) = read(published / ".github" / "ISSUE_TEMPLATE" / "config.yml")["contact_links"]
+    assert contact["url"].startswith("https://github.com/Ada-L/gpu.course/")
+
+
+def test_publishing_gives_every_notebook_a_badge_and_a_setup_cell_that_installs(published):
+    project = load_project(published)
+    assert project.published and len(project.notebooks()) == len(load_project(ROOT).notebooks())
+    for path in project.notebooks():
+        text, name = path.read_text(), path.relative_to(published).as_posix()
+        assert text.count("Open in Colab") == text.count(f"/Ada-L/gpu.course/blob/main/{name})") == 1
+        assert "%pip install" in text and "git+https://github.com/Ada-L/gpu.course" in text
+        assert not canonical.canonical(path, project).differences
+
+
+def test_publishing_again_changes_nothing_and_another_address_changes_all(published):
+    assert publish.publish("Ada-L/gpu.course", published) == []
+    changed = publish.publish("grace/kernels", published)
+    try:
+        assert len([line for line in changed if line.startswith(("notebooks/", "labs/"))]) == len(
+            load_project(published).notebooks()
+        )
+        for path in [*(published / name for name in DOCUMENTS), *load_project(published).notebooks()]:
+            assert "Ada-L/gpu.course" not in path.read_text(), path
+    finally:
+        publish.publish("Ada-L/gpu.course", published)
 
 
 def test_a_pages_address_is_stamped_and_others_stay():
-    text = "https://OWNER.github.io/REPO/x https://owner.github.io/REPO https://other.github.io/REPO https://OWNER.github.io/REPO-2"
+    text = (
+        "https://OWNER.github.io/REPO/x https://owner.github.io/REPO https://other.github.io/REPO "
+        "https://OWNER.github.io/REPO-2"
+    )
     stamped = publish.stamp(text, "OWNER/REPO", "Ada/book")
     assert stamped == (
-        "https://ada.github.io/book/x https://ada.github.io/book https://other.github.io/REPO https://OWNER.github.io/REPO-2"
+        "https://ada.github.io/book/x https://ada.github.io/book https://other.github.io/REPO "
+        "https://OWNER.github.io/REPO-2"
     )

@@ -96,7 +96,9 @@ def test_cases_are_told_apart_by_their_parameters(made_up):
 
 
 def test_what_came_out_is_no_parameter(made_up):
-    """A whole number that differs between the GPUs and tells no rows apart was measured, whatever it is called."""
+    """A whole number that differs between the GPUs and tells no rows apart was measured, whatever it is
+    called.
+    """
     write(made_up, "a", "x/y", [{"n": 1, "chosen": 4}, {"n": 2, "chosen": 8}])
     write(made_up, "b", "x/y", [{"n": 1, "chosen": 4}, {"n": 2, "chosen": 16}])
     table = records.compare("x/y", ("a", "b"))
@@ -113,7 +115,7 @@ def test_three_gpus_are_set_against_the_first(made_up):
 def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
     write(made_up, "a", "x/y", [{"n": 1, "median_us": 1.5}], sources={"square": "1", "same": "3"})
     write(made_up, "b", "x/y", [{"n": 1, "median_us": 1.0}], sources={"square": "2", "same": "3"})
-    with pytest.raises(ValueError, match=r"different texts of square, so .* any_kernels=True"):
+    with pytest.raises(ValueError, match=r"versions of square.* any_kernels=True"):
         records.compare("x/y", ("a", "b"))
     assert records.compare("x/y", ("a", "b"), any_kernels=True).speedup_b[0] == 1.5
 
@@ -122,21 +124,21 @@ def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
     ("name", "gpus", "error", "says"),
     [
         ("triton/launch-swep", ("h100", "h200"), records.NoRecord, "did you mean 'triton/launch-sweep'"),
-        ("triton/launch-sweep", ("h100", "b200"), records.NoRecord, "no set of records 'b200' in"),
+        ("triton/launch-sweep", ("h100", "b200"), records.NoRecord, "'b200'"),
         (
             "host_cuda/corpus",
             ("h100", "h200"),
             records.NoRecord,
             "records of h200 have no 'host_cuda/corpus'; those of h100",
         ),
-        ("triton/launch-sweep", ("h100",), ValueError, "takes two GPUs or more"),
-        ("triton/launch-sweep", "h100", ValueError, "takes two GPUs or more"),
+        ("triton/launch-sweep", ("h100",), ValueError, "two or more GPUs"),
+        ("triton/launch-sweep", "h100", ValueError, "two or more GPUs"),
         ("fusion/dram", ("h100", "h200"), ValueError, "is a file"),
         (
             "profiling/equal-race",
             ("h100", "h200"),
             ValueError,
-            "its rows are samples|where its rows are samples",
+            "rows are samples",
         ),
     ],
 )
@@ -151,12 +153,12 @@ def test_columns_can_be_named():
     assert len(table) == 6 and table.speedup_h200.gt(1).all()
     with pytest.raises(ValueError, match="no column 'columns' in every set"):
         records.compare("ptx/vector-width", on=["columns"])
-    with pytest.raises(ValueError, match="do not tell its rows apart"):
+    with pytest.raises(ValueError, match="l2 do not identify its rows"):
         records.compare("ptx/vector-width", on=["l2"])
 
 
 def test_records_without_a_common_point(made_up):
     write(made_up, "a", "x/y", [{"n": 1, "median_us": 1.5}])
     write(made_up, "b", "x/y", [{"n": 2, "median_us": 1.5}])
-    with pytest.raises(ValueError, match="no row of a has its like"):
+    with pytest.raises(ValueError, match="no row of a "):
         records.compare("x/y", ("a", "b"))

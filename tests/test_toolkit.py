@@ -1,4 +1,6 @@
-"""Which NVRTC and which headers are taken, of those that lie side by side, and what is said where none fits."""
+"""Which NVRTC and which headers are taken, of those that lie side by side, and what is said where
+none fits.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,12 @@ import pytest
 
 from helpers import toolkit
 
-LAYOUTS = {"wheel 12": ("nvidia/cuda_nvrtc/lib", "nvidia/cuda_runtime/include"), "wheel 13": ("nvidia/cu13/lib", "nvidia/cu13/include"),
-           "toolkit": ("lib64", "include"), "conda": ("lib", "targets/x86_64-linux/include")}  # fmt: skip
+LAYOUTS = {
+    "wheel 12": ("nvidia/cuda_nvrtc/lib", "nvidia/cuda_runtime/include"),
+    "wheel 13": ("nvidia/cu13/lib", "nvidia/cu13/include"),
+    "toolkit": ("lib64", "include"),
+    "conda": ("lib", "targets/x86_64-linux/include"),
+}
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +32,11 @@ def put(root: Path, layout: str, version: str, *, headers: bool = True) -> Path:
     libraries, include = (root / folder for folder in LAYOUTS[layout])
     major, minor = version.split(".")
     libraries.mkdir(parents=True, exist_ok=True)
-    for name in (f"libnvrtc.so.{major}", f"libnvrtc-builtins.so.{version}", f"libnvrtc-builtins.alt.so.{version}"):  # fmt: skip
+    for name in (
+        f"libnvrtc.so.{major}",
+        f"libnvrtc-builtins.so.{version}",
+        f"libnvrtc-builtins.alt.so.{version}",
+    ):
         (libraries / name).touch()
     if headers:
         include.mkdir(parents=True, exist_ok=True)
@@ -75,32 +85,29 @@ def test_the_headers_are_never_of_another_major_version(tmp_path):
     found = toolkit.find_nvrtc("12.8")
     assert found.version == (12, 8) and found.include is None
     assert found.misfit.startswith(
-        "CUDA's headers (cuda_fp16.h and others) for NVRTC 12.8 are not here: pip install"
+        "CUDA's headers (cuda_fp16.h and others) for NVRTC 12.8 are missing: pip install"
     )
 
 
-def test_the_only_one_is_taken_and_the_misfit_has_the_line_that_mends_it(tmp_path):
+def test_the_only_one_is_taken_and_the_misfit_has_the_line_that_fixes_it(tmp_path):
     put(tmp_path / "packages", "wheel 13", "13.5")
     found = toolkit.find_nvrtc("12.8")
     assert found.version == (13, 5)
-    assert found.misfit == (
-        "torch is built for CUDA 12.8, but only NVRTC 13.5 is here, and a driver for it may refuse what that makes: "
-        'pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"'
-    )
+    assert all(fact in found.misfit for fact in ("CUDA 12.8", "NVRTC 13.5", "driver"))
+    assert found.misfit.endswith('pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"')
 
 
 def test_an_older_one_is_a_misfit_that_drivers_take(tmp_path):
     put(tmp_path / "packages", "wheel 12", "12.8")
     said = toolkit.find_nvrtc("13.0").misfit
-    assert said == (
-        "torch is built for CUDA 13.0, but only NVRTC 12.8 is here: "
-        'pip install "cuda-toolkit[cudart,nvrtc]==13.0.*"'
-    )
+    assert all(fact in said for fact in ("CUDA 13.0", "NVRTC 12.8")) and "driver" not in said
+    assert said.endswith('pip install "cuda-toolkit[cudart,nvrtc]==13.0.*"')
 
 
 def test_one_that_cannot_compile_for_blackwell_is_named(tmp_path):
     put(tmp_path / "packages", "wheel 12", "12.6")
-    assert "NVRTC 12.6 does not know Blackwell (sm_100)" in toolkit.find_nvrtc("12.6").misfit
+    misfit = toolkit.find_nvrtc("12.6").misfit
+    assert "NVRTC 12.6" in misfit and "sm_100" in misfit
 
 
 def test_half_an_installation_is_none(tmp_path):

@@ -1,7 +1,8 @@
-"""What `benchmarks/timer_truth.py` sets the timer against, and its parts.
+"""The parts of `benchmarks/timer_truth.py`, which checks the timer.
 
-`cases` has the functions that are timed and the truth about them, read from CUPTI apart from the timer's own code;
-`rivals` the timers; `traps` functions that make a careless timer report a time that is not theirs. `truth` sets every timer
-beside the truth, `intervals` asks how often the timer's own intervals and comparisons are right, `children` runs what needs
-a process of its own, `failures` says what went wrong.
+`cases` has the functions that are timed and measures the truth about them, independently of the timer's
+code. `rivals` has the timers, and `traps` functions for which a careless timer reports a wrong time.
+`truth` compares every timer with the truth, `intervals` determines how often the timer's own intervals and
+comparisons are correct, `children` runs what needs its own process, and `failures` collects what went
+wrong.
 """

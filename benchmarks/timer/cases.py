@@ -1,4 +1,6 @@
-"""What `benchmarks/timer_truth.py` times, and the truth by CUPTI, read apart from the timer's own code."""
+"""The functions that `benchmarks/timer_truth.py` times, and the truth by CUPTI, independent of the timer's
+code.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ from timer.traps import Fn
 
 
 def cases() -> dict[str, Callable[[], Fn]]:
-    """Thirteen functions of kernels from 1.5 µs to 5 ms, and a copy by the driver, each behind a maker of its inputs."""
+    """Thirteen functions with kernels from 1.5 µs to 5 ms, and a copy by the driver; each is created on
+    demand.
+    """
     import torch
 
     from helpers.kernels.square import square_flat, square_rows
@@ -113,7 +117,7 @@ def watched_functions() -> Iterator[tuple[str, str, int, int, Fn]]:
 
 
 class Flush:
-    """The same flush as `time_gpu`'s, made anew: zeros over twice the L2."""
+    """The same flush as `time_gpu`'s, implemented independently: zeros over twice the L2 cache."""
 
     def __init__(self) -> None:
         import torch
@@ -126,7 +130,7 @@ class Flush:
 
 @dataclasses.dataclass(frozen=True)
 class Call:
-    """What ran between two flushes: µs added up, how many kernels, and what else ran: "memset", "memcpy"."""
+    """What ran between two flushes: total µs, number of kernels, and what else ("memset", "memcpy")."""
 
     us: float = 0.0
     kernels: int = 0
@@ -134,11 +138,12 @@ class Call:
 
 
 def split_calls(events: list[dict]) -> list[Call]:
-    """The calls in a Chrome trace: what ran between two flushes, in the GPU's order.
+    """Split a Chrome trace into calls: what ran between two flushes, in the GPU's order.
 
     Args:
-        events: the trace's events. The first activity on the GPU is a flush, and so is whatever has its kind, name and
-            size. A fill of the function's own (a reduction zeroes its semaphores) belongs to the call.
+        events: the trace's events. The first activity on the GPU is a flush, and so is everything of the
+            same kind, name and size. A fill by the function itself (a reduction zeroes its semaphores)
+            belongs to the call.
     """
     work = sorted((e for e in events if e.get("cat") in WORK), key=lambda e: e["ts"])
     calls: list[Call] = []
@@ -163,11 +168,11 @@ def kind_of(event: dict) -> tuple:
     return event["cat"], event["name"], str(facts.get("grid")), facts.get("bytes")
 
 
-LEAD = 12  # calls at the start of a trace that are thrown away
+LEAD = 12  # calls at the start of a trace that are discarded
 
 
 def cupti_calls(fn: Fn, n: int, flush: Flush) -> list[Call]:
-    """`n` calls behind the flush, out of a Chrome trace, after as many calls as bring the clocks up again."""
+    """Measure `n` calls, each after a flush, from a Chrome trace; 40 calls before them raise the clocks."""
     import torch
 
     for _ in range(40):
@@ -176,7 +181,7 @@ def cupti_calls(fn: Fn, n: int, flush: Flush) -> list[Call]:
     torch.accelerator.synchronize()
     with torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA],
-        acc_events=True,  # one cycle only; without it torch warns that it keeps no more
+        acc_events=True,  # there is only one cycle; without this, PyTorch warns about it
     ) as session:
         for _ in range(LEAD + n):
             flush()

@@ -1,4 +1,7 @@
-"""What needs a process of its own: nvbench, which allows one run a process; ncu, which watches one; a trap, which may break it."""
+"""What needs its own process.
+
+nvbench allows one run per process, ncu profiles one process, and a trap may break its process.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,11 @@ SCRIPT = Path(__file__).resolve().parents[1] / "timer_truth.py"
 
 
 def child(words: list[str], timeout_s: float) -> tuple[list[dict], str]:
-    """Run `timer_truth.py` again as `--child …`; the rows that it wrote, line by line, and what went wrong, or ""."""
+    """Run `timer_truth.py` again with `--child …`.
+
+    Returns:
+        The rows that it wrote, and what went wrong, or "".
+    """
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.jsonl"
         command = [sys.executable, str(SCRIPT), "--child", *words, "--out", str(out)]
@@ -36,7 +43,7 @@ def child(words: list[str], timeout_s: float) -> tuple[list[dict], str]:
 
 
 def run_child(options: argparse.Namespace) -> None:
-    """What a child does: `options.child` is one of "ncu", "nvbench", "nvbench-traps" and "traps"."""
+    """Do what `options.child` asks for: "ncu", "nvbench", "nvbench-traps" or "traps"."""
     if options.child == "ncu":
         ncu_child(options.calls)
     elif options.child == "nvbench":
@@ -53,9 +60,11 @@ def run_child(options: argparse.Namespace) -> None:
 
 
 def nvbench_child(names: dict[str, Callable[[], Fn]], out: Path, *, warm: bool) -> None:
-    """Time every function with nvbench, in one run (it allows no second), and write one row each.
+    """Time every function with nvbench in a single run, because it doesn't allow a second one, and write
+    one row each.
 
-    With `warm`, each is called three times before, so that nvbench's blocking kernel never waits for an allocation.
+    With `warm`, each function is called three times beforehand, so that nvbench's blocking kernel never
+    waits for an allocation.
     """
     import torch
     from cuda import bench
@@ -93,7 +102,7 @@ def nvbench_child(names: dict[str, Callable[[], Fn]], out: Path, *, warm: bool) 
         register(index, name, make)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "nvbench.json"
-        # its own 15 s timeout is cut to 3 s: a noisy kernel would run into it every time
+        # The timeout is 3 s instead of 15 s, because a noisy kernel would reach it every time.
         bench.run_all_benchmarks(["nvbench", "--devices", "0", "--timeout", "3", "--json", str(path)])
         results = json.loads(path.read_text())["benchmarks"]
     with out.open("a") as file:
@@ -110,7 +119,7 @@ def nvbench_child(names: dict[str, Callable[[], Fn]], out: Path, *, warm: bool) 
 
 
 def ncu_child(n: int) -> None:
-    """Launch every case `n` times behind the flush, in one NVTX range, for ncu to look at."""
+    """Launch every case `n` times, each after a flush and in an NVTX range, so that ncu can measure it."""
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"  # ncu would follow the compiler's processes
     import torch
 
@@ -130,9 +139,11 @@ def ncu_child(n: int) -> None:
 
 
 def ncu_truth(kernels_a_call: dict[str, int], n: int) -> dict[str, float]:
-    """Medians in µs over `n` calls of each case by `gpu__time_duration`; clocks and caches are left alone.
+    """Measure the median in µs over `n` calls of each case with `gpu__time_duration`; clocks and caches are
+    left alone.
 
-    ncu sees kernels: a case without one (a copy by the driver) is left out, and fills beside a kernel are not in its sum.
+    ncu only sees kernels: a case without one (a copy by the driver) is omitted, and fills next to a kernel
+    are not included in its time.
     """
     from helpers import ncu
 

@@ -1,4 +1,4 @@
-"""What went wrong in a run of `benchmarks/timer_truth.py`: said where it happens, and counted at the end."""
+"""The failures in a run of `benchmarks/timer_truth.py`: printed when they happen, and counted at the end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def report(part: str, what: str) -> None:
 
 @contextlib.contextmanager
 def reported(part: str) -> Iterator[None]:
-    """A part that fails is reported, and the next one runs."""
+    """Report a part that fails, so that the next part can run."""
     start = time.perf_counter()
     print(f"== {part}", flush=True)
     try:
@@ -30,4 +30,4 @@ def reported(part: str) -> Iterator[None]:
 
 def last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1][:300] if lines else "it ended without a word"
+    return lines[-1][:300] if lines else "it ended without output"

@@ -1,4 +1,8 @@
-"""How far `time_gpu` and `compare` can be trusted: what CUPTI adds, intervals that hold the truth, false alarms, finds."""
+"""How far `time_gpu` and `compare` can be trusted.
+
+This measures what CUPTI adds, how many intervals contain the truth, and how often `compare` raises a false
+alarm or finds a real difference.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +19,10 @@ from timer.traps import Fn
 
 
 def watching_part(options: argparse.Namespace) -> list[dict]:
-    """What CUPTI adds to functions of 128 M elements, by events alone and watched in turns, beside what `time_gpu` says."""
+    """What CUPTI adds to functions of 128 M elements.
+
+    CUDA events measure it with and without CUPTI, alternately; the row also has what `time_gpu` reports.
+    """
     rows = []
     for name, dtype, n_rows, n_cols, fn in watched_functions():
         found, ours = timing.profiler_overhead(fn), timing.time_gpu(fn)
@@ -46,11 +53,13 @@ COVERED = ("square_flat 8 × 1,024", "copy 4,096 × 1,024", "square_flat 16,384 
 
 
 def coverage_part(options: argparse.Namespace) -> list[dict]:
-    """How many of 100 intervals hold the truth: the median of a reference taken between them, in the same minutes.
+    """How many of 100 intervals contain the truth: the median of a reference measured in between, in the
+    same minutes.
 
-    The reference is CUPTI's, from Chrome traces, 60 calls before every second repeat; the median of all of it is the
-    truth for every repeat, within a step of the clock (32 ns on an H100) interpolated as of grouped data, since a plain
-    median jumps by a whole step. A machine whose speed drifts makes every interval look too narrow.
+    The reference is CUPTI's, from Chrome traces, 60 calls before every second repeat. The median of all of
+    it is the truth for every repeat. Within a step of the clock (32 ns on an H100) it is interpolated as
+    for grouped data, because a plain median jumps by a whole step. If the machine's speed drifts, every
+    interval looks too narrow.
     """
     rows = []
     for name in COVERED:
@@ -94,7 +103,7 @@ def coverage_part(options: argparse.Namespace) -> list[dict]:
 
 
 def median_between_steps(samples: list[float]) -> float:
-    """The median in µs, interpolated inside the clock's step that it falls into, as for grouped data."""
+    """The median in µs, interpolated within its step of the clock, as for grouped data."""
     ns = [round(1e3 * us) for us in samples]
     step, below = 1e3 * cupti.clock_step_us(ns), 0
     for centre, count in cupti.clusters(ns):
@@ -105,7 +114,9 @@ def median_between_steps(samples: list[float]) -> float:
 
 
 def dump(path: str, name: str, fn: Fn, timings: list[timing.Timing], reference: list[float]) -> None:
-    """Single results for a closer look: every interval, the reference, and eight sessions of the timer's raw samples."""
+    """Write single results for closer inspection: every interval, the reference, and raw samples of eight
+    sessions.
+    """
     sessions = [cupti.measure([fn], cupti.Flush("cold"), 200).functions[0].times for _ in range(8)]
     intervals = [[t.median_us, *t.ci95_us, t.n_samples, t.seconds] for t in timings]
     row = {"kernel": name, "intervals": intervals, "reference": reference, "sessions": sessions}
@@ -137,7 +148,7 @@ def comparisons(label: str, a: Fn, b: Fn, repeats: int, limit: float, **options)
 
 
 def aa_part(options: argparse.Namespace) -> list[dict]:
-    """A function against itself, 100 times: a "difference" is a false alarm."""
+    """Compare a function with itself, 100 times: a "difference" is a false alarm."""
     rows = []
     names = ("square_flat 512 × 1,024", "square_flat 16,384 × 8,192")
     for name in names:
@@ -148,14 +159,16 @@ def aa_part(options: argparse.Namespace) -> list[dict]:
 
 
 def difference_part(options: argparse.Namespace) -> list[dict]:
-    """A function on 1 % more elements against itself: how often it is found within a second."""
+    """Compare a function with the same on 1 % more elements: how often is it found within a second?"""
     import torch
 
     from helpers.kernels.square import square_flat
 
     rows = []
     for n in (4096 * 4096, 16384 * 8192):
-        more = round(1.01 * n / 1024) * 1024  # whole blocks: with a rest, Triton loads element by element
+        more = (
+            round(1.01 * n / 1024) * 1024
+        )  # whole blocks, because otherwise Triton loads element by element
         x = torch.randn(more, device="cuda")
         less = x[:n]
         label = f"square_flat of {n:,} elements and of {100 * (more / n - 1):.2f} % more"
@@ -166,7 +179,7 @@ def difference_part(options: argparse.Namespace) -> list[dict]:
                 lambda x=less: square_flat(x),
                 10,
                 options.limit / 2,
-                budget_s=0.8,  # with the warm-up, within a second
+                budget_s=0.8,  # less than a second including the warm-up
             )
         )
     return rows

@@ -1,4 +1,4 @@
-"""The timers that are set beside each other, each a function of a function that gives µs, and what one says of one."""
+"""The timers that are compared; each takes a function and returns µs."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ TIMERS = {
 
 
 def one_timing(timer: str, run: Callable[[Fn], float], fn: Fn) -> tuple[float | None, float, str, dict]:
-    """What one timer says: µs, seconds spent, words, and what only `time_gpu` knows."""
+    """The result of one timer: µs, seconds spent, its notes or error, and what only `time_gpu` reports."""
     start = time.perf_counter()
     try:
         if timer != "time_gpu":

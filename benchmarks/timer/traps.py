@@ -1,8 +1,9 @@
-"""The traps of `timer_truth.py --only traps`: functions that mislead a timer, and what each timer says about them.
+"""The traps of `timer_truth.py --only traps`: functions that mislead a timer, and what each timer reports.
 
-A timer passes a trap when it is not fooled, or when it refuses or says what is wrong. It is fooled when its figure is more
-than 10 % below the truth, or more than 10 % and 5 µs above it. A figure between these bounds has not been falsified by the
-trap, but may hold the timer's own error, such as a launch gap: "right" takes max(0.5 µs, 1 %), as everywhere else.
+A timer passes a trap if it isn't fooled, or if it refuses or reports the problem. It is fooled if its
+result is more than 10 % below the truth, or more than 10 % and 5 µs above it. A result within these bounds
+hasn't been falsified by the trap, but may include the timer's own error, such as a launch gap: "right"
+means within max(0.5 µs, 1 %), as everywhere else.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ class Trap:
     """One trap.
 
     Attributes:
-        make: allocates, and returns the function to time.
-        honest: makes the function whose time is the truth; None where nothing runs that has one.
-        around: what is set up around the timer.
-        silent: the figure can be right; the trap is passed only by saying so.
+        make: allocates memory and returns the function to time.
+        honest: makes the function whose time is the truth; None if nothing runs that has a time.
+        around: a context manager that is active while the timer runs.
+        silent: the time can be right, so a timer only passes by reporting the problem.
     """
 
     name: str
@@ -41,7 +42,7 @@ class Trap:
 
 
 class Lazy:
-    """A result that computes when it is looked at."""
+    """A result that is computed when its value is read."""
 
     def __init__(self, fn: Fn):
         self._fn = fn
@@ -118,7 +119,9 @@ def compiled_at_its_first_call() -> Fn:
 
 @contextlib.contextmanager
 def throttled() -> Iterator[None]:
-    """The driver's answer "held down for its temperature": a stand-in, since clocks cannot be changed here."""
+    """Make the driver report that it limits the clocks for thermal reasons, because clocks cannot be
+    changed here.
+    """
     import pynvml
 
     reason = pynvml.nvmlClocksThrottleReasonHwSlowdown
@@ -170,7 +173,10 @@ RANDOM = "random numbers as input"
 
 
 def makers() -> dict[str, Callable[[], Fn]]:
-    """What nvbench times in one process: every trap in its order. A clock that one replaces stays so for those after it."""
+    """What nvbench times in one process: every trap, in order.
+
+    If a trap replaces a clock, the clock stays replaced for the following traps.
+    """
 
     def with_its_setting(trap: Trap) -> Fn:
         fn = trap.make()
@@ -182,12 +188,15 @@ def makers() -> dict[str, Callable[[], Fn]]:
 
 
 def goal_us(truth_us: float) -> float:
-    """How far off a timer may be: 0.5 µs or 1 %, whichever is more."""
+    """How far off a timer may be: 0.5 µs or 1 %, whichever is larger."""
     return max(0.5, 0.01 * truth_us)
 
 
 def judged(trap: Trap, timer: str, truth: float | None, us: float | None, said: str, seconds) -> dict:
-    """One row: what the timer told, and whether that is "right", "not fooled", "wrong", "silent", "refuses" or "says so"."""
+    """One row: the timer's result, and its outcome.
+
+    The outcome is "right", "not fooled", "wrong", "silent", "refuses" or "says so".
+    """
     if us is None:
         outcome = "refuses"
     elif trap.silent:
@@ -214,7 +223,7 @@ def judged(trap: Trap, timer: str, truth: float | None, us: float | None, said: 
 
 
 def in_words(outcome: str, truth: float | None, us: float | None) -> str:
-    """What a table shows: "right", "refuses", "says so", "says nothing", or how far off."""
+    """What a table shows: "right", "refuses", "says so", "says nothing", or how far off the time is."""
     if outcome == "silent":
         return "says nothing"
     if outcome == "not fooled":
@@ -228,11 +237,14 @@ def line(row: dict) -> str:
     us = "–" if row["us"] is None else f"{row['us']:.2f}"
     truth = "nothing" if row["truth_us"] is None else f"{row['truth_us']:.2f}"
     percent = "" if row["error_percent"] is None else f"{row['error_percent']:+.1f} %"
-    return f"{row['trap']:<40} {row['timer']:<22} {row['outcome']:<10} {us:>10} of {truth:>8} {percent:>9}  {row['said']}"
+    return (
+        f"{row['trap']:<40} {row['timer']:<22} {row['outcome']:<10} {us:>10} of {truth:>8} {percent:>9}  "
+        f"{row['said']}"
+    )
 
 
 def run(timer: str, time_it: Callable[[Fn], float], truth_of: Callable[[Fn], float], out: Path) -> None:
-    """Every trap by one timer; a row is written as soon as it is known."""
+    """Run every trap with one timer; each row is written immediately."""
     import torch
 
     def told(fn: Fn) -> tuple[float | None, str]:
@@ -247,7 +259,7 @@ def run(timer: str, time_it: Callable[[Fn], float], truth_of: Callable[[Fn], flo
     for trap in TRAPS:
         truth = None
         if trap.honest is not None:
-            # numbers change the time through the power they draw, which each timer does in its own way
+            # The data changes the power and thereby the time, differently for each timer.
             truth = told(trap.honest())[0] if trap.name.startswith("zeros") else truth_of(trap.honest())
         fn = trap.make()
         start = clock()
@@ -261,7 +273,7 @@ def run(timer: str, time_it: Callable[[Fn], float], truth_of: Callable[[Fn], flo
 
 
 def nvbench_rows(found: dict[str, dict], truths: dict[str, float | None]) -> list[dict]:
-    """nvbench's rows, by the truths that the other timers' processes measured."""
+    """nvbench's rows, judged by the truths that the other timers' processes measured."""
     rows = []
     for trap in TRAPS:
         if trap.name not in found:
@@ -274,4 +286,4 @@ def nvbench_rows(found: dict[str, dict], truths: dict[str, float | None]) -> lis
     return rows
 
 
-clock = time.perf_counter  # the real one, whatever a trap replaces
+clock = time.perf_counter  # the original, even if a trap replaces it

@@ -1,4 +1,6 @@
-"""Each case by every timer, beside the truth by CUPTI and by ncu: the part "kernels" of `benchmarks/timer_truth.py`."""
+"""Compare every timer with the truth by CUPTI and by ncu: the part "kernels" of
+`benchmarks/timer_truth.py`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from timer.traps import goal_us
 
 
 def kernels_part(options: argparse.Namespace) -> list[dict]:
-    """Each case by every timer, beside the truth."""
+    """Time each case with every timer, and measure the truth."""
     import torch
 
     flush, rows, launched = Flush(), [], {}
@@ -61,7 +63,7 @@ def kernels_part(options: argparse.Namespace) -> list[dict]:
             mine = next((r for r in rows if r["kernel"] == row["kernel"]), None)
             if mine is None:
                 continue
-            # in a process of its own, later: the truth is what the other timers' turns found, its drift unknown
+            # nvbench ran later in its own process: the truth is that of the other timers, without drift
             around = (mine["cupti_us"], mine["cupti_us"])
             new = truth_row(row["kernel"], "nvbench", around, row["us"], row["seconds"], row["said"])
             rows.append(settle(new | {key: mine[key] for key in ("ncu_us", "ncu_misses")}, longer))
@@ -81,9 +83,10 @@ def kernels_part(options: argparse.Namespace) -> list[dict]:
 
 
 def truth_row(kernel: str, timer: str, around: tuple[float, float], us, seconds, said: str) -> dict:
-    """One row: a timer's figure beside the mean of the truths just before and just after it.
+    """One row: a timer's result compared with the mean of the truths just before and just after it.
 
-    Where those two differ by more than the goal, nobody knows the truth better than that: `allowed_us` is the larger.
+    If those two differ by more than the goal, the truth isn't known any better than that: `allowed_us` is
+    the larger.
     """
     truth, drift = statistics.fmean(around), around[1] - around[0]
     error = None if us is None else us - truth
@@ -109,7 +112,7 @@ def truth_row(kernel: str, timer: str, around: tuple[float, float], us, seconds,
 
 
 def apart(row: dict) -> bool:
-    """True where ncu says less than CUPTI by more than 3 µs and 1 %."""
+    """Whether ncu reports less than CUPTI by more than 3 µs and 1 %."""
     return (
         row["ncu_us"] is not None
         and not row["ncu_misses"]
@@ -118,7 +121,7 @@ def apart(row: dict) -> bool:
 
 
 def ncu_offset(rows: list[dict]) -> float:
-    """By how many µs ncu is longer than CUPTI: the median over the cases that CUPTI does not lengthen."""
+    """How many µs ncu adds compared with CUPTI: the median over the cases that CUPTI doesn't lengthen."""
     offsets = [
         row["ncu_us"] - row["cupti_us"]
         for row in rows
@@ -128,9 +131,9 @@ def ncu_offset(rows: list[dict]) -> float:
 
 
 def settle(row: dict, longer: float) -> dict:
-    """Judge the row by ncu where that says less than CUPTI: the profiler lengthened the kernel, and all that it timed.
+    """Judge the row by ncu if ncu reports less than CUPTI, because then the profiler lengthened the kernel.
 
-    `longer` is what ncu adds to every kernel, in µs; it is taken from its figure.
+    `longer` is what ncu adds to every kernel in µs; it is subtracted from ncu's value.
     """
     if apart(row):
         truth = row["ncu_us"] - longer
@@ -147,7 +150,8 @@ def print_truth(rows: list[dict]) -> None:
         us = "–" if r["us"] is None else f"{r['us']:10.2f} ({r['error_us']:+8.2f})"
         seconds = "–" if r["seconds"] is None else f"{r['seconds']:.2f} s"
         print(
-            f"{r['kernel']:<34} truth {r['truth_us']:10.3f} (drift {r['drift_us']:+.3f})  {r['timer']:<22} {us:>22} {seconds:>8} "
+            f"{r['kernel']:<34} truth {r['truth_us']:10.3f} (drift {r['drift_us']:+.3f})  {r['timer']:<22} "
+            f"{us:>22} {seconds:>8} "
             f"{r['said']}",
             flush=True,
         )

@@ -1,15 +1,17 @@
-"""Compare a kernel with a reference so that a wrong one cannot pass, and a right one does.
+"""Compare a kernel with a reference so that a wrong kernel cannot pass and a correct one does.
 
-The order matters. The candidate runs first, on its own copies of fresh random inputs, while every allocation made
-with torch.empty is filled with NaN: an output element that the kernel never writes stays NaN, and no earlier right
-answer can be lying in the memory. Only then is the reference computed, in float64.
+The order matters. The candidate runs first, on its own copies of fresh random inputs, while every
+allocation made with torch.empty is filled with NaN: an output element that the kernel never writes stays
+NaN, and no earlier correct result can be left in the memory. Only then is the reference computed, in
+float64.
 
-How far a result may be off: within the fixed tolerance of its dtype, or, where it is not, within what the operation
-itself can reach on these inputs. That is computed only then, so that an elementwise kernel costs nothing more.
+A result may differ from the reference by the fixed tolerance of its dtype. If it doesn't meet that, it may
+differ by as much as the operation itself can on these inputs; this is only computed when needed, so an
+elementwise kernel costs nothing extra.
 
-`matching` runs the kernel, `results` compares what it gave with the reference, `cases` has the shapes and values where
-kernels break, `poison` fills memory, `closeness` compares elements, `bounds` says how far they may be off, with the table
-of the factors, and `operation` measures what that needs.
+`matching` runs the kernel, `results` compares its results with the reference's, `cases` has the shapes and
+values that break kernels, `poison` fills memory, `closeness` compares elements, `bounds` determines how far
+they may differ, and `operation` measures what that requires.
 """
 
 from helpers.check.bounds import Bound

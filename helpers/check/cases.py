@@ -1,4 +1,4 @@
-"""The shapes and the values where kernels break."""
+"""Shapes and values that break kernels."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def shapes_around(block_size: int | None = None) -> list[tuple[int, int]]:
-    """The 2-D shapes (n_rows, n_cols) where kernels break: empty, one element, and around powers of two and the block.
+    """The 2-D shapes (n_rows, n_cols) that often break kernels: empty, one element, and around powers of
+    two and the block.
 
     Example:
         >>> from helpers import check
@@ -20,7 +21,7 @@ def shapes_around(block_size: int | None = None) -> list[tuple[int, int]]:
     if block_size:
         widths |= {block_size - 1, block_size, block_size + 1, 2 * block_size + 1} - {0, -1}
     if block_size is None or block_size <= 4096:
-        widths.add(4096)  # BLOCK_SIZE 1024 on N = 4096 squares a quarter of a row: it must never pass
+        widths.add(4096)  # a kernel with BLOCK_SIZE 1024 that squares a quarter of each row must not pass
     rows = (1, 3, 2, 5)
     shapes = [(0, 0), (0, 5), (3, 0)]
     return shapes + [(rows[i % len(rows)], width) for i, width in enumerate(sorted(widths))]
@@ -29,7 +30,7 @@ def shapes_around(block_size: int | None = None) -> list[tuple[int, int]]:
 def one_normal(
     shape: tuple[int, ...], generator: torch.Generator, device: str, dtype: torch.dtype
 ) -> tuple[torch.Tensor]:
-    """One input: normal numbers, or integers from -100 to 99."""
+    """One input of normally distributed numbers, or of integers from -100 to 99."""
     import torch
 
     if dtype.is_floating_point:

@@ -1,4 +1,4 @@
-"""Two results element by element: which differ by more than is allowed, and the message that says so."""
+"""Compare two results element by element, and describe the elements that differ."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, TypeAlias
 if TYPE_CHECKING:
     import torch
 
-# What may be allowed at a piece of the rows: (expected values, which rows, which columns) -> errors of that shape.
+# The allowed errors at a piece of the rows: (expected values, rows, columns) -> a tensor of the same shape.
 Allowed: TypeAlias = "Callable[[torch.Tensor, slice, slice], torch.Tensor]"
 
-# (relative, absolute) for a kernel that rounds a few times on its way. float64 references make these honest.
+# (relative, absolute) for a kernel that rounds a few times, compared with a float64 reference.
 _TOLERANCE = {
     "float64": (1e-12, 1e-14),
     "float32": (2e-6, 1e-6),
@@ -20,12 +20,14 @@ _TOLERANCE = {
     "bfloat16": (1.6e-2, 1e-3),
 }
 _SHOWN = 4
-STEP = 1 << 24  # elements at once: float64 copies of a timed size are large
-NARROW = 17  # rows with fewer elements are taken together
+STEP = 1 << 24  # elements compared at once, because a float64 copy of everything might not fit into memory
+NARROW = 17  # rows with fewer elements are combined
 
 
 class Mismatch(AssertionError):
-    """A kernel does not compute what its reference does; the message says which case, where, and by how much."""
+    """A kernel doesn't compute what its reference does; the message names the case, the elements and
+    values.
+    """
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -34,10 +36,10 @@ def name_of(dtype: torch.dtype) -> str:
 
 
 def tolerance_of(dtype: torch.dtype) -> tuple[float, float]:
-    """(relative, absolute) within which a result of this floating-point dtype must lie.
+    """The (relative, absolute) tolerance of a floating-point dtype.
 
     Raises:
-        ValueError: nothing is known about this dtype.
+        ValueError: there is no tolerance for this dtype.
 
     Example:
         >>> import torch
@@ -47,18 +49,18 @@ def tolerance_of(dtype: torch.dtype) -> tuple[float, float]:
     """
     if (name := name_of(dtype)) not in _TOLERANCE:
         known = ", ".join(_TOLERANCE)
-        raise ValueError(f"how far a {name} may be off is known for {known} only: give `tolerance`.")
+        raise ValueError(f"There is no default tolerance for {name}, only for {known}; pass `tolerance`.")
     return _TOLERANCE[name]
 
 
 def row_length(shape: Sequence[int]) -> int:
-    """How long the rows of `as_rows` are for a tensor of this shape."""
+    """The length of the rows that `as_rows` makes of a tensor of this shape."""
     wide = [size for size in shape if size != 1]
     return wide[-1] if len(wide) > 1 and wide[-1] >= NARROW else math.prod(shape)
 
 
 def as_rows(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor as (rows, elements of a row), whose rows are those of its last dimension; narrow rows become one."""
+    """Reshape to (rows, elements per row) along the last dimension; narrow rows are combined into one."""
     length = row_length(tensor.shape)
     return tensor.reshape(tensor.numel() // max(length, 1), length)
 
@@ -79,7 +81,7 @@ def pieces(rows: torch.Tensor) -> Iterator[tuple[slice, slice]]:
 
 
 def size_of_rows(expected: torch.Tensor) -> torch.Tensor:
-    """The root mean square of the finite elements of each row as `as_rows` has them; shape (rows, 1), float64."""
+    """The root mean square of the finite elements of each row of `as_rows`; shape (rows, 1), float64."""
     import torch
 
     rows = as_rows(expected)
@@ -94,7 +96,7 @@ def size_of_rows(expected: torch.Tensor) -> torch.Tensor:
 
 
 def within(relative: float, absolute: float | torch.Tensor) -> Allowed:
-    """A relative and an absolute error together; the absolute one may be a tensor of shape (rows, 1)."""
+    """A relative and an absolute error; the absolute one may be a tensor of shape (rows, 1)."""
 
     def allowed(e: torch.Tensor, rows: slice, columns: slice) -> torch.Tensor:
         return (absolute if isinstance(absolute, int | float) else absolute[rows]) + relative * e.abs()
@@ -103,10 +105,11 @@ def within(relative: float, absolute: float | torch.Tensor) -> Allowed:
 
 
 def outside(got: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> torch.Tensor:
-    """A mask, True where `got` differs from `expected` (float64, same shape) by more than is allowed there.
+    """A mask that is True where `got` differs from `expected` (float64, same shape) by more than is
+    allowed.
 
-    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else. What overflows in the
-    dtype of `got` is expected to be infinite in it.
+    NaN, +Inf and -Inf are compared as masks: each must be exactly where it is expected. A value that
+    overflows in the dtype of `got` is expected to be infinite.
     """
     import torch
 
@@ -125,9 +128,11 @@ def outside(got: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> torc
 def wrong_elements(
     got: torch.Tensor, expected: torch.Tensor, tolerance: tuple[float, float] | None = None
 ) -> torch.Tensor:
-    """A mask, True where `got` differs from `expected` (float64, same shape) by more than the tolerance of `got`'s dtype.
+    """A mask that is True where `got` differs from `expected` (float64, same shape) by more than the
+    tolerance.
 
-    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+    The default is the tolerance of `got`'s dtype. NaN, +Inf and -Inf are compared as masks: each must be
+    exactly where it is expected.
 
     Example:
         >>> import torch
@@ -149,9 +154,10 @@ def assert_close(
     case: str = "these inputs",
     tolerance: tuple[float, float] | None = None,
 ) -> None:
-    """Raise `Mismatch` unless `got` equals `expected` (float64, same shape) within the tolerance of `got`'s dtype.
+    """Raise `Mismatch` unless `got` equals `expected` (float64, same shape) within the tolerance of `got`'s
+    dtype.
 
-    NaN, +Inf and -Inf are compared as masks: each must stand where it should and nowhere else.
+    NaN, +Inf and -Inf are compared as masks: each must be exactly where it is expected.
 
     Example:
         >>> import torch
@@ -178,16 +184,16 @@ def message(
     n_wrong: int,
     bound: str = "",
 ) -> str:
-    """What a `Mismatch` says: how many elements, the first of them, and what they have in common.
+    """The text of a `Mismatch`: how many elements differ, the first of them, and what they have in common.
 
     Args:
-        name: of the kernel.
-        case: the inputs.
+        name: the kernel's name.
+        case: a description of the inputs.
         got: the kernel's result.
-        expected: the same in float64.
+        expected: the expected result in float64.
         wrong: the mask of `wrong_elements`.
-        n_wrong: how many they are.
-        bound: a last line, which says how far they may be off.
+        n_wrong: the number of wrong elements.
+        bound: a last line about how far they may differ.
     """
     import torch
 
@@ -195,7 +201,7 @@ def message(
     lines = [f"{name} on {case}: {n_wrong:,} of {got.numel():,} elements differ."]
     for index in where[:_SHOWN].tolist():
         at = tuple(index)
-        want = expected[at].to(got.dtype)  # float64 says digits that the result cannot have
+        want = expected[at].to(got.dtype)  # float64 has digits that the result cannot have
         lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(want)}")
     if n_wrong > _SHOWN:
         lines.append(f"  … and {n_wrong - _SHOWN:,} more")

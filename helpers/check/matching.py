@@ -1,4 +1,4 @@
-"""Run a kernel and its reference on the same fresh inputs, and compare what they give."""
+"""Run a kernel and its reference on the same fresh inputs, and compare their results."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Agreement:
-    """What `assert_matches` found right. Its text is the same on every machine."""
+    """What `assert_matches` found correct. Its text is the same on every machine."""
 
     kernel: str
     shapes: tuple[tuple[int, ...], ...]
@@ -50,42 +50,45 @@ def assert_matches(
     out: str | int | Sequence[str | int] | None = None,
     name: str | None = None,
 ) -> Agreement:
-    """Raise `Mismatch` unless `kernel` computes what `reference` does, at the shapes and values where kernels often fail.
+    """Raise `Mismatch` unless `kernel` computes what `reference` does, at shapes and values that often
+    break kernels.
 
-    A floating-point result may be off by the fixed tolerance of its dtype or by what the operation itself can reach on
-    these inputs, which `helpers.check.bounds` explains. An integer or bool must be the reference's own, in float64, in
-    the inputs' dtype, or with each input changed by less than one rounding, since a kernel may round x / s to 2 or 3.
+    A floating-point result may be off by the fixed tolerance of its dtype, or by what the operation itself
+    can cause on these inputs (see `helpers.check.bounds`). An integer or bool must equal the reference's
+    result in float64, in the inputs' dtype, or with each input changed by less than one rounding, because a
+    kernel may round x / s to 2 or to 3.
 
     Args:
-        kernel: takes the inputs (one tensor, unless `make_inputs` says otherwise), returns one tensor, or a tuple where
-            the reference does. A function from torch.compile is given as it is: wrapped in another, poisoned
-            allocations make torch run it uncompiled.
-        reference: the same in plain torch; it is given the inputs in float64 (in their own dtype where it gives integers
-            and refuses float64).
+        kernel: takes the inputs (one tensor, unless `make_inputs` returns several) and returns one tensor,
+            or a tuple if the reference does. Pass a function from torch.compile directly: if you wrap it in
+            another function, the poisoned allocations make PyTorch run it uncompiled.
+        reference: the same computation in plain PyTorch. It gets the inputs in float64 (in their own dtype
+            if it returns integers and refuses float64).
         shapes: the shapes to try; by default `shapes_around(block_size)`.
-        block_size: the kernel's block, to try sizes just below, at and above it.
+        block_size: the kernel's block size, to try sizes just below, at and above it.
         timed_shape: the size that will be timed; it is tried as well.
-        dtype: of the inputs; float32 by default.
-        device: "cuda" where there is a GPU, else "cpu".
-        make_inputs: `(shape, generator, device, dtype) -> tuple`, for kernels with several inputs; what is no tensor is
-            handed on as it is.
-        seed: of the inputs; by default a new one each time.
-        tolerance: (relative, absolute) instead of all that; the dtypes' own are float32 2e-6 and 1e-6, float16 2e-3 and
-            1e-4, bfloat16 1.6e-2 and 1e-3, float64 1e-12 and 1e-14.
-        precision: "tf32" where float32 products may round their factors to TF32; "ieee" where they must not, although
-            the reference does. By default they may where the reference, on the GPU with torch's present settings, does.
-        out: the parameters that the kernel writes its results into, by name (`out="out"`) or by position (`out=-1`,
-            `out=(2, 3)`), one for each result of the reference: it is handed tensors of the reference's shapes in the
-            inputs' dtype, full of NaN, and what it returns is not looked at.
-        name: what the kernel is called in messages.
+        dtype: the dtype of the inputs; float32 by default.
+        device: "cuda" if there is a GPU, otherwise "cpu".
+        make_inputs: `(shape, generator, device, dtype) -> tuple`, for kernels with several inputs; values
+            that are not tensors are passed on unchanged.
+        seed: the seed of the inputs; by default a new one each time.
+        tolerance: (relative, absolute) instead of the rules above. The dtypes' fixed tolerances are float32
+            2e-6 and 1e-6, float16 2e-3 and 1e-4, bfloat16 1.6e-2 and 1e-3, float64 1e-12 and 1e-14.
+        precision: "tf32" if float32 products may round their factors to TF32; "ieee" if they must not,
+            although the reference does. By default they may if the reference does, on the GPU with
+            PyTorch's current settings.
+        out: the parameters that the kernel writes its results into, by name (`out="out"`) or by position
+            (`out=-1`, `out=(2, 3)`), one for each result of the reference. The kernel gets tensors of the
+            reference's shapes in the inputs' dtype, filled with NaN, and its return value is ignored.
+        name: what messages call the kernel.
 
     Returns:
         An `Agreement`, whose text is the same on every machine.
 
     Raises:
-        Mismatch: which case, how many elements, the first of them with index, value and expected value, and how far
-            the first may be off and why.
-        ValueError: no shape to try, or an argument that means nothing.
+        Mismatch: the message names the case, the number of wrong elements, the first of them with index,
+            value and expected value, and how far the first may be off and why.
+        ValueError: there is no shape to try, or an argument is invalid.
 
     Example:
         >>> import torch
@@ -106,13 +109,11 @@ def assert_matches(
     device = device or ("cuda" if has_gpu() else "cpu")
     listed = list(shapes) if shapes is not None else shapes_around(block_size)
     if not listed and timed_shape is None:
-        raise ValueError(
-            "assert_matches() was given no shape to try: leave `shapes` out or name at least one."
-        )
+        raise ValueError("assert_matches() has no shape to try; omit `shapes` or pass at least one.")
     if precision not in PRECISIONS:
-        raise ValueError(f'precision is "tf32", "ieee" or left out, not {precision!r}.')
+        raise ValueError(f'precision must be "tf32", "ieee" or None, not {precision!r}.')
     seed = random.randrange(2**31) if seed is None else seed
-    asked = _Asked(
+    asked = _Comparison(
         name or _name(kernel),
         kernel,
         reference,
@@ -135,8 +136,8 @@ def assert_matches(
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What stays the same from case to case."""
+class _Comparison:
+    """What is the same for all cases."""
 
     name: str
     kernel: Callable
@@ -154,9 +155,9 @@ def _name(kernel: Callable) -> str:
     return "the kernel" if found == "<lambda>" else found
 
 
-def _check_case(asked: _Asked, inputs: tuple[Any, ...], case: str) -> None:
-    # Only `out` needs the reference first, for the shapes; what it gives is held until the end, so that the memory of
-    # it cannot be handed to the kernel.
+def _check_case(asked: _Comparison, inputs: tuple[Any, ...], case: str) -> None:
+    # Only `out` needs the reference first, for the shapes. Its result stays referenced until the end, so that
+    # the kernel cannot get its memory.
     first = expected_of(asked.name, asked.reference, inputs) if asked.out else None
     got = _run(asked, inputs, case, first)
     assert_result(
@@ -172,8 +173,8 @@ def _check_case(asked: _Asked, inputs: tuple[Any, ...], case: str) -> None:
     )
 
 
-def _run(asked: _Asked, inputs: tuple[Any, ...], case: str, first: Results | None) -> Any:
-    """What the kernel returns on copies of the inputs, or writes into the outputs that it is given."""
+def _run(asked: _Comparison, inputs: tuple[Any, ...], case: str, first: Results | None) -> Any:
+    """What the kernel returns on copies of the inputs, or writes into the outputs that it gets."""
     import torch
 
     kernel, tensors = asked.kernel, [one for one in inputs if isinstance(one, torch.Tensor)]
@@ -182,7 +183,7 @@ def _run(asked: _Asked, inputs: tuple[Any, ...], case: str, first: Results | Non
     on_gpu = any(t.is_cuda for t in tensors)
     if on_gpu:
         poison_free_memory(max(t.numel() * t.element_size() for t in tensors))
-    # torch.compile's code does not run under a dispatch mode, and allocates past it: the memory itself is poisoned.
+    # torch.compile's code doesn't run under a dispatch mode, so its free memory was poisoned instead.
     compiled = hasattr(kernel, "_torchdynamo_orig_callable") or isinstance(
         kernel, torch._dynamo.OptimizedModule
     )
@@ -203,9 +204,9 @@ def _run(asked: _Asked, inputs: tuple[Any, ...], case: str, first: Results | Non
 
 
 def _with_out(
-    asked: _Asked, copies: tuple[Any, ...], first: Results | None
+    asked: _Comparison, copies: tuple[Any, ...], first: Results | None
 ) -> tuple[list[Any], dict[str, torch.Tensor], tuple[torch.Tensor, ...]]:
-    """The kernel's arguments by position and by name, poisoned outputs among them, and these outputs."""
+    """The kernel's arguments by position and by name, including poisoned outputs, and these outputs."""
     import torch
 
     if first is None:
@@ -213,7 +214,8 @@ def _with_out(
     expected = first.tensors
     if len(asked.out) != len(expected):
         raise ValueError(
-            f"out names {len(asked.out)} of {asked.name}'s parameters, but the reference has {len(expected)} results."
+            f"out names {len(asked.out)} of {asked.name}'s parameters, but the reference has "
+            f"{len(expected)} results."
         )
     wide = {torch.float64: torch.Tensor.is_floating_point, torch.complex128: torch.Tensor.is_complex}
     buffers = []
@@ -229,7 +231,7 @@ def _with_out(
         if isinstance(at, int):
             if not -n_placed <= at < n_placed or at % n_placed in placed:
                 raise ValueError(
-                    f"out={at} is no free position among the {n_placed} arguments of {asked.name}."
+                    f"out={at} is not a free position among the {n_placed} arguments of {asked.name}."
                 )
             placed[at % n_placed] = one
     for at in sorted(placed):

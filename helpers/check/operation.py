@@ -1,4 +1,4 @@
-"""What is measured of an operation for its bound: its reference is evaluated again, in other dtypes and on other inputs."""
+"""Measure an operation for its bound: evaluate the reference again, in other dtypes and on other inputs."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size
 if TYPE_CHECKING:
     import torch
 
-_MOVED_BY = 2.0**-24  # of each input: small enough to be linear, and far above float64's own roundings
-_DRAWS = (4, 16)  # of signs: for many results, for fewer than a window of them
-_POKES = 3  # inputs that are changed alone, of each tensor, until so many have changed a result
+_MOVED_BY = (
+    2.0**-24
+)  # relative to each input; small enough to be linear, and far above float64's own roundings
+_DRAWS = (4, 16)  # draws of random signs: for many results, and for fewer than a window of them
+_POKES = 3  # single elements of each input that are changed, until this many have changed a result
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
-    """A complex tensor as a real one with a last dimension of 2, any other as it is."""
+    """A complex tensor as a real one with a last dimension of 2; any other tensor unchanged."""
     import torch
 
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
 def results_of(value: Any) -> tuple[Any, ...]:
-    """What a function returned as a tuple of results, complex tensors as `real` has them."""
+    """What a function returned, as a tuple; complex tensors are converted by `real`."""
     import torch
 
     several = tuple(value) if isinstance(value, tuple | list) else (value,)
@@ -35,7 +37,7 @@ def results_of(value: Any) -> tuple[Any, ...]:
 
 
 def widened(value: Any) -> Any:
-    """An input in double precision; integers, and what is no tensor, as they are."""
+    """An input in double precision; integers and values that are not tensors are unchanged."""
     import torch
 
     if not isinstance(value, torch.Tensor):
@@ -47,12 +49,12 @@ def widened(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Operation:
-    """A reference with the inputs that it is asked about; it is evaluated again for each thing that is measured.
+    """A reference and its inputs; the reference is evaluated again for each property that is measured.
 
     Attributes:
-        reference: the function in plain torch.
-        inputs: in the kernel's dtype.
-        seed: of the signs and of the inputs that are changed alone.
+        reference: the function in plain PyTorch.
+        inputs: the inputs in the kernel's dtype.
+        seed: the seed of the signs and of the choice of single elements.
     """
 
     reference: Callable
@@ -60,7 +62,11 @@ class Operation:
     seed: int = 0
 
     def in_own_dtype(self, exactly: bool = False) -> tuple[Any, ...] | None:
-        """The reference's results in the inputs' dtype, None where it does not run in it; `exactly`: without TF32."""
+        """The reference's results in the inputs' dtype; None if it doesn't run in that dtype.
+
+        Args:
+            exactly: compute without TF32.
+        """
         import torch
 
         copies = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in self.inputs)
@@ -73,7 +79,9 @@ class Operation:
             return None  # "not implemented for 'Half'", or two dtypes in one product
 
     def moved(self, n_draws: int) -> Iterator[tuple[Any, ...]]:
-        """The float64 reference's results with each input x replaced by x * (1 +- 2**-24), the signs drawn anew."""
+        """The float64 reference's results with each input x replaced by x * (1 +- 2**-24), with random
+        signs.
+        """
         if not any(self._floats()):
             return
         for draw in range(n_draws):
@@ -84,18 +92,21 @@ class Operation:
             yield results_of(self.reference(*wide))
 
     def exact_results(self, number: int) -> Iterator[torch.Tensor]:
-        """What an integer or bool result may be as well: in the inputs' dtype, and with each input slightly changed."""
+        """The other values that an integer or bool result may have.
+
+        These are the results in the inputs' dtype, and those with each input slightly changed.
+        """
 
         if not any(self._floats()):
             return
         if (own := self.in_own_dtype()) is not None:
             yield own[number]
-        with contextlib.suppress(RuntimeError, TypeError):  # what refuses float64
+        with contextlib.suppress(RuntimeError, TypeError):  # references that refuse float64
             for results in self.moved(_DRAWS[0]):
                 yield results[number]
 
     def n_terms(self, expected: Sequence[Any]) -> list[float]:
-        """For each result how many elements of one input it depends on, in the mean over its elements."""
+        """For each result how many elements of one input it depends on, averaged over its elements."""
         import torch
 
         most = [1.0] * len(expected)
@@ -104,18 +115,18 @@ class Operation:
                 continue
             generator = self._generator(one, -1 - number)
             drawn = torch.randint(one.numel(), (4 * _POKES,), generator=generator, device=one.device)
-            n_told = 0
+            n_seen = 0
             for index in dict.fromkeys([0, *drawn.tolist()]):
                 wide = [widened(value) for value in self.inputs]
                 wide[number] = alone = wide[number].clone()
                 alone.view(-1)[index] += 1 + alone.view(-1)[index].abs().nan_to_num(0.0, 0.0)
-                told = False
+                seen = False
                 for i, (now, e) in enumerate(zip(results_of(self.reference(*wide)), expected, strict=True)):
                     changed = sum(_n_changed(as_rows(now)[at], as_rows(e)[at]) for at in pieces(as_rows(e)))
                     most[i] = max(most[i], changed * one.numel() / max(e.numel(), 1))
-                    told = told or changed > 0
-                n_told += told  # one beside a NaN, or one that a maximum hides, tells nothing
-                if n_told == _POKES:
+                    seen = seen or changed > 0
+                n_seen += seen  # a change next to a NaN, or hidden by a maximum, doesn't count
+                if n_seen == _POKES:
                     break
         return most
 
@@ -141,7 +152,7 @@ class Operation:
 
 
 def _nudged(one: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    """Each element times 1 + or - 2**-24, by random signs, in double precision."""
+    """Multiply each element by 1 + or - 2**-24, with random signs, in double precision."""
     import torch
 
     wide = widened(one).clone(memory_format=torch.contiguous_format)
@@ -163,7 +174,10 @@ def _difference(result: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
 
 
 def _spread(rows: torch.Tensor) -> torch.Tensor:
-    """Errors, (rows, columns), each at least the root mean square of those around it: one alone may be near zero by chance."""
+    """Raise each error, (rows, columns), to at least the root mean square of its neighbors.
+
+    A single error can be close to zero by chance.
+    """
     import torch
 
     largest = float(rows.max()) if rows.numel() else 0.0
@@ -185,7 +199,7 @@ def _spread(rows: torch.Tensor) -> torch.Tensor:
 
 
 def _own_error(results: Sequence[Any] | None, number: int, expected: torch.Tensor) -> torch.Tensor | None:
-    """|the reference in the inputs' dtype - in float64| as rows, smoothed; None where there is none."""
+    """|the reference in the inputs' dtype - in float64| as rows, smoothed; None if it doesn't run in it."""
     import torch
 
     found = results[number] if results is not None and number < len(results) else None
@@ -204,14 +218,15 @@ def bounds_of(
     dtypes: Sequence[torch.dtype],
     precision: str | None = None,
 ) -> list[Bound | None]:
-    """What each result may be off, from some ten evaluations of the reference.
+    """How far each result may be off, from about ten evaluations of the reference.
 
     Args:
         operation: the reference and the inputs.
         expected: the reference's results in float64.
-        dtypes: of the kernel's results; for one that is not floating point there is no bound, but None.
-        precision: "tf32" where float32 products may round their factors to TF32, "ieee" where they must not, although
-            the reference may; by default they may where the reference does so on these inputs.
+        dtypes: the dtypes of the kernel's results; a result that isn't floating point has no bound, but
+            None.
+        precision: "tf32" if float32 products may round their factors to TF32, "ieee" if they must not,
+            although the reference may; by default they may if the reference does on these inputs.
     """
     import torch
 
@@ -245,7 +260,10 @@ def bounds_of(
 
 
 def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.Tensor) -> Bound:
-    """The bound; for TF32 where the reference itself used it: its error is far beyond float32's, and only with TF32."""
+    """The bound, or the bound for TF32 if the reference itself used TF32.
+
+    It did if its error is far larger than float32's and becomes small without TF32.
+    """
     import torch
 
     on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
@@ -263,7 +281,7 @@ def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.
 
 @contextlib.contextmanager
 def without_tf32() -> Iterator[None]:
-    """torch's float32 products, convolutions and recurrent layers on a GPU without TF32."""
+    """Compute PyTorch's float32 products, convolutions and recurrent layers on a GPU without TF32."""
     import torch
 
     places = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)

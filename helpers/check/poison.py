@@ -1,4 +1,4 @@
-"""Memory that a kernel gets is filled first, so that what it never writes is seen."""
+"""Fill the memory that a kernel gets, so that elements it never writes are detected."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
-_SENTINEL = 0x5A  # a byte that fills integer outputs: no kernel here writes 0x5A5A5A5A by chance
+_SENTINEL = 0x5A  # fills integer outputs; no kernel here writes 0x5A5A5A5A by chance
 
 
 def fill_with_poison(tensor: torch.Tensor) -> torch.Tensor:
-    """Fill a tensor in place with NaN where its dtype has it, with 0x5A bytes elsewhere, and return it.
+    """Fill a tensor in place with NaN, or with 0x5A bytes if its dtype has no NaN, and return it.
 
     Example:
         >>> import torch
@@ -34,7 +34,7 @@ def fill_with_poison(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def empty_allocations() -> set:
-    """The operators of torch's dispatcher that hand out memory without filling it."""
+    """The operators of PyTorch's dispatcher that allocate memory without filling it."""
     import torch
 
     aten = torch.ops.aten
@@ -49,9 +49,10 @@ def empty_allocations() -> set:
 
 @contextlib.contextmanager
 def poisoned() -> Iterator[None]:
-    """Fill everything that torch.empty, empty_like, empty_strided and new_empty hand out with NaN (integers: 0x5A bytes).
+    """Fill everything that torch.empty, empty_like, empty_strided and new_empty allocate with NaN
+    (integers: 0x5A bytes).
 
-    It acts in torch's dispatcher, so allocations made in C++ extensions are filled too.
+    This works in PyTorch's dispatcher, so allocations made in C++ extensions are filled too.
 
     Example:
         >>> import torch
@@ -74,9 +75,9 @@ def poisoned() -> Iterator[None]:
 
 
 def poison_free_memory(n_bytes: int, count: int = 8) -> None:
-    """Leave NaN in the blocks that CUDA's caching allocator will hand out next.
+    """Leave NaN in the blocks that CUDA's caching allocator will return next.
 
-    For code that allocates past torch's dispatcher, as torch.compile's does.
+    This is for code that allocates without PyTorch's dispatcher, as torch.compile's code does.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""What a kernel gave, against what its reference gives on the same inputs."""
+"""Compare a kernel's results with those of its reference on the same inputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PRECISIONS = (None, "ieee", "tf32")
 
 @dataclass(frozen=True)
 class Results:
-    """What a function returned: its tensors, and whether it was one tensor rather than a tuple of them."""
+    """What a function returned: its tensors, and whether it was a single tensor rather than a tuple."""
 
     tensors: tuple[torch.Tensor, ...]
     is_one: bool
@@ -40,10 +40,12 @@ def as_results(value: Any) -> Results | None:
 
 
 def expected_of(name: str, reference: Callable, inputs: Sequence[Any]) -> Results:
-    """What the reference gives in float64, or in the inputs' dtype where it refuses float64 and its result is exact.
+    """The reference's results in float64, or in the inputs' dtype if it refuses float64 and its results are
+    exact.
 
     Raises:
-        ValueError: the reference gives no tensor; `name` says whose it is.
+        ValueError: the reference doesn't return tensors; the message says that it is the reference of
+            `name`.
     """
     import torch
 
@@ -52,7 +54,7 @@ def expected_of(name: str, reference: Callable, inputs: Sequence[Any]) -> Result
     except torch.OutOfMemoryError:
         raise
     except (RuntimeError, TypeError):
-        # bits of a float, or an operator that has no float64: only an exact result can do without it
+        # The reference reads the bits of a float, or has no float64 version; that is fine for exact results.
         copies = (one.clone() if isinstance(one, torch.Tensor) else one for one in inputs)
         with contextlib.suppress(RuntimeError, TypeError):
             found = as_results(reference(*copies))
@@ -63,7 +65,7 @@ def expected_of(name: str, reference: Callable, inputs: Sequence[Any]) -> Result
     if found is None:
         what = type(value).__name__
         raise ValueError(
-            f"the reference of {name} gave {what}: it has to give a tensor, or a tuple of tensors."
+            f"The reference of {name} returned {what}; it must return a tensor or a tuple of tensors."
         )
     return Results(tuple(widened(one) for one in found.tensors), found.is_one)
 
@@ -80,21 +82,22 @@ def assert_result(
     expected: Results | None = None,
     seed: int = 0,
 ) -> None:
-    """Raise `Mismatch` unless a result that is there already is what `reference` computes; `assert_matches` also runs the kernel.
+    """Raise `Mismatch` unless an existing result is what `reference` computes; `assert_matches` also runs
+    the kernel.
 
     Args:
-        name: of the kernel.
-        got: what it gave, a tensor or a tuple of them.
-        reference: the same in plain torch; it is given the inputs in float64.
+        name: the kernel's name.
+        got: its result, a tensor or a tuple of tensors.
+        reference: the same computation in plain PyTorch; it gets the inputs in float64.
         inputs: what the kernel was given, unchanged.
-        case: what the inputs are called in messages.
+        case: what messages call the inputs.
         tolerance, precision: as in `assert_matches`.
-        expected: what `expected_of` gave, if it was asked already.
-        seed: of what the bounds draw.
+        expected: the result of `expected_of`, if it was computed already.
+        seed: the seed of the random numbers that the bounds need.
 
     Raises:
-        Mismatch: another number of results, another shape, no floating-point numbers where the reference has them, or
-            elements further off than they may be.
+        Mismatch: the number of results or a shape differs, a result isn't floating point although the
+            reference's is, or elements are off by more than is allowed.
 
     Example:
         >>> import torch
@@ -135,7 +138,7 @@ def _compare(
     tolerance: tuple[float, float] | None,
     precision: str | None,
 ) -> None:
-    """Raise `Mismatch` for the first result that is further off than it may be."""
+    """Raise `Mismatch` for the first result that is off by more than is allowed."""
     import torch
 
     wrong = [_at_once(g, e, tolerance) for g, e in zip(got, expected, strict=True)]
@@ -146,9 +149,7 @@ def _compare(
         try:
             bounds = bounds_of(operation, expected, [g.dtype for g in got], precision)
         except torch.OutOfMemoryError:
-            lines = ["What the operation itself can reach was not computed: the memory is too small."] * len(
-                wrong
-            )
+            lines = ["There was not enough memory to compute how far a result may be off."] * len(wrong)
     for i in failed:
         g, e, bound = got[i], expected[i], bounds[i]
         if not g.is_floating_point():
@@ -164,19 +165,21 @@ def _compare(
 def _at_once(
     got: torch.Tensor, expected: torch.Tensor, tolerance: tuple[float, float] | None
 ) -> torch.Tensor:
-    """The mask of what differs by more than the fixed tolerance, which needs nothing but the two results."""
+    """The mask of elements that differ by more than the fixed tolerance, which needs only the two results."""
     if not got.is_floating_point() or tolerance is not None:
         return closeness.wrong_elements(got, expected, tolerance)
     return closeness.outside(got, expected, strict(got.dtype, closeness.size_of_rows(expected)))
 
 
 def _never_close(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> bool:
-    """Whether no bound could make the wrong elements right: each is NaN or infinite, or should be; or an integer."""
+    """Whether no bound could accept the wrong elements: each is an integer, or NaN or infinite in one
+    result.
+    """
     return not got.is_floating_point() or _first_finite(got, expected, wrong) is None
 
 
 def _first_finite(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> tuple[int, ...] | None:
-    """The first wrong element that is a number and should be one."""
+    """The index of the first wrong element that is finite and should be."""
     import torch
 
     rows, g, e = (closeness.as_rows(one) for one in (wrong, got, expected))
@@ -206,5 +209,5 @@ def _why(
     has_products = bound.n_terms > 1 and operation.n_float_inputs > 1
     may_be_tf32 = precision is None and bound.rounding.name == "float32" and has_products
     if may_be_tf32 and not closeness.outside(got, expected, in_tf32(bound).allowed).any():
-        line += ' With factors rounded to TF32 it would be right: say precision="tf32" if that is meant.'
+        line += ' With factors rounded to TF32 it would be correct; pass precision="tf32" if you want that.'
     return line

@@ -1,7 +1,7 @@
-"""Finished builds, kept: a folder for each version of a text, and nobody ever sees half a build.
+"""A build cache with one folder per version of the sources; nobody ever sees a half-finished build.
 
-A folder is named by the hash of everything that goes into the build. The lock is the operating system's, so a killed
-build cannot leave it behind.
+The folder is named after a hash of everything that goes into the build. The lock belongs to the operating
+system, so a killed build can't leave it behind.
 """
 
 from __future__ import annotations
@@ -31,22 +31,26 @@ LOCK_TIMEOUT_S = 600.0
 
 @dataclass(frozen=True)
 class BuildInfo:
-    """How a module came to be.
+    """How a module was built.
 
     Attributes:
-        seconds: what the build took, also when `cached` says it was not repeated.
-        host: whether its kernels run on the host instead of a GPU.
+        seconds: the duration of the build, even if `cached` says that it wasn't repeated.
+        emulated: whether its kernels run in the emulator instead of on a GPU.
     """
 
     name: str
     directory: Path
     seconds: float
     cached: bool
-    host: bool = False
+    emulated: bool = False
 
     def __repr__(self) -> str:
         how = "loaded from the cache; it took" if self.cached else "built in"
-        where = ", for the host: it computes and checks, and says nothing about speed" if self.host else ""
+        where = (
+            ", for the CPU emulator: it computes and checks, but its speed says nothing about a GPU"
+            if self.emulated
+            else ""
+        )
         return f"{self.name}: {how} {self.seconds:.1f} s{where}"
 
 
@@ -54,15 +58,15 @@ _loaded: dict[str, ModuleType] = {}
 
 
 def build_folder() -> Path:
-    """Where builds are kept, a folder each."""
+    """Returns the folder that holds the builds, one subfolder each."""
     return device.cache_folder() / "build"
 
 
 def info(module: ModuleType) -> BuildInfo:
-    """How a module of `load_cpp` or `load_cuda` was built.
+    """Returns how a module of `load_cpp` or `load_cuda` was built.
 
     Raises:
-        ValueError: a module that was not built here.
+        ValueError: the module wasn't built by `helpers.cuda`.
     """
     found = getattr(module, "__workbook_build__", None)
     if found is None:
@@ -78,21 +82,22 @@ def load_cached(
     make: Callable[[Path, io.StringIO], tuple[ModuleType, dict]],
     texts: dict[str, str | None],
     *,
-    host: bool,
+    emulated: bool,
 ) -> ModuleType:
-    """Import the finished build of exactly this, or make it in a folder that nobody else works in.
+    """Imports the finished build of exactly these sources, or builds it in a folder of its own.
 
     Args:
         name: the module's name.
-        what: all that goes into the build, apart from the name, Python, torch and the C++ compiler; plain values.
-        make: builds in the folder that it is given and imports the module; what the compilers print goes to the text
-            that it is given. Returns the module and what is worth keeping of the build.
-        texts: source texts by the file name that the compiler knows them by.
-        host: whether the module's kernels run on the host.
+        what: everything that goes into the build except the name, Python, torch and the C++ compiler, as
+            plain values.
+        make: builds in the folder that it is given, writes the compilers' output to the text stream that it
+            is given, and imports the module. Returns the module and what to store about the build.
+        texts: the sources by the file name that the compiler uses for them.
+        emulated: whether the module's kernels run in the emulator.
 
     Raises:
-        BuildError: whatever `make` raised, cut to what matters.
-        ValueError: a name that is not an identifier.
+        BuildError: `make` failed. The message has the relevant lines of the compilers' output.
+        ValueError: the name isn't an identifier.
     """
     import torch
 
@@ -115,16 +120,16 @@ def load_cached(
             # Another process may have built it while this one waited.
             cached = _ready(home)
             if not cached:
-                module = _build(what, home, make, texts, host)
+                module = _build(what, home, make, texts, emulated)
     built = json.loads((home / "built.json").read_text())
     module = module or import_built(home, built["module"])
-    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, host)
+    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, emulated)
     _loaded[key] = module
     return module
 
 
 def compiler_identity(tool: str) -> str | None:
-    """A compiler's path, size and time: another when the compiler is another, and no process is needed to ask."""
+    """Returns a compiler's path, size and modification time, which change with the compiler."""
     path = device.find_tool(tool)
     if path is None:
         return None
@@ -137,7 +142,7 @@ def _ready(home: Path) -> bool:
 
 
 def import_built(home: Path, module_name: str) -> ModuleType:
-    """Import the shared object of a build."""
+    """Imports the shared object of a build."""
     spec = importlib.util.spec_from_file_location(module_name, home / f"{module_name}.so")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -146,7 +151,9 @@ def import_built(home: Path, module_name: str) -> ModuleType:
 
 @contextlib.contextmanager
 def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
-    """Hold a build's lock. The operating system drops it when its holder ends, however it ends."""
+    """Holds the lock of a build. The operating system releases it when its holder ends, for
+    whatever reason.
+    """
     home.parent.mkdir(parents=True, exist_ok=True)
     path = home.with_name(home.name + ".lock")
     deadline = time.monotonic() + (LOCK_TIMEOUT_S if timeout_s is None else timeout_s)
@@ -160,7 +167,8 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
                     file.seek(0)
                     holder = file.read().strip() or "an unknown process"
                     raise BuildError(
-                        f"Another build of {home.name} is still running: {holder}. End it, or wait and run this again."
+                        f"Another build of {home.name} is still running: {holder}. End it, or wait and run "
+                        "this again."
                     ) from None
                 time.sleep(0.1)
         file.truncate(0)
@@ -169,8 +177,10 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
         yield
 
 
-def _build(what: dict, home: Path, make: Callable, texts: dict[str, str | None], host: bool) -> ModuleType:
-    """Build in a folder of this process's own, then put the whole in place: nobody ever sees half a build."""
+def _build(
+    what: dict, home: Path, make: Callable, texts: dict[str, str | None], emulated: bool
+) -> ModuleType:
+    """Builds in a private folder and then moves the result into place."""
     # What killed builds left: nobody works on it, since this process holds the lock.
     for leftover in home.parent.glob(f"{home.name}.[0-9]*"):
         shutil.rmtree(leftover, ignore_errors=True)
@@ -186,7 +196,7 @@ def _build(what: dict, home: Path, make: Callable, texts: dict[str, str | None],
         os.replace(partial, home)
     except Exception as error:
         said = f"{output.getvalue()}\n{error}"
-        if host:
+        if emulated:
             # Without the columns: they are those of the translated text.
             said = re.sub(r"(\.cu:\d+):\d+:", r"\1:", said)
         raise BuildError(readable_errors(said, texts)) from None

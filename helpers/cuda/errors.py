@@ -1,4 +1,4 @@
-"""A compiler's complaint, cut to the lines that matter."""
+"""Shortens a compiler's output to the relevant lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class BuildError(RuntimeError):
-    """A build that failed; the message holds the lines of the compiler's output that matter, with their source lines."""
+    """A build failed. The message has the relevant lines of the compiler's output with their source lines."""
 
 
 _ERROR = re.compile(
@@ -18,11 +18,11 @@ _SHOWN_ERRORS = 5
 
 
 def readable_errors(output: str, texts: dict[str, str | None]) -> str:
-    """Cut a compiler's output to its errors, each with the line of the learner's text that it is about.
+    """Returns the errors in a compiler's output, each with the source line that it refers to.
 
     Args:
-        output: what g++, clang, nvcc, NVRTC, ld or the import printed.
-        texts: source texts by the file name that the compiler knows them by.
+        output: the output of g++, clang, nvcc, NVRTC, the linker or the import.
+        texts: the sources by the file name that the compiler uses for them.
 
     Example:
         >>> from helpers import cuda
@@ -49,7 +49,8 @@ def readable_errors(output: str, texts: dict[str, str | None]) -> str:
         elif "undefined reference" in line or "undefined symbol" in line:
             symbol = re.sub(r"^.*(undefined (?:reference|symbol))", r"\1", line.strip())
             found.append(
-                f"{symbol}\n    It is declared or bound but defined nowhere: check `functions` and the definitions."
+                f"{symbol}\n    It is declared or bound but defined nowhere: check `functions` and the "
+                "definitions."
             )
     if not found:
         last = [line for line in output.splitlines() if line.strip()][-12:]

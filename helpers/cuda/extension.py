@@ -1,7 +1,7 @@
-"""Compile C++ and CUDA sources to a module: `load_cpp` and `load_cuda`, and what `inline` shares with them.
+"""Compiles C++ and CUDA sources to a Python module: `load_cpp` and `load_cuda`.
 
-They go through torch's own `load_inline`, or, without PyTorch's headers, straight to the compilers (`light`).
-`cache` keeps what is built.
+The build goes through torch's own `load_inline` or, without PyTorch's headers, straight to the compilers
+(`fast_build`). `cache` stores finished builds. `inline` shares the lower half of this module.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 
-from helpers import device
-from helpers.cuda import light
+from helpers import aliases, device
+from helpers.cuda import fast_build
 from helpers.cuda.cache import compiler_identity, import_built, load_cached
+from helpers.cuda.emulator import checked, translate
 from helpers.cuda.errors import BuildError
-from helpers.cuda.host import checked, translate
 
 
 def load_cpp(
@@ -32,24 +32,25 @@ def load_cpp(
     torch_headers: bool = True,
     flags: Sequence[str] = ("-O2",),
 ) -> ModuleType:
-    """Build a C++ extension and import it; live on every machine with a C++ compiler.
+    """Builds a C++ extension and imports it. This works on every machine with a C++ compiler.
 
     Args:
         name: the module's name, a Python identifier.
-        source: C++ text. With `torch_headers` it may use `torch::Tensor` without an include.
+        source: C++ source. With `torch_headers` it may use `torch::Tensor` without an include.
         functions: the functions to bind to Python.
-        torch_headers: False leaves `torch/extension.h` and torch's `load_inline` out (a second or two instead of half a
-            minute). Arguments and results are numbers, bool and text then: pass addresses (`tensor.data_ptr()`) as
-            `int64_t`. A text that includes pybind11 itself is bound by pybind11, as `load_inline` does it.
-        flags: for the C++ compiler.
+        torch_headers: False leaves out `torch/extension.h` and torch's `load_inline`, so that the build takes
+            a second or two instead of half a minute. Arguments and results are then numbers, bools and
+            strings: pass addresses (`tensor.data_ptr()`) as `int64_t`. A source that includes pybind11 itself
+            is bound by pybind11, as in `load_inline`.
+        flags: options for the C++ compiler.
 
     Returns:
-        The imported module; `info(module)` tells seconds and folder.
+        The imported module. `info(module)` has its build time and folder.
 
     Raises:
-        BuildError: the compiler's complaint, cut to what matters.
-        helpers.device.Missing: no C++ compiler or no ninja.
-        ValueError: a name that is not an identifier, or no function.
+        BuildError: the build failed. The message has the relevant lines of the compiler's output.
+        helpers.device.Missing: there is no C++ compiler or no ninja.
+        ValueError: the name isn't an identifier, or `functions` is empty.
     """
     _require(torch_headers, source)
     headers = "torch" if torch_headers else "none"
@@ -66,44 +67,46 @@ def load_cuda(
     flags: Sequence[str] = ("-O2",),
     device: str = "auto",
 ) -> ModuleType:
-    """Build a CUDA extension and import it: for this machine's GPU, or, where there is none, for the host.
+    """Builds a CUDA extension and imports it: for this machine's GPU or, without one, for the emulator.
 
-    On the host the same text is built by the C++ compiler and runs thread by thread on CPU tensors, for correctness
-    and understanding, never for timing; what a kernel must not do raises `helpers.cuda.host.checked.HostCudaError`.
+    In the emulator the same source is built by the C++ compiler and runs on CPU tensors, one thread after
+    another. That is for correctness and understanding, never for timing. Illegal accesses, races and the like
+    raise `helpers.cuda.emulator.checked.EmulatorError`.
 
     Args:
         name: the module's name, a Python identifier.
-        cuda_source: kernels and the functions that launch them.
+        cuda_source: the kernels and the functions that launch them.
         functions: the functions to bind to Python. For a GPU they need a declaration in `cpp_source`.
-        cpp_source: C++ text beside the CUDA source, at least the declarations of `functions`.
-        torch_headers: False leaves torch's headers out, in both texts: see `load_cpp`. On an H100's machine a cold build
-            then takes a tenth of the time.
-        flags: for nvcc, to which the architecture of this GPU is added; the host's compiler takes of them
-            -O, -D, -I and -std.
-        device: "cuda", "host", or "auto": "cuda" where torch can use a GPU, else "host".
+        cpp_source: C++ source in addition to the CUDA source, at least the declarations of `functions`.
+        torch_headers: False leaves torch's headers out of both sources, as in `load_cpp`. A cold build on an
+            H100 machine then takes a tenth of the time.
+        flags: options for nvcc; this GPU's architecture is added. The emulator uses -O, -D, -I and -std of
+            them.
+        device: "cuda", "emulator" or "auto" ("cuda" if torch can use a GPU, else "emulator").
 
     Returns:
         The imported module.
 
     Raises:
-        BuildError: the compiler's complaint, or the name of a construct that the host does not run.
-        ValueError: as in `load_cpp`, or another device.
-        helpers.device.Missing: no GPU, nvcc, C++ compiler or ninja.
+        BuildError: the build failed, or the source uses a construct that the emulator doesn't support.
+        ValueError: as in `load_cpp`, or an unknown device.
+        helpers.device.Missing: there is no GPU, nvcc, C++ compiler or ninja.
     """
-    load = _load_for_gpu if resolve_device(device) == "cuda" else _load_for_host
+    load = _load_for_gpu if resolve_device(device) == "cuda" else _load_for_emulator
     return load(name, cuda_source, functions, cpp_source=cpp_source, torch_headers=torch_headers, flags=flags)
 
 
 def resolve_device(choice: str) -> str:
-    """Where a kernel is to run, "cuda" or "host", by the argument `device` of `load_cuda` and `load_kernel`.
+    """Returns where a kernel runs, "cuda" or "emulator", for the `device` of `load_cuda` and `load_kernel`.
 
     Raises:
-        ValueError: neither "auto" nor one of the two.
+        ValueError: `choice` is none of "auto", "cuda" and "emulator".
     """
-    if choice not in ("auto", "cuda", "host"):
-        raise ValueError(f'`device` is "auto", "cuda" or "host"; it was given {choice!r}.')
+    choice = aliases.DEVICES.get(choice, choice)
+    if choice not in ("auto", "cuda", "emulator"):
+        raise ValueError(f'`device` is "auto", "cuda" or "emulator"; it was given {choice!r}.')
     if choice == "auto":
-        return "cuda" if device.has_gpu() else "host"
+        return "cuda" if device.has_gpu() else "emulator"
     return choice
 
 
@@ -116,7 +119,6 @@ def _load_for_gpu(
     torch_headers: bool,
     flags: Sequence[str],
 ) -> ModuleType:
-    """`load_cuda` for this machine's GPU."""
     device.require("gpu", "nvcc")
     _require(torch_headers, cpp_source)
     return _load(
@@ -129,7 +131,7 @@ def _load_for_gpu(
     )
 
 
-def _load_for_host(
+def _load_for_emulator(
     name: str,
     cuda_source: str,
     functions: Sequence[str],
@@ -138,12 +140,11 @@ def _load_for_host(
     torch_headers: bool,
     flags: Sequence[str],
 ) -> ModuleType:
-    """`load_cuda` for the host: the text translated to C++, and its functions checked whenever they are called."""
     headers = "torch" if torch_headers else "none"
-    return load_on_host(name, cuda_source, functions, cpp_source=cpp_source, headers=headers, flags=flags)
+    return load_in_emulator(name, cuda_source, functions, cpp_source=cpp_source, headers=headers, flags=flags)
 
 
-def load_on_host(
+def load_in_emulator(
     name: str,
     cuda_source: str,
     functions: Sequence[str],
@@ -152,15 +153,15 @@ def load_on_host(
     headers: str,
     flags: Sequence[str],
 ) -> ModuleType:
-    """Build a CUDA text for the host, with its functions checked whenever they are called.
+    """Builds a CUDA source for the emulator, which checks every call of its functions.
 
     Args:
         name: the module's name.
-        cuda_source: kernels and the functions that launch them.
+        cuda_source: the kernels and the functions that launch them.
         functions: the functions to bind.
-        cpp_source: C++ text before it.
-        headers: "torch" for PyTorch's own, "stand-in" for those of `light.TENSORS`, "none".
-        flags: nvcc's; the host's compiler takes of them what it knows.
+        cpp_source: C++ source that precedes it.
+        headers: "torch" for PyTorch's own, "stand-in" for those of `fast_build.TENSORS`, or "none".
+        flags: options for nvcc; the C++ compiler gets those that it knows.
 
     Raises:
         BuildError, ValueError, helpers.device.Missing: as in `load_cuda`.
@@ -172,17 +173,17 @@ def load_on_host(
         functions,
         cpp=cpp_source,
         headers=headers,
-        flags={"extra_cflags": host_flags(flags)},
-        host=(cuda_source, text),
+        flags={"extra_cflags": emulator_flags(flags)},
+        emulated=(cuda_source, text),
     )
     return checked_once(module, functions, cuda_source, takes_tensors=headers != "none")
 
 
 def translated(cuda_source: str, file: str) -> str:
-    """The C++ file for the host that a CUDA text becomes.
+    """Returns the C++ source into which the emulator translates a CUDA source.
 
     Raises:
-        BuildError: the name and the line of a construct that the host does not run.
+        BuildError: the source uses a construct that the emulator doesn't support. The message has its line.
     """
     try:
         return translate.cpp_file(cuda_source, file)
@@ -191,8 +192,8 @@ def translated(cuda_source: str, file: str) -> str:
         raise BuildError(f"{file}, line {error.line}: {error}.\n    {code}") from None
 
 
-def host_flags(flags: Sequence[str]) -> list[str]:
-    """What the host's compiler is given of nvcc's flags, and its own."""
+def emulator_flags(flags: Sequence[str]) -> list[str]:
+    """Returns the C++ compiler's options: those of nvcc's that it knows, and the emulator's own."""
     kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
     if platform.machine() == "x86_64" and "g++" in device.find_tool("c++").resolve().name:
         # threadIdx and its like are thread-local; this makes them cheap to reach.
@@ -203,23 +204,23 @@ def host_flags(flags: Sequence[str]) -> list[str]:
 def checked_once(
     module: ModuleType, functions: Sequence[str], cuda_source: str, *, takes_tensors: bool
 ) -> ModuleType:
-    """Put the host's checks around a module's functions, unless an earlier load of it has done so."""
-    if not hasattr(module, "__host_cuda__"):
+    """Adds the emulator's checks to a module's functions, unless an earlier import has done so."""
+    if not hasattr(module, "__emulated__"):
         checked.attach(module, functions, cuda_source, torch_headers=takes_tensors)
-        module.__host_cuda__ = True
+        module.__emulated__ = True
     return module
 
 
 def load_with_torch(
     name: str, functions: Sequence[str], cpp: str, cuda: str, flags: dict[str, list[str]], *, headers: str
 ) -> ModuleType:
-    """torch's own `load_inline`, given these texts and nothing else.
+    """Calls torch's own `load_inline` with exactly these sources.
 
     Args:
         name: the module's name.
         functions: the functions to bind.
-        cpp: C++ text.
-        cuda: CUDA text, or "".
+        cpp: C++ source.
+        cuda: CUDA source, or "".
         flags: extra_cflags and extra_cuda_cflags.
         headers: "torch", or "none" for `no_implicit_headers`.
 
@@ -233,7 +234,7 @@ def load_with_torch(
 def load_plain(
     name: str, cpp: str, functions: Sequence[str], *, headers: str, flags: Sequence[str]
 ) -> ModuleType:
-    """C++ without a kernel, built for the host; `headers` as in `load_on_host`.
+    """Builds C++ without a kernel. `headers` are those of `load_in_emulator`.
 
     Raises:
         BuildError, ValueError, helpers.device.Missing: as in `load_cpp`.
@@ -243,13 +244,12 @@ def load_plain(
 
 
 def gpu_identity() -> dict[str, str | None]:
-    """What a build for this machine's GPU depends on: the architecture and nvcc."""
+    """Returns what a build for this machine's GPU depends on: the architecture and nvcc."""
     return {"arch": device.gpu_spec().target, "nvcc": compiler_identity("nvcc")}
 
 
 def _require(torch_headers: bool, cpp: str) -> None:
-    """Raise `Missing` without the tools of a build."""
-    without_ninja = not torch_headers and light.suits(cpp)
+    without_ninja = not torch_headers and fast_build.supports(cpp)
     device.require("c++", *([] if without_ninja else ["ninja"]))
 
 
@@ -261,20 +261,20 @@ def _load(
     cuda: str | None = None,
     headers: str,
     flags: dict[str, list[str]],
-    host: tuple[str, str] | None = None,
+    emulated: tuple[str, str] | None = None,
     as_given: bool = False,
 ) -> ModuleType:
-    """Build a module, or take the finished build.
+    """Builds a module, or imports the finished build.
 
     Args:
         name: the module's name.
         functions: the functions to bind.
-        cpp: C++ text.
-        cuda: CUDA text for nvcc.
-        headers: as in `load_on_host`.
-        flags: by the name of torch's argument.
-        host: a CUDA text and the C++ that it became.
-        as_given: torch's `load_inline` gets the texts without an include that its caller did not write.
+        cpp: C++ source.
+        cuda: CUDA source for nvcc.
+        headers: as in `load_in_emulator`.
+        flags: options by the name of torch's argument.
+        emulated: a CUDA source and its translation to C++.
+        as_given: torch's `load_inline` gets the sources without an include that the caller didn't write.
     """
     if isinstance(functions, str) or not functions:
         raise ValueError(
@@ -290,26 +290,26 @@ def _load(
         "as_given": as_given,
         "flags": flags,
     }
-    quick = headers != "torch" and not as_given and light.suits(cpp)
+    quick = headers != "torch" and not as_given and fast_build.supports(cpp)
     if quick:
-        what["bind"] = light.BIND.read_text()
+        what["bind"] = fast_build.BIND.read_text()
     if headers == "stand-in":
-        what["tensors"] = light.TENSORS.read_text()
-    if host:
-        what["host"], what["host_text"], what["host_headers"] = *host, host_headers()
+        what["tensors"] = fast_build.TENSORS.read_text()
+    if emulated:
+        what["emulated"], what["emulator_text"], what["emulator_headers"] = *emulated, emulator_headers()
     # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
     texts = {f"{name}.cpp": cpp, f"{name}.cu": cuda}
     cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
-    if host:
-        texts[f"{name}.cu"] = host[0]
-        cpp += host[1]
+    if emulated:
+        texts[f"{name}.cu"] = emulated[0]
+        cpp += emulated[1]
     if headers == "stand-in":
-        cpp = f'#include "{light.TENSORS}"\n{cpp}'
+        cpp = f'#include "{fast_build.TENSORS}"\n{cpp}'
 
     def make(folder: Path, output: io.StringIO) -> tuple[ModuleType, dict]:
         if not quick:
             return _build_with_torch(name, what, folder, cpp, cuda, output), {}
-        commands = light.build(
+        commands = fast_build.build(
             folder,
             name,
             cpp=cpp,
@@ -321,12 +321,12 @@ def _load(
         )
         return import_built(folder, name), {"commands": commands}
 
-    return load_cached(name, what, make, texts, host=host is not None)
+    return load_cached(name, what, make, texts, emulated=emulated is not None)
 
 
 @functools.cache
-def host_headers() -> str:
-    """A hash of the headers that translated text includes."""
+def emulator_headers() -> str:
+    """Returns a hash of the headers that translated sources include."""
     texts = b"".join(path.read_bytes() for path in sorted(translate.HEADERS.glob("*.h")))
     return hashlib.sha256(texts).hexdigest()
 
@@ -334,7 +334,7 @@ def host_headers() -> str:
 def _build_with_torch(
     name: str, what: dict, folder: Path, cpp: str, cuda: str, output: io.StringIO
 ) -> ModuleType:
-    """torch's `load_inline`; what it and the compilers print goes to `output`."""
+    """Calls torch's `load_inline`; its output and that of the compilers goes to `output`."""
     from torch.utils import cpp_extension
 
     with_torch = what["headers"] == "torch"
@@ -352,14 +352,15 @@ def _build_with_torch(
             with_pytorch_error_handling=with_torch,
             **what["flags"],
         )
-    # torch 2.15 leaves its lock's file, 2.13 takes it away; this folder has been guarded by ours (`cache.build_lock`).
+    # torch 2.15 leaves its lock's file, 2.13 takes it away; this folder has been guarded by ours
+    # (`cache.build_lock`).
     (folder / "lock").unlink(missing_ok=True)
     return module
 
 
 @contextlib.contextmanager
 def building_with_torch(arch: str, output: io.StringIO) -> Iterator[None]:
-    """While it is entered, torch finds the tools, builds for the GPU `arch` ("" for none), and prints to `output`."""
+    """Lets torch find the tools, build for the GPU `arch` ("" for none) and print to `output`."""
     from torch.utils import cpp_extension
 
     ninja = device.find_tool("ninja")

@@ -1,4 +1,4 @@
-"""CUDA C++ in colours: `show` for a notebook's output, `InPython` for Python code that holds CUDA in its strings."""
+"""Syntax highlighting of CUDA C++: `show` for notebooks, `InPython` for Python code with CUDA in strings."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _PTX = re.compile(
 _PYTHON = re.compile(r"^\s*(?:def \w+\(|import \w|from \w[\w.]* import|@\w)", re.MULTILINE)
 _QUOTES = (String.Double, String.Single)
 
-# What a kind of token looks like: JupyterLab's own colour for it, and one that reads on white and on black for where
-# its theme is not, such as Colab. The first kind that holds a token is taken.
+# What a kind of token looks like: JupyterLab's own colour for it, and one that reads on white and on black
+# for where its theme is not, such as Colab. The first kind that holds a token is taken.
 _LOOKS = (
     (Comment.PreprocFile, "string", "#c9584c", ""),
     (Comment.Preproc, "keyword", "#8e63ce", ""),
@@ -48,7 +48,7 @@ _FRAME = (
 
 @dataclass(frozen=True)
 class Listing:
-    """A program's text: in colours in a notebook, as it is in a terminal."""
+    """Source text: highlighted in a notebook, plain in a terminal."""
 
     text: str
 
@@ -61,15 +61,15 @@ class Listing:
 
 
 def show(text: str) -> Listing:
-    """A program's text to look at: C++ and CUDA, PTX, or Python such as Triton's.
+    """Displays source text with syntax highlighting: C++ and CUDA, PTX, or Python such as Triton's.
 
-    In a checked cell `print` it instead: the colours are not what is to be compared.
+    In a checked cell use `print` instead, because highlighting shouldn't be part of what is compared.
     """
     return Listing(text.strip("\n"))
 
 
 class CudaCpp(CudaLexer, CppLexer):
-    """C++ with CUDA's words; the CUDA lexer of pygments alone knows those of C."""
+    """C++ plus the words of CUDA. The CUDA lexer of Pygments only knows those of C."""
 
     name = "CUDA C++"
     aliases = ()
@@ -78,14 +78,14 @@ class CudaCpp(CudaLexer, CppLexer):
 
 
 class InPython(IPython3Lexer):
-    """A notebook's Python, and CUDA C++ where a string holds it."""
+    """A notebook's Python, with CUDA C++ inside strings highlighted as such."""
 
     name = "Python with CUDA C++"
     aliases = ()
     filenames = ()
 
     def get_tokens_unprocessed(self, text: str, *more: Any) -> Tokens:
-        """As of every lexer: place, kind and text of each token."""
+        """Yields position, kind and text of each token, as every lexer does."""
         prefix: list[tuple[int, Any, str]] = []
         literal: list[tuple[int, Any, str]] = []  # from its opening quote on
         for token in super().get_tokens_unprocessed(text, *more):
@@ -109,7 +109,7 @@ class InPython(IPython3Lexer):
 
 
 def _read_literal(literal: list[tuple[int, Any, str]]) -> Tokens:
-    """The tokens of one string literal, with CUDA in it read as such."""
+    """Yields the tokens of one string literal; CUDA inside it is highlighted as such."""
     body = "".join(piece for _, _, piece in literal[1:-1])
     if not is_cuda(body):
         yield from literal
@@ -122,7 +122,7 @@ def _read_literal(literal: list[tuple[int, Any, str]]) -> Tokens:
 
 
 def _lexer(text: str) -> Lexer:
-    """The lexer for a program's text."""
+    """Returns the lexer for a source."""
     if _PTX.search(text) and not is_cuda(text):
         try:
             return get_lexer_by_name("ptx")
@@ -132,7 +132,7 @@ def _lexer(text: str) -> Lexer:
 
 
 def _span(kind: Any, piece: str) -> str:
-    """One token as HTML."""
+    """Returns one token as HTML."""
     for among, name, colour, more in _LOOKS:
         if kind in among:
             style = ";".join(filter(None, [f"color:var(--jp-mirror-editor-{name}-color, {colour})", more]))

@@ -1,10 +1,11 @@
-"""torch's `load_inline` and `load`, called the same way on a machine without a GPU.
+"""torch's `load_inline` and `load`, which you can call in the same way without a GPU.
 
-Where there are a GPU and nvcc, both are torch's own, with what `extension` adds: a folder for each version of the
-text, a lock that a killed build cannot leave behind, errors cut to the lines that matter. Elsewhere the same text is
-built by the C++ compiler, and its kernels run on CPU tensors, thread by thread and checked. So that this takes seconds, `load_inline`
-builds the host's text against a stand-in for PyTorch's headers (`host/include/tensors.h`): `torch::Tensor` and the
-functions that a wrapper needs, which ask PyTorch through Python. The wrapper's text is compiled and run, not imitated.
+With a GPU and nvcc, both are torch's own. `extension` adds one folder per version of the sources, a lock that
+a killed build can't leave behind, and shorter error messages. Without a GPU, the C++ compiler builds the same
+sources, and their kernels run in the emulator on CPU tensors. To make that a matter of seconds, `load_inline`
+then uses a small stand-in for PyTorch's headers (`emulator/include/tensors.h`): `torch::Tensor` and the
+functions that a wrapper needs, which call PyTorch through Python. The wrapper's source is compiled and run,
+not imitated.
 """
 
 from __future__ import annotations
@@ -16,16 +17,18 @@ from pathlib import Path
 from types import ModuleType
 
 from helpers import device
-from helpers.cuda import cache, extension, light
+from helpers.cuda import cache, extension, fast_build
 from helpers.cuda.errors import BuildError
 
 # Those of PyTorch's headers that tensors.h stands in for; the translator leaves out CUDA's own.
 _STOOD_IN = re.compile(
-    r"^([ \t]*#[ \t]*include[ \t]*[<\"](?:torch/(?:extension|types|torch|all)\.h|ATen/ATen\.h|c10/util/Exception\.h|c10/core/\w+\.h)[>\"])",
+    r"^([ \t]*#[ \t]*include[ "
+    r"\t]*[<\"](?:torch/(?:extension|types|torch|all)\.h|ATen/ATen\.h|c10/util/Exception\.h|c10/core/\w+\.h)[>\"])",
     re.M,
 )
 _UNKNOWN = re.compile(
-    r"has no member named|is not a member of|was not declared|No such file|no (?:member|type) named|undeclared"
+    r"has no member named|is not a member of|was not declared|No such file|no (?:member|type) "
+    r"named|undeclared"
 )
 
 
@@ -40,26 +43,28 @@ def load_inline(
     with_pytorch_error_handling: bool = True,
     no_implicit_headers: bool = False,
 ) -> ModuleType:
-    """`torch.utils.cpp_extension.load_inline`, by keywords, on every machine.
+    """`torch.utils.cpp_extension.load_inline` with keyword arguments, on every machine.
 
     Args:
         name: the module's name, a Python identifier.
-        cpp_sources: C++ text, at least the declarations of `functions`.
-        cuda_sources: CUDA text: kernels and the functions that launch them.
-        functions: what to bind to Python.
-        extra_cflags: flags for the C++ compiler; on the host -O2 where none is given.
-        extra_cuda_cflags: flags for nvcc; on the host those of them that a C++ compiler knows (-O, -D, -I, -std).
-        with_pytorch_error_handling: as in torch; it goes with PyTorch's headers.
-        no_implicit_headers: leave PyTorch's headers out; torch's own `load_inline` builds it, on every machine that
-            needs no nvcc for it, and the text includes what it uses, pybind11 among it.
+        cpp_sources: C++ source, at least the declarations of `functions`.
+        cuda_sources: CUDA source: the kernels and the functions that launch them.
+        functions: the functions to bind to Python.
+        extra_cflags: options for the C++ compiler; without a GPU the default is -O2.
+        extra_cuda_cflags: options for nvcc. The emulator uses those that a C++ compiler knows: -O, -D, -I,
+            -std.
+        with_pytorch_error_handling: as in torch. It requires PyTorch's headers.
+        no_implicit_headers: leave PyTorch's headers out. On every machine that doesn't need nvcc for it,
+            torch's own `load_inline` builds the source, which must include everything that it uses, such as
+            pybind11.
 
     Returns:
-        The imported module; `helpers.cuda.info` tells seconds and folder.
+        The imported module. `helpers.cuda.info` has its build time and folder.
 
     Raises:
-        BuildError: the compiler's complaint, cut to what matters, or the name of a construct that the host does not run.
-        ValueError: a name that is not an identifier, no function, or options that torch cannot combine.
-        helpers.device.Missing: no C++ compiler, no ninja, or a GPU without nvcc.
+        BuildError: the build failed, or the source uses a construct that the emulator doesn't support.
+        ValueError: the name isn't an identifier, `functions` is empty, or torch can't combine the options.
+        helpers.device.Missing: there is no C++ compiler, no ninja, or a GPU without nvcc.
     """
     cpp, cuda = _text(cpp_sources), _text(cuda_sources)
     bound = [functions] if isinstance(functions, str) else list(functions or [])
@@ -76,20 +81,25 @@ def load_inline(
         return extension.load_with_torch(name, bound, cpp, cuda, flags, headers="none")
     if on_gpu:
         return extension.load_with_torch(name, bound, cpp, cuda, flags, headers="torch")
-    headers = "none" if no_implicit_headers else "stand-in" if light.suits(cpp, cuda) else "torch"
+    headers = "none" if no_implicit_headers else "stand-in" if fast_build.supports(cpp, cuda) else "torch"
     if headers == "stand-in":
         cpp, cuda = (_STOOD_IN.sub("", text) for text in (cpp, cuda))
-    host = flags["extra_cuda_cflags"] if cuda else flags["extra_cflags"]
-    host = host if any(flag.startswith("-O") for flag in host) else ["-O2", *host]
+    cpp_flags = flags["extra_cuda_cflags"] if cuda else flags["extra_cflags"]
+    if not any(flag.startswith("-O") for flag in cpp_flags):
+        cpp_flags = ["-O2", *cpp_flags]
     try:
         if cuda:
-            return extension.load_on_host(name, cuda, bound, cpp_source=cpp, headers=headers, flags=host)
-        return extension.load_plain(name, cpp, bound, headers=headers, flags=host)
+            return extension.load_in_emulator(
+                name, cuda, bound, cpp_source=cpp, headers=headers, flags=cpp_flags
+            )
+        return extension.load_plain(name, cpp, bound, headers=headers, flags=cpp_flags)
     except BuildError as error:
         if headers == "stand-in" and _UNKNOWN.search(str(error)):
             raise BuildError(
-                f"{error}\nWithout a GPU a small stand-in takes the place of PyTorch's headers. Is this name spelled "
-                'right and part of PyTorch, then cuda.load_cuda(…, device="host") builds with the real ones.'
+                f"{error}\nWithout a GPU a small stand-in takes the place of PyTorch's headers. Is this "
+                "name spelled "
+                'right and part of PyTorch, then cuda.load_cuda(…, device="emulator") builds with the real '
+                "ones."
             ) from None
         raise
 
@@ -101,23 +111,23 @@ def load(
     extra_cflags: Sequence[str] | None = None,
     extra_cuda_cflags: Sequence[str] | None = None,
 ) -> ModuleType:
-    """`torch.utils.cpp_extension.load`, by keywords, on every machine; torch's own does the work on each of them.
+    """`torch.utils.cpp_extension.load` with keyword arguments, on every machine. torch's own does the work.
 
     Args:
         name: the module's name, a Python identifier.
-        sources: files: .cpp for the C++ compiler, .cu for nvcc. Where there is no GPU, each .cu is put into words that
-            the C++ compiler knows, and its kernels run on the host, checked.
-        extra_cflags: flags for the C++ compiler.
-        extra_cuda_cflags: flags for nvcc.
+        sources: files: .cpp for the C++ compiler, .cu for nvcc. Without a GPU, the .cu file is translated to
+            C++ and its kernels run in the emulator.
+        extra_cflags: options for the C++ compiler.
+        extra_cuda_cflags: options for nvcc.
 
     Returns:
-        The imported module. One of its files has the pybind11 lines.
+        The imported module. One of the files must contain the pybind11 lines.
 
     Raises:
         BuildError: as in `load_inline`.
-        FileNotFoundError: no such file.
-        ValueError: no file, a name that is not an identifier, or, without a GPU, more than one .cu.
-        helpers.device.Missing: no C++ compiler, no ninja, or a GPU without nvcc.
+        FileNotFoundError: a file doesn't exist.
+        ValueError: no file, a name that isn't an identifier, or several .cu files without a GPU.
+        helpers.device.Missing: there is no C++ compiler, no ninja, or a GPU without nvcc.
     """
     from torch.utils import cpp_extension
 
@@ -126,31 +136,31 @@ def load(
         raise ValueError("`sources` names at least one file.")
     texts = {str(file): file.read_text() for file in files}
     kernels = [file for file in files if file.suffix == ".cu"]
-    on_host = bool(kernels) and not device.has_gpu()
-    device.require("c++", "ninja", *(["nvcc"] if kernels and not on_host else []))
-    if on_host and len(kernels) > 1:
+    emulated = bool(kernels) and not device.has_gpu()
+    device.require("c++", "ninja", *(["nvcc"] if kernels and not emulated else []))
+    if emulated and len(kernels) > 1:
         raise ValueError("Without a GPU, load() takes one .cu file: put the kernels into one.")
     flags = {"extra_cflags": list(extra_cflags or []), "extra_cuda_cflags": list(extra_cuda_cflags or [])}
     what: dict = {"files": texts, "flags": flags}
     translated = ""
-    if on_host:
+    if emulated:
         translated = extension.translated(texts[str(kernels[0])], kernels[0].name)
-        flags["extra_cflags"] += extension.host_flags([])
-        what |= {"host_text": translated, "host_headers": extension.host_headers()}
+        flags["extra_cflags"] += extension.emulator_flags([])
+        what |= {"emulator_text": translated, "emulator_headers": extension.emulator_headers()}
     elif kernels:
         what |= extension.gpu_identity()
 
     def make(folder: Path, output: io.StringIO) -> tuple[ModuleType, dict]:
-        given = [str(file) for file in files if file.suffix != ".cu" or not on_host]
-        if on_host:
-            (folder / f"{kernels[0].stem}_on_host.cpp").write_text(translated)
-            given.append(str(folder / f"{kernels[0].stem}_on_host.cpp"))
+        given = [str(file) for file in files if file.suffix != ".cu" or not emulated]
+        if emulated:
+            (folder / f"{kernels[0].stem}_emulated.cpp").write_text(translated)
+            given.append(str(folder / f"{kernels[0].stem}_emulated.cpp"))
         with extension.building_with_torch(what.get("arch", ""), output):
             return cpp_extension.load(name, given, build_directory=str(folder), **flags), {}
 
     shown = {file.name: texts[str(file)] for file in files}
-    module = cache.load_cached(name, what, make, shown, host=on_host)
-    if on_host:
+    module = cache.load_cached(name, what, make, shown, emulated=emulated)
+    if emulated:
         bound = [one for one in dir(module) if not one.startswith("_") and callable(getattr(module, one))]
         source = texts[str(kernels[0])]
         takes_tensors = any("torch" in text for text in texts.values())

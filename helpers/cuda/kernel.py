@@ -1,7 +1,7 @@
-"""A CUDA kernel to call: `load_kernel` compiles it with NVRTC, and an edit is running a tenth of a second later.
+"""Compiles a single CUDA kernel with NVRTC and makes it callable: `load_kernel`.
 
-The quick way to run a kernel that needs no C++ around it. Where there is no GPU the same text is built for the host, as
-`load_cuda` does.
+This is the quick way to run a kernel that needs no C++ wrapper: after an edit, the new kernel runs a tenth of
+a second later. Without a GPU the same source is built for the emulator, as in `load_cuda`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _POINTED = {
 
 @dataclass(frozen=True)
 class KernelParameter:
-    """One parameter of a kernel: its C++ `type`, such as "const float*", and its `name`."""
+    """A parameter of a kernel: its C++ `type`, such as "const float*", and its `name`."""
 
     type: str
     name: str
@@ -75,7 +75,7 @@ class KernelParameter:
         return " ".join(words)
 
     def value(self, given: Any, where: str, kernel: str) -> Any:
-        """A ctypes value of what was given for this parameter; `where` is the tensors' device, "cuda" or "cpu"."""
+        """Returns the ctypes value of an argument. `where` is the device of the tensors, "cuda" or "cpu"."""
         import torch
 
         about = f"{kernel}: {self.type} {self.name}"
@@ -88,7 +88,8 @@ class KernelParameter:
                     )
                 if expected and given.dtype != getattr(torch, expected):
                     raise TypeError(
-                        f"{about} was given a {given.dtype} tensor; pass torch.{expected}, or change the kernel."
+                        f"{about} was given a {given.dtype} tensor; pass torch.{expected}, or change the "
+                        "kernel."
                     )
                 return ctypes.c_void_p(given.data_ptr())
             if given is None or type(given) is int:
@@ -115,10 +116,10 @@ def _short(value: Any) -> str:
 
 
 def parameters(source: str, name: str) -> tuple[KernelParameter, ...]:
-    """The parameters of the kernel `name` in a CUDA text.
+    """Returns the parameters of the kernel `name` in a CUDA source.
 
     Raises:
-        ValueError: no such kernel, a template, or a parameter of a type that cannot be passed from Python.
+        ValueError: no such kernel, a template, or a parameter type that can't be passed from Python.
     """
     text = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
     kernels = re.findall(
@@ -141,7 +142,8 @@ def parameters(source: str, name: str) -> tuple[KernelParameter, ...]:
         parameter = KernelParameter(whole[1].strip(), whole[2])
         if "*" not in parameter.type and parameter.plain not in _VALUES:
             raise ValueError(
-                f"{name}: {one!r} cannot be passed from Python; parameters are pointers, integers, float, double, bool."
+                f"{name}: {one!r} cannot be passed from Python; parameters are pointers, integers, float, "
+                "double, bool."
             )
         found.append(parameter)
     return tuple(found)
@@ -149,15 +151,15 @@ def parameters(source: str, name: str) -> tuple[KernelParameter, ...]:
 
 @dataclass(frozen=True)
 class LoadedKernel:
-    """A kernel to call: `kernel(x, y, n, grid=…, block=…)`.
+    """A callable kernel: `kernel(x, y, n, grid=…, block=…)`.
 
     Attributes:
-        name: as in the source.
-        parameters: what it takes.
-        where: the device of its tensors: "cuda", or "cpu" for one that was built for the host.
-        seconds: what compiling and loading took.
-        source: the CUDA text.
-        flags: NVRTC's options.
+        name: its name in the source.
+        parameters: its parameters.
+        where: the device of its tensors: "cuda", or "cpu" in the emulator.
+        seconds: the time to compile and load it.
+        source: the CUDA source.
+        flags: the options for NVRTC.
     """
 
     name: str
@@ -175,17 +177,18 @@ class LoadedKernel:
         block: int | Sequence[int],
         shared_bytes: int = 0,
     ) -> None:
-        """Launch the kernel on the current stream.
+        """Launches the kernel on the current stream.
 
         Args:
-            *args: tensors (or addresses) for pointers, numbers for the rest, in the kernel's order.
-            grid: blocks, a number or up to three.
-            block: threads a block, a number or up to three.
-            shared_bytes: dynamic shared memory a block, for `extern __shared__`.
+            *args: tensors (or addresses) for pointers, numbers for everything else, in the kernel's order.
+            grid: the number of blocks, one to three numbers.
+            block: threads per block, one to three numbers.
+            shared_bytes: dynamic shared memory per block, for `extern __shared__`.
 
         Raises:
-            TypeError: another number of arguments, or one that its parameter cannot take; nothing was launched.
-            ValueError: a grid or a block that no GPU can launch.
+            TypeError: the number of arguments is wrong, or one doesn't fit its parameter. Nothing was
+                launched.
+            ValueError: no GPU can launch this grid or block.
             RuntimeError: the driver refused the launch.
         """
         if len(args) != len(self.parameters):
@@ -209,7 +212,9 @@ _watchers: list[Callable[[LoadedKernel, tuple, tuple, int], bool]] = []
 
 @contextlib.contextmanager
 def watched(watcher: Callable[[LoadedKernel, tuple, tuple, int], bool]) -> Iterator[None]:
-    """Call `watcher(kernel, grid, block, shared_bytes)` before every launch of a `LoadedKernel`; False keeps it back."""
+    """Calls `watcher(kernel, grid, block, shared_bytes)` before each launch of a `LoadedKernel`; False
+    cancels the launch.
+    """
     _watchers.append(watcher)
     try:
         yield
@@ -225,36 +230,37 @@ def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
 
 
 def load_kernel(source: str, name: str, *, flags: Sequence[str] = (), device: str = "auto") -> LoadedKernel:
-    """Compile one kernel with NVRTC and load it: an edit is running a tenth of a second later.
+    """Compiles one kernel with NVRTC and loads it.
 
     Args:
-        source: CUDA C++ with the kernel: device code only.
-        name: the kernel's name; it may be a plain C++ function or `extern "C"`, but no template.
-        flags: NVRTC's options, such as "--use_fast_math"; -D and -I work on the host too.
-        device: "cuda", "host", or "auto": "cuda" where torch can use a GPU, else "host", where the same text is
-            built by the C++ compiler and runs on CPU tensors, for correctness and never for timing.
+        source: CUDA C++ with the kernel; device code only.
+        name: the kernel's name. It can be a plain C++ function or `extern "C"`, but not a template.
+        flags: options for NVRTC, such as "--use_fast_math". The emulator uses -D and -I.
+        device: "cuda", "emulator" or "auto" ("cuda" if torch can use a GPU, else "emulator"). In the emulator
+            the same source is built by the C++ compiler and runs on CPU tensors, for correctness, never for
+            timing.
 
     Returns:
-        A `LoadedKernel`; calling it launches on the current stream.
+        A `LoadedKernel`. Calling it launches the kernel on the current stream.
 
     Raises:
-        BuildError: the compiler's complaint with the source line.
-        ValueError: no such kernel, a template, a parameter that Python cannot pass, or another device.
-        RuntimeError: the driver refused what NVRTC made; the message says which versions these are.
-        helpers.device.Missing: no GPU or no NVRTC, or on the host no C++ compiler.
+        BuildError: the compilation failed. The message has the source line.
+        ValueError: no such kernel, a template, a parameter that can't be passed from Python, or an unknown
+            device.
+        RuntimeError: the driver refused the compiled kernel. The message names the versions involved.
+        helpers.device.Missing: there is no GPU or no NVRTC, or, for the emulator, no C++ compiler.
     """
     where = extension.resolve_device(device)
     taken = parameters(source, name)
     start = time.perf_counter()
-    if where == "host":
-        tensors, launch = "cpu", _host_launch(source, name, taken, flags)
+    if where == "emulator":
+        tensors, launch = "cpu", _emulator_launch(source, name, taken, flags)
     else:
         tensors, launch = "cuda", _gpu_launch(source, name, flags)
     return LoadedKernel(name, taken, tensors, time.perf_counter() - start, launch, source, tuple(flags))
 
 
 def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:
-    """Compile the text for this GPU and load the kernel."""
     device.require("gpu")
     target = device.gpu_spec().target
     launch = _GpuLaunch(nvrtc.compile_kernel(source, name, target=target, flags=flags), target)
@@ -264,7 +270,7 @@ def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:
 
 
 class _GpuLaunch:
-    """A cubin's kernel, loaded once for each GPU that it is launched on."""
+    """A cubin's kernel, loaded once per GPU that it is launched on."""
 
     def __init__(self, compiled: nvrtc.Compiled, target: str):
         self._compiled, self._target = compiled, target
@@ -317,17 +323,21 @@ _UNFIT = ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_NO_BINARY_FOR_GPU", 
 
 
 def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_cuda: int) -> str:
-    """Why a driver refused what NVRTC made, and what to do about it.
+    """Explains why a driver refused a compiled kernel, and what to do.
 
     Args:
-        error: the driver's name for it.
+        error: the driver's name for the error.
         made_by: the NVRTC.
-        target: what it compiled for, such as "sm_90".
+        target: the target of the compilation, such as "sm_90".
         here: what the GPU is.
-        driver_cuda: the newest CUDA that the driver knows, as cuDriverGetVersion says it: 12080 for 12.8.
+        driver_cuda: the newest CUDA that the driver supports, as reported by cuDriverGetVersion: 12080 for
+            12.8.
     """
     known = (driver_cuda // 1000, driver_cuda % 1000 // 10)
-    said = f"The driver, which knows CUDA up to {toolkit.named(known)}, refused what {made_by} made for {target} ({error})."
+    said = (
+        f"The driver, which knows CUDA up to {toolkit.named(known)}, refused what {made_by} made for "
+        f"{target} ({error})."
+    )
     if here != target:
         return f"{said} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
     if made_by.misfit:
@@ -339,7 +349,7 @@ def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_c
 
 
 def _driver(result: tuple, doing: str) -> Any:
-    """The value of a driver call."""
+    """Returns the value of a driver call, or raises."""
     from cuda.bindings import driver
 
     status, *values = result
@@ -349,10 +359,10 @@ def _driver(result: tuple, doing: str) -> Any:
     return values[0] if values else None
 
 
-def _host_launch(
+def _emulator_launch(
     source: str, name: str, taken: tuple[KernelParameter, ...], flags: Sequence[str]
 ) -> Callable:
-    """Build the text and a launcher for the host."""
+    """Builds the source and a launcher for the emulator."""
     given = [f"int64_t a{i}" if "*" in p.type else f"{p.type} a{i}" for i, p in enumerate(taken)]
     passed = ", ".join(f"({p.type})a{i}" for i, p in enumerate(taken))
     sizes = "int gx, int gy, int gz, int bx, int by, int bz, int64_t shared"
@@ -360,13 +370,13 @@ def _host_launch(
     body = f"{name}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({passed});"
     kept = ["-O2", *(flag for flag in flags if flag.startswith(("-D", "-I")))]
     module = extension.load_cuda(
-        f"{name}_on_host",
+        f"{name}_emulated",
         f"{source}\n{signature} {{ {body} }}\n",
         ["workbook_launch"],
         cpp_source=f"{signature};\n",
         torch_headers=False,
         flags=kept,
-        device="host",
+        device="emulator",
     )
 
     def launch(values: list, grid: tuple, block: tuple, shared_bytes: int) -> None:

@@ -1,7 +1,8 @@
-"""CUDA C++ compiled by NVRTC, in a fraction of a second and without nvcc: to PTX or to machine code.
+"""Compiles CUDA C++ to PTX or machine code with NVRTC, in a fraction of a second and without nvcc.
 
-NVRTC is called through ctypes, since it must be the one that fits torch: cuda.bindings takes CUDA 13's wherever both
-are installed, or whichever another package has loaded first. Its functions and their types are those of nvrtc.h.
+NVRTC is called through ctypes because it must be the version that matches torch: cuda.bindings loads CUDA
+13's if both are installed, or whichever version another package has loaded first. Function names and types
+are those of nvrtc.h.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ _TARGET = re.compile(r"sm_(\d+[a-z]?)")
 
 @dataclass(frozen=True)
 class Compiled:
-    """What NVRTC made.
+    """The result of a compilation by NVRTC.
 
     Attributes:
         code: PTX or a cubin.
-        lowered: the kernel's lowered (mangled) name; "" where none was asked for.
-        log: what the compiler and its assembler said.
-        nvrtc: which NVRTC made it.
+        lowered: the mangled name of the kernel; "" if no kernel was named.
+        log: the output of the compiler and its assembler.
+        nvrtc: the NVRTC that compiled it.
     """
 
     code: bytes
@@ -48,16 +49,16 @@ class _Library:
         self._functions.nvrtcGetErrorString.restype = ctypes.c_char_p
 
     def status(self, name: str, *arguments) -> int:
-        """Call nvrtc`name`: 0 where it succeeded."""
+        """Calls nvrtc`name` and returns its status; 0 means success."""
         return getattr(self._functions, f"nvrtc{name}")(*arguments)
 
     def must(self, name: str, *arguments) -> None:
-        """Call nvrtc`name`, which must not fail."""
+        """Calls nvrtc`name` and raises if it fails."""
         if status := self.status(name, *arguments):
             raise BuildError(f"nvrtc{name}: {self._functions.nvrtcGetErrorString(status).decode()}")
 
     def bytes_of(self, name: str, program: ctypes.c_void_p) -> bytes:
-        """What nvrtcGet`name` gives, "PTX", "CUBIN" or "ProgramLog"."""
+        """Returns the result of nvrtcGet`name` ("PTX", "CUBIN" or "ProgramLog")."""
         size = ctypes.c_size_t()
         self.must(f"Get{name}Size", program, ctypes.byref(size))
         buffer = ctypes.create_string_buffer(size.value)
@@ -65,7 +66,7 @@ class _Library:
         return buffer.raw
 
     def targets(self) -> list[int]:
-        """The architectures that it compiles for, as 90 for sm_90."""
+        """Returns the architectures that it supports, such as 90 for sm_90."""
         count = ctypes.c_int()
         self.must("GetNumSupportedArchs", ctypes.byref(count))
         numbers = (ctypes.c_int * count.value)()
@@ -77,7 +78,7 @@ _load = functools.cache(_Library)
 
 
 def _compile(source: str, options: list[str], what: str, name: str | None = None) -> Compiled:
-    """Compile CUDA C++ to `what`, "PTX" or "CUBIN", and find the lowered name of the kernel `name`."""
+    """Compiles CUDA C++ to `what` ("PTX" or "CUBIN") and looks up the mangled name of the kernel `name`."""
     device.require("nvrtc")
     found = device.nvrtc()
     library = _load(found)
@@ -102,7 +103,7 @@ def _compile(source: str, options: list[str], what: str, name: str | None = None
 
 
 def _errors(log: str, source: str, found: toolkit.Nvrtc) -> str:
-    """The errors of a text, and that CUDA's headers are missing where one of them was included."""
+    """Returns the errors of a compilation, with a note if CUDA's headers are included but missing."""
     said = readable_errors(log, {"kernel.cu": source})
     if found.include is None and re.search(r'open source file "(cuda_|cooperative_groups|mma)', said):
         said += f"\n{found.misfit}"
@@ -110,7 +111,7 @@ def _errors(log: str, source: str, found: toolkit.Nvrtc) -> str:
 
 
 def _refusal(log: str, options: list[str], library: _Library, found: toolkit.Nvrtc) -> str:
-    """A sentence on an architecture that this NVRTC does not know; "" where that is not what the log is about."""
+    """Returns a sentence if this NVRTC doesn't know the architecture, else ""."""
     if "invalid value for --gpu-architecture" not in log:
         return ""
     target = next(o for o in options if "-arch" in o).partition("=")[2].replace("compute_", "sm_")
@@ -131,17 +132,19 @@ def _number(target: str) -> str:
 
 
 def compile_ptx(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> str:
-    """CUDA C++ to PTX by NVRTC: no nvcc, no GPU, a fraction of a second.
+    """Compiles CUDA C++ to PTX with NVRTC: no nvcc, no GPU, a fraction of a second.
 
     Args:
-        source: device code only (no host functions, no torch headers). `extern "C"` keeps a kernel's name plain.
+        source: device code only (no host functions, no torch headers). `extern "C"` keeps a kernel's name
+            unmangled.
         target: the architecture, such as "sm_75" or "sm_90".
-        flags: NVRTC's options, such as "--use_fast_math" or "-lineinfo".
+        flags: options for NVRTC, such as "--use_fast_math" or "-lineinfo".
 
     Raises:
-        BuildError: the compiler's complaint with the source line, or a target that this NVRTC does not know.
-        ValueError: a target that is not named like "sm_90".
-        helpers.device.Missing: NVRTC is not installed; the message has the line that gets it.
+        BuildError: the compilation failed (the message has the source line), or NVRTC doesn't know the
+            target.
+        ValueError: the target doesn't have the form "sm_90".
+        helpers.device.Missing: NVRTC isn't installed. The message has the command that installs it.
 
     Example:
         >>> from helpers import cuda
@@ -155,7 +158,8 @@ def compile_ptx(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()
 
 
 def compile_cubin(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> bytes:
-    """CUDA C++ to machine code by NVRTC, for a disassembler. Arguments and errors as in `compile_ptx`.
+    """Compiles CUDA C++ to machine code with NVRTC, for a disassembler. Arguments and errors as in
+    `compile_ptx`.
 
     Example:
         >>> from helpers import cuda
@@ -167,7 +171,7 @@ def compile_cubin(source: str, *, target: str = "sm_90", flags: Sequence[str] = 
 
 
 def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] = ()) -> Compiled:
-    """CUDA C++ to machine code that is to be loaded, with the lowered name by which the driver finds the kernel `name`.
+    """Compiles CUDA C++ to loadable machine code, with the mangled name of the kernel `name`.
 
     Arguments and errors as in `compile_ptx`.
     """
@@ -175,7 +179,8 @@ def compile_kernel(source: str, name: str, *, target: str, flags: Sequence[str] 
 
 
 def assembler_report(source: str, *, target: str = "sm_90", flags: Sequence[str] = ()) -> str:
-    """What ptxas, which is part of NVRTC, says of each kernel: registers, stack, spills, as `ptxas -v` does.
+    """Returns the report of NVRTC's assembler on each kernel (registers, stack, spills), as `ptxas -v` prints
+    it.
 
     Arguments and errors as in `compile_ptx`.
     """

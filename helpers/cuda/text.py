@@ -1,4 +1,4 @@
-"""Tell CUDA C++ from other text."""
+"""Distinguishes CUDA C++ from other text."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ _MARKS = re.compile(
 
 
 def is_cuda(text: str) -> bool:
-    """Whether a text is C++ or CUDA: it names something of theirs, and is more than a word in a sentence."""
+    """Whether a text is C++ or CUDA source rather than a word in a sentence."""
     return bool(_MARKS.search(text)) and any(sign in text for sign in (";", "{", "\n"))

@@ -1,25 +1,29 @@
 """The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
 
-Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for. `helpers.lab` is
-what a lab's cells call.
+Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for.
+`helpers.lab` is what a lab's cells call.
 
-To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `hints` has the sentences
-on common mistakes, `verdicts` what the labs' own judges share.
+To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `mistakes`
+explains how to write an exercise's table of mistakes, `hints` has the sentences that labs share, and
+`verdicts` is for judges of their own.
 
-`BESIDE` names the modules of the labs' packages that hold no answers: they alone are there for a learner's process while
-it is graded, and `hold` gives it exercises without cases and judges. `KEPT_BACK` names records that answer an exercise.
-`cuda_text` and `triton_text` look through answers that are text, `served` has what a learner's function is shown of an
-object that stays with the judge, `gpus` the GPUs whose queue the labs' clocks read, `runs` one guarded run of a CUDA
-kernel, `replay` what a call launched, so that it can be launched again elsewhere.
+`ADAPTERS` names the modules of the labs' packages that contain no answers. While a notebook is graded, the
+learner's process can read only these, and `hold` gives it exercises without cases and judges. `KEPT_BACK`
+names records that answer an exercise. `cuda_text` and `triton_text` check answers that are text. `proxies`
+gives a learner's function access to an object that stays with the judge, and `gpus` has the GPUs that the
+labs' clocks read. `guarded_run` runs a CUDA kernel once between guard bands, and `replay` records what a call
+launched, so that it can be launched again elsewhere.
 
-To run one: `model` has what an exercise, a case, an outcome and a verdict are. `attempt` makes the cases and asks for a
-verdict on each; `call` makes one call, between the bands of `guard`, while `launches` looks which kernels run; `speed`
-times it, `traffic` says what was counted of what interpreted kernels moved. `inputs` makes a kernel's cases. `judge` compares a kernel's result with the reference, and `answers` any other
-answer; `errors` judges what was raised; `diagnose` finds the mistake behind wrong values, with the experiments of
-`evidence`. `results` compares and carries what a call gave.
+To run one: `model` defines exercises, cases, outcomes and verdicts. `attempt` makes the cases and asks for a
+verdict on each. `call` makes one call between the bands of `guard`, while `launches` notes which kernels run.
+`speed` times it, and `traffic` reports the bytes that interpreted kernels moved. `inputs` makes a kernel's
+cases. `judge` compares a kernel's result with the reference, and `answers` any other answer; `errors` judges
+exceptions. `diagnose` finds the mistake behind wrong values with the experiments of `evidence`. `portable`
+compares and transports results.
 
-The last exercise of a core lab has no single right answer: `writeup` has the form of its answer, `consistency` holds it
-against the data, `shipped` has the data that are the same on every machine.
+The last exercise of a core lab has no single right answer: `writeup` defines the form of its answer,
+`consistency` compares it with the data, and `recorded_data` loads data that are the same on every machine.
+`softmax_parts` is what labs 06 and 09 share.
 """
 
 from __future__ import annotations
@@ -28,10 +32,11 @@ import difflib
 import functools
 import importlib
 
+from helpers import aliases
 from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
 
 __all__ = [
-    "BESIDE",
+    "ADAPTERS",
     "KEPT_BACK",
     "LABS",
     "Case",
@@ -54,49 +59,50 @@ LABS = (
     "05_ncu",
     "06_fusion",
     "07_timers",
-    "08_failures",
+    "08_builds",
     "09_wide_rows",
     "10_another_gpu",
 )
 
 
-# The labs' modules without answers: what runs beside the learner's functions, and what the labs' notebooks import.
-BESIDE = {
-    "lab01": ("beside", "machines", "samples"),
-    "lab02": ("beside", "centred", "launchers", "traps"),
+# The labs' modules without answers: what runs next to the learner's functions, and what the notebooks import.
+ADAPTERS = {
+    "lab01": ("adapters", "machines", "samples"),
+    "lab02": ("adapters", "centred", "launchers"),
     "lab03": ("positions",),
     "lab04": ("generated", "sass"),
     "lab05": ("reports",),
-    "lab06": ("beside",),
+    "lab06": ("adapters",),
     "lab07": ("machines",),
     "lab08": ("broken", "runs"),
-    "lab09": ("beside",),
+    "lab09": ("adapters",),
     "lab10": ("tables",),
 }
-# Records that answer an exercise, below helpers/records: while a notebook is graded its process cannot read them.
+# Records that answer an exercise, below helpers/records. A notebook that is graded can't read them.
 KEPT_BACK = ("h200/triton/launch-sweep.json",)
 _held: tuple[Exercise, ...] | None = None
 
 
 class UnknownExercise(ValueError):
-    """No exercise, or no lab, has this name; the message says which names are near."""
+    """No exercise or lab has this name; the message suggests similar ones."""
 
 
 def hold(exercises: tuple[Exercise, ...]) -> None:
-    """Let this process know these exercises and no others: it runs a learner's notebook that is graded."""
+    """Restrict this process to these exercises, because it runs a learner's notebook for grading."""
     global _held
     _held = exercises
 
 
 def of_lab(lab: str) -> tuple[Exercise, ...]:
-    """A lab's exercises in their order; empty for a lab that has none.
+    """Return a lab's exercises in order; empty for a lab without any.
 
     Args:
-        lab: such as "03_triton".
+        lab: such as "03_triton", or a name that a lab used to have.
 
     Raises:
-        UnknownExercise: no lab has this name.
+        UnknownExercise: No lab has this name.
     """
+    lab = aliases.current(str(lab))
     if lab not in LABS:
         raise UnknownExercise(f"No lab is called {lab!r}; there are {', '.join(LABS)}.")
     if _held is not None:
@@ -116,19 +122,20 @@ def _of_lab(lab: str) -> tuple[Exercise, ...]:
 
 
 def all_ids() -> tuple[str, ...]:
-    """The ids of all exercises, lab by lab."""
+    """Return the ids of all exercises, lab by lab."""
     return tuple(exercise.id for lab in LABS for exercise in of_lab(lab))
 
 
 def get(id: str) -> Exercise:
-    """The exercise with this id.
+    """Return the exercise that has this id, or used to have it.
 
     Raises:
-        UnknownExercise: none has it; the message names the nearest.
+        UnknownExercise: No exercise does; the message names similar ids.
     """
+    wanted = aliases.current(str(id))
     for lab in LABS:
         for exercise in of_lab(lab):
-            if exercise.id == id:
+            if exercise.id == wanted:
                 return exercise
     raise UnknownExercise(f"No exercise is called {id!r}{_near(id, all_ids()) or '.'}")
 

@@ -3,42 +3,56 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from helpers.exercises import errors
+from helpers.exercises.mistakes import Facts, Table, seen_answer
 from helpers.exercises.model import Case, Outcome, Raises, Verdict
-from helpers.exercises.results import portable
+from helpers.exercises.portable import portable
 
 
 @dataclass(frozen=True)
 class AnswerJudge:
-    """Compares an outcome with what the case expects."""
+    """Compares an outcome with what the case expects.
+
+    Attributes:
+        exercise, name: the exercise's id, and the name of the learner's function.
+        mistakes: the table that a wrong answer is looked up in.
+        facts: what the table is told about a case (`mistakes.seen_answer`).
+        tolerance: relative, for floats.
+        extra_keys: whether a dict may have more keys than it should.
+    """
 
     exercise: str
     name: str
-    explain: Callable[[Case, Any], tuple[str, str] | None] | None
     tolerance: float
+    mistakes: Table
+    facts: Facts | None = None
+    extra_keys: bool = False
 
     def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
         if isinstance(case.expected, Raises):
             return errors.judge_refusal(self.exercise, self.name, case, outcome)
         if outcome.error:
             return errors.judge_error(self.exercise, self.name, case, outcome)
-        expected = portable(case.expected)
-        at = difference(outcome.value, expected, self.tolerance)
+        got, expected = outcome.value, portable(case.expected)
+        if self.extra_keys and isinstance(got, dict):
+            got = {key: value for key, value in got.items() if key in expected}
+        at = difference(got, expected, self.tolerance)
         if at is None:
             return None
-        mistake, hint = errors.explained(self.explain, case, outcome.value) or ("wrong-answer", "")
-        got = f"{self.name} gives {brief(outcome.value)}, but {brief(expected)} is right"
-        return Verdict(
-            self.exercise, False, f"{self.exercise}, {case.label}: {got}{at}.", case.label, mistake, hint
-        )
+        seen = seen_answer(case, got, self.facts, self.tolerance)
+        mistake, _, hint = self.mistakes.first_match(seen) or ("wrong-answer", "", "")
+        what = f"{self.name} returned {brief(got)}, but the right answer is {brief(expected)}{at}"
+        sentence = f"{self.exercise}, {case.label}: {what}."
+        return Verdict(self.exercise, False, sentence, case.label, mistake, hint)
 
 
 def difference(got: Any, expected: Any, tolerance: float = 0, where: str = "") -> str | None:
-    """None where `got` equals `expected`; else where they differ, as the end of a sentence ("" at the top)."""
+    """Where `got` differs from `expected`, as the end of a sentence ("" for the whole); None if they are
+    equal.
+    """
     import torch
 
     here = f" (at {where})" if where else ""

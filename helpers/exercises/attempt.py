@@ -1,7 +1,7 @@
-"""Run an exercise's hidden cases against a learner's object and say what came of it.
+"""Run an exercise's hidden cases against a learner's object and return the verdict.
 
-Calling and judging are apart: `judge_with` makes the cases and judges what a `call` gives back, wherever that ran.
-`attempt` calls in this process (`call_here`); the grader passes a call that goes to a worker process.
+`run_cases` makes the cases and judges the outcomes that a `call` returns, wherever it ran them. `attempt`
+calls in this process (`call_here`), and the grader passes a call that runs in a worker process.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import replace
 from typing import Any
 
 from helpers import device
-from helpers.exercises import answers, results
+from helpers.exercises import answers, portable
 from helpers.exercises.call import call_here
 from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_elsewhere
 from helpers.exercises.speed import judge_speed, timed_case
 from helpers.exercises.traffic import judge_traffic
 
-__all__ = ["attempt", "call_here", "judge_with", "where"]
+__all__ = ["attempt", "call_here", "run_cases", "where"]
 
 
 def where(exercise: Exercise) -> str:
-    """The device that the exercise's tensors live on: "cuda" where there is a GPU and its kernels are compiled."""
+    """The device of the exercise's tensors: "cuda" if a GPU is available and its kernels are compiled."""
     interpreted = exercise.must_launch == "triton" and os.environ.get("TRITON_INTERPRET", "0") not in (
         "",
         "0",
@@ -43,10 +43,10 @@ def attempt(exercise: Exercise, obj: Any, seed: int | None = None, *, timed: boo
     """
     if exercise.cases is graded_elsewhere:  # the check of a cell that does more; what the grader finds counts
         return Verdict(exercise.id, True, f"{exercise.id} is checked by the grader.")
-    return judge_with(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
+    return run_cases(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
 
 
-def judge_with(
+def run_cases(
     exercise: Exercise,
     call: Callable[[Case], Outcome],
     seed: int | None = None,
@@ -59,11 +59,13 @@ def judge_with(
 
     Args:
         exercise: from `helpers.exercises.get`.
-        call: `(case) -> Outcome`. What it is given holds `expected`: a call that sends the case elsewhere leaves that out.
+        call: `(case) -> Outcome`. What it is given holds `expected`: a call that sends the case elsewhere
+            leaves that out.
         seed: of the hidden cases.
         timed: as in `attempt`.
         claimed: whether a speed comes from a process that may say what it likes.
-        again: `(case) -> Outcome or None`, asked after a case that agrees: what its kernels give by themselves.
+        again: `(case) -> Outcome or None`, asked after a case that agrees: what its kernels give by
+            themselves.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.
@@ -89,7 +91,10 @@ def judge_with(
         alone = again(case) if again is not None and _has_elements(outcome) else None
         if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
             said = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
-            sentence = f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give its result: {said}"
+            sentence = (
+                f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give "
+                f"its result: {said}"
+            )
             return replace(
                 verdict,
                 sentence=sentence,
@@ -145,13 +150,15 @@ def _has_bfloat16(case: Case) -> bool:
 
 
 def _looked_at_again(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
-    """Tell two mistakes that one call does not show: an answer that never changes, and one that changes by itself."""
+    """Recognize two mistakes that a single call doesn't show: an answer that never changes, and one that
+    varies.
+    """
     if verdict.mistake == "wrong-answer" and earlier:
         if all(answers.difference(outcome.value, value) is None for _, value in earlier):
             return replace(verdict, mistake="constant", hint=HINTS["constant"])
     elif verdict.mistake in MAY_BE_A_RACE:
         second = call(case)
-        if results.differ(outcome.value, second.value):
+        if portable.differ(outcome.value, second.value):
             sentence = (
                 verdict.sentence.removesuffix(".")
                 + "; a second call with the same input gives another result."

@@ -1,7 +1,8 @@
-"""Make one call of a learner's object and note everything that the judge wants to know about it.
+"""Make one call of a learner's object and note everything that the judge needs to know about it.
 
-`call_here` runs in the notebook, and in the grader's processes: there it is given a case without what is expected. A case
-that is served runs here as a whole in a notebook; in the grader `ask_here` makes its calls of the learner's object.
+`call_here` runs in the notebook and in the grader's processes, which get cases without their expected
+results. In a notebook a case with a `served` function runs here as a whole; in the grader, `ask_here` makes
+its calls of the learner's object.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 
 from helpers.exercises import guard, launches, replay, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
-from helpers.exercises.results import portable, same_bits
+from helpers.exercises.portable import portable, same_bits
 
 _KEPT = 1 << 22  # elements: larger results are not kept for a second look
 _TRACED = 1 << 13  # elements: a host run of more is not traced
@@ -38,7 +39,7 @@ _prepared: dict[str, _Prepared] = {}
 
 @dataclass
 class _Last:
-    """The Triton launches of the last call, where they are recorded: in the grader's process for a learner."""
+    """The Triton launches of the last call, if they are recorded: in the grader's process for a learner."""
 
     recording: bool = False
     plan: dict | None = None
@@ -54,7 +55,7 @@ def record_launches() -> None:
 
 
 def last_launches() -> dict[str, Any]:
-    """What the last call launched (`replay.Record.plan`), or why that is not known: "plan" and "problem"."""
+    """What the last call launched (`replay.Record.plan`), or why it isn't known: "plan" and "problem"."""
     return {"plan": _last.plan, "problem": _last.problem}
 
 
@@ -103,7 +104,7 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
 
 
 def text_here(exercise: Exercise, obj: Any) -> Text | Outcome:
-    """The text that is the learner's answer, or an outcome that says why there is none."""
+    """The learner's answer as text, or an outcome that says why there is none."""
     try:
         return obj if isinstance(obj, Text) else Text(exercise.text(obj))
     except (Exception, SystemExit) as error:
@@ -111,7 +112,7 @@ def text_here(exercise: Exercise, obj: Any) -> Text | Outcome:
 
 
 def ask_here(exercise: Exercise, obj: Any, call: str, args: tuple) -> Outcome:
-    """Call the learner's object, or the adapter `call` where there is one, for whoever serves a case."""
+    """Call the learner's object, or the adapter `call` if there is one, for a `served` function."""
     state = _prepare(exercise, obj)
     if isinstance(state, Outcome):
         return state
@@ -126,7 +127,7 @@ def ask_here(exercise: Exercise, obj: Any, call: str, args: tuple) -> Outcome:
 
 
 def _prepare(exercise: Exercise, obj: Any) -> _Prepared | Outcome:
-    """The learner's object as it is called, or what went wrong while it was made."""
+    """The learner's object as it is called, or what went wrong while it was prepared."""
     state = _prepared.get(exercise.id)
     if state is not None and state.obj is obj:
         return state
@@ -227,7 +228,7 @@ def _outside(seen: launches.Seen, blocks: guard.Blocks) -> dict:
 
 
 def _keep(state: _Prepared, value: torch.Tensor) -> bool:
-    """Whether the result of the last call has changed since; and keep this one."""
+    """Whether the last call's result has changed since; also keeps this one."""
     changed = False
     if state.result is not None and state.bits is not None:
         changed = state.result.shape == state.bits.shape and not same_bits(state.result, state.bits)

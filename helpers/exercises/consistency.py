@@ -1,7 +1,7 @@
-"""Judge a write-up: what of it agrees with the data, what they contradict, and what they do not decide.
+"""Compares a write-up with the data: what agrees, what they contradict, and what they don't decide.
 
-There is no single right answer. A lab says what its data hold (`Data`): figures, and for each name that a learner may
-choose whether the data support it and by which of them. The words are never judged right or wrong.
+There is no single right answer. A lab says what its data contain (`Data`): figures and, for each name that a
+learner may choose, whether the data support it and which figures show that. The words are never judged.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _NUMBER = re.compile(r"\d[\d,_'\u202f\u00a0]*(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNOR
 
 @dataclass(frozen=True)
 class Figure:
-    """A number that the data hold.
+    """A number in the data.
 
     Attributes:
-        value: in the unit that its name ends in.
-        source: where one reads it, as the end of a sentence: "the sum of `dur` over the trace's kernels".
-        within: how far off a learner's figure may be, relative.
-        at_least: the same, absolute.
+        value: in the unit that its name ends with.
+        source: where it is found, as the end of a sentence: "the sum of `dur` over the trace's kernels".
+        within: relative tolerance of a learner's figure.
+        at_least: absolute tolerance; the larger of the two applies.
     """
 
     value: float
@@ -51,13 +51,13 @@ class Figure:
 
 @dataclass(frozen=True)
 class Claim:
-    """What the data say of a name that a learner may choose.
+    """What the data say about a name that a learner may choose.
 
     Attributes:
-        stands: True where the data support it, False where they contradict it, None where they do not decide it.
-        because: the measurement that says so, a clause with its figures.
-        evidence: names of figures, of which one at least has to be given with it.
-        suits: of a change: the findings that it acts on; empty where it may go with any.
+        stands: True if the data support it, False if they contradict it, None if they don't decide it.
+        because: the measurement that shows this, a clause with its figures.
+        evidence: names of figures, at least one of which has to be given with it.
+        suits: for a change, the findings that it acts on; empty if it goes with any.
         allows: figure that the learner predicts -> (least, most, why), as far as the data bound it.
     """
 
@@ -69,7 +69,7 @@ class Claim:
 
 
 class Problem(NamedTuple):
-    """Something that keeps a write-up from passing: its kind, a sentence, a hint."""
+    """A reason why a write-up doesn't pass: its kind, a sentence, a hint."""
 
     mistake: str
     sentence: str
@@ -78,17 +78,18 @@ class Problem(NamedTuple):
 
 @dataclass(frozen=True)
 class Data:
-    """What a free exercise's data hold.
+    """The data of a free exercise.
 
     Attributes:
-        called: what they are, "the trace".
+        called: what they are called in sentences, "the trace".
         figures: name -> `Figure`.
         findings, changes: name -> `Claim`.
-        questions: name -> `Claim`, for what a learner may call undecided: `stands` is None where that is so.
-        predicted: names of figures that no measurement holds: what the change would give, bounded by `Claim.allows`.
+        questions: name -> `Claim`, for what a learner may call undecided: `stands` is None if it is.
+        predicted: names of figures that weren't measured, but are what the learner expects of the change;
+            `Claim.allows` bounds them.
         n_figures: how many measured figures have to be given.
         n_undecided: how many questions have to be named as undecided.
-        problems: what has to be mended before the rest can be held against the data; nothing else is said then.
+        problems: reasons why the write-up can't be compared with the data at all.
     """
 
     called: str
@@ -104,11 +105,11 @@ class Data:
 
 @dataclass(frozen=True)
 class WriteUpJudge:
-    """Judges the write-up in an outcome's value; it gives a verdict always, also on one that passes.
+    """Judges the write-up in an outcome's value; it always returns a verdict, also if the write-up passes.
 
     Attributes:
         exercise, name: the exercise's id, and the name of the learner's write-up.
-        data: `(outcome's value) -> Data`; the value holds the write-up and what was found beside it.
+        data: `(outcome's value) -> Data`; the value has the write-up, and possibly facts about the answer.
     """
 
     exercise: str
@@ -131,7 +132,7 @@ class WriteUpJudge:
         problems += _of_the_words(given)
         lines = [f"  agrees: {one}" for one in agreed]
         if not problems:
-            says = f"{self.exercise}: your write-up agrees with the data; your words go to your teacher as they are."
+            says = f"{self.exercise}: your write-up agrees with the data. Your teacher reads your words."
             return Verdict(self.exercise, True, says, details="\n".join(lines), words=words)
         first, *rest = problems
         lines = [f"  also: {one.sentence}" for one in rest] + lines
@@ -146,12 +147,13 @@ class WriteUpJudge:
         )
 
     def unfinished(self, given: Any) -> Verdict | None:
-        """The verdict on what is no write-up, or an empty one; None where there is something to judge."""
+        """The verdict on an empty write-up or another object; None if there is a write-up to judge."""
         if not writeup.is_write_up(given):
             kind = given.get("of type", "") if isinstance(given, dict) else type(given).__name__
-            says = f"{self.exercise}: {self.name} is no WriteUp{f' but of type {kind}' if kind else ''}."
+            says = f"{self.exercise}: {self.name} is not a WriteUp{f', but of type {kind}' if kind else ''}."
             hint = (
-                f"{self.name} = WriteUp(finding=…, figures={{…}}, change=…, words=…), as the starter has it."
+                f"Write {self.name} = WriteUp(finding=…, figures={{…}}, change=…, words=…), as in the "
+                "starter."
             )
             return Verdict(self.exercise, False, says, mistake="no-write-up", hint=hint)
         filled = (given[name] for name in ("finding", "figures", "change", "words", "undecided"))
@@ -161,42 +163,39 @@ class WriteUpJudge:
 
 
 def _of_the_form(given: Mapping[str, Any]) -> list[Problem]:
-    """Fields that hold something else than they are for."""
-    found = []
-    for name in ("finding", "change", "words"):
-        if type(given[name]) is not str:
-            found.append(
-                Problem(
-                    "form",
-                    f"{name} is {brief(given[name], 60)}",
-                    f"{name} is a text, between quotation marks.",
-                )
-            )
-    figures = given["figures"]
-    if not isinstance(figures, dict) or not all(type(name) is str for name in figures):
-        hint = 'figures is a dict of names and numbers: {"copy_us": 42_000}.'
-        found.append(Problem("form", f"figures is {brief(figures, 60)}", hint))
-    else:
-        if len(figures) > _MOST:
-            says = f"there are {len(figures):,} figures"
-            found.append(Problem("form", says, "Give those that your finding rests on."))
-        for name, number in list(figures.items())[:_MOST]:
-            if not _is_finite(number):
-                kind = (
-                    brief(number, 60) if not is_number(number) or number != number else "too large a number"
-                )
-                says = f"the figure {brief(name, 40)} is {kind}"
-                found.append(Problem("form", says, "A figure is a plain number; its unit is in its name."))
+    """Fields that have the wrong type."""
+    found = [
+        Problem("form", f"{name} is {brief(given[name], 60)}", f"{name} is a string, in quotation marks.")
+        for name in ("finding", "change", "words")
+        if type(given[name]) is not str
+    ]
+    found += _of_the_figures(given["figures"])
     undecided = given["undecided"]
     listed = isinstance(undecided, (list, tuple)) and len(undecided) <= _MOST
     if not listed or not all(type(one) is str for one in undecided):
-        hint = 'undecided is a tuple of the task\'s names: ("other-gpus",), with its comma.'
+        hint = 'undecided is a tuple of names from the task, such as ("other-gpus",) with its comma.'
         found.append(Problem("form", f"undecided is {brief(undecided, 60)}", hint))
     return found
 
 
+def _of_the_figures(figures: Any) -> list[Problem]:
+    if not isinstance(figures, dict) or not all(type(name) is str for name in figures):
+        hint = 'figures is a dict of names and numbers: {"copy_us": 42_000}.'
+        return [Problem("form", f"figures is {brief(figures, 60)}", hint)]
+    found = []
+    if len(figures) > _MOST:
+        says = f"there are {len(figures):,} figures"
+        found.append(Problem("form", says, "Give only those that your finding is based on."))
+    for name, number in list(figures.items())[:_MOST]:
+        if not _is_finite(number):
+            large = is_number(number) and number == number
+            says = f"the figure {brief(name, 40)} is {'too large a number' if large else brief(number, 60)}"
+            found.append(Problem("form", says, "A figure is a plain number, and its unit is in its name."))
+    return found
+
+
 def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
-    """What keeps the write-up from agreeing with the data, and what of it agrees."""
+    """Where the write-up disagrees with the data, and where it agrees."""
     problems: list[Problem] = []
     agreed: list[str] = []
     right = _figures(data, given, problems, agreed)
@@ -205,26 +204,28 @@ def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[
         name = given[kind].strip()
         claim = claims.get(name)
         if claim is None:
-            said = f"{kind} {brief(name, 60)} is none of the task's" if name else f"there is no {kind} yet"
+            said = f"the task has no {kind} {brief(name, 60)}" if name else f"there is no {kind} yet"
             problems.append(Problem("unknown-name" if name else "incomplete", said, _choose(kind, claims)))
             continue
         chosen[kind] = claim
         if claim.stands is None:
             says = f"{data.called} {_do(data)} not decide the {kind} {name!r}: {claim.because}"
-            hint = f"Choose a {kind} that the data do support, and say in your words what stays open."
+            hint = f"Choose a {kind} that the data support, and say in your words what remains open."
             problems.append(Problem("not-decided", says, hint))
         elif not claim.stands:
             says = f"the {kind} {name!r} is contradicted by {data.called}: {claim.because}"
-            problems.append(Problem(f"{kind}-contradicted", says, "Which figure would look different if it were true?"))  # fmt: skip
+            problems.append(
+                Problem(f"{kind}-contradicted", says, "Which figure would look different if it were true?")
+            )
         elif claim.evidence and not any(one in right for one in claim.evidence):
-            says = f"the {kind} {name!r} stands without its evidence: none of your figures speaks for it"
+            says = f"there is no evidence for the {kind} {name!r}: none of your figures supports it"
             problems.append(Problem("no-evidence", says, f"Give one of {', '.join(claim.evidence)}."))
         else:
-            agreed.append(f"{kind} {name}, for {claim.because}")
+            agreed.append(f"{kind} {name}, because {claim.because}")
     finding, change = chosen.get("finding"), chosen.get("change")
     if finding and change and change.suits and given["finding"].strip() not in change.suits:
-        says = f"the change {given['change']!r} does not act on what you found, {given['finding']!r}"
-        hint = f"It acts on {', '.join(change.suits)}. Change the one or the other."
+        says = f"the change {given['change']!r} doesn't act on your finding, {given['finding']!r}"
+        hint = f"It acts on {', '.join(change.suits)}. Choose another finding or another change."
         problems.append(Problem("change-elsewhere", says, hint))
     if change and change.stands:
         _predictions(data, given, change, problems, agreed)
@@ -235,24 +236,33 @@ def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[
 def _figures(
     data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]
 ) -> dict[str, float]:
-    """The figures that the data hold as the learner gives them."""
+    """The learner's figures that agree with the data."""
     right = {}
     for name, number in given["figures"].items():
         figure = data.figures.get(name)
         if figure is None:
             if name not in data.predicted:
                 known = ", ".join((*data.figures, *data.predicted))
-                says = f"the figure {brief(name, 40)} is none of the task's"
-                problems.append(Problem("unknown-name", says, f"It knows {known}."))
+                says = f"the task has no figure {brief(name, 40)}"
+                problems.append(Problem("unknown-name", says, f"The figures are {known}."))
         elif figure.holds(number):
             right[name] = number
             agreed.append(f"{name} = {number:,.6g}, {figure.source}")
         else:
             than = "too large" if number > figure.value else "too small"
-            says = f"{name} = {number:,.6g} is contradicted by {data.called}, {than}: it is {figure.source}"
-            problems.append(Problem("figure-contradicted", says, "Compute it from the data in a cell of your own, and print it."))  # fmt: skip
+            says = (
+                f"{name} = {number:,.6g} is {than}: {data.called} contradict{_s(data)} it. It is "
+                f"{figure.source}"
+            )
+            problems.append(
+                Problem(
+                    "figure-contradicted",
+                    says,
+                    "Compute it from the data in a cell of your own, and print it.",
+                )
+            )
     if len(right) < data.n_figures and not any(one.mistake == "figure-contradicted" for one in problems):
-        says = f"{len(right)} of at least {data.n_figures} measured figures are given"
+        says = f"only {len(right)} of at least {data.n_figures} measured figures are given"
         problems.append(Problem("incomplete", says, f"Choose from {', '.join(data.figures)}."))
     return right
 
@@ -260,7 +270,7 @@ def _figures(
 def _predictions(
     data: Data, given: Mapping[str, Any], change: Claim, problems: list[Problem], agreed: list[str]
 ) -> None:
-    """What the learner expects of the change, as far as the data bound it."""
+    """Compare what the learner expects of the change with the bounds that the data give."""
     for name in data.predicted:
         bound, number = change.allows.get(name), given["figures"].get(name)
         if number is None:
@@ -274,38 +284,43 @@ def _predictions(
         elif bound[0] <= number <= bound[1]:
             agreed.append(f"{name} = {number:,.6g} is possible: {bound[2]}")
         else:
-            says = f"{name} = {number:,.6g} cannot come of {given['change']!r}: {bound[2]}"
-            hint = "What does the change leave as it is, and how much of it is there? Count that first."
+            says = f"{name} = {number:,.6g} can't result from {given['change']!r}: {bound[2]}"
+            hint = "What does the change leave as it is, and how long does that take? Start with that."
             problems.append(Problem("prediction-impossible", says, hint))
 
 
 def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]) -> None:
-    """What the learner calls undecided."""
+    """Check the questions that the learner calls undecided."""
     n_open = 0
     for name in dict.fromkeys(given["undecided"]):
         claim = data.questions.get(name)
         if claim is None:
-            says = f"{brief(name, 60)} is none of the task's questions"
+            says = f"the task has no question {brief(name, 60)}"
             problems.append(Problem("unknown-name", says, _choose("question", data.questions)))
         elif claim.stands is None:
             n_open += 1
             agreed.append(f"{name} is left open, as you say: {claim.because}")
         else:
-            says = f"{data.called} {'do' if data.called.endswith('s') else 'does'} decide {name!r}: {claim.because}"
-            problems.append(Problem("decided", says, "Leave open only what no figure here can tell."))
+            says = f"{data.called} {_do(data)} decide {name!r}: {claim.because}"
+            problems.append(Problem("decided", says, "Only leave open what no figure here decides."))
     if n_open < data.n_undecided and not any(one.mistake == "decided" for one in problems):
-        says = "you have not said what you could not tell"
-        problems.append(Problem("incomplete", says, _choose("question", data.questions) + " Name it in undecided."))  # fmt: skip
+        says = "you haven't said what the data leave open"
+        problems.append(
+            Problem("incomplete", says, _choose("question", data.questions) + " Name it in undecided.")
+        )
 
 
 def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
-    """Whether there are words at all, and whether they speak of the learner's own figures."""
+    """Check that there are words, and that they mention the learner's own figures."""
     if type(given["words"]) is not str:
         return []
     text = given["words"][:_READ]
     words = _WORD.findall(text.lower())
     distinct, head = len(set(words)), words[:_HEAD]
-    hint = "Write three sentences or more: what you saw, what you conclude, what you do not know. Only your teacher judges them."
+    hint = (
+        "Write at least three sentences: what you saw, what you conclude, and what you don't know. Only your "
+        "teacher judges them."
+    )
     if not words:
         return [Problem("no-words", "there are no words yet", hint)]
     if len(words) < _FEWEST_WORDS or distinct < _FEWEST_DISTINCT:
@@ -317,7 +332,9 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
     numbers = [one for one in list(figures.values())[:_MOST] if _is_finite(one)]
     if numbers and not any(_same(said, one) for said in _NUMBER.findall(text) for one in numbers):
         says = "the words name none of your figures"
-        return [Problem("no-figure-in-words", says, "Say in a sentence what one of them shows, with the number.")]  # fmt: skip
+        return [
+            Problem("no-figure-in-words", says, "Say in a sentence what one of them shows, with the number.")
+        ]
     return []
 
 
@@ -341,3 +358,8 @@ def _choose(kind: str, claims: Mapping[str, Claim]) -> str:
 
 def _do(data: Data) -> str:
     return "do" if data.called.endswith("s") else "does"
+
+
+def _s(data: Data) -> str:
+    """The ending of a verb whose subject is the data."""
+    return "" if data.called.endswith("s") else "s"

@@ -1,8 +1,9 @@
-"""CUDA text as an answer: whether it is a kernel and nothing else.
+"""CUDA text as an answer: whether it has kernels and nothing else.
 
-The grader builds it for the host and runs it in a process that judges nothing; but what it says of accesses is believed.
-So the text may compute, and may call no function of the system's: it calls what it defines, CUDA's own functions and
-mathematics, and includes nothing. That is looked up token by token, before anything is built.
+The grader builds the text for the host and runs it in a process that judges nothing, but it trusts what that
+process reports about memory accesses. So the text may compute but not call the system: it may only call what
+it defines, CUDA's own functions and mathematics, and it may not include anything. This module checks that,
+token by token, before anything is built.
 """
 
 from __future__ import annotations
@@ -11,132 +12,58 @@ import itertools
 import re
 
 _TOKEN = re.compile(
-    r"""(?P<line>^[ \t]*\#[^\n]*)|(?P<space>\n|[^\S\n]+|//[^\n]*|/\*.*?\*/)|(?P<text>"(?:\\.|[^"\\\n])*")|(?P<char>'(?:\\.|[^'\\\n])+')
-    |(?P<number>\.?\d(?:[\w.']|(?<=[eEpP])[+-])*)|(?P<word>[A-Za-z_]\w*)|(?P<sign>\#\#|::|\[\[|->|.)""",
+    r"""
+    (?P<line>^[ \t]*\#[^\n]*)
+    |(?P<space>\n|[^\S\n]+|//[^\n]*|/\*.*?\*/)
+    |(?P<text>"(?:\\.|[^"\\\n])*")
+    |(?P<char>'(?:\\.|[^'\\\n])+')
+    |(?P<number>\.?\d(?:[\w.']|(?<=[eEpP])[+-])*)
+    |(?P<word>[A-Za-z_]\w*)
+    |(?P<sign>\#\#|::|\[\[|->|.)
+    """,
     re.DOTALL | re.MULTILINE | re.VERBOSE,
 )
-_KEYWORDS = frozenset(
-    [
-        "if",
-        "for",
-        "while",
-        "switch",
-        "return",
-        "sizeof",
-        "alignof",
-        "case",
-        "else",
-        "do",
-        "and",
-        "or",
-        "not",
-        "const",
-        "constexpr",
-        "volatile",
-    ]
-)
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_KEYWORDS = _words("""
+    if for while switch return sizeof alignof case else do and or not const constexpr volatile
+""")
 _CASTS = frozenset(["static_cast", "reinterpret_cast", "const_cast"])
-_TYPES = frozenset(
-    ["void", "bool", "char", "short", "int", "long", "unsigned", "signed", "float", "double", "size_t", "ptrdiff_t", "auto", "dim3", "uint3", "struct", "union", "half", "int8_t", "int16_t", "int32_t", "int64_t", "uint8_t", "uint16_t", "uint32_t", "uint64_t", "uint", "uchar", "ushort", "ulong"]
-) | {f"{kind}{n}" for kind in ("char", "uchar", "short", "ushort", "int", "uint", "long", "ulong", "longlong", "float", "double") for n in (1, 2, 3, 4)}  # fmt: skip
-_MATHS = [
-    "abs",
-    "fabs",
-    "fmin",
-    "fmax",
-    "min",
-    "max",
-    "exp",
-    "exp2",
-    "exp10",
-    "expm1",
-    "log",
-    "log2",
-    "log10",
-    "log1p",
-    "sqrt",
-    "rsqrt",
-    "cbrt",
-    "rcbrt",
-    "pow",
-    "fma",
-    "fmod",
-    "floor",
-    "ceil",
-    "trunc",
-    "round",
-    "rint",
-    "nearbyint",
-    "sin",
-    "cos",
-    "tan",
-    "asin",
-    "acos",
-    "atan",
-    "atan2",
-    "sinh",
-    "cosh",
-    "tanh",
-    "asinh",
-    "acosh",
-    "atanh",
-    "erf",
-    "erfc",
-    "hypot",
-    "copysign",
-    "isnan",
-    "isinf",
-    "isfinite",
-    "signbit",
-    "lround",
-    "llround",
-    "lrint",
-    "llrint",
-    "ldexp",
-    "frexp",
-    "remainder",
-    "nextafter",
-    "sincos",
-    "fdim",
-    "saturate",
-    "fdividef",
-    "normcdf",
-    "tgamma",
-    "lgamma",
-]
+_TYPES = _words("""
+    void bool char short int long unsigned signed float double size_t ptrdiff_t auto dim3 uint3
+    struct union half int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t uint uchar
+    ushort ulong
+""") | {
+    f"{kind}{n}"
+    for kind in _words("char uchar short ushort int uint long ulong longlong float double")
+    for n in (1, 2, 3, 4)
+}
+_MATHS = _words("""
+    abs fabs fmin fmax min max exp exp2 exp10 expm1 log log2 log10 log1p sqrt rsqrt cbrt rcbrt pow
+    fma fmod floor ceil trunc round rint nearbyint sin cos tan asin acos atan atan2 sinh cosh tanh
+    asinh acosh atanh erf erfc hypot copysign isnan isinf isfinite signbit lround llround lrint
+    llrint ldexp frexp remainder nextafter sincos fdim saturate fdividef normcdf tgamma lgamma
+""")
 _CALLED = (
-    frozenset(_MATHS)
-    | {f"{name}f" for name in _MATHS}
-    | {f"make_{kind}" for kind in _TYPES}
-    | {"printf", "assert"}
+    _MATHS | {f"{name}f" for name in _MATHS} | {f"make_{kind}" for kind in _TYPES} | {"printf", "assert"}
 )
 _OF_CUDA = re.compile(
     r"__(global|device|shared|constant|restrict|forceinline|noinline|inline|launch_bounds|align|host|grid_constant|syncthreads\w*|syncwarp"
     r"|threadfence\w*|shfl\w*|ballot_sync|any_sync|all_sync|activemask|match\w*|reduce\w*|ld\w+|st\w+|f\w+|d\w+|u\w+|s\w+|i\w+|h\w+|ll\w+"
     r"|popc\w*|clz\w*|brev\w*|mul\w*|byte_perm|nanosleep|expf|exp10f|logf|log2f|log10f|powf|sinf|cosf|tanf|vadd\w*)(__)?|atomic[A-Z]\w*"
 )
-_FORBIDDEN = frozenset(
-    [
-        "asm",
-        "namespace",
-        "using",
-        "extern",
-        "operator",
-        "new",
-        "delete",
-        "throw",
-        "try",
-        "catch",
-        "goto",
-        "typeid",
-        "decltype",
-        "friend",
-        "virtual",
-        "std",
-    ]
-)
+_FORBIDDEN = _words("""
+    asm namespace using extern operator new delete throw try catch goto typeid decltype friend
+    virtual std
+""")
 _DEFINE = re.compile(r"#\s*define\s+(\w+)(\([\w\s,]*\))?(.*)", re.DOTALL)
-_HARMLESS_LINE = re.compile(r"#\s*(pragma\s+(unroll|once)\b.*|error\b.*|undef\s+\w+\s*|if\b.*|ifdef\b.*|ifndef\b.*|else\b.*|endif\b.*|elif\b.*|include\s*<(cuda_runtime|cuda_fp16|cuda_bf16|math_constants|vector_types|device_launch_parameters|cmath|math|stdint|cstdint)(\.h)?>\s*)?$")  # fmt: skip
+_HARMLESS_LINE = re.compile(
+    r"#\s*(pragma\s+(unroll|once)\b.*|error\b.*|undef\s+\w+\s*|if\b.*|ifdef\b.*|ifndef\b.*|else\b.*|endif\b.*|elif\b.*|include\s*<(cuda_runtime|cuda_fp16|cuda_bf16|math_constants|vector_types|device_launch_parameters|cmath|math|stdint|cstdint)(\.h)?>\s*)?$"
+)
 
 
 def problem(text: str) -> str:
@@ -181,7 +108,11 @@ def _macro_problem(name: str, takes_arguments: bool, body: list[tuple[str, str]]
 
 def _tokens_problem(tokens: list[tuple[str, str]], macros: dict[str, bool]) -> str:
     defined = _defined(tokens) | {name for name, takes in macros.items() if takes}
-    types = _TYPES | {b for (_, a), (kind, b) in itertools.pairwise(tokens) if a in ("struct", "union", "typename", "class", "enum") and kind == "word"}  # fmt: skip
+    types = _TYPES | {
+        b
+        for (_, a), (kind, b) in itertools.pairwise(tokens)
+        if a in ("struct", "union", "typename", "class", "enum") and kind == "word"
+    }
     for i, (kind, said) in enumerate(tokens):
         before = tokens[i - 1] if i else ("", "")
         after = tokens[i + 1][1] if i + 1 < len(tokens) else ""
@@ -242,7 +173,9 @@ def _closing(tokens: list[tuple[str, str]], opening: int) -> int:
 
 
 def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str]) -> bool:
-    """Whether the parentheses that end here hold a type, or belong to an if, a for, a loop's head or an attribute."""
+    """Whether the parentheses that end here hold a type, or belong to an if, a for, a loop's head or an
+    attribute.
+    """
     if tokens[closing][1] != ")":
         return False
     depth, i = 0, closing
@@ -254,9 +187,14 @@ def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str])
     owner = tokens[i - 1][1] if i else ""
     if owner in ("if", "for", "while", "switch", "__launch_bounds__", "__align__", "alignas"):
         return True
-    return owner not in _CASTS and all(
-        said in types or said in ("*", "&", "const", "volatile", "__restrict__") for _, said in tokens[i + 1 : closing]
-    ) and closing - i > 1  # fmt: skip
+    return (
+        owner not in _CASTS
+        and all(
+            said in types or said in ("*", "&", "const", "volatile", "__restrict__")
+            for _, said in tokens[i + 1 : closing]
+        )
+        and closing - i > 1
+    )
 
 
 def _in_printf(tokens: list[tuple[str, str]], i: int) -> bool:

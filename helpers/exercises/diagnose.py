@@ -1,19 +1,19 @@
-"""From a wrong result to the mistake that made it: a key, what can be seen of it, and a hint in plain words.
+"""Finds the mistake behind a wrong result of a kernel.
 
-Most diagnoses are small experiments: what would come out if the kernel took neighbouring memory, the transposed
-input, half precision, the call before? The first that gives the learner's own wrong values is the answer. What no
-experiment explains is named by the kind of case that failed, as the cases come from simple to strange: where views
-fail and contiguous tensors did not, it is the strides.
+Most diagnoses are small experiments: what would the result be if the kernel read neighboring memory, the
+transposed input, or half precision, or returned the previous result? The first experiment that produces the
+learner's wrong values is the answer. If none does, the mistake is named after the kind of case that failed,
+because the cases go from simple to strange: if views fail and contiguous tensors didn't, it is the strides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 
-from helpers.exercises.errors import explained
 from helpers.exercises.evidence import Evidence
+from helpers.exercises.mistakes import Table
 
 _BY_KIND = {
     "view": "wrong-stride",
@@ -24,12 +24,10 @@ _BY_KIND = {
 }
 
 
-def of_values(seen: Evidence, own: Sequence[Callable]) -> tuple[str, str, str]:
-    """(mistake, what can be seen, hint) of a wrong result; the exercise's own diagnoses come first."""
-    for one in own:
-        found = explained(one, seen.case, seen.got, seen.expected)
-        if found:
-            return found[0], "", found[1]
+def of_values(seen: Evidence, own: Table) -> tuple[str, str, str]:
+    """(mistake, what can be seen, hint) of a wrong result; the exercise's own table comes first."""
+    if found := own.first_match(seen):
+        return found
     looks = (
         _large_or_special,
         _misaligned,
@@ -75,16 +73,16 @@ def _outside(seen: Evidence) -> tuple[str, str] | None:
 
 
 def _answers(seen: Evidence) -> tuple[str, str] | None:
-    """Values that are an answer, but not this one."""
+    """Values that answer another question."""
     got = seen.got
     if not seen.n_wrong:
         return None
     if any(seen.explains(seen.reference(args)) for args in seen.before):
-        return "stale-answer", "they are the values for the input of an earlier call"
+        return "stale-answer", "they are the values for an earlier call's input"
     for one in seen.args:
         if isinstance(one, torch.Tensor) and one.shape == got.shape and seen.explains(_float64(one)):
             if 2 * seen.n_wrong < got.numel():
-                return "fast-but-partial", "the wrong ones hold the input's own values"
+                return "fast-but-partial", "the wrong ones are the input's own values"
             return "returns-input", "they are the input's own values"
     if got.numel() > 1:
         flat = got.reshape(-1)
@@ -98,7 +96,7 @@ def _float64(x: torch.Tensor) -> torch.Tensor:
 
 
 def _blanks(seen: Evidence) -> tuple[str, str] | None:
-    """Parts that were never computed: poison or zeros stand there."""
+    """Parts that were never computed: they are still poison or zero."""
     if not seen.n_wrong:
         return None
     if bool((seen.wrong & ~seen.blank).any()):
@@ -108,7 +106,7 @@ def _blanks(seen: Evidence) -> tuple[str, str] | None:
     if seen.kind == "many":
         return "fast-but-partial", f"at this size {seen.n_wrong:,} elements were {never}"
     if seen.kind == "far":
-        return "int32-overflow", "what was read lies somewhere else"
+        return "int32-overflow", "what was read is somewhere else"
     if seen.kind == "view" and not seen.x.is_contiguous():
         return "wrong-stride", f"they were {never}" if never == "never written" else ""
     if seen.n_wrong == n:
@@ -150,7 +148,7 @@ def _one_a_row(rows: torch.Tensor) -> bool:
 
 
 def _large_or_special(seen: Evidence) -> tuple[str, str] | None:
-    """What the cases of large values and of NaN and infinities are there for."""
+    """Mistakes with large values, NaN and infinities."""
     if seen.kind == "huge":
         return _overflow(seen)
     if seen.kind != "special" or not seen.n_wrong or not seen.got.is_floating_point():
@@ -201,7 +199,7 @@ def _shifted(seen: Evidence) -> tuple[str, str] | None:
 
 
 def _exchanged(seen: Evidence) -> tuple[str, str] | None:
-    """Rows for columns."""
+    """Rows and columns swapped."""
     if seen.got.dim() != 2 or not seen.n_wrong or seen.x.dim() != 2:
         return None
     n_rows, n_cols = seen.got.shape
@@ -212,24 +210,27 @@ def _exchanged(seen: Evidence) -> tuple[str, str] | None:
         return "transposed", "they are the right values in transposed order"
     turned = seen.x.contiguous().view(n_cols, n_rows).t()
     if seen.explains(seen.would_give(turned)):
-        return "transposed", "they belong to the input read column by column"
+        return "transposed", "they are right for an input that is read column by column"
     along = seen.would_give(seen.x.t())
     if along is not None and along.shape == (n_cols, n_rows) and seen.explains(along.t()):
-        return "wrong-axis", "they are right along the other dimension"
+        return "wrong-axis", "they are right for the other dimension"
     return None
 
 
 def _strides(seen: Evidence) -> tuple[str, str] | None:
-    """Other places of the same memory: what a kernel reads that takes a view for contiguous."""
+    """Other places in the same memory: what a kernel reads if it assumes that a view is contiguous."""
     x = seen.x
     if x.is_contiguous() or not seen.n_wrong or x.dim() == 0:
         return None
     own, dense = x.stride(), _dense(x.shape)
     tried = {"memory read as if the tensor were contiguous": dense}
     if x.dim() == 2:
-        tried["rows at their distance, but columns as neighbours"] = (own[0], 1)
-        tried["columns at their distance, but rows as if nothing lay between"] = (own[1] * x.shape[1], own[1])
-        tried["the strides of rows and columns exchanged"] = (own[1], own[0])
+        tried["memory read with the row stride, but with neighboring columns"] = (own[0], 1)
+        tried["memory read with the column stride, but without gaps between the rows"] = (
+            own[1] * x.shape[1],
+            own[1],
+        )
+        tried["memory read with the row and column strides swapped"] = (own[1], own[0])
     for name, strides in tried.items():
         read, valid = _read(x, strides)
         if seen.explains(seen.would_give(read), valid):
@@ -246,7 +247,7 @@ def _dense(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 def _read(x: torch.Tensor, strides: Sequence[int]) -> tuple[torch.Tensor, torch.Tensor]:
-    """What lies in `x`'s storage at other strides, and where that is still inside it."""
+    """What `x`'s storage has at other strides, and where that is still inside the storage."""
     memory = torch.empty(0, dtype=x.dtype, device=x.device).set_(x.untyped_storage())
     at = torch.full(x.shape, x.storage_offset(), device=x.device)
     for dim, stride in enumerate(strides):
@@ -257,7 +258,7 @@ def _read(x: torch.Tensor, strides: Sequence[int]) -> tuple[torch.Tensor, torch.
 
 
 def _precision(seen: Evidence) -> tuple[str, str] | None:
-    """Errors of the size that half precision makes, or smaller ones."""
+    """Errors as large as half precision's, or smaller."""
     got, expected = seen.got, seen.expected
     if not seen.n_wrong or not got.is_floating_point() or got.element_size() < 4:
         return None
@@ -271,14 +272,15 @@ def _precision(seen: Evidence) -> tuple[str, str] | None:
     share = f"their typical error is {typical:.0e} of the value"
     if typical < 2**-14 or got.dtype != torch.float32:
         return "inaccurate", share
-    # Rounding is noise: from one value to the next larger one its sign changes as often as not. An approximation's does not.
+    # Rounding is noise: its sign changes about every second time from one value to the next larger one. The
+    # sign of an approximation's error doesn't.
     signs = errors[expected[where].argsort()] > 0
     changes = float((signs[1:] != signs[:-1]).double().mean())
     return ("half-precision" if changes > 0.25 else "inaccurate"), share
 
 
 def _padding(seen: Evidence) -> tuple[str, str] | None:
-    """Row-wise work whose padding took part."""
+    """Row-wise results in which the padding took part."""
     x = seen.x
     if x.dim() != 2 or not seen.n_wrong or not x.is_floating_point():
         return None

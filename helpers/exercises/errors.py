@@ -1,10 +1,8 @@
-"""Verdicts about calls that raised: untouched starters, builds, kernels that reach outside, refusals."""
+"""Verdicts on calls that raised: untouched starters, failed builds, accesses outside tensors, refusals."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any
 
 from helpers.exercises.hints import HINTS
 from helpers.exercises.model import Case, Hidden, Outcome, Raises, Verdict
@@ -21,16 +19,8 @@ _CAUSES = {
 }
 
 
-def explained(explain: Callable | None, *about: Any) -> tuple[str, str] | None:
-    """What an exercise's own diagnosis says; None where it says nothing, or fails on a result that nobody thought of."""
-    try:
-        return explain(*about) if explain is not None else None
-    except Exception:
-        return None
-
-
 def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict:
-    """The verdict about an outcome with an error."""
+    """The verdict on an outcome with an error."""
     text = to_do(outcome)
     if text is not None:
         sentence = f"{exercise} is still to do: {text}" if text else f"{exercise} is still to do."
@@ -55,7 +45,7 @@ def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdi
 
 
 def to_do(outcome: Outcome) -> str | None:
-    """The text of a starter's NotImplementedError or `#error`; None where it is something else."""
+    """The text of a starter's NotImplementedError or `#error`; None if the error is something else."""
     if outcome.error_type == "NotImplementedError":
         return outcome.error.partition(": ")[2].strip()
     if outcome.error_type == "BuildError":
@@ -81,7 +71,7 @@ def _kind(name: str, case: Case, outcome: Outcome) -> tuple[str, str]:
 
 
 def of_error(case: Case, outcome: Outcome) -> str:
-    """The kind of mistake behind an exception, from what it says and from the case that it met."""
+    """The kind of mistake behind an exception, from its message and its case."""
     import torch
 
     kind = case.expected.kind if isinstance(case.expected, Hidden) else "extra"
@@ -116,7 +106,7 @@ def of_error(case: Case, outcome: Outcome) -> str:
 
 
 def judge_refusal(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
-    """The verdict about a call that must be refused."""
+    """The verdict on a call that must be refused."""
     expected: Raises = case.expected
 
     def wrong(what: str, mistake: str) -> Verdict:

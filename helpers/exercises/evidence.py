@@ -1,4 +1,4 @@
-"""What is known about a wrong result, and the question whether other values explain it."""
+"""What is known about a wrong result, and whether other values explain it."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import torch
 
 from helpers import check
 from helpers.exercises.model import Case
-from helpers.exercises.results import bits
+from helpers.exercises.portable import bits
 
 _EXPLAINED = 0.9  # of the wrong elements, by an experiment
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that is known about one wrong result.
+    """Everything that is known about one wrong result.
 
     Attributes:
-        case, kind: the case, and which kind it is (`model.Hidden.kind`).
-        args, before: the arguments, and those of earlier calls where a cached answer would show.
-        got, expected, wrong: the result, what is right (float64), and where they differ.
+        case, kind: the case and its kind (`model.Hidden.kind`).
+        args, before: the arguments, and those of earlier calls, for recognizing a cached answer.
+        got, expected, wrong: the result, the right result (float64), and where they differ.
         facts: of the outcome.
-        reference: arguments -> what is right for them.
+        reference: arguments -> the right result for them.
         tolerance: (relative, absolute), or None for the dtype's own.
     """
 
@@ -50,12 +50,12 @@ class Evidence:
 
     @cached_property
     def unwritten(self) -> torch.Tensor:
-        """Where the output still holds the poison."""
+        """Where the output still has the poison."""
         return poison_left(self.got, self.expected)
 
     @cached_property
     def blank(self) -> torch.Tensor:
-        """Where the output holds poison, or a zero that is wrong."""
+        """Where the output has the poison, or a wrong zero."""
         return self.unwritten | (self.wrong & (self.got == 0))
 
     def with_first(self, x: torch.Tensor) -> tuple:
@@ -68,7 +68,7 @@ class Evidence:
         return tuple(made)
 
     def explains(self, values: torch.Tensor | None, valid: torch.Tensor | None = None) -> bool:
-        """Whether these values are what was got where it is wrong."""
+        """Whether the wrong elements have these values."""
         if values is None or values.shape != self.got.shape:
             return False
         where = self.wrong if valid is None else self.wrong & valid
@@ -78,16 +78,23 @@ class Evidence:
         agree = ~check.wrong_elements(self.got, values, self.tolerance) & where
         return int(agree.sum()) >= _EXPLAINED * n
 
+    def like(self, values: torch.Tensor | None, rel: float, abs: float) -> bool:
+        """Whether the whole result equals these values, within these tolerances and as the result's dtype."""
+        if values is None or values.shape != self.got.shape:
+            return False
+        values = values.to(self.got).double()
+        return torch.allclose(self.got.double(), values, rtol=rel, atol=abs, equal_nan=True)
+
     def would_give(self, x: torch.Tensor) -> torch.Tensor | None:
-        """What is right for another first tensor; None where the reference does not take it."""
+        """The right result for another first tensor; None if the reference doesn't accept it."""
         try:
             return self.reference(self.with_first(x))
-        except Exception:  # whatever a reference says to a tensor that it was not written for
+        except Exception:  # a reference may fail in any way on a tensor that it wasn't written for
             return None
 
 
 def poison_left(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Where a result still holds what its memory was filled with before the call."""
+    """Where a result still has what its memory was filled with before the call."""
     left = torch.zeros(got.shape, dtype=torch.bool, device=got.device)
     if got.is_floating_point():
         left |= got.isnan() & ~expected.isnan()

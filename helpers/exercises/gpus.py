@@ -1,7 +1,7 @@
-"""GPUs with a queue that the labs' clocks read: what a simulated one and a real one share.
+"""GPUs with a queue, for the labs' clocks: what a simulated one and a real one share.
 
-A simulated GPU has true times, so that a clock or a timer can be judged on any machine; the real one has the same methods.
-A lab's own GPUs are in its `machines`.
+A simulated GPU has known times, so that a clock or a timer can be judged on any machine; the real one has the
+same methods. A lab's own GPUs are in its `machines`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Mark:
 class SimulatedQueue:
     """A host and a GPU with one queue between them; all times in µs.
 
-    A dataclass below it has the fields `launch_us`, `mark_us` and `wake_us`, what a launch, a mark and waking up cost the
-    host, `gap_us` between one kernel and the next, `left_us` of work that is already in the queue, and `seed` of the small
-    variations.
+    A dataclass derived from it has the fields `launch_us`, `mark_us` and `wake_us`, which a launch, a mark
+    and waking up cost the host; `gap_us` between one kernel and the next; `left_us` of work that is already
+    in the queue; and `seed` of the small variations.
 
     Attributes:
-        seen_us: up to here the host knows that the GPU has come.
+        seen_us: the host knows that the GPU has reached this time.
     """
 
     launch_us: float
@@ -87,7 +87,9 @@ class _RealMark:
 
 @dataclass(frozen=True)
 class RealGpu:
-    """This machine's GPU with a simulated one's methods. `operation` puts one launch into the current stream."""
+    """This machine's GPU with a simulated one's methods. `operation` puts one launch into the
+    current stream.
+    """
 
     operation: Callable[[], Any]
 

@@ -1,9 +1,10 @@
-"""Guard bands round every tensor of a call, so that a wrong access becomes a fact instead of a broken heap.
+"""Guard bands around every tensor of a call, so that a wrong access is counted instead of corrupting the
+heap.
 
-Inputs are copied, and new tensors are made, in the middle of larger blocks. Their storages end where the tensor's own
-ends; before and behind lie `BAND` elements that belong to nobody: NaN beside inputs, a pattern beside outputs. A write
-there is counted afterwards; a read there brings NaN into the result. The views that a case passes stay the same views:
-sizes, strides, offsets and the values in their gaps.
+Inputs are copied, and new tensors are made, in the middle of larger blocks. Their storages end where the
+tensor ends. Before and after them are `BAND` elements that belong to nobody: NaN around inputs, a pattern
+around outputs. A write there is counted afterwards, and a read there brings NaN into the result. The views
+that a case passes keep their sizes, strides, offsets and the values in their gaps.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _pool: list[np.ndarray] = []
 
 
 def _references(pool: list[np.ndarray]) -> Iterator[int]:
-    """How many references there are to each array: arrays and tensors over its memory hold one each."""
+    """How many references there are to each array: arrays and tensors over its memory have one each."""
     for one in pool:
         yield sys.getrefcount(one)
 
@@ -44,7 +45,9 @@ _IDLE = next(_references([np.empty(1, dtype=np.uint8)]))  # depends on the versi
 
 
 def _memory(n_bytes: int) -> np.ndarray:
-    """Memory on the CPU, used again once nothing points into it: fresh pages cost more than a small kernel."""
+    """Memory on the CPU, reused once nothing points into it, because fresh pages cost more than a small
+    kernel.
+    """
     for i, n_references in enumerate(_references(_pool)):
         if n_references == _IDLE and _pool[i].nbytes >= n_bytes:
             return _pool[i][:n_bytes]
@@ -114,7 +117,8 @@ class Blocks:
             middle = torch.from_numpy(memory[band : band + n_bytes])
         else:
             raw = torch.empty(total, dtype=torch.uint8, device=device)
-            # Through DLPack the storage begins and ends with the middle: nothing tells the learner's code about the bands.
+            # Through DLPack the storage begins and ends with the middle: nothing tells the learner's code
+            # about the bands.
             middle = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(raw[band : band + n_bytes]))
         raw[:band] = outside
         raw[band + n_bytes :] = outside
@@ -184,18 +188,19 @@ def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: _Seen) -> torch.Tensor:
 
 
 def far_rows(values: torch.Tensor, row_stride: int, turned: bool = False) -> dict:
-    """A recipe for a 2-D (or 1-D) view whose rows lie `row_stride` elements apart, beyond 32-bit offsets.
+    """A recipe for a 2-D (or 1-D) view whose rows are `row_stride` elements apart, beyond 32-bit offsets.
 
-    Where it is `turned`, the columns of a 2-D view lie so far apart, and the elements of a column beside each other.
+    If it is `turned`, the columns of a 2-D view are that far apart instead, and the elements of a column are
+    neighbors.
 
-    The memory is made where the call is made, lazily committed on a CPU: only the touched pages exist. Its base is in
-    the middle, and where an offset that wrapped in 32 bits would point lies poison.
+    The memory is allocated where the call is made. On a CPU it is committed lazily, so only touched pages
+    exist. Its base is in the middle, and there is poison where an offset that wrapped in 32 bits would point.
     """
     return {FAR: values, "row_stride": row_stride, "turned": turned}
 
 
 def _far_rows_of(recipe: dict) -> torch.Tensor:
-    """The values with those first that lie far apart."""
+    """The values, with those first that are far apart."""
     return recipe[FAR].t().contiguous() if recipe.get("turned") else recipe[FAR]
 
 
@@ -252,7 +257,8 @@ class Guarded(TorchDispatchMode):
         if func in self.empty:
             return self._banded(func(*args, **kwargs))
         if func.namespace not in ("aten", "prim", "prims", "profiler"):
-            # A custom operator: its own allocations are to be seen too, so its body runs with this mode entered.
+            # A custom operator: its own allocations are to be seen too, so its body runs with this mode
+            # entered.
             key = _backend(args)
             every = torch._C.DispatchKey.CompositeExplicitAutograd  # what torch.library.custom_op registers
             if key is not None and any(func.has_kernel_for_dispatch_key(one) for one in (key, every)):
@@ -282,7 +288,7 @@ def _backend(args) -> Any:
 
 
 def is_compiled(obj: Any) -> bool:
-    """Whether it comes from torch.compile, whose code does not run under a dispatch mode."""
+    """Whether it was made by torch.compile, whose code doesn't run under a dispatch mode."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None:
         return False

@@ -1,7 +1,7 @@
-"""Hidden inputs for kernels: sizes, layouts, dtypes and values where kernels break.
+"""Hidden inputs for kernels: sizes, layouts, dtypes and values at which kernels break.
 
-Every maker draws from a `random.Random`, so a seed gives the same inputs again. The order is fixed, from the simplest
-case to the strangest: what fails first then says which mistake it is.
+Everything is drawn from a `random.Random`, so a seed gives the same inputs again. The order is fixed, from
+the simplest case to the strangest, so that the first failure tells which mistake it is.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def permuted(x: torch.Tensor) -> torch.Tensor:
 
 
 def misaligned(x: torch.Tensor, offset: int = 1) -> torch.Tensor:
-    """The same values, contiguous, from an address that is no multiple of 16 bytes."""
+    """The same values, contiguous, at an address that is not a multiple of 16 bytes."""
     view = poison((x.numel() + offset + 8,), x)[offset : offset + x.numel()].view(x.shape)
     view.copy_(x)
     return view
@@ -145,7 +145,8 @@ class Maker:
         return values(self.rng, shape, dtype, self.device)
 
     def args(self, first: torch.Tensor) -> tuple:
-        """The first input with its companions: as many inputs of its shape as the exercise has, then `more_args`.
+        """The first input with its companions: as many inputs of its shape as the exercise has, then
+        `more_args`.
 
         Where the first is a view, the others are views of other layouts.
         """
@@ -235,7 +236,8 @@ def _special_cases(plan: CasePlan, m: Maker, case: Callable) -> Iterator[Case]:
 def _far_cases(plan: CasePlan, m: Maker) -> Iterator[Case]:
     if plan.n_inputs != 1 or plan.more_args is not None:
         return
-    # the smallest type, for the room; not bfloat16 if there is another, as Triton's interpreter does not compute in it
+    # the smallest type, for the room; not bfloat16 if there is another, as Triton's interpreter does not
+    # compute in it
     names = sorted(plan.dtypes, key=lambda name: (name == "bfloat16", getattr(torch, name).itemsize))
     x = m.values((3,) if plan.ndim == 1 else (3, 97), names[0])
     recipe = guard.far_rows(x, (1 << 30) + m.rng.randrange(7, 60))

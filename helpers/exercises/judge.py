@@ -1,9 +1,12 @@
-"""Judge one call of a kernel: errors, kind of result, inputs, guard bands, values, launches; the plainest fault first."""
+"""Judge one call of a kernel: errors, type of the result, inputs, guard bands, values, launches; the plainest
+mistake first.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -11,30 +14,31 @@ import torch
 from helpers import check
 from helpers.exercises import diagnose, errors, evidence, guard
 from helpers.exercises.hints import HINTS
+from helpers.exercises.mistakes import Table
 from helpers.exercises.model import AGAIN, SPEED, Case, Hidden, Outcome, Raises, Verdict
-from helpers.exercises.results import same_bits
+from helpers.exercises.portable import same_bits
 
 _SHOWN = 4
 
 
 @dataclass(frozen=True)
 class KernelJudge:
-    """Compares what a kernel gave with its reference in float64, which is computed only now."""
+    """Compares a kernel's result with its reference in float64, which is only computed now."""
 
     exercise: str
     name: str
     reference: Callable
+    mistakes: Table
     must_launch: str = ""
     out_dtype: str | None = None
     tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None
-    mistakes: tuple[Callable, ...] = ()
 
     def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
         if isinstance(case.expected, Raises):
             return errors.judge_refusal(self.exercise, self.name, case, outcome)
         hidden = case.expected if isinstance(case.expected, Hidden) else Hidden("extra", value=case.expected)
         if outcome.error:
-            return errors.judge_error(self.exercise, self.name, case, outcome)
+            return self._error(case, outcome)
         args, before = effective(case)
         expected = hidden.value if hidden.value is not None else self.expected(args)
         return (
@@ -43,6 +47,13 @@ class KernelJudge:
             or self._values(case, outcome, args, before, hidden, expected)
             or self._beside(case, outcome)
         )
+
+    def _error(self, case: Case, outcome: Outcome) -> Verdict:
+        verdict = errors.judge_error(self.exercise, self.name, case, outcome)
+        found = self.mistakes.first_match(SimpleNamespace(got=outcome))
+        if found is None or verdict.mistake == "to-do":
+            return verdict
+        return replace(verdict, mistake=found.key, hint=found.hint)
 
     def expected(self, args: tuple) -> torch.Tensor:
         """The reference's result for plain arguments, floating-point tensors in float64."""
@@ -143,13 +154,16 @@ class KernelJudge:
             )
         n, n_written = outcome.value.numel(), outcome.facts.get("written")
         if n_written is not None and n_written < n:
-            what = f"{self.name}'s Triton kernel wrote {n_written:,} of the result's {n:,} elements: it is right, but something else computed it"  # fmt: skip
+            what = (
+                f"{self.name}'s Triton kernel wrote {n_written:,} of the result's {n:,} elements: it is "
+                "right, but something else computed it"
+            )
             return self._say(case, what, "no-launch")
         return None
 
 
 def effective(case: Case) -> tuple[tuple, tuple]:
-    """The arguments whose result a case expects, and those of earlier calls."""
+    """The arguments that a case's expected result is for, and those of earlier calls."""
     before = case.expected.before if isinstance(case.expected, Hidden) else ()
     args = tuple(one[guard.FAR] if isinstance(one, dict) and guard.FAR in one else one for one in case.args)
     if case.call == AGAIN:
@@ -162,7 +176,7 @@ def effective(case: Case) -> tuple[tuple, tuple]:
 
 
 def first_wrong(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> str:
-    """The first wrong elements, a line each: index, value, expected value as the result's dtype can hold it."""
+    """The first wrong elements, one per line: index, value, and expected value in the result's dtype."""
     where = wrong.nonzero()
     lines = []
     for index in where[:_SHOWN].tolist():

@@ -1,4 +1,6 @@
-"""Which kernels a call launches, and where interpreted Triton kernels reach: the facts that stand beside a result."""
+"""Which kernels a call launches, and which memory interpreted Triton kernels access: facts for
+`Outcome.facts`.
+"""
 
 from __future__ import annotations
 
@@ -34,17 +36,19 @@ _NOT_THE_LEARNERS = (
 
 
 class OutsideEveryTensor(RuntimeError):
-    """An interpreted kernel's pointer lies in no tensor and no guard band: it was stopped before the access."""
+    """A pointer of an interpreted kernel is in no tensor and no guard band. The kernel was stopped before the
+    access.
+    """
 
 
 @dataclass
 class Seen:
-    """What was seen while one call ran. `launched` is None where nobody could look.
+    """What was observed during one call. `launched` is None if it couldn't be observed.
 
-    `stored` has the addresses that interpreted kernels wrote to, as arrays; None where kernels were compiled, or wrote too
-    often to note it all. `read_bytes` and `written_bytes` are what interpreted kernels loaded and stored in all, masked-off
-    parts left out, and `most_read` the elements of the inputs that one program loaded in a launch; None where kernels were
-    compiled.
+    `stored` has the addresses that interpreted kernels wrote to, as arrays; None if kernels were compiled or
+    wrote too often to note everything. `read_bytes` and `written_bytes` are what interpreted kernels loaded
+    and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs that one
+    program loaded in a launch; None if kernels were compiled.
     """
 
     launched: list[str] | None = None
@@ -84,7 +88,9 @@ class Seen:
 
 @contextmanager
 def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen]:
-    """Count the launches of Triton kernels, compiled or interpreted, and check the interpreted ones' pointers."""
+    """Count the launches of Triton kernels, compiled or interpreted, and check the interpreted ones'
+    pointers.
+    """
     from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
 
@@ -161,9 +167,10 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 
 
 def written_by_kernels(seen: Seen, result: Any) -> int | None:
-    """How many elements of a result interpreted kernels wrote to; None where that is not known.
+    """How many elements of a result interpreted kernels wrote to; None if that isn't known.
 
-    Where they wrote none of them the result may be a copy: then it is how many they wrote at all, at most its own number.
+    If they wrote none of them, the result may be a copy. Then it is how many elements they wrote at all, at
+    most the number of elements of the result.
     """
     if seen.stored is None or result.device.type != "cpu" or not seen.launched:
         return None
@@ -177,7 +184,9 @@ def written_by_kernels(seen: Seen, result: Any) -> int | None:
 
 
 def _nothing_promised(ptrs: Any) -> Any:
-    """What a masked-off part holds where no `other` is given: the interpreter would put zeros, a GPU promises nothing."""
+    """What a masked-off part contains if no `other` is given: the interpreter would use zeros, but a GPU
+    promises nothing.
+    """
     from triton.runtime import interpreter
 
     dtype = interpreter._get_np_dtype(ptrs.get_element_ty())
@@ -231,7 +240,9 @@ def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
 
 
 def _living() -> list[tuple[int, int]]:
-    """The memory of every tensor that lives: kernels may also use tensors that were made before the call."""
+    """The memory of every live tensor, because kernels may also use tensors that were made before
+    the call.
+    """
     import torch
 
     ranges = []
@@ -246,16 +257,17 @@ def _living() -> list[tuple[int, int]]:
 
 @contextmanager
 def host_cuda_watched(small: bool) -> Iterator[Seen]:
-    """Names of the kernels that run on the host; only for small cases, as every access is recorded."""
-    from helpers.cuda import host
+    """Names of the kernels that run on the host; only for small cases, because every access is recorded."""
+    from helpers.cuda import emulator
 
     seen = Seen()
-    # The judge sees poison by itself, and can say which part was written: the result is wanted, not the exception.
-    with host.unwritten_allowed():
+    # The judge sees poison by itself, and can say which part was written: the result is wanted, not the
+    # exception.
+    with emulator.unwritten_allowed():
         if not small:
             yield seen
             return
-        with host.tracing() as trace:
+        with emulator.tracing() as trace:
             yield seen
         seen.launched = trace.kernels
 
@@ -265,10 +277,12 @@ def profiled(run: Callable[[], Any], source: Any = None) -> tuple[Any, list[str]
 
     Args:
         run: the call.
-        source: CUDA text; then only its own kernels count. Otherwise all count that are not torch's or a library's.
+        source: CUDA text, if only its own kernels count. Otherwise all kernels count that aren't torch's or a
+            library's.
 
     Returns:
-        The call's result and the names of the kernels; None for those where CUPTI recorded nothing at all.
+        The call's result and the names of the kernels, or None for the names if CUPTI recorded nothing at
+        all.
     """
     import torch
     from torch.autograd import DeviceType

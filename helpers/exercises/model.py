@@ -1,8 +1,8 @@
-"""What an exercise is made of: its hidden cases, what one call gave, and the verdict.
+"""An exercise, its hidden cases, the outcome of one call, and the verdict.
 
-A case and an outcome hold tensors, numbers, strings, lists, tuples and dicts only, so that they travel between the side
-that judges and the side that runs the learner's code (`torch.save`, `torch.load(weights_only=True)`). What is expected
-never travels: it stays where the verdict is made.
+Cases and outcomes contain only tensors, numbers, strings, lists, tuples and dicts, so that they can be sent
+between the process that judges and the one that runs the learner's code (`torch.save`,
+`torch.load(weights_only=True)`). The expected result is never sent.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 
 from helpers.exercises.plans import SpeedPlan, TrafficPlan
 
-# What `Case.call` may hold beside the name of an adapter.
-SPEED = "@speed"  # the object is timed
-AGAIN = "@again"  # the object is called twice: with the first half of the arguments, then with the values of the second
+# Values of `Case.call` other than the name of an adapter.
+SPEED = "@speed"  # time the object
+# Call the object twice: with the first half of the arguments, then with the values of the second half.
+AGAIN = "@again"
 
 
 @dataclass(frozen=True)
@@ -25,10 +26,13 @@ class Case:
     """One hidden call.
 
     Attributes:
-        label: what is special about it, as messages say it: "a (3, 781) float16 view with gaps". It stays with the judge.
-        args, kwargs: for the learner's object, or for the adapter. Only what `torch.load(weights_only=True)` carries.
-        expected: for the judge; it is never sent to the side that runs the learner's code.
-        call: the name of the adapter that makes the call, or of what serves it; "" calls the learner's object itself.
+        label: what is special about it, for messages: "a (3, 781) float16 view with gaps". It stays with the
+            judge.
+        args, kwargs: for the learner's object, or for the adapter; only what `torch.load(weights_only=True)`
+            accepts.
+        expected: for the judge; it is never sent to the process that runs the learner's code.
+        call: the name of the adapter that makes the call, or of a function in `Exercise.served`; "" calls the
+            learner's object itself.
     """
 
     label: str
@@ -40,12 +44,13 @@ class Case:
 
 @dataclass(frozen=True)
 class Hidden:
-    """What the judge knows about a kernel's case (`Case.expected`).
+    """The judge's knowledge about a kernel's case (`Case.expected`).
 
     Attributes:
-        kind: "first", "again", "wide", "size", "view", "dtype", "special", "huge", "empty", "far", "many" or "extra".
-        before: the arguments of earlier calls, where a cached answer would show.
-        value: what is expected, where it does not come from the reference.
+        kind: "first", "again", "wide", "size", "view", "dtype", "special", "huge", "empty", "far", "many" or
+            "extra".
+        before: the arguments of earlier calls, so that a cached answer is recognized.
+        value: the expected result, if it isn't the reference's.
     """
 
     kind: str
@@ -55,26 +60,26 @@ class Hidden:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one call gave.
+    """The result of one call.
 
     Attributes:
-        value: what was returned, made portable by `results.portable`.
+        value: what was returned, made portable by `portable.portable`.
         error: "ZeroDivisionError: division by zero" if it raised, or the reason why nothing could be called.
         error_type: the exception's class name, or "NotCallable".
-        args_after: the inputs after the call; empty where it raised.
-        facts: what was seen beside the result. Each is absent where nobody looked.
-            Of any call that raised: "bases", the names of the exception's classes, and "cause" of a `HostCudaError`.
-            Of a guarded call: "guard_writes" and "guard_reads", elements outside every tensor that were written or
-            read; "gap_writes", bytes between an input's own elements that were overwritten; "launched", the names of
-            the kernels; and of a tensor that it returned "device", its device's type, "same_memory", whether it lies
-            in an input's memory, "earlier_changed", whether the result of the call before has changed, and "written",
-            how many of its elements interpreted Triton kernels wrote.
-            Where Triton's kernels were interpreted: "read_bytes" and "written_bytes", what they loaded and stored in all,
-            and "most_read", the elements of the inputs that one program loaded in a launch.
-            "skipped": why the call was not made.
-            Of a timed case: "us", the median; "turned", how often the contents were turned (`speed.turned`) before the
-            call whose result is `value`; or "untimed", why it was not timed.
-        line: of the learner's cell or file where it raised; 0 where that is not known.
+        args_after: the inputs after the call; empty if it raised.
+        facts: what else was observed; a fact that wasn't checked is absent.
+            Any call that raised: "bases", the names of the exception's classes, and "cause" of an
+            `EmulatorError`. A guarded call: "guard_writes" and "guard_reads", elements outside every tensor
+            that were written or read; "gap_writes", overwritten bytes between an input's own elements; and
+            "launched", the names of the kernels. A returned tensor: "device", its device's type;
+            "same_memory", whether it is in an input's memory; "earlier_changed", whether the previous call's
+            result has changed; and "written", how many of its elements interpreted Triton kernels wrote.
+            Interpreted Triton kernels: "read_bytes" and "written_bytes", what they loaded and stored in
+            total, and "most_read", the most elements of the inputs that one program loaded in a launch.
+            A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "turned", how
+            often the contents were rotated (`speed.turned`) before the call whose result is `value`; or
+            "untimed", why it wasn't timed.
+        line: the line of the learner's cell or file that raised; 0 if it isn't known.
     """
 
     value: Any = None
@@ -87,19 +92,20 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the check says about one attempt.
+    """The result of checking one attempt.
 
     Attributes:
         exercise: its id.
-        passed: True where every case agreed.
+        passed: whether every case agreed.
         sentence: one sentence, the same for learners and for reports.
         case: the label of the case that failed.
         mistake: its kind, such as "missing-mask" (see `hints.HINTS`); "to-do" for an untouched starter.
-        hint: one sentence that fits the mistake.
-        details: the first wrong elements, a line each; of a write-up what agrees with the data and what does not.
+        hint: advice that fits the mistake.
+        details: the first wrong elements, one per line; for a write-up, where it agrees with the data and
+            where it doesn't.
         n_cases: cases that were called and agreed.
-        n_not_tried: cases that could not be tried here; the sentence of a pass says so.
-        words: what the learner wrote, where the answer is a write-up: for the teacher, cleaned, bounded and unjudged.
+        n_not_tried: cases that couldn't be tried here; the sentence of a pass says so.
+        words: the words of a write-up, for the teacher; cleaned and shortened, but not judged.
         speed: "94 % of the copy ceiling", on a GPU.
         seed: of the hidden cases; the same seed gives the same cases.
     """
@@ -138,17 +144,19 @@ class Verdict:
 
 
 def graded_elsewhere(*_: Any) -> Any:
-    """The cases and the judge of an exercise in a learner's process that is graded: they are with the grader."""
+    """Stands in for cases and judges in a learner's process while it is graded: the grader has
+    the real ones.
+    """
     raise RuntimeError("this exercise is graded in another process")
 
 
 @dataclass(frozen=True)
 class Raises:
-    """The expectation that a call is refused: put it into `Case.expected`.
+    """A `Case.expected` that says that the call must be refused.
 
     Attributes:
         types: names of exceptions, one of which must be raised.
-        mention: of each inner tuple at least one word must stand in the message (capitals do not matter).
+        mention: the message must contain at least one word of each inner tuple, in any case.
     """
 
     types: tuple[str, ...] = ("ValueError", "TypeError")
@@ -156,7 +164,7 @@ class Raises:
 
 
 class Text(str):
-    """An answer that is text, as the learner's process handed it over: nothing else of it is with whoever builds it."""
+    """An answer that is text. The process that builds it has nothing else from the learner's process."""
 
 
 @dataclass(frozen=True)
@@ -166,24 +174,28 @@ class Exercise:
     Attributes:
         id, lab, title: "square-any-shape", "03_triton", "Square a tensor of any shape".
         name: of the object that the check is given.
-        minutes: that it takes.
+        minutes: how long it takes.
         cases: `(rng, device) -> iterator of Case`, new ones for each rng, made lazily.
-        judge: `(case, outcome) -> Verdict, or None where the case is fine`; a verdict that passes ends the check. It runs
-            on the trusted side.
-        adapters: name -> `adapter(obj, *args, **kwargs)`, run beside the learner's object. The grader finds it by its
-            module and name, in a module that holds no answers (`helpers.exercises.BESIDE`).
-        served: name -> `served(ask, *args)`, run beside the judge: what must stay hidden, it keeps. `ask(*args)` has the
-            learner's object (or the adapter of that name) called and gives an `Outcome`; an argument that is a
-            `served.Shown` stays here, and its methods are called from there. It returns the case's outcome or its value.
-        text: the learner's object -> the text that is the answer. Then the grader takes nothing else from the learner's
-            process: `prepare` is given the text in a process that never ran the learner's Python.
-        prepare: the learner's object, or its text -> what is called; a `BuildError` of it becomes a verdict.
-        speed: how it is timed on a GPU after all cases passed; None where it is not.
-        traffic: how much interpreted kernels may move; None where nobody counts.
+        judge: `(case, outcome) -> Verdict`, or None if the case is right; a verdict that passes ends the
+            check. It runs in the trusted process.
+        adapters: name -> `adapter(obj, *args, **kwargs)`, run in the learner's process. The grader finds it
+            by its module and name, in a module that contains no answers (`helpers.exercises.ADAPTERS`).
+        served: name -> `served(ask, *args)`, run in the judge's process, because it knows what must stay
+            hidden. `ask(*args)` calls the learner's object (or the adapter of that name) and returns an
+            `Outcome`. An argument that is a `proxies.Proxy` stays here, and the learner's process calls its
+            methods remotely. It returns the case's outcome or its value.
+        text: the learner's object -> the text that is the answer. The grader then takes nothing else from the
+            learner's process, and passes the text to `prepare` in a process that never ran the learner's
+            code.
+        prepare: the learner's object, or its text -> what is called; if it raises a `BuildError`, that
+            becomes a verdict.
+        speed: how it is timed on a GPU after all cases passed; None if it isn't timed.
+        traffic: how much interpreted kernels may move; None if that isn't counted.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
-        on_gpu: whether its cases live on the GPU where there is one.
-        poison_masked: whether, in interpreted Triton kernels, the masked-off part of a load without `other` holds NaN.
+        on_gpu: whether its cases are on the GPU if one is available.
+        poison_masked: whether, in interpreted Triton kernels, the masked-off part of a load without `other`
+            is NaN.
     """
 
     id: str

@@ -14,16 +14,19 @@ class CasePlan:
     Attributes:
         dtypes: names. Nearly all cases use the first; the others get an odd size and a view each.
         ndim: 1, 2 or another number of dimensions that the inputs have, or "any".
-        strides: False where only contiguous inputs are asked for. Then there is no view and no far row either.
+        strides: False where only contiguous inputs are asked for. Then there is no view and no far row
+            either.
         empty: whether there are inputs without elements.
         special: whether there are NaN, infinities, zeros and subnormals, and values of several hundred.
-        far: whether there is a view whose offsets reach beyond 2**31 elements; only for one input without `more_args`.
+        far: whether there is a view whose offsets reach beyond 2**31 elements; only for one input without
+            `more_args`.
         shapes: instead of the built-in sizes, or `(rng) -> shapes`; the first of them should be the simplest.
         n_inputs: how many tensors of the same shape and dtype the learner's function takes first.
-        more_args: `(first_tensor, rng) -> tuple` of arguments after those: `lambda x, rng: (rng.uniform(-2, 2),)`.
+        more_args: `(first_tensor, rng) -> tuple` of arguments after those:
+            `lambda x, rng: (rng.uniform(-2, 2),)`.
         make: `(shape, rng, dtype, device) -> tensor` instead of normal values.
-        extra: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the reference
-            tells), a tensor, or `Raises(…)`; `factories.refusal` makes such a case.
+        extra: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the
+            reference tells), a tensor, or `Raises(…)`; `factories.refusal` makes such a case.
     """
 
     dtypes: tuple[str, ...] = ("float32",)
@@ -47,9 +50,10 @@ class SpeedPlan:
         cases: what the inputs are; the first of the dtypes is timed.
         reference: the same in plain torch, in the inputs' own precision.
         shape: of the first input; None takes 256 MiB, or less on a small GPU.
-        bytes_per_element: bytes that must move for one element of the first input; None counts that each input is read
-            once and the result written once.
-        at_least: the share of the copy's speed below which the exercise is not passed; 0 only tells the speed.
+        bytes_per_element: bytes that must move for one element of the first input; None counts that each
+            input is read once and the result written once.
+        at_least: the share of the copy's speed below which the exercise is not passed; 0 only tells the
+            speed.
     """
 
     cases: CasePlan
@@ -68,7 +72,8 @@ class TrafficPlan:
         writes: how often the result may be written.
         program: elements of the input that one program may read in a launch; None for any number.
         once_more: `(case) -> bool`, in which cases the input may be read once more; None for none.
-        from_elements: smaller inputs are not counted: there a row's words, sums or maxima weigh as much as the row.
+        from_elements: smaller inputs are not counted: there a row's words, sums or maxima weigh as much as
+            the row.
     """
 
     reads: float = 1

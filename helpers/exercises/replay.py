@@ -1,8 +1,10 @@
-"""A call's Triton launches as plain data: what was launched on which memory, so that another process can run it again.
+"""A call's Triton launches as plain data: what was launched on which memory, so that another process can run
+it again.
 
-The learner's process records them; a process that never ran the learner's Python builds the kernels from their texts and
-launches them on memory of its own. What torch did between two launches comes along as contents; what torch did instead of
-a launch does not: the memory of the result begins empty or poisoned there, and is looked at afterwards.
+The learner's process records them; a process that never ran the learner's Python builds the kernels from
+their texts and launches them on memory of its own. What torch did between two launches comes along as
+contents; what torch did instead of a launch does not: the memory of the result begins empty or poisoned
+there, and is looked at afterwards.
 """
 
 from __future__ import annotations
@@ -18,8 +20,8 @@ from typing import Any
 import torch
 
 from helpers.exercises import guard, triton_text
-from helpers.exercises.results import same_bits
-from helpers.kernels import places
+from helpers.exercises.portable import same_bits
+from helpers.kernels import cooperative_simulator
 
 _MOST_LAUNCHES = 64
 _MOST_BYTES = 64 << 20  # of all memory that is recorded of one call
@@ -48,7 +50,9 @@ class Record:
     _launches: list[dict[str, Any]] = field(default_factory=list)
     _n_bytes: int = 0
 
-    def launch(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Callable[[], Any]) -> Any:  # fmt: skip
+    def launch(
+        self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Callable[[], Any]
+    ) -> Any:
         """Note a launch and do it."""
         if self.problem:
             return run()
@@ -230,7 +234,8 @@ def recorded(args: Sequence[Any]) -> Iterator[Record]:
 
 
 def function(plan: dict[str, Any]) -> Callable[..., torch.Tensor]:
-    """A plan as a function of the call's arguments: it launches what was launched, and gives what lies in the result.
+    """A plan as a function of the call's arguments: it launches what was launched, and gives what lies in the
+    result.
 
     Raises:
         helpers.exercises.triton_text.NotAlone: a kernel's text holds more than kernels.
@@ -247,7 +252,8 @@ def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) ->
     Args:
         plan: what was recorded.
         args: of the call, which are copied.
-        right: the result of the plan's function. An element that is 0 there counts as written: adding it shows nothing.
+        right: the result of the plan's function. An element that is 0 there counts as written: adding it
+            shows nothing.
     """
     kernels = [_build(text) for text in plan["kernels"]]
     fillings: tuple[float, float] = (1, 0) if right.dtype == torch.bool else (90, 91)
@@ -285,7 +291,7 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
                 memory[number].copy_(contents)
         values = [_value(one, memory) for one in launch["args"]]
         named = {name: _value(one, memory) for name, one in launch["kwargs"].items()}
-        with places.chip():  # programs that wait for each other need a place each
+        with cooperative_simulator.chip():  # programs that wait for each other need a place each
             kernels[launch["kernel"]][launch["grid"]](*values, **named)
     about = plan["result"]
     if (

@@ -1,4 +1,6 @@
-"""Speed on a GPU: told as per cent of the copy ceiling; above the ceiling, or below what the exercise asks for, a failure."""
+"""Speed on a GPU, reported as a percentage of the copy ceiling. A kernel fails if it is above the ceiling or
+below what the exercise requires.
+"""
 
 from __future__ import annotations
 
@@ -44,10 +46,12 @@ def timed_case(plan: SpeedPlan, rng: random.Random) -> Case:
 
 
 def measure(made: Callable, args: tuple) -> Outcome:
-    """Time on the GPU, each call on other contents. Runs beside the learner's object, and knows nothing of what is right.
+    """Time the learner's object on the GPU, each call with other contents. Runs in the learner's process, and
+    doesn't know what is right.
 
     Returns:
-        The result for the contents of the last call; how often they were turned before it (`turned`), and the median.
+        The result for the last call's contents, how often they were rotated before it (`turned`), and the
+        median.
     """
     torch.cuda.empty_cache()
     args = (args[0].clone(), *args[1:])  # the judge turns the contents that were given
@@ -77,12 +81,12 @@ def measure(made: Callable, args: tuple) -> Outcome:
 
 
 def turned(x: torch.Tensor, times: int) -> torch.Tensor:
-    """A contiguous tensor's contents after that many turns: the same values at other places."""
+    """A contiguous tensor's contents after that many rotations: the same values in other places."""
     return x.reshape(-1).roll(times * _TURN % max(x.numel(), 1)).view_as(x)
 
 
 def ceiling_for(reached: float, written: float) -> float:
-    """The copy's GB/s; before a kernel is said to be above it, the copy is measured once more."""
+    """The copy's GB/s; the copy is measured once more before a kernel is reported to be above it."""
     spec = device.gpu_spec()
     if reached <= limit(written) * spec.copy_gb_per_s:
         return spec.copy_gb_per_s
@@ -90,7 +94,9 @@ def ceiling_for(reached: float, written: float) -> float:
 
 
 def limit(written: float) -> float:
-    """How many times the copy's speed a kernel may reach whose share of written bytes is `written`."""
+    """How many times the copy's speed a kernel may reach if the fraction `written` of its bytes
+    is written.
+    """
     return _ABOVE if written > 0.1 else _ABOVE_READING
 
 
@@ -100,8 +106,9 @@ def judge_speed(
     """A failing verdict or None, and the text about the speed.
 
     Args:
-        exercise, case, outcome: What was timed, and what came back. Bytes, ceiling and what is right are worked out here.
-        claimed: Whether the time was taken in a process of which the judge knows nothing.
+        exercise, case, outcome: what was timed, and its outcome. Bytes, ceiling and the right result are
+            computed here.
+        claimed: whether the time was taken in a process that the judge can't trust.
     """
     plan, args = exercise.speed, case.args
     label = f"a {tuple(args[0].shape)} input, the size that is timed"
@@ -145,6 +152,9 @@ def _judge_rate(
             f"{what}, faster than the memory: it cannot have read and written everything", "above-ceiling"
         )
     if fraction < at_least:
-        what = f"right, but {gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU; {100 * at_least:.0f} %"
+        what = (
+            f"right, but {gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU; "
+            f"{100 * at_least:.0f} %"
+        )
         return fails(f"{what} is asked for", "too-slow")
     return None, f"{'claimed: ' * claimed}{share} of the copy ceiling"

@@ -1,4 +1,6 @@
-"""Traffic without a GPU: the bytes that interpreted Triton kernels load and store, over those that must move."""
+"""Traffic without a GPU: the bytes that interpreted Triton kernels load and store, relative to those that
+must move.
+"""
 
 from __future__ import annotations
 
@@ -32,17 +34,20 @@ def judge_traffic(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Ver
 
     if plan.program is not None and facts["most_read"] > plan.program:
         return fails(
-            f"the values are right, but one program read {facts['most_read']:,} elements of the input; {plan.program:,} is the most",
+            f"the values are right, but one program read {facts['most_read']:,} elements of the input; "
+            f"{plan.program:,} is the most",
             "row-not-shared",
         )
     if reads > may_read + _SLACK:
         return fails(
-            f"the values are right, but the kernels read {reads:.2f} times the input's bytes; {may_read:g}, and {_SLACK:.0%} for maxima and sums, is the most",
+            f"the values are right, but the kernels read {reads:.2f} times the input's bytes; {may_read:g}, "
+            f"and {_SLACK:.0%} for maxima and sums, is the most",
             "reads-too-often",
         )
     if writes > plan.writes + _SLACK:
         return fails(
-            f"the values are right, but the kernels write {writes:.2f} times the result's bytes; {plan.writes:g}, and {_SLACK:.0%} for maxima and sums, is the most",
+            f"the values are right, but the kernels write {writes:.2f} times the result's bytes; "
+            f"{plan.writes:g}, and {_SLACK:.0%} for maxima and sums, is the most",
             "writes-too-often",
         )
     return None, f"the input read {reads:.2f} times, the result written {writes:.2f} times"

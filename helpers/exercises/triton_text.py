@@ -1,8 +1,8 @@
 """A Triton kernel as text: taken from the learner's object, looked through, and made into a kernel again.
 
-The text holds the kernel, the kernels that it calls, the numbers that it names and imports of Triton, and nothing else. A
-kernel runs in the interpreter as Python does, so before it is built elsewhere each name and attribute in it must be
-Triton's, its own, or one of a few harmless builtins.
+The text holds the kernel, the kernels that it calls, the numbers that it names and imports of Triton, and
+nothing else. A kernel runs in the interpreter as Python does, so before it is built elsewhere each name and
+attribute in it must be Triton's, its own, or one of a few harmless builtins.
 """
 
 from __future__ import annotations
@@ -19,37 +19,38 @@ import textwrap
 from types import CodeType, ModuleType
 from typing import Any
 
-_BUILTINS = frozenset(
-    [
-        "range",
-        "len",
-        "int",
-        "float",
-        "bool",
-        "min",
-        "max",
-        "abs",
-        "sum",
-        "print",
-        "tuple",
-        "list",
-        "isinstance",
-        "zip",
-        "enumerate",
-        "reversed",
-        "round",
-        "NotImplementedError",
-        "ValueError",
-        "AssertionError",
-    ]
-)
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
+_BUILTINS = _words("""
+    range len int float bool min max abs sum print tuple list isinstance zip enumerate reversed
+    round NotImplementedError ValueError AssertionError
+""")
+_FLOATS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 _OF_TRITON = ("jit", "cdiv", "next_power_of_2", "language")
 _NOT_OF_LANGUAGE = ("extern_elementwise", "extern_call", "extern", "dispatch")
 _OF_VALUES = frozenset(["dtype", "shape", "type", "value", "numel", "element_ty", "scalar", "ndim", "rank"])
 _NO_STATEMENTS = (
-    ast.Import, ast.ImportFrom, ast.Global, ast.Nonlocal, ast.Lambda, ast.ClassDef, ast.Try, ast.With, ast.AsyncWith,
-    ast.FunctionDef, ast.AsyncFunctionDef, ast.Await, ast.Yield, ast.YieldFrom, ast.Delete, ast.NamedExpr, ast.Match,
-)  # fmt: skip
+    ast.Import,
+    ast.ImportFrom,
+    ast.Global,
+    ast.Nonlocal,
+    ast.Lambda,
+    ast.ClassDef,
+    ast.Try,
+    ast.With,
+    ast.AsyncWith,
+    ast.FunctionDef,
+    ast.AsyncFunctionDef,
+    ast.Await,
+    ast.Yield,
+    ast.YieldFrom,
+    ast.Delete,
+    ast.NamedExpr,
+    ast.Match,
+)
 _HEADER = "import triton\nimport triton.language as tl\n"
 _MOST_LINES = 500  # of blank ones above a kernel, so that its lines keep their numbers
 
@@ -64,7 +65,9 @@ class NotAlone(ValueError):
 
 def is_kernel(value: Any) -> bool:
     """Whether it is what `@triton.jit` gives."""
-    return type(value).__name__ in ("JITFunction", "InterpretedFunction") and type(value).__module__.startswith("triton.")  # fmt: skip
+    return type(value).__name__ in ("JITFunction", "InterpretedFunction") and type(
+        value
+    ).__module__.startswith("triton.")
 
 
 def text_of(kernel: Any) -> str:
@@ -101,9 +104,22 @@ def _describe(kernel: Any, name: str, lines: dict[str, str]) -> None:
         known[free] = cell.cell_contents
     source = textwrap.dedent(inspect.getsource(function))
     tree = ast.parse(source).body[0]
-    used = _names(function.__code__) | {
-        node.id for part in [*tree.args.args, *tree.args.kwonlyargs] if part.annotation for node in ast.walk(part.annotation) if isinstance(node, ast.Name)
-    } | {node.id for default in tree.args.defaults for node in ast.walk(default) if isinstance(node, ast.Name)}  # fmt: skip
+    used = (
+        _names(function.__code__)
+        | {
+            node.id
+            for part in [*tree.args.args, *tree.args.kwonlyargs]
+            if part.annotation
+            for node in ast.walk(part.annotation)
+            if isinstance(node, ast.Name)
+        }
+        | {
+            node.id
+            for default in tree.args.defaults
+            for node in ast.walk(default)
+            if isinstance(node, ast.Name)
+        }
+    )
     for one in sorted(used):
         if one in known and one not in lines:
             lines[one] = ""
@@ -133,7 +149,9 @@ def _definition(name: str, value: Any, lines: dict[str, str]) -> str:
     if isinstance(value, ModuleType):
         if value.__name__ == "triton" or value.__name__.startswith("triton.language"):
             return f"import {value.__name__} as {name}\n"
-        return ""  # a name of an attribute may be a module's too; whether it is used so is seen when it is looked through
+        # a name of an attribute may be a module's too; whether it is used so is seen when it is looked
+        # through
+        return ""
     if is_kernel(value) and not value.fn.__module__.startswith("triton."):
         del lines[name]
         _describe(value, name, lines)
@@ -142,7 +160,7 @@ def _definition(name: str, value: Any, lines: dict[str, str]) -> str:
         literal = _literal(value.value)
         return f"{name} = tl.constexpr({literal})\n" if literal else ""
     if isinstance(value, tl.dtype) and not value.is_ptr():
-        return f"{name} = tl.{ {'fp16': 'float16', 'bf16': 'bfloat16', 'fp32': 'float32', 'fp64': 'float64'}.get(value.name, value.name) }\n"  # fmt: skip
+        return f"{name} = tl.{_FLOATS.get(value.name, value.name)}\n"
     if literal := _literal(value):
         return f"{name} = {literal}\n"
     of = getattr(getattr(value, "fn", value), "__module__", None) or ""
@@ -162,7 +180,8 @@ def _literal(value: Any) -> str:
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ looked through
+# ------------------------------------------------------------------------------------------------ looked
+# through
 
 
 def problem(text: str) -> str:
@@ -265,7 +284,9 @@ def _chain(node: ast.Attribute) -> list[str]:
 
 
 def _resolves(module: ModuleType, parts: list[str]) -> bool:
-    """Whether a chain of attributes ends at something of Triton's language; a value's own attributes may follow."""
+    """Whether a chain of attributes ends at something of Triton's language; a value's own attributes may
+    follow.
+    """
     found: Any = module
     for i, part in enumerate(parts):
         if part.startswith("_"):

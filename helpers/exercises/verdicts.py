@@ -1,4 +1,4 @@
-"""What the labs' judges share: a verdict on a wrong answer, on a call that raised, what is a number, and counts in words."""
+"""What the labs' judges share: verdicts on wrong answers and on exceptions, and numbers in words."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def wrong(exercise: str, case: Case, sentence: str, mistake: str, hint: str, det
     Args:
         exercise: its id.
         case: the one that failed.
-        sentence: what came out and what should have; "on <the case's label>" may stand in front.
+        sentence: what the answer is and what it should be; it may start with "on <the case's label>".
         mistake: its kind, a key.
-        hint: one sentence that fits the mistake.
-        details: the first wrong elements, a line each.
+        hint: advice that fits the mistake.
+        details: the first wrong elements, one per line.
     """
     said = sentence.removeprefix(f"on {case.label}")
     where = exercise if said == sentence else f"{exercise}, {case.label}"
@@ -27,12 +27,14 @@ def wrong(exercise: str, case: Case, sentence: str, mistake: str, hint: str, det
 
 
 def raised(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
-    """The verdict on a call that raised, or on what could not be called; None where neither happened."""
+    """The verdict on a call that raised, or on an object that couldn't be called; None if neither
+    happened.
+    """
     return judge_error(exercise, name, case, outcome) if outcome.error else None
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is an int or a float; True and False are none."""
+    """Whether it is an int or a float, but not True or False."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 

@@ -1,7 +1,7 @@
 """The answer to a free exercise: a finding, the figures behind it, a change, and a few sentences.
 
-It is the same form in every lab, and knows no answer: a learner's process makes it and hands it over. `consistency` holds
-it against the data.
+It has the same form in every lab and contains no answers, so a learner's process makes it. `consistency`
+compares it with the data.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from helpers.exercises.results import portable
+from helpers.exercises.portable import portable
 
 __all__ = ["MOST", "WriteUp", "as_plain", "as_text", "cleaned", "from_text", "is_write_up", "told"]
 
@@ -24,18 +24,18 @@ _FORM = "a write-up"  # marks the form among plain values
 
 @dataclass(frozen=True)
 class WriteUp:
-    """Your answer where there is no single right one. The task lists the names that it knows.
+    """Your answer to an exercise without a single right answer. The task lists the names that you can use.
 
-    The check holds finding, figures, change and `undecided` against the data. Nobody but your teacher judges `words`: the
-    check only asks that they are there, and that they name a figure of yours.
+    The check compares finding, figures, change and `undecided` with the data. Only your teacher judges
+    `words`: the check just makes sure that they are there and that they mention one of your figures.
 
     Attributes:
         finding: what you found, one of the task's names.
-        figures: your evidence, name to number, in the unit that the name ends in: {"copy_us": 42_000}.
+        figures: your evidence, name to number, in the unit that the name ends with: {"copy_us": 42_000}.
         change: what you would change, or what follows, one of the task's names.
-        words: three or more sentences for a colleague: what you saw, what you conclude, what you do not know.
+        words: at least three sentences for a colleague: what you saw, what you conclude, what you don't know.
         undecided: questions of the task that the data leave open, by name.
-        work: what the task asks for besides, such as a kernel's text.
+        work: anything else that the task asks for, such as a kernel's text.
     """
 
     finding: str = ""
@@ -50,29 +50,31 @@ class WriteUp:
 
 
 def as_plain(answer: Any) -> dict[str, Any]:
-    """A write-up as plain values; of anything else what it is, under "of type"."""
+    """A write-up as plain values; for anything else its type, under "of type"."""
     if not isinstance(answer, WriteUp):
         return {"of type": type(answer).__name__}
     return {"form": _FORM} | {one.name: portable(getattr(answer, one.name)) for one in fields(WriteUp)}
 
 
 def is_write_up(value: Any) -> bool:
-    """Whether plain values are those of a write-up; what stands in its fields may still be anything."""
+    """Whether plain values have the fields of a write-up, whatever is in them."""
     return isinstance(value, dict) and set(value) == {"form", *(one.name for one in fields(WriteUp))}
 
 
 def as_text(answer: Any) -> str:
-    """A write-up as JSON, where the answer has to travel as a text (`Exercise.text`)."""
+    """A write-up as JSON, for answers that are sent as text (`Exercise.text`)."""
     return json.dumps(as_plain(answer), default=repr)
 
 
 def from_text(text: str) -> dict[str, Any]:
-    """What `as_plain` gave, from its JSON."""
+    """The result of `as_plain`, from its JSON."""
     return json.loads(text)
 
 
 def cleaned(text: str, most: int = MOST) -> str:
-    """A learner's text as a report may show it: paragraphs without control or direction characters, at most `most` long."""
+    """A learner's text for a report: paragraphs without control or direction characters, at most `most`
+    characters.
+    """
     kept = "".join(
         one
         for one in unicodedata.normalize("NFC", text[: 4 * most])
@@ -83,7 +85,7 @@ def cleaned(text: str, most: int = MOST) -> str:
 
 
 def told(write_up: Mapping[str, Any]) -> str:
-    """A write-up, from `as_plain`, as text for a reader; fields without anything in them are left out."""
+    """A write-up from `as_plain` as text for a reader, without empty fields."""
 
     def short(value: Any) -> str:
         return " ".join(

@@ -1,14 +1,17 @@
-"""Kernels that more than one lesson, test or benchmark needs.
+"""Kernels that several lessons, tests or benchmarks use.
 
-`ops` has the functions for use, which pick the kernel that fits a tensor and have gradients: `square`, `gelu` and
-`softmax`. (Not here: `helpers.kernels.square` and `helpers.kernels.softmax` are modules with kernels.)
+`ops` has the functions to call in your own code: `square`, `gelu` and `softmax`. They choose the kernel that
+fits a tensor, and they have gradients. (They are not exported from this package, because
+`helpers.kernels.square` and `helpers.kernels.softmax` are the modules that contain the kernels.)
 
-`square` has lesson 03's kernels and loads lesson 02's `square.cu`; `gelu.cu` is lesson 02's too. `elementwise` has the
-tuned square and GELU, `softmax` and `softmax_grad` softmax over rows and its gradient; their launches follow from what
-`chip` says of the GPU. `places` is a chip in miniature for the interpreter: programs that wait for each other run there,
-and a deadlock is said. `source` reads the kernels' texts: what stands between `# [kernel:NAME]` and `# [/kernel:NAME]`
-(`//` in `.cu` files) is repeated byte for byte by the cell tagged `kernel:NAME` of the lesson that teaches it.
+`square` has the kernels of lesson 03 and loads `square.cu` from lesson 02; `gelu.cu` also belongs to lesson
+02. `elementwise` has the tuned square and GELU, `softmax` has softmax over rows, and `softmax_grad` has its
+gradient. `chip` describes the GPU, and the launch rules of these modules depend on it.
+`cooperative_simulator` simulates a small GPU for Triton's interpreter: programs that wait for each other can
+run there, and it reports a deadlock. `source` reads the source of the kernels: the text between
+`# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in `.cu` files) is identical to the cell tagged `kernel:NAME`
+in the lesson that teaches the kernel.
 
-Importing this package imports nothing; a Triton module decides on import whether its kernels are compiled or
-interpreted (`TRITON_INTERPRET`).
+Importing this package imports no other module. This matters because a Triton module decides at import time
+whether its kernels are compiled or interpreted (`TRITON_INTERPRET`).
 """

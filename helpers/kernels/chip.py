@@ -1,4 +1,4 @@
-"""What of a GPU the launch rules depend on; an H100's figures where there is no GPU."""
+"""The properties of a GPU that the launch rules depend on. Without a GPU, an H100 is assumed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ REGISTERS_PER_SM = 1 << 16  # on every generation since 2014
 
 @dataclass(frozen=True)
 class Chip:
-    """Streaming multiprocessors, the threads that one holds, and the bytes of the L2 cache."""
+    """The number of streaming multiprocessors (SMs), the threads per SM, and the size of the L2 cache in
+    bytes.
+    """
 
     n_sms: int = 132
     threads_per_sm: int = 2048
@@ -26,7 +28,10 @@ def _cuda(index: int) -> Chip:
 
 
 def chip_of(device: torch.device | None = None) -> Chip:
-    """The chip of a CUDA device, of the current one for None; an H100 for another device or where there is no GPU."""
+    """Returns the properties of a CUDA device, by default the current one.
+
+    For a device of another type, or without a GPU, it returns those of an H100.
+    """
     if (device is not None and device.type != "cuda") or not torch.cuda.is_available():
         return Chip()
     index = None if device is None else device.index

@@ -1,18 +1,20 @@
-"""Square and GELU (tanh form) of every element of a tensor, and their gradients: one pass over memory.
+"""Square and GELU (tanh form) of every element of a tensor, and their gradients, in one pass over memory.
 
-The functions take float32, bfloat16 and float16 tensors of any shape, stride and size, compute in float32 and round
-once. How a tensor is walked:
+The functions take float32, bfloat16 and float16 tensors of any shape, stride and size. They compute in
+float32 and round once. The order in which they visit the elements depends on the layout:
 
-* where it has no gaps and no overlaps (contiguous, transposed, channels_last …), in the order of its memory, and the
-  output gets the same strides;
-* any other view (slices, every second column, expanded), by its strides, after neighbouring dimensions that can be
-  walked as one have been merged; the output has no gaps and keeps the order of the dimensions;
-* a view that still has more than four dimensions after that is copied into the output first, which costs one more pass.
+* If a tensor has no gaps and no overlaps (contiguous, transposed, channels_last …), they follow the order of
+  its memory, and the output gets the same strides.
+* Any other view (slices, every second column, expanded) is indexed by its strides, after merging adjacent
+  dimensions wherever one stride covers both. The output has no gaps and keeps the order of the dimensions.
+* A view that still has more than four dimensions after merging is first copied to the output, which costs
+  one more pass.
 
-`plan_elementwise` picks the launch for a size. GELU's tanh form: Hendrycks and Gimpel 2016, arXiv:1606.08415.
-`helpers.kernels.ops` has the public functions.
+`plan_elementwise` chooses the launch for a size. The tanh form of GELU is from Hendrycks and Gimpel 2016,
+arXiv:1606.08415. The public functions are in `helpers.kernels.ops`.
 
-Set `TRITON_INTERPRET=1` before this module is imported to run the kernels in Triton's interpreter, on CPU tensors.
+Set `TRITON_INTERPRET=1` before you import this module to run the kernels in Triton's interpreter, on CPU
+tensors.
 """
 
 from __future__ import annotations
@@ -31,11 +33,11 @@ from helpers.kernels.chip import chip_of
 
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 
-LOAD_BYTES = 16  # the widest load of a thread
-NUM_WARPS = 4  # of a program: 2 KB a load, and 16 such programs fill an SM
+LOAD_BYTES = 16  # the widest load of one thread
+NUM_WARPS = 4  # per program: 2 KB per load, and 16 such programs fill an SM
 _STRIDED_BLOCK, _STRIDED_WARPS = 1024, 4
 _HERE = contextlib.nullcontext()
-_compiled: dict[tuple, Any] = {}  # what decides about a kernel's code: the compiled kernel
+_compiled: dict[tuple, Any] = {}  # everything that determines a kernel's code -> the compiled kernel
 
 
 # [kernel:gelu_kernel]
@@ -50,11 +52,11 @@ def gelu_of(x):
 def gelu_kernel(y_ptr, x_ptr, n_elements, BLOCK_SIZE: tl.constexpr, L2_HINT: tl.constexpr):
     start = tl.program_id(0).to(tl.int64) * BLOCK_SIZE
     offsets = start + tl.arange(0, BLOCK_SIZE)
-    n_wide = n_elements // 16 * 16  # 16 neighbours share their mask: loads stay wide, whatever n_elements is
+    n_wide = n_elements // 16 * 16  # 16 elements share a mask, so loads stay wide for any n_elements
     x = tl.load(x_ptr + offsets, mask=offsets < n_wide, eviction_policy=L2_HINT)
     if (
         start + BLOCK_SIZE > n_wide
-    ):  # the last program: up to 15 elements are left, loaded while x is on its way
+    ):  # in the last program: up to 15 remaining elements, loaded while the load of x is in flight
         rest = n_wide + tl.arange(0, 16)
         x_rest = tl.load(x_ptr + rest, mask=rest < n_elements)
         tl.store(y_ptr + rest, gelu_of(x_rest.to(tl.float32)), mask=rest < n_elements)
@@ -79,8 +81,8 @@ def square_elements_kernel(y_ptr, x_ptr, n_elements, BLOCK_SIZE: tl.constexpr, L
 
 @triton.jit
 def gelu_slope_of(x):
-    # With s = 1 / (1 + exp(-2u)): (x s)' = s + x s (1 - s) 2u'. Where s is 0 or 1 the second term is 0, also where
-    # x or u' overflows: it is taken as 0 there instead of 0 times infinity.
+    # With s = 1 / (1 + exp(-2u)): (x s)' = s + x s (1 - s) 2u'. If s is 0 or 1, the second term is 0, even
+    # where x or u' overflows, so we use 0 there instead of 0 times infinity.
     t = x * (-2.302208198 - 0.1029432396 * x * x)
     s = 1.0 / (1.0 + tl.exp2(t))
     bend = s * (1.0 - s)
@@ -122,10 +124,10 @@ def strided_kernel(
     y_ptr, x_ptr, n_outer, n_inner, n1, n2, stride0, stride1, stride2, inner_stride,
     GELU: tl.constexpr, WIDE: tl.constexpr, BLOCK_OUTER: tl.constexpr, BLOCK_INNER: tl.constexpr,
 ):  # fmt: skip
-    """Square, or GELU: x is (·, n1, n2, n_inner) with any strides, y is its elements one after another."""
+    """Square or GELU of x, (·, n1, n2, n_inner) with any strides; y stores the elements contiguously."""
     n_inner_blocks = tl.cdiv(n_inner, BLOCK_INNER)
     program = tl.program_id(0)
-    if WIDE:  # 64-bit division is slow: only where the count of elements needs it
+    if WIDE:  # 64-bit division is slow, so it is only used if n_elements requires it
         program = program.to(tl.int64)
     outer = program // n_inner_blocks * BLOCK_OUTER + tl.arange(0, BLOCK_OUTER)
     inner = program % n_inner_blocks * BLOCK_INNER + tl.arange(0, BLOCK_INNER)
@@ -143,7 +145,7 @@ INTERPRETED = not isinstance(gelu_kernel, triton.JITFunction)
 
 @dataclass(frozen=True)
 class ElementwisePlan:
-    """How a tensor of `n_elements` is cut into programs."""
+    """How `n_elements` elements are divided among programs."""
 
     n_elements: int
     dtype: torch.dtype
@@ -153,7 +155,7 @@ class ElementwisePlan:
 
     @functools.cached_property
     def n_programs(self) -> int:
-        """Programs in the grid; the last may be partly empty."""
+        """The number of programs in the grid; the last one may be partly empty."""
         return -(-self.n_elements // self.block_size)
 
     def __repr__(self) -> str:
@@ -171,20 +173,21 @@ class ElementwisePlan:
 def plan_elementwise(
     n_elements: int, dtype: torch.dtype, device: torch.device | None = None
 ) -> ElementwisePlan:
-    """The launch for a walk over `n_elements` neighbouring elements, by a rule.
+    """Chooses the launch for `n_elements` contiguous elements.
 
-    A thread loads 16 bytes. Where 32 or 64 let every program run at once, so that none has to wait for a place, it loads
-    these. A tensor that is much larger than the L2 cache is loaded with the hint "evict_last": what was just read makes
-    room later than what was written, which gains 0.3 to 1 %, also in a row of launches (benchmarks/hints.py); on a
-    tensor that nearly fits it loses as much and more.
+    A thread loads 16 bytes. If all programs can be resident at once with 32 or 64 bytes per thread, so that
+    none has to wait for another to finish, a thread loads that many. If the tensor is much larger than the L2
+    cache, the loads have the hint "evict_last", so that the cache evicts written data before data that was
+    just read. This gains 0.3 to 1 %, even in a series of launches (benchmarks/hints.py). For a tensor that
+    nearly fits in the cache, it loses at least as much.
 
     Args:
-        n_elements: of the tensor.
+        n_elements: The number of elements in the tensor.
         dtype: float32, bfloat16 or float16.
-        device: whose streaming multiprocessors and L2 count; the current GPU, or an H100 where there is none.
+        device: The GPU to plan for. By default, the current GPU, or an H100 if there is none.
 
     Raises:
-        ValueError: a dtype that the kernels do not take.
+        ValueError: The kernels don't support the dtype.
     """
     require_dtype(dtype)
     chip, n_bytes = chip_of(device), n_elements * dtype.itemsize
@@ -199,26 +202,30 @@ def plan_elementwise(
 
 
 def require_dtype(dtype: torch.dtype) -> None:
-    """Raise a ValueError unless the kernels take `dtype`."""
+    """Raises a ValueError unless the kernels support `dtype`."""
     if dtype not in DTYPES:
         raise ValueError(
-            f"x is {dtype}, but these kernels take float32, bfloat16 and float16; convert it, or use torch's function."
+            f"x is {dtype}, but these kernels take float32, bfloat16 and float16; convert it, or use "
+            "torch's function."
         )
 
 
 def require_place(x: torch.Tensor) -> None:
-    """Raise a ValueError unless the kernels can run where `x` is."""
+    """Raises a ValueError unless the kernels can run on the device of `x`."""
     if not (x.is_cuda or (INTERPRETED and x.device.type == "cpu")):
         raise ValueError(
-            f"x is on {x.device}, but these kernels run on an NVIDIA GPU: move x there, or set TRITON_INTERPRET=1 before "
+            f"x is on {x.device}, but these kernels run on an NVIDIA GPU: move x there, or set "
+            "TRITON_INTERPRET=1 before "
             "Python starts to run them on CPU tensors in Triton's interpreter."
         )
 
 
 def walked_as(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
-    """The sizes and the strides in `x` of the fewest dimensions that walk `x` in the order of `y`'s memory.
+    """Returns sizes and strides that visit `x` in the order of `y`'s memory, in as few dimensions as
+    possible.
 
-    `y` has `x`'s shape and no gaps. Dimensions of one element are left out; neighbours that are one walk are merged.
+    `y` has the shape of `x` and no gaps. Dimensions of size 1 are dropped, and adjacent dimensions are merged
+    where one stride covers both.
     """
     order = sorted((d for d in range(x.ndim) if x.shape[d] != 1), key=lambda d: (-y.stride(d), d))
     sizes: list[int] = []
@@ -233,16 +240,17 @@ def walked_as(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
 
 
 def on_device_of(x: torch.Tensor) -> contextlib.AbstractContextManager:
-    """Make x's GPU the current one, where it is not: Triton launches on the current one."""
+    """Makes x's GPU the current one if it isn't already, because Triton launches on the current GPU."""
     here = not x.is_cuda or x.get_device() == torch.cuda.current_device()
     return _HERE if here else torch.cuda.device(x.get_device())
 
 
 def _launch(kernel, n_elements: int, *tensors: torch.Tensor) -> None:
-    """Launch a kernel over tensors without gaps that have the same strides; the first is written.
+    """Launches a kernel on tensors without gaps that have the same strides. It writes to the first one.
 
-    Triton looks at every argument of every launch to find the code that fits, which takes longer than the launch. What
-    that depends on here is little: it is looked up in a dict, and the compiled kernel is launched directly.
+    On every launch, Triton inspects all arguments to find the matching compiled kernel, which takes longer
+    than the launch itself. Here the choice depends on only a few values, so we look the compiled kernel up in
+    a dict and launch it directly.
     """
     dtype = tensors[0].dtype
     plan = plan_elementwise(n_elements, dtype, tensors[0].device)
@@ -276,7 +284,7 @@ def _launch(kernel, n_elements: int, *tensors: torch.Tensor) -> None:
 def _launch_strided(
     gelu: bool, y: torch.Tensor, x: torch.Tensor, sizes: list[int], strides: list[int]
 ) -> None:
-    """Launch over up to four dimensions. Those that are missing get size 1, which Triton compiles away."""
+    """Launches over up to four dimensions. Missing ones get size 1, which Triton optimizes away."""
     *sizes, n_inner = sizes
     *strides, inner_stride = strides
     n_outer = math.prod(sizes)
@@ -286,15 +294,27 @@ def _launch_strided(
     outer = _STRIDED_BLOCK // inner
     grid = (triton.cdiv(n_inner, inner) * triton.cdiv(n_outer, outer),)
     strided_kernel[grid](
-        y, x, n_outer, n_inner, n1, n2, *strides, *[0] * missing, inner_stride,
-        GELU=gelu, WIDE=n_outer * n_inner >= 1 << 30, BLOCK_OUTER=outer, BLOCK_INNER=inner, num_warps=_STRIDED_WARPS,
-    )  # fmt: skip
+        y,
+        x,
+        n_outer,
+        n_inner,
+        n1,
+        n2,
+        *strides,
+        *[0] * missing,
+        inner_stride,
+        GELU=gelu,
+        WIDE=n_outer * n_inner >= 1 << 30,
+        BLOCK_OUTER=outer,
+        BLOCK_INNER=inner,
+        num_warps=_STRIDED_WARPS,
+    )
 
 
 def _forward(kernel, x: torch.Tensor) -> torch.Tensor:
     require_dtype(x.dtype)
     require_place(x)
-    y = torch.empty_like(x)  # x's own strides where x has no gaps, otherwise the same order of dimensions
+    y = torch.empty_like(x)  # the strides of x if x has no gaps, otherwise the same order of dimensions
     n_elements = x.numel()
     if n_elements == 0:
         return y
@@ -325,20 +345,27 @@ def _backward(kernel, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
 
 
 def square_forward(x: torch.Tensor) -> torch.Tensor:
-    """x squared: float32, bfloat16 or float16, any shape and strides, on a GPU (or interpreted, on the CPU)."""
+    """Returns x squared, for a float32, bfloat16 or float16 tensor of any shape and strides on a GPU (on the
+    CPU if Triton interprets the kernels).
+    """
     return _forward(square_elements_kernel, x)
 
 
 def gelu_forward(x: torch.Tensor) -> torch.Tensor:
-    """GELU of x, tanh form, as `torch.nn.functional.gelu(x, approximate="tanh")`: arguments as `square_forward`."""
+    """Returns GELU of x in its tanh form, as `torch.nn.functional.gelu(x, approximate="tanh")` does.
+
+    The argument is that of `square_forward`.
+    """
     return _forward(gelu_kernel, x)
 
 
 def square_backward(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """2 x g, the gradient for x; what has other strides than the result is copied first."""
+    """Returns 2 x g, the gradient for x. Arguments with other strides than the result are copied first."""
     return _backward(square_backward_kernel, g, x)
 
 
 def gelu_backward(g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-    """g times GELU's derivative at x; what has other strides than the result is copied first."""
+    """Returns g times the derivative of GELU at x. Arguments whose strides differ from the result's are
+    copied first.
+    """
     return _backward(gelu_backward_kernel, g, x)

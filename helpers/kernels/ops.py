@@ -1,17 +1,19 @@
-"""The public functions `square(x)`, `gelu(x)` and `softmax(x, dim)`, and the torch operators behind them.
+"""The public functions `square(x)`, `gelu(x)` and `softmax(x, dim)`, and their PyTorch operators.
 
     from helpers.kernels.ops import gelu, softmax, square
 
-Each picks the right kernel for the tensor (helpers.kernels.elementwise, helpers.kernels.softmax) and is an operator of
-torch, `torch.ops.kernel_workbook.square` and so on: it has gradients (once), works under torch.compile without a graph
-break, and tells torch the shape of its result without running. They are custom operators, which torch.compile calls as
-they are, rather than Triton operators that it would take apart: the plan depends on sizes and addresses that are known
-only when a call is made.
+Each function chooses the kernel that fits the tensor (from helpers.kernels.elementwise or
+helpers.kernels.softmax). Each one is also a PyTorch operator, such as `torch.ops.kernel_workbook.square`: it
+supports first-order gradients, works under torch.compile without a graph break, and can infer the shape of
+its result without running. They are custom operators, which torch.compile calls as a unit, and not Triton
+operators, which it would inline, because the plan depends on sizes and addresses that are only known at
+run time.
 
-An operator costs several times the launch itself in Python. So a call that nobody watches (no gradient wanted, not
-being compiled or transformed) goes straight to the kernel.
+In Python, calling an operator takes several times as long as the launch itself. So if PyTorch doesn't have
+to see a call (no gradients, no compilation, no transform), it goes straight to the kernel.
 
-Set `TRITON_INTERPRET=1` before this module is imported to run the kernels in Triton's interpreter, on CPU tensors.
+Set `TRITON_INTERPRET=1` before you import this module to run the kernels in Triton's interpreter, on CPU
+tensors.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
 def _watched(x: torch.Tensor) -> bool:
-    """Whether torch must see the call: tracing, gradients, a transform, a tensor of another kind."""
+    """Returns whether PyTorch must see the call: for tracing, gradients, a transform or a tensor subclass."""
     return (
         torch.compiler.is_compiling()
         or type(x) not in _PLAIN
@@ -40,48 +42,49 @@ def _watched(x: torch.Tensor) -> bool:
 
 
 def square(x: torch.Tensor) -> torch.Tensor:
-    """x squared, element by element.
+    """Returns x squared, element by element.
 
     Args:
-        x: float32, bfloat16 or float16, any shape and strides, on a GPU.
+        x: A float32, bfloat16 or float16 tensor on a GPU, of any shape and strides.
 
     Returns:
-        A tensor of x's shape and dtype, with x's strides where x has no gaps.
+        A tensor with the shape and dtype of x, and also its strides if x has no gaps.
 
     Raises:
-        ValueError: another dtype, or a tensor where the kernels cannot run.
+        ValueError: x has another dtype, or is on a device where the kernels can't run.
     """
     return torch.ops.kernel_workbook.square.default(x) if _watched(x) else elementwise.square_forward(x)
 
 
 def gelu(x: torch.Tensor) -> torch.Tensor:
-    """GELU in its tanh form, as `torch.nn.functional.gelu(x, approximate="tanh")`.
+    """Returns GELU in its tanh form, as `torch.nn.functional.gelu(x, approximate="tanh")` does.
 
-    Args, returns and errors as `square`.
+    The arguments, result and errors are those of `square`.
     """
     return torch.ops.kernel_workbook.gelu.default(x) if _watched(x) else elementwise.gelu_forward(x)
 
 
 def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
-    """Softmax along one dimension, as `torch.softmax(x, dim)`.
+    """Returns the softmax along one dimension, as `torch.softmax(x, dim)` does.
 
     Args:
-        x: float32, bfloat16 or float16, any shape and strides, on a GPU. Where `dim`'s elements are not neighbours in
-            memory, x is copied first.
-        dim: the dimension whose elements add up to 1.
+        x: A float32, bfloat16 or float16 tensor on a GPU, of any shape and strides. If the elements along
+            `dim` aren't contiguous in memory, x is copied first.
+        dim: The dimension whose elements add up to 1.
 
     Returns:
-        A tensor of x's shape and dtype, in memory with `dim` innermost; for the last dimension that is contiguous.
+        A tensor with the shape and dtype of x, stored with `dim` innermost. For the last dimension, that is
+        contiguous.
 
     Raises:
-        ValueError: another dtype, or a tensor where the kernels cannot run.
-        IndexError: no such dimension.
+        ValueError: x has another dtype, or is on a device where the kernels can't run.
+        IndexError: x has no such dimension.
     """
     return torch.ops.kernel_workbook.softmax.default(x, dim) if _watched(x) else _softmax_forward(x, dim)
 
 
 def _last(x: torch.Tensor, dim: int) -> torch.Tensor:
-    """x with `dim` last; a scalar as one element."""
+    """Returns x with `dim` last, or a scalar as a tensor of one element."""
     return x.reshape(1) if x.ndim == 0 else x.movedim(dim, -1)
 
 
@@ -89,24 +92,26 @@ def _require_dim(x: torch.Tensor, dim: int) -> None:
     n = max(x.ndim, 1)
     if not -n <= dim < n:
         raise IndexError(
-            f"softmax: x has {x.ndim} dimensions, so dim is {-n} to {n - 1}; it was given {dim}."
+            f"softmax: x has {x.ndim} dimensions, so dim must be from {-n} to {n - 1}, not {dim}."
         )
 
 
 def _as_rows(x: torch.Tensor) -> torch.Tensor:
-    """x as (n_rows, n_cols) with neighbouring columns: a view where there is one, otherwise a copy."""
+    """Returns x as (n_rows, n_cols) with contiguous columns: a view if possible, otherwise a copy."""
     n_cols = x.shape[-1]
     if n_cols > 1 and x.stride(-1) != 1:
         x = x.contiguous()
     try:
         rows = x.view(-1, n_cols)
-    except RuntimeError:  # the rows of this view lie at no one distance
+    except RuntimeError:  # the rows of this view have no single stride
         rows = x.contiguous().view(-1, n_cols)
     return rows if rows.stride(1) == 1 else rows.as_strided(rows.shape, (rows.stride(0), 1))
 
 
 def _softmax_result(x: torch.Tensor, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """An unfilled result twice: contiguous with `dim` last, and that memory in x's shape."""
+    """Allocates an uninitialized result and returns two views of it: contiguous with `dim` last, and in the
+    shape of x.
+    """
     last = torch.empty_like(_last(x, dim), memory_format=torch.contiguous_format)
     return last, last.reshape(()) if x.ndim == 0 else last.movedim(-1, dim)
 
@@ -118,7 +123,7 @@ def _softmax_forward(x: torch.Tensor, dim: int) -> torch.Tensor:
     _require_dim(x, dim)
     elementwise.require_dtype(x.dtype)
     elementwise.require_place(x)
-    # The common case, made short: nothing to move.
+    # A shortcut for the common case, which needs no transposing.
     if x.ndim > 1 and dim in (-1, x.ndim - 1) and x.is_contiguous():
         y = last = torch.empty_like(x)
         rows = x
@@ -172,7 +177,7 @@ def _softmax_backward_op(g: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Te
 
 
 def _register() -> None:
-    """What torch needs to know beside the kernels: the results' shapes, and the gradients."""
+    """Registers the shapes of the results and the gradients with PyTorch."""
 
     def like(x: torch.Tensor) -> torch.Tensor:
         elementwise.require_dtype(x.dtype)

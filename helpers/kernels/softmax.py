@@ -1,19 +1,22 @@
-"""Softmax over the last dimension, fused: each element is read once and written once.
+"""Fused softmax over the last dimension: each element is read once and written once.
 
-Three kernels show three ideas, and a fourth is the first one for short rows:
+Three kernels show three ideas, and a fourth applies the first idea to short rows:
 
-* `softmax_rows`: one program a row, the whole row in one block of registers;
-* `softmax_online`: one program a row, the row walked in blocks with a running maximum and sum, then walked again;
-* `softmax_split`: a row shared by several programs that keep their parts in registers and exchange one 64-bit word
-  each, (maximum, sum), so that a row of any width is read once and the whole chip works on it. A part is held in chunks of
-  16 bytes a thread, so no width is padded to a power of two; with one part it is the kernel for a row that one program holds;
-* the tile kernel behind `softmax_forward`: `softmax_rows` with several short rows a program.
+* `softmax_rows`: one program per row, with the whole row in one block of registers.
+* `softmax_online`: one program per row. It loops over the blocks of the row with a running maximum and sum,
+  and then loops over them again to write the result.
+* `softmax_split`: several programs share a row. Each one keeps its part in registers, and they exchange one
+  64-bit word each, (maximum, sum). So a row of any width is read only once, and the whole GPU works on it. A
+  part consists of chunks of 16 bytes per thread, so no width is padded to a power of two. With a single part,
+  this is also the kernel for a row that fits in one program.
+* The tile kernel behind `softmax_forward`: `softmax_rows` with several short rows per program.
 
-`plan_softmax` picks kernel and launch parameters from rows, columns and dtype by a rule; `softmax_forward` follows it. All
-compute in float32, take any distance between rows (offsets are 64-bit), and give what torch gives for NaN, ±inf and rows
-of −inf.
+`plan_softmax` chooses the kernel and its launch parameters from the rows, columns and dtype, and
+`softmax_forward` follows that plan. All kernels compute in float32, support any row stride (offsets are
+64-bit), and agree with PyTorch for NaN, ±inf and rows of −inf.
 
-Set `TRITON_INTERPRET=1` before this module is imported to run the kernels in Triton's interpreter, on CPU tensors.
+Set `TRITON_INTERPRET=1` before you import this module to run the kernels in Triton's interpreter, on CPU
+tensors.
 """
 
 from __future__ import annotations
@@ -27,16 +30,16 @@ import triton.language as tl
 from helpers.kernels.chip import REGISTERS_PER_SM, chip_of
 
 INTERPRETED = bool(triton.knobs.runtime.interpret)
-MAX_ROW_BLOCK = 1 << 17  # elements: the widest row that softmax_rows takes; above it the compiler only spills
-MIN_BYTES = 2 << 10  # of a program, so that 32 of them keep an SM's loads busy
-TILE_BYTES = 4 << 10  # of a row: above it, a row is held in chunks
-WHOLE_BYTES = 64 << 10  # of a row: above it, it is shared
-PART_CHUNKS = 16  # of 16 bytes a thread: what a program of 4 warps holds of a shared row, 32 KB
-PART_REGISTERS = 96  # of a thread then: 5 programs fit an SM
-MANY_BYTES = 128 << 10  # of a 16-bit row: above it, a program holds less of it, 24 KB
+MAX_ROW_BLOCK = 1 << 17  # elements: the widest row for softmax_rows; beyond that, the compiler spills
+MIN_BYTES = 2 << 10  # per program, so that 32 of them keep an SM's loads busy
+TILE_BYTES = 4 << 10  # per row: larger rows are divided into chunks
+WHOLE_BYTES = 64 << 10  # per row: several programs share a larger row
+PART_CHUNKS = 16  # of 16 bytes per thread: a program of 4 warps holds 32 KB of a shared row
+PART_REGISTERS = 96  # per thread in that case, so 5 programs fit on an SM
+MANY_BYTES = 128 << 10  # of a 16-bit row: for larger ones, a program only holds 24 KB
 MANY_CHUNKS = 12
-MANY_REGISTERS = 72  # 7 programs fit an SM
-SECTOR_WORDS = 4  # 64-bit words in a sector of the L2
+MANY_REGISTERS = 72  # so 7 programs fit on an SM
+SECTOR_WORDS = 4  # 64-bit words per sector of the L2
 LOG2_E = tl.constexpr(1.4426950408889634)
 _DTYPES = (torch.float32, torch.float16, torch.bfloat16)
 
@@ -59,7 +62,7 @@ def softmax_rows_kernel(
 
 
 def softmax_rows(x: torch.Tensor, *, num_warps: int | None = None) -> torch.Tensor:
-    """Softmax of each row of a 2-D tensor: one program a row, the row in one block."""
+    """Returns the softmax of each row of a 2-D tensor: one program per row, the whole row in one block."""
     require_rows(x, MAX_ROW_BLOCK)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     block_size = triton.next_power_of_2(x.shape[1])
@@ -79,9 +82,7 @@ def softmax_online_kernel(
     row = tl.program_id(0).to(tl.int64)
     x_row, y_row = input_ptr + row * input_row_stride, output_ptr + row * output_row_stride
     cols = tl.arange(0, BLOCK_SIZE)
-    highest = tl.full(
-        [BLOCK_SIZE], -float("inf"), tl.float32
-    )  # every lane keeps a maximum and a sum of its own
+    highest = tl.full([BLOCK_SIZE], -float("inf"), tl.float32)  # every lane has its own maximum and sum
     total = tl.zeros([BLOCK_SIZE], tl.float32)
     for start in range(0, n_cols, BLOCK_SIZE):
         x = tl.load(x_row + start + cols, mask=start + cols < n_cols, other=-float("inf")).to(tl.float32)
@@ -102,7 +103,9 @@ def softmax_online_kernel(
 
 
 def softmax_online(x: torch.Tensor, *, block_size: int = 4096, num_warps: int = 8) -> torch.Tensor:
-    """Softmax of each row of a 2-D tensor of any width: one program a row, two walks over it."""
+    """Returns the softmax of each row of a 2-D tensor of any width: one program per row, which reads the row
+    twice.
+    """
     require_rows(x)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
     if x.numel():
@@ -114,16 +117,20 @@ def softmax_online(x: torch.Tensor, *, block_size: int = 4096, num_warps: int = 
 
 @triton.jit
 def exp(x):
-    """e to the x in two instructions. `tl.exp` takes five, to keep results below 2^-126, which are 0 here."""
+    """e to the x in two instructions.
+
+    `tl.exp` takes five, because it also computes results below 2^-126, which are 0 here.
+    """
     return tl.exp2(x * LOG2_E)
 
 
 @triton.jit
 def again(x, REPACK: tl.constexpr):
-    """`x`, as a value that the compiler cannot trace back to its origin.
+    """Returns `x` as a value that the compiler cannot trace back to its origin.
 
-    It keeps what was computed from `x` earlier from being held in registers until now: of a 16-bit row, 16 bits an element
-    are held, and widening and exp are done again.
+    This keeps the compiler from holding results computed from `x` in registers until now. For a 16-bit row,
+    only 16 bits per element stay in registers, and the conversion to float32 and the exponential are
+    repeated.
     """
     if REPACK:
         x = tl.inline_asm_elementwise("mov.b32 $0, $1;", "=r,r", [x], dtype=x.dtype, is_pure=False, pack=2)
@@ -132,13 +139,17 @@ def again(x, REPACK: tl.constexpr):
 
 @triton.jit
 def exp2_of(x, shift):
-    """2 to the (x · log2 e − shift), in two instructions; `shift` has been multiplied by log2 e before."""
+    """2 to the (x · log2 e − shift), in two instructions; the caller has already multiplied `shift` by log2
+    e.
+    """
     return tl.exp2(tl.fma(x, tl.full(x.shape, LOG2_E, tl.float32), tl.zeros(x.shape, tl.float32) - shift))
 
 
 @triton.jit
 def nap(like):
-    """Sleep for about a microsecond: who looks all the time is in the way of those who are still to publish."""
+    """Sleep for about a microsecond, because constant polling slows down the programs that have yet to
+    publish.
+    """
     ns = tl.full(like.shape, 1000, tl.int32)
     tl.inline_asm_elementwise(
         "nanosleep.u32 $1; mov.u32 $0, $1;", "=r,r", [ns], dtype=tl.int32, is_pure=False, pack=1
@@ -152,14 +163,15 @@ def softmax_split_kernel(
     PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr, WORDS_STRIDE: tl.constexpr, CHUNK: tl.constexpr,
     CHUNKS: tl.constexpr, ALIGN: tl.constexpr, REPACK: tl.constexpr, PUBLISH_ONLY: tl.constexpr,
 ):  # fmt: skip
-    # now the compiler knows that these are multiples, and loads 16 bytes at once
+    # this shows the compiler that these are multiples of ALIGN, so it loads 16 bytes at once
     input_row_stride = input_row_stride // ALIGN * ALIGN
     output_row_stride, n_cols = output_row_stride // ALIGN * ALIGN, n_cols // ALIGN * ALIGN
     row = (tl.program_id(0) // PARTS).to(tl.int64)
     part = tl.program_id(0) % PARTS
     x_row, y_row = input_ptr + row * input_row_stride, output_ptr + row * output_row_stride
     first = part * (CHUNKS * CHUNK) + tl.arange(0, CHUNK)
-    raw = ()  # this program's part of the row, in chunks: all of them are on their way before the first is used
+    # load this program's part of the row in chunks; all loads are in flight before the first is used
+    raw = ()
     for i in tl.static_range(CHUNKS):
         cols = first + i * CHUNK
         if PARTS == 1 and i < CHUNKS - 1:
@@ -168,7 +180,8 @@ def softmax_split_kernel(
             raw += (
                 tl.load(x_row + cols, mask=cols < n_cols, other=-float("inf"), eviction_policy="evict_last"),
             )
-    # this part's maximum, times log2 e, and sum: each lane has its own until the end, so warps meet twice, whatever the width
+    # the maximum (times log2 e) and the sum of this part. Each lane has its own until the end, so the warps
+    # only synchronize twice, whatever the width
     lanes = raw[0].to(tl.float32)
     for i in tl.static_range(1, CHUNKS):
         lanes = tl.maximum(lanes, raw[i].to(tl.float32))
@@ -182,14 +195,14 @@ def softmax_split_kernel(
     total = tl.sum(lanes, axis=0)
     top, whole = highest, total
     if PARTS > 1:
-        # published as one 64-bit word: data and flag in one store (0 is no possible word)
+        # publish both as one 64-bit word, which is also the flag (the word is never 0)
         word = (highest.to(tl.int32, bitcast=True).to(tl.int64) << 32) | (
             total.to(tl.int32, bitcast=True).to(tl.int64) & 0xFFFFFFFF
         )
         tl.atomic_xchg(words_ptr + row * WORDS_STRIDE + part, word, sem="relaxed")
         if PUBLISH_ONLY:
             return
-        # wait for the row's other parts, which run at the same time, and merge
+        # wait for the other parts of the row, which run at the same time, and merge their results
         parts = tl.arange(0, PARTS_BLOCK)
         word_ptrs = words_ptr + row * WORDS_STRIDE + parts
         words = tl.load(word_ptrs, mask=parts < PARTS, other=-1, volatile=True)
@@ -208,7 +221,7 @@ def softmax_split_kernel(
     for i in tl.static_range(CHUNKS):
         cols = first + i * CHUNK
         y = numerators[i] * scale
-        if REPACK:  # once more from the 16 bits, and divided in the exponent
+        if REPACK:  # recompute from the 16 bits, and divide by subtracting exponents
             y = exp2_of(again(raw[i], REPACK).to(tl.float32), top + exponent)
         y = y.to(output_ptr.dtype.element_ty)
         if PARTS == 1 and i < CHUNKS - 1:
@@ -238,12 +251,12 @@ def softmax_tiles_kernel(
 
 
 def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4) -> torch.Tensor:
-    """Softmax of each row of a 2-D tensor: a row is shared by ceil(n_cols / block_size) programs that wait for each other.
+    """Returns the softmax of each row of a 2-D tensor. ceil(n_cols / block_size) programs share a row.
 
-    Run one such softmax at a time: see `launch_split`.
+    These programs wait for each other, so run only one such softmax at a time: see `launch_split`.
 
     Raises:
-        ValueError: more programs a row than surely fit the GPU at once.
+        ValueError: A row needs more programs than are guaranteed to fit on the GPU at once.
     """
     require_rows(x)
     y = torch.empty_like(x, memory_format=torch.contiguous_format)
@@ -253,33 +266,37 @@ def softmax_split(x: torch.Tensor, *, block_size: int = 8192, num_warps: int = 4
 
 
 def launch_split(x: torch.Tensor, y: torch.Tensor, plan: SoftmaxPlan) -> None:
-    """Launch the split kernel on 2-D `x` and `y` with unit column stride.
+    """Launches the split kernel on 2-D `x` and `y` with column stride 1.
 
-    A row's programs have neighbouring numbers. Where the hardware starts programs in the order of their numbers, a program
-    waits only for programs that run or are next to run. CUDA does not promise that order; CUB's scan, which PyTorch's
-    cumsum of a vector is made of, relies on it too. And a row's programs must fit the GPU at once: `max_parts` bounds them.
+    The programs of a row have consecutive numbers. If the hardware starts programs in the order of their
+    numbers, a program only waits for programs that are running or will start next. CUDA doesn't guarantee
+    that order, but CUB's scan, which PyTorch uses for the cumsum of a vector, relies on it too. In addition,
+    all programs of a row must fit on the GPU at once, so `max_parts` limits their number.
 
-    The bound counts on every other kernel to end by itself and give its place back. So run one such softmax at a time: two
-    streams that run wide ones may hold each other's places, and then both wait for ever. A plan with one part waits for
-    nobody.
+    That limit assumes that every other kernel ends by itself and frees its resources. So run only one such
+    softmax at a time: if two streams run wide ones, each can occupy the resources that the other one needs,
+    and then both wait forever. A plan with one part never waits.
 
-    In the interpreter programs run one after the other, so nobody can wait: the kernel is launched twice, and the first
-    time it only publishes.
+    In the interpreter, programs run one after the other, so they can't wait for each other. There the kernel
+    is launched twice, and the first launch only publishes.
 
     Raises:
-        ValueError: more programs a row than surely fit the GPU at once.
+        ValueError: A row needs more programs than are guaranteed to fit on the GPU at once.
     """
     parts = plan.parts
     fit = max_parts(x.device, plan.num_warps, plan.max_registers)
     if parts > fit:
         raise ValueError(
-            f"A row of {plan.n_cols:,} columns would need {parts:,} programs of {plan.part_size:,} at once, and only {fit:,} "
+            f"A row of {plan.n_cols:,} columns would need {parts:,} programs of {plan.part_size:,} at once, "
+            f"and only {fit:,} "
             f"of {plan.num_warps} warps surely fit; use a larger block_size, fewer warps or softmax_online."
         )
     words = x  # nothing to exchange
     if parts > 1:
         words = torch.zeros(plan.n_rows * plan.words_stride, dtype=torch.int64, device=x.device)
-    repack = x.element_size() == 2 and plan.block_size >= 64 * plan.num_warps and not INTERPRETED  # by pairs
+    repack = (
+        x.element_size() == 2 and plan.block_size >= 64 * plan.num_warps and not INTERPRETED
+    )  # packs pairs of elements
     for publish_only in (True, False) if INTERPRETED and parts > 1 else (False,):
         softmax_split_kernel[(plan.n_programs,)](
             y, x, x.stride(0), y.stride(0), plan.n_cols, words,
@@ -290,9 +307,10 @@ def launch_split(x: torch.Tensor, y: torch.Tensor, plan: SoftmaxPlan) -> None:
 
 
 def alignment(x: torch.Tensor, y: torch.Tensor) -> int:
-    """Elements that 16 bytes hold, where all rows of `x` and `y` begin and end at such a distance; 1 otherwise.
+    """Returns the number of elements in 16 bytes if all rows of `x` and `y` start and end at multiples of 16
+    bytes, otherwise 1.
 
-    Triton finds out by itself only where sizes and strides are multiples of 16.
+    Triton detects such alignment only if sizes and strides are multiples of 16.
     """
     n = 16 // x.element_size()
     return n if all(size % n == 0 for size in (x.shape[1], x.stride(0), y.stride(0))) else 1
@@ -300,17 +318,18 @@ def alignment(x: torch.Tensor, y: torch.Tensor) -> int:
 
 @dataclass(frozen=True)
 class SoftmaxPlan:
-    """Which kernel a softmax of `n_rows` × `n_cols` gets, and its launch parameters.
+    """The kernel and the launch parameters for a softmax of `n_rows` × `n_cols`.
 
     Attributes:
-        kernel: "tiles" (several rows a program), "split" (a row in chunks, shared by `parts` programs or whole in one) or
-            "online" (two walks).
-        block_size: columns of the block that holds a row ("tiles"), of a chunk ("split"), of a step ("online").
-        num_warps: warps a program has.
-        rows: rows a program takes ("tiles").
-        parts: programs that share a row ("split").
-        chunks: chunks of a part ("split").
-        max_registers: the most registers a thread may use; None leaves it to the compiler.
+        kernel: "tiles" (several rows per program), "split" (a row in chunks, in one program or shared by
+            `parts` programs) or "online" (reads the row twice).
+        block_size: The number of columns in the block that contains a row ("tiles"), in a chunk ("split"), or
+            per step ("online").
+        num_warps: Warps per program.
+        rows: Rows per program ("tiles").
+        parts: Programs per row ("split").
+        chunks: Chunks per part ("split").
+        max_registers: The limit of registers per thread; None leaves it to the compiler.
     """
 
     kernel: str
@@ -325,27 +344,31 @@ class SoftmaxPlan:
 
     @property
     def part_size(self) -> int:
-        """Columns that a program holds of a row."""
+        """The number of columns of a row that one program holds."""
         return self.block_size * self.chunks
 
     @property
     def words_stride(self) -> int:
-        """64-bit words from a row's first to the next row's: no sector of the L2 has words of two rows."""
+        """The distance between the words of consecutive rows, in 64-bit words.
+
+        It's a whole number of L2 sectors, so two rows never share a sector.
+        """
         return max(SECTOR_WORDS, triton.next_power_of_2(self.parts))
 
     @property
     def words_block(self) -> int:
-        """Lanes that look at a row's words.
+        """The number of lanes that read the words of a row.
 
-        One more than the parts at least, so that the load has a mask: without one the compiler spills. Where a warp has too
-        few, the lanes of all warps, so that no two look at the same word.
+        It's larger than the number of parts, so that the load has a mask: without a mask, the compiler
+        spills. If one warp has too few lanes, it's the number of lanes in all warps, so that no two lanes
+        read the same word.
         """
         block = triton.next_power_of_2(self.parts + 1)
         return block if block <= 32 else max(block, 32 * self.num_warps)
 
     @property
     def n_programs(self) -> int:
-        """Programs launched."""
+        """The number of programs in the launch."""
         return triton.cdiv(self.n_rows, self.rows) * self.parts
 
     def __repr__(self) -> str:
@@ -357,43 +380,49 @@ class SoftmaxPlan:
             else f"1 row a program in {chunks}",
             "online": f"1 row a program, two walks in steps of {self.block_size:,}",
         }[self.kernel]
-        return f"{self.n_rows:,} × {self.n_cols:,}: {each}, {self.num_warps} warp{'s' * (self.num_warps > 1)}, {self.n_programs:,} programs"
+        return (
+            f"{self.n_rows:,} × {self.n_cols:,}: {each}, {self.num_warps} "
+            f"warp{'s' * (self.num_warps > 1)}, {self.n_programs:,} programs"
+        )
 
 
 def max_parts(device: torch.device | None, num_warps: int, max_registers: int | None = None) -> int:
-    """How many programs surely fit the GPU at once, so that as many may share a row and wait for each other.
+    """Returns how many programs are guaranteed to fit on the GPU at once.
 
-    Threads and registers decide. How many registers the compiler will take is not known before it has run, so each thread
-    counts with the most that it can have: `max_registers`, else 255, and no more than leave room for one program.
+    That many programs can share a row and wait for each other. The limit follows from threads and registers.
+    Before compilation we don't know how many registers the compiler will use, so each thread counts with the
+    most that it can have: `max_registers` or else 255, but no more than leave room for one program.
 
     Args:
-        device: the GPU; an H100 where there is none.
-        num_warps: warps a program has; fewer than 4 count as 4, one for each of a multiprocessor's quarters.
-        max_registers: the bound that the launch sets on a thread's registers; None where it sets none.
+        device: The GPU; an H100 if there is none.
+        num_warps: Warps per program. Fewer than 4 count as 4, one per partition of a multiprocessor.
+        max_registers: The launch's limit of registers per thread; None if there is no limit.
     """
     chip = chip_of(device)
     threads = 32 * max(num_warps, 4)
     registers = min(max_registers or 255, REGISTERS_PER_SM // threads)
-    registers = -(-registers // 8) * 8  # handed out in eights
+    registers = -(-registers // 8) * 8  # registers are allocated in units of eight
     return chip.n_sms * max(1, min(chip.threads_per_sm // threads, REGISTERS_PER_SM // (threads * registers)))
 
 
 def plan_softmax(
     n_rows: int, n_cols: int, dtype: torch.dtype, *, device: torch.device | None = None
 ) -> SoftmaxPlan:
-    """Pick the kernel and its launch parameters for a softmax over rows, by a rule in bytes.
+    """Chooses the kernel and its launch parameters for a softmax over rows, from the size of a row in bytes.
 
-    A memory is busy while enough bytes are on their way. An SM takes 32 programs at most, so a program of less than 2 KB
-    leaves it idle: short rows share a program, 32 bytes a thread. A longer row gets a program of its own, 64 bytes a thread
-    or more and up to 8 warps, so that several fit an SM and one loads while another computes. Above 64 KB too few would
-    fit: the row is shared by programs of 4 warps that hold 32 KB each. A row of many parts waits longer for its last one,
-    and a 16-bit row has twice the arithmetic for the same bytes: above 128 KB its programs hold 24 KB, so that more of them
-    work while others wait.
+    To keep the memory busy, enough bytes must be in flight. An SM runs at most 32 programs, so programs of
+    less than 2 KB would leave it idle. That's why short rows share a program, with 32 bytes per thread. A
+    longer row gets its own program with at least 64 bytes per thread and at most 8 warps, so that several
+    programs fit on an SM and one can load while another one computes. Above 64 KB, too few programs would
+    fit, so the row is shared by programs of 4 warps that hold 32 KB each. The more parts a row has, the
+    longer it waits for the last one, and a 16-bit row needs twice the arithmetic per byte. So above 128 KB,
+    the programs of a 16-bit row hold only 24 KB, which lets more of them work while others wait.
 
     Args:
-        n_rows, n_cols: the shape.
-        dtype: of input and output: float32, float16 or bfloat16.
-        device: whose streaming multiprocessors count; an H100's 132 where there is no GPU.
+        n_rows: The number of rows.
+        n_cols: The number of columns.
+        dtype: The dtype of input and output: float32, float16 or bfloat16.
+        device: The GPU to plan for; an H100 with 132 multiprocessors if there is no GPU.
     """
     shape, row_bytes = (n_rows, n_cols), n_cols * dtype.itemsize
     block = triton.next_power_of_2(max(n_cols, 16))
@@ -420,9 +449,10 @@ def plan_parts(
     num_warps: int,
     max_registers: int = PART_REGISTERS,
 ) -> SoftmaxPlan:
-    """The plan that shares a row evenly among programs of at most about `part_size` columns, 16 bytes a thread a chunk.
+    """Returns the plan that shares a row evenly among programs of about `part_size` columns at most.
 
-    `max_registers` bounds a thread's registers where the row is shared and a part is no larger than 32 KB.
+    Each thread holds 16 bytes per chunk. `max_registers` limits the registers per thread if the row is shared
+    and a part is no larger than 32 KB.
     """
     n_rows, n_cols = shape
     chunk = min(16 // dtype.itemsize * 32 * num_warps, triton.next_power_of_2(part_size))
@@ -435,29 +465,32 @@ def plan_parts(
 
 
 def require_rows(x: torch.Tensor, max_cols: int | None = None) -> None:
-    """Raise a ValueError unless `x` is 2-D with neighbouring columns, of a float dtype that softmax takes."""
+    """Raises a ValueError unless `x` is 2-D with contiguous columns, and of a dtype that softmax supports."""
     if x.dtype not in _DTYPES:
         raise ValueError(
-            f"x is {x.dtype}; softmax takes float32, float16 and bfloat16: convert it, as x.float()."
+            f"x is {x.dtype}; softmax takes float32, float16 and bfloat16: convert it, for example with "
+            "x.float()."
         )
     if x.ndim != 2 or (x.shape[1] > 1 and x.stride(1) != 1):
         raise ValueError(
-            f"x has shape {tuple(x.shape)} and strides {x.stride()}, but a kernel that walks rows needs a 2-D tensor with "
+            f"x has shape {tuple(x.shape)} and strides {x.stride()}, but a kernel that walks rows needs a "
+            "2-D tensor with "
             "column stride 1; reshape it or pass a .contiguous() copy."
         )
     if max_cols is not None and x.shape[1] > max_cols:
         raise ValueError(
-            f"A row of {x.shape[1]:,} columns does not fit one block of {max_cols:,} elements; use softmax_online or softmax_split."
+            f"A row of {x.shape[1]:,} columns does not fit one block of {max_cols:,} elements; use "
+            "softmax_online or softmax_split."
         )
 
 
 def softmax_forward(x: torch.Tensor, out: torch.Tensor, plan: SoftmaxPlan | None = None) -> torch.Tensor:
-    """Write the softmax of `x`'s rows into `out`, as `plan` says (by default `plan_softmax`'s), and return `out`.
+    """Writes the softmax of the rows of `x` to `out` and returns `out`.
 
     Args:
-        x: (n_rows, n_cols) float32, float16 or bfloat16 with column stride 1; rows any distance apart.
-        out: the same shape and dtype, column stride 1.
-        plan: kernel and launch parameters.
+        x: (n_rows, n_cols), float32, float16 or bfloat16, with column stride 1 and any row stride.
+        out: A tensor of the same shape and dtype with column stride 1.
+        plan: The kernel and launch parameters, by default those of `plan_softmax`.
     """
     if not x.numel():
         return out

@@ -1,4 +1,7 @@
-"""The gradient of softmax over rows: dx = y * (g - sum(g * y)), a tile of rows a program, or a loop over wide rows."""
+"""The gradient of softmax over rows: dx = y * (g - sum(g * y)).
+
+One kernel gives each program a tile of whole rows; for wide rows, the other one loops over the columns.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,8 @@ import torch
 import triton
 import triton.language as tl
 
-ONE_BLOCK = 16384  # columns: the widest row that a program keeps in registers
-_TILE = 2048  # elements: short rows share a program until the tile is this large
+ONE_BLOCK = 16384  # columns: the widest row that a program can hold in registers
+_TILE = 2048  # elements: the size of a tile of several short rows
 
 
 @triton.jit
@@ -42,11 +45,11 @@ def softmax_backward_wide_kernel(dx_ptr, g_ptr, y_ptr, g_stride, y_stride, n_col
 
 
 def softmax_backward_rows(g: torch.Tensor, y: torch.Tensor, dx: torch.Tensor) -> None:
-    """Write the gradient into `dx`.
+    """Writes the gradient to `dx`.
 
     Args:
-        g: (n_rows, n_cols), the gradient that arrives; columns are neighbours, rows any distance apart.
-        y: (n_rows, n_cols), the softmax itself; likewise.
+        g: The incoming gradient, (n_rows, n_cols), with contiguous columns and any row stride.
+        y: The softmax itself, (n_rows, n_cols), with contiguous columns and any row stride.
         dx: (n_rows, n_cols), contiguous.
     """
     n_rows, n_cols = y.shape

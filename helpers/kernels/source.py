@@ -1,6 +1,7 @@
-"""The sources of the kernels that lessons show.
+"""The source code of the kernels that lessons show.
 
-Such a kernel stands in helpers/kernels between the lines `# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in C++ and CUDA).
+Such a kernel is a block in helpers/kernels between the lines `# [kernel:NAME]` and `# [/kernel:NAME]` (`//`
+in C++ and CUDA).
 """
 
 from __future__ import annotations
@@ -12,19 +13,19 @@ _MARKER = re.compile(r"^\s*(?:#|//)\s*\[(/?)kernel:([A-Za-z_]\w*)\]\s*$")
 
 
 def text(name: str) -> str:
-    """The source of one of the course's kernels, such as "square_matrix", without the markers.
+    """Returns the source of one of the course's kernels, such as "square_matrix", without its markers.
 
     Raises:
-        KeyError: no kernel of that name is marked.
+        KeyError: No kernel has this name.
     """
     return read_kernels(Path(__file__).parent)[name][1]
 
 
 def read_kernels(folder: Path) -> dict[str, tuple[str, str]]:
-    """Every marked block under `folder`: kernel name to (file suffix, text without the markers).
+    """Returns every marked block in `folder`: kernel name to (file suffix, text without the markers).
 
     Raises:
-        ValueError: A marker without its partner, a block inside a block, or one name in two places.
+        ValueError: A marker has no partner, a block contains another block, or two blocks have the same name.
     """
     kernels: dict[str, tuple[str, str]] = {}
     for path in sorted(p for p in folder.glob("*") if p.suffix in {".py", ".cu", ".cpp"}):
@@ -44,7 +45,7 @@ def read_kernels(folder: Path) -> dict[str, tuple[str, str]]:
                     raise ValueError(f"{where}: [kernel:{marker[2]}] opens before [kernel:{name}] is closed.")
                 if marker[2] in kernels:
                     raise ValueError(
-                        f"{where}: the kernel {marker[2]} is already marked elsewhere; names are unique."
+                        f"{where}: another block is already named {marker[2]}; rename one of them."
                     )
                 name, block = marker[2], []
         if name is not None:
@@ -53,7 +54,9 @@ def read_kernels(folder: Path) -> dict[str, tuple[str, str]]:
 
 
 def kernel_cell(name: str, suffix: str, block: str) -> str:
-    """The source of the cell that shows a kernel: the block itself, or a raw string that holds it."""
+    """Returns the source of the cell that shows a kernel: the block itself, or for C++ and CUDA a raw string
+    that contains it.
+    """
     if suffix == ".py":
         return block
     return f'{name.upper()}_{"CUDA" if suffix == ".cu" else "CPP"} = r"""\n{block}\n"""'

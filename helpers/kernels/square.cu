@@ -8,7 +8,7 @@ __global__ void square_matrix_kernel(const float* input, float* output, int heig
     const int row = blockIdx.y * blockDim.y + threadIdx.y;
     const int col = blockIdx.x * blockDim.x + threadIdx.x;
     if (row < height && col < width) {
-        const long long index = static_cast<long long>(row) * width + col;  // past 2^31 elements an int would wrap
+        const long long index = static_cast<long long>(row) * width + col;  // an int wraps past 2^31 elements
         output[index] = input[index] * input[index];
     }
 }
@@ -23,7 +23,8 @@ __global__ void square_matrix_kernel(const float* input, float* output, int heig
 
 torch::Tensor square_matrix(torch::Tensor input, int64_t block_x, int64_t block_y) {
     TORCH_CHECK(input.is_cuda(), "square_matrix: input must be a CUDA tensor, but it is on ", input.device());
-    TORCH_CHECK(input.scalar_type() == torch::kFloat32, "square_matrix: input must be float32, but it is ", input.scalar_type());
+    TORCH_CHECK(input.scalar_type() == torch::kFloat32, "square_matrix: input must be float32, but it is ",
+                input.scalar_type());
     TORCH_CHECK(input.dim() == 2, "square_matrix: input must have 2 dimensions, but it has ", input.dim());
     TORCH_CHECK(input.is_contiguous(), "square_matrix: input must be contiguous; call .contiguous() first");
 

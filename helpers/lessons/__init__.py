@@ -1,12 +1,13 @@
-"""What one lesson alone needs, where its code is not the lesson's subject.
+"""Code that a single lesson needs and that isn't the subject of that lesson.
 
-`profiling` is lesson 01's and 07's: f(i) for all i, and squares timed beside a trace. `builds`, `failures` and `grid` are
-lesson 02's and 08's: builds from files, a tour of failures in processes of their own, and which thread touches what.
-`programs` and `scripts` are lesson 03's: which program takes which elements, and scripts that run in processes of their
-own. `widths` is lesson 04's: what 4-byte and 16-byte loads cost. `resident` is lesson 05's: launches by their warps and
-their time. `traffic` is lesson 06's: what operations read and write, counted. `fusion` is lesson 06's and 09's: softmaxes
-checked and timed, and what the league's table says. `traps` is lesson 07's game. `waiting` and `wide_rows` are lesson 09's:
-programs that wait for each other on a chip of few places, what each trick of the tuned kernel buys (with `restless`, what
-stands in for its nap), and counters of its peers. `another` is lesson 10's: what two GPUs' records say of the same kernels
-and launches.
+`profiling` is for lessons 01 and 07: a drawing of f(i) for all i, and squares measured by several timers and
+by a trace. `builds`, `failures` and `grid` are for lessons 02 and 08: builds from files, code that fails in a
+separate process, and which thread accesses which element. `programs` and `scripts` are for lesson 03: which
+program processes which elements, and scripts that run in separate processes. `widths` is for lesson 04: the
+cost of 4-byte and 16-byte loads. `occupancy` is for lesson 05: launches by resident warps and time. `traffic`
+is for lesson 06: it counts what operations read and write. `fusion` is for lessons 06 and 09: it checks and
+times softmaxes, and evaluates the league's table. `traps` is the game of lesson 07. `deadlock` and
+`wide_rows` are for lesson 09: programs that wait for each other on a GPU with few places, the gain from each
+trick of the tuned kernel (`spin_wait` replaces its nap), and the hardware counters of other softmaxes.
+`cross_gpu` is for lesson 10: it compares the records of two GPUs for the same kernels and launches.
 """

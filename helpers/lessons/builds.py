@@ -1,4 +1,4 @@
-"""What a build of torch's `load_inline`, `load` or `setup.py` leaves in its folder, and what it read."""
+"""Inspects builds with torch's `load_inline`, `load` or `setup.py`: their flags, steps and build times."""
 
 from __future__ import annotations
 
@@ -26,13 +26,15 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def alone_in(folder: Path) -> Iterator[Path]:
-    """Hold a build folder for this process, and clear what a killed build left in it.
+    """Locks a build folder for this process, and removes what an interrupted build left in it.
 
-    The `lock` file of torch 2.13 stays behind when a build is killed, and then the next build waits for ever. In 2.15 it
-    always stays behind and means nothing: there the operating system's lock on it counts.
+    In torch 2.13, the `lock` file remains when a build is killed, and the next build then waits forever. In
+    2.15, the file always remains but has no meaning, because the build relies on the operating system's lock
+    on it.
 
     Raises:
-        helpers.cuda.BuildError: another process, which is named, holds the folder for longer than `cuda.cache.LOCK_TIMEOUT_S`.
+        helpers.cuda.BuildError: Another process holds the folder for longer than `cuda.cache.LOCK_TIMEOUT_S`.
+            The message names that process.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with cache.build_lock(folder):
@@ -41,7 +43,9 @@ def alone_in(folder: Path) -> Iterator[Path]:
 
 
 def folder_for(name: str) -> Path:
-    """A folder for a build that must not be shared between versions of Python or torch, or with and without a GPU."""
+    """Returns a build folder that is specific to the versions of Python and torch and to whether there is a
+    GPU.
+    """
     import torch
 
     python = "{}.{}".format(*sys.version_info)
@@ -50,23 +54,31 @@ def folder_for(name: str) -> Path:
 
 
 def write(path: Path, text: str) -> str:
-    """Write a file unless it has this text already, since ninja goes by its date; returns the path as a string."""
+    """Writes a file and returns its path as a string.
+
+    If the file already has this text, it isn't touched, because ninja compares modification times.
+    """
     if not path.exists() or path.read_text() != text:
         path.write_text(text)
     return str(path)
 
 
 def flags(folder: Path, variable: str) -> str:
-    """One of build.ninja's variables ("cflags", "ldflags", "cuda_cflags"), without its include and library paths."""
+    """Returns a variable of build.ninja ("cflags", "ldflags" or "cuda_cflags") without include and library
+    paths.
+
+    Raises:
+        ValueError: build.ninja doesn't set the variable.
+    """
     line = re.search(rf"^{variable} = (.*)$", (folder / "build.ninja").read_text(), re.M)
     if line is None:
-        raise ValueError(f"{folder / 'build.ninja'} sets no {variable}.")
+        raise ValueError(f"{folder / 'build.ninja'} does not set {variable}.")
     words = [word for word in line[1].split() if word.startswith("-")]
     return " ".join(word for word in words if not word.startswith(("-I", "-isystem", "-L")))
 
 
 def steps(folder: Path) -> pd.DataFrame:
-    """What ninja remembers of the build that made these files: `step` and its own `seconds`."""
+    """Returns the steps of the last build from ninja's log, with their `seconds`."""
     import pandas as pd
 
     rows = [line.split("\t") for line in (folder / ".ninja_log").read_text().splitlines()[1:]]
@@ -75,9 +87,9 @@ def steps(folder: Path) -> pd.DataFrame:
 
 
 def reading(folder: Path) -> tuple[int, float]:
-    """How many files the compiler reads for main.cpp, and the seconds that it takes to read them alone.
+    """Returns how many files the compiler reads for main.cpp, and how many seconds reading alone takes.
 
-    PyTorch's and the system's headers are among them. What was found is kept in the folder, beside what was built.
+    The files include the headers of PyTorch and of the system. The result is cached in the build folder.
     """
     kept = folder / "reading.json"
     if kept.exists():
@@ -86,7 +98,7 @@ def reading(folder: Path) -> tuple[int, float]:
     if (folder / "build.ninja").exists():
         line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
         command = [str(device.find_tool("c++")), *shlex.split(line), "-M", "main.cpp"]
-    else:  # helpers.cuda without PyTorch's headers keeps its commands
+    else:  # without PyTorch's headers, helpers.cuda stores its commands
         compile_main = json.loads((folder / "built.json").read_text())["commands"][0]
         command = [*compile_main[: compile_main.index("-c")], "-M", "main.cpp"]
     start = time.perf_counter()
@@ -98,14 +110,14 @@ def reading(folder: Path) -> tuple[int, float]:
 
 
 def seconds_of(run) -> float:
-    """Seconds on the host's clock that a call takes."""
+    """Returns the seconds that a call takes on the host's clock."""
     start = time.perf_counter()
     run()
     return time.perf_counter() - start
 
 
 def import_from(path: Path, name: str) -> ModuleType:
-    """Import a shared object as module `name`."""
+    """Imports a shared object as module `name`."""
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -113,22 +125,27 @@ def import_from(path: Path, name: str) -> ModuleType:
 
 
 def import_seconds(module: ModuleType) -> float:
-    """Seconds for importing a copy of a finished build: the system keeps a library that it has loaded."""
+    """Returns the seconds that importing a finished build takes.
+
+    It imports a copy, because the system doesn't load the same library twice.
+    """
     with tempfile.TemporaryDirectory() as folder:
         copy = Path(shutil.copy(module.__file__, folder))
         return seconds_of(lambda: import_from(copy, module.__name__))
 
 
 def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleType:
-    """Write a package's files and build it with `python setup.py build_ext --inplace`; prints the seconds and the files.
+    """Writes the files of a package, builds it with `python setup.py build_ext --inplace`, and imports it.
+
+    It prints how long the build took and which files it left.
 
     Args:
-        folder: where; unchanged files are left alone, so a second build is quick.
-        files: file name to text, setup.py among them.
-        name: of the extension module, which is imported and returned.
+        folder: The folder of the package. Unchanged files are not rewritten, so a second build is fast.
+        files: File names and their text, including setup.py.
+        name: The name of the extension module, which is returned.
 
     Raises:
-        helpers.cuda.BuildError: setup.py failed; the compiler's errors with their lines.
+        helpers.cuda.BuildError: setup.py failed. The message has the compiler's errors with their lines.
     """
     with alone_in(folder):
         for file, text in files.items():

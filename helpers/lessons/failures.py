@@ -1,7 +1,7 @@
-"""Run code that is meant to fail in a process of its own, and say what each step of it did.
+"""Runs code that is meant to fail in a separate process, and reports what each step did.
 
-An illegal memory access on a GPU poisons its process: every later CUDA call fails, and only a new process helps. So a
-lesson that shows one must not make it in its own kernel.
+An illegal memory access on a GPU corrupts the CUDA context of its process: every later CUDA call fails, and
+only a new process helps. So a lesson that demonstrates one must not do so in its own kernel process.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from pathlib import Path
 
 from helpers import device
 
-# Each outcome is written at once, so that those of a process that dies half-way are kept. os._exit leaves out the
-# destructors, which abort where the CUDA context is poisoned.
+# Each outcome is written immediately, so that it survives if the process dies later. os._exit skips the
+# destructors, which abort if the CUDA context is corrupted.
 _CHILD = """\
 import json, os, sys
 steps = json.load(sys.stdin)
@@ -39,7 +39,9 @@ os._exit(0)
 
 @dataclass(frozen=True)
 class FailureOutcome:
-    """What one step did: `error` is the exception's type and `message` its text; both are None where none was raised."""
+    """The outcome of one step: the exception's type (`error`) and text (`message`), or None if none was
+    raised.
+    """
 
     step: str
     error: str | None
@@ -47,7 +49,7 @@ class FailureOutcome:
 
     @property
     def first_line(self) -> str:
-        """The message's first line; "no error" where there was none."""
+        """The first line of the message, or "no error"."""
         return self.message.strip().split("\n")[0] if self.message else (self.error or "no error")
 
     def __repr__(self) -> str:
@@ -55,7 +57,7 @@ class FailureOutcome:
 
 
 def told(run: Callable[[], object]) -> FailureOutcome:
-    """What a call that should fail says, once the GPU has been waited for."""
+    """Returns the outcome of a call that should fail, after waiting for the GPU."""
     import torch
 
     try:
@@ -68,7 +70,10 @@ def told(run: Callable[[], object]) -> FailureOutcome:
 
 
 def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
-    """Build a CUDA program with nvcc and run it under compute-sanitizer: its first complaint with its line, and its summary.
+    """Builds a CUDA program with nvcc, runs it under compute-sanitizer, and returns what the sanitizer
+    reported.
+
+    The message has the first error with its line, and the summary.
 
     Args:
         program: CUDA C++ with a `main`.
@@ -90,7 +95,8 @@ def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
         how = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
         try:
             subprocess.run(compiler, check=True, **how)
-            each = ["--racecheck-report", "all"] if tool == "racecheck" else []  # otherwise it names no line
+            # otherwise it doesn't report lines
+            each = ["--racecheck-report", "all"] if tool == "racecheck" else []
             said = subprocess.run([str(sanitizer), "--tool", tool, *each, "./program"], **how).stdout
         except subprocess.SubprocessError as error:
             return FailureOutcome("run", "not run", str(error))
@@ -98,7 +104,10 @@ def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
 
 
 def verdict(said: str) -> str:
-    """compute-sanitizer's first complaint, the line that it names, and its summary; its last words where it has neither."""
+    """Returns compute-sanitizer's first error, the line of the program that it names, and the summary.
+
+    If the output contains neither, it returns the end of the output.
+    """
     found = re.findall(
         r"========= ((?:Invalid|Error:|Barrier error|Uninitialized|Host API|\w+ SUMMARY).*)", said
     )
@@ -116,23 +125,24 @@ def run_steps(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 120.0,
 ) -> tuple[FailureOutcome, ...]:
-    """Run steps of Python one after another in one fresh process, going on after each exception.
+    """Runs steps of Python code one after another in one new process, and continues after exceptions.
 
     Args:
-        steps: (label, code) pairs. They share their names; the code may be several lines.
-        environment: variables to set in addition to this process's own, such as `{"CUDA_LAUNCH_BLOCKING": "1"}`.
-        timeout_s: for the whole process, in seconds.
+        steps: (label, code) pairs. The code can have several lines, and all steps share their variables.
+        environment: Environment variables to add to those of this process, such as
+            `{"CUDA_LAUNCH_BLOCKING": "1"}`.
+        timeout_s: The time limit for the whole process in seconds.
 
     Returns:
-        An outcome for each step, in order. A step during which the process died says so in its message, and the steps
-        after it say that they were not reached.
+        The outcome of each step, in order. If the process dies during a step, the message of that step says
+        so, and the steps after it are marked as not reached.
 
     Raises:
-        ValueError: no steps.
-        TimeoutError: the process did not end in time; it has been stopped.
+        ValueError: There are no steps.
+        TimeoutError: The process didn't end in time and was stopped.
     """
     if not steps:
-        raise ValueError("run_steps() was given no step: pass at least one (label, code) pair.")
+        raise ValueError("run_steps() needs a step: pass at least one (label, code) pair.")
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report"
         try:

@@ -1,5 +1,5 @@
-"""What lessons 06 and 09 share: softmaxes checked and timed, launches found in a profile, generated kernels read, who holds
-which part of a row, and who wins the league.
+"""Shared code of lessons 06 and 09: it checks and times softmaxes, finds launches in a profile, reads
+generated kernels, draws which program holds which part of a row, and evaluates the league.
 """
 
 from __future__ import annotations
@@ -18,29 +18,31 @@ if TYPE_CHECKING:
     from helpers.timing import Timing
     from helpers.trace import Trace
 
-# A softmax's elements are about 1/N: an absolute tolerance would hide anything in wide rows, so it is relative.
+# The elements of a softmax are about 1/N, so an absolute tolerance would hide any error in wide rows.
+# That's why the tolerance is relative.
 TOLERANCE = {"float32": (1e-5, 1e-12), "float16": (4e-3, 1e-7), "bfloat16": (1.6e-2, 1e-9)}
 
 
-# ------------------------------------------------------------------------------------------------- checked, then timed
+# checked, then timed
 
 
 def torch_softmax(x: torch.Tensor) -> torch.Tensor:
-    """PyTorch's softmax of each row."""
+    """Returns PyTorch's softmax of each row."""
     import torch
 
     return torch.softmax(x, dim=1)
 
 
 def check_softmax(kernel: Callable, **options: Any) -> Any:
-    """`check.assert_matches` against `torch.softmax` of each row, with a tolerance relative to the elements' size.
+    """Checks a kernel against `torch.softmax` of each row, with a tolerance relative to the size of the
+    elements.
 
     Args:
-        kernel: takes a 2-D tensor, returns its softmax over rows.
-        **options: of `check.assert_matches`; `dtype` is float32 where none is given.
+        kernel: A function that takes a 2-D tensor and returns its softmax over rows.
+        **options: Options of `check.assert_matches`; `dtype` defaults to float32.
 
     Raises:
-        helpers.check.Mismatch: the kernel is wrong somewhere.
+        helpers.check.Mismatch: The kernel returned wrong elements.
     """
     import torch
 
@@ -53,7 +55,10 @@ def check_softmax(kernel: Callable, **options: Any) -> Any:
 def awkward_rows(
     shape: tuple[int, int], generator: torch.Generator, device: str, dtype: torch.dtype
 ) -> tuple[torch.Tensor]:
-    """Rows that break softmaxes, for `make_inputs`: all −inf; a NaN; a +inf; half −inf; values far apart. Five at least."""
+    """Returns rows that break many softmaxes: all −inf, one NaN, one +inf, half −inf, and values far apart.
+
+    Pass it as `make_inputs`. The matrix needs at least five rows.
+    """
     import torch
 
     infinity = float("inf")
@@ -64,7 +69,9 @@ def awkward_rows(
 
 
 def row_of(name: str, took: Timing, shape: Sequence[int], n_bytes: int) -> dict[str, Any]:
-    """A timing as a row of a record: `kernel`, `n_rows`, `n_cols`, `median_us`, its interval, effective `gb_per_s`."""
+    """Returns a timing as a row of a record: `kernel`, `n_rows`, `n_cols`, `median_us`, its confidence
+    interval, and the effective `gb_per_s`.
+    """
     low, high = took.ci95_us
     row = {"kernel": name, "n_rows": shape[0], "n_cols": shape[1], "median_us": took.median_us}
     return row | {"ci_low_us": low, "ci_high_us": high, "gb_per_s": took.gb_per_s(n_bytes)}
@@ -77,17 +84,18 @@ def time_softmax(
     dtype: torch.dtype | None = None,
     budget_s: float = 0.05,
 ) -> dict[str, Any]:
-    """Check a softmax at this very shape, then time it on the GPU, L2 cold: a row as `row_of` makes it.
+    """Checks a softmax at a shape, times it there on the GPU with a cold L2, and returns a row as in
+    `row_of`.
 
     Args:
-        name: what the row calls it.
-        f: the softmax over rows.
-        shape: rows and columns.
-        dtype: float32 where none is given.
-        budget_s: seconds that the timer may take.
+        name: The name of the kernel in the row.
+        f: The softmax over rows.
+        shape: The rows and columns.
+        dtype: The dtype, by default float32.
+        budget_s: The time limit for the timer in seconds.
 
     Raises:
-        helpers.check.Mismatch: it is wrong there.
+        helpers.check.Mismatch: The kernel returned wrong elements.
     """
     import torch
 
@@ -105,14 +113,15 @@ def softmax_curve(
     sizes: Sequence[int],
     narrowest: Mapping[str, int] | None = None,
 ) -> list[dict[str, Any]]:
-    """Time softmaxes of the same number of elements in ever wider rows.
+    """Times softmaxes of matrices with the same number of elements and ever wider rows.
 
     Args:
-        kernels: by name, in the order of the rows. "one block" is left out where a row does not fit a block.
-        n_elements: of every matrix.
-        sizes: columns.
-        narrowest: for a kernel, the columns from which on it is timed. A name that begins with "torch.compile" is compiled
-            anew for each size, so that none is compiled for any size.
+        kernels: The softmaxes by name, in the order of the rows. "one block" is skipped if a row doesn't fit
+            in a block. A name that starts with "torch.compile" is recompiled for each size, so that it never
+            becomes a kernel for dynamic sizes.
+        n_elements: The number of elements in every matrix.
+        sizes: The numbers of columns.
+        narrowest: The smallest number of columns at which a kernel is timed, by its name.
     """
     import torch
 
@@ -125,7 +134,7 @@ def softmax_curve(
                 continue
             if name.startswith("torch.compile"):
                 torch._dynamo.reset()
-                f = torch.compile(f, dynamic=False)  # the check, which comes first, compiles it
+                f = torch.compile(f, dynamic=False)  # the check before it compiles it
             rows.append(time_softmax(name, f, (n_elements // n, n)))
     return rows
 
@@ -133,7 +142,9 @@ def softmax_curve(
 def launched_by(
     function: str, form: str, f: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
 ) -> dict[str, Any]:
-    """Time `f(x)` and say what it launched: `function`, `form`, `launches`, `median_us`, `gb_per_s`, `kernels`."""
+    """Times `f(x)` and returns what it launched: `function`, `form`, `launches`, `median_us`, `gb_per_s` and
+    `kernels`.
+    """
     from helpers import timing, trace
 
     took = timing.time_gpu(lambda: f(x), budget_s=0.1)
@@ -143,18 +154,19 @@ def launched_by(
     return row | {"kernels": ", ".join(names)}
 
 
-# ------------------------------------------------------------------------------------------------- named stretches
+# named stretches
 
 
 def named_launches(trace: Trace) -> pd.DataFrame:
-    """The ranges of a profile beside the first kernel that was launched inside each.
+    """Returns the named ranges of a profile with the first kernel that was launched in each.
 
     Args:
-        trace: from `trace.load_trace`; ranges of `record_function`, one inside the other or not.
+        trace: A trace from `trace.load_trace` with ranges of `record_function`, which may be nested.
 
     Returns:
-        A row for each range that launched a kernel, in order: `range`, `range_ends_us` on the CPU, `kernel` (in full),
-        `kernel_begins_us`, `kernel_ends_us`, and `still_open`: the range was open when its kernel began.
+        A DataFrame with a row per range that launched a kernel, in order: `range`, `range_ends_us` on the
+        CPU, `kernel` (the full name), `kernel_begins_us`, `kernel_ends_us`, and `still_open` (whether the
+        range was still open when its kernel started).
     """
     import pandas as pd
 
@@ -178,56 +190,61 @@ def named_launches(trace: Trace) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
-# ------------------------------------------------------------------------------------------------- generated code
+# generated code
 
 
 def generated_by_compile(f: Callable[[torch.Tensor], torch.Tensor], shape: tuple[int, int]) -> str:
-    """What torch.compile writes for `f` on a fp32 matrix on the GPU: the text that TORCH_LOGS=output_code prints."""
+    """Returns the code that torch.compile generates for `f` of a float32 matrix on the GPU.
+
+    This is the text that TORCH_LOGS=output_code prints.
+    """
     import torch
     from torch._inductor.utils import run_and_get_code
 
     torch._dynamo.reset()
-    with torch._inductor.config.patch(
-        fx_graph_cache=False
-    ):  # what comes from a cache may come without its text
+    with torch._inductor.config.patch(fx_graph_cache=False):  # a cached result may lack its source
         _, codes = run_and_get_code(torch.compile(f, dynamic=False), torch.randn(shape, device="cuda"))
     lines = [line for line in codes[0].splitlines() if not line.startswith("# kernel path:")]
     return "\n".join(lines) + "\n"
 
 
 def kernel_texts(code: str) -> list[str]:
-    """The Triton functions in what torch.compile wrote, with their decorator.
+    """Returns the Triton functions in the code that torch.compile generated, with their decorators.
 
     Raises:
-        ValueError: there is none.
+        ValueError: The code has no Triton function.
     """
     found = re.findall(r"^@triton\.jit\n(?:.*\n)+?(?=''')", code, re.MULTILINE)
     if not found:
         raise ValueError(
-            "kernel_texts: there is no Triton function in this text; torch.compile left it to eager."
+            "kernel_texts: this code has no Triton function, because torch.compile left the operation to "
+            "eager mode."
         )
     return found
 
 
 def walks(kernel: str) -> tuple[int, int]:
-    """How often a kernel's text loads and stores: each is a walk over the matrix, where the kernel takes whole rows."""
+    """Counts the loads and stores in a kernel's source.
+
+    If the kernel processes whole rows, each of them is one pass over the matrix.
+    """
     return kernel.count("tl.load("), kernel.count("tl.store(")
 
 
-# ------------------------------------------------------------------------------------------------- who holds what
+# which program holds which part
 
 
 def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 3) -> go.Figure:
-    """Three ways to give rows to programs, side by side: a row in one block, a row in steps, a row shared.
+    """Draws three ways to assign rows to programs: a row in one block, a row in steps, and a shared row.
 
     Args:
-        n_rows: rows of the small matrix that is drawn.
-        n_cols: its columns.
-        block: columns of one step of the online kernel.
-        parts: programs that share a row.
+        n_rows: The rows of the small matrix in the drawing.
+        n_cols: Its columns.
+        block: Columns per step of the online kernel.
+        parts: Programs per row.
 
     Raises:
-        ValueError: columns that do not divide into the steps or the parts.
+        ValueError: The columns are not a multiple of the steps or the parts.
     """
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
@@ -236,7 +253,8 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
 
     if n_cols % block or n_cols % parts:
         raise ValueError(
-            f"draw_holders: {n_cols} columns divide neither into steps of {block} nor {parts} parts."
+            f"draw_holders: {n_cols} columns are not a multiple of both {block} (the step) and {parts} (the "
+            "parts)."
         )
     padded = 1 << (n_cols - 1).bit_length()
     titles = ("one block, padded", "online: in steps, twice", "split: shared")
@@ -267,9 +285,15 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
             piece(3, row, part * width, width, row * parts + part, f"{row * parts + part}")
         for part in range(1, parts):
             fig.add_annotation(
-                x=part * n_cols / parts, y=row, text="⇄", showarrow=False, font={"size": 20, "color": "white"},
-                bgcolor="rgba(60,60,60,0.85)", row=1, col=3,
-            )  # fmt: skip
+                x=part * n_cols / parts,
+                y=row,
+                text="⇄",
+                showarrow=False,
+                font={"size": 20, "color": "white"},
+                bgcolor="rgba(60,60,60,0.85)",
+                row=1,
+                col=3,
+            )
     plots.layout(fig, "Which program holds what", height=320)
     note = "colour: the program · ⇄: what neighbours exchange is two numbers, a maximum and a sum"
     fig.update_layout(title_text=f"Which program holds what<br><sub>{note}</sub>", barmode="overlay")
@@ -281,46 +305,47 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
 
 
 def _paler(colour: str) -> str:
-    """A colour halfway to white."""
+    """Returns a color that is halfway to white."""
     return "#" + "".join(f"{(int(colour[i : i + 2], 16) + 255) // 2:02X}" for i in (1, 3, 5))
 
 
-# ---------------------------------------------------------------------------------------------------- the league
+# the league
 
 
 def league_gaps(league: pd.DataFrame) -> pd.DataFrame:
-    """Our time beside the fastest other contestant's at each point, so that a chart can say where a peer wins.
+    """Compares our time with the fastest other contestant's at each point of the league.
 
     Args:
-        league: the table of `benchmarks/kernels.py` (columns `helpers.timing.league.COLUMNS`).
+        league: The table of `benchmarks/kernels.py` (the record fusion/league).
 
     Returns:
-        A row for each point at which we and a peer were timed: `op`, `dtype`, `n_rows`, `n_cols`, `best_peer`,
-        `peer_over_ours` (its time over ours: above 1, ours is faster) with its 95 % interval in `low` and `high`, and
-        `fastest`: "ours", the peer's name, or "no difference seen" where the interval holds 1.
+        A DataFrame with a row per point at which both our kernel and a peer were timed: `op`, `dtype`,
+        `n_rows`, `n_cols`, `best_peer`, `peer_over_ours` (the peer's time over ours, so above 1 ours is
+        faster) with its 95 % confidence interval in `low` and `high`, and `fastest`: "ours", the peer's name,
+        or "no difference seen" if the interval contains 1.
 
     Raises:
-        ValueError: a table without us or without a peer.
+        ValueError: The table has no point at which both our kernel and a peer were timed.
     """
     import pandas as pd
-
-    from helpers.timing.league import COPY, OURS
 
     points = ["op", "dtype", "n_rows", "n_cols"]
     timed = league[league.ours_ratio.notna()]
     rows = []
     for point, group in timed.groupby(points, sort=False):
-        peers = group[~group.contestant.isin([OURS, COPY])]
-        if peers.empty or not group.contestant.eq(OURS).any():
+        peers = group[~group.contestant.isin(["ours", "copy"])]
+        if peers.empty or not group.contestant.eq("ours").any():
             continue
         best = peers.loc[peers.ours_ratio.idxmin()]
         tie = best.ratio_low <= 1 <= best.ratio_high
-        fastest = "no difference seen" if tie else OURS if best.ours_ratio > 1 else best.contestant
+        fastest = "no difference seen" if tie else "ours" if best.ours_ratio > 1 else best.contestant
         rows.append(
             dict(zip(points, point, strict=True))
             | {"best_peer": best.contestant, "peer_over_ours": best.ours_ratio}
             | {"low": best.ratio_low, "high": best.ratio_high, "fastest": fastest}
         )
     if not rows:
-        raise ValueError("league_gaps: the table has no point at which both ours and a peer were timed.")
+        raise ValueError(
+            "league_gaps: the table has no point at which both our kernel and a peer were timed."
+        )
     return pd.DataFrame(rows)

@@ -1,8 +1,9 @@
-"""The grid made visible: which block and thread wrote each element, and how many sectors of memory each warp's access touches.
+"""Shows the grid of a launch: which block and thread wrote each element, and how many memory sectors each
+warp's accesses touch.
 
-The figures come from a traced run on the host (`helpers.cuda.host.checked`): they are counted from the addresses that the
-kernel really used, not derived from a formula. They say what a warp asks for. What that costs, and what caches and the
-memory controller make of it, only a GPU can say.
+The numbers come from a traced run on the host (`helpers.cuda.emulator.checked`): they are counted from the
+addresses that the kernel really used, not derived from a formula. They show what a warp requests. What these
+requests cost, and how caches and the memory controller handle them, can only be measured on a GPU.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from helpers import plots
-from helpers.cuda.host import checked
+from helpers.cuda.emulator import checked
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 SECTOR = 32
 _USES = ("read", "write", "update", "atomic", "use")
-# Elements of a picture.
+# The largest number of elements in a plot.
 _SHOWN = 4096
 
 
@@ -31,12 +32,14 @@ class GridTrace:
     """A traced run.
 
     Attributes:
-        accesses: one row an access to a tensor, in the order of execution: kernel, launch, argument, access ("read",
-            "write", "update", "atomic"), line, expression, element (counted from where the argument points, in units of
-            the access), n_bytes, byte (from the argument's start), block_x … block_z, thread_x … thread_z, warp, lane,
-            and `request`: accesses with one number are made by one warp at once.
-        blocks: (x, y, z) of each launch's blocks; grids: the same of the grids.
-        result: what the traced call returned.
+        accesses: A DataFrame with a row per access to a tensor, in the order of execution: kernel, launch,
+            argument, access ("read", "write", "update", "atomic"), line, expression, element (the offset from
+            the argument's pointer in units of the access), n_bytes, byte (the offset in bytes), block_x …
+            block_z, thread_x … thread_z, warp, lane, and `request`. Accesses with the same request number are
+            made by one warp at the same time.
+        blocks: The block size (x, y, z) of each launch.
+        grids: The grid size (x, y, z) of each launch.
+        result: The return value of the traced call.
     """
 
     accesses: pd.DataFrame
@@ -46,14 +49,19 @@ class GridTrace:
 
     def __repr__(self) -> str:
         kernels = ", ".join(dict.fromkeys(self.accesses["kernel"])) or "no access"
-        return f"GridTrace({kernels}: {len(self.accesses):,} accesses, {self.accesses['request'].nunique():,} requests)"
+        return (
+            f"GridTrace({kernels}: {len(self.accesses):,} accesses, "
+            f"{self.accesses['request'].nunique():,} requests)"
+        )
 
     def sectors(self) -> pd.DataFrame:
-        """Requests and 32-byte sectors of each access in the text.
+        """Counts the requests and 32-byte sectors of each access in the source.
 
         Returns:
-            A row for each kernel, line and expression: n_requests, sectors_per_request (mean), most (of one request),
-            needed (the sectors that the bytes of a request would fill, mean) and bytes_used_percent.
+            A DataFrame with a row per kernel, line and expression: n_requests, sectors_per_request (mean),
+                most
+            (the largest number of sectors in one request), needed (the mean number of sectors that the bytes
+            of a request would fill) and bytes_used_percent.
         """
         import numpy as np
         import pandas as pd
@@ -64,7 +72,7 @@ class GridTrace:
             return pd.DataFrame(columns=[*keys, "n_requests", "sectors_per_request", "most", "needed"])
         first, last = a["address"] // SECTOR, (a["address"] + a["n_bytes"] - 1) // SECTOR
         rows = [a[[*keys, "request"]].assign(sector=first)]
-        for step in range(1, int((last - first).max()) + 1):  # an access of 16 bytes may touch two
+        for step in range(1, int((last - first).max()) + 1):  # a 16-byte access can touch two sectors
             wide = last - first >= step
             rows.append(a.loc[wide, [*keys, "request"]].assign(sector=first[wide] + step))
         touched = pd.concat(rows).groupby([*keys, "request"], sort=False)["sector"].nunique()
@@ -87,10 +95,10 @@ class GridTrace:
         return found.drop(columns=["touched", "used"]).reset_index()
 
     def sectors_per_request(self, argument: str, access: str | None = None) -> float:
-        """The mean over all requests that touch an argument.
+        """Returns the mean number of sectors over all requests that touch an argument.
 
         Raises:
-            ValueError: no access to an argument of that name.
+            ValueError: The run has no access to an argument of that name.
         """
         table = self.sectors()
         mine = table[(table["argument"] == argument) & ((table["access"] == access) | (access is None))]
@@ -98,10 +106,13 @@ class GridTrace:
         return float((mine["sectors_per_request"] * mine["n_requests"]).sum() / mine["n_requests"].sum())
 
     def writers(self, argument: str) -> pd.DataFrame:
-        """Who wrote each element of an argument last: element, block_x … thread_z, warp, lane, and how many writes it saw.
+        """Returns which thread wrote each element of an argument last.
+
+        The columns are element, block_x … thread_z, warp, lane, and n_writes, the number of writes to the
+        element.
 
         Raises:
-            ValueError: nothing was written to an argument of that name.
+            ValueError: The run wrote nothing to an argument of that name.
         """
         a = self.accesses
         mine = a[(a["argument"] == argument) & (a["access"] != "read")]
@@ -112,22 +123,25 @@ class GridTrace:
         return last.sort_index().reset_index()
 
     def never_written(self, argument: str, n: int) -> list[int]:
-        """The elements 0 … n - 1 of an argument that no thread wrote."""
+        """Returns the elements from 0 to n - 1 of an argument that no thread wrote."""
         return sorted(set(range(n)) - set(self.writers(argument)["element"]))
 
     def draw(
         self, argument: str, shape: tuple[int, int], *, title: str = "", corner: tuple[int, int] | None = None
     ) -> go.Figure:
-        """Draw who wrote each element of a matrix: a colour for each warp, lines around blocks, white lines between sectors.
+        """Draws which warp wrote each element of a matrix.
+
+        Each warp has a color; dark lines surround blocks, and white lines separate sectors.
 
         Args:
-            argument: the written argument.
-            shape: (rows, columns) of the matrix that it points to. What was written behind it is drawn below a red line.
-            title: over the picture; by default the kernel and its blocks.
-            corner: (rows, columns) to show; by default all, at most 4,096 elements.
+            argument: The name of the argument that was written.
+            shape: The (rows, columns) of the matrix that it points to. Writes past its end are drawn below a
+                red line.
+            title: The title, by default the kernel and its block size.
+            corner: The (rows, columns) to show, by default all. At most 4,096 elements can be shown.
 
         Raises:
-            ValueError: as in `writers`, or a matrix too large to draw.
+            ValueError: Nothing was written to the argument, or the matrix is too large to draw.
         """
         return draw_writers(self, argument, shape, title=title, corner=corner)
 
@@ -135,7 +149,7 @@ class GridTrace:
         if not len(rows):
             there = ", ".join(sorted(set(self.accesses["argument"]))) or "none"
             raise ValueError(
-                f"The traced run has no such access to {argument!r}; its arguments are: {there}."
+                f"The traced run has no such access to {argument!r}. It accessed these arguments: {there}."
             )
 
 
@@ -143,11 +157,11 @@ _PLACES = ("block_x", "block_y", "block_z", "thread_x", "thread_y", "thread_z")
 
 
 def trace(run: Callable[[], object]) -> GridTrace:
-    """Call `run`, which launches kernels of one module built with `device="host"`, and keep their accesses to tensors.
+    """Traces the accesses to tensors while `run` launches kernels of a module built with `device="emulator"`.
 
     Raises:
-        ValueError: `run` launched kernels of no such module, or of several.
-        helpers.cuda.host.checked.HostCudaError: as in any run on the host.
+        ValueError: `run` launched kernels of no such module, or of several modules.
+        helpers.cuda.emulator.checked.EmulatorError: The emulator found an error, as in any run on the host.
     """
     import numpy as np
     import pandas as pd
@@ -190,7 +204,7 @@ def trace(run: Callable[[], object]) -> GridTrace:
             "site": site,
         }
     )
-    # Lanes that come to one place in the text for the same time go there together.
+    # Lanes that execute the same place in the source for the same number of times do so in one request.
     who = pd.DataFrame({"launch": launch, "block": block, "thread": thread, "site": site})
     who["turn"] = who.groupby(["launch", "block", "thread", "site"], sort=False).cumcount()
     who["warp"] = who["thread"] // 32
@@ -231,15 +245,15 @@ def draw_writers(
 
 
 def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str = "") -> go.Figure:
-    """Draw what one warp, the first of block 0, asks for: a row for each of its requests, a colour for each lane.
+    """Draws what one warp, the first one of block 0, loads: a row per request, and a color per lane.
 
     Args:
-        traces: label to a traced run, drawn below one another.
-        argument: whose reads are drawn.
-        title: over the picture.
+        traces: Labels and their traced runs, which are drawn below one another.
+        argument: The argument whose reads are drawn.
+        title: The title of the plot.
 
     Raises:
-        ValueError: a run that read nothing of an argument of that name.
+        ValueError: A run didn't read an argument of that name.
     """
     import numpy as np
     import plotly.graph_objects as go
@@ -250,7 +264,7 @@ def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str 
         mine = a[(a["argument"] == argument) & (a["access"] == "read")]
         traced._need(mine, argument)
         first = mine[(mine[["block_x", "block_y", "block_z", "warp"]] == 0).all(axis=1)]
-        # A square reads its element twice in the text, and the compiler loads it once.
+        # The source of a square reads its element twice, but the compiler loads it once.
         first = first.drop_duplicates(["thread_x", "thread_y", "thread_z", "byte"])
         for number, (_, request) in enumerate(first.groupby("request"), 1):
             rows.append((f"{label}, load {number}", request))
@@ -273,7 +287,7 @@ def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str 
 
 
 def _sectors_of(request: pd.DataFrame) -> int:
-    """How many sectors a request touches."""
+    """Returns how many sectors a request touches."""
     touched = set()
     for address, n_bytes in request[["address", "n_bytes"]].itertuples(index=False):
         touched.update(range(address // SECTOR, (address + n_bytes - 1) // SECTOR + 1))
@@ -282,14 +296,14 @@ def _sectors_of(request: pd.DataFrame) -> int:
 
 @dataclass(frozen=True)
 class _Area:
-    """The part of a matrix that a picture shows, from element (0, 0).
+    """The part of a matrix that a plot shows, starting at element (0, 0).
 
     Attributes:
-        n_rows: rows shown; those behind the matrix too, where something was written there.
-        n_cols: columns shown.
-        who: a row for each written element in it, as `GridTrace.writers` has them.
-        row: the matrix rows of these elements, int array.
-        col: their columns.
+        n_rows: The number of rows shown, including rows past the end of the matrix if they were written.
+        n_cols: The number of columns shown.
+        who: A row per element that was written in this area, as in `GridTrace.writers`.
+        row: The matrix rows of these elements as an int array.
+        col: Their columns.
     """
 
     n_rows: int
@@ -299,7 +313,9 @@ class _Area:
     col: np.ndarray
 
     def matrix(self, values: ArrayLike, empty: float, dtype: DTypeLike = None) -> np.ndarray:
-        """Values of the written elements, (n,) or (n, k), at their places; `empty` where nobody wrote."""
+        """Returns a matrix of the values, (n,) or (n, k), of the written elements, with `empty` for all
+        others.
+        """
         import numpy as np
 
         values = np.asarray(values)
@@ -317,19 +333,23 @@ def _shown_area(who: pd.DataFrame, n_rows: int, n_cols: int, corner: Sequence[in
         shown_rows, shown_cols = min(n_rows, corner[0]), min(n_cols, corner[1])
     if shown_rows * shown_cols > _SHOWN:
         raise ValueError(
-            f"A picture shows at most {_SHOWN:,} elements, and this one has {shown_rows * shown_cols:,}: name a `corner`."
+            f"A plot shows at most {_SHOWN:,} elements, but this one would have {shown_rows * shown_cols:,}; "
+            "pass a smaller `corner`."
         )
     inside = (element >= 0) & (row < shown_rows) & (col < shown_cols)
     return _Area(shown_rows, shown_cols, who[inside], row[inside], col[inside])
 
 
 def _colour_map(area: _Area) -> go.Figure:
-    """A colour for each warp, and on hovering who wrote an element; what nobody wrote has no colour but says so."""
+    """Draws a color per warp, with the writer of an element as hover text.
+
+    Elements that no thread wrote have no color, and their hover text says so.
+    """
     import numpy as np
     import plotly.graph_objects as go
 
     who = area.who
-    # Neighbouring warps and blocks differ in colour.
+    # Adjacent warps and blocks have different colors.
     warps = who["warp"] + 2 * who["block_x"] + 3 * who["block_y"] + 5 * who["block_z"]
     colour = area.matrix(warps % 7, np.nan)
     scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
@@ -344,9 +364,10 @@ def _colour_map(area: _Area) -> go.Figure:
 
 
 def _hover(area: _Area) -> tuple[np.ndarray, str]:
-    """Who wrote each element: numbers, (n_rows, n_cols, 10), and the sentence that Plotly fills with them.
+    """Returns the writer of each element as numbers, (n_rows, n_cols, 10), and the template for Plotly's
+    hover text.
 
-    Numbers, not sentences, for each element: a saved notebook stays small.
+    Storing numbers instead of a sentence per element keeps saved notebooks small.
     """
     import numpy as np
 
@@ -363,7 +384,10 @@ def _hover(area: _Area) -> tuple[np.ndarray, str]:
 
 
 def _sector_lines(area: _Area, n_cols: int, n_bytes: int) -> list[dict]:
-    """White lines before the elements that begin a sector; the matrix has `n_cols` elements of `n_bytes` a row."""
+    """Returns white lines before the elements that start a sector.
+
+    The matrix has `n_cols` elements of `n_bytes` bytes per row.
+    """
     import numpy as np
 
     element = np.arange(area.n_rows)[:, None] * n_cols + np.arange(1, area.n_cols)
@@ -372,7 +396,7 @@ def _sector_lines(area: _Area, n_cols: int, n_bytes: int) -> list[dict]:
 
 
 def _block_lines(area: _Area) -> list[dict]:
-    """Dark lines between elements that different blocks wrote."""
+    """Returns dark lines between elements that different blocks wrote."""
     numbers = area.who.groupby(["block_x", "block_y", "block_z"]).ngroup()
     block = area.matrix(numbers, -1, int)
     upright = [
@@ -392,7 +416,7 @@ def _line(x0: float, x1: float, y0: float, y1: float, width: int, colour: str) -
 
 
 def _runs(marked) -> list[tuple[int, int, int]]:
-    """The vertical runs of true cells in a matrix: (column, first row, last row)."""
+    """Returns the vertical runs of true cells in a matrix: (column, first row, last row)."""
     import numpy as np
 
     found = []

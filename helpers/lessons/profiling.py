@@ -1,4 +1,6 @@
-"""For lessons 01 and 07: f(i) for all i, drawn; and squares of three sizes, timed by several timers and by a trace."""
+"""Lessons 01 and 07: a drawing of f(i) for all i, and squares of three sizes, measured by several timers and
+by a trace.
+"""
 
 from __future__ import annotations
 
@@ -18,24 +20,24 @@ if TYPE_CHECKING:
 
 
 def f_for_all(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, threads: int) -> go.Figure:
-    """Draw what a launch is: one function, applied to every element by a thread of its own, threads in blocks.
+    """Draws what a launch is: each thread applies one function to its own element, and threads form blocks.
 
     Args:
-        fn: gives one number for each element.
-        x: the elements, one-dimensional; up to 24 can be read.
-        threads: how many threads a block has; the last block may have threads without an element.
+        fn: A function that returns one number per element.
+        x: The elements, one-dimensional, at most 24 so that they stay readable.
+        threads: The number of threads per block. The last block may have threads without an element.
 
     Raises:
-        ValueError: no element, more than 24, or a block without threads.
+        ValueError: There is no element, or more than 24, or a block has no threads.
     """
     import plotly.graph_objects as go
 
     if x.ndim != 1 or not 1 <= len(x) <= 24:
         raise ValueError(
-            f"f_for_all draws one row of 1 to 24 elements; this x has the shape {tuple(x.shape)}."
+            f"f_for_all draws a 1-D tensor of 1 to 24 elements; this x has the shape {tuple(x.shape)}."
         )
     if threads < 1:
-        raise ValueError(f"A block has at least one thread; threads={threads}.")
+        raise ValueError(f"A block needs at least one thread; threads={threads}.")
     n, y = len(x), fn(x)
     blocks = -(-n // threads)
     fig = go.Figure()
@@ -66,7 +68,9 @@ def f_for_all(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, threa
 def _draw_thread(
     fig: go.Figure, i: int, thread: int, colour: str, values: tuple[float, float] | None
 ) -> None:
-    """Thread `thread` of a block, whose element is `i`: its input above, its output below, or nothing to do."""
+    """Draws a thread of a block with element `i`: its input above and its output below, if it has an
+    element.
+    """
     about = f"thread {thread}: element {i}" if values else f"thread {thread}: no element {i}, nothing to do"
     if values:
         for y, value in zip((2, 0), values, strict=True):
@@ -92,7 +96,7 @@ def _draw_thread(
 
 
 def truth_us(fn: Callable[[], Any]) -> float:
-    """The median of 30 calls in a trace, each behind a flush of the L2: µs that its kernels ran, by their own clock."""
+    """Returns the kernel time in µs: the median over 30 traced calls, each after a flush of the L2."""
     import torch
 
     flush = torch.empty(device.gpu_spec().l2_bytes // 2, dtype=torch.float32, device="cuda")  # twice the L2
@@ -108,13 +112,13 @@ def truth_us(fn: Callable[[], Any]) -> float:
 
 
 def time_three_squares(timers: Mapping[str, Callable[[Callable[[], Any]], float]]) -> list[dict]:
-    """Time `torch.square` of a tiny, a cached and a large input by each timer, and by a trace.
+    """Times `torch.square` of a tiny, a cached and a large input with each timer, and with a trace.
 
     Args:
-        timers: name to a function that takes the call and gives µs.
+        timers: Names and their timers, functions that take the call and return µs.
 
     Returns:
-        A row for each input: "square of" its shape, "trace" in µs (`truth_us`), and a column for each timer in µs.
+        A dictionary per input: "square of" (its shape), "trace" (µs, from `truth_us`), and each timer's µs.
     """
     import torch
 
@@ -129,7 +133,10 @@ def time_three_squares(timers: Mapping[str, Callable[[Callable[[], Any]], float]
 
 
 def wide(text: str) -> HTML:
-    """A printed table whose lines scroll sideways instead of breaking, for `torch.profiler`'s tables of 200 columns."""
+    """Returns a printed table whose lines scroll sideways instead of wrapping.
+
+    The tables of `torch.profiler` are 200 columns wide.
+    """
     from IPython.display import HTML
 
     return HTML(

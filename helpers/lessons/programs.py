@@ -1,8 +1,10 @@
-"""Which elements of memory each program of a square kernel takes, masks off, or leaves out: as a table and as a picture.
+"""Which elements each program of a square kernel processes, masks off or leaves out, as a table and as a
+plot.
 
-`programs_over_rows` is a program per row with a block of any size, `programs_over_elements` a flat kernel; `draw` shows
-either. They say what the kernels of lesson 03 do by their offsets and masks; the tests hold them against the kernels.
-`launch_of` says how a function launches its kernel, `by_elements_a_thread` compares Triton's launches with CUDA's.
+`programs_over_rows` describes a kernel with one program per row and a block of any size, and
+`programs_over_elements` a flat kernel; `draw` plots either. They compute what the kernels of lesson 03 do
+from their offsets and masks, and the tests compare them with the kernels. `launch_of` reports how a function
+launches its kernel, and `by_elements_a_thread` compares Triton's launches with CUDA's.
 """
 
 from __future__ import annotations
@@ -31,17 +33,18 @@ _LOOK = {
 def programs_over_rows(
     n_rows: int, n_cols: int, *, block_size: int, row_stride: int | None = None
 ) -> pd.DataFrame:
-    """What a program per row does with each element.
+    """Returns what each program does with each element if there is one program per row.
 
     Args:
-        n_rows: of the matrix.
-        n_cols: of the matrix.
-        block_size: elements of a program's block.
-        row_stride: elements from one row's start to the next; by default the columns, so that there is no gap.
+        n_rows: The rows of the matrix.
+        n_cols: The columns of the matrix.
+        block_size: Elements per block.
+        row_stride: Elements from the start of one row to the start of the next. By default, the number of
+            columns.
 
     Returns:
-        A row for each program and element of memory that its block or its row holds: `program`, `element` (its place
-        in memory), `what` ("squared", "masked off" or "in no block").
+        A DataFrame with a row per program and element of memory in its block or its row: `program`, `element`
+        (its position in memory) and `what` ("squared", "masked off" or "in no block").
     """
     stride = n_cols if row_stride is None else row_stride
     rows = [
@@ -53,7 +56,7 @@ def programs_over_rows(
 
 
 def programs_over_elements(n_elements: int, *, block_size: int) -> pd.DataFrame:
-    """The same for a flat kernel over `n_elements`; it leaves none out."""
+    """Returns the same table for a flat kernel over `n_elements`, which never leaves an element out."""
     n_programs = -(-n_elements // block_size)
     rows = [
         (e // block_size, e, SQUARED if e < n_elements else MASKED) for e in range(n_programs * block_size)
@@ -68,19 +71,24 @@ def _table(rows: list[tuple[int, int, str]]) -> pd.DataFrame:
 
 
 def draw(*tables: pd.DataFrame, titles: tuple[str, ...] = ()) -> go.Figure:
-    """A lane for each program, a square for each element of memory; several tables stand one below the other.
+    """Draws a lane per program and a square per element of memory; several tables are drawn one below the
+    other.
 
     Args:
-        *tables: from `programs_over_rows` or `programs_over_elements`.
-        titles: one for each table.
+        *tables: Tables from `programs_over_rows` or `programs_over_elements`.
+        titles: One title per table.
     """
     from plotly.subplots import make_subplots
 
     lanes = [int(t.program.max()) + 1 for t in tables]
     fig = make_subplots(
-        rows=len(tables), cols=1, subplot_titles=titles or None, row_heights=lanes, vertical_spacing=0.9 / (2 + sum(lanes)),
+        rows=len(tables),
+        cols=1,
+        subplot_titles=titles or None,
+        row_heights=lanes,
+        vertical_spacing=0.9 / (2 + sum(lanes)),
         shared_xaxes=True,
-    )  # fmt: skip
+    )
     drawn: set[str] = set()
     for i, table in enumerate(tables, start=1):
         for what, look in _LOOK.items():
@@ -107,25 +115,25 @@ def draw(*tables: pd.DataFrame, titles: tuple[str, ...] = ()) -> go.Figure:
 def launch_of(
     name: str, function: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor
 ) -> dict[str, object]:
-    """How a function that launches one kernel on `x` launches it, read from the profiler's trace.
+    """Returns how a function launches its only kernel on `x`, from the profiler's trace.
 
     Args:
-        name: what the function is called in the row.
-        function: launches exactly one kernel.
-        x: a tensor on the GPU.
+        name: The name of the function in the result.
+        function: A function that launches exactly one kernel.
+        x: A tensor on the GPU.
 
     Returns:
-        function, kernel (its short name), blocks, threads a block, elements a block, elements a thread, registers a
-        thread.
+        A dictionary with the function, the kernel (its short name), blocks, threads per block, elements per
+        block and per thread, and registers per thread.
 
     Raises:
-        ValueError: it launched no kernel, or several.
+        ValueError: The function launched no kernel or several kernels.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = trace.capture(lambda: function(x), path=Path(folder, "one.json.gz"), warmup=1, active=1)
         kernels = trace.kernels(trace.load_trace(path)).query("kind == 'kernel'").to_dict("records")
     if len(kernels) != 1:
-        raise ValueError(f"{name} launched {len(kernels)} kernels; a launch is that of one.")
+        raise ValueError(f"{name} launched {len(kernels)} kernels, but launch_of needs exactly one.")
     (kernel,) = kernels
     n_blocks, n_threads = math.prod(kernel["grid"]), math.prod(kernel["block"])
     return {
@@ -142,15 +150,16 @@ def launch_of(
 def by_elements_a_thread(
     triton_sweep: pd.DataFrame, cuda_sweep: pd.DataFrame, *, n_cols: int
 ) -> pd.DataFrame:
-    """GB/s of a flat square by elements a thread, in Triton, and of the same work in CUDA with one element a thread.
+    """Returns GB/s of a flat square by elements per thread in Triton, and of CUDA with one element per
+    thread.
 
     Args:
-        triton_sweep: the record triton/launch-sweep.
-        cuda_sweep: the record load_inline/shape-sweep; its blocks of one row are taken.
-        n_cols: of the matrices, as in both records; fp32.
+        triton_sweep: The record triton/launch-sweep.
+        cuda_sweep: The record load_inline/shape-sweep, of which the blocks with one row are used.
+        n_cols: The columns of the float32 matrices in both records.
 
     Returns:
-        A row for each block of a size that both have, by its elements.
+        A DataFrame with a row per block size that both records have.
     """
     flat = triton_sweep.query("kernel == 'Triton flat' and dtype == 'float32'")
     flat = flat[flat.n_cols == n_cols]

@@ -1,4 +1,4 @@
-"""Scripts that run in a process of their own, and the kernel that torch.compile writes in one of them."""
+"""Runs scripts in separate processes, and extracts the kernel that torch.compile generates in one of them."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from pathlib import Path
 from typing import Any
 
 _TIMEOUT_S = 180
-# The debugger is Python's own. torch.compile does without its pool of compilers: with it a script of one kernel takes 18 s,
-# without it 11 (32 cores, torch 2.11).
+# Uses Python's own debugger, and no pool of compiler processes in torch.compile: a script with one kernel
+# takes 18 s with the pool and 11 s without it (32 cores, torch 2.11).
 _ENVIRONMENT = {"PYTHONBREAKPOINT": "", "TORCHINDUCTOR_COMPILE_THREADS": "1"}
 
 
 @functools.cache
 def _folder() -> tempfile.TemporaryDirectory:
-    """Where kernels that came as text lie; it is removed when the process ends."""
+    """Returns the folder for kernels that were passed as text. It is removed when the process ends."""
     return tempfile.TemporaryDirectory(prefix="workbook-kernels-")
 
 
 def run_script(text: str, typed: str = "", **environment: str) -> str:
-    """Run a Python text in a process of its own, as `NAME=value python script.py` does in a terminal.
+    """Runs Python code in a separate process, as `NAME=value python script.py` does in a terminal.
 
     Args:
-        text: the script; it may be indented.
-        typed: what is typed at its keyboard, a line each. It is shown after the debugger's prompts, as a terminal would.
-        **environment: variables of the process, such as `TRITON_INTERPRET="1"`.
+        text: The script, which may be indented.
+        typed: The keyboard input, one line per prompt. It's shown after the debugger's prompts as in a
+            terminal.
+        **environment: Environment variables of the process, such as `TRITON_INTERPRET="1"`.
 
     Returns:
-        What it printed, errors too. Paths of Python files are cut to the file's name.
+        The output, including errors. Paths of Python files are shortened to the file name.
 
     Raises:
-        subprocess.TimeoutExpired: it was not done after three minutes.
+        subprocess.TimeoutExpired: The script didn't end within three minutes.
     """
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
     with tempfile.TemporaryDirectory() as folder:
@@ -57,28 +58,30 @@ def run_script(text: str, typed: str = "", **environment: str) -> str:
 
 
 def output_code(printed: str) -> str:
-    """The code in what a script prints under `TORCH_LOGS=output_code`: its lines without the logger's prefix.
+    """Returns the code that a script printed under `TORCH_LOGS=output_code`, without the logger's prefixes.
 
     Raises:
-        ValueError: there is no such line; the message has the end of what was printed.
+        ValueError: The output has no such code. The message contains the end of the output.
     """
     lines = [line.partition("[__output_code]") for line in printed.splitlines()]
     code = [text.removeprefix(" ") for _, mark, text in lines if mark]
     code = [line for line in code if not line.startswith(("Output code", "# kernel path:"))]
     if not code:
-        raise ValueError(f"TORCH_LOGS=output_code printed no code, but this:\n{printed[-2000:]}")
+        raise ValueError(f"TORCH_LOGS=output_code printed no code. The output ends with:\n{printed[-2000:]}")
     return "\n".join(code).strip() + "\n"
 
 
 def debug_lines(printed: str, most: int = 4) -> list[dict[str, str]]:
-    """What a script's `device_print` and `device_assert` printed on a GPU, and the error that followed.
+    """Returns what a script's `device_print` and `device_assert` printed on a GPU, and the error that
+    followed.
 
     Args:
-        printed: all that the script printed.
-        most: lines of each kind that are kept; threads print in any order, so they are sorted first.
+        printed: The complete output of the script.
+        most: How many lines of each kind to return. They are sorted first, because threads print in any
+            order.
 
     Returns:
-        `by` ("device_print", "device_assert" or "then") and `printed`, for each line.
+        A dictionary per line: `by` ("device_print", "device_assert" or "then") and `printed`.
     """
     patterns = {
         "device_print": r"pid \(.*",
@@ -93,24 +96,25 @@ def debug_lines(printed: str, most: int = 4) -> list[dict[str, str]]:
 
 
 def kernel_text(code: str) -> str:
-    """The decorated Triton function in what torch.compile wrote.
+    """Returns the decorated Triton function in the code that torch.compile generated.
 
     Raises:
-        ValueError: there is none.
+        ValueError: The code has no Triton function.
     """
     found = re.search(r"^@triton\.jit\n(?:.+\n)+?(?=''')", code, re.MULTILINE)
     if found is None:
-        raise ValueError("There is no function under @triton.jit in this code.")
+        raise ValueError("This code has no function decorated with @triton.jit.")
     return found.group(0)
 
 
 def load_kernel(text: str) -> Any:
-    """The Triton kernel that a text defines: `@triton.jit` and one function that uses `triton`, `tl` and its arguments.
+    """Returns the Triton kernel that a text defines with `@triton.jit` and one function.
 
-    Triton reads a kernel's source from a file, so the text is written to one; the file is gone with the process.
+    The function may use `triton`, `tl` and its arguments. Triton reads a kernel's source from a file, so the
+    text is written to a temporary one, which is removed when the process ends.
 
     Raises:
-        ValueError: the text defines no function.
+        ValueError: The text defines no function.
     """
     found = re.search(r"^def (\w+)", text, re.MULTILINE)
     if found is None:

@@ -1,8 +1,8 @@
-"""What torch operations read and write, counted by torch's dispatcher (lesson 06).
+"""Counts what torch operations read and write, with torch's dispatcher (lesson 06).
 
-The count is of what each operation *must* move when it runs as a kernel of its own: every element of every distinct
-input read once, every element of every output written once. What a kernel moves beyond that (a second pass over its
-input, say) shows in the hardware counters, not here.
+It counts what each operation *must* move if it runs as its own kernel: every element of every distinct input
+is read once, and every element of every output is written once. If a kernel moves more than that (for
+example, in a second pass over its input), the hardware counters show it, but these counts don't.
 """
 
 from __future__ import annotations
@@ -16,24 +16,25 @@ if TYPE_CHECKING:
 
 # In-place operations that overwrite their first argument without reading it.
 _OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_")
-# They hand out memory or metadata and touch no element.
+# Operations that only allocate memory or return metadata, without accessing elements.
 _NOTHING_MOVED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach")
 
 
 def count_traffic(fn: Callable[..., Any], *inputs: Any) -> pd.DataFrame:
-    """Run `fn(*inputs)` once and count what every operation of torch's dispatcher reads and writes.
+    """Runs `fn(*inputs)` once and counts what each operation of torch's dispatcher reads and writes.
 
-    Tensors on the "meta" device have shapes and no memory, so that any size is counted at once and nothing is computed.
+    Tensors on the "meta" device have a shape but no memory, so with them even large sizes are counted
+    immediately and nothing is computed.
 
     Args:
-        fn: any function of tensors.
-        *inputs: its arguments.
+        fn: Any function of tensors.
+        *inputs: Its arguments.
 
     Returns:
-        A row for each operation, in order: `op` (such as "aten.sub.Tensor"), `reads` and `writes` (floating-point
-        elements), `index_writes` (elements of integer and boolean outputs), `read_bytes` and `written_bytes` (everything).
-        A view moves nothing and has no row. An input that is broadcast or expanded counts with the elements it really
-        has, and one that is given twice counts once.
+        A DataFrame with a row per operation, in order: `op` (such as "aten.sub.Tensor"), `reads` and `writes`
+        (floating-point elements), `index_writes` (elements of integer and boolean outputs), `read_bytes` and
+        `written_bytes` (everything). A view moves nothing and has no row. An expanded or broadcast input
+        counts with the elements that it really has, and an input that is passed twice counts once.
 
     Raises:
         ValueError: `fn` ran no operation that moves anything.
@@ -60,7 +61,7 @@ def count_traffic(fn: Callable[..., Any], *inputs: Any) -> pd.DataFrame:
 
 
 def _row(func: Any, args: tuple, kwargs: Mapping[str, Any], result: Any) -> dict[str, Any] | None:
-    """What one call of an operator moved; None where it moved nothing."""
+    """Returns what one call of an operator moved, or None if it moved nothing."""
     name = func._schema.name.removeprefix("aten::")
     if name in _NOTHING_MOVED or func.is_view:
         return None
@@ -72,7 +73,7 @@ def _row(func: Any, args: tuple, kwargs: Mapping[str, Any], result: Any) -> dict
         overwritten = argument.alias_info is not None and argument.alias_info.is_write
         if overwritten:
             written |= {id(t): t for t in tensors}
-        # `out=` is written only; so is the first argument of copy_ and its like
+        # `out=` is only written, and so is the first argument of copy_ and similar operations
         if not overwritten or not (argument.kwarg_only or name in _OVERWRITES):
             read |= {_identity(t): t for t in tensors}
     for returned, value in zip(func._schema.returns, _as_tuple(result, func), strict=True):
@@ -107,12 +108,15 @@ def _tensors(value: Any) -> Iterator[torch.Tensor]:
 
 
 def _identity(t: torch.Tensor) -> tuple:
-    """Equal for two tensors of the same elements; meta tensors have no address, so their storage object decides."""
+    """Returns a key that is equal for two tensors with the same elements.
+
+    Meta tensors have no address, so the key uses their storage object.
+    """
     return t.untyped_storage()._cdata, t.storage_offset(), tuple(t.shape), t.stride()
 
 
 def _elements(t: torch.Tensor) -> int:
-    """The elements that a tensor really has: an expanded dimension (stride 0) repeats what is there once."""
+    """Returns how many distinct elements a tensor has: an expanded dimension (stride 0) repeats them."""
     n = 1
     for size, stride in zip(t.shape, t.stride(), strict=True):
         n *= size if stride or size == 0 else 1
@@ -120,13 +124,15 @@ def _elements(t: torch.Tensor) -> int:
 
 
 def in_words(n_elements: int, n_rows: int, n_cols: int) -> str:
-    """A count in terms of M rows and N columns: 5 · 12 + 2 · 3 elements of a 3 × 4 matrix are "5MN + 2M".
+    """Returns a count in terms of M rows and N columns.
+
+    For example, 5 · 12 + 2 · 3 elements of a 3 × 4 matrix are "5MN + 2M".
 
     Raises:
-        ValueError: a matrix without elements, of which nothing is a multiple.
+        ValueError: The matrix has no elements.
     """
     if n_rows < 1 or n_cols < 1:
-        raise ValueError(f"in_words: a matrix of {n_rows} × {n_cols} has no elements to count in.")
+        raise ValueError(f"in_words: a matrix of {n_rows} × {n_cols} has no elements.")
     matrices, rest = divmod(n_elements, n_rows * n_cols)
     columns, single = divmod(rest, n_rows)
     parts = [(matrices, "MN"), (columns, "M"), (single, "")]
@@ -135,17 +141,22 @@ def in_words(n_elements: int, n_rows: int, n_cols: int) -> str:
 
 
 def require_size(n_rows: int, n_cols: int) -> None:
-    """Refuse a matrix in which MN, M and 1 cannot be told apart.
+    """Raises a ValueError if the matrix is too small to tell MN, M and 1 apart.
 
     Raises:
-        ValueError: no row, or fewer columns than a sum of multiples of MN and M may have of M.
+        ValueError: The matrix has no rows, or fewer columns than the largest multiple of M in a count.
     """
     if n_rows < 1 or n_cols < 16:
-        raise ValueError(f"{n_rows} × {n_cols} is too small to count in: take 1 row and 16 columns at least.")
+        raise ValueError(
+            f"{n_rows} × {n_cols} is too small to tell MN, M and 1 apart; use at least 1 row and 16 columns."
+        )
 
 
 def traffic_table(counted: pd.DataFrame, n_rows: int, n_cols: int) -> pd.DataFrame:
-    """A count in terms of M and N, with a row for the total: columns op, reads, writes, indices written, bytes (GB)."""
+    """Returns a count in terms of M and N, with a row for the total.
+
+    The columns are op, reads, writes, indices written and bytes (GB).
+    """
     import pandas as pd
 
     numbers = ["reads", "writes", "index_writes", "read_bytes", "written_bytes"]

@@ -1,4 +1,4 @@
-"""Lesson 07's game: the learner picks the timers that a trap deceives, and then sees what each of them said."""
+"""The game of lesson 07: you pick the timers that a trap deceives, and then see what each timer reported."""
 
 from __future__ import annotations
 
@@ -10,34 +10,41 @@ from helpers.widgets.shown import Shown, frontend
 if TYPE_CHECKING:
     import pandas as pd
 
-# Outcomes of the record timer/traps that do no harm: the figure is right, or the timer says what is wrong.
+# Harmless outcomes in the record timer/traps: the time is correct, or the timer reports the problem.
 _HARMLESS = ("right", "not fooled", "refuses", "says so")
 
-# Why each trap of the record deceives whom it does.
+# Why each trap of the record deceives these timers.
 WHY = {
-    "warm L2": "Who flushes nothing finds the data in the cache.",
-    "nothing launched: a cached result": "Marks and clocks always read some time; only who looks for kernels finds none.",
-    "lazy result": "The call returns before anything is computed: the work comes when somebody looks at the result.",
-    "lazy result behind a small kernel": "One kernel does run, so looking for kernels is not enough: the result itself must be "
-    "looked at.",
-    "zeros as input": "Zeros need less power, so the clocks may stay higher; only who looks at the data can say so.",
-    "throttling (the driver's word replaced)": "Clocks that are held down lengthen the kernel for every timer; only who asks "
-    "the driver can say so.",
-    "compiled in the first call": "The first call takes far longer. torch.utils.benchmark meets it while it estimates, and settles for "
-    "blocks of one call, each with a launch and a wait.",
-    "torch.cuda.Event replaced": "Who reads torch's events reads the replaced ones; other clocks are not touched.",
-    "torch.cuda.synchronize replaced": "The wait returns at once: who then reads events finds that the GPU has not reached "
-    "them, and stops.",
-    "the host's clock replaced": "Who reads the host's clock is deceived; events and CUPTI read the GPU's.",
-    "side stream": "Marks on the current stream wait for nothing on another; a host that waits for the whole GPU sees it.",
+    "warm L2": "Timers that don't flush the L2 find the data in the cache.",
+    "nothing launched: a cached result": "Events and clocks always measure some time; only a timer that "
+    "looks for kernels notices that there are none.",
+    "lazy result": "The call returns before anything is computed. The work happens only when somebody uses "
+    "the result.",
+    "lazy result behind a small kernel": "One kernel does run, so it's not enough to look for kernels: the "
+    "timer must check the result itself.",
+    "zeros as input": "Zeros need less power, so the GPU's clocks may stay higher. Only a timer that "
+    "inspects the data can notice that.",
+    "throttling (the driver's word replaced)": "Reduced clocks slow the kernel down for every timer. Only a "
+    "timer that asks the driver can notice that.",
+    "compiled in the first call": "The first call takes far longer. torch.utils.benchmark includes it in its "
+    "estimate, so it uses blocks of one call, each with a launch and a wait.",
+    "torch.cuda.Event replaced": "Timers that use torch's events get the replaced ones; other clocks are not "
+    "affected.",
+    "torch.cuda.synchronize replaced": "The wait returns immediately. A timer that then reads events finds "
+    "that the GPU has not reached them, and stops.",
+    "the host's clock replaced": "Timers that use the host's clock are deceived; events and CUPTI use the "
+    "GPU's clock.",
+    "side stream": "Events on the current stream don't wait for other streams; a host that waits for the "
+    "whole GPU includes their work.",
 }
 
 
 def deceived(traps: pd.DataFrame) -> dict[str, dict[str, str]]:
-    """Trap -> timer -> what it told, for the timers that the trap deceives; in the record's order.
+    """Returns trap -> timer -> the reported time, for the timers that a trap deceives, in the order of the
+    record.
 
     Args:
-        traps: rows of "trap", "timer", "outcome" and "told", as in the record timer/traps.
+        traps: Rows with "trap", "timer", "outcome" and "told", as in the record timer/traps.
     """
     found: dict[str, dict[str, str]] = {trap: {} for trap in traps["trap"].unique()}
     for row in traps[~traps["outcome"].isin(_HARMLESS)].itertuples():
@@ -46,14 +53,14 @@ def deceived(traps: pd.DataFrame) -> dict[str, dict[str, str]]:
 
 
 class Game:
-    """A row for each trap: a button for each timer, and one that shows which were deceived.
+    """A row per trap, with a button per timer and a button that shows which timers were deceived.
 
     Attributes:
-        box: all of it as one widget.
-        picks: trap -> timer -> its button.
-        seen: trap -> the button that shows the answer.
-        answers: trap -> the line with the answer.
-        score: the line with the count.
+        box: The whole game as one widget.
+        picks: Trap -> timer -> its button.
+        seen: Trap -> the button that shows the answer.
+        answers: Trap -> the line with the answer.
+        score: The line with the score.
     """
 
     def __init__(self, timers: list[str], truth: dict[str, dict[str, str]]) -> None:
@@ -78,7 +85,7 @@ class Game:
         self.box = w.VBox([*rows, self.score])
 
     def see(self, trap: str) -> None:
-        """Show which timers a trap deceives, count what was picked rightly, and leave the picks as they are."""
+        """Shows which timers a trap deceives, adds the correct picks to the score, and locks the picks."""
         truth = self._truth[trap]
         picks = {timer: button.value for timer, button in self.picks[trap].items()}
         self._right[trap] = sum(picked == (timer in truth) for timer, picked in picks.items())
@@ -93,17 +100,17 @@ class Game:
 
 
 def answer(truth: dict[str, str]) -> str:
-    """Which timers a trap deceives, with what each told, as a sentence."""
+    """Returns a sentence with the timers that a trap deceives and what each of them reported."""
     if not truth:
         return "It deceives none."
     return f"It deceives {'; '.join(f'{timer} ({told})' for timer, told in truth.items())}."
 
 
 def game(traps: pd.DataFrame) -> Shown:
-    """The game: buttons where there is a live kernel; elsewhere each trap with its answer folded away.
+    """Returns the game: buttons if there is a live kernel, otherwise each trap with its answer collapsed.
 
     Args:
-        traps: as in `deceived`.
+        traps: As in `deceived`.
     """
     truth = deceived(traps)
     said = {trap: f"{answer(told)} {WHY.get(trap, '')}".strip() for trap, told in truth.items()}

@@ -1,8 +1,9 @@
-"""Lesson 09's measurements: what each trick of the tuned kernel buys, and what the hardware counts of it and of its peers.
+"""Lesson 09's measurements: the gain from each trick of the tuned softmax kernel, and hardware counters of
+this kernel and other softmaxes.
 
-Records, both made where a GPU is: wide_rows/tricks (the tuned kernel with one trick taken out) and wide_rows/counters (ours
-and other softmaxes under Nsight Compute). `draw_tricks` shows the first; `draw_league` sets the league's wide rows of
-several GPUs beside each other.
+Both records need a GPU: wide_rows/tricks has the tuned kernel with one trick removed at a time, and
+wide_rows/counters has our softmax and others under Nsight Compute. `draw_tricks` plots the first record, and
+`draw_league` shows the wide rows of the league on several GPUs side by side.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
     import torch
 
-WIDE = 65_536  # columns: from here on a row of either dtype is shared
+WIDE = 65_536  # columns: programs share a row of either dtype that is at least this wide
 ELEMENTS = 1 << 28
 NO_NAP, ONE_SECTOR, MANY_LOOK, LARGE_PARTS, AS_TUNED = (
     *("no nap", "words of two rows in a sector", "each warp looks at every word"),
     *("32 KB a program", "as tuned"),
 )
-# what is done without a trick, and the trick's name in the lesson
+# what the kernel does without a trick -> the name of the trick in the lesson
 TRICKS = {
     ONE_SECTOR: "words apart",
     NO_NAP: "a nap",
@@ -37,11 +38,11 @@ _SHORT = {"bfloat16": "bf16", "float32": "fp32"}
 _POINTS = (("bfloat16", 131_072), ("bfloat16", 262_144), ("bfloat16", 393_216), ("float32", 262_144))
 
 
-# ------------------------------------------------------------------------------------------------- one trick less
+# one trick less
 
 
 def restless() -> Any:
-    """The tuned kernel without its nap: who waits looks at the words all the time."""
+    """Returns the tuned kernel without its nap, so that waiting programs poll the words all the time."""
     import triton
 
     from helpers.kernels import softmax
@@ -49,25 +50,29 @@ def restless() -> Any:
     own = softmax.softmax_split_kernel.fn
     names = {**own.__globals__, "nap": _no_nap()}
     copy = types.FunctionType(own.__code__, names, own.__name__, own.__defaults__)
-    copy.__annotations__ = own.__annotations__  # they say which arguments are constants
+    copy.__annotations__ = own.__annotations__  # the annotations mark constant arguments
     return triton.jit(copy)
 
 
 def _no_nap() -> Any:
-    from helpers.lessons.restless import no_nap
+    from helpers.lessons.spin_wait import no_nap
 
     return no_nap
 
 
 def _launch(trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torch.device) -> tuple:
-    """The tuned launch with one trick taken out: its plan, the words from row to row, and the block that holds a row's words."""
+    """Returns the tuned launch with one trick removed: its plan, the stride between the words of two rows,
+    and the block that reads the words of a row.
+    """
     import triton
 
     from helpers.kernels import softmax as kernels
 
     plan = kernels.plan_softmax(*shape, dtype, device=device)
     if plan.kernel != "split" or plan.parts == 1:
-        raise ValueError(f"without: rows of {shape[1]:,} columns are not shared.")
+        raise ValueError(
+            f"without: rows of {shape[1]:,} columns are not shared by several programs; use wider rows."
+        )
     if trick == LARGE_PARTS:
         size = kernels.PART_CHUNKS * 16 * 128 // dtype.itemsize
         plan = kernels.plan_parts(shape, dtype, size, 4, kernels.PART_REGISTERS)
@@ -76,14 +81,16 @@ def _launch(trick: str, shape: tuple[int, int], dtype: torch.dtype, device: torc
 
 
 def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
-    """A softmax of `x` by the tuned kernel, one trick taken out: a call that allocates, clears the words and launches.
+    """Returns a call that computes the softmax of `x` with the tuned kernel, but with one trick removed.
+
+    The call allocates the output, clears the words and launches the kernel.
 
     Args:
-        trick: one of this module's names; `AS_TUNED` leaves all in.
-        x: (n_rows, n_cols) on the GPU, wide enough to be shared.
+        trick: One of this module's constants; `AS_TUNED` removes none.
+        x: A tensor (n_rows, n_cols) on the GPU, wide enough that programs share a row.
 
     Raises:
-        ValueError: the row is not shared, or not more programs than a row may have would fit.
+        ValueError: The row isn't shared, or its programs may not fit on the GPU at once.
     """
     import torch
 
@@ -92,46 +99,62 @@ def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
     plan, stride, block = _launch(trick, tuple(x.shape), x.dtype, x.device)
     kernel = restless() if trick == NO_NAP else kernels.softmax_split_kernel
     if plan.parts > kernels.max_parts(x.device, plan.num_warps, plan.max_registers):
-        raise ValueError(f"without: {plan.parts} programs of a row may not fit this GPU at once.")
+        raise ValueError(f"without: the {plan.parts} programs of a row may not fit on this GPU at once.")
 
     def run() -> torch.Tensor:
         y = torch.empty_like(x)
         words = torch.zeros(plan.n_rows * stride, dtype=torch.int64, device=x.device)
         kernel[(plan.n_programs,)](
-            y, x, x.stride(0), y.stride(0), plan.n_cols, words,
-            PARTS=plan.parts, PARTS_BLOCK=block, WORDS_STRIDE=stride, CHUNK=plan.block_size, CHUNKS=plan.chunks,
-            ALIGN=kernels.alignment(x, y), REPACK=x.element_size() == 2, PUBLISH_ONLY=False,
-            num_warps=plan.num_warps, maxnreg=plan.max_registers,
-        )  # fmt: skip
+            y,
+            x,
+            x.stride(0),
+            y.stride(0),
+            plan.n_cols,
+            words,
+            PARTS=plan.parts,
+            PARTS_BLOCK=block,
+            WORDS_STRIDE=stride,
+            CHUNK=plan.block_size,
+            CHUNKS=plan.chunks,
+            ALIGN=kernels.alignment(x, y),
+            REPACK=x.element_size() == 2,
+            PUBLISH_ONLY=False,
+            num_warps=plan.num_warps,
+            maxnreg=plan.max_registers,
+        )
         return y
 
     return run
 
 
 def changes(trick: str, dtype: str, n_cols: int) -> bool:
-    """Whether the launch, or the kernel, is another one without a trick: else the tuned one is timed twice."""
+    """Returns whether removing a trick changes the launch or the kernel.
+
+    If it doesn't, the tuned kernel is timed twice.
+    """
     import torch
 
     shape, of_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
     anywhere = torch.device(
         "cpu"
-    )  # the shape decides, not the GPU at hand, which may be too small to share such rows
+    )  # the answer depends on the shape, not on the available GPU, which may be too small to share such rows
     tuned = _launch(AS_TUNED, shape, of_dtype, anywhere)
     return trick == NO_NAP or _launch(trick, shape, of_dtype, anywhere) != tuned
 
 
 def tricks() -> list[dict[str, Any]]:
-    """The rows of wide_rows/tricks, on this GPU: each trick taken out, timed in turns with the tuned kernel and a copy.
+    """Measures the rows of wide_rows/tricks on this GPU.
 
-    A trick that changes nothing at a width has a row all the same (`changes` knows it): the same launch twice shows what the
-    timing tells apart.
+    Each trick is removed in turn and timed interleaved with the tuned kernel and a copy. A trick that makes
+    no difference at a width (see `changes`) has a row too: timing the same launch twice shows the resolution
+    of the measurement.
 
     Raises:
-        records.CannotMeasure: a row of these widths is not shared on this GPU.
+        records.CannotMeasure: A row of these widths isn't shared on this GPU.
     """
     import torch
 
-    from helpers.timing import league
+    from helpers.timing.interleaved import compare_many
 
     found = []
     for dtype, n_cols in _POINTS:
@@ -144,24 +167,27 @@ def tricks() -> list[dict[str, Any]]:
             except ValueError as error:
                 raise records.CannotMeasure(str(error)) from error
             if not torch.allclose(call(), right, rtol=2e-2 if dtype == "bfloat16" else 1e-4, atol=0):
-                raise RuntimeError(f"softmax of {n_cols:,} {dtype} columns is wrong: {trick}.")
+                raise RuntimeError(
+                    f"The softmax of {n_cols:,} {dtype} columns is wrong for the variant {trick!r}."
+                )
             calls[trick] = call
         del right
-        standings = league.compare_many(calls, against=AS_TUNED, budget_s=0.4)
-        for trick, one in standings.items():
+        timings = compare_many(calls, against=AS_TUNED, budget_s=0.4)
+        for trick, one in timings.items():
             row = {"trick": trick, "dtype": dtype, "n_cols": n_cols, "median_us": one.median_us}
-            row |= {"of_copy": standings["copy"].median_us / one.median_us, "over_tuned": one.ratio}
+            row |= {"of_copy": timings["copy"].median_us / one.median_us, "over_tuned": one.ratio}
             found.append(row | {"ratio_low": one.ratio_ci95[0], "ratio_high": one.ratio_ci95[1]})
     return found
 
 
 def bought(tricks: pd.DataFrame) -> pd.DataFrame:
-    """What each trick buys: `trick` by its name in the lesson, `row`, and `bought` (% of the time) with its interval's ends.
+    """Returns what each trick gains.
 
-    `changes` is false where the launch is the same without the trick.
+    The columns include `trick` (its name in the lesson), `row`, `bought` (in % of the time) with the ends of
+    its confidence interval, and `changes`, which is false if the launch is the same without the trick.
 
     Args:
-        tricks: the record wide_rows/tricks.
+        tricks: The record wide_rows/tricks.
     """
     rows = tricks[tricks.trick.isin(TRICKS)]
     rows = rows.iloc[rows.trick.map([*TRICKS].index).argsort(kind="stable")]
@@ -177,10 +203,10 @@ def bought(tricks: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_tricks(tricks: pd.DataFrame) -> go.Figure:
-    """What each trick buys where it changes something: a group of bars for each row's dtype and columns.
+    """Draws the gain from each trick where it makes a difference: a group of bars per dtype and columns.
 
     Args:
-        tricks: the record wide_rows/tricks.
+        tricks: The record wide_rows/tricks.
     """
     rows = bought(tricks)
     title = "One trick taken out of the tuned kernel"
@@ -189,14 +215,21 @@ def draw_tricks(tricks: pd.DataFrame) -> go.Figure:
 
 
 def timed_twice(tricks: pd.DataFrame) -> str:
-    """How far the same launch came out from itself, where a trick changes nothing."""
+    """Returns how far two timings of the same launch differ, from the tricks that change nothing."""
     same = bought(tricks).query("not changes").bought
     return f"The same launch against itself, {len(same)} pairs: {same.min():+.2f} to {same.max():+.2f} %"
 
 
-# ------------------------------------------------------------------------------------------------- counters of peers
+# counters of peers
 
-NAMES = {"ours": "ours", "quack": "QuACK", "compile-max": "torch.compile, max-autotune", "compile": "torch.compile", "eager": "torch.softmax", "liger": "Liger"}  # fmt: skip
+NAMES = {
+    "ours": "ours",
+    "quack": "QuACK",
+    "compile-max": "torch.compile, max-autotune",
+    "compile": "torch.compile",
+    "eager": "torch.softmax",
+    "liger": "Liger",
+}
 _SECTIONS = (
     "SpeedOfLight",
     "LaunchStats",
@@ -209,7 +242,7 @@ _SCRIPT = "from helpers.lessons import wide_rows\nwide_rows.launch_peers()\n"
 
 
 def _peers(x: torch.Tensor) -> dict[str, Callable[[], Any]]:
-    """Whoever is here: ours, torch's, torch.compile's, and QuACK where it is installed."""
+    """Returns the available contestants: ours, torch, torch.compile, and QuACK if it is installed."""
     import importlib.util
 
     import torch
@@ -231,14 +264,14 @@ def _peers(x: torch.Tensor) -> dict[str, Callable[[], Any]]:
 
 
 def launch_peers() -> None:
-    """Each contestant once at each point, in a range that names both: what Nsight Compute watches."""
+    """Launches each contestant once at each point, in a range that names both, for Nsight Compute."""
     import torch
     from torch.cuda import nvtx
 
     for dtype, n_cols in _COUNTED:
         x = torch.randn(ELEMENTS // n_cols, n_cols, device="cuda", dtype=getattr(torch, dtype))
         for name, call in _peers(x).items():
-            call()  # compiled outside the range
+            call()  # compile outside the range
             torch.cuda.synchronize()
             with nvtx.range("measured"), nvtx.range(f"{name}|{dtype}|{n_cols}"):
                 call()
@@ -246,10 +279,10 @@ def launch_peers() -> None:
 
 
 def counters() -> list[dict[str, Any]]:
-    """The rows of wide_rows/counters, on this GPU: one for each contestant at each point.
+    """Measures the rows of wide_rows/counters on this GPU: one per contestant and point.
 
     Raises:
-        records.CannotMeasure: Nsight Compute cannot count here.
+        records.CannotMeasure: Nsight Compute can't count on this machine.
     """
     from helpers import ncu
 
@@ -267,14 +300,15 @@ def counters() -> list[dict[str, Any]]:
 
 
 def of_report(report: Any) -> list[dict[str, Any]]:
-    """A report's launches, added up by contestant and point.
+    """Sums a report's launches by contestant and point.
 
     Args:
-        report: launches in ranges called "name|dtype|columns".
+        report: A report with launches in ranges named "name|dtype|columns".
 
     Returns:
-        `contestant`, `dtype`, `n_cols`, `launches`, `ncu_us`, `read_gb`, `written_gb`, and of the longest launch
-        `dram_percent`, `issue_percent`, `warps_percent` of their peaks and `registers` a thread.
+        Dictionaries with `contestant`, `dtype`, `n_cols`, `launches`, `ncu_us`, `read_gb` and `written_gb`,
+        and for the longest launch `dram_percent`, `issue_percent` and `warps_percent` (of their peaks) and
+        `registers` (per thread).
     """
     from helpers import ncu
 
@@ -304,7 +338,10 @@ def of_report(report: Any) -> list[dict[str, Any]]:
 
 
 def why(rows: pd.DataFrame) -> str:
-    """What the counters say of ours and each peer, in Markdown; every sentence follows from the rows."""
+    """Returns an explanation of the differences between our softmax and each other one, in Markdown.
+
+    Every sentence follows from the rows.
+    """
     told = []
     for (dtype, n_cols), point in rows.groupby(["dtype", "n_cols"], sort=False):
         by_name = point.set_index("contestant")
@@ -319,11 +356,13 @@ def why(rows: pd.DataFrame) -> str:
                 reasons.append(f"it moves {moved:.2f} GB through DRAM, ours {mine:.2f}{part}")
             elif abs(peer.dram_percent - ours.dram_percent) > 2:
                 reasons.append(
-                    f"as many bytes, and DRAM busy {peer.dram_percent:.0f} % of its peak; under ours {ours.dram_percent:.0f} %"
+                    f"as many bytes, and DRAM busy {peer.dram_percent:.0f} % of its peak; under ours "
+                    f"{ours.dram_percent:.0f} %"
                 )
             if moved < 0.9 * times * mine and peer.issue_percent > max(50, ours.issue_percent + 20):
                 reasons.append(
-                    f"its schedulers issue in {peer.issue_percent:.0f} % of all cycles, under ours in {ours.issue_percent:.0f} %"
+                    f"its schedulers issue in {peer.issue_percent:.0f} % of all cycles, under ours in "
+                    f"{ours.issue_percent:.0f} %"
                 )
             because = (
                 "; ".join(reasons) or "as many bytes, and DRAM equally busy: the counters do not part the two"
@@ -333,11 +372,14 @@ def why(rows: pd.DataFrame) -> str:
     return "\n\n".join(told)
 
 
-# ------------------------------------------------------------------------------------------------- the league's figure
+# the league's figure
 
 
 def wide_softmaxes(league: pd.DataFrame) -> pd.DataFrame:
-    """The league's softmaxes of 2²⁸ elements, from 8,192 columns on; `of_peak` is the % of the memory's peak."""
+    """Returns the league's softmaxes of 2²⁸ elements with at least 8,192 columns.
+
+    `of_peak` is the bandwidth in percent of the memory's peak.
+    """
     peak = league.attrs["provenance"].gpu["peak_gb_per_s"]
     rows = league[
         league.op.eq("softmax") & league.n_cols.ge(8192) & league.n_rows.mul(league.n_cols).lt(2 * ELEMENTS)
@@ -348,11 +390,12 @@ def wide_softmaxes(league: pd.DataFrame) -> pd.DataFrame:
 def draw_league(
     leagues: Mapping[str, pd.DataFrame], dtypes: tuple[str, ...] = ("bfloat16", "float32")
 ) -> go.Figure:
-    """Per cent of the memory's peak over the width, a panel for each GPU; buttons choose the dtype.
+    """Draws the percentage of the memory's peak bandwidth over the width, with a panel per GPU and buttons
+    for the dtype.
 
     Args:
-        leagues: set to its league (`records.stored_by_gpu("fusion/league")`).
-        dtypes: what the buttons offer; the first is shown.
+        leagues: The league of each set of records, from `records.stored_by_gpu("fusion/league")`.
+        dtypes: The dtypes that the buttons offer; the first one is shown.
     """
     from plotly.subplots import make_subplots
 
@@ -370,11 +413,19 @@ def draw_league(
             for i, (contestant, name) in enumerate(NAMES.items()):
                 some = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
                 fig.add_scatter(
-                    x=list(some.n_cols), y=list(some.of_peak), mode="lines+markers", name=name, legendgroup=name,
-                    showlegend=column == 1, visible=dtype == dtypes[0], row=1, col=column,
-                    line={"color": plots.PALETTE[i], "width": 2}, marker={"symbol": plots.MARKERS[i], "size": 8},
+                    x=list(some.n_cols),
+                    y=list(some.of_peak),
+                    mode="lines+markers",
+                    name=name,
+                    legendgroup=name,
+                    showlegend=column == 1,
+                    visible=dtype == dtypes[0],
+                    row=1,
+                    col=column,
+                    line={"color": plots.PALETTE[i], "width": 2},
+                    marker={"symbol": plots.MARKERS[i], "size": 8},
                     hovertemplate=name + ", %{x:,} columns: %{y:.1f} %<extra></extra>",
-                )  # fmt: skip
+                )
                 of_dtype.append(dtype)
             copy = part[part.contestant.eq("copy")].sort_values("n_cols")
             fig.add_scatter(
@@ -384,9 +435,13 @@ def draw_league(
             )  # fmt: skip
             of_dtype.append(dtype)
     buttons = [
-        {"label": _SHORT[one], "method": "update", "args": [{"visible": [one == dtype for dtype in of_dtype]}]}
+        {
+            "label": _SHORT[one],
+            "method": "update",
+            "args": [{"visible": [one == dtype for dtype in of_dtype]}],
+        }
         for one in dtypes
-    ]  # fmt: skip
+    ]
     plots.layout(fig, "Softmax of 2²⁸ elements under the roof: % of the memory's peak", height=520)
     ticks = [8192, 32768, 131072, 393216]
     fig.update_xaxes(
@@ -397,6 +452,17 @@ def draw_league(
     fig.update_layout(
         margin={"t": 110, "b": 130},
         legend={"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
-        updatemenus=[{"type": "buttons", "direction": "right", "buttons": buttons, "x": 1, "xanchor": "right", "y": 1.24, "yanchor": "top", "showactive": True}],
-    )  # fmt: skip
+        updatemenus=[
+            {
+                "type": "buttons",
+                "direction": "right",
+                "buttons": buttons,
+                "x": 1,
+                "xanchor": "right",
+                "y": 1.24,
+                "yanchor": "top",
+                "showactive": True,
+            }
+        ],
+    )
     return fig

@@ -1,7 +1,8 @@
-"""What 4-byte loads cost against 16-byte loads, in lesson 04: the launches, their times, and Nsight Compute's counters.
+"""The cost of 4-byte loads compared with 16-byte loads in lesson 04: the launches, their times, and Nsight
+Compute's counters.
 
-The record ptx/load-widths has a row for each launch: five shapes of launch, each with both widths. All square the same
-10,000 × 10,000 floats.
+The record ptx/load-widths has a row per launch: five launch shapes, each with both widths. All of them square
+the same 10,000 × 10,000 floats.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 SIDE = 10_000  # rows and columns
-WIDTHS = (4, 16)  # bytes a load
+WIDTHS = (4, 16)  # bytes per load
 SOURCES = (square_rows_kernel, square_flat_kernel)
 _SECTIONS = (
     *("SpeedOfLight", "LaunchStats", "Occupancy", "MemoryWorkloadAnalysis"),
@@ -30,12 +31,12 @@ _SECTIONS = (
 )
 _SCRIPT = "from helpers.lessons import widths\nwidths.launch_each()\n"
 _STALLS = "smsp__pcsamp_warps_issue_stalled_"
-_IDLE = 60.0  # percent: a unit that is busy less than this holds nothing up
+_IDLE = 60.0  # percent: a unit that is less busy than this is not a bottleneck
 
 
 @dataclass(frozen=True)
 class Shape:
-    """A shape of launch: which kernel, with what block and warps."""
+    """The shape of a launch: the kernel, its block size and its warps."""
 
     kernel: str
     block_size: int
@@ -43,7 +44,7 @@ class Shape:
 
     @property
     def elements(self) -> int:
-        """Elements a thread."""
+        """Elements per thread."""
         return self.block_size // (32 * self.num_warps)
 
 
@@ -54,7 +55,11 @@ SHAPES = (
 
 
 def launcher(x: torch.Tensor, y: torch.Tensor, shape: Shape, n_bytes: int) -> Callable[[], Any]:
-    """A launch that squares x into y with loads of 16 bytes, or of 4 where the compiler is told nothing of the sizes."""
+    """Returns a launch that squares x into y with 16-byte or 4-byte loads.
+
+    For 4-byte loads, the kernel isn't specialized for its integer arguments, so the compiler can't assume
+    that they are multiples of 16.
+    """
     import triton
 
     if shape.kernel == "rows":
@@ -77,7 +82,9 @@ def _each() -> list[tuple[Shape, int, Callable[[], Any]]]:
 
 
 def of_rows(wide: Any, narrow: Any) -> list[dict[str, Any]]:
-    """The rows of ptx/vector-width, on this GPU: a row kernel and the same one with narrow loads, on three inputs."""
+    """Measures the rows of ptx/vector-width on this GPU: a row kernel with wide and with narrow loads, on
+    three inputs.
+    """
     cases = ((10_000, 10_000, "cold"), (4096, 1024, "cold"), (4096, 1024, "warm"))
     return [row for n_rows, n_cols, l2 in cases for row in _of_rows(wide, narrow, n_rows, n_cols, l2)]
 
@@ -99,7 +106,7 @@ def _of_rows(wide: Any, narrow: Any, n_rows: int, n_cols: int, l2: str) -> list[
         y.fill_(float("nan"))
         compiled = launch(kernel)
         if not torch.equal(y, x * x):
-            raise RuntimeError("The row kernel squares wrongly; mend it before you time it.")
+            raise RuntimeError("The row kernel returns wrong squares; fix it before you time it.")
         load_bytes.append(max(i.n_bytes for i in from_compiled(kernel, compiled).reading.loads))
     both = timing.compare(lambda: launch(narrow), lambda: launch(wide), labels=("narrow", "wide"), l2=l2)
     case = {"n_rows": n_rows, "n_cols": n_cols, "l2": l2}
@@ -116,16 +123,16 @@ def _of_rows(wide: Any, narrow: Any, n_rows: int, n_cols: int, l2: str) -> list[
 
 
 def launch_each() -> None:
-    """Each launch once, in order: what Nsight Compute watches."""
+    """Launches each shape and width once, in order, for Nsight Compute."""
     for _, _, launch in _each():
         launch()
 
 
 def measured() -> list[dict[str, Any]]:
-    """The rows of ptx/load-widths, on this GPU.
+    """Measures the rows of ptx/load-widths on this GPU.
 
     Raises:
-        records.CannotMeasure: Nsight Compute cannot count here.
+        records.CannotMeasure: Nsight Compute can't count on this machine.
     """
     counted = _counted()
     rows = []
@@ -141,20 +148,20 @@ def measured() -> list[dict[str, Any]]:
 
 
 def _right(shape: Shape, n_bytes: int) -> int:
-    """Check one launch between poisoned memory; the widest load that its PTX really has."""
+    """Checks one launch with poisoned output memory, and returns the widest load in its PTX."""
     import torch
 
     x = torch.randn(SIDE, SIDE, device="cuda")
     y = torch.full_like(x, float("nan"))
     compiled = launcher(x, y, shape, n_bytes)()
     if not torch.equal(y, x * x):
-        raise RuntimeError(f"The {shape.kernel} kernel squares wrongly with {shape}.")
+        raise RuntimeError(f"The {shape.kernel} kernel returns wrong squares with {shape}.")
     kernel = square_rows_kernel if shape.kernel == "rows" else square_flat_kernel
     return max(i.n_bytes for i in from_compiled(kernel, compiled).reading.loads)
 
 
 def _counted() -> list[dict[str, Any]]:
-    """What the hardware counted in each launch."""
+    """Returns what the hardware counted in each launch."""
     with tempfile.TemporaryDirectory() as folder:
         try:
             path = run(
@@ -169,7 +176,7 @@ def _counted() -> list[dict[str, Any]]:
 
 
 def counters(report: Report) -> list[dict[str, Any]]:
-    """The counters that may explain a difference between widths, a row for each launch."""
+    """Returns the counters that may explain a difference between the widths, one dictionary per launch."""
     asked = sectors(report)
     rows = []
     for kernel, row in zip(report, asked.to_dict("records"), strict=True):
@@ -197,7 +204,9 @@ def counters(report: Report) -> list[dict[str, Any]]:
 
 
 def pairs(rows: pd.DataFrame) -> pd.DataFrame:
-    """One row for each shape of launch: the 4-byte launch over the 16-byte one, and both where a share is meant."""
+    """Returns a row per launch shape: ratios of the 4-byte launch to the 16-byte launch, and both values
+    where a column is a share.
+    """
     import pandas as pd
 
     found = []
@@ -217,7 +226,7 @@ def pairs(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def verdict(rows: pd.DataFrame) -> str:
-    """What the counters say about the two widths, in Markdown; every sentence follows from the rows."""
+    """Returns the counters' verdict on the two widths in Markdown. Every sentence follows from the rows."""
     p = pairs(rows)
     least, most = p.loc[p.time.idxmin()], p.loc[p.time.idxmax()]
     told = [
@@ -251,21 +260,28 @@ def _work(p: pd.DataFrame) -> str:
 
 
 def _sectors(p: pd.DataFrame) -> str:
-    """Whether a warp's narrow load uses the sectors that it touches, and whether that parts the launches' times."""
+    """Describes whether a warp's narrow load uses the sectors that it touches, and whether that explains the
+    launches' times.
+    """
     apart = p.a_request > 4.5
     if not apart.any():
         return "**Sectors.** A warp's 4-byte load touches 4 sectors and uses all of each, in every launch."
     kernels = sorted({launch.split(",")[0] for launch in p.launch[apart]})
     told = (
-        f"**Sectors.** In the {' and the '.join(kernels)} kernel a warp's 4-byte load touches {p.a_request[apart].max():.0f} sectors "
-        "and uses a part of each: Triton gave a thread four neighbours, and where it may not load them at once it loads "
+        f"**Sectors.** In the {' and the '.join(kernels)} kernel a warp's 4-byte load touches "
+        f"{p.a_request[apart].max():.0f} sectors "
+        "and uses a part of each: Triton gave a thread four neighbours, and where it may not load them at "
+        "once it loads "
         "them one after the other."
     )
     if apart.all():
         return told
     first, second = p.time[apart], p.time[~apart]
     told += f" Elsewhere such a load touches {p.a_request[~apart].max():.0f} and uses all. "
-    spans = f"{first.min():.3f} to {first.max():.3f} times as long as wide loads, the second {second.min():.3f} to {second.max():.3f}"
+    spans = (
+        f"{first.min():.3f} to {first.max():.3f} times as long as wide loads, the second "
+        f"{second.min():.3f} to {second.max():.3f}"
+    )
     parted = first.min() > second.max()
     end = "this is what parts the two places" if parted else "so this alone does not part the two places"
     return f"{told}The first kind takes {spans}: {end}."
@@ -273,7 +289,10 @@ def _sectors(p: pd.DataFrame) -> str:
 
 def _limits(p: pd.DataFrame) -> str:
     issue, requests = p.issue_percent_4.max(), p.requests_percent_4.max()
-    told = f"**Limits.** The schedulers issue in at most {issue:.0f} % of cycles, and the load units take a request in at most {requests:.0f} %"
+    told = (
+        f"**Limits.** The schedulers issue in at most {issue:.0f} % of cycles, and the load units take a "
+        f"request in at most {requests:.0f} %"
+    )
     if max(issue, requests) < _IDLE:
         return (
             f"{told}: neither is used up, so neither the instructions nor the requests are what costs time."
@@ -289,8 +308,10 @@ def _queue(p: pd.DataFrame) -> str:
         return ""
     worse, better = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
     told = (
-        "**The queue.** A warp whose next load finds the queue of the load unit full waits (`lg_throttle`). Over the "
-        f"16-byte version its share of all waits changes by {worse:+.0f} points where 4-byte loads are over 1 % slower, "
+        "**The queue.** A warp whose next load finds the queue of the load unit full waits (`lg_throttle`). "
+        "Over the "
+        f"16-byte version its share of all waits changes by {worse:+.0f} points where 4-byte loads are over "
+        "1 % slower, "
         f"and by {better:+.0f} elsewhere"
     )
     if worse > better + 5:
@@ -302,9 +323,12 @@ def _registers(p: pd.DataFrame) -> str:
     rows = p[p.launch.str.startswith("rows")]
     few, many = rows.loc[rows.elements.idxmin()], rows.loc[rows.elements.idxmax()]
     told = (
-        f"**Registers.** The row kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and {many.time:.3f} with "
-        f"{many.elements}. There 4-byte loads need {many.registers_4:.0f} registers a thread instead of {many.registers_16:.0f}, so "
-        f"{many.warps_percent_4:.0f} % of an SM's warp slots were filled instead of {many.warps_percent_16:.0f} %"
+        f"**Registers.** The row kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and "
+        f"{many.time:.3f} with "
+        f"{many.elements}. There 4-byte loads need {many.registers_4:.0f} registers a thread instead of "
+        f"{many.registers_16:.0f}, so "
+        f"{many.warps_percent_4:.0f} % of an SM's warp slots were filled instead of "
+        f"{many.warps_percent_16:.0f} %"
     )
     if many.time > few.time + 0.01 and many.warps_percent_4 < many.warps_percent_16:
         return f"{told}: fewer warps wait for the same memory."

@@ -1,11 +1,12 @@
-"""Nsight Compute: run it on a script or on a notebook cell, and read what it found.
+"""Run Nsight Compute on a script or a notebook cell, and read its reports.
 
-`%ncu …` (after `%load_ext helpers.ncu`) is a terminal's `ncu …`, `%%ncu` profiles a cell, `run` a script from Python;
-`load_report` reads the file that they write; reading needs no GPU. `summary`, `advice`, `sectors`, `occupancy` and the others make tables
-of a report.
+After `%load_ext helpers.ncu`, `%ncu …` runs `ncu …` as in a terminal, and `%%ncu` profiles a cell. `run`
+profiles a script from Python. `load_report` reads a report file, which needs no GPU, and `summary`, `advice`,
+`sectors`, `occupancy` and other functions turn a report into tables.
 
-`runner` finds and runs ncu, `errors` says in a sentence why it could not, `magic` is `%ncu` and `%%ncu`. `reader` reads a report
-with NVIDIA's own reader, `rules` its advice, `views` makes the tables, `figures` the pictures.
+The modules: `runner` finds and runs ncu, `errors` explains why a run failed, `magic` defines `%ncu` and
+`%%ncu`, `reader` reads reports with NVIDIA's own reader, `rules` presents the advice of ncu's rules, `views`
+makes the tables, and `charts` draws the figures.
 """
 
 from helpers.ncu.errors import NcuError, diagnose

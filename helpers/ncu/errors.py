@@ -1,4 +1,4 @@
-"""Why Nsight Compute gave no report, in one sentence with what to do."""
+"""Explain in one sentence why Nsight Compute produced no report, and what to do about it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,21 @@ from collections.abc import Iterable
 from helpers import device
 
 PERMISSION = (
-    "Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPERM): run it as root (sudo), or set the driver "
-    "option NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in "
+    "Nsight Compute may not read this GPU's counters (ERR_NVGPUCTRPERM): run it as root (sudo), or set the "
+    "driver "
+    "option NVreg_RestrictProfilingToAdminUsers=0 (a line `options nvidia "
+    "NVreg_RestrictProfilingToAdminUsers=0` in "
     "/etc/modprobe.d/, then reload the driver or reboot); in a container start it with --cap-add=SYS_ADMIN."
 )
 
 
 class NcuError(RuntimeError):
-    """Nsight Compute did not give a report. `reason` is one word for code, `output` all that ncu and the script wrote.
+    """Nsight Compute produced no report.
 
-    Reasons: "graded", "no-gpu", "not-found", "permission", "no-kernels", "script", "driver", "busy", "option", "timeout", "other".
+    Attributes:
+        reason: one word that code can test: "graded", "no-gpu", "not-found", "permission", "no-kernels",
+            "script", "driver", "busy", "option", "timeout" or "other".
+        output: everything that ncu and the script printed.
     """
 
     def __init__(self, message: str, reason: str, output: str = ""):
@@ -26,18 +31,18 @@ class NcuError(RuntimeError):
 
 
 def script_output(text: str) -> str:
-    """What the profiled script itself printed: ncu's own lines begin with ==."""
+    """Returns what the profiled script itself printed, without ncu's lines, which start with ==."""
     lines = [line for line in text.splitlines() if not line.startswith("==")]
     return "".join(line + "\n" for line in lines if line.strip())
 
 
 def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> NcuError:
-    """Turn what ncu wrote into one sentence that says what happened and what to do.
+    """Returns an error that explains ncu's output in one sentence: what happened and what to do.
 
     Args:
-        output: everything that ncu and the script wrote.
+        output: everything that ncu and the script printed.
         exit_status: ncu's exit status.
-        options: the options of `command` that were in force, to name the filters.
+        options: the options that were passed to `command`; the message names the filters among them.
 
     Example:
         >>> from helpers import ncu
@@ -49,37 +54,44 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
     said = " ".join(ncu_lines)
     if "ERR_NVGPUCTRPERM" in output:
         return NcuError(PERMISSION, "permission", output)
-    # The script's own failure comes before "nothing was profiled", which it also causes.
+    # Check for a failed script before "no kernels were profiled", because a failure also causes that message.
     if "Traceback (most recent call last)" in output:
         lines = script_output(output).splitlines()
         start = max(i for i, line in enumerate(lines) if line.startswith("Traceback"))
         trace = "\n".join(lines[start:])
         return NcuError(f"The script failed while Nsight Compute ran it:\n{trace}", "script", output)
     if re.search(
-        r"LibraryNotLoaded|compatible driver|[Dd]river.{0,40}not (compatible|supported)|failed to connect to the CUDA driver",
+        r"LibraryNotLoaded|compatible driver|[Dd]river.{0,40}not (compatible|supported)|failed to connect "
+        r"to the CUDA driver",
         said,
     ):
         return NcuError(
-            f"Nsight Compute and the NVIDIA driver ({device.driver_version() or 'unknown'}) do not fit together: "
-            "take an ncu of the driver's CUDA version or older, or update the driver.",
+            f"Nsight Compute and the NVIDIA driver ({device.driver_version() or 'unknown'}) are not "
+            "compatible: "
+            "install an ncu of the driver's CUDA version or older, or update the driver.",
             "driver",
             output,
         )
     if re.search(
-        r"driver resource was unavailable|concurrently collecting profiling|InterprocessLock|nsight-compute-lock",
+        r"driver resource was unavailable|concurrently collecting "
+        r"profiling|InterprocessLock|nsight-compute-lock",
         said,
     ):
         return NcuError(
-            "Something else is profiling this GPU (another ncu, nsys, DCGM or a monitoring agent), or another user's "
+            "Something else is profiling this GPU (another ncu, nsys, DCGM or a monitoring agent), or "
+            "another user's "
             "ncu holds its lock file in the temporary folder: stop it and run again.",
             "busy",
             output,
         )
     if re.search(
-        r"[Uu]nrecogni[sz]ed option|[Uu]nknown|[Ii]nvalid (argument|option|value)|Failed to find (section|metric|set)",
+        r"[Uu]nrecogni[sz]ed option|[Uu]nknown|[Ii]nvalid (argument|option|value)|Failed to find "
+        r"(section|metric|set)",
         said,
     ):
-        return NcuError(f"Nsight Compute does not take these options: {_first(ncu_lines)}", "option", output)
+        return NcuError(
+            f"Nsight Compute does not accept these options: {_first(ncu_lines)}", "option", output
+        )
     if "application returned an error code" in said:
         tail = "\n".join(script_output(output).splitlines()[-15:])
         return NcuError(
@@ -100,8 +112,8 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
             "no-kernels",
             output,
         )
-    what = _first(ncu_lines) or "\n".join(output.splitlines()[-10:]) or "it wrote nothing."
-    return NcuError(f"Nsight Compute gave no report (exit status {exit_status}): {what}", "other", output)
+    what = _first(ncu_lines) or "\n".join(output.splitlines()[-10:]) or "it printed nothing."
+    return NcuError(f"Nsight Compute produced no report (exit status {exit_status}): {what}", "other", output)
 
 
 def _first(lines: Iterable[str]) -> str:

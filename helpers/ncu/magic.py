@@ -1,8 +1,9 @@
-"""The magics `%ncu …`, which is a terminal's `ncu …`, and `%%ncu`: run a cell, show the summary table and the advice.
+"""The IPython magics `%ncu …`, which runs `ncu …` as in a terminal, and `%%ncu`, which profiles a cell.
 
-A profiled cell runs in a process of its own, because ncu starts the process that it watches. What the cell uses from
-the notebook goes along as source: modules as imports, functions and Triton kernels with everything they use, plain
-values as they stand. Tensors stay behind; the cell makes its own.
+`%%ncu` shows the summary table and the advice. A profiled cell runs in its own process, because ncu has to
+start the process that it profiles. Whatever the cell uses from the notebook is copied there as source code:
+modules as imports, functions and Triton kernels together with everything they use, and plain values as
+literals. Tensors are not copied, so the cell has to create its own.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from helpers import device
-from helpers.ncu import figures, runner
+from helpers.ncu import charts, runner
 from helpers.ncu.reader import Report, load_report
 from helpers.ncu.rules import advice_html
 
@@ -30,10 +31,10 @@ _last: Report | None = None
 
 
 def last() -> Report:
-    """The report of the last `%%ncu` cell.
+    """Returns the report of the last `%%ncu` cell.
 
     Raises:
-        RuntimeError: no such cell has run yet.
+        RuntimeError: no `%%ncu` cell has run yet.
     """
     if _last is None:
         raise RuntimeError(
@@ -44,14 +45,15 @@ def last() -> Report:
 
 @dataclass
 class Brought:
-    """What a cell takes along from the notebook.
+    """The source that a cell needs from the notebook.
 
     Attributes:
-        lines: of the companion file.
-        names: that it defines.
-        kernels: Triton's, among them.
-        values: the single plain values, by name: what the measurement depends on.
-        launching: the text of all else that says what is launched: the functions and the tables of values.
+        lines: the lines of the companion file.
+        names: the names that the file defines.
+        kernels: the Triton kernels among them.
+        values: the individual plain values by name; the measurement depends on them.
+        launching: the source of everything else that determines what is launched: functions and tables of
+            values.
     """
 
     lines: list[str] = field(default_factory=list)
@@ -62,12 +64,12 @@ class Brought:
 
     @property
     def text(self) -> str:
-        """The companion file."""
+        """Returns the text of the companion file."""
         return "\n".join(self.lines) + "\n"
 
 
 def free_names(code: str) -> list[str]:
-    """The names that code uses and does not itself define, builtins aside, in alphabetical order.
+    """Returns the names that `code` uses but does not define, without builtins, in alphabetical order.
 
     Raises:
         SyntaxError: the code is not valid Python.
@@ -82,7 +84,7 @@ def free_names(code: str) -> list[str]:
         for symbol in table.get_symbols():
             if symbol.is_referenced() and (table is top or symbol.is_global()):
                 used.add(symbol.get_name())
-            # `global x; x = …` inside a function defines a name of the module
+            # `global x; x = …` inside a function defines a module-level name.
             if table is not top and symbol.is_declared_global() and symbol.is_assigned():
                 defined.add(symbol.get_name())
         for child in table.get_children():
@@ -93,10 +95,10 @@ def free_names(code: str) -> list[str]:
 
 
 def bring(code: str, namespace: Mapping[str, Any]) -> Brought:
-    """Collect what `code` needs from a notebook's namespace, as source.
+    """Collects the source of everything that `code` needs from a notebook's namespace.
 
     Raises:
-        ValueError: the code uses something that cannot go along, such as a tensor.
+        ValueError: the code uses something that cannot be copied, such as a tensor.
     """
     brought = Brought()
     for name in free_names(code):
@@ -126,8 +128,9 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
         module = getattr(function, "__module__", None)
         if not (inspect.isfunction(function) or inspect.isclass(function) or inspect.isbuiltin(function)):
             raise ValueError(
-                f"{who} uses {name}, which is a {type(value).__name__} in your notebook. A profiled cell runs in a process "
-                f"of its own, and only modules, functions, kernels and plain values go along: make {name} inside the cell."
+                f"{who} uses {name}, which is a {type(value).__name__} in your notebook. A profiled cell "
+                "runs in its own process, and only modules, functions, kernels and plain values can be "
+                f"copied there: create {name} inside the cell."
             )
         if function is not value:
             brought.kernels.append(value)
@@ -140,7 +143,7 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
                 raise ValueError(
                     f"{who} uses {name}, whose source Python cannot find; define it inside the cell."
                 ) from error
-            brought.names.append(name)  # before what it uses: it may use itself
+            brought.names.append(name)  # added before its dependencies, because it may use itself
             for inner in free_names(source):
                 if inner in namespace:
                     _bring_one(inner, namespace, brought, name)
@@ -169,56 +172,58 @@ class _Parser(argparse.ArgumentParser):
 
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(prog="%%ncu", add_help=False, allow_abbrev=False)
-    parser.add_argument("--kernel", metavar="REGEX", help="only kernels whose name this finds")
-    parser.add_argument("--nvtx", metavar="RANGE", help="only launches inside this NVTX range")
-    parser.add_argument("--record", metavar="LESSON/WHAT", help="replay this record where ncu cannot run")
+    parser.add_argument("--kernel", metavar="REGEX", help="profile only kernels whose name matches this")
+    parser.add_argument("--nvtx", metavar="RANGE", help="profile only launches inside this NVTX range")
+    parser.add_argument("--record", metavar="LESSON/WHAT", help="replay this record if ncu cannot run")
     parser.add_argument(
-        "--any-launch", action="store_true", help="replay it whatever this cell launches, and record nothing"
+        "--any-launch", action="store_true", help="replay it no matter what this cell launches; never record"
     )
-    parser.add_argument("--name", metavar="VARIABLE", help="also bind the report; ncu.last() has it anyway")
-    parser.add_argument("--set", default="full", help="ncu's set of sections (full)")
+    parser.add_argument("--name", metavar="VARIABLE", help="also assign the report to this variable")
+    parser.add_argument("--set", default="full", help="ncu's set of sections (default: full)")
     parser.add_argument(
         "--section",
         action="append",
         default=[],
         dest="sections",
-        help="instead of a set; several with commas, or repeated",
+        help="sections to collect instead of a set; separate with commas or repeat the option",
     )
-    parser.add_argument("--metrics", default="", help="single counters, with commas")
+    parser.add_argument("--metrics", default="", help="individual counters, separated by commas")
     parser.add_argument("--launch-skip", type=int)
     parser.add_argument("--launch-count", type=int)
     parser.add_argument(
-        "--no-source", action="store_false", dest="import_source", help="leave source files out"
+        "--no-source", action="store_false", dest="import_source", help="leave the source files out"
     )
     parser.add_argument(
         "--no-sass", action="store_false", dest="import_sass", help="leave the machine code out"
     )
     parser.add_argument(
-        "--from-percent", type=float, default=10.0, help="show advice from this estimate on (10)"
+        "--from-percent", type=float, default=10.0, help="hide advice with a lower estimate (default: 10)"
     )
-    parser.add_argument("--timeout", type=float, default=300, help="seconds (300)")
-    parser.add_argument("--out", help="also keep the report in this file, for the desktop UI")
-    parser.add_argument("--quiet", action="store_true", help="make the report, show nothing")
+    parser.add_argument("--timeout", type=float, default=300, help="time limit in seconds (default: 300)")
+    parser.add_argument("--out", help="also save the report to this file, for the desktop UI")
+    parser.add_argument("--quiet", action="store_true", help="create the report without showing it")
     return parser
 
 
 def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> Report:
-    """What `%%ncu LINE` does with a cell: profile it or replay its record, show it, and keep the report for `ncu.last()`.
+    """Runs a cell under `%%ncu LINE`: profiles it or replays its record, and shows the result.
 
-    A record is of the kernels, of this cell's text and of what it brings: where one of them was edited, the old report is
-    not shown. `--any-launch` is for a lab's cell that reads a lesson's report and launches what the learner wrote.
+    `ncu.last()` then returns the report. A record belongs to the kernels, the text of the cell and the values
+    it uses. If one of them has changed, the recorded report is not shown. The option `--any-launch` turns
+    this check off, for lab cells that show a lesson's report but launch the learner's own kernel.
 
     Raises:
-        ValueError: a wrong option, or a name that cannot go along.
+        ValueError: an option is wrong, or the cell uses something that cannot be copied.
         NcuError: ncu cannot run here and no record is named, or the cell failed.
-        helpers.records.KernelChanged: ncu cannot run here, and the record is of another kernel or of other launches.
+        helpers.records.KernelChanged: ncu cannot run here, and the record was made with a different kernel or
+            different launches.
     """
     global _last
     options = _parser().parse_args(shlex.split(line))
     if options.name is not None and not options.name.isidentifier():
-        raise ValueError(f"%%ncu: --name needs the name of a variable; {options.name!r} is none.")
+        raise ValueError(f"%%ncu: --name needs the name of a variable; {options.name!r} is not a valid one.")
     brought = bring(cell, namespace)
-    # One line in place of the magic's own, so that the cell's line numbers are those of the report.
+    # One line replaces the line of the magic, so that line numbers in the report match the cell's.
     first = (
         f"from {COMPANION.removesuffix('.py')} import {', '.join(brought.names)}" if brought.names else "#"
     )
@@ -261,16 +266,19 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> Report:
 def _show(report: Report, from_percent: float) -> None:
     from IPython.display import HTML, display
 
-    display(figures.summary_table(report))
+    display(charts.summary_table(report))
     display(HTML(f"<p>Advice with an estimate of {from_percent:g} % or more:</p>"))
     display(HTML(advice_html(report, from_percent=from_percent)))
 
 
 def register(shell: Any) -> None:
-    """Give an IPython shell the magics."""
+    """Registers the magics with an IPython shell."""
 
     def ncu_magic(line: str, cell: str | None = None) -> None:
-        """`%ncu …` runs `ncu …` as in a terminal; `%%ncu` runs its cell under Nsight Compute, `%%ncu --help` says how."""
+        """Runs `ncu …` as in a terminal with `%ncu …`, or runs a cell under Nsight Compute with `%%ncu`.
+
+        `%%ncu --help` lists the options.
+        """
         if cell is None:
             runner.terminal(line)
         elif "--help" in line.split():

@@ -1,6 +1,6 @@
-"""Read Nsight Compute reports with NVIDIA's own reader, without a GPU: kernels, counters, advice, hot lines.
+"""Read Nsight Compute reports with NVIDIA's own reader, without a GPU.
 
-The counters' names and what they mean: Nsight Compute, "Kernel Profiling Guide", Metrics Reference.
+The counters are documented in the Metrics Reference of NVIDIA's "Nsight Compute Kernel Profiling Guide".
 """
 
 from __future__ import annotations
@@ -21,21 +21,23 @@ _SPEEDUP_KINDS = {1: "local", 2: "global"}  # ncu_report.SpeedupType
 
 
 class ReportError(RuntimeError):
-    """A report that cannot be read, or that does not hold what was asked of it."""
+    """A report cannot be read, or lacks the requested data."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What one of Nsight Compute's rules says about one launch.
+    """The result of one of Nsight Compute's rules for one launch.
 
     Attributes:
         name: the rule, such as "LaunchConfiguration".
         title: its heading, such as "Tail Effect".
-        markup: its message as ncu wrote it, with @section:…@ and @url:…@ marks; `message` is the readable text.
+        markup: its message as ncu wrote it, with @section:…@ and @url:…@ marks; `message` is the readable
+            text.
         kind: "advice" (OPT in ncu's own output), "note", "warning" or "error".
-        section: the identifier of the section that it belongs to.
-        speedup_percent: the estimated share of the run time that could be saved, 0 to 100, or None.
-        speedup_type: "global" (of the whole kernel's time) or "local" (of the one unit that the rule looks at).
+        section: the identifier of the section that the rule belongs to.
+        speedup_percent: the estimated share of the run time that could be saved, from 0 to 100, or None.
+        speedup_type: "global" (the share of the whole kernel's time) or "local" (the share of the unit that
+            the rule examines).
     """
 
     name: str
@@ -48,12 +50,12 @@ class Rule:
 
     @property
     def message(self) -> str:
-        """The message in plain text."""
+        """Returns the message as plain text."""
         return readable(self.markup)
 
 
 class Metrics(Mapping):
-    """A launch's counters by name, read when asked for."""
+    """A launch's counters by name. Values are read on access."""
 
     def __init__(self, action: Any):
         self._action = action
@@ -62,7 +64,7 @@ class Metrics(Mapping):
         metric = self._action.metric_by_name(name)
         if metric is None:
             near = difflib.get_close_matches(name, self._action.metric_names(), n=3, cutoff=0.5)
-            hint = f"; near it are {', '.join(near)}" if near else ""
+            hint = f"; similar names are {', '.join(near)}" if near else ""
             raise KeyError(f"this launch has no counter {name!r}{hint}. Was its section collected?")
         return metric.value()
 
@@ -76,20 +78,20 @@ class Metrics(Mapping):
         return isinstance(name, str) and self._action.metric_by_name(name) is not None
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a counter, or `default` where the launch has none or the counter has no value."""
+        """Returns the value of a counter, or `default` if the launch lacks the counter or it has no value."""
         metric = self._action.metric_by_name(name)
         value = None if metric is None else metric.value()
         return default if value is None else value
 
     def unit(self, name: str) -> str:
-        """A counter's unit, such as "byte/s"; empty where it has none."""
+        """Returns a counter's unit, such as "byte/s", or "" if it has none."""
         metric = self._action.metric_by_name(name)
         return "" if metric is None else metric.unit()
 
     def instances(self, name: str) -> dict[Any, Any]:
-        """A counter's single values by what they belong to: a code address, an opcode, a time.
+        """Returns a counter's individual values, keyed by code address, opcode, or time.
 
-        Empty where the counter is not there or has no such values.
+        Returns an empty dict if the counter doesn't exist or has no individual values.
         """
         metric = self._action.metric_by_name(name)
         if metric is None or not metric.has_correlation_ids():
@@ -100,7 +102,7 @@ class Metrics(Mapping):
 
 @dataclass(frozen=True, eq=False)
 class Kernel:
-    """One profiled launch: what was launched, its counters, and what ncu's rules say."""
+    """One profiled launch: its configuration, its counters, and the results of ncu's rules."""
 
     index: int
     name: str
@@ -114,35 +116,35 @@ class Kernel:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks in the grid."""
+        """Returns the number of blocks in the grid."""
         return self.grid[0] * self.grid[1] * self.grid[2]
 
     @property
     def duration_us(self) -> float | None:
-        """Time on the GPU in microseconds, as ncu's counter gives it (its caches flushed first)."""
+        """Returns the time on the GPU in microseconds, as counted by ncu, which flushes the caches first."""
         nanoseconds = self.metrics.get("gpu__time_duration.sum")
         return None if nanoseconds is None else nanoseconds / 1e3
 
     def rule(self, name: str, title: str = "") -> Rule | None:
-        """The first advice of a rule of that name (and title), or None."""
+        """Returns the first advice from the rule with this name (and title), or None."""
         return next(
             (r for r in self.rules if r.name == name and r.kind == "advice" and title in r.title), None
         )
 
     def sources(self) -> dict[str, str]:
-        """The source files that the report carries: path to text (empty where it was not imported)."""
+        """Returns the report's source files as a dict from path to text (empty if it was not imported)."""
         return dict(self._action.source_files())
 
 
 @dataclass(frozen=True, eq=False)
 class Report:
-    """A report: its launches in order. `report[0]` is the first, `len(report)` their number."""
+    """A report. `report[0]` is its first launch, and `len(report)` is the number of launches."""
 
     path: Path
     gpu: str
     compute_capability: tuple[int, int] | None
     kernels: tuple[Kernel, ...] = field(repr=False)
-    _context: Any = field(repr=False)  # the reader's; the actions live only as long as it does
+    _context: Any = field(repr=False)  # keeps the reader's context alive, which owns the actions
 
     def __len__(self) -> int:
         return len(self.kernels)
@@ -155,7 +157,7 @@ class Report:
             return self.kernels[index]
         except IndexError:
             raise IndexError(
-                f"{self.path.name} has {len(self)} launches; there is no number {index}."
+                f"{self.path.name} has {len(self)} launches; index {index} is out of range."
             ) from None
 
     def __repr__(self) -> str:
@@ -173,8 +175,9 @@ def load_report(path: str | Path) -> Report:
     """Read an `.ncu-rep` file.
 
     Raises:
-        FileNotFoundError: no such file.
-        ReportError: the file is not a report, or comes from an Nsight Compute newer than the reader.
+        FileNotFoundError: the file doesn't exist.
+        ReportError: the file is not a report, or was written by a newer Nsight Compute than the reader
+            supports.
 
     Example:
         >>> from helpers import ncu, records
@@ -186,19 +189,21 @@ def load_report(path: str | Path) -> Report:
     """
     path = Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"There is no report {path}; ncu writes one with -o NAME (NAME.ncu-rep).")
+        raise FileNotFoundError(
+            f"There is no report {path}. To write one, run ncu with -o NAME (NAME.ncu-rep)."
+        )
     try:
         import ncu_report
     except ImportError as error:
         raise ReportError(
-            "NVIDIA's report reader is not here: pip install ncu-report (it needs no GPU)."
+            "NVIDIA's report reader is not installed: run pip install ncu-report (it needs no GPU)."
         ) from error
     with path.open("rb") as file:
-        if file.read(4) != b"NVR\0":  # the reader itself does not survive every other file
-            raise ReportError(f"{path.name} is no Nsight Compute report (it does not begin as one).")
+        if file.read(4) != b"NVR\0":  # the reader crashes on some other files
+            raise ReportError(f"{path.name} is not an Nsight Compute report (its header is wrong).")
     try:
         context = ncu_report.load_report(str(path))
-    except Exception as error:  # the reader's exceptions are bare ones from C++
+    except Exception as error:  # the reader raises plain C++ exceptions
         raise ReportError(
             f"{path.name} cannot be read with ncu-report {_reader_version()}: {error}. A report from a newer "
             "Nsight Compute needs a newer reader: pip install --upgrade ncu-report."
@@ -206,13 +211,14 @@ def load_report(path: str | Path) -> Report:
     kernels: list[Kernel] = []
     for r in range(context.num_ranges()):
         one_range = context.range_by_idx(r)
-        # Each call of action_by_idx reads the launch anew and keeps it (30 MB), so it is called once a launch.
+        # Each call of action_by_idx reads the launch again and keeps it in memory (30 MB), so call it once
+        # per launch.
         kernels += [
             _kernel(one_range.action_by_idx(i), len(kernels) + i) for i in range(one_range.num_actions())
         ]
     if not kernels:
         raise ReportError(
-            f"{path.name} holds no launches: was it cut short, or did ncu's filters match nothing?"
+            f"{path.name} contains no launches. Was it truncated, or did ncu's filters match nothing?"
         )
     first = kernels[0].metrics
     major, minor = (first.get(f"device__attribute_compute_capability_{m}") for m in ("major", "minor"))
@@ -272,12 +278,13 @@ def _rule(result: dict) -> Rule:
     )
 
 
-# --- ncu's marks in messages: @section:Identifier:Text@, @url:Text:https://…@, @sass:Address:Text@, @source:File:Line:Text@
+# --- ncu's marks in messages: @section:Identifier:Text@, @url:Text:https://…@, @sass:Address:Text@,
+# @source:File:Line:Text@
 MARK = re.compile(r"@(section|url|sass|source):(.*?)@", re.DOTALL)
 
 
 def mark_parts(match: re.Match) -> tuple[str, str | None]:
-    """The text of a mark, and its address where it is a link."""
+    """Returns the text of a mark, and its address if it is a link."""
     kind, rest = match.groups()
     if kind == "url":
         text, _, address = rest.partition(":")
@@ -286,7 +293,7 @@ def mark_parts(match: re.Match) -> tuple[str, str | None]:
 
 
 def readable(markup: str) -> str:
-    """A rule's message without ncu's marks: sections by their names, links as text with the address behind it.
+    """Returns a rule's message without ncu's marks: section names, and links as text followed by the address.
 
     Example:
         >>> from helpers import ncu
@@ -303,7 +310,7 @@ def readable(markup: str) -> str:
 
 # --- tables
 def launches_of(report: Report | Kernel, kernel: int | Kernel | None = None) -> list[Kernel]:
-    """The launches that a call is about: all of a report, or the one that `kernel` names."""
+    """Returns the launches that a call refers to: all of a report, or only `kernel`."""
     if isinstance(report, Kernel):
         return [report]
     if kernel is None:
@@ -322,17 +329,17 @@ def _whole(kernel: Kernel, name: str) -> float | int:
 
 
 def _estimate(kernel: Kernel) -> float:
-    """The largest estimate that is about the kernel's whole time; 0 where no rule gives one."""
+    """Returns the largest estimate for the kernel's whole time, or 0 if no rule gives one."""
     found = [r.speedup_percent for r in kernel.rules if r.speedup_type == "global" and r.kind == "advice"]
     return max((s for s in found if s is not None), default=0.0)
 
 
 def summary(report: Report | Kernel) -> pd.DataFrame:
-    """One row a launch, with the columns of Nsight Compute's own Summary page and a few more.
+    """Returns one row per launch, with the columns of Nsight Compute's own Summary page and a few more.
 
-    `est_speedup_percent` is the largest estimate among the rules that speak of the whole kernel ("global"), as the
-    part of its time that could be saved; `runtime_improvement_us` is that part of the duration. A counter that was
-    not collected is NaN.
+    `est_speedup_percent` is the largest estimate among the rules that apply to the whole kernel ("global"),
+    as the share of its time that could be saved; `runtime_improvement_us` is that share of the duration. A
+    counter that was not collected is NaN.
 
     Example:
         >>> from helpers import ncu, records

@@ -1,4 +1,4 @@
-"""What Nsight Compute's rules advise, as a table and as HTML."""
+"""The advice of Nsight Compute's rules, as a table and as HTML."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ def advice(
     from_percent: float = 0.0,
     notes: bool = False,
 ) -> pd.DataFrame:
-    """What ncu's rules advise (OPT in its own output), the largest estimates first, whole-kernel ones before local ones.
+    """Returns the advice of ncu's rules (OPT in its own output) as a table.
+
+    For each launch, estimates for the whole kernel come before local ones, and larger before smaller ones.
 
     Args:
         report: a report, or one of its launches.
-        kernel: which launch of the report, by number; all by default.
-        from_percent: leave out estimates below this; advice without an estimate stays.
-        notes: also the rules' notes and warnings.
+        kernel: a launch of the report, or its index; all launches by default.
+        from_percent: leave out advice with an estimate below this; advice without an estimate is included.
+        notes: also include the rules' notes and warnings.
 
     Example:
         >>> from helpers import ncu, records
@@ -57,7 +59,7 @@ def advice(
             )
     columns = ["launch", "grid_size", "title", "est_speedup_percent", "speedup_type", "message"]
     columns += ["rule", "section", "kind", "markup"]
-    # where no piece has an estimate, None would stay None, which is no number
+    # If no advice has an estimate, the column would otherwise contain None instead of NaN.
     table = pd.DataFrame(rows, columns=columns).astype({"est_speedup_percent": float})
     order = {"global": 0, "local": 1, "": 2}
     table = table.assign(_rank=table["speedup_type"].map(order))
@@ -70,7 +72,10 @@ def advice(
 def advice_html(
     report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0
 ) -> str:
-    """The advice as HTML, one fold a launch (open where there is only one), links live."""
+    """Returns the advice as HTML with links, one collapsible section per launch.
+
+    If there is only one launch, its section is open.
+    """
     launches = launches_of(report, kernel)
     parts = []
     for k in launches:
@@ -90,13 +95,15 @@ def advice_html(
 
 
 def outcome(change: str, before: Kernel, after: Kernel, rule: Rule | None) -> dict[str, str | float]:
-    """What a rule promised of a change and what the change brought: one row, times in µs, shares of the time in percent.
+    """Returns one row that compares what a rule promised with what a change achieved.
+
+    Times are in µs, and shares of the time are in percent.
 
     Args:
-        change: what was changed, in words.
-        before: the launch that the rule advised on.
+        change: a description of the change.
+        before: the launch that the advice is about.
         after: the launch with the change.
-        rule: the advice, or None where ncu gave none here.
+        rule: the advice, or None if ncu gave none.
     """
     estimate = rule.speedup_percent if rule is not None else None
     estimate = float("nan") if estimate is None else estimate
@@ -112,7 +119,7 @@ def outcome(change: str, before: Kernel, after: Kernel, rule: Rule | None) -> di
 
 
 def readable_html(markup: str) -> str:
-    """The same as HTML, with live links and section names in italics."""
+    """Returns a message as HTML, with links and with section names in italics."""
     pieces, end = [], 0
     for match in MARK.finditer(markup):
         pieces.append(html.escape(markup[end : match.start()]))

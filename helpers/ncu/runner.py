@@ -1,4 +1,4 @@
-"""Find Nsight Compute and run it on a script; where it cannot run, read what was recorded, and say why."""
+"""Find Nsight Compute and run it on a script, or replay a record and explain why it cannot run."""
 
 from __future__ import annotations
 
@@ -13,18 +13,21 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import helpers
-from helpers import device, whole
+from helpers import atomic, device
 from helpers.ncu.errors import PERMISSION, NcuError, diagnose, script_output
 from helpers.ncu.reader import Report, load_report
 
-# There is a GPU, but the tool or the permission is missing: the record still teaches.
+# For these reasons, replay the record: profiling is not possible here, but its result is still useful.
 _REPLAYED = ("graded", "not-found", "permission", "driver", "busy")
 
 
 def why_not() -> NcuError | None:
-    """Why Nsight Compute cannot profile here, as far as can be told without trying; None where it seems possible."""
-    if os.environ.get("WORKBOOK_GRADED"):  # seen to fail where the notebook is confined
-        return NcuError("A notebook that is graded is not profiled.", "graded")
+    """Returns the reason why Nsight Compute cannot profile here, or None if profiling seems possible.
+
+    This only checks what can be determined without starting ncu.
+    """
+    if os.environ.get("WORKBOOK_GRADED"):  # profiling fails in the sandbox
+        return NcuError("Notebooks are not profiled while they are graded.", "graded")
     if not device.has_gpu():
         return NcuError(
             "Nsight Compute profiles kernels on an NVIDIA GPU, and this machine has none.", "no-gpu"
@@ -41,7 +44,7 @@ def _not_found() -> str:
         device.require("ncu")
     except device.Missing as error:
         return str(error)
-    return "ncu is not here; install NVIDIA Nsight Compute and put it on PATH."
+    return "ncu was not found; install NVIDIA Nsight Compute and add it to PATH."
 
 
 def command(
@@ -50,7 +53,7 @@ def command(
     out: str | os.PathLike,
     kernel: str | None = None,
     nvtx: str | None = None,
-    set: str | None = "full",  # ncu's own name for it
+    set: str | None = "full",  # named after ncu's option
     sections: Sequence[str] = (),
     metrics: Sequence[str] = (),
     launch_skip: int | None = None,
@@ -61,25 +64,27 @@ def command(
     ncu: str | os.PathLike = "ncu",
     extra: Sequence[str] = (),
 ) -> list[str]:
-    """The command line that `run` uses, as a list of words; `shlex.join` makes it one for a terminal.
+    """Returns the command line that `run` uses, as a list of arguments for `subprocess` or `shlex.join`.
 
     Args:
         argv: the program to profile and its arguments, such as `["python", "script.py"]`.
-        out: the report to write; ncu adds `.ncu-rep` where it is missing.
-        kernel: profile only kernels whose function name this regular expression finds.
-        nvtx: profile only launches inside this NVTX range (`torch.cuda.nvtx.range("name")`); with ncu's own marks
-            (`domain@`, `/`, `[`, `]`) it is passed on as it is.
-        set: ncu's set of sections ("basic", "detailed", "full", …); None where only `sections` and `metrics` count.
-        sections: single sections, such as "SpeedOfLight" or "SourceCounters".
-        metrics: single counters.
-        launch_skip: pass over so many matching launches first.
-        launch_count: stop after so many launches.
-        import_source: keep the source files in the report, so that hot lines can be shown anywhere.
-        import_sass: keep the kernels' machine code in it; a library's kernel brings its whole module, of megabytes.
-        clock_control: "none" leaves the clocks alone. ncu's default, "base", tries to hold them at their base value, so
-            that counts vary less; the durations are then those of a slower chip than the one you use.
-        ncu: the executable.
-        extra: more of ncu's options.
+        out: the report to write; ncu adds `.ncu-rep` if it is missing.
+        kernel: profile only kernels whose function name matches this regular expression.
+        nvtx: profile only launches inside this NVTX range (`torch.cuda.nvtx.range("name")`); a value
+            that uses ncu's own syntax (`domain@`, `/`, `[`, `]`) is passed on unchanged.
+        set: ncu's set of sections ("basic", "detailed", "full", …), or None to collect only `sections` and
+            `metrics`.
+        sections: individual sections, such as "SpeedOfLight" or "SourceCounters".
+        metrics: individual counters.
+        launch_skip: the number of matching launches to skip first.
+        launch_count: the number of launches to profile.
+        import_source: include the source files in the report, so that hot lines can be shown on any machine.
+        import_sass: include the kernels' machine code; for a library's kernel this adds its whole module,
+            which takes megabytes.
+        clock_control: "none" leaves the clocks alone. ncu's default, "base", tries to lock them to their base
+            value, so that counts vary less, but the durations are then longer than in normal use.
+        ncu: the path of the executable.
+        extra: additional ncu options.
 
     Example:
         >>> from helpers import ncu
@@ -107,7 +112,7 @@ def command(
     if kernel:
         words += ["--kernel-name", f"regex:{kernel}"]
     if nvtx:
-        # ncu's notation: a closing slash means a push/pop range, which is what torch.cuda.nvtx makes
+        # In ncu's syntax, a trailing slash means a push/pop range, which is what torch.cuda.nvtx creates.
         words += ["--nvtx", "--nvtx-include", nvtx if re.search(r"[/@\[\]]", nvtx) else f"{nvtx}/"]
     if launch_skip is not None:
         words += ["--launch-skip", str(launch_skip)]
@@ -125,42 +130,44 @@ def run(
     timeout_s: float = 300,
     **options,
 ) -> Path:
-    """Profile a script with Nsight Compute and keep the report.
+    """Profiles a script with Nsight Compute and saves the report.
 
     Args:
-        script: the path of a Python script, Python code (a text with a line break), or a whole command line as a list.
-        out: where the report goes; it appears there whole or not at all.
-        files: more files to put beside Python code given as text: name to content.
-        echo: print what the script printed.
-        timeout_s: stop after this many seconds; ncu runs a kernel once for each group of counters, 38 times for
-            `--set full` on an H100.
+        script: the path of a Python script, Python code (a string with a line break), or a whole command line
+            as a list.
+        out: the path of the report, which is written atomically.
+        files: additional files to create next to Python code given as a string: name to content.
+        echo: whether to print what the script printed.
+        timeout_s: the time limit in seconds; ncu runs a kernel once for each group of counters, which is 38
+            times for `--set full` on an H100.
         **options: see `command`.
 
     Returns:
         The report's path.
 
     Raises:
-        NcuError: no GPU, no ncu, no permission, nothing matched the filters, the script failed, and so on: one
-            sentence with what to do, and the script's traceback where it is the script that failed.
-        FileNotFoundError: no such script.
+        NcuError: profiling failed: for example, there is no GPU, no ncu or no permission, no launch matched
+            the filters, or the script failed. The message says in one sentence what to do, and includes the
+            traceback if the script failed.
+        FileNotFoundError: the script doesn't exist.
     """
     out = Path(out)
     if out.suffix != ".ncu-rep":
-        raise ValueError(f"A report's name ends with .ncu-rep; {out.name!r} does not.")
+        raise ValueError(f"The name of a report ends with .ncu-rep, but {out.name!r} does not.")
     if (reason := why_not()) is not None and reason.reason != "permission":
-        raise reason  # a missing permission is only a guess until ncu has been asked
+        raise reason  # whether permission is missing is only known for sure after running ncu
     folder = Path(tempfile.mkdtemp(prefix="kernel-workbook-ncu-"))
     try:
         argv = _program(script, folder, files or {})
         out.parent.mkdir(parents=True, exist_ok=True)
         words = command(argv, out=folder / "report", ncu=device.find_tool("ncu"), **options)
-        partial = folder / "report.ncu-rep"  # ncu adds the ending
+        partial = folder / "report.ncu-rep"  # ncu adds the suffix
         code, text = _execute(words, folder, timeout_s)
         if echo:
             print(script_output(text), end="")
         if code or not partial.is_file():
             raise diagnose(text, code, options)
-        with whole.written(out) as near:
+        with atomic.atomic_write(out) as near:
             shutil.copyfile(partial, near)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
@@ -178,19 +185,22 @@ def _program(script, folder: Path, files: dict[str, str]) -> list[str]:
     else:
         path = Path(script).resolve()
         if not path.is_file():
-            raise FileNotFoundError(f"There is no script {script}; give a path, or the code itself.")
+            raise FileNotFoundError(f"There is no script {script}; pass a path or the code itself.")
     return [sys.executable, str(path)]
 
 
 def _execute(words: list[str], folder: Path | None, timeout_s: float) -> tuple[int, str]:
-    """Run ncu in a folder (None: this one); its exit status and everything that it and the script wrote, in order."""
+    """Runs ncu in a folder (None: the current one).
+
+    Returns its exit status and everything that ncu and the script printed, in order.
+    """
     environment = dict(os.environ)
     environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment.get("PATH", "")])
-    environment.pop("TRITON_INTERPRET", None)  # interpreted kernels launch nothing that a counter could see
+    environment.pop("TRITON_INTERPRET", None)  # interpreted kernels launch nothing on the GPU
     environment["PYTHONUNBUFFERED"] = "1"
     root = str(Path(helpers.__file__).resolve().parents[1])
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [root, environment.get("PYTHONPATH")]))
-    # A session of its own, so that a timeout ends the profiled script too, not only ncu.
+    # In its own session, so that a timeout kills the profiled script as well as ncu.
     process = subprocess.Popen(
         words,
         cwd=folder,
@@ -209,8 +219,8 @@ def _execute(words: list[str], folder: Path | None, timeout_s: float) -> tuple[i
         text, _ = process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
             raise NcuError(
-                f"Nsight Compute was stopped after {timeout_s:g} seconds: profile fewer launches (launch_count, kernel, "
-                "nvtx) or fewer counters (sections), or give it longer (timeout_s).",
+                f"Nsight Compute was stopped after {timeout_s:g} seconds: profile fewer launches "
+                "(launch_count, kernel, nvtx), collect fewer counters (sections), or raise timeout_s.",
                 "timeout",
                 text,
             ) from None
@@ -227,18 +237,19 @@ def profile(
     params: dict | None = None,
     **options,
 ) -> Report:
-    """Profile code, or read what was recorded under `name` where Nsight Compute cannot run, and say why.
+    """Profiles code, or replays the record `name` and explains why if Nsight Compute cannot run.
 
     Args:
         name: the record, "lesson/what".
-        code: Python code for a process of its own.
-        sources: the kernels in it, for the record's provenance.
-        params: what the code depends on.
+        code: Python code that runs in its own process.
+        files: additional files to create next to the code: name to content.
+        sources: the kernels in the code, for the record's provenance.
+        params: the values that the code depends on.
         **options: see `run`.
 
     Raises:
-        NcuError: ncu could run here, and the code or a filter was wrong.
-        records.NoRecord: ncu cannot run here, and nothing was recorded.
+        NcuError: ncu can run here, but the code or a filter is wrong.
+        records.NoRecord: ncu cannot run here, and there is no record.
     """
     from helpers import records
 
@@ -254,17 +265,19 @@ def profile(
 
 
 def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300) -> None:
-    """Run `ncu LINE` as a terminal would, and print what it wrote; where ncu cannot run, print what was recorded.
+    """Runs `ncu LINE` as a terminal would and prints its output.
 
-    `python` is the Python of this notebook. Folders are left out of what is printed.
+    If ncu cannot run, prints the recorded output instead. `python` is the Python of this notebook. Folder
+    names are removed from the output.
 
     Args:
         line: ncu's options, the program and its arguments.
-        record: the record that is replayed, "lesson/what".
-        timeout_s: stop after this many seconds.
+        record: the record to replay, "lesson/what".
+        timeout_s: the time limit in seconds.
 
     Raises:
-        NcuError: ncu could run here, and gave no report: an option, a filter or the program was wrong.
+        NcuError: ncu can run here but produced no report, because an option, a filter or the program is
+            wrong.
     """
     from helpers import records
 
@@ -288,12 +301,12 @@ def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300)
 
 
 def without_folders(text: str) -> str:
-    """A text with absolute paths cut to their last part; addresses of pages stay."""
+    """Returns the text with absolute paths cut to their last part; URLs are left alone."""
     return re.sub(r"(?<![\w:/])(?:/[\w.+-]+)+/", "", text)
 
 
 def shell_line(words: Sequence[str]) -> str:
-    """A command for a terminal, broken before options where a line would pass 100 characters.
+    """Returns a command for a terminal, broken before options so that lines stay within 100 characters.
 
     Example:
         >>> from helpers import ncu

@@ -1,7 +1,8 @@
-"""What a learner looks at in an Nsight Compute report: hot lines, roofline, sectors, occupancy, the launch over time.
+"""Tables from an Nsight Compute report: hot lines, roofline, sectors, occupancy, and the launch over time.
 
-Every function takes a report or a launch from `ncu.load_report` and gives a table. A counter that was not
-collected is NaN; a table whose section was not collected raises a `ReportError` that names it.
+Every function takes a report or a launch from `ncu.load_report` and returns a table. A counter that was not
+collected is NaN. If a table needs a section that was not collected, the function raises a `ReportError` that
+names it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _STALL = "smsp__pcsamp_warps_issue_stalled_"
-# What a warp waits for in each state: Kernel Profiling Guide, "Warp Stall Reasons". The ones that these kernels meet.
+# What a warp waits for in each state (Kernel Profiling Guide, "Warp Stall Reasons"), limited to the states
+# that occur in these kernels.
 STALLS = {
     "long_scoreboard": "a load from L1, L2 or DRAM",
     "drain": "stores to drain before the warp may exit",
@@ -39,12 +41,13 @@ STALLS = {
 
 
 def instructions(kernel: Kernel) -> pd.DataFrame:
-    """One row an SASS instruction, in program order: its source line, PTX, executions, stall samples and sectors.
+    """Returns one row per SASS instruction in program order.
 
-    `samples` counts how often the sampler found a warp waiting at (or issuing) the instruction; `top_stall` is what
-    most of them waited for. A wait for a load is charged to the first instruction that needs the value, not to the
-    load. `sectors` are the 32-byte pieces of memory that the instruction's addresses touch, `sectors_ideal` how few
-    would do.
+    The columns include the source line, PTX, executions, stall samples and sectors. `samples` counts how
+    often the sampler found a warp waiting at (or issuing) the instruction, and `top_stall` is the most common
+    reason. A wait for a load is attributed to the first instruction that needs the value, not to the load.
+    `sectors` counts the 32-byte pieces of memory that the instruction's addresses touch, and `sectors_ideal`
+    is the minimum possible.
 
     Raises:
         ReportError: the section SourceCounters was not collected.
@@ -62,7 +65,8 @@ def instructions(kernel: Kernel) -> pd.DataFrame:
     executed = m.instances("inst_executed")
     if not executed:
         raise ReportError(
-            "This launch has no counters for single instructions: profile with --set full or --section SourceCounters."
+            "This launch has no counters for individual instructions: profile with --set full or --section "
+            "SourceCounters."
         )
     samples = m.instances("smsp__pcsamp_sample_count")
     reasons = str(m.get("group:smsp__pcsamp_warp_stall_reasons", "")).split(",")
@@ -75,7 +79,8 @@ def instructions(kernel: Kernel) -> pd.DataFrame:
     texts = kernel.sources()
     start = min(executed)
     rows = []
-    # Warps that have exited and wait for their stores are sampled just past the last instruction, which none executes.
+    # Warps that have exited and wait for their stores are sampled just past the last instruction, at an
+    # address that no warp executes.
     for pc in sorted(executed | samples):
         info = action.source_info(pc)
         file, line = (info.file_name(), int(info.line())) if info else ("", 0)
@@ -84,7 +89,7 @@ def instructions(kernel: Kernel) -> pd.DataFrame:
         rows.append(
             {
                 "address": pc - start,
-                # a branch's absolute target differs from run to run
+                # A branch's absolute target differs between runs.
                 "sass": re.sub(r" 0x[0-9a-f]{9,}$", "", " ".join(action.sass_by_pc(pc).split())),
                 "file": Path(file).name,
                 "line": line,
@@ -106,9 +111,10 @@ def instructions(kernel: Kernel) -> pd.DataFrame:
 
 
 def source_lines(kernel: Kernel) -> pd.DataFrame:
-    """One row a source line that became instructions, the most sampled first: samples, executions, sectors.
+    """Returns one row per source line that has instructions, with samples, executions and sectors.
 
-    `top_instruction` is the instruction of that line where most samples fell, and `top_stall` what it waited for.
+    The line with the most samples comes first. `top_instruction` is the instruction of the line with the most
+    samples, and `top_stall` is its most common stall reason.
 
     Raises:
         ReportError: the section SourceCounters was not collected.
@@ -148,10 +154,11 @@ def _line_of(text: str, line: int) -> str:
 
 
 def sectors(report: Report | Kernel, kernel: int | Kernel | None = None) -> pd.DataFrame:
-    """Memory transactions of each launch, from the threads down to DRAM. A sector is 32 bytes.
+    """Returns the memory transactions of each launch, from the threads down to DRAM. A sector is 32 bytes.
 
-    `sectors_asked` is what the addresses of each warp touch, `sectors_ideal` what they would touch side by side, and
-    `excess_percent` the difference as a share of what was asked. `l2_sectors` reached the L2 cache.
+    `sectors_asked` counts the sectors that the addresses of each warp touch, `sectors_ideal` is the count if
+    the addresses were contiguous, and `excess_percent` is the difference as a share of `sectors_asked`.
+    `l2_sectors` counts the sectors requested from the L2 cache.
 
     Example:
         >>> from helpers import ncu, records
@@ -200,20 +207,20 @@ def predicted_sectors(
     num_warps: int = 4,
     element_bytes: int = 4,
 ) -> dict[str, int]:
-    """The requests and sectors of an element-wise kernel with one program a row, by arithmetic alone; loads plus stores.
+    """Computes the requests and sectors of an element-wise kernel with one program per row, without a report.
 
-    A request is one instruction of one warp. Its sectors are the 32-byte pieces that its addresses touch; `ideal` is
-    how few they would touch side by side from a boundary on.
+    The counts include loads and stores. A request is one instruction of one warp. Its sectors are the 32-byte
+    pieces that its addresses touch; `ideal` is the count if the addresses were contiguous and aligned.
 
     Args:
-        n_rows: rows, and programs.
-        n_cols: elements of a row that are not masked off.
-        stride: elements from the start of a row to the start of the next.
-        block_size: elements of a program, masked ones too; a multiple of 32 · num_warps · per_thread.
-        per_thread: neighbouring elements that a thread has.
+        n_rows: the number of rows, and of programs.
+        n_cols: the number of elements per row that are not masked off.
+        stride: the number of elements from the start of one row to the start of the next.
+        block_size: elements per program, including masked ones; a multiple of 32 · num_warps · per_thread.
+        per_thread: the number of adjacent elements per thread.
         vector: how many of them one instruction moves.
-        num_warps: warps of a program.
-        element_bytes: bytes of an element.
+        num_warps: warps per program.
+        element_bytes: bytes per element.
 
     Example:
         >>> from helpers import ncu
@@ -222,7 +229,7 @@ def predicted_sectors(
     """
     import numpy as np
 
-    # repeats, warps, lanes, pieces, vector; then the lanes last but one, so that a row is one request
+    # Axes: repeats, warps, lanes, pieces, vector. Swapping lanes and pieces makes each row one request.
     elements = np.arange(block_size).reshape(-1, num_warps, 32, per_thread // vector, vector)
     requests = elements.swapaxes(2, 3).reshape(-1, 32 * vector)
     active = [request[request < n_cols] for request in requests if request[0] < n_cols]
@@ -236,12 +243,13 @@ def predicted_sectors(
 
 
 def roofline_points(report: Report | Kernel) -> pd.DataFrame:
-    """Each launch as a point for `plots.roofline`, from counters alone: fp32 operations, DRAM bytes, time.
+    """Returns each launch as a point for `plots.roofline`, computed from its counters.
 
-    An addition or a multiplication is one operation, a fused multiply-add two (as in ncu's own roofline). `.attrs`
-    has the ceilings that the report gives for the same GPU: "peak_gb_per_s" at the memory clock of the longest launch,
-    and "peak_gflop_per_s" at the highest SM clock of the device. (Cycles over time is no clock in a launch of a few
-    microseconds: on an H100 it gave 2,101 MHz, where 1,980 is the highest.)
+    An addition or a multiplication counts as one operation and a fused multiply-add as two, as in ncu's own
+    roofline. `.attrs` contains the ceilings of the same GPU: "peak_gb_per_s" at the memory clock of the
+    longest launch, and "peak_gflop_per_s" at the highest SM clock of the device. (Dividing cycles by time
+    does not give a reliable clock for a launch of a few microseconds: on an H100 the result was 2,101 MHz,
+    but the maximum is 1,980 MHz.)
 
     Raises:
         ReportError: the section SpeedOfLight_RooflineChart was not collected.
@@ -273,7 +281,8 @@ def roofline_points(report: Report | Kernel) -> pd.DataFrame:
     table = pd.DataFrame(rows)
     if table["gflop_per_s"].isna().all():
         raise ReportError(
-            "These launches have no roofline counters: profile with --set full or --section SpeedOfLight_RooflineChart."
+            "These launches have no roofline counters: profile with --set full or --section "
+            "SpeedOfLight_RooflineChart."
         )
     longest = max(launches, key=lambda k: k.duration_us or 0)
     sm_ghz = number(longest, "device__attribute_clock_rate", 1e-6)
@@ -287,9 +296,9 @@ def roofline_points(report: Report | Kernel) -> pd.DataFrame:
 
 
 def occupancy(kernel: Kernel) -> pd.DataFrame:
-    """What limits how many of this kernel's blocks an SM holds at once: one row a resource, the tightest first.
+    """Returns what limits this kernel's blocks per SM, one row per resource, the tightest limit first.
 
-    `.attrs`: "blocks_per_sm", "warps_per_block", "theoretical_percent", "achieved_percent".
+    `.attrs` contains "blocks_per_sm", "warps_per_block", "theoretical_percent" and "achieved_percent".
 
     Example:
         >>> from helpers import ncu, records
@@ -331,9 +340,10 @@ _CURVES = {
 
 
 def occupancy_curves(kernel: Kernel) -> pd.DataFrame:
-    """ncu's occupancy calculator for this kernel: theoretical occupancy as one resource changes and the others stay.
+    """Returns ncu's occupancy calculator for this kernel: theoretical occupancy as one resource changes.
 
-    Columns: `what` ("threads a block", "registers a thread", "shared bytes a block"), `value`, `occupancy_percent`.
+    Columns: `what` ("threads a block", "registers a thread", "shared bytes a block"), `value`, and
+    `occupancy_percent`. For each `what`, the other resources stay fixed.
     """
     import pandas as pd
 
@@ -354,18 +364,18 @@ _OVER_TIME = {
 
 
 def over_time(kernel: Kernel) -> pd.DataFrame:
-    """The launch over time, from ncu's PM sampling: one row a sample while the SMs were active.
+    """Returns the launch over time from ncu's PM sampling, one row per sample while the SMs were active.
 
-    Columns: `time_us` from the first sample, `blocks_launched` in that sample, `dram_read_percent` and
-    `dram_write_percent` of peak, `sm_active_percent` of the busiest sample. Empty where the report has no PM
-    sampling (GPUs before Ampere, or a profile without the section PmSampling).
+    Columns: `time_us` since the first sample, `blocks_launched` during the sample, `dram_read_percent` and
+    `dram_write_percent` of the peak, and `sm_active_percent` of the busiest sample. The table is empty if the
+    report has no PM sampling (GPUs before Ampere, or a profile without the section PmSampling).
     """
     import pandas as pd
 
     columns = ["time_us", "blocks_launched", "dram_read_percent", "dram_write_percent", "sm_active_percent"]
     series = {}
     for column, ending in _OVER_TIME.items():
-        # the unit before the name (FE_B, FBSP, …) differs between chips
+        # The prefix of the name (FE_B, FBSP, …) differs between chips.
         name = next((n for n in kernel.metrics if n.endswith(ending)), None)
         series[column] = kernel.metrics.instances(name) if name else {}
     active = {t for t, v in (series["sm_active_cycles"] or series["blocks_launched"]).items() if t and v}
@@ -380,10 +390,11 @@ def over_time(kernel: Kernel) -> pd.DataFrame:
 
 
 def moments(kernel: Kernel) -> dict[str, float]:
-    """When things happened in a launch, in µs on the time axis of `over_time`; NaN what did not happen or was not sampled.
+    """Returns when the phases of a launch began, in µs on the time axis of `over_time`.
 
-    "writes_from_us": DRAM writes pass 5 % of their peak. "last_start_us": the last sample in which a block started.
-    "tail_from_us": after that, fewer than 95 % of the SMs that worked at once still work. "end_us": the last sample.
+    "writes_from_us": DRAM writes first exceed 5% of their peak. "last_start_us": the last sample in which a
+    block started. "tail_from_us": the first sample after that with SM activity below 95% of the busiest
+    sample. "end_us": the last sample. A value is NaN if the event did not occur or was not sampled.
 
     Example:
         >>> from helpers import ncu, records

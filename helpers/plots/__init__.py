@@ -1,12 +1,13 @@
-"""Plotly figures from tables: throughput curves, heat maps, rooflines, bars and dots; and tables formatted to be read.
+"""Plotly figures from tables (throughput curves, heat maps, rooflines, bars and dots), and formatted tables.
 
-All figures share one look: the Okabe–Ito palette (distinguishable with every common form of colour blindness),
-dark text on the figure's own white paper (readable on light and on dark pages), units on the axes, error bars where the
-table has an interval, and ceilings as dashed lines. Only plain `plotly.graph_objects` are used; plotly 5.24 and 7 both
-draw them. A table that came from `records.measured` carries its provenance, and the figure names that GPU and day.
+All figures share one style: the Okabe–Ito palette, which is distinguishable with every common form of color
+blindness; dark text on a white figure background, which is readable on light and on dark pages; units on the
+axes; error bars if the table has intervals; and ceilings as dashed lines. The figures use only plain
+`plotly.graph_objects`, which both plotly 5.24 and 7 can draw. A table from `records.measured` carries its
+provenance, and the figure shows its GPU and date.
 
-`figures` draws over two quantities (throughput curves, heat maps, rooflines), `categorical` over names (bars, dots);
-`tables` makes the tables, `style` has the common look.
+The modules: `figures` draws over two quantities (throughput curves, heat maps, rooflines), `categorical`
+draws over names (bars, dots), `tables` formats tables, and `style` defines the common style.
 """
 
 from helpers.plots.categorical import bars, dots

@@ -1,4 +1,4 @@
-"""Figures with a name on one axis: bars, and dots with intervals."""
+"""Figures with names on one axis: bars, and dots with intervals."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ def bars(
     horizontal: bool = False,
     height: int = 430,
 ) -> go.Figure:
-    """One bar for each row with its value beside it, or groups of bars, one for each `series`.
+    """Draws one bar per row, labeled with its value, or groups of bars with one bar per `series`.
 
     Args:
-        df: one row for each bar; the order is kept.
-        x: the column that names the bars.
-        y: the column of values; error bars as in `throughput`.
+        df: a table with one row per bar; the order is preserved.
+        x: the column with the names of the bars.
+        y: the column of values; error bars work as in `throughput`.
         series: the column that splits each bar into a group of bars.
-        ceilings: label to value in the unit of `y`: dashed lines.
+        ceilings: dashed lines: label to value in the unit of `y`.
         title: the figure's title.
-        x_title: instead of the column's name in words.
+        x_title: the title of the x axis, instead of one derived from the column name.
         y_title: the same for y.
         value_format: the format of the printed values.
-        log_y: a logarithmic axis of values.
-        horizontal: bars that lie, for long names.
-        height: pixels.
+        log_y: whether the value axis is logarithmic.
+        horizontal: whether the bars are horizontal, which suits long names.
+        height: the figure's height in pixels.
 
     Raises:
-        ValueError: a column that the table does not have, or a table without a row that could be drawn.
+        ValueError: the table lacks a column, or has no row that can be drawn.
 
     Example:
         >>> import pandas as pd
@@ -72,7 +72,7 @@ def bars(
     require_columns(df, [x, y, *([series] if series else [])], "bars")
     usable, left_out = usable_rows(df, y)
     if usable.empty:
-        raise ValueError(f"bars: no row of the table has a value in {y!r} that could be drawn.")
+        raise ValueError(f"bars: no row of the table has a value in {y!r} that can be drawn.")
     fig = go.Figure()
     named: list[str] = []
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
@@ -123,16 +123,18 @@ def bars(
 
 
 def _places(values: Sequence[float], ceilings: Mapping[str, float] | None, log: bool) -> list[str]:
-    """Where a bar's value stands, so that no ceiling's line runs through it: outside, inside, or "none", with its name.
+    """Returns where to print each bar's value ("outside", "inside" or "none"), away from the ceilings.
 
-    With ceilings a value stands at the foot of its bar, if that is long enough; and else above it, if no line is near.
+    "none" means next to the bar's name. If there are ceilings, the value is printed at the base of the bar if
+    the bar is long enough, and otherwise above it unless a ceiling is close.
     """
     lines = [value for value in (ceilings or {}).values() if value is not None]
     if not lines or not values:
         return ["outside"] * len(values)
     top = max(*values, *lines)
     if log or len(values) > 10 or min(lines) < 0.25 * top:
-        # a logarithmic bar begins below all values; in a narrow one, or past a low line, there is no room at the foot
+        # A logarithmic bar starts below all values, and narrow bars or low ceilings leave no room for a
+        # label at the base.
         return ["none"] * len(values)
     near = [any(v - 0.05 * top <= line <= v + 0.3 * top for line in lines) for v in values]
     return [
@@ -156,24 +158,25 @@ def dots(
     at_least: float = 0.0,
     height: int | None = None,
 ) -> go.Figure:
-    """One point for each row with its value beside it; every point and interval lies inside the axes.
+    """Draws one labeled point per row. The axis range contains every point and interval.
 
     Args:
-        df: one row for each point; the order is kept, from the top.
+        df: a table with one row per point; the order from the top is preserved.
         x: the column of values.
-        y: the column that names the points.
-        low: the column of the intervals' lower ends; a row without one has no interval.
-        high: the column of their upper ends.
+        y: the column with the names of the points.
+        low: the column with the lower ends of the intervals; a row without a value has no interval.
+        high: the column with the upper ends.
         title: the figure's title.
-        x_title: instead of the column's name in words.
+        x_title: the title of the x axis, instead of one derived from the column name.
         value_format: the format of the printed values.
-        log_x: a logarithmic axis of values.
-        reference: a dashed line at this value, in the middle of the axis; not with `log_x`.
-        at_least: the axis goes at least so far to both sides of `reference`, so that a small difference looks small.
-        height: pixels; by default what the rows need.
+        log_x: whether the value axis is logarithmic.
+        reference: draws a dashed line at this value, in the middle of the axis; not possible with `log_x`.
+        at_least: the minimum extent of the axis on both sides of `reference`, so that a small difference
+            looks small.
+        height: the figure's height in pixels; chosen from the number of rows by default.
 
     Raises:
-        ValueError: a column that the table does not have, or a value that a logarithmic axis cannot show.
+        ValueError: the table lacks a column, or has a value that a logarithmic axis cannot show.
 
     Example:
         >>> import pandas as pd
@@ -187,7 +190,7 @@ def dots(
     ends = [c for c in (low, high) if c]
     require_columns(df, [x, y, *ends], "dots")
     if log_x and not (df[[x, *ends]].fillna(1) > 0).all().all():
-        raise ValueError(f"dots: every {x} must be above 0, since its axis is logarithmic.")
+        raise ValueError(f"dots: every {x} must be above 0, because its axis is logarithmic.")
     first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
     limits = _limits(first, last, log_x, reference, at_least)
     error = None
@@ -209,7 +212,7 @@ def dots(
         )
     )
     if beside:
-        # At the marker the text would lie on the interval, or on the reference's line.
+        # Text at the marker would overlap the interval or the reference line.
         edge = 10 ** limits[1] if log_x else limits[1]
         look = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
         fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **look)
@@ -222,9 +225,9 @@ def dots(
 
 
 def _limits(first: float, last: float, log: bool, reference: float | None, at_least: float) -> list[float]:
-    """The ends of an axis that values from `first` to `last` lie inside of; powers of ten on a logarithmic one.
+    """Returns axis limits that contain `first` to `last`, as powers of ten on a logarithmic axis.
 
-    The right end leaves room for the last value's text.
+    The right end leaves room for the label of the last value.
     """
     if log:
         return [math.log10(first) - 0.2, math.log10(last) + 0.2 + 0.1 * math.log10(10 * last / first)]

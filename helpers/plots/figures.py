@@ -42,25 +42,25 @@ def throughput(
     log_y: bool = False,
     height: int = 460,
 ) -> go.Figure:
-    """One line for each series, over a size.
+    """Draws one line per series, over a size.
 
     Args:
-        df: a long table (one row a point) or a wide one (a column for each series).
+        df: a long table (one row per point) or a wide one (one column per series).
         x: the column of sizes.
-        series: the column that names each row's series, or the list of columns that are the series of a wide table.
-        y: the column drawn, of a long table. Error bars come from `<y>_low` and `<y>_high`, or, for "median_us" and
-            "gb_per_s", from `ci_low_us` and `ci_high_us`. Rows whose `verdict` is not "ok", and rows without a value,
-            are not drawn, and the figure says how many.
-        ceilings: label to value in the unit of `y`: dashed lines, such as `{"copy, GB/s": 2957}`.
+        series: the column with the name of each row's series, or the list of a wide table's series columns.
+        y: the column of values in a long table. Error bars are taken from `<y>_low` and `<y>_high`, or, for
+            "median_us" and "gb_per_s", from `ci_low_us` and `ci_high_us`. Rows whose `verdict` is not "ok"
+            and rows without a value are not drawn, and the figure shows how many there are.
+        ceilings: dashed lines: label to value in the unit of `y`, such as `{"copy, GB/s": 2957}`.
         title: the figure's title.
-        x_title: instead of the column's name in words.
+        x_title: the title of the x axis, instead of one derived from the column name.
         y_title: the same for y.
-        log_x: a logarithmic x axis.
-        log_y: a logarithmic y axis; otherwise y starts at 0.
-        height: pixels.
+        log_x: whether the x axis is logarithmic.
+        log_y: whether the y axis is logarithmic; otherwise it starts at 0.
+        height: the figure's height in pixels.
 
     Raises:
-        ValueError: a column that the table does not have, or a table without a row that could be drawn.
+        ValueError: the table lacks a column, or has no row that can be drawn.
 
     Example:
         >>> import pandas as pd
@@ -80,7 +80,7 @@ def throughput(
     require_columns(df, [x, series, y], "throughput")
     usable, left_out = usable_rows(df, y)
     if usable.empty:
-        raise ValueError(f"throughput: no row of the table has a value in {y!r} that could be drawn.")
+        raise ValueError(f"throughput: no row of the table has a value in {y!r} that can be drawn.")
     fig = go.Figure()
     for i, (name, rows) in enumerate(usable.groupby(series, sort=False)):
         rows = rows.sort_values(x)
@@ -115,20 +115,22 @@ def heatmap(
     from_zero: bool = True,
     height: int = 400,
 ) -> go.Figure:
-    """A grid of values, each printed in its cell; a cell that is wrong or refused says so and has no colour.
+    """Draws a grid of values, each printed in its cell.
+
+    The cell of a wrong or refused result shows its verdict and is gray.
 
     Args:
-        df: one row for each cell, such as a `sweep` over two axes.
+        df: a table with one row per cell, such as a `sweep` over two axes.
         x: the column along the x axis.
         y: the column along the y axis.
-        z: the value's column.
+        z: the column of values.
         title: the figure's title.
         z_format: the format of the values in the cells.
-        from_zero: start the colours at 0, so that a small difference looks small.
-        height: pixels.
+        from_zero: whether the color scale starts at 0, so that a small difference looks small.
+        height: the figure's height in pixels.
 
     Raises:
-        ValueError: a column that the table does not have, or two rows for one cell.
+        ValueError: the table lacks a column, or has two rows for the same cell.
 
     Example:
         >>> import pandas as pd
@@ -141,7 +143,7 @@ def heatmap(
 
     require_columns(df, [x, y, z], "heatmap")
     if df.duplicated([x, y]).any():
-        raise ValueError(f"heatmap: several rows have the same {x} and {y}; keep one row for each pair.")
+        raise ValueError(f"heatmap: several rows have the same {x} and {y}; keep one row per pair.")
     columns, rows = sorted(df[x].unique()), sorted(df[y].unique())
     cells = {(r[x], r[y]): r for r in df.to_dict("records")}
     read = [[_value_and_text(cells.get((c, r)), z, z_format) for c in columns] for r in rows]
@@ -160,7 +162,7 @@ def heatmap(
     fig = go.Figure(go.Heatmap(z=values, text=text, colorscale=list(HEAT_COLOURS), colorbar=bar, **common))
     if from_zero:
         fig.update_traces(zmin=0, zmax=max((v for line in values for v in line if v is not None), default=1))
-    # Cells without a value are grey, so that their words are seen to stand in a cell.
+    # Cells without a value are gray, so that it is clear that their text belongs to a cell.
     grey = [[1 if value is None and word else None for value, word in line] for line in read]
     if any(cell for line in grey for cell in line):
         words = [[word if value is None else "" for value, word in line] for line in read]
@@ -173,7 +175,7 @@ def heatmap(
 
 
 def _value_and_text(cell: Mapping | None, z: str, z_format: str) -> tuple[float | None, str]:
-    """What a cell of a heat map has: its value, or None, and its text; "" where no row was measured."""
+    """Returns the value (or None) and the text of a heat map cell; the text is "" if it has no row."""
     if cell is None:
         return None, ""
     if cell.get("verdict", "ok") != "ok":
@@ -194,23 +196,23 @@ def roofline(
     title: str = "",
     height: int = 500,
 ) -> go.Figure:
-    """Kernels as points under the ceilings that memory and arithmetic set, on logarithmic axes.
+    """Draws kernels as points below the ceilings of memory bandwidth and arithmetic, on logarithmic axes.
 
-    Under a memory ceiling of B GB/s a kernel that does I operations a byte reaches at most B · I GFLOP/s
-    (Williams, Waterman, Patterson, "Roofline", CACM 2009).
+    With a memory bandwidth of B GB/s, a kernel that performs I operations per byte reaches at most B · I
+    GFLOP/s (Williams, Waterman, Patterson, "Roofline", CACM 2009).
 
     Args:
-        df: one row for each kernel.
-        bandwidths: label to GB/s: the sloping ceilings, such as `{"DRAM peak": 3350, "copy": 2957}`.
-        peaks: label to GFLOP/s: the level ceilings, such as `{"fp32": 66_900}`.
-        x: the column of operations a byte of memory traffic.
+        df: a table with one row per kernel.
+        bandwidths: the sloped ceilings: label to GB/s, such as `{"DRAM peak": 3350, "copy": 2957}`.
+        peaks: the flat ceilings: label to GFLOP/s, such as `{"fp32": 66_900}`.
+        x: the column of operations per byte of memory traffic.
         y: the column of GFLOP/s.
-        label: the column that names each kernel.
+        label: the column with the kernels' names.
         title: the figure's title.
-        height: pixels.
+        height: the figure's height in pixels.
 
     Raises:
-        ValueError: a column that the table does not have, a point that is not above 0, or no ceiling at all.
+        ValueError: the table lacks a column, a value is not above 0, or there is no memory ceiling.
     """
     import plotly.graph_objects as go
 
@@ -218,9 +220,9 @@ def roofline(
     bandwidths = {k: v for k, v in bandwidths.items() if v is not None}
     peaks = {k: v for k, v in (peaks or {}).items() if v is not None}
     if not bandwidths:
-        raise ValueError("roofline: give at least one memory ceiling in GB/s, such as {'DRAM peak': 3350}.")
+        raise ValueError("roofline: pass at least one memory ceiling in GB/s, such as {'DRAM peak': 3350}.")
     if not (df[[x, y]] > 0).all().all():
-        raise ValueError(f"roofline: every {x} and {y} must be above 0, since both axes are logarithmic.")
+        raise ValueError(f"roofline: every {x} and {y} must be above 0, because both axes are logarithmic.")
     fig = go.Figure(_roofs(df[x], bandwidths, peaks))
     for i, row in enumerate(df.to_dict("records")):
         fig.add_trace(
@@ -244,7 +246,7 @@ def roofline(
 
 
 def _roofs(intensities: pd.Series, bandwidths: Mapping[str, float], peaks: Mapping[str, float]) -> list:
-    """A roofline's ceilings as lines, from left of the kernels and the ridge to right of them."""
+    """Returns a roofline's ceilings as lines that extend beyond the kernels and the ridge on both sides."""
     import plotly.graph_objects as go
 
     steepest = max(bandwidths.values())
@@ -262,7 +264,7 @@ def _roofs(intensities: pd.Series, bandwidths: Mapping[str, float], peaks: Mappi
         roofs.append(
             roof(i, [left, end], [left * value, end * value], f"{name}: {value:,.0f} GB/s", TEXT_COLOUR)
         )
-    # A peak begins where the highest memory ceiling reaches it.
+    # A peak starts where the highest memory ceiling reaches it.
     for i, (name, value) in enumerate(peaks.items()):
         roofs.append(
             roof(i, [value / steepest, right], [value, value], f"{name}: {value:,.0f} GFLOP/s", PALETTE[4])

@@ -1,4 +1,4 @@
-"""The look that all figures share, and what the functions that draw them have in common."""
+"""The style that all figures share, and helper functions for drawing them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-# Okabe and Ito, "Color Universal Design" (2008); black is a mid grey here, since the text is nearly black.
+# Okabe and Ito, "Color Universal Design" (2008), with medium gray for black, because the text is almost
+# black.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#CC79A7", "#56B4E9", "#F0E442", "#767676")
-# A figure brings its own paper: no one colour of text has a contrast of 4.5 (WCAG 2.2, 1.4.3) on white and on
-# JupyterLab's dark page, and a figure does not know where it is shown.
+# Figures have their own background: no text color has a contrast of 4.5 (WCAG 2.2, 1.4.3) both on white and
+# on JupyterLab's dark page, and a figure does not know on which page it is shown.
 PAPER_COLOUR = "#FFFFFF"
 TEXT_COLOUR = "#404040"
 GRID_COLOUR = "rgba(128,128,128,0.28)"
-# Cividis from its middle on: black numbers can be read on all of it.
+# The upper half of Cividis: black numbers are readable on all of it.
 HEAT_COLOURS = ("#7D7C76", "#8A8678", "#A59C74", "#C3B369", "#E1CC55", "#FEE838")
 MARKERS = ("circle", "square", "diamond", "triangle-up", "x", "cross", "star", "hexagon")
 
@@ -31,7 +32,7 @@ _AXIS_TITLES = {
     "n_elements": "elements",
     "n_bytes": "bytes",
     "block_size": "BLOCK_SIZE (elements)",
-    "num_warps": "warps a program",
+    "num_warps": "warps per program",
     "flop_per_byte": "arithmetic intensity (FLOP/byte)",
     "gflop_per_s": "performance (GFLOP/s)",
 }
@@ -39,7 +40,7 @@ _UNITS = {"_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_percent": "
 
 
 def contrast(a: str, b: str) -> float:
-    """How well two colours, "#RRGGBB", can be told apart, 1 to 21 (WCAG 2.2, "contrast ratio")."""
+    """Returns the WCAG 2.2 contrast ratio (1 to 21) of two colors given as "#RRGGBB"."""
 
     def luminance(colour: str) -> float:
         channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
@@ -51,12 +52,12 @@ def contrast(a: str, b: str) -> float:
 
 
 def text_on(colour: str) -> str:
-    """Black or white, whichever can be read better on a colour, "#RRGGBB"."""
+    """Returns black or white, whichever is more readable on a color given as "#RRGGBB"."""
     return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, colour))
 
 
 def axis_title(column: str) -> str:
-    """A column's name in words, with its unit: "copy_ms" gives "copy (ms)".
+    """Returns a column's name in words, with its unit: "copy (ms)" for "copy_ms".
 
     Example:
         >>> from helpers import plots
@@ -72,7 +73,7 @@ def axis_title(column: str) -> str:
 
 
 def theme() -> go.layout.Template:
-    """The look that all figures share, as a Plotly template."""
+    """Returns the style that all figures share, as a Plotly template."""
     import plotly.graph_objects as go
 
     axis = {
@@ -100,15 +101,15 @@ def theme() -> go.layout.Template:
 
 
 def layout(fig: go.Figure, title: str = "", x: str = "", y: str = "", *, note: str = "", height: int = 430):
-    """Give a figure the shared look, a title and axis titles; returns the same figure.
+    """Applies the shared style, a title and axis titles to a figure, and returns the figure.
 
     Args:
         fig: any Plotly figure with one pair of axes.
-        title: what is shown, in one line.
+        title: a one-line title.
         x: the title of the x axis, with its unit.
         y: the title of the y axis, with its unit.
-        note: a smaller second line under the title, such as where the figures come from.
-        height: pixels.
+        note: a smaller second line below the title, such as where the data was measured.
+        height: the figure's height in pixels.
     """
     text = title + (f"<br><sub>{note}</sub>" if note else "")
     fig.update_layout(template=theme(), title_text=text, height=height)
@@ -118,7 +119,7 @@ def layout(fig: go.Figure, title: str = "", x: str = "", y: str = "", *, note: s
 
 
 def require_columns(df: pd.DataFrame, columns: Sequence[str], what: str) -> None:
-    """Raise a ValueError that names the columns which `what` needs and the table lacks."""
+    """Raises a ValueError that lists the columns in `columns` that the table lacks."""
     missing = [c for c in columns if c not in df.columns]
     if missing:
         raise ValueError(
@@ -127,7 +128,7 @@ def require_columns(df: pd.DataFrame, columns: Sequence[str], what: str) -> None
 
 
 def usable_rows(df: pd.DataFrame, y: str) -> tuple[pd.DataFrame, str]:
-    """The rows that have a value and are not wrong or refused, and a note on those that are left out."""
+    """Returns the rows that have a value and are neither wrong nor refused, and a note on the others."""
     keep = df[y].notna()
     if "verdict" in df.columns:
         keep &= df["verdict"].eq("ok")
@@ -141,7 +142,7 @@ def usable_rows(df: pd.DataFrame, y: str) -> tuple[pd.DataFrame, str]:
 
 
 def origin_of(df: pd.DataFrame) -> str:
-    """Where and when the table was measured, as a figure's second line says it; empty where the table has no provenance.
+    """Returns where and when the table was measured, for a figure's subtitle, or "" if it has no provenance.
 
     >>> import pandas as pd
     >>> from helpers import plots
@@ -153,14 +154,15 @@ def origin_of(df: pd.DataFrame) -> str:
 
 
 def join_notes(*notes: str) -> str:
-    """The notes that are not empty, in one line."""
+    """Returns the non-empty notes on one line."""
     return " · ".join(n for n in notes if n)
 
 
 def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float]] | None:
-    """The distances up and down from `y` to its interval's ends, or None where the table has no interval.
+    """Returns the distances from `y` up and down to the ends of its interval, or None without one.
 
-    A bandwidth's interval comes from the time's: the bytes are the same, so GB/s scales by median over bound.
+    A bandwidth's interval is computed from that of the time: the number of bytes is constant, so GB/s scales
+    with median / bound.
     """
     if {f"{y}_low", f"{y}_high"} <= set(df.columns):
         return list(df[f"{y}_high"] - df[y]), list(df[y] - df[f"{y}_low"])
@@ -176,7 +178,7 @@ def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float
 
 
 def error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
-    """Plotly's error bars for `y`, or None where the table has no interval."""
+    """Returns Plotly error bars for `y`, or None if the table has no interval."""
     distances = _interval(df, y)
     if distances is None:
         return None
@@ -199,14 +201,14 @@ def draw_ceilings(
     ends: Sequence | None = None,
     horizontal: bool = False,
 ) -> None:
-    """A dashed line across the figure for each ceiling, named with its value in the legend.
+    """Draws a dashed line across the figure for each ceiling; the legend shows its name and value.
 
     Args:
         fig: the figure.
-        ceilings: label to value; a value of None (a GPU whose peak the driver does not tell) is left out.
-        ends: the first and the last value of the other axis, between which a line goes; without them it goes from
-            edge to edge, as over bars.
-        horizontal: the values lie along x.
+        ceilings: label to value; a value of None (the driver doesn't report the GPU's peak) is left out.
+        ends: the first and the last value on the other axis, between which the lines are drawn; by default
+            they extend from edge to edge, as in bar charts.
+        horizontal: whether the values are on the x axis.
     """
     import plotly.graph_objects as go
 
@@ -221,13 +223,16 @@ def draw_ceilings(
         if ends is None:
             (fig.add_vline if horizontal else fig.add_hline)(value, line=line)
     if ends is None and known:
-        # a shape alone would not keep its value inside the axis
+        # A line shape alone does not extend the axis range to its value.
         (fig.update_xaxes if horizontal else fig.update_yaxes)(
             autorangeoptions={"include": list(known.values())}
         )
 
 
 def log_axis(values: Sequence[float]) -> dict:
-    """A logarithmic axis for these values: labels at powers of ten where there are several, else in between too."""
+    """Returns a logarithmic axis for the values.
+
+    If the values span several powers of ten, only these are labeled; otherwise values in between are, too.
+    """
     decades = math.log10(max(values) / min(values)) if len(values) and min(values) > 0 else 0
     return {"type": "log", "dtick": 1 if decades >= 1.5 else "D2", "tickformat": ",~f"}

@@ -1,4 +1,4 @@
-"""Tables formatted to be read."""
+"""Formatted tables."""
 
 from __future__ import annotations
 
@@ -12,26 +12,29 @@ if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
 
-# A table of so many columns stands closer, so that it fits a page of 1,000 pixels.
+# Tables with at least this many columns get less padding, so that they fit a page of 1,000 pixels.
 _MANY = 10
 
 
 def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mapping[str, int] = 1) -> Styler:
-    """A table formatted to be read: chosen columns under headings with units, rounded, a dash where there is no value.
+    """Returns a formatted table of selected columns.
+
+    Columns get readable headings, numbers are rounded, and missing values become dashes.
 
     Args:
         df: any table.
-        columns: column to heading, in the order shown; the others are left out.
-        decimals: places after the point, of all numbers that are not whole, or a number for each column.
+        columns: column to heading, in display order; other columns are left out.
+        decimals: the number of decimal places for non-integers, or one number per column.
 
     Raises:
-        ValueError: a column that the table does not have.
+        ValueError: the table lacks a column.
 
     Example:
         >>> import pandas as pd
         >>> from helpers import plots
         >>> rows = pd.DataFrame({"kernel": ["mine"], "median_us": [1234.5]})
-        >>> "1,234.5" in plots.table(rows, {"kernel": "kernel", "median_us": "time (µs)"}, decimals=1).to_html()
+        >>> titles = {"kernel": "kernel", "median_us": "time (µs)"}
+        >>> "1,234.5" in plots.table(rows, titles, decimals=1).to_html()
         True
     """
     require_columns(df, list(columns), "table")

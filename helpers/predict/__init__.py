@@ -1,8 +1,9 @@
-"""Questions that a lesson asks before it answers them: `ask`, `reveal`, and `review` of a whole lesson.
+"""Questions that a lesson asks before it gives the answer: `ask`, `reveal`, and `review` for a whole lesson.
 
-`questions` says what may be asked, reads answers and compares them with what came out; `answers` keeps them, beside the
-labs' progress; `views` writes HTML and text, `summary` counts a lesson's, `field` is the live form with ipywidgets; `session` holds the three
-functions and what a kernel has asked so far.
+The modules: `questions` defines questions, parses answers and checks them against the truth; `answers` stores
+the answers next to the lab progress; `views` renders HTML and text; `summary` counts the answers of a lesson;
+`field` is the interactive form, made with ipywidgets; and `session` contains the three functions and the
+questions that the kernel has asked so far.
 """
 
 from helpers.predict.session import ask, reveal, review

@@ -1,4 +1,7 @@
-"""The learner's answers, kept beside the labs' progress: the first one that was there when the answer was revealed counts."""
+"""Store the learner's answers next to the lab progress.
+
+The first answer that existed when the truth was revealed is the one that counts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from helpers import store
+from helpers import progress
 from helpers.predict.questions import Answer, Question
 
 FILE = "predictions"
@@ -19,13 +22,13 @@ LESSONS = Path(__file__).with_name("lessons.json")  # `workbook form` writes it
 
 @dataclass(frozen=True)
 class Kept:
-    """What is kept of one question.
+    """The stored state of one question.
 
     Attributes:
-        question: as it was asked.
-        answer: the learner's.
+        question: the question as it was asked.
+        answer: the learner's answer.
         revealed: when the truth was first shown, or "".
-        truth: what it was then; None where it was not shown yet.
+        truth: the truth at that time, or None if it has not been shown yet.
     """
 
     question: Question
@@ -35,13 +38,13 @@ class Kept:
 
     @property
     def hit(self) -> bool:
-        """Whether the answer was right, once the truth is known."""
+        """Whether the answer was right. False until the truth is known."""
         return self.truth is not None and self.question.hit(self.answer, self.truth)
 
 
 @functools.cache
 def keys_by_lesson() -> Mapping[str, tuple[str, ...]]:
-    """The keys of each lesson's questions, in their order."""
+    """Returns the keys of each lesson's questions, in order."""
     try:
         return {lesson: tuple(keys) for lesson, keys in json.loads(LESSONS.read_text("utf-8")).items()}
     except (OSError, ValueError):
@@ -49,18 +52,18 @@ def keys_by_lesson() -> Mapping[str, tuple[str, ...]]:
 
 
 def read(key: str) -> Kept | None:
-    """What is kept of a question; None where it was never answered."""
-    return parse(key, store.read(FILE).get(key))
+    """Returns the stored state of a question, or None if it was never answered."""
+    return parse(key, progress.read(FILE).get(key))
 
 
 def read_all() -> dict[str, Kept]:
-    """Everything that was answered, by key."""
-    found = {key: parse(key, entry) for key, entry in store.read(FILE).items()}
+    """Returns all stored answers by key."""
+    found = {key: parse(key, entry) for key, entry in progress.read(FILE).items()}
     return {key: kept for key, kept in found.items() if kept is not None}
 
 
 def parse(key: str, entry: Any) -> Kept | None:
-    """An entry of the file; None where it is broken or not an answer."""
+    """Parses an entry of the file. Returns None if it is broken or not an answer."""
     try:
         choices = entry["choices"]
         question = Question(
@@ -80,7 +83,7 @@ def parse(key: str, entry: Any) -> Kept | None:
 
 
 def entry_of(kept: Kept) -> dict[str, Any]:
-    """What `parse` reads."""
+    """Returns an entry that `parse` can read."""
     question = kept.question
     return {
         "question": question.text,
@@ -95,7 +98,10 @@ def entry_of(kept: Kept) -> dict[str, Any]:
 
 
 def keep(question: Question, answer: Answer) -> str:
-    """Keep an answer, unless one to the same question was revealed before; why it could not be kept, or ""."""
+    """Stores an answer, unless an answer to the same question has already been revealed.
+
+    Returns "", or the reason why the answer could not be stored.
+    """
 
     def how(entry: dict) -> dict:
         kept = parse(question.key, entry)
@@ -103,11 +109,11 @@ def keep(question: Question, answer: Answer) -> str:
             return entry
         return entry_of(Kept(question, answer))
 
-    return store.change(FILE, question.key, how)
+    return progress.update(FILE, question.key, how)
 
 
 def note_reveal(question: Question, truth: str | float) -> None:
-    """Keep when the truth was first shown and what it was, where the learner had answered."""
+    """Stores when the truth was first shown and what it was, if the learner had answered."""
 
     def how(entry: dict) -> dict:
         kept = parse(question.key, entry)
@@ -115,4 +121,4 @@ def note_reveal(question: Question, truth: str | float) -> None:
             return entry
         return entry_of(Kept(kept.question, kept.answer, time.strftime("%Y-%m-%d %H:%M"), truth))
 
-    store.change(FILE, question.key, how)  # where it is not kept, this session still shows both
+    progress.update(FILE, question.key, how)  # if storing fails, this session still shows both

@@ -1,4 +1,7 @@
-"""The field of a question, with ipywidgets: what is written into it is kept when the learner leaves it or presses Keep."""
+"""The input field of a question, made with ipywidgets.
+
+The answer is saved when the learner leaves the field or presses Save.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,28 @@ from helpers.predict.views import heading
 
 
 class Field:
-    """Radio buttons, a number, or the two ends of a range; below it what is kept.
+    """An input for one question: radio buttons, a number, or the two ends of a range.
 
     Attributes:
-        box: all of it as one widget.
+        box: the whole field as one widget.
         inputs: the widgets that take the answer.
-        state: the line that says what is kept.
+        state: the line below the inputs that shows what has been saved.
     """
 
     def __init__(self, question: Question, kept: Kept | None, keep: Callable[[Answer], str]) -> None:
-        """Args:
-        question: what is asked.
-        kept: what was answered before.
-        keep: takes an answer; says why it is not kept, or "".
+        """Creates the field.
+
+        Args:
+            question: the question.
+            kept: the stored answer, or None.
+            keep: saves an answer, and returns "" or the reason why it could not be saved.
         """
         import ipywidgets as w
 
         self.question, self._keep = question, keep
         self._last = kept.answer if kept else None
         self.state = w.HTML()
-        self.button = w.Button(description="Keep", layout={"width": "6em"})
+        self.button = w.Button(description="Save", layout={"width": "6em"})
         self.button.on_click(lambda button: self._answered())
         if question.choices:
             self.inputs = [
@@ -64,10 +69,10 @@ class Field:
         if kept and kept.revealed:
             self.close(kept)
         elif kept:
-            self._say(f"kept: {question.words(kept.answer)}. You may change it until the answer is shown.")
+            self._say(f"saved: {question.words(kept.answer)}. You can change it until the answer is shown.")
 
     def read(self) -> Answer | None:
-        """The answer that stands in the field; None where there is none yet."""
+        """Returns the answer in the field, or None if there is none yet."""
         if self.question.choices:
             return self.inputs[0].value
         numbers = [read_number(one.value, self.question.unit) for one in self.inputs]
@@ -83,30 +88,36 @@ class Field:
                 self._last = answer
             words = self.question.words(answer)
             self._say(
-                f"not kept: {problem}"
+                f"not saved: {problem}"
                 if problem
-                else f"kept: {words}. You may change it until the answer is shown."
+                else f"saved: {words}. You can change it until the answer is shown."
             )
             return
-        stays = "" if self._last is None else f" Your last answer stays: {self.question.words(self._last)}."
+        stays = (
+            "" if self._last is None else (f" Your last answer is still: {self.question.words(self._last)}.")
+        )
         wrong = [
             one.value
             for one in self.inputs
             if one.value and one.value.strip() and read_number(one.value, self.question.unit) is None
         ]
         if wrong:
-            self._say(f"not kept: “{wrong[0].strip()[:40]}” is no number. Write it as 1,024 or 0.5.{stays}")
+            self._say(
+                f"not saved: “{wrong[0].strip()[:40]}” is not a number. Write it as 1,024 or 0.5.{stays}"
+            )
         elif self.question.measured:
-            self._say(f"not kept yet: a range needs both ends.{stays}")
+            self._say(f"not saved yet: a range needs both ends.{stays}")
         else:
-            self._say(f"not kept: nothing is written.{stays}")
+            self._say(f"not saved: the field is empty.{stays}")
 
     def close(self, kept: Kept) -> None:
-        """The truth was shown: the answer stays as it is, and the field says so."""
+        """Locks the field after the truth was shown, and displays a message that says so."""
         for one in (*self.inputs, self.button):
             one.disabled = True
         self._say(
-            f"You said {self.question.words(kept.answer)} before you saw the answer; that is the one that counts."
+            f"You said {self.question.words(kept.answer)} before you saw the answer, and that is the one "
+            "that "
+            "counts."
         )
 
     def _say(self, text: str) -> None:
@@ -114,7 +125,7 @@ class Field:
 
 
 def works() -> bool:
-    """Whether ipywidgets is here."""
+    """Whether ipywidgets is installed."""
     try:
         import ipywidgets  # noqa: F401
     except ImportError:

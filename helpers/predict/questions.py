@@ -1,4 +1,4 @@
-"""What may be asked, how an answer is read, and how it compares with what came out."""
+"""The questions: what can be asked, how an answer is parsed, and how it is checked against the truth."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Answer = str | float | tuple[float, float]
 
 _KEY = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([ ,'_\u00a0\u202f]\d{3})+(\.\d+)?")
-_NEAR = 0.01  # what is no whole number is right within one per cent
+_NEAR = 0.01  # an answer to a non-integer truth may be off by 1%
 
 
 class Misasked(ValueError):
-    """What a notebook's author got wrong in a question or its answer; the message is one sentence."""
+    """An author's mistake in a question or its answer; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Question:
     """One question.
 
     Attributes:
-        key: its name, unique in the course.
-        text: what is asked.
-        choices: the possible answers, or None where a number is asked for.
-        unit: of the number.
-        measured: the answer is a range, since nobody can know a measured value.
-        guess: nothing above it says the answer.
+        key: its name, which is unique in the course.
+        text: the question itself.
+        choices: the possible answers, or None if the answer is a number.
+        unit: the number's unit.
+        measured: whether the answer is a range, because nobody can know a measured value exactly.
+        guess: whether the answer cannot be derived from the text before the question.
     """
 
     key: str
@@ -40,24 +40,24 @@ class Question:
     guess: bool = False
 
     def require(self) -> None:
-        """Check that it can be asked.
+        """Checks that the question is valid.
 
         Raises:
-            Misasked: it cannot.
+            Misasked: the question is not valid.
         """
         if not isinstance(self.key, str) or not _KEY.fullmatch(self.key):
-            raise Misasked(f"The key {self.key!r} is not made of words, such as 'sectors-16x16'.")
+            raise Misasked(f"The key {self.key!r} is not made of words; write it like 'sectors-16x16'.")
         if not isinstance(self.text, str) or not self.text.strip():
-            raise Misasked(f"{self.key}: there is no question.")
+            raise Misasked(f"{self.key}: the question has no text.")
         if self.choices is None:
             return
         if len(self.choices) < 2 or len(set(self.choices)) < len(self.choices):
-            raise Misasked(f"{self.key}: give at least two choices, each once.")
+            raise Misasked(f"{self.key}: pass at least two choices, all different.")
         if self.measured or self.unit:
-            raise Misasked(f"{self.key}: choices have neither a unit nor a range.")
+            raise Misasked(f"{self.key}: a question with choices has neither a unit nor a range.")
 
     def fits(self, answer: Any) -> bool:
-        """Whether an answer is of this question's kind."""
+        """Whether an answer has the right type for this question."""
         if self.choices is not None:
             return isinstance(answer, str) and answer in self.choices
         if self.measured:
@@ -65,26 +65,28 @@ class Question:
         return _is_number(answer)
 
     def truth(self, value: Any) -> str | float:
-        """What came out, as plain text or a plain number.
+        """Returns the truth as a plain string or number.
 
         Raises:
-            Misasked: it is of another kind, or none of the choices.
+            Misasked: the value has the wrong type, or is not one of the choices.
         """
-        if callable(item := getattr(value, "item", None)):  # a number of numpy or torch
+        if callable(item := getattr(value, "item", None)):  # a NumPy or PyTorch scalar
             try:
                 value = item()
             except (RuntimeError, ValueError):
                 raise Misasked(f"{self.key}: the answer is more than one number.") from None
         if self.choices is not None:
             if value not in self.choices:
-                raise Misasked(f"{self.key}: {value!r} is none of the choices ({', '.join(self.choices)}).")
+                raise Misasked(
+                    f"{self.key}: {value!r} is not one of the choices ({', '.join(self.choices)})."
+                )
             return value
         if not _is_number(value):
-            raise Misasked(f"{self.key}: the answer {str(value)[:80]!r} is no number.")
+            raise Misasked(f"{self.key}: the answer {str(value)[:80]!r} is not a number.")
         return value
 
     def hit(self, answer: Answer, truth: str | float) -> bool:
-        """Whether the answer is right: the same, or the range holds the truth."""
+        """Whether the answer is right: it equals the truth, or the range contains the truth."""
         if isinstance(answer, tuple):
             return answer[0] <= truth <= answer[1]
         if isinstance(answer, str) or isinstance(truth, str):
@@ -94,7 +96,7 @@ class Question:
         return math.isclose(answer, truth, rel_tol=_NEAR)
 
     def words(self, answer: Answer) -> str:
-        """An answer or the truth as it is shown, with its unit."""
+        """Returns an answer or the truth as text, with its unit."""
         if isinstance(answer, str):
             return answer
         if isinstance(answer, tuple):
@@ -109,7 +111,10 @@ def _is_number(value: Any) -> bool:
 
 
 def number_words(value: float) -> str:
-    """A number as it is shown: whole ones exactly, others with three significant digits; commas between thousands."""
+    """Returns a number as text, with commas between thousands.
+
+    Integers are exact, and other numbers have three significant digits.
+    """
     if float(value).is_integer() and abs(value) < 1e15:
         return f"{int(value):,}"
     if not 1e-4 <= abs(value) < 1e15:
@@ -125,14 +130,14 @@ def _with_unit(text: str, unit: str) -> str:
 
 
 def _singular(unit: str) -> str:
-    """ "sector" for "sectors"; symbols such as "ms" stay."""
+    """Returns "sector" for "sectors"; symbols such as "ms" are returned unchanged."""
     if len(unit) < 4 or not (unit.isascii() and unit.isalpha()) or not unit.endswith("s"):
         return unit
     return unit[:-2] if re.search(r"(ch|sh|ss|x)es$", unit) else unit[:-1]
 
 
 def read_number(text: str, unit: str = "") -> float | None:
-    """The number that somebody typed, with or without its unit and thousands separators; None where it is none."""
+    """Parses a number with or without its unit and thousands separators; None if it is not a number."""
     text = text.strip().replace("\u2212", "-")
     if unit:
         for name in (unit, _singular(unit)):

@@ -1,8 +1,9 @@
-"""`ask`, `reveal` and `review`, and what this kernel has asked so far.
+"""`ask`, `reveal` and `review`, and the questions that this kernel has asked so far.
 
-Where answers cannot be kept (Colab, batches, pages, no ipywidgets) the same questions stand there as plain HTML, and each
-answer in a fold. Nothing here fails a notebook: what is wrong is told in a sentence. Where WORKBOOK_STRICT is set, as in
-tests and in `workbook form --execute`, an author's mistake raises instead.
+If answers cannot be saved (in Colab, in batch runs, on web pages, or without ipywidgets), the questions
+appear as plain HTML and each answer in a collapsible section. Nothing here makes a notebook fail: a mistake
+is reported in a sentence. If WORKBOOK_STRICT is set, as in tests and in `workbook form --execute`, an
+author's mistake raises an exception instead.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from helpers.widgets.shown import Shown
 
 
 @dataclass
-class _Asked:
-    """A question of this kernel.
+class _OpenQuestion:
+    """A question that this kernel has asked.
 
     Attributes:
-        question: what was asked.
-        field: the newest live field, or None.
-        shown: whether the truth was shown since it was asked, to a learner who had not answered.
+        question: the question.
+        field: the newest interactive field, or None.
+        shown: whether the truth was shown after the question was asked, to a learner who had not answered.
     """
 
     question: Question
@@ -34,14 +35,14 @@ class _Asked:
     shown: bool = False
 
     def keep(self, answer: Answer) -> str:
-        """Keep an answer from the field; why it is not kept, or ""."""
+        """Saves an answer from the field. Returns "" or the reason why it could not be saved."""
         if self.shown:
-            return "the answer has been shown. Run this cell again to predict all the same."
+            return "the answer has been shown. Run this cell again if you still want to predict."
         problem = answers.keep(self.question, answer)
         return f"{problem}." if problem else ""
 
 
-_asked: dict[str, _Asked] = {}
+_asked: dict[str, _OpenQuestion] = {}
 
 
 def ask(
@@ -53,26 +54,26 @@ def ask(
     measured: bool = False,
     guess: bool = False,
 ) -> None:
-    """Show a question with a field for the answer, which is kept when you leave the field.
+    """Shows a question with a field for the answer, which is saved when you leave the field.
 
     Args:
-        key: the question's name; `reveal` takes it.
-        question: what is asked.
+        key: the question's name, which you also pass to `reveal`.
+        question: the question itself.
         choices: the possible answers; without them the answer is a number.
-        unit: of the number.
-        measured: a measured value is asked for: the answer is a range that you are 90 % sure of.
-        guess: nothing before it says the answer.
+        unit: the number's unit.
+        measured: whether the answer is a measured value, for which you give a range that you are 90% sure of.
+        guess: whether the answer cannot be derived from the text before the question.
     """
     made = Question(key, question, None if choices is None else tuple(choices), unit, measured, guess)
     try:
         made.require()
         earlier = _asked.get(key)
         if earlier is not None and earlier.question != made:
-            raise Misasked(f"{key} is the key of two questions; give each its own.")
+            raise Misasked(f"{key} is the key of two questions; give each question its own key.")
     except Misasked as error:
         _tell(error)
         return
-    asked = _asked[key] = _Asked(made)
+    asked = _asked[key] = _OpenQuestion(made)
     if _live():
         kept = answers.read(key)
         same = kept if kept is not None and kept.question == made else None
@@ -81,10 +82,10 @@ def ask(
 
 
 def reveal(key: str, value: Any) -> None:
-    """Show what came out beside what you predicted.
+    """Shows the answer next to what you predicted.
 
     Args:
-        key: of the question.
+        key: the question's name.
         value: the answer: one of the choices, or a number.
     """
     asked = _asked.get(key)
@@ -92,13 +93,13 @@ def reveal(key: str, value: Any) -> None:
     try:
         if asked is not None:
             question = asked.question
-        elif kept is not None:  # asked before the kernel was restarted
+        elif kept is not None:  # it was asked before the kernel was restarted
             question = kept.question
         else:
-            raise Misasked(f"{key} was not asked before its answer.")
+            raise Misasked(f"{key} was not asked before it was revealed.")
         truth = question.truth(value)
     except Misasked as error:
-        if asked is None and not _strict():  # its cell was not run: show the value all the same
+        if asked is None and not _strict():  # the cell that asks was not run: show the value anyway
             _show(Shown(str(value), views.problem(f"It is {value}.")))
             return
         _tell(error)
@@ -118,13 +119,13 @@ def reveal(key: str, value: Any) -> None:
 
 
 def review() -> None:
-    """Show how well you predicted in this lesson: each question with your answer and what came out."""
+    """Shows how well you predicted in this lesson: each question with your prediction and the answer."""
     if not _live():
         text = "In JupyterLab this cell shows how well you predicted."
         _show(Shown(text, views.boxed(text)))
         return
     if not _asked:
-        text = "Nothing was asked since the kernel started: run the lesson's cells first."
+        text = "No question was asked since the kernel started: run the lesson's cells first."
         _show(Shown(text, views.boxed(text)))
         return
     found = summary.of_session({key: asked.question for key, asked in _asked.items()})
@@ -135,7 +136,7 @@ def review() -> None:
 
 
 def _live() -> bool:
-    """Whether a field can be filled in here and its answer kept."""
+    """Whether this environment can show an interactive field and save its answer."""
     return "google.colab" not in sys.modules and os.environ.get("WORKBOOK_WIDGETS") != "plain" and works()
 
 
@@ -144,7 +145,7 @@ def _strict() -> bool:
 
 
 def _tell(error: Misasked) -> None:
-    """Say what is wrong; raise it where an author should see it."""
+    """Shows what is wrong, or raises the error if an author should see it."""
     if _strict():
         raise error
     _show(Shown(str(error), views.problem(str(error))))

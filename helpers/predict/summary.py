@@ -1,4 +1,4 @@
-"""What a learner predicted in a lesson, counted and in a table: for the review, the lab's progress and the teacher."""
+"""Counts and tables of a lesson's answers, for the review, the lab progress and the teacher."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from helpers.predict.views import outcome
 
 MIME = "application/vnd.kernel-workbook.predictions+json"
 HEAD = ("question", "you said", "it is", "")
-# What a stored notebook may claim: more is left out.
+# Limits for the data in a stored notebook; anything beyond them is left out.
 _MOST_ENTRIES, _MOST_CHOICES, _LONGEST = 40, 20, 300
 
 
@@ -24,9 +24,9 @@ class Summary:
     """A lesson's questions and the learner's answers.
 
     Attributes:
-        n_asked: how many questions there are.
-        questions: those whose text is known, in order.
-        answered: what was answered, by key.
+        n_asked: the number of questions.
+        questions: the questions whose text is known, in order.
+        answered: the answers by key.
     """
 
     n_asked: int
@@ -34,10 +34,11 @@ class Summary:
     answered: Mapping[str, Kept]
 
     def sentences(self) -> list[str]:
-        """How well the learner predicted, in words that suit the learner and the teacher."""
+        """Returns sentences about how well the learner predicted, for the learner and the teacher."""
         if not self.answered:
             return [
-                "You have predicted nothing yet: a question counts once you wrote an answer before you saw it."
+                "You have predicted nothing yet: a question counts if you answer it before you see the "
+                "answer."
             ]
         seen = [kept for kept in self.answered.values() if kept.truth is not None]
         exact = [kept for kept in seen if not kept.question.measured and not kept.question.guess]
@@ -45,16 +46,20 @@ class Summary:
         says = [f"Answered: {len(self.answered)} of {_count(self.n_asked, 'question')}."]
         if exact:
             right = sum(kept.hit for kept in exact)
-            says.append(f"Right: {right} of {len(exact)} with one answer that can be worked out.")
+            says.append(f"Right: {right} of {len(exact)} answers that can be worked out.")
         if ranges:
             inside = sum(kept.hit for kept in ranges)
             says.append(
-                f"The truth inside the range: {inside} of {len(ranges)}; of ranges that one is 90 % sure of, 9 in 10 hold it."
+                f"The range contained the truth: {inside} of {len(ranges)}. If you are 90 % sure of each "
+                "range, about 9 in 10 should."
             )
         return says
 
     def rows(self) -> list[tuple[str, str, str, str]]:
-        """Question, answer, truth, and how they compare. What was not revealed has no truth here."""
+        """Returns the rows (question, answer, truth, comparison).
+
+        A question that has not been revealed has no truth here.
+        """
         found = []
         for question in self.questions:
             kept = self.answered.get(question.key)
@@ -69,7 +74,7 @@ class Summary:
         return found
 
     def table_text(self) -> str:
-        """The rows under their head, for a terminal."""
+        """Returns the rows as a plain-text table with a header."""
         table = [HEAD, *self.rows()]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         return "\n".join(
@@ -78,7 +83,7 @@ class Summary:
         )
 
     def table_html(self) -> str:
-        """The rows under their head."""
+        """Returns the rows as an HTML table with a header."""
         left = 'style="text-align: left"'
         head = "".join(f"<th {left}>{name}</th>" for name in HEAD)
         body = "".join(
@@ -88,7 +93,7 @@ class Summary:
         return f"<table><tr>{head}</tr>{body}</table>"
 
     def data(self) -> dict[str, Any]:
-        """What `parse` reads."""
+        """Returns data that `parse` can read."""
         return {
             "asked": self.n_asked,
             "answers": {key: answers.entry_of(kept) for key, kept in self.answered.items()},
@@ -96,12 +101,15 @@ class Summary:
 
 
 def of_lesson(lesson: str) -> Summary:
-    """What is kept of a lesson."""
+    """Returns the summary of a lesson from the stored answers."""
     return _summary(answers.keys_by_lesson().get(lesson, ()), {})
 
 
 def of_session(asked: Mapping[str, Question]) -> Summary:
-    """What is kept of the lesson that this kernel asked from; of what it asked, where that is no lesson of the course."""
+    """Returns the summary of the lesson whose questions this kernel asked.
+
+    If the questions don't belong to a lesson of the course, the summary covers only these questions.
+    """
     lessons = answers.keys_by_lesson()
     lesson = next((keys for keys in lessons.values() if any(key in keys for key in asked)), ())
     return _summary(tuple(dict.fromkeys((*lesson, *asked))), asked)
@@ -109,7 +117,7 @@ def of_session(asked: Mapping[str, Question]) -> Summary:
 
 def _summary(keys: tuple[str, ...], asked: Mapping[str, Question]) -> Summary:
     kept = answers.read_all()
-    # An answer to a question that is another one by now does not count.
+    # Answers to questions that have changed since then do not count.
     answered = {
         key: kept[key]
         for key in keys
@@ -120,7 +128,10 @@ def _summary(keys: tuple[str, ...], asked: Mapping[str, Question]) -> Summary:
 
 
 def parse(data: Any) -> Summary | None:
-    """A summary from what a notebook claims; None where it holds none. What is too long or broken is left out."""
+    """Returns a summary from the data in a notebook, or None if there is none.
+
+    Entries that are too long or broken are left out.
+    """
     if not isinstance(data, dict) or not isinstance(data.get("answers"), dict):
         return None
     answered = {}

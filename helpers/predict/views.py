@@ -1,4 +1,7 @@
-"""Questions and answers as HTML and as text. Colours are the page's own, so that both themes can be read."""
+"""Questions and answers as HTML and as text.
+
+The HTML uses the page's own colors, so that it is readable in light and dark themes.
+"""
 
 from __future__ import annotations
 
@@ -7,51 +10,58 @@ import html
 from helpers.predict.answers import Kept
 from helpers.predict.questions import Question
 
-_BOX = "border-left: 4px solid #0072B2; padding: 2px 0 2px 12px; margin: 4px 0; max-width: 60em; line-height: 1.5"
-# JupyterLab takes keys for moves between cells; an element with this attribute keeps its own.
+_BOX = (
+    "border-left: 4px solid #0072B2; padding: 2px 0 2px 12px; margin: 4px 0; max-width: 60em; "
+    "line-height: 1.5"
+)
+# JupyterLab uses keys to move between cells; an element with this attribute handles its own keys.
 _KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
 SURE = "a range that you are 90 % sure of"
 
 
 def heading(question: Question) -> str:
-    """The question with what kind of answer it wants."""
-    guess = " <i>(a guess: nothing above says it)</i>" if question.guess else ""
+    """Returns the question as HTML, with a hint about the kind of answer."""
+    guess = " <i>(a guess: the text above does not give the answer)</i>" if question.guess else ""
     sure = f" <i>Give {SURE}.</i>" if question.measured else ""
     return f"<b>Predict.</b> {html.escape(question.text)}{sure}{guess}"
 
 
 def boxed(*parts: str) -> str:
-    """Lines in a box with a bar on its left."""
+    """Returns the parts as lines in a box with a bar on the left."""
     return f'<div style="{_BOX}">{"".join(f"<div>{part}</div>" for part in parts)}</div>'
 
 
 def question_text(question: Question) -> str:
-    """The question for a terminal."""
+    """Returns the question as plain text."""
     wants = ", ".join(question.choices) if question.choices else question.unit
     sure = f" ({SURE})" if question.measured else ""
     return f"Predict. {question.text}{sure}" + (f" [{wants}]" if wants else "")
 
 
 def question_html(question: Question) -> str:
-    """The question where nothing can be kept: fields to write into, and no more."""
+    """Returns the question with plain HTML input fields, for pages on which answers cannot be saved."""
     if question.choices:
         name = f"kw-predict-{html.escape(question.key)}"
         fields = "".join(
-            f'<label style="display: block"><input type="radio" name="{name}" {_KEEP_KEYS}> {html.escape(choice)}</label>'
+            f'<label style="display: block"><input type="radio" name="{name}" {_KEEP_KEYS}> '
+            f"{html.escape(choice)}</label>"
             for choice in question.choices
         )
     else:
         names = ("low", "high") if question.measured else ("your answer",)
         fields = " to ".join(
-            f'<input type="text" inputmode="decimal" size="8" aria-label="{name}" placeholder="{name}" {_KEEP_KEYS}>'
+            f'<input type="text" inputmode="decimal" size="8" aria-label="{name}" placeholder="{name}" '
+            f"{_KEEP_KEYS}>"
             for name in names
         )
         fields += f" {html.escape(question.unit)}"
-    return boxed(heading(question), fields, "<small>Decide before you go on; here it is not kept.</small>")
+    return boxed(
+        heading(question), fields, "<small>Decide before you continue; your answer is not saved here.</small>"
+    )
 
 
 def outcome(kept: Kept, truth: str | float) -> str:
-    """How the answer compares; nothing where it is simply another one."""
+    """Returns how the answer compares with the truth, or "" if it is simply wrong."""
     hit = kept.question.hit(kept.answer, truth)
     if kept.question.measured:
         return "✓ inside the range" if hit else "outside the range"
@@ -59,7 +69,7 @@ def outcome(kept: Kept, truth: str | float) -> str:
 
 
 def reveal_text(question: Question, kept: Kept | None, truth: str | float) -> str:
-    """The answer for a terminal: "you said 8; it is 4"."""
+    """Returns the answer as plain text, such as "You said 8; it is 4"."""
     is_now = f"It is {question.words(truth)}."
     if kept is None:
         return is_now
@@ -69,7 +79,7 @@ def reveal_text(question: Question, kept: Kept | None, truth: str | float) -> st
 
 
 def reveal_html(question: Question, kept: Kept | None, truth: str | float) -> str:
-    """The same for a notebook in which answers are kept."""
+    """Returns the answer as HTML, for notebooks that save answers."""
     value = f"<b>{html.escape(question.words(truth))}</b>"
     asked = f"<small>{html.escape(question.text)}</small>"
     if kept is None:
@@ -81,7 +91,7 @@ def reveal_html(question: Question, kept: Kept | None, truth: str | float) -> st
 
 
 def reveal_fold(question: Question, truth: str | float) -> str:
-    """The answer in a fold, for a page and wherever the learner's own is not known."""
+    """Returns the answer in a collapsible section, for pages without the learner's prediction."""
     asked = f": {html.escape(question.text)}" if question.text else ""
     return boxed(
         f'<details><summary style="cursor: pointer"><b>The answer</b>{asked}</summary>'
@@ -90,5 +100,5 @@ def reveal_fold(question: Question, truth: str | float) -> str:
 
 
 def problem(sentence: str) -> str:
-    """What went wrong, in a box."""
+    """Returns a sentence about a problem in a box."""
     return boxed(f"<b>Predict.</b> {html.escape(sentence)}")

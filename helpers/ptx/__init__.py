@@ -1,20 +1,20 @@
-"""Triton and CUDA C++ kernels on their way down: TTIR, TTGIR, LLVM IR, PTX, SASS. No GPU is needed for any of it.
+"""Compiles Triton and CUDA C++ kernels and shows every stage: TTIR, TTGIR, LLVM IR, PTX, SASS. No GPU is
+needed.
 
-`stages` compiles a `@triton.jit` kernel for the target you name, `cuda_stages` compiles CUDA C++ with NVRTC, and
-`summary` puts what matters about them into a table. `side_by_side` shows them coloured by source line, `read_ptx` lets
-you ask a PTX text questions. `launches` notes which kernels a call launches, to compile them for any target. `ASTSource` is Triton's own, for `triton.compile`; `interpreted` runs a kernel on the CPU
-beside the GPU.
+`stages` compiles a `@triton.jit` kernel for a target, `cuda_stages` compiles CUDA C++ with NVRTC, and
+`summary` puts their key figures into a table. `side_by_side` shows them colored by source line, and
+`read_ptx` parses PTX. `launches` records which kernels a call launches, so that they can be compiled for any
+target. `ASTSource` is Triton's own, for `triton.compile`; `interpreted` runs a kernel on the CPU even if
+there is a GPU.
 
-`compile` has what compiles, `isolated` the second Python that compiles for a process of the interpreter, `artifacts`
-what comes of it, `launched` what a call launches; `read` reads PTX and `sass` SASS, with `control` (what an instruction
-tells the scheduler) and `live` (registers in use); `access` says what a warp asks of memory, `lines` which source line an
-instruction came from, `layout`
-which thread holds which element; `view` shows.
+The modules: `compile` compiles, `isolated` does so in a second Python if this process uses the interpreter,
+`artifacts` holds the results, `launched` records launches, `read` and `sass` parse PTX and SASS, `lines` maps
+each instruction to its source line, `layout` maps elements to threads, and `view` displays everything.
 """
 
 from helpers.ptx.artifacts import CompileError, Stages
 from helpers.ptx.compile import ASTSource, cuda_stages, from_compiled, interpreted, stages, summary
-from helpers.ptx.isolated import complaint
+from helpers.ptx.isolated import error_summary
 from helpers.ptx.launched import Launch, launches
 from helpers.ptx.layout import Layout, draw_layout, layout_of
 from helpers.ptx.read import Instruction, PtxReading, read_ptx
@@ -31,9 +31,9 @@ __all__ = [
     "SassReading",
     "Stages",
     "View",
-    "complaint",
     "cuda_stages",
     "draw_layout",
+    "error_summary",
     "from_compiled",
     "interpreted",
     "launches",

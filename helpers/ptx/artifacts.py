@@ -1,4 +1,4 @@
-"""One kernel at every stage of compilation, and what the disassemblers bundled with Triton say about it."""
+"""A kernel at every stage of compilation, and what the disassemblers bundled with Triton report about it."""
 
 from __future__ import annotations
 
@@ -13,35 +13,34 @@ from types import MappingProxyType
 from typing import Any
 
 from helpers import device
-from helpers.ptx.control import split_encodings
 from helpers.ptx.read import PtxReading, read_ptx
 from helpers.ptx.sass import SassReading, read_sass
 
 
 class CompileError(RuntimeError):
-    """A kernel that does not compile; the message says which, for what, and what the compiler found wrong where."""
+    """A kernel doesn't compile. The message has the kernel, the target, the error and its line."""
 
 
 def plain_name(name: str) -> str:
-    """A kernel's name as its author wrote it: `square` from `_Z6squarePKfPfi`, which holds the length before it."""
+    """Returns a kernel's unmangled name: `square` for `_Z6squarePKfPfi`."""
     match = re.match(r"_Z(\d+)(.+)", name)
     return match[2][: int(match[1])] if match else name
 
 
 @dataclass(frozen=True)
 class Stages:
-    """One kernel, compiled for one target, at every stage on the way down.
+    """A kernel at every stage of compilation for one target.
 
     Attributes:
-        kernel: the kernel's name as the linker sees it; `name` is the plain one.
+        kernel: the kernel's name as the linker sees it; `name` is the unmangled one.
         language: "triton" or "cuda".
         target: such as "sm_90".
-        num_warps: warps a block, for Triton; None for CUDA C++, where the launch decides.
-        source: the kernel's source text; `first_line` is the number of its first line in its file or cell.
-        ttir, ttgir, llir: texts; None for CUDA C++, whose compiler shows none of them.
-        ptx: text, every kernel of the module.
+        num_warps: warps per block for Triton; None for CUDA C++, where the launch decides.
+        source: the kernel's source; `first_line` is the number of its first line in its file or cell.
+        ttir, ttgir, llir: text; None for CUDA C++, whose compiler doesn't expose them.
+        ptx: text, with every kernel of the module.
         cubin: the ELF file that the GPU loads.
-        metadata: what Triton noted (num_stages, shared, ...); for CUDA C++ the flags.
+        metadata: Triton's metadata (num_stages, shared, ...); for CUDA C++ the compiler flags.
     """
 
     kernel: str
@@ -59,18 +58,15 @@ class Stages:
 
     @property
     def name(self) -> str:
-        """The kernel's name as its author wrote it."""
+        """The kernel's name in its source."""
         return plain_name(self.kernel)
 
     @functools.cached_property
-    def encoded_sass(self) -> str:
-        """The kernel's machine code with source lines and each instruction's 128 bits, by Triton's nvdisasm.
-
-        This text is all that `sass` and `sass_reading` need: keep it where SASS is to be read without the cubin.
+    def sass(self) -> str:
+        """The kernel's machine code with source lines, disassembled by the nvdisasm that comes
+        with Triton.
         """
-        text = _tool(
-            "nvdisasm", self.cubin, "--print-code", "--print-line-info", "--print-instruction-encoding"
-        )
+        text = _tool("nvdisasm", self.cubin, "--print-code", "--print-line-info")
         at = text.find(f".text.{self.kernel}:")
         if at < 0:
             raise CompileError(f"nvdisasm found no code of {self.kernel} in the cubin for {self.target}.")
@@ -78,23 +74,18 @@ class Stages:
         return text[at : end if end > 0 else len(text)].rstrip() + "\n"
 
     @functools.cached_property
-    def sass(self) -> str:
-        """The kernel's machine code with source lines, by the nvdisasm that comes with Triton."""
-        return split_encodings(self.encoded_sass)[0]
-
-    @functools.cached_property
     def reading(self) -> PtxReading:
-        """The PTX, in pieces that can be asked about."""
+        """The parsed PTX."""
         return read_ptx(self.ptx, self.kernel)
 
     @functools.cached_property
     def sass_reading(self) -> SassReading:
-        """The SASS, in pieces that can be asked about."""
-        return read_sass(self.encoded_sass, self.ptx)
+        """The parsed SASS."""
+        return read_sass(self.sass, self.ptx)
 
     @functools.cached_property
     def resources(self) -> Mapping[str, int]:
-        """What cuobjdump reads from the cubin: REG, STACK, SHARED, LOCAL, ... for this kernel."""
+        """The kernel's resource usage from cuobjdump: REG, STACK, SHARED, LOCAL, ..."""
         text = _tool("cuobjdump", self.cubin, "--dump-resource-usage")
         match = re.search(rf"Function {re.escape(self.kernel)}:\s*\n(.*)", text)
         if match is None:
@@ -107,28 +98,30 @@ class Stages:
 
     @property
     def n_registers(self) -> int:
-        """Registers that the assembler really gave each thread."""
+        """Registers per thread, as allocated by the assembler."""
         return self.resources["REG"]
 
     @property
     def shared_bytes(self) -> int:
-        """Shared memory of a block, in bytes: fixed in the cubin, plus what Triton asks for at launch."""
+        """Shared memory per block in bytes: the cubin's own plus what Triton requests at launch."""
         return self.resources.get("SHARED", 0) + int(self.metadata.get("shared", 0))
 
     @property
     def local_bytes(self) -> int:
-        """Local memory of a thread, in bytes, whatever uses it: spilled registers, arrays, a debug build's variables.
+        """Local memory per thread in bytes, for any purpose: spilled registers, arrays, a debug build's
+        variables.
 
-        The driver counts the same, and Triton calls that, in words of 4 bytes, `n_spills`.
+        The driver reports the same figure. Triton calls it `n_spills`, in words of 4 bytes.
         """
         return self.resources.get("STACK", 0) + self.resources.get("LOCAL", 0)
 
     @functools.cached_property
     def spill_bytes(self) -> int:
-        """How much of a thread's local memory spilled registers take at most, in bytes; 0 where ptxas spilled none.
+        """Upper bound of the local memory per thread that spilled registers use, in bytes; 0 if ptxas spilled
+        none.
 
-        ptxas assembles the kernel once more to say so. It counts the bytes of all spill stores in the code, and several
-        may go to one place.
+        ptxas assembles the kernel again to report it. It counts the bytes of all spill stores in the code,
+        and several stores may use the same location.
         """
         if not self.local_bytes:
             return 0
@@ -141,15 +134,17 @@ class Stages:
         return min(self.local_bytes, int(match[1]))
 
     def _cuda_report(self) -> str:
-        """`ptxas -v` by NVRTC's own assembler: NVRTC may write newer PTX than Triton's can read."""
+        """Runs `ptxas -v` with NVRTC's own assembler, because NVRTC may write newer PTX than Triton's can
+        read.
+        """
         from helpers.cuda import nvrtc
 
         return nvrtc.assembler_report(self.source, target=self.target, flags=self.metadata["flags"])
 
     def _triton_report(self) -> str:
-        """`ptxas -v` by the assembler that made the cubin, called as Triton calls it.
+        """Runs `ptxas -v` with the assembler that made the cubin, called as Triton calls it.
 
-        Triton comes with two: up to 3.7 the newer one was for sm_100 and later, in 3.9 it is for sm_90 too.
+        Triton bundles two: up to 3.7 the newer one was for sm_100 and later, in 3.9 it is for sm_90 too.
         """
         from triton.backends.nvidia.compiler import get_ptxas
 
@@ -163,10 +158,10 @@ class Stages:
             return _tool("ptxas", self.ptx.encode(), *options, bundled=path)
 
     def text(self, kind: str) -> str:
-        """The text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
+        """Returns the text of a stage: "source", "ttir", "ttgir", "llir", "ptx" or "sass".
 
         Raises:
-            ValueError: no such stage, or this kernel's compiler does not show it.
+            ValueError: no such stage, or this kernel's compiler doesn't expose it.
         """
         kinds = ("source", "ttir", "ttgir", "llir", "ptx", "sass")
         if kind not in kinds:
@@ -196,13 +191,14 @@ class Stages:
 
 
 def _tool(name: str, code: bytes, *options: str, bundled: str = "") -> str:
-    """What a tool prints about machine code or PTX: the one bundled with Triton, else the toolkit's, which may be newer.
+    """Runs a tool on machine code or PTX: the one bundled with Triton, else the toolkit's, which may be
+    newer.
 
     Args:
         name: "nvdisasm", "cuobjdump" or "ptxas".
-        code: the machine code, or the PTX.
-        options: the tool's.
-        bundled: the path of the bundled one, where Triton has several.
+        code: the machine code or the PTX.
+        options: options for the tool.
+        bundled: the path of the bundled tool, if Triton has several.
     """
     import triton
 
@@ -221,7 +217,7 @@ def _tool(name: str, code: bytes, *options: str, bundled: str = "") -> str:
 
 
 def facts(stages: Stages) -> dict[str, Any]:
-    """What the PTX says about a kernel: the columns of `summary` that need no disassembler."""
+    """Returns the columns of `summary` that need no disassembler."""
     reading = stages.reading
     widest = lambda found: max((i.n_bytes or 0 for i in found), default=0)  # noqa: E731
     limit = reading.reqntid or reading.maxntid

@@ -1,7 +1,8 @@
-"""Compile a Triton kernel or CUDA C++ for a target, and keep every stage of it.
+"""Compile Triton kernels and CUDA C++ for a target, with all intermediate stages.
 
-A process with `TRITON_INTERPRET=1` holds `InterpretedFunction`s, which Triton cannot compile; `stages` then compiles in a
-second Python without that switch, from the kernel's source and the globals that it names (`helpers.ptx.isolated`).
+In a process with `TRITON_INTERPRET=1`, kernels are `InterpretedFunction`s, which Triton cannot compile. In
+that case `stages` compiles in a second Python process without that variable, from the kernel's source and the
+globals that it uses (see `helpers.ptx.isolated`).
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _TYPES = re.compile(r"\*?(fp16|bf16|fp32|fp64|fp8\w+|i1|[iu](8|16|32|64))$")
 
 
 def parse_target(target: str | int) -> int:
-    """The compute capability in `target`: 90 from "sm_90", "90" or 90.
+    """Returns the compute capability of a target: 90 for "sm_90", "90" or 90.
 
     Raises:
-        ValueError: not a target that this release compiles for.
+        ValueError: this release does not compile for the target.
     """
     match = re.fullmatch(r"(?:sm_)?(\d+)[af]?", str(target))
     if match is None or int(match[1]) not in TARGETS:
@@ -43,10 +44,11 @@ _cache: dict[Any, Stages] = {}
 def ASTSource(
     fn: Any, signature: dict[str, str], constexprs: dict[str, Any] | None = None, attrs: dict | None = None
 ) -> Any:
-    """Triton's `triton.compiler.ASTSource`, also of a kernel that was made for the interpreter.
+    """Returns Triton's `triton.compiler.ASTSource`, also for a kernel that was defined for the interpreter.
 
-    In a process of the interpreter the kernel must call no other `@triton.jit` function, one of Triton's library such as
-    `tl.max` included: those were made for the interpreter too. `stages` compiles such kernels.
+    If this process uses the interpreter, the kernel must not call other `@triton.jit` functions, including
+    those of Triton's library such as `tl.max`, because they were defined for the interpreter too. Use
+    `stages` for such kernels.
     """
     import triton
     from triton.compiler import ASTSource as TritonsSource
@@ -66,36 +68,40 @@ def stages(
     divisible_by_16: Sequence[str] | None = None,
     **options: Any,
 ) -> Stages:
-    """Compile a Triton kernel for a target, and keep every stage.
+    """Compiles a Triton kernel for a target and returns all stages.
 
-    The first compile of a process takes a second or two, later ones about 0.1 s, a repeated one nothing.
+    The first compilation in a process takes one or two seconds and later ones about 0.1 s. A repeated one is
+    cached and takes no time.
 
     Args:
-        kernel: a `@triton.jit` function, also one that is wrapped for autotuning or made for the interpreter.
-        signature: the type of each run-time argument, such as {"x_ptr": "*fp32", "n": "i32"}.
+        kernel: a `@triton.jit` function; it may be wrapped for autotuning or defined for the interpreter.
+        signature: the type of each run-time argument, such as `{"x_ptr": "*fp32", "n": "i32"}`.
         constexprs: the value of each `tl.constexpr` argument.
         target: "sm_90" or 90; see `TARGETS`.
-        num_warps: warps a block: 1, 2, 4, 8, 16 or 32.
-        num_stages: depth of software pipelining; Triton's own default where None.
-        divisible_by_16: the arguments that the compiler may take for multiples of 16 (pointers: of 16 bytes). Triton
-            looks at the values of a launch for this. None means the pointers, as torch allocates them, and no
-            integer; `()` means none at all.
-        **options: any other compile option of Triton, such as `maxnreg=32` or `enable_fp_fusion=False`. Without that one
-            a product and a sum become one `fma` where a launch of this process would make them one: by Triton's knob
-            `TRITON_DEFAULT_FP_FUSION`, which `device.prepare` sets.
+        num_warps: warps per block: 1, 2, 4, 8, 16 or 32.
+        num_stages: the depth of software pipelining, or None for Triton's default.
+        divisible_by_16: the arguments that the compiler may assume to be multiples of 16 (for pointers, 16
+            bytes). For a launch, Triton inspects the actual values. None means all pointers, because PyTorch
+            aligns its allocations, and no integers; `()` means no arguments.
+        **options: any other compile option of Triton, such as `maxnreg=32` or `enable_fp_fusion=False`. The
+            default of `enable_fp_fusion`, which combines a product and a sum into one `fma`, is the same as
+            for launches in this process: Triton's knob `TRITON_DEFAULT_FP_FUSION`, set by `device.prepare`.
 
     Returns:
-        A `Stages`; SASS and resources are read when first asked for.
+        A `Stages`, whose SASS and resource usage are read on first access.
 
     Raises:
-        ValueError: not a Triton kernel; an unknown target, argument, type or option; an argument left out.
+        ValueError: this is not a Triton kernel, a target, argument, type or option is unknown, or an argument
+            is missing.
         CompileError: the kernel does not compile.
 
     Example:
         >>> from helpers import ptx
         >>> from helpers.kernels.square import square_rows_kernel
-        >>> types = {"output_ptr": "*fp32", "input_ptr": "*fp32", "input_row_stride": "i32", "output_row_stride": "i32", "n_cols": "i32"}
-        >>> made = ptx.stages(square_rows_kernel, signature=types, constexprs={"BLOCK_SIZE": 1024}, target="sm_90")
+        >>> types = dict.fromkeys(["output_ptr", "input_ptr"], "*fp32")
+        >>> types |= dict.fromkeys(["input_row_stride", "output_row_stride", "n_cols"], "i32")
+        >>> sizes = {"BLOCK_SIZE": 1024}
+        >>> made = ptx.stages(square_rows_kernel, signature=types, constexprs=sizes, target="sm_90")
         >>> made.num_warps, len(made.reading.loads), made.shared_bytes
         (4, 8, 0)
     """
@@ -108,7 +114,7 @@ def stages(
         divisible_by_16 = [name for name, kind in signature.items() if kind.startswith("*")]
     if unknown := [name for name in divisible_by_16 if name not in signature]:
         raise ValueError(
-            f"divisible_by_16 names {unknown[0]!r}, which is no run-time argument of {function.__name__}; "
+            f"divisible_by_16 names {unknown[0]!r}, which is not a run-time argument of {function.__name__}; "
             f"it has {', '.join(signature)}."
         )
     options = _check_options(num_warps, num_stages, options)
@@ -130,11 +136,11 @@ def stages(
 
 
 def stages_as_launched(kernel: Any, request: Mapping[str, Any]) -> Stages:
-    """Compile a Triton kernel for a launch as Triton itself would have specialised it.
+    """Compiles a Triton kernel with the specialization that Triton would use for a launch.
 
     Args:
-        kernel: a `@triton.jit` function, also one that was made for the interpreter.
-        request: what `isolated.compile_here` takes.
+        kernel: a `@triton.jit` function; it may have been defined for the interpreter.
+        request: see `isolated.compile_here`.
 
     Raises:
         CompileError: the kernel does not compile.
@@ -147,7 +153,7 @@ def stages_as_launched(kernel: Any, request: Mapping[str, Any]) -> Stages:
 
 
 def _unwrap(kernel: Any) -> Any:
-    """The Triton kernel itself, without what wraps it for autotuning or heuristics."""
+    """Returns the Triton kernel without its wrappers for autotuning or heuristics."""
     while not _is_kernel(kernel) and hasattr(kernel, "fn"):
         kernel = kernel.fn
     if not _is_kernel(kernel):
@@ -159,7 +165,7 @@ def _unwrap(kernel: Any) -> Any:
 
 
 def _identity(kernel: Any) -> str:
-    """What changes when the kernel's source, or a global that it names, does."""
+    """Returns a key that changes if the kernel's source, or a global that it uses, changes."""
     if type(kernel).__name__ == "JITFunction":
         return kernel.cache_key
     return repr(isolated.describe(kernel.fn, {}))
@@ -176,16 +182,18 @@ def _check_signature(function, arguments, signature, constexprs) -> dict[str, st
             raise ValueError(f"{name} has no argument {argument!r}; it has {', '.join(arguments)}.")
     for argument, kind in signature.items():
         if argument in constexprs:
-            raise ValueError(f"{argument!r} of {name} is both in signature and in constexprs; keep one.")
+            raise ValueError(
+                f"{argument!r} of {name} is both in signature and in constexprs; remove it from one of them."
+            )
         if not _TYPES.match(str(kind)):
             raise ValueError(
                 f"{argument!r} of {name} has the type {kind!r}, which Triton does not know; "
-                "write fp32, bf16, i32 and so on, with a * in front for a pointer."
+                "use a type such as fp32, bf16 or i32, with a * in front for a pointer."
             )
     for argument, parameter in inspect.signature(function).parameters.items():
         if argument not in signature and argument not in constexprs:
             where = "constexprs" if "constexpr" in str(parameter.annotation) else "signature"
-            raise ValueError(f"{argument!r} of {name} is missing; give it in {where}.")
+            raise ValueError(f"{argument!r} of {name} is missing; add it to {where}.")
     return {argument: str(signature[argument]) for argument in arguments if argument in signature}
 
 
@@ -198,13 +206,13 @@ def _check_options(num_warps: int, num_stages: int | None, options: dict[str, An
     known = {f.name for f in dataclasses.fields(CUDAOptions)} - {"arch", "backend_name"}
     if unknown := [name for name in options if name not in known]:
         raise ValueError(f"Triton has no compile option {unknown[0]!r}; it has {', '.join(sorted(known))}.")
-    # Named, since Triton 3.9 warns where it has to choose: its default is on there, and off in 3.10.
+    # Set explicitly, because Triton 3.9 warns if it uses its default, which is on there and off in 3.10.
     named = {"num_warps": num_warps, "enable_fp_fusion": triton.knobs.language.default_fp_fusion}
     return {**named, **({} if num_stages is None else {"num_stages": num_stages}), **options}
 
 
 def _compile_anywhere(kernel: Any, request: Mapping[str, Any]) -> Stages:
-    """Compile in this process, or, for a kernel made for the interpreter, in one without the interpreter."""
+    """Compiles in this process, or in a second one if the kernel was defined for the interpreter."""
     target = f"sm_{request['capability']}"
     if type(kernel).__name__ == "InterpretedFunction":
         made = isolated.compile_elsewhere(kernel.fn, request)
@@ -235,11 +243,11 @@ def _triton_stages(function: Any, target: str, made: dict[str, Any]) -> Stages:
 
 
 def from_compiled(kernel: Any, compiled: Any) -> Stages:
-    """The stages of a kernel as a launch compiled it on this GPU: `compiled = kernel[grid](...)`.
+    """Returns the stages of a kernel that a launch compiled on this GPU: `compiled = kernel[grid](...)`.
 
     Args:
         kernel: the `@triton.jit` function.
-        compiled: what its launch returned.
+        compiled: the return value of the launch.
     """
     made = isolated.plain(compiled)
     return _triton_stages(_unwrap(kernel).fn, f"sm_{made['capability']}", made)
@@ -248,16 +256,18 @@ def from_compiled(kernel: Any, compiled: Any) -> Stages:
 def cuda_stages(
     source: str, *, target: str | int = "sm_90", flags: Sequence[str] = (), kernel: str | None = None
 ) -> Stages:
-    """Compile CUDA C++ with NVRTC for a target, without nvcc and without a GPU.
+    """Compiles CUDA C++ for a target with NVRTC, which needs neither nvcc nor a GPU.
 
     Args:
-        source: CUDA C++ with a `__global__` function; NVRTC knows no host code and no host headers.
-        target: as for `stages`.
-        flags: NVRTC options, such as "--use_fast_math". `-lineinfo` is added for the colours, except under `-G`.
-        kernel: which kernel, where the source has several: its name, mangled or not.
+        source: CUDA C++ with a `__global__` function; NVRTC supports neither host code nor host headers.
+        target: see `stages`.
+        flags: NVRTC options, such as "--use_fast_math". Unless they contain `-G`, `-lineinfo` is added, which
+            provides the line numbers for matching source and PTX.
+        kernel: the name of the kernel, mangled or not, if the source has several.
 
     Raises:
-        ValueError: an unknown target, no kernel, or several and none named.
+        ValueError: the target is unknown, or the source has no kernel, no kernel of this name, or several
+            kernels while `kernel` is None.
         helpers.cuda.BuildError: the source does not compile.
 
     Example:
@@ -295,7 +305,7 @@ def cuda_stages(
 def _choose(names: list[str], kernel: str | None) -> str:
     if not names:
         raise ValueError(
-            "This CUDA source has no kernel: mark a function __global__ (a template needs an instance)."
+            "This CUDA source has no kernel: mark a function __global__ (a template must be instantiated)."
         )
     if kernel is None:
         if len(names) > 1:
@@ -310,10 +320,11 @@ def _choose(names: list[str], kernel: str | None) -> str:
 
 
 def interpreted(kernel: Any) -> Any:
-    """The same Triton kernel, run by Triton's interpreter on CPU tensors: `interpreted(k)[grid](*args, ...)`.
+    """Returns a version of a Triton kernel that runs in Triton's interpreter on CPU tensors.
 
-    Unlike `TRITON_INTERPRET=1`, which has to be set before Triton is imported and then rules the whole process, this
-    leaves `kernel` itself compilable. A kernel that calls other `@triton.jit` functions needs the switch.
+    Call it as `interpreted(kernel)[grid](*args, ...)`. `TRITON_INTERPRET=1` has to be set before Triton is
+    imported and affects the whole process, whereas this function leaves `kernel` itself compilable. A kernel
+    that calls other `@triton.jit` functions needs the environment variable.
     """
     from triton.runtime.interpreter import InterpretedFunction
 
@@ -321,35 +332,37 @@ def interpreted(kernel: Any) -> Any:
 
 
 def summary(*stages: Stages, labels: Sequence[str] | None = None) -> pd.DataFrame:
-    """A row for each kernel: what it asks of memory, registers and instructions.
+    """Returns one row per kernel with its memory accesses, registers and instruction counts.
 
-    Columns: `loads`, `stores` (a thread, from global memory, counted in the text: one in a loop counts once),
-    `load_bytes`, `store_bytes` (the widest one), `predicated` (PTX instructions under a guard), `ptx_instructions` and
-    `sass_instructions` (padding apart), `registers_declared` (virtual, in PTX) and `registers` (allocated by the
-    assembler, a thread), `shared_bytes` (a block), `local_bytes` (local memory of a thread, whatever uses it), `threads` (what PTX says of a block).
+    Columns: `loads` and `stores` (global memory instructions per thread in the PTX text, so one in a loop
+    counts once), `load_bytes` and `store_bytes` (of the widest one), `predicated` (PTX instructions with a
+    guard), `ptx_instructions` and `sass_instructions` (without padding), `registers_declared` (virtual
+    registers in PTX), `registers` (allocated by the assembler, per thread), `shared_bytes` (per block),
+    `local_bytes` (local memory per thread, whatever uses it), and `threads` (the block size declared in PTX).
 
     Args:
-        *stages: from `stages` or `cuda_stages`.
-        labels: index of the table, one a row; the kernels' names where None.
+        *stages: results of `stages` or `cuda_stages`.
+        labels: the index of the table, one label per row; by default the kernels' names.
 
     Raises:
-        ValueError: no stages, or not as many labels as stages.
+        ValueError: there are no stages, or the number of labels differs from the number of stages.
 
     Example:
         >>> from helpers import ptx
         >>> text = 'extern "C" __global__ void twice(float* x) { x[threadIdx.x] *= 2; }'
-        >>> ptx.summary(ptx.cuda_stages(text, target="sm_90"))[["loads", "stores", "shared_bytes"]].values.tolist()
+        >>> table = ptx.summary(ptx.cuda_stages(text, target="sm_90"))
+        >>> table[["loads", "stores", "shared_bytes"]].values.tolist()
         [[1, 1, 0]]
     """
     import pandas as pd
 
     if not stages:
         raise ValueError(
-            "summary() needs at least one Stages; pass what stages(...) or cuda_stages(...) returned."
+            "summary() needs at least one Stages; pass the result of stages(...) or cuda_stages(...)."
         )
     if labels is not None and len(labels) != len(stages):
         raise ValueError(
-            f"summary() got {len(stages)} kernels and {len(labels)} labels; give one label for each."
+            f"summary() got {len(stages)} kernels and {len(labels)} labels; pass one label per kernel."
         )
     rows = [
         {

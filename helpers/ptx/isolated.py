@@ -1,8 +1,9 @@
-"""Compile a Triton kernel, here or in a second Python that was not started with TRITON_INTERPRET=1.
+"""Compile a Triton kernel in this process, or in a second Python process without TRITON_INTERPRET=1.
 
-Under that switch every `@triton.jit` function, those of Triton's own library too, is made for the interpreter, and the
-compiler cannot use them. So the kernel's source goes to a process without the switch: its text with its line numbers,
-and the globals it names (modules, numbers, other kernels), rebuilt there.
+With that variable, every `@triton.jit` function, including those of Triton's own library, is defined for the
+interpreter and cannot be compiled. So the kernel's source is sent to a process without the variable: its text
+with its line numbers, and the globals that it uses (modules, numbers, other kernels), which are recreated
+there.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ import helpers
 
 
 def compile_here(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Compile a `JITFunction` in this process.
+    """Compiles a `JITFunction` in this process.
 
     Args:
         kernel: the kernel.
-        request: "signature" and "constexprs" as Triton's `ASTSource` takes them, "divisible" (the paths of arguments that
-            are multiples of 16: `(1,)` the second one, `(1, 0)` the first of a tuple there), "capability", "options".
+        request: a dict with "signature" and "constexprs" in the form that Triton's `ASTSource` expects,
+            "divisible" (the paths of the arguments that are multiples of 16: `(1,)` is the second argument,
+            `(1, 0)` the first element of a tuple there), "capability" and "options".
 
     Returns:
         {"asm": texts and cubin, "metadata": plain values, "capability": int}, or {"error": one sentence}.
@@ -49,17 +51,15 @@ def compile_here(kernel: Any, request: dict[str, Any]) -> dict[str, Any]:
             source, target=GPUTarget("cuda", request["capability"], 32), options=request["options"]
         )
     except CompilationError as error:
-        return {"error": complaint(error, kernel)}
-    except (
-        Exception
-    ) as error:  # Triton's passes, ptxas and option checks raise many kinds; all become one sentence
+        return {"error": error_summary(error, kernel)}
+    except Exception as error:  # Triton's passes, ptxas and option checks raise many types
         text = " ".join(str(error).split()) or type(error).__name__
         return {"error": text if len(text) < 400 else text[:400] + " …"}
     return plain(compiled)
 
 
 def plain(compiled: Any) -> dict[str, Any]:
-    """The stages and notes of a compiled Triton kernel as plain values."""
+    """Returns the stages and metadata of a compiled Triton kernel as plain values."""
     kinds = ("ttir", "ttgir", "llir", "ptx", "cubin")
     simple = (int, float, str, bool, tuple, type(None))
     metadata = {k: v for k, v in compiled.metadata._asdict().items() if isinstance(v, simple)}
@@ -67,17 +67,18 @@ def plain(compiled: Any) -> dict[str, Any]:
     return {"asm": {k: compiled.asm[k] for k in kinds}, "metadata": metadata, "capability": capability}
 
 
-def complaint(error: Any, kernel: Any = None) -> str:
-    """One sentence from Triton's several lines: the line of the kernel, its text, and what is wrong with it.
+def error_summary(error: Any, kernel: Any = None) -> str:
+    """Returns Triton's multi-line error as one sentence: the kernel's line, its text, and the problem.
 
     Args:
         error: Triton's `CompilationError`.
-        kernel: of which kernel; without it the line has no number.
+        kernel: the kernel; without it the line number is omitted.
     """
     cause = error
     while type(cause.__cause__).__name__ in ("CompilationError", "CompileTimeAssertionFailure"):
         cause = cause.__cause__
-    # What Triton's own library raised says it best; the CompilationError around it holds no more than its repr.
+    # The exception from Triton's own library is the clearest; the CompilationError around it only contains
+    # its repr.
     message = " ".join(str(cause.__cause__ or getattr(cause, "error_message", None) or cause).split())
     message = re.sub(r"^\w+\((['\"])(.*)\1\)$", r"\2", message)
     node, text = getattr(error, "node", None), getattr(error, "src", None)
@@ -87,31 +88,36 @@ def complaint(error: Any, kernel: Any = None) -> str:
     shown = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
     if kernel is None:
         return f"`{shown}`: {message}"
-    # Triton counts from the `def`; decorators stand above it.
+    # Triton counts lines from the `def`, below the decorators.
     source, start = inspect.getsourcelines(kernel.fn)
     start += next((n for n, line in enumerate(source) if line.lstrip().startswith("def ")), 0)
     return f"line {start + node.lineno - 1}, `{shown}`: {message}"
 
 
 def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
-    """Compile the kernel around `function` in a Python without the interpreter. Returns what `compile_here` does."""
+    """Compiles the kernel around `function` in a second Python process without the interpreter.
+
+    Returns the same values as `compile_here`.
+    """
     modules: dict[str, int | None] = {}
     order = {"kernel": describe(function, {}, modules), "request": request}
     with _lock:
         try:
             return _compiler(modules).compile(order)
         except _Ended as ended:
-            return {"error": f"the second Python, which compiles outside the interpreter, failed: {ended}"}
+            return {
+                "error": f"the second Python process, which compiles without the interpreter, failed: {ended}"
+            }
 
 
 class _Ended(RuntimeError):
-    """The second Python is gone; the last line that it wrote says why."""
+    """The second Python process has ended; the message is the last line that it printed."""
 
 
 class _Compiler:
-    """A second Python that stays: it imports Triton once, and then a kernel takes it a tenth of a second.
+    """A persistent second Python process: it imports Triton once and then compiles a kernel in about 0.1 s.
 
-    It ends with this process, since its standard input does.
+    It ends with this process, because its standard input is closed then.
     """
 
     def __init__(self, environment: dict[str, str]) -> None:
@@ -119,7 +125,7 @@ class _Compiler:
         self.modules: dict[str, int | None] = {}
         root = str(Path(helpers.__file__).resolve().parents[1])
         path = os.pathsep.join([root, *filter(None, [os.environ.get("PYTHONPATH")])])
-        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process runs
+        self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - stays open while the process runs
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from helpers.ptx import isolated; isolated.serve()"],
             env={**environment, "PYTHONPATH": path},
@@ -129,16 +135,16 @@ class _Compiler:
         )
 
     def fits(self, environment: dict[str, str], modules: dict[str, int | None]) -> bool:
-        """Whether it can take the next order: of this process, and no module that it imported has changed since."""
+        """Whether this process may use the compiler, and no module that it imported has changed."""
         same = all(self.modules.get(name, stamp) == stamp for name, stamp in modules.items())
         mine = self.owner == os.getpid() and self.environment == environment
         return mine and same and self.process.poll() is None
 
     def compile(self, order: dict[str, Any]) -> dict[str, Any]:
-        """One order and its answer.
+        """Sends one order and returns the answer.
 
         Raises:
-            _Ended: it did not answer.
+            _Ended: the process did not answer.
         """
         try:
             pickle.dump(order, self.process.stdin)
@@ -148,13 +154,13 @@ class _Compiler:
             self.end()
             self.errors.seek(0)
             lines = self.errors.read().decode(errors="replace").strip().splitlines()
-            raise _Ended((lines or ["it wrote nothing"])[-1]) from None
-        except BaseException:  # the learner's interrupt: the answer to this order must not be the next one's
+            raise _Ended((lines or ["it printed nothing"])[-1]) from None
+        except BaseException:  # after an interrupt, the answer to this order must not be read as the next one
             self.end()
             raise
 
     def end(self) -> None:
-        """Stop it; of a process that was forked off, only let go of it."""
+        """Stops the process. In a forked child, only closes the pipes."""
         if self.owner == os.getpid():
             self.process.kill()
             self.process.wait()
@@ -167,7 +173,7 @@ _running: list[_Compiler] = []
 
 
 def _compiler(modules: dict[str, int | None]) -> _Compiler:
-    """The second Python that runs, or a new one where it does not fit."""
+    """Returns the running second process, or a new one if it cannot be used."""
     environment = {k: v for k, v in os.environ.items() if k not in ("TRITON_INTERPRET", "PYTHONPATH")}
     if _running and not _running[0].fits(environment, modules):
         _running.pop().end()
@@ -178,10 +184,10 @@ def _compiler(modules: dict[str, int | None]) -> _Compiler:
 
 
 def serve() -> None:
-    """What the second Python does: take orders, compile, answer, until its input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the notebook's
+    """Runs in the second process: reads orders, compiles and answers until the input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the notebook handles interrupts
     orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a kernel prints while it is compiled is no answer
+    os.dup2(2, 1)  # output of a kernel during compilation must not mix with the answers
     while True:
         try:
             order = pickle.load(orders)
@@ -194,12 +200,12 @@ def serve() -> None:
 def describe(
     function: Any, seen: dict[str, Any], modules: dict[str, int | None] | None = None
 ) -> dict[str, Any]:
-    """A function's source and the globals that it names, as plain values.
+    """Returns a function's source and the globals that it uses as plain values.
 
     Args:
         function: the function.
-        seen: functions described already, by their full names; filled.
-        modules: filled with the modules that are named, and when their files were changed last.
+        seen: functions that have already been described, by full name; it is updated.
+        modules: filled with the modules that the function uses, and the times when their files last changed.
     """
     modules = {} if modules is None else modules
     key = f"{function.__module__}.{function.__qualname__}"
@@ -210,12 +216,12 @@ def describe(
     source = textwrap.dedent("".join(lines))
     known = {**function.__globals__, **inspect.getclosurevars(function).nonlocals}
     names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-    names -= set(function.__code__.co_varnames)  # a notebook may have a global of the same name as a local
+    names -= set(function.__code__.co_varnames)  # a notebook may have a global with the same name as a local
     return {
         "key": key,
         "name": function.__name__,
         "file": function.__code__.co_filename,
-        # Padded, so that line numbers are those of the file or cell that the learner sees.
+        # Padded, so that line numbers match the file or cell that the learner sees.
         "text": "\n" * (first - 1) + source,
         "line": first,
         "globals": {
@@ -244,13 +250,14 @@ def _describe_value(
     if isinstance(value, (bool, int, float, str, tuple, type(None))):
         return "value", value
     raise ValueError(
-        f"The kernel names {name!r}, a {type(value).__name__} that cannot be carried to the Python that compiles "
-        "outside the interpreter; pass it as an argument, or start without TRITON_INTERPRET=1."
+        f"The kernel names {name!r}, a {type(value).__name__} that cannot be sent to the second Python "
+        "process, which compiles without the interpreter. Pass it as an argument, or start without "
+        "TRITON_INTERPRET=1."
     )
 
 
 def _rebuild(order: dict[str, Any], made: dict[str, Any]) -> Any:
-    """The kernel from its description: a `JITFunction` again."""
+    """Recreates the kernel from its description as a `JITFunction`."""
     import importlib
 
     import triton
@@ -274,7 +281,7 @@ def _rebuild(order: dict[str, Any], made: dict[str, Any]) -> Any:
     tree.body[0].decorator_list = []
     exec(compile(tree, order["file"], "exec"), namespace)
     function = namespace[order["name"]]
-    # Triton finds the source by its first line, that of the decorators, and keys its cache by that line.
+    # Triton finds the source by its first line (of the decorators), and that line is part of its cache key.
     function.__code__ = function.__code__.replace(co_firstlineno=order["line"])
     kernel = triton.jit(function)
     made[order["key"]] = kernel

@@ -1,4 +1,4 @@
-"""Which kernels a call launches, with what, and what the compiler makes of them: here, or for a GPU that is not here."""
+"""Records which kernels a call launches, and compiles them for this GPU or another."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ class Launch:
     """One launch of a kernel.
 
     Attributes:
-        kernel: a `@triton.jit` function, or a `helpers.cuda.LoadedKernel`.
-        grid: blocks (programs) along x, y and z.
-        block: threads a block along x, y and z; None for Triton, where `num_warps` decides.
-        shared_bytes: dynamic shared memory that a launch of CUDA asked for.
-        arguments: a Triton kernel's arguments by name, its constexprs too.
-        options: Triton's, such as `num_warps`.
-        compiled: what ran; None where it was not compiled for this machine.
+        kernel: a `@triton.jit` function or a `helpers.cuda.LoadedKernel`.
+        grid: the number of blocks (programs) along x, y and z.
+        block: threads per block along x, y and z; None for Triton, where `num_warps` decides.
+        shared_bytes: dynamic shared memory requested by a CUDA launch.
+        arguments: a Triton kernel's arguments by name, including constexprs.
+        options: Triton's options, such as `num_warps`.
+        compiled: the compiled kernel that ran; None if it wasn't compiled for this machine.
     """
 
     kernel: Any
@@ -49,15 +49,15 @@ class Launch:
 
     @property
     def n_blocks(self) -> int:
-        """Blocks (programs) in all."""
+        """The total number of blocks (programs)."""
         return math.prod(self.grid)
 
     def stages(self, target: str | int) -> Stages:
-        """The kernel as it ran, or, where it was not compiled, as it would be for `target`.
+        """Returns the kernel as it ran or, if it wasn't compiled, as it would be compiled for `target`.
 
         Raises:
-            CompileError: it does not compile, or an argument is of a kind that cannot be compiled for from outside.
-            helpers.cuda.BuildError: CUDA text that does not compile.
+            CompileError: it doesn't compile, or the type of an argument can't be determined from outside.
+            helpers.cuda.BuildError: the CUDA source doesn't compile.
         """
         if self.compiled is not None:
             return from_compiled(self.kernel, self.compiled)
@@ -67,11 +67,13 @@ class Launch:
         return stages_as_launched(self.kernel, self._request(parse_target(target)))
 
     def threads(self, stages: Stages) -> int:
-        """Threads of a block."""
+        """Threads per block."""
         return 32 * stages.num_warps if self.block is None else math.prod(self.block)
 
     def _request(self, capability: int) -> dict[str, Any]:
-        """How Triton specialises this launch (`specialize_impl` in triton/runtime/jit.py), for `isolated.compile_here`."""
+        """How Triton specialises this launch (`specialize_impl` in triton/runtime/jit.py), for
+        `isolated.compile_here`.
+        """
         names = list(self.arguments)
         signature: dict[str, Any] = {}
         seen = _Specialisation({}, [])
@@ -150,13 +152,13 @@ def _options(given: Mapping[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def launches(*, run: bool = True) -> Iterator[list[Launch]]:
-    """Note every launch of a Triton kernel or of a `helpers.cuda.LoadedKernel` while this is entered.
+    """Records every launch of a Triton kernel or `helpers.cuda.LoadedKernel` while it is active.
 
-    On tensors of the CPU a Triton kernel runs in Triton's interpreter, also where it was made for the compiler; one that
-    calls other `@triton.jit` functions, such as `tl.sum`, needs TRITON_INTERPRET=1 for that.
+    On CPU tensors a Triton kernel runs in Triton's interpreter, even if it was defined for the compiler. A
+    kernel that calls other `@triton.jit` functions, such as `tl.sum`, needs TRITON_INTERPRET=1 for that.
 
     Args:
-        run: False keeps the kernels from running: their outputs stay as they were.
+        run: False prevents the kernels from running; their outputs stay unchanged.
     """
     from triton.runtime.interpreter import InterpretedFunction
     from triton.runtime.jit import JITFunction

@@ -1,4 +1,4 @@
-"""Which thread holds which element of a block, as the layout in the first lines of TTGIR says, and a picture of it."""
+"""Which thread holds which element of a block, according to the TTGIR layout, as data and as a picture."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _LAYOUT = re.compile(
 
 @dataclass(frozen=True)
 class Layout:
-    """How a one-dimensional block is dealt out to threads.
+    """How the elements of a one-dimensional block are distributed over threads.
 
     Attributes:
-        neighbours: elements side by side that a thread gets in each round.
+        neighbours: adjacent elements per thread and round.
         num_warps: warps of 32 threads.
-        n_elements: the block's elements.
+        n_elements: elements per block.
     """
 
     neighbours: int
@@ -35,21 +35,21 @@ class Layout:
 
     @property
     def n_threads(self) -> int:
-        """Threads of the block."""
+        """Threads per block."""
         return 32 * self.num_warps
 
     @property
     def a_round(self) -> int:
-        """Elements that are dealt out in one round."""
+        """Elements per round."""
         return self.neighbours * self.n_threads
 
     @property
     def n_rounds(self) -> int:
-        """Rounds until the block is dealt out; at least one, in which several threads may get the same element."""
+        """Rounds per block; at least one, in which several threads may hold the same element."""
         return max(1, self.n_elements // self.a_round)
 
     def columns(self, thread: int) -> list[int]:
-        """The elements that a thread holds, one a register, in order.
+        """Returns the elements that a thread holds, one per register, in order.
 
         Raises:
             ValueError: no such thread.
@@ -61,10 +61,10 @@ class Layout:
 
 
 def layout_of(stages: Stages) -> Layout:
-    """The layout of a Triton kernel with one-dimensional blocks.
+    """Returns the layout of a Triton kernel with one-dimensional blocks.
 
     Raises:
-        ValueError: CUDA C++, or a layout of more dimensions.
+        ValueError: the kernel is CUDA C++, or the layout has more dimensions.
     """
     text = stages.text("ttgir")
     match, sizes = _LAYOUT.search(text), re.findall(r"tensor<(\d+)x", text)
@@ -74,14 +74,15 @@ def layout_of(stages: Stages) -> Layout:
 
 
 def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
-    """Who holds which column: a line for each round, a tint for each warp, and the columns of one thread marked.
+    """Draws which thread holds which column: one line per round, one tint per warp, one thread's columns
+    marked.
 
     Args:
         stages: a Triton kernel with one-dimensional blocks.
-        thread: whose columns are marked.
+        thread: the thread whose columns are marked.
 
     Raises:
-        ValueError: as `layout_of`, or no such thread.
+        ValueError: as in `layout_of`, or no such thread.
     """
     import plotly.graph_objects as go
 

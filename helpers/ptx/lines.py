@@ -1,25 +1,28 @@
-"""Which line of the kernel's source each line of TTIR, TTGIR, LLVM IR, PTX and SASS came from.
+"""Map each line of TTIR, TTGIR, LLVM IR, PTX and SASS to the line of the kernel's source that it came from.
 
-Every map is a list as long as the text has lines: a number, or None. For code inlined from another function, the line
-of the kernel that called it counts.
+Every map is a list with one entry per line of the text: a line number or None. For code inlined from another
+function, the map contains the line of the kernel that called it.
 
-The maps are our own. tritonparse 0.6 has such maps inside its trace reader, but they are not a public API, and its PTX
-reader goes by comments that only LLVM writes: of PTX from NVRTC it maps not one line, and it attributes code
-inlined from `tl.max` to Triton's library instead of to the kernel.
+tritonparse 0.6 has such maps inside its trace reader, but we don't use them: they are not a public API, and
+its PTX reader relies on comments that only LLVM writes. It maps no line of PTX from NVRTC, and attributes
+code inlined from `tl.max` to Triton's library instead of the kernel.
 
-Sources: NVIDIA, "Parallel Thread Execution ISA" (`.loc` with `inlined_at`); MLIR location syntax; LLVM `DILocation`; the
-output of `nvdisasm --print-line-info`.
+Sources: NVIDIA, "Parallel Thread Execution ISA" (`.loc` with `inlined_at`); MLIR location syntax; LLVM
+`DILocation`; the output of `nvdisasm --print-line-info`.
 """
 
 from __future__ import annotations
 
 import re
 
-SASS = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(?:@(!?\w+)\s+)?(\S+)\s*(.*?)\s*;?\s*$")
+SASS = re.compile(r"^\s*/\*[0-9a-f]{4,}\*/\s+(?:@(!?\w+)\s+)?(\S+)\s*(.*?)\s*;?\s*$")
 
 
 def mlir_lines(text: str) -> list[int | None]:
-    """Source line of each line of TTIR or TTGIR, by its trailing `loc(...)`; a call site counts, not the callee."""
+    """Returns the source line of each line of TTIR or TTGIR, from its trailing `loc(...)`.
+
+    For inlined code, this is the line of the call, not of the callee.
+    """
     names = dict(re.findall(r"^(#loc\d*) = loc\((.*)\)$", text, flags=re.M))
 
     def resolve(body: str, depth: int = 0) -> int | None:
@@ -49,7 +52,7 @@ def mlir_lines(text: str) -> list[int | None]:
 
 
 def llir_lines(text: str) -> list[int | None]:
-    """Source line of each line of LLVM IR, by its `!dbg`; for inlined code the outermost call."""
+    """Returns the source line of each line of LLVM IR from `!dbg`; for inlined code, the outermost call."""
     places = {
         number: (int(line), outer)
         for number, line, outer in re.findall(
@@ -72,7 +75,7 @@ _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)\s+(\d+)(?:[^/]*inlined_at\s+(\d+)\s
 
 
 def _places(text: str) -> list[tuple[int, str, int, int] | None]:
-    """For each line of PTX: (line number, file index, line, outermost line) of a `.loc`; None for other lines."""
+    """Returns (line number, file index, line, outermost line) for each `.loc` line of PTX, else None."""
     outer: dict[tuple[str, ...], tuple[str, ...]] = {}
     found: list[tuple[int, str, int, int] | None] = []
     for number, line in enumerate(text.split("\n")):
@@ -88,14 +91,15 @@ def _places(text: str) -> list[tuple[int, str, int, int] | None]:
             if place not in outer:
                 break
             place = outer[place]
-        # Where line tables are all there is, LLVM puts the callers into the comment: `// a.py:6:15 @[ b.py:12:15 ]`.
+        # If the debug information consists only of line tables, LLVM lists the callers in the comment:
+        # `// a.py:6:15 @[ b.py:12:15 ]`.
         callers = re.findall(r"@\[ [^\[\]]*?:(\d+):\d+", match[7] or "")
         found.append((number, match[1], own, int(callers[-1]) if callers else int(place[1])))
     return found
 
 
 def ptx_lines(text: str) -> list[int | None]:
-    """Source line of each line of PTX, by `.loc`; for inlined code the outermost call."""
+    """Returns the source line of each line of PTX, from `.loc`; for inlined code, the outermost call."""
     current: int | None = None
     found: list[int | None] = []
     for line, place in zip(text.split("\n"), _places(text), strict=True):
@@ -108,7 +112,7 @@ def ptx_lines(text: str) -> list[int | None]:
 
 
 def _callers(ptx: str) -> dict[tuple[str, int], int | None]:
-    """(file name, line) of inlined code to the kernel's line that called it; None where several did."""
+    """Maps (file name, line) of inlined code to the kernel's line that called it; None if several did."""
     files = dict(re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', ptx, flags=re.M))
     found: dict[tuple[str, int], int | None] = {}
     for place in filter(None, _places(ptx)):
@@ -119,10 +123,10 @@ def _callers(ptx: str) -> dict[tuple[str, int], int | None]:
 
 
 def sass_lines(text: str, ptx: str = "") -> list[int | None]:
-    """Source line of each line of nvdisasm's SASS, by its `//## File` comments.
+    """Returns the source line of each line of nvdisasm's SASS, from its `//## File` comments.
 
-    They name the innermost function. Given the kernel's PTX too, inlined code gets the line that called it, and None
-    where several lines did.
+    The comments name the innermost function. If the kernel's PTX is passed as well, inlined code gets the
+    line that called it, or None if several lines did.
     """
     callers = _callers(ptx)
     current: int | None = None

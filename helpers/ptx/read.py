@@ -1,6 +1,6 @@
-"""Read PTX text: instructions, registers, parameters, and the source line that each line came from.
+"""Parse PTX: instructions, registers, parameters, and the source line of each instruction.
 
-Nothing here compiles: `helpers.ptx.compile` does, and hands its texts to these readers.
+Nothing here compiles; `helpers.ptx.compile` passes its results to this module.
 
 Source: NVIDIA, "Parallel Thread Execution ISA" (statements, state spaces, types).
 """
@@ -11,7 +11,6 @@ import re
 from collections import Counter
 from dataclasses import dataclass, field
 
-from helpers.ptx.control import Control
 from helpers.ptx.lines import ptx_lines
 
 GLOBAL_SPACES = ("global", "generic")
@@ -28,13 +27,12 @@ class Instruction:
     """One PTX or SASS instruction.
 
     Attributes:
-        line: line number in the text it was read from, from 1.
-        opcode: with all its suffixes, such as `ld.global.v4.b32` or `LDG.E.128`.
+        line: the line number in the PTX or SASS text, starting at 1.
+        opcode: the opcode with all its suffixes, such as `ld.global.v4.b32` or `LDG.E.128`.
         operands: the operands as written; a vector `{%r1, %r2}` or an address `[%rd1+8]` is one operand.
-        predicate: `%p1`, `!%p1` or None: the instruction runs only in threads where it is true.
-        source_line: line of the kernel's source that it was compiled from, or None where the compiler names none.
-        offset: of a SASS instruction, in bytes from the kernel's first; None for PTX.
-        control: what a SASS instruction tells the scheduler; None for PTX, and where the text has no encodings.
+        predicate: `%p1`, `!%p1` or None; the instruction only runs in threads for which it is true.
+        source_line: the line of the kernel's source that it was compiled from, or None if the compiler names
+            none.
     """
 
     line: int
@@ -42,17 +40,18 @@ class Instruction:
     operands: tuple[str, ...]
     predicate: str | None = None
     source_line: int | None = None
-    offset: int | None = None
-    control: Control | None = None
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The opcode split at its dots: `("ld", "global", "v4", "b32")`."""
+        """Returns the opcode split at its dots: `("ld", "global", "v4", "b32")`."""
         return tuple(self.opcode.split("."))
 
     @property
     def space(self) -> str | None:
-        """State space of a PTX memory instruction: "global", "shared", "param", ... or "generic"; else None."""
+        """Returns the state space of a PTX memory instruction, such as "global" or "generic".
+
+        Returns None for other instructions.
+        """
         if self.parts[0] not in ("ld", "ldu", "st", "atom", "red"):
             return None
         words = [part.split("::")[0] for part in self.parts[1:]]
@@ -60,17 +59,17 @@ class Instruction:
 
     @property
     def vector(self) -> int:
-        """How many values one instruction moves: 4 for `.v4`, 1 where there is no vector suffix."""
+        """Returns the number of values that one instruction moves: 4 for `.v4`, 1 without a vector suffix."""
         return next((int(part[1:]) for part in self.parts[1:] if re.fullmatch(r"v[248]", part)), 1)
 
     @property
     def n_bytes(self) -> int | None:
-        """Bytes that a PTX instruction moves for one thread: vector times the size of its type; None if untyped."""
+        """Returns the bytes per thread that a PTX instruction moves, or None if it has no type."""
         match = _TYPE.match(self.parts[-1])
         return int(match[1]) // 8 * (2 if match[2] else 1) * self.vector if match else None
 
     def matches(self, opcode: str) -> bool:
-        """Whether `opcode` is this opcode or its beginning up to a dot: "ld.global" matches `ld.global.v4.b32`."""
+        """Whether the opcode is `opcode` or starts with it: "ld.global" matches `ld.global.v4.b32`."""
         return self.opcode == opcode or self.opcode.startswith(opcode + ".")
 
     def __str__(self) -> str:
@@ -83,19 +82,20 @@ class Instruction:
 
 @dataclass(frozen=True)
 class PtxReading:
-    """One kernel (`.entry`) of a PTX text, in pieces that can be asked about.
+    """The parsed contents of one kernel (`.entry`) in a PTX text.
 
     Attributes:
-        version: PTX ISA version, such as "8.7".
-        target: such as "sm_90a".
+        version: the PTX ISA version, such as "8.7".
+        target: the target, such as "sm_90a".
         address_size: 64.
-        entry: the kernel's name as the linker sees it.
+        entry: the kernel's mangled name.
         params: (name, declaration) of each parameter, such as `("k_param_2", ".u32")`.
-        reqntid: threads a block must have, as (x, y, z) with missing ones 1, or None.
-        maxntid: threads a block may have, likewise, or None.
-        registers_declared: what the `.reg` lines declare, by type, such as {"pred": 3, "b32": 28, "b64": 10}.
-        instructions: in order, those in inline assembly included.
-        labels: in order.
+        reqntid: the required block size as (x, y, z), with 1 for omitted dimensions, or None.
+        maxntid: the maximum block size in the same form, or None.
+        registers_declared: the number of registers in the `.reg` lines by type, such as {"pred": 3, "b32":
+            28, "b64": 10}.
+        instructions: the instructions in order, including those in inline assembly.
+        labels: the labels in order.
         shared_declarations: the `.shared` declarations of the module and of the kernel, as written.
     """
 
@@ -114,12 +114,13 @@ class PtxReading:
     def find(
         self, opcode: str, *, operand: str | None = None, source_line: int | None = None
     ) -> list[Instruction]:
-        """Instructions whose opcode is `opcode` or begins with it up to a dot.
+        """Returns the instructions whose opcode is `opcode` or starts with it up to a dot.
 
         Args:
-            opcode: "ld.global" finds `ld.global.b32` and `ld.global.v4.b32`; "mul.wide" finds all its types.
-            operand: only those that have exactly this operand, such as "127" or "%tid.x".
-            source_line: only those compiled from this line of the source.
+            opcode: "ld.global" finds `ld.global.b32` and `ld.global.v4.b32`; "mul.wide" finds it for all
+                types.
+            operand: only return instructions with exactly this operand, such as "127" or "%tid.x".
+            source_line: only return instructions compiled from this line of the source.
         """
         return [
             i
@@ -131,33 +132,39 @@ class PtxReading:
 
     @property
     def loads(self) -> list[Instruction]:
-        """Loads a thread makes from global memory. Generic loads count unless they read the thread's own stack."""
+        """Returns the loads per thread from global memory.
+
+        Generic loads count unless they read the thread's own stack.
+        """
         return [i for i in self.instructions if i.parts[0] in ("ld", "ldu") and _is_global(i)]
 
     @property
     def stores(self) -> list[Instruction]:
-        """Stores a thread makes to global memory; generic ones as in `loads`."""
+        """Returns the stores per thread to global memory; generic ones count as in `loads`."""
         return [i for i in self.instructions if i.parts[0] == "st" and _is_global(i)]
 
     @property
     def predicated(self) -> list[Instruction]:
-        """Instructions under an `@%p` guard."""
+        """Returns the instructions with an `@%p` guard."""
         return [i for i in self.instructions if i.predicate]
 
     @property
     def opcodes(self) -> Counter[str]:
-        """How often each full opcode occurs."""
+        """Returns how often each full opcode occurs."""
         return Counter(i.opcode for i in self.instructions)
 
     @property
     def uses_shared(self) -> bool:
-        """Whether the kernel names shared memory anywhere: a declaration, or an instruction on that state space."""
+        """Whether the kernel refers to shared memory, in a declaration or in an instruction."""
         named = any("shared" in re.split(r"[.:]+", i.opcode) for i in self.instructions)
         return named or bool(self.shared_declarations)
 
     @property
     def n_registers_declared(self) -> int:
-        """Virtual registers in the `.reg` lines, predicates apart. The GPU never sees these names."""
+        """Returns the number of virtual registers in the `.reg` lines, without predicates.
+
+        They are not the GPU's registers, which the assembler allocates.
+        """
         return sum(n for kind, n in self.registers_declared.items() if kind != "pred")
 
     def __repr__(self) -> str:
@@ -172,8 +179,9 @@ class PtxReading:
         return (
             f"{self.entry}: PTX {self.version} for {self.target}, {len(self.params)} parameters, {block}\n"
             f"  {len(self.instructions)} instructions, {len(self.predicated)} under a predicate; "
-            f"{_count(self.loads, 'load')} and {_count(self.stores, 'store')} a thread\n"
-            f"  virtual registers: {declared or 'none'}; shared memory: {'named' if self.uses_shared else 'not named'}"
+            f"{_count(self.loads, 'load')} and {_count(self.stores, 'store')} per thread\n"
+            f"  virtual registers: {declared or 'none'}; shared memory: "
+            f"{'named' if self.uses_shared else 'not named'}"
         )
 
 
@@ -186,7 +194,7 @@ def _is_global(i: Instruction) -> bool:
 
 
 def split_operands(text: str) -> tuple[str, ...]:
-    """Split operands at the commas outside brackets."""
+    """Splits operands at the commas outside brackets."""
     parts, depth, start = [], 0, 0
     for n, char in enumerate(text):
         if char in "{[(":
@@ -201,13 +209,16 @@ def split_operands(text: str) -> tuple[str, ...]:
 
 
 def _without_comments(text: str) -> str:
-    """The same text, comments blanked out, so that positions and line numbers stay."""
+    """Returns the text with comments replaced by spaces, so that positions and line numbers stay the same."""
     keep_lines = lambda m: m[0] if m[0][0] == '"' else re.sub(r"[^\n]", " ", m[0])  # noqa: E731
     return re.sub(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', keep_lines, text, flags=re.S)
 
 
 def _statements(text: str):
-    """Yield (line, kind, text) over PTX: kinds "open", "close", "label", "directive" and "statement"."""
+    """Yields (line, kind, text) for each part of a PTX text.
+
+    The kinds are "open", "close", "label", "directive", "header" and "statement".
+    """
     label = re.compile(r"([A-Za-z_$%][\w$]*)\s*:(?!:)")
     pos, line, n = 0, 1, len(text)
     while pos < n:
@@ -230,9 +241,9 @@ def _statements(text: str):
         elif char == "." and text.startswith(
             (".section", ".visible", ".entry", ".func", ".weak", ".extern"), pos
         ):
-            # A header: up to its body, or to the semicolon of a mere declaration.
+            # A header ends at its body, or at the semicolon of a declaration.
             end = min((at for at in (text.find("{", pos), text.find(";", pos)) if at >= 0), default=n)
-            # `.maxntid` and its like stand between a kernel's header and its body, on lines of their own.
+            # Directives such as `.maxntid` are on separate lines between a kernel's header and its body.
             body = text[pos:end]
             cut = re.search(r"\n\s*\.(?!param\b)[a-z]", body)
             end = pos + cut.start() if cut else end
@@ -253,22 +264,23 @@ def _dimensions(text: str) -> tuple[int, int, int]:
 
 
 def entries(ptx: str) -> list[str]:
-    """Names of the kernels (`.entry`) in a PTX text, in order."""
+    """Returns the names of the kernels (`.entry`) in a PTX text, in order."""
     return re.findall(r"\.entry\s+([\w$]+)", _without_comments(ptx))
 
 
 def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
-    """Read one kernel of a PTX text.
+    """Parses one kernel in a PTX text.
 
     Args:
-        ptx: PTX as Triton, NVRTC or nvcc write it.
-        entry: which kernel, where the text has several.
+        ptx: PTX from Triton, NVRTC or nvcc.
+        entry: the name of the kernel, if the text has several.
 
     Returns:
-        A `PtxReading`; an instruction's `source_line` follows `.loc`, and for inlined code the line that called it.
+        A `PtxReading`. An instruction's `source_line` is taken from `.loc`; for inlined code, it is the line
+        of the call.
 
     Raises:
-        ValueError: no kernel in the text, several and none named, or none of that name.
+        ValueError: the text has no kernel, no kernel of this name, or several kernels while `entry` is None.
 
     Example:
         >>> from helpers import cuda, ptx
@@ -285,20 +297,18 @@ def read_ptx(ptx: str, entry: str | None = None) -> PtxReading:
 
 def _chosen(names: list[str], entry: str | None) -> str:
     if not names:
-        raise ValueError("This text has no .entry: it is not the PTX of a kernel; pass `stages(...).ptx`.")
+        raise ValueError("This text has no .entry, so it is not the PTX of a kernel; pass `stages(...).ptx`.")
     if entry is None and len(names) > 1:
-        raise ValueError(
-            f"This PTX has {len(names)} kernels ({', '.join(names)}): say which one with entry=..."
-        )
+        raise ValueError(f"This PTX has {len(names)} kernels ({', '.join(names)}): choose one with entry=...")
     if entry is not None and entry not in names:
         raise ValueError(f"This PTX has no kernel {entry!r}; it has {', '.join(names)}.")
     return entry or names[0]
 
 
 class _EntryReader:
-    """Collects the pieces of one kernel from the statements of a PTX text, in order.
+    """Collects the contents of one kernel from the statements of a PTX text, in order.
 
-    `named` is true from the kernel's header to the end of its body, `inside` within its body.
+    `named` is true from the kernel's header to the end of its body, and `inside` is true within the body.
     """
 
     def __init__(self, entry: str, source_lines: list[int | None]) -> None:
@@ -314,7 +324,7 @@ class _EntryReader:
         self.depth, self.named, self.inside = 0, False, False
 
     def take(self, line: int, kind: str, text: str) -> None:
-        """The next statement, as `_statements` yields it."""
+        """Processes the next statement from `_statements`."""
         if kind == "header" and self.depth == 0:
             self._header(text)
         elif kind == "open":

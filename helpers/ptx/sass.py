@@ -1,16 +1,14 @@
-"""Read SASS text, as nvdisasm prints it with or without encodings.
+"""Reads the SASS text that nvdisasm prints.
 
-Nothing here disassembles: `helpers.ptx.artifacts` does, and hands its text to this reader.
+This module only reads. `helpers.ptx.artifacts` runs the disassembler.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from helpers.ptx.control import decode, split_encodings
 from helpers.ptx.lines import SASS, sass_lines
 from helpers.ptx.read import Instruction, split_operands
 
@@ -19,53 +17,53 @@ _LABEL = re.compile(r"\s*([.$\w]+):\s*$")
 
 @dataclass(frozen=True)
 class SassReading:
-    """One kernel's machine code.
+    """The machine code of one kernel.
 
     Attributes:
-        instructions: in order, without `NOP` and without the jump-to-itself that pads the end.
-        labels: of each label, the index of the instruction that it stands before.
-        n_padding: how many instructions that leaves out.
+        instructions: in program order, without the padding: `NOP` and the final branch to itself.
+        n_padding: the number of padding instructions that were left out.
     """
 
     instructions: tuple[Instruction, ...] = field(repr=False)
-    labels: Mapping[str, int] = field(repr=False)
     n_padding: int
 
     def find(self, opcode: str) -> list[Instruction]:
-        """Instructions whose opcode is `opcode` or begins with it up to a dot: "LDG" finds `LDG.E.128`."""
+        """Returns the instructions with this opcode, whatever its suffixes: "LDG" also finds `LDG.E.128`."""
         return [i for i in self.instructions if i.matches(opcode)]
 
     @property
     def opcodes(self) -> Counter[str]:
-        """How often each full opcode occurs."""
+        """The number of occurrences of each full opcode."""
         return Counter(i.opcode for i in self.instructions)
 
     def __repr__(self) -> str:
-        return f"{len(self.instructions)} SASS instructions (and {self.n_padding} that only pad)"
+        return f"{len(self.instructions)} SASS instructions (plus {self.n_padding} padding instructions)"
 
 
 def read_sass(sass: str, ptx: str = "") -> SassReading:
-    """Read one kernel's SASS as `Stages.sass` or `Stages.encoded_sass` has it (nvdisasm with line information).
+    """Reads the SASS of one kernel.
 
-    With the kernel's PTX too, code inlined from other functions is attributed to the line that called it. With encodings
-    each instruction has its control bits; line numbers are always those of the text without encodings.
-    `NOP` and the final jump-to-itself are padding that no thread reaches; they are counted apart.
+    Args:
+        sass: the text of `Stages.sass`: nvdisasm's output with line information.
+        ptx: the kernel's PTX. With it, code that was inlined from another function is attributed to the line
+            that called the function.
+
+    Returns:
+        The instructions. Padding that no thread reaches (`NOP` and the final branch to itself) is only
+        counted.
     """
-    text, encodings = split_encodings(sass)
-    lines = sass_lines(text, ptx)
+    lines = sass_lines(sass, ptx)
     found: list[Instruction] = []
-    labels: dict[str, int] = {}
     n_padding = 0
     previous_label = None
-    for number, row in enumerate(text.split("\n"), 1):
+    for number, row in enumerate(sass.split("\n"), 1):
         if (label := _LABEL.match(row)) is not None:
             previous_label = label[1]
-            labels[label[1]] = len(found)
             continue
         match = SASS.match(row)
         if match is None:
             continue
-        offset, guard, opcode, rest = int(match[1], 16), match[2], match[3].rstrip(";"), match[4]
+        guard, opcode, rest = match[1], match[2].rstrip(";"), match[3]
         jumps_to_itself = (
             opcode == "BRA" and guard is None and previous_label and f"({previous_label})" in rest
         )
@@ -73,17 +71,14 @@ def read_sass(sass: str, ptx: str = "") -> SassReading:
         if opcode == "NOP" or jumps_to_itself:
             n_padding += 1
             continue
-        control = decode(encodings[offset]) if offset in encodings else None
-        found.append(
-            Instruction(number, opcode, split_operands(rest), guard, lines[number - 1], offset, control)
-        )
-    return SassReading(tuple(found), labels, n_padding)
+        found.append(Instruction(number, opcode, split_operands(rest), guard, lines[number - 1]))
+    return SassReading(tuple(found), n_padding)
 
 
 def memory_bytes(one: Instruction) -> int | None:
-    """Bytes that a SASS load or store moves for one lane; None for what is none, or reads constants.
+    """Returns the bytes that a SASS load or store moves per lane.
 
-    Of `LDSM` a lane's share of the matrices.
+    None for other instructions and for loads of constants. For `LDSM` it is a lane's share of the matrices.
     """
     if re.match(r"(LD|ST|LDG|STG|LDS|STS|LDL|STL|LDSM|STSM|LDGSTS|ATOM[GS]?|REDG?)$", one.parts[0]) is None:
         return None

@@ -1,9 +1,9 @@
-"""Show the stages of kernels beside one another, every line tinted by the source line that it came from.
+"""Displays the stages of kernels side by side, each line tinted by the source line that it came from.
 
-The HTML carries inline styles only and no script, so that it looks the same in Jupyter, in a page made by nbconvert and
-on GitHub's viewer where styles are kept. The tints are translucent, so text and background stay the page's own, in the
-dark and in the light; the palette is Okabe and Ito's, and every line also carries the number of its source line, so
-that nothing depends on telling colours apart. No syntax highlighter is needed: the opcode is bold.
+The HTML has inline styles and no script, so it looks the same in Jupyter, on nbconvert's pages and in
+GitHub's viewer. The tints are translucent and work on light and dark backgrounds. The palette is that of
+Okabe and Ito, and each line also shows the number of its source line, so nothing depends on color alone.
+Opcodes are bold.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class View:
-    """A piece of HTML for a notebook; in a terminal one line says what it shows."""
+    """A piece of HTML for a notebook; a terminal shows a one-line summary."""
 
     html: str = field(repr=False)
     text: str
@@ -55,7 +55,7 @@ class View:
 
 @dataclass(frozen=True)
 class Line:
-    """A line to show: its number in the full text, the source line it came from, and what is left of it to read."""
+    """A displayed line: its number in the full text, its source line, and its text without clutter."""
 
     number: int
     source_line: int | None
@@ -63,10 +63,10 @@ class Line:
 
 
 def pane(stages: Stages, kind: str) -> list[Line]:
-    """The lines of a stage that are worth reading, each with its source line.
+    """Returns the lines of a stage that are worth reading, with their source lines.
 
-    Left out: location tables and debug sections, `.loc` and labels that only carry them, and SASS padding. Numbers are
-    those of the full text, so the gaps show.
+    It leaves out location tables, debug sections, `.loc`, labels that only carry them, and SASS padding. Line
+    numbers are those of the full text, so gaps are visible.
     """
     text = stages.text(kind)
     rows = text.split("\n")
@@ -89,7 +89,7 @@ def pane(stages: Stages, kind: str) -> list[Line]:
 
 
 def _span(kind: str, rows: list[str], kernel: str) -> range:
-    """Which lines of the full text belong to the kernel."""
+    """Returns which lines of the full text belong to the kernel."""
     if kind == "ptx":
         starts = [
             n for n, row in enumerate(rows) if re.search(rf"\.entry\s+{re.escape(kernel)}(?![\w$])", row)
@@ -133,7 +133,7 @@ def _sass(row: str) -> str | None:
 
 
 def styled(kind: str, text: str) -> str:
-    """The text as HTML, its opcode bold."""
+    """Returns the text as HTML with a bold opcode."""
     if kind == "source":
         return html.escape(text)
     opcode = {
@@ -173,7 +173,8 @@ def _pane_html(
         '<div style="min-width:0;border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden">'
         '<div style="font:600 13px sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)">'
         f"{html.escape(title)}</div>"
-        f'<div style="overflow:auto;max-height:{height}"><div style="font:12px/1.45 ui-monospace,Menlo,Consolas,'
+        f'<div style="overflow:auto;max-height:{height}"><div style="font:12px/1.45 '
+        "ui-monospace,Menlo,Consolas,"
         "'DejaVu Sans Mono',monospace;white-space:pre;width:max-content;min-width:100%;padding:2px 0\">"
         f"{''.join(rows)}</div></div></div>"
     )
@@ -186,20 +187,21 @@ def side_by_side(
     columns: int | None = None,
     height: str = "30em",
 ) -> View:
-    """Stages of one kernel, or of several, beside one another; lines from the same source line have the same tint.
+    """Displays the stages of one or several kernels; lines from the same source line have the same tint.
 
-    The bold number in front of a line is its source line; the faint one is its place in the full text. Several kernels
-    get a column each and `kinds` as rows; a stage that a kernel does not have (TTGIR of CUDA C++) is left out.
+    The bold number in front of a line is its source line, the faint one its line in the full text. Several
+    kernels get one column each, with `kinds` as rows. A stage that a kernel doesn't have (TTGIR of CUDA C++)
+    is left out.
 
     Args:
-        *stages: from `stages` or `cuda_stages`.
-        kinds: of "source", "ttir", "ttgir", "llir", "ptx", "sass".
-        labels: a title for each kernel; name and target where None.
-        columns: panes in a row; as many as kernels, or two for one kernel, where None.
-        height: the most that a pane takes before it scrolls, as CSS.
+        *stages: the results of `stages` or `cuda_stages`.
+        kinds: any of "source", "ttir", "ttgir", "llir", "ptx", "sass".
+        labels: one title per kernel; by default its name and target.
+        columns: panes per row; by default the number of kernels, or two for a single kernel.
+        height: the maximum height of a pane before it scrolls, as CSS.
 
     Raises:
-        ValueError: no kernel, an unknown kind, or not as many labels as kernels.
+        ValueError: no kernel, an unknown kind, or the wrong number of labels.
     """
     if not stages:
         raise ValueError(
@@ -225,12 +227,13 @@ def side_by_side(
             panes.append(_pane_html(kind, title, lines, line_colours(one), height))
     columns = columns or (len(stages) if len(stages) > 1 else min(2, len(panes)))
     names = ", ".join(f"{one.name} ({one.target})" for one in stages)
-    grid = f'<div style="display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px;align-items:start">{"".join(panes)}</div>'
+    style = f"display:grid;grid-template-columns:repeat({columns},minmax(0,1fr));gap:8px;align-items:start"
+    grid = f'<div style="{style}">{"".join(panes)}</div>'
     return View(grid, f"{names}: {', '.join(counts)}")
 
 
 def line_colours(stages: Stages) -> dict[int, tuple[int, int, int]]:
-    """A colour for each source line that any stage came from; neighbours differ, the palette repeats after seven."""
+    """Returns a color for each source line. Neighbors differ; the palette repeats after seven."""
     kinds = [kind for kind in ("ttgir", "llir", "ptx") if getattr(stages, kind) is not None]
     used = {line.source_line for kind in kinds for line in pane(stages, kind) if line.source_line}
     last = stages.first_line + stages.source.count("\n")

@@ -1,11 +1,10 @@
-"""One record of several GPUs side by side: joined on what a row is, with what was measured there beside each other."""
+"""Join one record of several GPUs into one table."""
 
 from __future__ import annotations
 
 import difflib
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers.records.files import read_cases
@@ -16,11 +15,14 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _TIME = "median_us"
-# What a column is, by its name: a unit at its end, or a word that results have. All else says what a row is.
+# A column is a result if its name ends in a unit or is one of these words. All other columns identify a row.
 _UNIT = re.compile(r"(^|_)(us|ms|s|mb|mhz|percent|gb_per_s|ratio|low|high)$|\([^)]*/s\)$")
 _RESULTS = frozenset(
-    "verdict reason note notes n_samples of_copy ratio low high width threads registers spill_bytes shared_bytes loads "
-    "load_bytes n_bytes launches kernels error message".split()
+    (
+        *("verdict", "reason", "note", "notes", "error", "message"),
+        *("n_samples", "of_copy", "ratio", "low", "high", "n_bytes", "launches", "kernels"),
+        *("width", "threads", "registers", "spill_bytes", "shared_bytes", "loads", "load_bytes"),
+    )
 )
 
 
@@ -31,26 +33,28 @@ def compare(
     on: Sequence[str] | None = None,
     any_kernels: bool = False,
 ) -> pd.DataFrame:
-    """One record of several GPUs as one table: a row a point, each GPU's figures beside the other's.
+    """Join one record of several GPUs: one row per point, with each GPU's figures in columns of their own.
 
     Args:
         name: the record, "lesson/what".
-        gpus: the sets, by their folders' names, at least two. The speedups are over the first.
-        on: the columns that say what a row is; by default those whose names carry no unit and are no word of a result
-            (`median_us`, `verdict`, `registers` …) and which hold no fractions.
-        any_kernels: compare also where the sets are of different texts of a kernel: then a difference is not the GPU's
-            alone.
+        gpus: the sets by their folders' names, at least two. Speedups are relative to the first.
+        on: the columns that identify a row. By default these are the columns that contain no fractions and
+            whose names have no unit and are not typical of results (`median_us`, `verdict`, `registers`,
+            …).
+        any_kernels: compare the sets even if they measured different versions of a kernel; a difference
+            then isn't only due to the GPU.
 
     Returns:
-        A DataFrame with a row for each point of any of the sets, NaN where a set lacks it: the columns of `on`, then each
-        other column once for each GPU (`median_us_h100`, `median_us_h200`), and, where there is a `median_us`,
-        `speedup_h200`: the first GPU's time over this one's, so above 1 this one is faster. `.attrs["provenance"]` has a
-        `Provenance` for each GPU, `.attrs["gpus"]` and `.attrs["on"]` the names.
+        A DataFrame with a row for each point of any set, NaN if a set lacks it. It has the columns of `on`,
+        then each other column once for each GPU (`median_us_h100`, `median_us_h200`), and, if there is a
+        `median_us`, `speedup_h200`: the first GPU's time divided by this one's, so above 1 this one is
+        faster. `.attrs["provenance"]` has a `Provenance` for each GPU, `.attrs["gpus"]` and `.attrs["on"]`
+        have the names.
 
     Raises:
-        NoRecord: no such record or set, or a set that lacks the record.
-        ValueError: fewer than two GPUs, a file record, records of different kernels' texts, or rows that no column tells
-            apart.
+        NoRecord: there is no such record or set, or a set lacks the record.
+        ValueError: there are fewer than two GPUs, the record is a file, the sets measured different
+            versions of a kernel, or no column identifies the rows.
 
     Example:
         >>> from helpers import records
@@ -63,7 +67,7 @@ def compare(
     cases = {gpu: read_cases(folder() / gpu / f"{name}.json") for gpu in gpus}
     if any("file" in case for found in cases.values() for case in found):
         raise ValueError(
-            f"Record {name!r} is a file (a report, a trace or generated code) and has no rows to set side by side: "
+            f"Record {name!r} is a file (a report, a trace or generated code), so it has no rows to compare: "
             f"{', '.join(str(folder() / gpu / name) for gpu in gpus)}."
         )
     provenances = {gpu: Provenance(**found[-1]["provenance"]) for gpu, found in cases.items()}
@@ -74,7 +78,7 @@ def compare(
     table = _joined(frames, keys)
     if len(table) == sum(map(len, frames.values())):
         raise ValueError(
-            f"Record {name!r}: no row of {gpus[0]} has its like in the other sets, by {', '.join(keys)}."
+            f"Record {name!r}: no row of {gpus[0]} has the same {', '.join(keys)} as one of another set."
         )
     table.attrs |= {"provenance": provenances, "gpus": gpus, "on": keys}
     text = "; ".join(f"{gpu}: {provenance}" for gpu, provenance in provenances.items())
@@ -83,22 +87,24 @@ def compare(
 
 
 def _required(name: str, gpus: Sequence[str]) -> list[str]:
-    """The sets' names, each of which has the record."""
+    """The sets' names, after checking that each set has the record."""
     there = sets()
     if isinstance(gpus, str) or len(set(gpus)) < 2:
-        raise ValueError(f"compare() takes two GPUs or more, such as {tuple(there)}; this is {gpus!r}.")
+        raise ValueError(f"compare() needs two or more GPUs, such as {tuple(there)}, not {gpus!r}.")
     for gpu in gpus:
         if gpu not in there:
-            raise NoRecord(f"There is no set of records {gpu!r} in {folder()}; there: {', '.join(there)}.")
+            raise NoRecord(
+                f"There is no set of records {gpu!r} in {folder()}; available: {', '.join(there)}."
+            )
     names = {gpu: record_names(gpu) for gpu in there}
     if not any(name in found for found in names.values()):
         like = difflib.get_close_matches(name, sorted(set().union(*names.values())), 3, 0.5)
-        hint = f"; did you mean {' or '.join(map(repr, like))}?" if like else "; `workbook records` lists them."
-        raise NoRecord(f"There is no record {name!r}{hint}")
+        guess = f"did you mean {' or '.join(map(repr, like))}?" if like else "`workbook records` lists them."
+        raise NoRecord(f"There is no record {name!r}; {guess}")
     for gpu in gpus:
         if name not in names[gpu]:
             having = ", ".join(g for g in there if name in names[g])
-            raise NoRecord(f"The records of {gpu} have no {name!r}; those of {having} have.")
+            raise NoRecord(f"The records of {gpu} have no {name!r}; those of {having} do.")
     return list(dict.fromkeys(gpus))
 
 
@@ -109,13 +115,14 @@ def _require_same_kernels(name: str, provenances: dict[str, Provenance]) -> None
         differ = sorted(k for k in kernels if base.sources.get(k) != provenance.sources.get(k))
         if differ:
             raise ValueError(
-                f"Record {name!r}: {first} and {gpu} were measured with different texts of {', '.join(differ)}, so a "
-                "difference would not be the GPU's alone; record one of them again, or pass any_kernels=True."
+                f"Record {name!r}: {first} and {gpu} measured different versions of {', '.join(differ)}, so "
+                "a difference would not only be due to the GPU. Record one of them again, or pass "
+                "any_kernels=True."
             )
 
 
 def _frame(cases: list[dict[str, Any]]) -> pd.DataFrame:
-    """The rows of all cases, with each case's parameters as columns where the rows do not have them."""
+    """The rows of all cases; parameters of a case that its rows don't have become columns."""
     import pandas as pd
 
     frames = []
@@ -127,7 +134,7 @@ def _frame(cases: list[dict[str, Any]]) -> pd.DataFrame:
 
 
 def _keys(name: str, frames: dict[str, pd.DataFrame], on: Sequence[str] | None) -> list[str]:
-    """The columns that say what a row is."""
+    """The columns that identify a row."""
     shared = [c for c in next(iter(frames.values())) if all(c in frame for frame in frames.values())]
     if on is not None:
         if unknown := [column for column in on if column not in shared]:
@@ -140,25 +147,29 @@ def _keys(name: str, frames: dict[str, pd.DataFrame], on: Sequence[str] | None) 
         keys = _without_outcomes(keys, frames)
     if len(keys) == len(shared) and all(len(frame.columns) == len(keys) for frame in frames.values()):
         raise ValueError(
-            f"Record {name!r} has no measured column beside {', '.join(keys)}; name what says what a row is with on=..."
+            f"Record {name!r} has only the columns {', '.join(keys)}, and none of them is measured; pass the "
+            "columns that identify a row as on=[...]."
         )
     for gpu, frame in frames.items():
         if not keys or frame.duplicated(keys).any():
-            told = f"{', '.join(keys)} do not tell its rows apart" if keys else "no column says what a row is"
+            reason = f"{', '.join(keys)} do not identify its rows" if keys else "no column identifies them"
             raise ValueError(
-                f"Record {name!r} of {gpu} cannot be joined: {told}. Name the columns with on=..., or, where its rows "
-                "are samples, read each set by itself."
+                f"Record {name!r} of {gpu} cannot be joined: {reason}. Pass the columns that do as on=[...]. "
+                "If the rows are samples, read each set by itself."
             )
     return keys
 
 
 def _without_outcomes(keys: list[str], frames: dict[str, pd.DataFrame]) -> list[str]:
-    """The keys without those that differ from GPU to GPU and that no row needs: a count that came out, a tuner's choice."""
+    """The keys, without columns that differ from GPU to GPU and that no row needs.
+
+    Such a column is a result, for example a count or a tuner's choice.
+    """
     for column in reversed(keys):
         rest = [c for c in keys if c != column]
         first, *others = ({str(value) for value in frame[column]} for frame in frames.values())
-        told = rest and not any(frame.duplicated(rest).any() for frame in frames.values())
-        if told and any(other != first for other in others):
+        identified = rest and not any(frame.duplicated(rest).any() for frame in frames.values())
+        if identified and any(other != first for other in others):
             keys = rest
     return keys
 
@@ -172,7 +183,7 @@ def _is_measured(name: str, values: pd.Series) -> bool:
 
 
 def _joined(frames: dict[str, pd.DataFrame], keys: list[str]) -> pd.DataFrame:
-    """The frames joined on `keys`, in the order of their rows, every measured column once for each GPU."""
+    """Join the frames on `keys`, in the order of their rows; every measured column appears once per GPU."""
     import pandas as pd
 
     gpus = list(frames)

@@ -1,31 +1,26 @@
-"""Where a figure comes from: its GPU, day and versions, the hashes of its kernels; shown beside each result."""
+"""The provenance of a figure (GPU, date, versions, hashes of its kernels), displayed next to each result."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 import html
-import inspect
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
 
 from helpers import device
 
 PROVENANCE_MIME = "application/vnd.kernel-workbook.provenance+json"
 HEADLINE_MIME = "application/vnd.kernel-workbook.headline+json"
-UNNAMED = "source"  # the name of a text that holds no kernel
-# Of each record that this process has shown last: where its result comes from, and the parameters of the recorded case
-# where others were asked for.
+# For each record that this process has shown: where its result comes from, and the parameters of the
+# recorded case if they differ from the requested ones.
 _shown: dict[str, tuple[str, str]] = {}
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a figure comes from: the GPU, the day, the versions, and the sha256 of each kernel measured."""
+    """Where a figure comes from: the GPU, the date, the versions, and the sha256 of each measured kernel."""
 
     gpu: dict
     driver: str | None
@@ -41,31 +36,12 @@ class Provenance:
         return f"{self.gpu['name']}, {self.date}, torch {self.torch}, triton {self.triton}, CUDA {self.cuda}"
 
 
-def fingerprint(source: Any) -> tuple[str, str]:
-    """The name and the sha256 of a kernel's source: a Triton kernel, a Python function, a module or a text.
-
-    Example:
-        >>> from helpers import records
-        >>> name, sha256 = records.fingerprint("__global__ void square(float* x) {}")
-        >>> name, len(sha256)
-        ('square', 64)
-    """
-    target = getattr(source, "fn", source)  # Triton's JITFunction and Autotuner keep the function in .fn
-    target = getattr(target, "fn", target)
-    if isinstance(target, str):
-        name = re.search(r"__global__[^(]*?(\w+)\s*\(", target)
-        name, text = (name.group(1) if name else UNNAMED), target
-    else:
-        name, text = target.__name__, inspect.getsource(target)
-    return name, hashlib.sha256(text.strip().encode()).hexdigest()
-
-
 @functools.cache
 def live_provenance() -> Provenance:
-    """What a measurement made here and now comes from."""
+    """The provenance of a measurement made here and now."""
     import torch
 
-    gpu = device.gpu_spec().as_dict()  # it measures a copy: before that the GPU may idle, at another clock
+    gpu = device.gpu_spec().as_dict()  # measures a copy, so the GPU isn't idle when its clocks are read
     sm = memory = None
     if nvml := device.nvml_handle():
         pynvml, handle = nvml
@@ -84,10 +60,14 @@ def live_provenance() -> Provenance:
 
 
 def show(mode: str, name: str, text: str, *provenances: Provenance, nearest: str = "") -> None:
-    """Say where a result comes from: `mode` is "live" or "replayed", `name` the record's, `text` the sentence.
+    """Display where a result comes from.
 
-    Most come from one GPU; what compares several has a provenance for each. `nearest` has the parameters of the recorded
-    case where others were asked for.
+    Args:
+        mode: "live" or "replayed".
+        name: the record's name.
+        text: the sentence to display.
+        *provenances: the provenance of the result; a comparison of several GPUs has one for each.
+        nearest: the parameters of the recorded case, if others were requested.
     """
     from IPython.display import publish_display_data
 
@@ -111,19 +91,20 @@ def show(mode: str, name: str, text: str, *provenances: Provenance, nearest: str
 
 
 def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | None = None) -> None:
-    """Show one headline figure; the index page and the table of a batch run collect them.
+    """Display one headline figure; the index page and the table of a batch run collect these.
 
     Args:
         label: what was measured, such as "square, 10,000 × 10,000 fp32".
         value: the figure with its unit, such as "266 µs · 2,959 GB/s".
-        of: the record that the value was computed from, "lesson/what": measured or replayed earlier in this process.
-        figures: the numbers of `value` for programs, by names that hold their units and are the same whatever the
-            notebook's parameters are: `{"square_us": 266.1, "torch.square (GB/s)": 2959.3}`. Each is a column of
-            results.csv.
+        of: the record that the value was computed from, "lesson/what", which was measured or replayed
+            earlier in this process.
+        figures: the numbers in `value`, by names that include their units and don't depend on the
+            notebook's parameters: `{"square_us": 266.1, "torch.square (GB/s)": 2959.3}`. Each becomes a
+            column of results.csv.
 
     Raises:
-        ValueError: that record was neither measured nor replayed before, or one of `figures` is no finite number under a
-            name.
+        ValueError: that record was neither measured nor replayed before, or one of `figures` is not a
+            finite number under a valid name.
     """
     from IPython.display import publish_display_data
 
@@ -132,13 +113,15 @@ def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | 
     numbers = {}
     for name, number in (figures or {}).items():
         if not name.strip() or not name.isprintable():
-            raise ValueError(f"Headline {label!r}: {name!r} is no name; write for example square_gb_per_s.")
+            raise ValueError(
+                f"Headline {label!r}: {name!r} is not a valid name; use for example square_gb_per_s."
+            )
         try:
-            numbers[name] = float(number)  # numpy's numbers are no JSON
+            numbers[name] = float(number)  # JSON cannot represent numpy's numbers
         except (TypeError, ValueError):
             numbers[name] = math.nan
         if not math.isfinite(numbers[name]):
-            raise ValueError(f"Headline {label!r}: {name} is {number!r}, and a figure is a finite number.")
+            raise ValueError(f"Headline {label!r}: {name} is {number!r}, but must be a finite number.")
     source, nearest = _shown[of]
     more = {"figures": numbers} if numbers else {}
     if nearest:
@@ -146,7 +129,8 @@ def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | 
     publish_display_data(
         {
             "text/plain": f"{label}: {value} ({source})",
-            "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} <small>({html.escape(source)})</small>",
+            "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} "
+            f"<small>({html.escape(source)})</small>",
             HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **more},
         }
     )

@@ -1,4 +1,4 @@
-"""Measure here and keep the result, or replay what was kept: one decision for tables and files."""
+"""Measure here and store the result, or replay a stored one: a single decision for tables and files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from helpers import device, whole
+from helpers import atomic, device
 from helpers.records.files import write_case
-from helpers.records.origin import UNNAMED, Provenance, fingerprint, live_provenance, show
+from helpers.records.fingerprints import UNNAMED, fingerprint
+from helpers.records.origin import Provenance, live_provenance, show
 from helpers.records.sets import NoRecord, folder, gpu_folder_name, replay_order
 
 if TYPE_CHECKING:
@@ -21,23 +22,24 @@ if TYPE_CHECKING:
 
 
 class CannotMeasure(RuntimeError):
-    """A measurement cannot be made on this GPU machine (no tool, no permission): the record is shown instead."""
+    """This machine has a GPU but cannot make a measurement (no tool, no permission); replay the record."""
 
 
 class KernelChanged(NoRecord):
-    """What was recorded is of another text of a kernel. A notebook shows the sentence instead of a traceback.
+    """The records measured another version of a kernel. A notebook shows this message instead of a
+    traceback.
 
     Attributes:
-        kernels: the names of those that have changed.
+        kernels: the names of the kernels that have changed.
     """
 
     def __init__(self, kernels: Iterable[str], why: str = ""):
         self.kernels = tuple(sorted(kernels))
-        names = ["The text measured here" if name == UNNAMED else name for name in self.kernels]
-        end = "so they are not shown" if why else "and a GPU measures yours"
+        names = ["The source measured here" if name == UNNAMED else name for name in self.kernels]
+        end = "" if why else "; on a GPU your version would be measured"
         super().__init__(
-            f"{why}{' and '.join(names)} {'has' if len(names) == 1 else 'have'} changed: "
-            f"the recorded figures are of another text, {end}."
+            f"{why}{' and '.join(names)} {'has' if len(names) == 1 else 'have'} changed since the recording, "
+            f"so the recorded figures do not apply{end}."
         )
 
     def _render_traceback_(self) -> list[str]:
@@ -53,27 +55,28 @@ def measured(
     also: Mapping[str, Any] | None = None,
     stand_in: str = "",
 ) -> pd.DataFrame:
-    """Measure on this GPU, or replay what was recorded on another; say which, and show where it comes from.
+    """Measure on this GPU, or replay what was recorded on another one, and display where the result comes
+    from.
 
     Args:
         name: the record, "lesson/what".
-        live: called only where a GPU is; returns a DataFrame or a list of dicts of plain values. It may raise
-            `CannotMeasure`.
-        sources: the kernels measured (Triton kernels, functions, texts): their hashes go into the record, and only
-            a record of these very texts is replayed.
-        params: what the measurement depends on (sizes, dtype). A replay takes the nearest recorded case and
+        live: called only if there is a GPU; returns a DataFrame or a list of dicts of plain values. It may
+            raise `CannotMeasure`.
+        sources: the measured kernels (Triton kernels, functions, source texts). The record stores their
+            hashes, and only a record of exactly these sources is replayed.
+        params: what the measurement depends on (sizes, dtype). A replay uses the nearest recorded case and
             names it.
-        also: plain data to keep with the rows, for tools that read the record's file.
-        stand_in: for a lab that times what the learner wrote, so that `sources` would never agree: what was recorded
-            instead, such as "the solution's kernel". A replay says that its figures are of that.
+        also: plain data to store with the rows, for tools that read the record's file.
+        stand_in: for a lab that times the learner's code, whose hash would never match: what was recorded
+            instead, such as "the solution's kernel". A replay states this.
 
     Returns:
         A DataFrame whose `.attrs["provenance"]` is a `Provenance`.
 
     Raises:
-        NoRecord: no GPU here and nothing recorded under that name.
-        KernelChanged: no GPU here, and what was recorded is of other texts of `sources`.
-        ValueError: a name that is not "lesson/what".
+        NoRecord: there is no GPU here and no record of that name.
+        KernelChanged: there is no GPU here, and the record is of other versions of `sources`.
+        ValueError: the name is not of the form "lesson/what".
 
     Example:
         >>> from helpers import records
@@ -82,7 +85,7 @@ def measured(
         >>> rows.attrs["provenance"].gpu["warp_size"]
         32
     """
-    asked = replace(_Asked.of(name, sources, params), stand_in=stand_in)
+    asked = replace(_Request.of(name, sources, params), stand_in=stand_in)
     return _live_or_replayed(
         lambda: _live_table(asked, live, also or {}), lambda why: _replayed_table(asked, why)
     )
@@ -96,11 +99,11 @@ def measured_file(
     sources: Iterable = (),
     params: Mapping[str, Any] | None = None,
 ) -> Path:
-    """`measured` for a result that is a file: a report, a trace, generated code.
+    """Like `measured`, for a result that is a file: a report, a trace, generated code.
 
     Args:
         name: the record, "lesson/what".
-        live: called only where a GPU is, with the path of the file that it has to write. It may raise
+        live: called only if there is a GPU, with the path of the file to write. It may raise
             `CannotMeasure`.
         suffix: how the file's name ends, such as ".ncu-rep".
         sources: as in `measured`.
@@ -110,27 +113,29 @@ def measured_file(
         The file's path.
 
     Raises:
-        NoRecord: no GPU here and nothing recorded under that name.
+        NoRecord: there is no GPU here and no record of that name.
         KernelChanged: as in `measured`.
         RuntimeError: `live` wrote no file.
-        ValueError: a name that is not "lesson/what".
+        ValueError: the name is not of the form "lesson/what".
     """
-    asked = _Asked.of(name, sources, params)
+    asked = _Request.of(name, sources, params)
     return _live_or_replayed(lambda: _live_file(asked, live, suffix), lambda why: _replayed_file(asked, why))
 
 
 def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
-    """What was recorded earlier, also where a GPU is: for what takes longer to measure than a lesson may.
+    """Read what was recorded earlier, even if there is a GPU: for measurements that take too long for a
+    lesson.
 
     Args:
         name: the record, "lesson/what".
         params: as in `measured`.
 
     Returns:
-        A DataFrame: this GPU's own record where it has one, else the recorded GPU's; where it comes from is shown.
+        A DataFrame: this GPU's own record if it has one, otherwise the replayed GPU's. Its origin is
+            displayed.
 
     Raises:
-        NoRecord: nothing was recorded under that name.
+        NoRecord: there is no record of that name.
 
     Example:
         >>> from helpers import records
@@ -140,13 +145,13 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
         ['operation', 'median_us']
     """
     own = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
-    return _replayed_table(_Asked(name, {}, dict(params or {})), "Too long for a lesson. ", own)
+    return _replayed_table(_Request(name, {}, dict(params or {})), "Too long for a lesson. ", own)
 
 
 def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFrame]:
-    """A record of every GPU that has it of these texts, by the names of the sets, in the order of replay.
+    """A record of every GPU that measured these sources, by the name of the set, in the order of replay.
 
-    Nothing is shown: who draws the rows says where they come from, by `.attrs["provenance"]`.
+    Nothing is displayed: the caller must state where the rows come from, using `.attrs["provenance"]`.
 
     Args:
         name: the record, "lesson/what", with one case.
@@ -159,12 +164,12 @@ def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFram
     """
     import pandas as pd
 
-    asked, found = _Asked.of(name, sources, None), {}
+    asked, found = _Request.of(name, sources, None), {}
     for gpu in replay_order():
         path = gpu / f"{name}.json"
         try:
             text = path.read_text() if path.is_file() else ""
-        except PermissionError:  # kept back while a lab is graded
+        except PermissionError:  # the grader hides it while it runs a lab
             continue
         if text and (case := json.loads(text)["cases"][0]):
             provenance = Provenance(**case["provenance"])
@@ -175,8 +180,8 @@ def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFram
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """The record that a lesson asks for: its name, the kernels' hashes, the parameters, what stands in for a learner's."""
+class _Request:
+    """The record that a lesson asks for: name, hashes of the kernels, parameters, and what stands in."""
 
     name: str
     prints: dict[str, str]
@@ -184,9 +189,9 @@ class _Asked:
     stand_in: str = ""
 
     @classmethod
-    def of(cls, name: str, sources: Iterable, params: Mapping[str, Any] | None) -> _Asked:
+    def of(cls, name: str, sources: Iterable, params: Mapping[str, Any] | None) -> _Request:
         if not re.fullmatch(r"[a-z0-9_]+(/[a-z0-9._-]+)+", name):
-            raise ValueError(f'A record is named "lesson/what" in small letters; this one is {name!r}.')
+            raise ValueError(f'A record is named "lesson/what" in lowercase, not {name!r}.')
         return cls(name, dict(fingerprint(s) for s in sources), dict(params or {}))
 
 
@@ -194,7 +199,7 @@ _Result = TypeVar("_Result")
 
 
 def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Result]) -> _Result:
-    """`live()` where a GPU is; `replayed(why)` where none is, or where it cannot measure this."""
+    """`live()` if there is a GPU; `replayed(why)` if there is none, or if it cannot measure this."""
     if not device.has_gpu():
         return replayed("")
     try:
@@ -203,7 +208,7 @@ def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Re
         return replayed(f"{why} ")
 
 
-def _live_table(asked: _Asked, live: Callable, also: Mapping[str, Any]) -> pd.DataFrame:
+def _live_table(asked: _Request, live: Callable, also: Mapping[str, Any]) -> pd.DataFrame:
     provenance = _provenance_of(asked)
     frame = _frame(live())
     rows = json.loads(frame.to_json(orient="records", double_precision=15))
@@ -212,11 +217,11 @@ def _live_table(asked: _Asked, live: Callable, also: Mapping[str, Any]) -> pd.Da
     return frame
 
 
-def _live_file(asked: _Asked, live: Callable[[Path], object], suffix: str) -> Path:
+def _live_file(asked: _Request, live: Callable[[Path], object], suffix: str) -> Path:
     provenance = _provenance_of(asked)
     base = _live_base(asked, provenance)
     target = base.with_name(f"{base.name}{_case_suffix(asked.params)}{suffix}")
-    with whole.written(target) as file:
+    with atomic.atomic_write(target) as file:
         live(file)
         if not file.is_file():
             raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {file.name}.")
@@ -227,7 +232,7 @@ def _live_file(asked: _Asked, live: Callable[[Path], object], suffix: str) -> Pa
 
 
 def _forget_the_checkout(path: Path) -> None:
-    """Write another folder of as many bytes where a record's file names this checkout, as ncu's reports do."""
+    """Replace this checkout's path, which ncu's reports contain, by a neutral one of the same length."""
     here = os.fsencode(Path(__file__).resolve().parents[2])
     neutral = b"/notebooks".ljust(len(here), b"_")[: len(here)]
     content = path.read_bytes()
@@ -235,7 +240,7 @@ def _forget_the_checkout(path: Path) -> None:
         path.write_bytes(content.replace(here + b"/", neutral + b"/"))
 
 
-def _provenance_of(asked: _Asked) -> Provenance:
+def _provenance_of(asked: _Request) -> Provenance:
     return replace(live_provenance(), sources=asked.prints)
 
 
@@ -243,14 +248,14 @@ def _recording() -> bool:
     return os.environ.get("WORKBOOK_RECORD") == "1"
 
 
-def _live_base(asked: _Asked, provenance: Provenance) -> Path:
-    """The path of a live result, without its suffix: among the records, or in the cache when nothing is recorded."""
+def _live_base(asked: _Request, provenance: Provenance) -> Path:
+    """The path of a live result without its suffix: among the records, or in the cache if not recording."""
     where = folder() if _recording() else device.cache_folder() / "live"
     return where / gpu_folder_name(provenance.gpu["name"]) / asked.name
 
 
-def _keep(asked: _Asked, provenance: Provenance, result: dict) -> None:
-    """Write what was measured into its record, if this run records; say that it was measured here."""
+def _keep(asked: _Request, provenance: Provenance, result: dict) -> None:
+    """Store what was measured, if this run records, and display that it was measured here."""
     if _recording():
         base = _live_base(asked, provenance)
         case = {"params": asked.params, "provenance": asdict(provenance), **result}
@@ -259,7 +264,7 @@ def _keep(asked: _Asked, provenance: Provenance, result: dict) -> None:
 
 
 def _case_suffix(params: dict) -> str:
-    """Part of a file record's name that keeps cases apart; empty where there are no parameters."""
+    """The part of a file record's name that distinguishes its cases; empty without parameters."""
     return "".join(f"-{re.sub(r'[^A-Za-z0-9.]+', '_', str(v))}" for _, v in sorted(params.items()))
 
 
@@ -269,7 +274,7 @@ def _frame(rows) -> pd.DataFrame:
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
-def _replayed_table(asked: _Asked, why: str, own: str | None = None) -> pd.DataFrame:
+def _replayed_table(asked: _Request, why: str, own: str | None = None) -> pd.DataFrame:
     import pandas as pd
 
     found = _recorded(asked, why, own)
@@ -278,7 +283,7 @@ def _replayed_table(asked: _Asked, why: str, own: str | None = None) -> pd.DataF
     return frame
 
 
-def _replayed_file(asked: _Asked, why: str) -> Path:
+def _replayed_file(asked: _Request, why: str) -> Path:
     found = _recorded(asked, why)
     _show_replayed(asked, found, why)
     return found.path.parent / found.case["file"]
@@ -286,20 +291,20 @@ def _replayed_file(asked: _Asked, why: str) -> Path:
 
 @dataclass(frozen=True)
 class _Found:
-    """A record's file, its case with the nearest parameters, and why it is not of the set that is replayed, if so."""
+    """A record's file, its case with the nearest parameters, and why it is from another set, if it is."""
 
     path: Path
     case: dict
     elsewhere: str
 
 
-def _recorded(asked: _Asked, why: str, own: str | None = None) -> _Found:
-    """The record that is replayed: the first set's whose nearest case was measured with the texts asked for.
+def _recorded(asked: _Request, why: str, own: str | None = None) -> _Found:
+    """The record to replay: the first set's whose nearest case measured the requested sources.
 
     Args:
         asked: the record.
-        why: why it is not measured here, a sentence and a space; "" where there is no GPU.
-        own: the set of this machine's GPU, which goes before the one that is replayed.
+        why: why it isn't measured here, a sentence and a space; "" if there is no GPU.
+        own: the set of this machine's GPU, which is preferred to the replayed one.
     """
     order = sorted(replay_order(), key=lambda gpu: gpu.name != own)
     changed_in: dict[Path, list[str]] = {}
@@ -317,36 +322,39 @@ def _recorded(asked: _Asked, why: str, own: str | None = None) -> _Found:
     if changed_in:
         raise KernelChanged(next(iter(changed_in.values())), why)
     raise NoRecord(
-        f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {folder()} either: "
+        f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {folder()} either; "
         "run this lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
     )
 
 
 def _elsewhere(gpu: Path, changed: list[str] | None) -> str:
-    """Why a record is not taken from the set that is replayed: it has none, or one of other texts."""
+    """Why a record isn't taken from the replayed set: it has none, or one of another kernel version."""
     if changed:
-        return f" The records of {gpu.name} are of another text of {', '.join(sorted(changed))}."
+        return f" The records of {gpu.name} measured another version of {', '.join(sorted(changed))}."
     return f" The records of {gpu.name} have no such measurement."
 
 
-def _show_replayed(asked: _Asked, found: _Found, why: str) -> Provenance:
-    """Say where a replayed case comes from, and what differs from what was asked."""
+def _show_replayed(asked: _Request, found: _Found, why: str) -> Provenance:
+    """Display where a replayed case comes from, and how it differs from what was requested."""
     case = found.case
     provenance = Provenance(**case["provenance"])
     text = f"{why}Replayed, not measured here: {provenance}.{found.elsewhere}"
     if asked.stand_in:
-        text += f" The figures are of {asked.stand_in}, not of yours."
+        text += f" The figures are those of {asked.stand_in}, not of yours."
     nearest = ""
     if case["params"] != asked.params:
         wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
-        text += f" {wanted or 'A case without parameters'} was never recorded; this is the nearest record, {nearest}."
+        text += (
+            f" {wanted or 'A case without parameters'} was never recorded; this is the nearest record, "
+            f"{nearest}."
+        )
     show("replayed", asked.name, text, provenance, nearest=nearest)
     return provenance
 
 
 def _distance(wanted: Mapping, recorded: Mapping) -> float:
-    """How far two sets of parameters are apart: octaves for numbers, a large step for anything else."""
+    """How far apart two sets of parameters are: octaves for numbers, a large step for anything else."""
     total = 0.0
     for name in set(wanted) | set(recorded):
         a, b = wanted.get(name), recorded.get(name)

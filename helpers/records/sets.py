@@ -1,4 +1,4 @@
-"""The sets of records: one folder for each GPU, and which of them is replayed."""
+"""The sets of records, one folder per GPU, and which of them is replayed."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from pathlib import Path
 from helpers import device
 
 _SHIPPED = Path(__file__).parent
-# The first part of the names of the records that each core lesson keeps.
+# The first part of the names of each core lesson's records.
 _CORE = ("profiling", "load_inline", "triton", "ptx", "ncu", "fusion")
 
 
 class NoRecord(LookupError):
-    """What cannot be measured here was not recorded either."""
+    """There is no record of something that cannot be measured here."""
 
 
 def folder() -> Path:
-    """Where records are: `helpers/records`, or the folder that WORKBOOK_RECORDS names."""
+    """The folder of the records: `helpers/records`, or the folder in WORKBOOK_RECORDS."""
     return Path(os.environ.get("WORKBOOK_RECORDS") or _SHIPPED)
 
 
 def gpu_folder_name(gpu_name: str) -> str:
-    """A folder's name for a GPU: "NVIDIA H100 80GB HBM3" gives "h100".
+    """The name of a GPU's folder.
 
     Example:
         >>> from helpers import records
@@ -42,25 +42,25 @@ def gpu_folder_name(gpu_name: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _dates(path: Path, changed_ns: int) -> tuple[str, ...]:
-    """The days on which a record's cases were measured, as "2026-11-21"; `changed_ns` renews what is remembered."""
+    """The dates of a record's cases, such as "2026-11-21"; `changed_ns` invalidates the cache."""
     try:
         return tuple(re.findall(r'^ +"date": "([\d-]+)"', path.read_text(), re.MULTILINE))
-    except PermissionError:  # kept back while a lab is graded
+    except PermissionError:  # the grader hides it while it runs a lab
         return ()
 
 
 def _newest(gpu: Path) -> str:
-    """The day of the last measurement in a GPU's folder; "" where there is none."""
+    """The date of the last measurement in a GPU's folder; "" if there is none."""
     return max(
         (date for path in gpu.rglob("*.json") for date in _dates(path, path.stat().st_mtime_ns)), default=""
     )
 
 
 def sets() -> list[str]:
-    """The GPUs of which records are kept, as folder names: complete sets first, the newest first among them.
+    """The GPUs that have records, as folder names: complete sets first, and the newest first among those.
 
-    A set is complete when each core lesson has kept something in it. One that a single lesson has begun is not, so it
-    is not replayed in the place of a whole one.
+    A set is complete if it has records of every core lesson. A set that a single lesson has started is
+    incomplete, so it isn't replayed instead of a complete one.
 
     Example:
         >>> from helpers import records
@@ -73,22 +73,23 @@ def sets() -> list[str]:
 
 
 def record_names(gpu: str) -> list[str]:
-    """The names of the records in a set, "lesson/what", sorted. Traces and generated code beside them are theirs."""
+    """The names of the records in a set, "lesson/what", sorted."""
     top = folder() / gpu
     return sorted(path.relative_to(top).with_suffix("").as_posix() for path in top.rglob("*.json"))
 
 
 def replay_order() -> list[Path]:
-    """The folders of all sets: first the one that WORKBOOK_REPLAY names, otherwise the newest complete one.
+    """The folders of all sets: first the one that WORKBOOK_REPLAY names, by default the newest complete
+    one.
 
     Raises:
-        NoRecord: WORKBOOK_REPLAY names a set that is not there.
+        NoRecord: WORKBOOK_REPLAY names a set that doesn't exist.
     """
     names, wanted = sets(), os.environ.get("WORKBOOK_REPLAY")
     if wanted and wanted not in names:
         there = ", ".join(sorted(names)) or "none"
         raise NoRecord(
-            f"WORKBOOK_REPLAY is {wanted!r}, and {folder()} has no set of that name; there: {there}."
+            f"WORKBOOK_REPLAY is {wanted!r}, but {folder()} has no set of that name; available: {there}."
         )
     return [folder() / name for name in sorted(names, key=lambda name: name != wanted)]
 
@@ -97,7 +98,7 @@ def gpu_spec() -> device.GpuSpec:
     """The GPU that this session's figures come from: this machine's, or the recorded one.
 
     Raises:
-        NoRecord: no GPU here and no record at all.
+        NoRecord: there is no GPU here and no record at all.
 
     Example:
         >>> from helpers import records
@@ -109,7 +110,7 @@ def gpu_spec() -> device.GpuSpec:
         return spec
     for recorded in gpu_specs():
         return recorded
-    raise NoRecord(f"There is no GPU here and no record in {folder()}: run `make record` on a GPU first.")
+    raise NoRecord(f"There is no GPU here and no record in {folder()}; run `make record` on a GPU first.")
 
 
 def gpu_specs() -> Iterator[device.GpuSpec]:

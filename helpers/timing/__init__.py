@@ -1,9 +1,11 @@
-"""How long a kernel takes on the GPU, and how sure that is: `time_gpu`, `compare`, `profiler_overhead`, `sweep`.
+"""How long a kernel takes on the GPU, and how certain that is: `time_gpu`, `compare`, `profiler_overhead`,
+`sweep`.
 
-`gpu` has the timer, `collect` its loop, `samples` what that gathers, `cupti` the clock for kernels, `clock` the host's,
-`overhead` what CUPTI adds to a kernel, `notes` the signs of a misleading measurement, `stats` medians with their
-intervals. `sweeps` checks and times a kernel over launch parameters, `league` many functions that compute the same.
-`changes` says whether a time changed between two runs.
+`gpu` has the timer, `collect` its measurement loop, and `samples` the data that the loop collects. `cupti`
+reads the device's clock, `clock` the host's. `overhead` measures what CUPTI adds to a kernel, `notes`
+detects signs of a misleading measurement, and `stats` computes medians and their intervals. `interleaved`
+times several functions in one run, `sweeps` checks and times a kernel over launch parameters, `changes`
+decides whether a time changed between two runs, and `sol` computes SOL scores.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError

@@ -1,14 +1,21 @@
-"""The host's clock and the wait for the GPU, out of reach of a script that replaces those of `time` and `torch.cuda`."""
+"""The host's clock and the wait for the GPU.
+
+Both are bound when this module is imported, so a script that replaces functions of `time` or `torch.cuda`
+cannot affect them.
+"""
 
 from __future__ import annotations
 
 import time
 
-now_s = time.perf_counter  # kept from the start, whatever becomes of time.perf_counter later
+now_s = time.perf_counter  # stays the original even if time.perf_counter is replaced later
 
 
 def wait_for_gpu() -> None:
-    """Return when the GPU has done all that it was given; by torch.accelerator, since torch.cuda's may be replaced."""
+    """Wait until the GPU has finished all work that was submitted.
+
+    This uses torch.accelerator, because a script may have replaced torch.cuda's function.
+    """
     import torch
 
     torch.accelerator.synchronize()

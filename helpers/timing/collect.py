@@ -1,4 +1,4 @@
-"""Take samples of functions in turns until they suffice: the one loop of `time_gpu`, `compare` and the league."""
+"""The measurement loop of `time_gpu`, `compare` and `compare_many`: collect samples until they suffice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from helpers.timing.cupti import Flush, ProfilerBusy, TimingError, measure
 from helpers.timing.overhead import Overhead, suspected_overhead
 from helpers.timing.samples import Conditions, Run, Samples
 
-_MOST_ADDED = 0.25  # of a function's time, by CUPTI: 7 % is the most seen
+_MOST_ADDED = 0.25  # as a fraction of a function's time; CUPTI added 7 % at most in our measurements
 
 
 def collect(
@@ -28,30 +28,31 @@ def collect(
     max_rounds: int = 400,
     before: Callable[[], Any] | None = None,
 ) -> tuple[Run, Conditions]:
-    """Warm up, measure batches until `narrow` is satisfied or the budget ends, and take off what CUPTI adds.
+    """Warm up, measure batches until `narrow` is satisfied or time is up, and subtract what CUPTI adds.
 
     Args:
         functions: functions without arguments that launch kernels on the current stream.
-        labels: what messages call each of them.
-        l2: what each call finds in the L2 cache, as in `time_gpu`.
-        budget_s: seconds to measure for at most, beyond warm-up and what finds out how much CUPTI adds.
-        narrow: whether the run so far, with nothing taken off, suffices.
-        min_rounds: rounds to measure at least, whatever the budget. A round calls each function once.
-        max_rounds: rounds of a batch at most.
-        before: called before each measured call, outside of its time.
+        labels: what messages call each function.
+        l2: the state of the L2 cache before each call, as in `time_gpu`.
+        budget_s: how many seconds to measure at most, not counting the warm-up and the measurement of
+            CUPTI's overhead.
+        narrow: whether the run so far suffices; nothing has been subtracted from it yet.
+        min_rounds: the minimum number of rounds, whatever the budget. A round calls each function once.
+        max_rounds: the maximum number of rounds per batch.
+        before: called before each measured call; its time doesn't count.
 
     Returns:
-        What was measured, and under what conditions.
+        What was measured, and under which conditions.
 
     Raises:
-        helpers.device.Missing: no GPU.
+        helpers.device.Missing: there is no GPU.
         TimingError: as in `time_gpu`.
-        ValueError: no such `l2`.
+        ValueError: `l2` is unknown.
     """
     require_gpu_alone()
     flush = Flush(l2, before)
     notes = [*timing_notes.replaced_clocks(), *warm_up(functions), *timing_notes.constant_inputs(functions)]
-    measure(functions, flush, 2)  # CUPTI's own first use takes seconds, and its first durations are not kept
+    measure(functions, flush, 2)  # CUPTI's first use takes seconds, and its first durations are discarded
     began = now_s()
     clock_before, held_before = _sm_clock()
     run: Run | None = None
@@ -64,7 +65,7 @@ def collect(
         left = budget_s - (now_s() - began)
         if run.n_rounds >= min_rounds and (left <= 0 or narrow(run)):
             break
-        # as many rounds as have been, while the budget lasts
+        # double the number of rounds, as long as the budget allows
         fitting = min(run.n_rounds, max_rounds, int(rounds * left / took))
         rounds = max(4, min_rounds - run.n_rounds, fitting)
     clock_after, held_after = _sm_clock()
@@ -73,32 +74,34 @@ def collect(
     seconds = now_s() - began
     held = sorted(set(held_before) | set(held_after))
     if held:
-        notes.append(f"the driver held the clocks down: {', '.join(held)}")
+        notes.append(f"the driver limited the clocks: {', '.join(held)}")
     if (
         clock_before
         and clock_after
         and abs(clock_after - clock_before) > 0.05 * max(clock_before, clock_after)
     ):
-        notes.append(f"the SM clock went from {clock_before} to {clock_after} MHz while measuring")
+        notes.append(f"the SM clock changed from {clock_before} to {clock_after} MHz during the measurement")
     clocks = (clock_before, clock_after)
     return run, Conditions(l2=l2, flush=flush.text, sm_clock_mhz=clocks, seconds=seconds, notes=tuple(notes))
 
 
 def take_off(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[str]) -> Run:
-    """Take from each function's times what CUPTI adds to them, where it slows it and it launches one kernel a call.
+    """Subtract from each function's times what CUPTI adds to them.
 
-    Where it slows any of them, also what it adds to the others by a smaller but certain amount: functions that are
-    compared are treated alike.
+    This is done if CUPTI slows the function and a call launches one kernel. If CUPTI slows any of the
+    functions, smaller but certain overheads of the others are subtracted as well, because functions that
+    are compared must be treated alike.
 
     Args:
-        run: with nothing taken off.
-        overheads: for each function what CUPTI adds to it, where that was measured closely.
+        run: the run, with nothing subtracted.
+        overheads: for each function what CUPTI adds to it, if that was measured closely.
         labels: what the error calls each function.
 
     Raises:
-        TimingError: a function takes so much more or less when watched that it cannot have done the same.
+        TimingError: a function's time changes so much under the profiler that it cannot have done the same
+            work.
     """
-    # where gaps may have grown, between kernels or for a host that is late, the figures tell nothing about a kernel
+    # With gaps between kernels, or if the host was late, the overhead says nothing about the kernel itself.
     usable = [
         overhead if overhead and len(samples.launched) == 1 and not overhead.host_late else None
         for samples, overhead in zip(run.functions, overheads, strict=True)
@@ -106,8 +109,9 @@ def take_off(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[st
     for label, samples, overhead in zip(labels, run.functions, usable, strict=True):
         if overhead and abs(overhead.added_us) > max(_MOST_ADDED * samples.median_us, 5, overhead.half_us):
             raise TimingError(
-                f"{label} takes {overhead.unwatched_us:,.1f} µs by CUDA events and {overhead.watched_us:,.1f} µs while a "
-                "profiler runs, more than watching explains. Does it do something else then?"
+                f"{label} takes {overhead.unwatched_us:,.1f} µs without a profiler and "
+                f"{overhead.watched_us:,.1f} µs with one, measured with CUDA events. The profiler's overhead "
+                "is too small to explain this. Does the function do something else when a profiler runs?"
             )
     any_slowed = any(overhead and overhead.slows for overhead in usable)
     functions = []
@@ -120,16 +124,16 @@ def take_off(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[st
 
 
 def _without(samples: Samples, overhead: Overhead | None, added_us: float) -> Samples:
-    """The samples with `added_us` taken off, and with what is known of the overhead."""
+    """The samples with `added_us` subtracted, and with the measured overhead."""
     times = tuple(us - added_us for us in samples.times)
     return dataclasses.replace(samples, times=times, overhead=overhead, added_us=added_us)
 
 
 def require_gpu_alone() -> None:
-    """Raise where there is no GPU, or where a profiler or the capture of a CUDA graph is in the way.
+    """Require a GPU, and that neither a profiler nor the capture of a CUDA graph is active.
 
     Raises:
-        helpers.device.Missing: no GPU.
+        helpers.device.Missing: there is no GPU.
         ProfilerBusy: a profiler is running.
         TimingError: a CUDA graph is being captured.
     """
@@ -137,15 +141,17 @@ def require_gpu_alone() -> None:
 
     device.require("gpu")
     if bool(getattr(torch.autograd, "_profiler_enabled", lambda: False)()):
-        raise ProfilerBusy("A profiler is already running: time outside `with torch.profiler.profile(...)`.")
+        raise ProfilerBusy(
+            "A profiler is already running; measure outside of `with torch.profiler.profile(...)`."
+        )
     if torch.cuda.is_current_stream_capturing():
-        raise TimingError("A CUDA graph is being captured: time outside the capture.")
+        raise TimingError("A CUDA graph is being captured; measure outside of the capture.")
 
 
 def warm_up(functions: Sequence[Callable[[], Any]]) -> list[str]:
     """Run until two successive blocks of calls take the same time within 2 %, or for half a second.
 
-    It also finds out whether a function fails, before anything is measured.
+    This also reveals whether a function fails, before anything is measured.
 
     Returns:
         Notes on what the functions returned.
@@ -181,7 +187,7 @@ def warm_up(functions: Sequence[Callable[[], Any]]) -> list[str]:
 
 
 def _sm_clock() -> tuple[int | None, tuple[str, ...]]:
-    """The SM clock in MHz now, and what the driver says holds it down."""
+    """The current SM clock in MHz, and why the driver limits it."""
     nvml = device.nvml_handle()
     if nvml is None:
         return None, ()

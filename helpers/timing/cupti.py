@@ -1,4 +1,4 @@
-"""The device's own start and end of every kernel, read from CUPTI through torch.profiler, call by call."""
+"""The device's own start and end times of every kernel, read from CUPTI through torch.profiler."""
 
 from __future__ import annotations
 
@@ -18,19 +18,21 @@ _MARK = "workbook::call"
 
 
 class TimingError(RuntimeError):
-    """The function cannot be timed: it failed, launched nothing, or launched on another stream."""
+    """The function cannot be timed: it fails, launches nothing, or launches on another stream."""
 
 
 class ProfilerBusy(TimingError):
-    """CUPTI is not free for the timer: nothing is wrong with the function."""
+    """The timer cannot use CUPTI; the function itself may be fine."""
 
 
 class Flush:
-    """Puts the L2 cache into a known state before a call, on the current stream; before that it calls `before`."""
+    """Calls `before`, then brings the L2 cache into a known state, on the current stream."""
 
     _TEXTS: ClassVar[dict[str, str]] = {
-        "cold": "before each call {:.0f} MiB are written: the L2 holds another kernel's output and none of the inputs",
-        "clean": "before each call {:.0f} MiB are written, then as much is read: no inputs in the L2, its lines are clean",
+        "cold": "before each call {:.0f} MiB are written: the L2 holds another kernel's output and none of "
+        "the inputs",
+        "clean": "before each call {:.0f} MiB are written, then as much is read: no inputs in the L2, its "
+        "lines are clean",
         "warm": "none: the inputs stay in the L2 where they fit",
     }
 
@@ -38,8 +40,8 @@ class Flush:
         import torch
 
         if l2 not in self._TEXTS:
-            raise ValueError(f'l2 is "cold", "clean" or "warm"; it was given {l2!r}.')
-        # "warm" still launches one tiny fill: the timer knows its own stream by it
+            raise ValueError(f'l2 must be "cold", "clean" or "warm", not {l2!r}.')
+        # "warm" still launches a tiny fill, which identifies the current stream
         size = 4 if l2 == "warm" else max(2 * device.gpu_spec().l2_bytes, 32 << 20)
         self._written = torch.ones(size // 4, dtype=torch.float32, device="cuda")
         self._read = torch.ones_like(self._written) if l2 == "clean" else None
@@ -55,9 +57,10 @@ class Flush:
 
 
 def clock_step_us(durations_ns: Sequence[int]) -> float:
-    """The step of the device's clock in µs: 32 ns on an H100; 0.0 where too few durations differ to tell.
+    """Estimate the step of the device's clock in µs, such as 0.032 on an H100.
 
-    CUPTI's conversion to nanoseconds moves single values by 1 or 2, so neighbours that close count as one value.
+    The result is 0.0 if there are too few distinct durations. CUPTI's conversion to nanoseconds shifts
+    single values by 1 or 2 ns, so values that close count as one.
     """
     centres = clusters(durations_ns)
     gaps = [b - a for (a, _), (b, _) in itertools.pairwise(centres)]
@@ -67,7 +70,7 @@ def clock_step_us(durations_ns: Sequence[int]) -> float:
 
 
 def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
-    """The distinct values, those at most 3 ns apart taken together: their mean, and how many they are."""
+    """Group values that are at most 3 ns apart; returns the mean and the size of each group."""
     groups: list[list[int]] = []
     for value in sorted(durations_ns):
         if groups and value - groups[-1][-1] <= 3:
@@ -78,7 +81,7 @@ def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
 
 
 def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Run:
-    """Call each function `rounds` times in turns (a b, b a, …), each behind a flush, under CUPTI.
+    """Call each function `rounds` times in turn (a b, b a, …) under CUPTI, with a flush before each call.
 
     Raises:
         ProfilerBusy: CUPTI did not see all calls.
@@ -100,7 +103,7 @@ def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -
 
 
 def _sort(events, order: list[int], n_functions: int) -> Run:
-    """Give every device activity to the call whose launch it came from."""
+    """Assign every device activity to the call that launched it."""
     from torch.autograd import DeviceType
 
     calls, flushes, launches, activities = [], [], {}, []
@@ -120,7 +123,9 @@ def _sort(events, order: list[int], n_functions: int) -> Run:
     calls.sort()
     flushes.sort()
     if len(calls) != len(order):
-        raise ProfilerBusy(f"CUPTI recorded {len(calls)} of {len(order)} calls: is another profiler running?")
+        raise ProfilerBusy(
+            f"CUPTI recorded only {len(calls)} of {len(order)} calls. Is another profiler running?"
+        )
     per_call: list[list] = [[] for _ in calls]
     flush_streams = set()
     starts = [c[0] for c in calls]
@@ -142,13 +147,16 @@ def _sort(events, order: list[int], n_functions: int) -> Run:
     for which, found in zip(order, per_call, strict=True):
         if not found:
             raise TimingError(
-                "The function launched nothing on the GPU. Does it really run the kernel, or is its result lazy or cached?"
+                "The function launched nothing on the GPU. Does it really run the kernel, or is its result "
+                "lazy or cached?"
             )
         strays = {e.device_resource_id() for e in found} - flush_streams
         if strays:
             raise TimingError(
-                f"The function launched {short_name(found[0].name())} on another stream than the current one. "
-                "Time it inside `with torch.cuda.stream(that_stream)`, or let it use torch.cuda.current_stream()."
+                f"The function launched {short_name(found[0].name())} on another stream than the current "
+                "one. "
+                "Time it inside `with torch.cuda.stream(that_stream)`, or let it use "
+                "torch.cuda.current_stream()."
             )
         times[which].append(sum(e.duration_ns() for e in found) / 1e3)
         sums: dict[str, float] = {}

@@ -1,16 +1,17 @@
-"""How long one kernel takes on the device, and how sure that is.
+"""How long a kernel takes on the device, and how certain that is.
 
-The clock is CUPTI's, read through torch.profiler: the device's own start and end of every kernel, copy and fill, so
-the launch gap is not in it. What each call finds in the L2 cache is chosen (`l2=`) and arranged before the call. Samples
-are taken until the 95 % interval of the median is narrow.
+The clock is CUPTI's, read through torch.profiler: the device's own start and end of every kernel, copy and
+fill, so the time doesn't include the launch gap. You choose the state of the L2 cache (`l2=`), which is set
+up before each call. Samples are taken until the 95 % interval of the median is narrow.
 
-CUPTI slows some kernels that it watches. CUDA events around the same calls, without it and with it, tell by how much
-(`helpers.timing.overhead`). Where a call is one kernel and that is more than 0.5 µs and 0.3 %, it is taken off, and a note
-says so.
+CUPTI slows some of the kernels that it observes. CUDA events around the same calls, without and with CUPTI,
+measure by how much (`helpers.timing.overhead`). If a call is one kernel and the overhead is more than 0.5
+µs and 0.3 %, it is subtracted, and a note reports that.
 
-The timer guards against mistakes, not against deceit. A function that launches nothing, or on another stream, is an
-error; inputs of a single value, a result that is no tensor, throttled clocks and replaced clock functions are notes.
-Code that wants to deceive can replace this module too: judge such code in a process of its own.
+The timer protects you from mistakes, not from deception. A function that launches nothing, or launches on
+another stream, is an error; constant inputs, a result that is not a tensor, throttled clocks and replaced
+clock functions are reported as notes. Code that wants to deceive can replace this module as well, so
+evaluate such code in a separate process.
 """
 
 from __future__ import annotations
@@ -30,9 +31,13 @@ from helpers.trace.names import short_name
 
 @dataclass(frozen=True)
 class TimedKernel:
-    """One kernel (or copy, or fill) that the timed function launched, `calls` times a call, `median_us` µs together.
+    """One kernel (or copy, or fill) that the timed function launched.
 
-    What CUPTI adds is known for the whole call only: it is still in these µs.
+    Attributes:
+        name: the kernel's full name.
+        calls: how many times one call launches it.
+        median_us: its total time per call in µs. CUPTI's overhead is only known for the whole call, so it
+            has not been subtracted here.
     """
 
     name: str
@@ -42,9 +47,9 @@ class TimedKernel:
 
 @dataclass(frozen=True)
 class Timing:
-    """The device time of one call, in µs: the sum of its kernels' own durations, without gaps between them.
+    """The device time of one call in µs: the sum of its kernels' durations, without the gaps between them.
 
-    `added_us` is what CUPTI had added to them, which has been taken off; 0.0 where nothing was seen.
+    `added_us` is what CUPTI had added, which has been subtracted; 0.0 if nothing was detected.
     """
 
     median_us: float
@@ -59,7 +64,7 @@ class Timing:
     added_us: float = 0.0
 
     def gb_per_s(self, n_bytes: int) -> float:
-        """Effective bandwidth: the bytes the operation must move over the median time, in decimal GB/s."""
+        """The effective bandwidth in decimal GB/s: the bytes that must be moved per median time."""
         return n_bytes / self.median_us / 1e3
 
     def __repr__(self) -> str:
@@ -74,7 +79,7 @@ class Timing:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two functions timed in turns. `ratio` is a's time over b's, with its 95 % interval."""
+    """Two functions timed in turn. `ratio` is a's time divided by b's, with its 95 % interval."""
 
     labels: tuple[str, str]
     a: Timing
@@ -84,12 +89,12 @@ class Comparison:
 
     @property
     def difference(self) -> bool:
-        """True where the interval leaves out 1: the data show a difference."""
+        """Whether the interval excludes 1, which means that the data show a difference."""
         return not self.ci95[0] <= 1 <= self.ci95[1]
 
     @property
     def verdict(self) -> str:
-        """One sentence: which is faster and by how much, or that no difference was seen."""
+        """One sentence: which function is faster and by how much, or that no difference was seen."""
         low, high = self.ci95
         interval = (
             f"{self.labels[0]} takes {self.ratio:.4f} × {self.labels[1]}, 95 % CI {low:.4f} to {high:.4f}"
@@ -104,16 +109,18 @@ class Comparison:
 
 
 def _timing(samples: Samples, step_us: float, conditions: Conditions, goal: float) -> Timing:
-    """One function's result, with a note where its interval is wider than ± `goal` of the median."""
+    """One function's result, with a note if its interval is wider than ± `goal` of the median."""
     notes = list(conditions.notes)
     median, (low, high) = samples.median_us, median_interval(samples.times, resolution=step_us)
     if high - low > 2 * max(goal * median, 0.05) + step_us:
-        notes.append(f"the interval is still {100 * (high - low) / median:.1f} % wide: the time budget ended")
+        notes.append(
+            f"the interval is still {100 * (high - low) / median:.1f} % wide because the time budget ran out"
+        )
     overhead, added = samples.overhead, samples.added_us
     if added > max(0.5, 0.003 * median):
         notes.append(
-            f"CUPTI, the clock used here, slows what it times by {added:,.1f} µs "
-            f"({100 * added / median:.1f} %), as CUDA events tell: that is taken off"
+            f"CUPTI, the clock used here, slows the function by {added:,.1f} µs "
+            f"({100 * added / median:.1f} %) according to CUDA events; this has been subtracted"
         )
     elif (
         overhead
@@ -122,7 +129,8 @@ def _timing(samples: Samples, step_us: float, conditions: Conditions, goal: floa
         and overhead.half_us > max(1, 0.01 * median)
     ):
         notes.append(
-            f"whether CUPTI slows it is open: {overhead.added_us:+,.1f} ± {overhead.half_us:.1f} µs by CUDA events"
+            f"it is unclear whether CUPTI slows the function: {overhead.added_us:+,.1f} ± "
+            f"{overhead.half_us:.1f} µs according to CUDA events"
         )
     return Timing(
         median_us=median,
@@ -152,24 +160,24 @@ def time_gpu(
 
     Args:
         fn: a function without arguments that launches kernels on the current stream.
-        l2: what the call finds in the L2 cache. "cold": another kernel's output, as in a running program, so that the
-            inputs come from memory and each line written must push one out. "clean": nothing useful and nothing to
-            write back, as Nsight Compute arranges it. "warm": the inputs, where they fit.
-        budget_s: seconds to measure for at most, beyond warm-up and finding out what CUPTI adds (32 calls up to
-            0.5 ms, 12 above 3 ms, and four times as many where it adds). It ends sooner, when the 95 % interval of the median
-            is narrower than ±0.5 % or ±0.05 µs; where something is taken off, the interval gets wider by what is not
-            known of that.
-        before: called before each measured call and outside of its time, on the current stream: to give the inputs other
-            contents.
+        l2: what the call finds in the L2 cache. "cold": another kernel's output, as in a running program,
+            so the inputs come from memory and each written line must evict another. "clean": nothing useful
+            and nothing to write back, as in Nsight Compute. "warm": the inputs, if they fit.
+        budget_s: how many seconds to measure at most, not counting the warm-up and the measurement of
+            CUPTI's overhead (32 calls up to 0.5 ms, 12 above 3 ms, and four times as many if there is an
+            overhead). The measurement ends earlier once the 95 % interval of the median is narrower than
+            ±0.5 % or ±0.05 µs. If an overhead is subtracted, its uncertainty widens the interval.
+        before: called before each measured call on the current stream, for example to change the inputs;
+            its time doesn't count.
 
     Returns:
         A `Timing`: median and interval in µs, the kernels by name and count, clocks, notes.
 
     Raises:
-        helpers.device.Missing: no GPU.
-        TimingError: `fn` fails, launches nothing, launches on another stream, or does something else when a profiler
-            runs. `ProfilerBusy` where one runs already.
-        ValueError: no such `l2`.
+        helpers.device.Missing: there is no GPU.
+        TimingError: `fn` fails, launches nothing, launches on another stream, or does something else under
+            a profiler. `ProfilerBusy` if a profiler is already running.
+        ValueError: `l2` is unknown.
     """
     goal = 0.005
 
@@ -190,21 +198,21 @@ def compare(
     l2: str = "cold",
     budget_s: float = 1.0,
 ) -> Comparison:
-    """Time two functions in turns (a b b a …) and give the ratio of their times with its 95 % interval.
+    """Time two functions in turn (a b b a …) and compute the ratio of their times with its 95 % interval.
 
-    Taking turns lets drift (clocks, temperature, neighbours) fall on both. The ratio is the median over neighbouring
-    pairs, so a drift between pairs cancels as well.
+    Because the functions alternate, drift (clocks, temperature, other processes) affects both. The ratio is
+    the median over neighboring pairs, so drift between pairs cancels as well.
 
     Args:
         a: a function without arguments that launches kernels on the current stream.
-        b: the other.
+        b: the other function.
         labels: what the verdict calls them.
         l2: as in `time_gpu`.
-        budget_s: seconds to measure for at most, as in `time_gpu`; it ends sooner when the ratio's interval is narrower
-            than ±0.2 %.
+        budget_s: how many seconds to measure at most, as in `time_gpu`. The measurement ends earlier once
+            the ratio's interval is narrower than ±0.2 %.
 
     Returns:
-        A `Comparison`, whose `verdict` says "No difference seen" where the interval holds 1.
+        A `Comparison`, whose `verdict` is "No difference seen" if the interval contains 1.
 
     Raises:
         helpers.device.Missing, TimingError: as in `time_gpu`.
@@ -230,9 +238,11 @@ def compare(
 
 
 def profiler_overhead(fn: Callable[[], Any], *, l2: str = "cold") -> Overhead:
-    """Measure what the profiler adds to what `fn` launches: events around it, without CUPTI and with it, in turns.
+    """Measure what the profiler adds to what `fn` launches, with CUDA events, alternately without and with
+    CUPTI.
 
-    `time_gpu` does this by itself where a quick measurement makes it suspect an overhead, and takes off what it finds.
+    `time_gpu` does this automatically if a quick measurement suggests an overhead, and subtracts what it
+    finds.
 
     Args:
         fn: as for `time_gpu`.

@@ -1,4 +1,4 @@
-"""What a timer can see of a measurement that misleads: replaced clocks, results that are no tensors, data of one value."""
+"""Signs that a measurement is misleading: replaced clocks, results that are not tensors, constant data."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 _FROM_THE_START = {"time.perf_counter": time.perf_counter, "timeit.default_timer": timeit.default_timer}
-_SMALLEST = 1024  # elements: smaller tensors (flags, scales, biases) are often constant for good reason
+_SMALLEST = 1024  # elements; smaller tensors (flags, scales, biases) are often constant for a good reason
 _DEEPEST = 4
 
 
 def replaced_clocks() -> list[str]:
-    """A note for each of the functions that timers are made of, where it is not the original any more."""
+    """A note for each function used by timers that is no longer the original."""
     import torch
 
     now = {"time.perf_counter": time.perf_counter, "timeit.default_timer": timeit.default_timer}
@@ -29,7 +29,7 @@ def replaced_clocks() -> list[str]:
 
 
 def odd_results(results: Iterable[Any]) -> list[str]:
-    """A note where a function returned something whose values may not be computed yet; no result is kept."""
+    """A note for each kind of result whose values may not be computed yet; no result is kept."""
     kinds = dict.fromkeys(kind for result in results for kind in _odd_kinds(result))
     return [
         f"the function returned a {kind}: what it computes when that is used is not in this time"
@@ -53,10 +53,10 @@ def _odd_kinds(value: Any, depth: int = 0) -> Iterator[str]:
 
 
 def constant_inputs(functions: Sequence[Callable], device_type: str = "cuda") -> list[str]:
-    """A note where tensors on the GPU that the functions read hold one value only.
+    """A note if tensors on the GPU that the functions read are constant.
 
-    It looks at the tensors in closures, defaults, `functools.partial` and the globals that the functions name, at a
-    few thousand elements of each, and costs well below a millisecond.
+    This looks at a few thousand elements of each tensor in closures, defaults, `functools.partial` and the
+    globals that the functions use, which takes well below a millisecond.
     """
     found: dict[str, str] = {}
     seen: set[int] = set()
@@ -68,12 +68,13 @@ def constant_inputs(functions: Sequence[Callable], device_type: str = "cuda") ->
         return []
     words = ", ".join(f"{name} (all {value})" for name, value in list(found.items())[:4])
     return [
-        f"data of one value: {words}. It can change the time (less power, higher clocks) and hides wrong results"
+        f"data of one value: {words}. It can change the time (less power, higher clocks) and hides wrong "
+        "results"
     ]
 
 
 def _tensors(holder: Any, name: str, seen: set[int], depth: int) -> Iterator[tuple[str, Any]]:
-    """The GPU tensors that a function, or a container of one, can reach, with the names it has for them."""
+    """The GPU tensors that a function, or a container of functions, can reach, with their names."""
     import torch
 
     if depth > _DEEPEST or id(holder) in seen:
@@ -98,7 +99,7 @@ def _tensors(holder: Any, name: str, seen: set[int], depth: int) -> Iterator[tup
         for variable, cell in zip(holder.__code__.co_freevars, holder.__closure__ or (), strict=True):
             try:
                 reached.append((variable, cell.cell_contents))
-            except ValueError:  # a variable that has no value yet
+            except ValueError:  # a variable without a value
                 continue
         reached += [("a default", value) for value in holder.__defaults__ or ()]
         reached += list((holder.__kwdefaults__ or {}).items())
@@ -112,7 +113,7 @@ def _tensors(holder: Any, name: str, seen: set[int], depth: int) -> Iterator[tup
 
 
 def _one_value(tensor: Any) -> str | None:
-    """The value that all of a sample of a tensor's elements have, in words; None where they differ."""
+    """The value shared by all sampled elements of a tensor, in words; None if they differ."""
     import torch
 
     if tensor.is_complex() or tensor.is_quantized:

@@ -1,11 +1,13 @@
-"""What the profiler costs: CUPTI, the clock of `timing`, can slow the kernel that it watches.
+"""The cost of profiling: CUPTI, which provides `timing`'s clock, can slow the kernel that it observes.
 
-On an H100 it slows some softmaxes by up to 7 % and most kernels not at all (the record timer/watching). CUDA events need no
-profiler. A pair of them around a call also counts its own marks, by an amount that differs from kernel to kernel; in the
-difference between watched and unwatched pairs the marks cancel, and what CUPTI adds is left.
+On an H100 it slows some softmaxes by up to 7 % and most kernels not at all (the record timer/watching).
+CUDA events need no profiler. The time between a pair of events around a call also includes the events
+themselves, by an amount that differs from kernel to kernel. In the difference between pairs with and
+without CUPTI this amount cancels, and what CUPTI adds remains.
 
-That holds for one kernel a call. Between several lie gaps, which a profiler lengthens too and which are in no kernel's
-time, and where the host is late the call has a gap of its own: in those cases nothing is taken off.
+That only works for one kernel per call. Between several kernels there are gaps, which a profiler lengthens
+too but which are not part of any kernel's time, and if the host is late, the call has another gap. In these
+cases nothing is subtracted.
 """
 
 from __future__ import annotations
@@ -20,22 +22,22 @@ from typing import Any
 from helpers.timing.clock import now_s, wait_for_gpu
 
 Fn = Callable[[], Any]
-_LEAD_CYCLES = 700_000  # at least 0.35 ms in which the host queues a flush, both marks and the call
-_HOST_LATE_US = 250  # a host that takes longer than this for them may not be ahead of the GPU
-_QUICK, _FULL = 2, 8  # turns, each without CUPTI and under it
-_STUDENT = {2: 12.71, 8: 2.365}  # the 97.5 % point of Student's t for so many turns
+_LEAD_CYCLES = 700_000  # at least 0.35 ms, in which the host submits a flush, both events and the call
+_HOST_LATE_US = 250  # if submitting them takes longer, the host may not be ahead of the GPU
+_QUICK, _FULL = 2, 8  # repetitions, each without and with CUPTI
+_STUDENT = {2: 12.71, 8: 2.365}  # the 97.5 % point of Student's t for that many repetitions
 
 
 @dataclass(frozen=True)
 class Overhead:
-    """What CUPTI adds to one call, by a pair of CUDA events around it without a profiler and under CUPTI, in µs.
+    """What CUPTI adds to one call, measured with a pair of CUDA events around the call.
 
     Attributes:
-        unwatched_us: median without a profiler, the marks' own time included.
-        watched_us: median under CUPTI, the marks' own time included.
-        added_us: what CUPTI adds: the mean over turns of the difference of their medians.
-        half_us: half the width of its 95 % interval, by Student's t over the turns.
-        host_late: the host was not ahead of the GPU, so the figures hold a gap of the host's.
+        unwatched_us: the median in µs without a profiler, including the events' own time.
+        watched_us: the median in µs under CUPTI, including the events' own time.
+        added_us: what CUPTI adds: the mean over repetitions of the difference of the medians.
+        half_us: half the width of its 95 % interval, from Student's t over the repetitions.
+        host_late: the host was not ahead of the GPU, so the times include a gap.
     """
 
     unwatched_us: float
@@ -46,7 +48,7 @@ class Overhead:
 
     @property
     def slows(self) -> bool:
-        """True where CUPTI adds more than 0.5 µs (what CUDA promises of events), 0.3 % and what the data leave open."""
+        """Whether CUPTI adds more than 0.5 µs (the resolution of CUDA events), 0.3 %, and the uncertainty."""
         return not self.host_late and self.added_us > max(0.5, 0.003 * self.unwatched_us, self.half_us)
 
     def __repr__(self) -> str:
@@ -55,16 +57,20 @@ class Overhead:
             return f"{figures}: the host was late, so this tells nothing about the kernel"
         percent = 100 * self.added_us / self.unwatched_us if self.unwatched_us else 0.0
         verdict = "slows it" if self.slows else "does not slow it visibly"
-        return f"{figures}: the profiler {verdict} ({self.added_us:+,.2f} ± {self.half_us:.2f} µs, {percent:+.1f} %)"
+        return (
+            f"{figures}: the profiler {verdict} ({self.added_us:+,.2f} ± {self.half_us:.2f} µs, "
+            f"{percent:+.1f} %)"
+        )
 
 
 def event_times(
     functions: Sequence[Fn], flush: Callable[[], None], rounds: int
 ) -> tuple[list[list[float]], list[float]]:
-    """Call the functions in turns, each behind a flush and between a pair of CUDA events.
+    """Call the functions in turn, each after a flush and between a pair of CUDA events.
 
     Returns:
-        For each function the µs between its marks, a value a round; and its median of the host's µs.
+        For each function the µs between its events, one value per round; and the median of the host's time
+        in µs.
     """
     import torch
 
@@ -89,7 +95,7 @@ def event_times(
 
 @contextlib.contextmanager
 def under_cupti() -> Iterator[Any]:
-    """The one way in which the timer starts torch.profiler."""
+    """Run torch.profiler; the only place in which the timer starts it."""
     import torch
     from torch.profiler import ProfilerActivity
 
@@ -101,17 +107,19 @@ def under_cupti() -> Iterator[Any]:
 def measure_overhead(
     functions: Sequence[Fn], flush: Callable[[], None], about_us: float, turns: int = _FULL
 ) -> list[Overhead]:
-    """Time each function by events, without CUPTI and under it, in turns whose order alternates so that drift cancels.
+    """Time each function with events, without and with CUPTI, in an alternating order so that drift
+    cancels.
 
     Args:
-        functions: functions without arguments that launch on the current stream; called at least once before.
-        flush: puts the L2 into the same state before each call.
-        about_us: about how long all of them take together. Each is called 2 × `turns` × 8 times up to 0.5 ms, down to
-            2 × `turns` × 3 times above 3 ms.
-        turns: 2 or 8.
+        functions: functions without arguments that launch on the current stream and have been called
+            before.
+        flush: brings the L2 cache into the same state before each call.
+        about_us: about how long all functions take together. Each is called 2 × `turns` × 8 times if that
+            is up to 0.5 ms, and down to 2 × `turns` × 3 times above 3 ms.
+        turns: the number of repetitions, 2 or 8.
     """
     kept = max(2, min(6, int(3000 / about_us)))
-    dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are not kept
+    dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are discarded
     unwatched: list[list[float]] = [[] for _ in functions]
     watched: list[list[float]] = [[] for _ in functions]
     late = [False] * len(functions)
@@ -126,7 +134,7 @@ def measure_overhead(
 
 
 def _overhead(unwatched: list[float], watched: list[float], host_late: bool) -> Overhead:
-    """From a function's median in µs of each turn."""
+    """The overhead from a function's median in µs in each repetition."""
     added = [w - u for u, w in zip(unwatched, watched, strict=True)]
     return Overhead(
         unwatched_us=statistics.median(unwatched),
@@ -140,12 +148,17 @@ def _overhead(unwatched: list[float], watched: list[float], host_late: bool) -> 
 def suspected_overhead(
     functions: Sequence[Fn], flush: Callable[[], None], cupti_us: Sequence[float]
 ) -> list[Overhead | None]:
-    """What CUPTI adds to each function's time; None for all where a quick measurement gave no reason to suspect it.
+    """Measure what CUPTI adds to each function's time, unless a quick measurement gives no reason to
+    suspect any.
 
     Args:
-        functions: as for `measure_overhead`. Where one is suspected all are measured: what is compared is treated alike.
+        functions: as for `measure_overhead`. If one overhead is suspected, all are measured, because
+            functions that are compared must be treated alike.
         flush: the same as before CUPTI's calls.
         cupti_us: each function's median by CUPTI.
+
+    Returns:
+        An `Overhead` for each function, or None for all of them.
     """
     about_us = sum(cupti_us)
     quick = measure_overhead(functions, flush, about_us, _QUICK)

@@ -1,4 +1,4 @@
-"""What a run of the timer measured: the device times of each function, and under what conditions they were taken."""
+"""The data that a run of the timer collects: device times of each function, and the conditions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from helpers.timing.overhead import Overhead
 
 @dataclass(frozen=True)
 class Samples:
-    """Device times of one function in µs, in the order in which they were taken.
+    """The device times of one function in µs, in the order in which they were measured.
 
     Attributes:
-        times: of each call the sum over what it launched.
-        kernels: of each kernel (or copy, or fill) by name, its µs together in each call that launched it.
-        launched: the names of what one call launched, in its order.
-        overhead: what CUPTI adds to a call, where that was measured closely.
-        added_us: what has been taken off `times`, because CUPTI had added it.
+        times: for each call the sum over everything that it launched.
+        kernels: for each kernel (or copy, or fill) by name, its total time in each call that launched it.
+        launched: the names of what one call launched, in order.
+        overhead: what CUPTI adds to a call, if that was measured closely.
+        added_us: what was subtracted from `times`, because CUPTI had added it.
     """
 
     times: tuple[float, ...]
@@ -35,11 +35,11 @@ class Samples:
 
     @property
     def unsure_us(self) -> float:
-        """By how much all times may be off together, at 95 %: what was taken off is not known better."""
+        """The uncertainty at 95 % of what was subtracted: all times may be off by this much together."""
         return self.overhead.half_us if self.added_us else 0.0
 
     def followed_by(self, later: Samples) -> Samples:
-        """These samples and then those of a later batch."""
+        """These samples, followed by those of a later batch."""
         names = dict.fromkeys([*self.kernels, *later.kernels])
         return dataclasses.replace(
             self,
@@ -50,11 +50,11 @@ class Samples:
 
 @dataclass(frozen=True)
 class Run:
-    """Samples of functions that were called in turns.
+    """Samples of functions that were called in turn.
 
     Attributes:
-        functions: the samples of each, in the order given; all have as many times.
-        step_us: the step of the device's clock; 0.0 where too few durations differ to tell.
+        functions: the samples of each function, in the order given; all have the same number of times.
+        step_us: the step of the device's clock; 0.0 if there are too few distinct durations to estimate it.
     """
 
     functions: tuple[Samples, ...]
@@ -66,7 +66,7 @@ class Run:
         return len(self.functions[0].times)
 
     def followed_by(self, later: Run) -> Run:
-        """This run and then a later batch of the same functions."""
+        """This run, followed by a later batch of the same functions."""
         pairs = zip(self.functions, later.functions, strict=True)
         step_us = min((step for step in (self.step_us, later.step_us) if step), default=0.0)
         return Run(tuple(mine.followed_by(new) for mine, new in pairs), step_us)
@@ -74,13 +74,13 @@ class Run:
 
 @dataclass(frozen=True)
 class Conditions:
-    """Under what conditions a run was measured.
+    """The conditions of a run.
 
     Attributes:
-        l2: what each call found in the L2 cache, as in `time_gpu`.
-        flush: how that was arranged, in words.
-        sm_clock_mhz: the SM clock before and after; None where it cannot be read.
-        seconds: how long it took, without the warm-up.
+        l2: the state of the L2 cache before each call, as in `time_gpu`.
+        flush: how that was achieved, in words.
+        sm_clock_mhz: the SM clock before and after; None if it cannot be read.
+        seconds: how long the run took, without the warm-up.
         notes: what is suspicious about the functions, the clocks or the machine.
     """
 

@@ -1,4 +1,4 @@
-"""Medians with intervals that stay true where samples resemble their neighbours and the clock has steps."""
+"""Medians, with intervals that stay correct if samples are correlated and the clock has a coarse step."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _STUDENT = 2.365  # the 97.5 % point of Student's t with 7 degrees of freedom
 
 
 def _repetition(samples: Sequence[float]) -> float:
-    """How many times larger the variance of the median is than for independent samples; at least 1.
+    """By which factor the variance of the median exceeds that of independent samples; at least 1.
 
-    Successive samples resemble each other where clocks or temperature wander. The share of samples below the median
-    is compared between successive blocks (batch means): independent samples make it vary as a coin does.
+    Successive samples are correlated when clocks or the temperature drift. We compare the fraction of
+    samples below the median between successive blocks (batch means): for independent samples it varies like
+    a coin toss.
     """
     n = len(samples)
     if n < 5 * _BLOCKS:
@@ -28,19 +29,20 @@ def _repetition(samples: Sequence[float]) -> float:
 
 
 def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tuple[float, float]:
-    """The 95 % confidence interval of the median, from order statistics: it assumes no distribution.
+    """The 95 % confidence interval of the median, from order statistics, so it assumes no distribution.
 
-    Where successive samples resemble each other (drift, clocks that wander) it is wider, by what the medians of
-    successive blocks show.
+    If successive samples are correlated (drift, changing clocks), the interval is wider, by as much as the
+    medians of successive blocks vary.
 
     Args:
-        samples: in the order in which they were taken; any unit.
-        resolution: the step of the clock that took them; it is added to both sides. A duration is the difference of two
-            readings, so it can be off by a whole step, and where the starts fall in step with the clock no number of
-            samples averages that out.
+        samples: in the order in which they were measured, in any unit.
+        resolution: the step of the clock; it is added on both sides. A duration is the difference of two
+            readings, so it can be off by a whole step, and if the start times are in phase with the clock,
+            no number of samples averages this out.
 
-    Sources: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2 (binomial, normal approximation to
-    ranks); Alexopoulos and Seila, Output data analysis, Handbook of Simulation (1998), section 7.3 (batch means).
+    Sources: Conover, Practical Nonparametric Statistics, 3rd ed., section 3.2 (binomial, normal
+    approximation to ranks); Alexopoulos and Seila, Output data analysis, Handbook of Simulation (1998),
+    section 7.3 (batch means).
 
     Example:
         >>> from helpers import timing
@@ -62,14 +64,14 @@ def ratio_interval(
     resolution: float = 0.0,
     offsets: tuple[float, float] = (0.0, 0.0),
 ) -> tuple[float, tuple[float, float]]:
-    """The median of the ratios of neighbours, a's over b's, and its 95 % interval: what moves both cancels.
+    """The median of the ratios a/b of neighboring times and its 95 % interval; what affects both cancels.
 
     Args:
-        a: times of one function, in the order in which they were taken.
-        b: times of the other, each taken beside the one of the same place in `a`.
-        resolution: the step of the clock, in the unit of the times. Half of it counts for each of the two: neighbours
-            start at the same places of the clock, so most of what a place does to one it does to the other.
-        offsets: by how much all of a's times may be off together, and all of b's, each at 95 %.
+        a: times of one function, in the order in which they were measured.
+        b: times of the other function, each measured next to the one at the same position in `a`.
+        resolution: the step of the clock, in the unit of the times. Half of it counts for each of the two:
+            neighbors start at the same phase of the clock, so most of the error is common to both.
+        offsets: how far all of a's times, and all of b's times, may be off together, each at 95 %.
 
     Example:
         >>> from helpers import timing

@@ -1,7 +1,8 @@
-"""Every combination of launch parameters as a table of checked, timed rows.
+"""Measure a kernel at every combination of its launch parameters.
 
-A row is timed only after the kernel has been checked at that very point and size, on poisoned output memory. A point
-where the kernel is wrong, or that the kernel or the GPU refuses, stays in the table with its reason and without a time.
+A row is timed only after the kernel has been checked at that very point and size, on poisoned output
+memory. If the kernel is wrong at a point, or if the kernel or the GPU refuses it, the row has the reason
+and no time.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _DIMENSIONS = {1: ("n_elements",), 2: ("n_rows", "n_cols")}
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What a sweep was asked for, the same for every row; the fields are `sweep`'s arguments."""
+class _SweepArguments:
+    """The arguments of `sweep`, which are the same for every row."""
 
     kernel: Callable[..., torch.Tensor]
     name: str
@@ -70,34 +71,36 @@ def sweep(
     """Check and time a kernel at every shape and every combination of its launch parameters.
 
     Args:
-        kernel: called as `kernel(*inputs, **point)`; returns its output tensor. A function from torch.compile is given as
-            it is: wrapped in another, the check's poisoned allocations would make torch run it uncompiled from then on.
+        kernel: called as `kernel(*inputs, **point)`; returns its output tensor. Pass a function from
+            torch.compile directly: if you wrap it in another function, the check's poisoned allocations
+            make PyTorch run it uncompiled from then on.
         shapes: input shapes, such as `[(4096, 256), (4096, 12672)]`.
-        reference: what the kernel must compute; it is given the inputs in float64.
+        reference: what the kernel must compute; it gets the inputs in float64.
         n_bytes: the bytes that the operation must move: a number, or a function of the inputs, such as
             `lambda x: 2 * x.nbytes`.
-        make_inputs: `make_inputs(shape, generator, device, dtype)` gives the kernel's inputs; by default one tensor
-            of normally distributed numbers.
-        dtype: of the inputs; float32 by default.
-        l2: the state of the L2 cache before each call, "cold" or another that `timing.time_gpu` knows.
-        budget_s: seconds of timing a row.
-        device: where the inputs are made; the GPU by default.
-        seed: of the inputs that are timed. The check draws its own.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` returns the kernel's inputs; by default
+            one tensor of normally distributed numbers.
+        dtype: the dtype of the inputs; float32 by default.
+        l2: the state of the L2 cache before each call, as in `timing.time_gpu`.
+        budget_s: how many seconds to time each row.
+        device: where the inputs are created; the GPU by default.
+        seed: the seed of the inputs that are timed. The check creates its own inputs.
         progress: show a progress bar.
-        timer: instead of `timing.time_gpu`, called as `timer(fn, l2=l2, budget_s=budget_s)`.
-        tolerance: (relative, absolute) of the check, instead of the dtype's own.
-        name: what the kernel is called in messages, instead of its own name.
-        **axes: each launch parameter with the values to try: `block_size=[256, 1024], num_warps=[4, 8]`.
+        timer: used instead of `timing.time_gpu`, called as `timer(fn, l2=l2, budget_s=budget_s)`.
+        tolerance: (relative, absolute) tolerance of the check, instead of the dtype's default.
+        name: what messages call the kernel, instead of its own name.
+        **axes: the values to try for each launch parameter: `block_size=[256, 1024], num_warps=[4, 8]`.
 
     Returns:
-        A row for each shape and point: the shape (`n_rows` and `n_cols`, or `n_elements`, or `shape`), the launch
-        parameters, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s` (decimal), `n_samples`, `verdict` ("ok",
-        "wrong" or "refused") and `reason`. The times of a row that is not "ok" are NaN.
+        A row for each shape and point: the shape (`n_rows` and `n_cols`, or `n_elements`, or `shape`), the
+        launch parameters, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s` (decimal), `n_samples`,
+        `verdict` ("ok", "wrong" or "refused") and `reason`. The times of a row that is not "ok" are NaN.
 
     Raises:
-        ValueError: no shapes, an axis without values, or an axis that has the name of a result column.
-        helpers.device.Missing: a right kernel is to be timed and there is no GPU (and no `timer`).
-        RuntimeError: the GPU stopped working (an illegal access poisons the process), so later rows would be noise.
+        ValueError: there are no shapes, an axis has no values, or an axis is named like a result column.
+        helpers.device.Missing: a correct kernel is to be timed, but there is no GPU (and no `timer`).
+        RuntimeError: the GPU stopped working (an illegal access makes the process unusable), so later rows
+            would be meaningless.
     """
     import pandas as pd
     import torch
@@ -105,17 +108,17 @@ def sweep(
     shapes = [tuple(s) for s in shapes]
     axes = {name: list(values) for name, values in axes.items()}
     if not shapes:
-        raise ValueError("sweep: shapes is empty; give at least one, such as [(4096, 1024)].")
+        raise ValueError("sweep: shapes is empty; pass at least one, such as [(4096, 1024)].")
     for axis, values in axes.items():
         if not values:
-            raise ValueError(f"sweep: {axis} has no values; give a list of at least one.")
+            raise ValueError(f"sweep: {axis} has no values; pass a list with at least one.")
         if axis in _RESULTS or axis in ("n_rows", "n_cols", "n_elements", "shape"):
             raise ValueError(
                 f"sweep: {axis!r} is a column of the result; rename that parameter of the kernel."
             )
     if timer is None:
         from helpers.timing.gpu import time_gpu as timer
-    asked = _Asked(
+    asked = _SweepArguments(
         kernel=kernel,
         name=name or getattr(kernel, "__name__", type(kernel).__name__),
         reference=reference,
@@ -160,7 +163,7 @@ def _one_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-def _measure(asked: _Asked, shape: tuple[int, ...], point: dict[str, Any]) -> dict[str, Any]:
+def _measure(asked: _SweepArguments, shape: tuple[int, ...], point: dict[str, Any]) -> dict[str, Any]:
     """The results of one row: checked, then timed."""
     from helpers import check
     from helpers.device import Missing
@@ -182,10 +185,10 @@ def _measure(asked: _Asked, shape: tuple[int, ...], point: dict[str, Any]) -> di
     except check.Mismatch as error:
         return _row("wrong", _one_line(error))
     except Missing:
-        # without a GPU nothing can be timed: that is no property of this row
+        # Without a GPU nothing can be timed, so the row is not to blame.
         raise
     except Exception as error:
-        # what the kernel, Triton or the driver refuses to launch is a result, not an accident
+        # It is a result, not a failure, if the kernel, Triton or the driver refuses a launch.
         _require_living_gpu(asked.device, error)
         return _row("refused", f"{type(error).__name__}: {_one_line(error)}")
     low, high = timing.ci95_us
@@ -200,7 +203,7 @@ def _measure(asked: _Asked, shape: tuple[int, ...], point: dict[str, Any]) -> di
     )
 
 
-def _inputs(asked: _Asked, shape: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+def _inputs(asked: _SweepArguments, shape: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
     import torch
 
     device, dtype = asked.device, asked.dtype
@@ -213,12 +216,13 @@ def _inputs(asked: _Asked, shape: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
 
 
 def _require_living_gpu(device: str, error: BaseException) -> None:
-    """Stop the sweep where the error has poisoned the process: every later row would fail for the same reason."""
+    """Stop the sweep if the error left the GPU unusable: every later row would fail as well."""
     if not str(device).startswith("cuda"):
         return
     try:
         wait_for_gpu()
     except RuntimeError:
         raise RuntimeError(
-            f"sweep: the GPU no longer answers after {type(error).__name__} ({_one_line(error)}); restart the kernel."
+            f"sweep: the GPU no longer responds after {type(error).__name__} ({_one_line(error)}); restart "
+            "the kernel."
         ) from error

@@ -1,10 +1,10 @@
-"""torch.profiler made readable: tables, Chrome traces, a timeline, and what a kernel's name says.
+"""Readable torch.profiler results: tables, Chrome traces, a timeline, and parsed kernel names.
 
-Everything here works on a machine without a GPU: a profile of CPU operations has the same operators, and a trace
-that was taken on a GPU is a file that any machine can read. Times are microseconds, sizes are bytes.
+Everything here works without a GPU: a profile of CPU operations contains the same operators, and a trace
+recorded on a GPU is a file that any machine can read. Times are in microseconds, and sizes are in bytes.
 
-`profile` takes profiles and makes tables of them, `chrome` reads and trims traces, `view` draws the timeline, `names`
-reads a kernel's name.
+The modules: `profile` records profiles and turns them into tables, `chrome` reads and trims traces, `view`
+draws the timeline, and `names` parses kernel names.
 """
 
 from helpers.trace.chrome import Trace, load_trace

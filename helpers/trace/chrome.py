@@ -1,6 +1,6 @@
-"""Chrome traces as torch.profiler writes them: read one, and cut one down to what a reader needs.
+"""Read Chrome traces from torch.profiler, and trim them to the events that are needed.
 
-Source for the fields: the Chrome trace event format and Kineto's `output_json.cpp`.
+The fields are defined by the Chrome trace event format and Kineto's `output_json.cpp`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 HOST = ("cpu_op", "user_annotation")
 CALLS = ("cuda_runtime", "cuda_driver")
 DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
-FLOW = "ac2g"  # Kineto's arrows from a launch to what it launched
+FLOW = "ac2g"  # Kineto's arrows from a CUDA call to the work that it launched
 KIND = {"cpu_op": "op", "user_annotation": "range", "gpu_user_annotation": "range", "kernel": "kernel"}
 KIND |= {"gpu_memcpy": "memcpy", "gpu_memset": "memset", "cuda_runtime": "runtime", "cuda_driver": "runtime"}
 KEPT = (*KIND, FLOW)
@@ -23,14 +23,20 @@ KEPT = (*KIND, FLOW)
 
 @dataclass(frozen=True)
 class Trace:
-    """A Chrome trace. `events` are its complete events, in order of start, with `ts` from 0 and `dur` in µs."""
+    """A Chrome trace.
+
+    Attributes:
+        path: the file that the trace was read from.
+        events: the trace's complete events in order of start time; `ts` (which starts at 0) and `dur` are in
+            µs.
+    """
 
     path: Path
     events: tuple[dict, ...] = field(repr=False)
 
     @property
     def duration_us(self) -> float:
-        """From the start of the first event to the end of the last."""
+        """Returns the time from the start of the first event to the end of the last."""
         return max((e["ts"] + e["dur"] for e in self.events), default=0.0)
 
     def __repr__(self) -> str:
@@ -50,10 +56,10 @@ class Trace:
 
 
 def load_trace(path: str | os.PathLike) -> Trace:
-    """Read a Chrome trace that torch.profiler exported (.json or .json.gz).
+    """Reads a Chrome trace that torch.profiler exported (.json or .json.gz).
 
     Raises:
-        ValueError: no such file, not JSON, or JSON that is not a trace.
+        ValueError: the file doesn't exist, is not JSON, or is JSON but not a trace.
 
     Example:
         >>> from helpers import records, trace
@@ -64,17 +70,18 @@ def load_trace(path: str | os.PathLike) -> Trace:
     path = Path(path)
     if not path.is_file():
         raise ValueError(
-            f"There is no file {path}; export_chrome_trace(path) or trace.capture(fn, path=…) writes one."
+            f"There is no file {path}; create one with export_chrome_trace(path) or trace.capture(fn, "
+            "path=…)."
         )
     raw = path.read_bytes()
     try:
         document = json.loads(gzip.decompress(raw) if raw[:2] == b"\x1f\x8b" else raw)
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is not a trace: it does not hold JSON ({error}).") from error
-    # The format also allows the bare list of events.
+        raise ValueError(f"{path} is not a trace: it is not valid JSON ({error}).") from error
+    # The format also allows a plain list of events.
     listed = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
-        raise ValueError(f"{path} is not a trace: it is JSON, but it has no list of traceEvents.")
+        raise ValueError(f"{path} is not a trace: it is JSON, but has no list of traceEvents.")
     kept = [e for e in listed if e.get("ph") == "X" and e.get("cat") in KIND and "ts" in e]
     start = min((float(e["ts"]) for e in kept), default=0.0)
     events = [
@@ -85,7 +92,7 @@ def load_trace(path: str | os.PathLike) -> Trace:
 
 
 def trimmed(document: dict) -> bytes:
-    """The events a reader needs, from time 0, as gzip that is the same for the same events."""
+    """Returns the events that are needed, starting at time 0, as gzip. Equal events give equal bytes."""
     events = [e for e in document["traceEvents"] if e.get("cat") in KEPT or e.get("ph") == "M"]
     start = min((e["ts"] for e in events if e.get("cat") in KEPT), default=0.0)
     small = []

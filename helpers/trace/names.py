@@ -1,4 +1,4 @@
-"""What a kernel's name says: namespace, template arguments, vector width, functor."""
+"""Parse kernel names: namespace, template arguments, vector width, and functor."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class KernelName:
-    """A kernel's demangled C++ name, taken apart. `vector_width` counts elements, not bytes."""
+    """The parts of a kernel's demangled C++ name. `vector_width` counts elements, not bytes."""
 
     full: str
     namespace: str
@@ -21,7 +21,7 @@ class KernelName:
 
     @property
     def short(self) -> str:
-        """One short line: the kernel, its vector width and what it does to an element."""
+        """Returns a short one-line form: the kernel, its vector width, and its functor."""
         if not self.template:
             return self.function if "(" in self.full and self.function else self.full
         width = f"<{self.template[0]}>" if self.template[0].isdigit() else ""
@@ -46,16 +46,16 @@ _ARGUMENTS = {
 
 
 def read_kernel_name(name: str) -> KernelName:
-    """Take a kernel's name apart: namespace, function, template arguments, vector width, functor.
+    """Splits a kernel's name into namespace, function, template arguments, vector width and functor.
 
-    Understands the demangled names of torch.profiler, Nsight Systems and Nsight Compute, Triton's plain names,
-    and copies such as "Memcpy HtoD (Pageable -> Device)". A name that was cut short is read as far as it goes.
+    Supports the demangled names from torch.profiler, Nsight Systems and Nsight Compute, Triton's plain names,
+    and copies such as "Memcpy HtoD (Pageable -> Device)". A truncated name is parsed as far as possible.
 
     Args:
-        name: as a profiler shows it.
+        name: the name as a profiler shows it.
 
     Raises:
-        ValueError: the name is empty or is still mangled (starts with `_Z`).
+        ValueError: the name is empty or still mangled (it starts with `_Z`).
 
     Example:
         >>> from helpers import trace
@@ -65,14 +65,12 @@ def read_kernel_name(name: str) -> KernelName:
     """
     text = " ".join(str(name).split())
     if not text:
-        raise ValueError(
-            "read_kernel_name() was given an empty name; pass it a kernel's name from a profile."
-        )
+        raise ValueError("read_kernel_name() got an empty name; pass the name of a kernel from a profile.")
     if text.startswith("_Z"):
         raise ValueError(f"{text[:40]!r} is a mangled C++ name; run it through c++filt and pass the result.")
     if text.startswith(("Memcpy ", "Memset ")):
         return KernelName(text, "", text, (), None, None, None)
-    # Brackets that belong to a name and open no list would upset the counting below.
+    # Replace brackets that are part of a name, because they would confuse the bracket matching below.
     plain = text.replace("(anonymous namespace)", "{anonymous}").replace("<unnamed>", "{anonymous}")
     plain = plain.replace("operator()", "operator{}").replace("operator ()", "operator{}")
     head = plain[: _find(plain, "(")]
@@ -101,7 +99,7 @@ def read_kernel_name(name: str) -> KernelName:
 
 
 def _find(text: str, wanted: str, start: int = 0) -> int:
-    """Where `wanted` stands outside every bracket, counting from `start`; the end of the text if nowhere."""
+    """Returns the first index of `wanted` outside all brackets from `start` on, or the length of the text."""
     depth = 0
     for i in range(start, len(text)):
         if depth == 0 and text[i] == wanted:
@@ -114,7 +112,7 @@ def _find(text: str, wanted: str, start: int = 0) -> int:
 
 
 def _split(text: str) -> list[str]:
-    """Split at the commas that stand outside every bracket."""
+    """Splits text at the commas outside all brackets."""
     parts = []
     while text:
         cut = _find(text, ",")
@@ -124,7 +122,7 @@ def _split(text: str) -> list[str]:
 
 
 def _tidy(argument: str) -> str:
-    """A template argument without namespaces, parameter lists and the spaces of old C++."""
+    """Returns a template argument without namespaces, parameter lists, and the extra spaces of old C++."""
     text = re.sub(r"^void (?=\w)", "", argument)
     text = re.sub(
         r"(?:\{anonymous\}|\b[A-Za-z_]\w*)::(?=[\w{\[])", lambda m: m[0] if "lambda" in m[0] else "", text
@@ -141,17 +139,18 @@ def _tidy(argument: str) -> str:
 
 
 def _innermost(functor: str) -> str:
-    """`MulFunctor` of `BinaryFunctor<float, float, float, MulFunctor<float>>`; `square` of `square<…>`."""
+    """Returns `MulFunctor` for `BinaryFunctor<float, float, float, MulFunctor<float>>`."""
     inner = re.findall(r"\b([A-Za-z]\w*Functor\w*)", functor)
     return inner[-1] if inner else re.match(r"[\w?]*", functor)[0]
 
 
 def short_name(name: str) -> str:
-    """`read_kernel_name(name).short`, or the name itself where it cannot be read.
+    """Returns `read_kernel_name(name).short`, or the name itself if it cannot be parsed.
 
     Example:
         >>> from helpers import trace
-        >>> trace.short_name("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)")
+        >>> name = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)"
+        >>> trace.short_name(name)
         'vectorized_elementwise_kernel<4> · FillFunctor'
     """
     try:

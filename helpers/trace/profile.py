@@ -1,4 +1,7 @@
-"""Take a profile with torch.profiler, and make tables of it. Times are microseconds, sizes are bytes."""
+"""Record profiles with torch.profiler, and turn them into tables.
+
+Times are in microseconds, and sizes are in bytes.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +14,34 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from helpers.atomic import atomic_write
 from helpers.trace.chrome import DEVICE, HOST, KIND, Trace, trimmed
 from helpers.trace.names import short_name
-from helpers.whole import written
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# --------------------------------------------------------------------------------------------------------- tables
+# ---------------------------------------------------------------------------------------------------------
+# tables
 def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.DataFrame:
-    """What a profile recorded, one row a name, the longest first.
+    """Returns what a profile recorded, one row per name, with the longest first.
 
     Args:
-        prof_or_fn: a finished `torch.profiler.profile` or `torch.autograd.profiler.profile`, or a function of no
-            arguments, which is then called `warmup` times unrecorded and `calls` times under torch.profiler.
-        warmup: calls before the profiler starts; only for a function.
-        calls: calls that are recorded; only for a function.
+        prof_or_fn: a finished `torch.profiler.profile` or `torch.autograd.profiler.profile`, or a function
+            without arguments. A function is called `warmup` times without the profiler and then `calls` times
+            with it.
+        warmup: the number of calls before the profiler starts; only for a function.
+        calls: the number of recorded calls; only for a function.
 
     Returns:
-        Columns `name`, `kind` (op, range, runtime, kernel, memcpy, memset, overhead), `calls`, `cpu_us` and `device_us` (with
-        what the row called), `self_cpu_us` and `self_device_us` (without). An operator's device time is that of the
-        kernels it launched, which have rows of their own: do not add the two.
+        A table with the columns `name`, `kind` (op, range, runtime, kernel, memcpy, memset, overhead),
+        `calls`, `cpu_us` and `device_us` (including everything that the row called), and `self_cpu_us` and
+        `self_device_us` (excluding it). An operator's device time is that of the kernels it launched. These
+        kernels have rows of their own, so don't add the two.
 
     Raises:
-        ValueError: neither a profiler nor a function.
+        ValueError: the argument is neither a profiler nor a function.
         RuntimeError: the profiler has not finished, or another profiler is running.
     """
     import pandas as pd
@@ -45,16 +51,16 @@ def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.Dat
     if not hasattr(prof_or_fn, "key_averages"):
         raise ValueError(f"profile_table() takes a profiler or a function, not {type(prof_or_fn).__name__}.")
     try:
-        # the older profiler keeps its events in an attribute, None until it has finished
+        # The older profiler stores its events in an attribute that is None until it has finished.
         legacy = hasattr(prof_or_fn, "function_events")
         for event in (prof_or_fn.function_events or ()) if legacy else prof_or_fn.events():
             if event.name in _OVERHEAD:
-                # torch charges it with the kernel of the launch around it, which would then count twice
+                # torch attributes the surrounding launch's kernel to it, so the kernel would count twice.
                 event.kernels.clear()
         averages = prof_or_fn.key_averages()
     except (AssertionError, RuntimeError, AttributeError) as error:
         raise RuntimeError(
-            "This profiler has nothing to show yet; read it after its `with` block ends."
+            "This profiler has no results yet; read them after its `with` block ends."
         ) from error
     rows = [
         {
@@ -74,7 +80,7 @@ def profile_table(prof_or_fn: Any, *, warmup: int = 3, calls: int = 1) -> pd.Dat
     return table.sort_values(by, ascending=False, kind="stable").round(3).reset_index(drop=True)
 
 
-# What CUPTI reports about itself and about the driver's one-off work: CUpti_ActivityOverheadKind.
+# CUPTI's own overhead and one-time work of the driver (CUpti_ActivityOverheadKind).
 _OVERHEAD = {
     "Activity Buffer Request",
     "Buffer Flush",
@@ -87,14 +93,14 @@ _OVERHEAD = {
 
 
 def _kind(row) -> str:
-    """The kind of an averaged event, as `profile_table` names it."""
+    """Returns the kind of an averaged event, as `profile_table` names it."""
     if getattr(row, "is_user_annotation", False) or row.key.startswith("ProfilerStep"):
         return "range"
     if row.device_type.name != "CPU":
         return {"Memcpy": "memcpy", "Memset": "memset"}.get(row.key[:6], "kernel")
     if row.key in _OVERHEAD:
         return "overhead"
-    # cudaLaunchKernel is the runtime, cuLaunchKernelEx (Triton's) the driver.
+    # cudaLaunchKernel is a runtime call, cuLaunchKernelEx (used by Triton) a driver call.
     return "runtime" if re.match(r"cu(da)?[A-Z]", row.key) else "op"
 
 
@@ -127,7 +133,7 @@ def _synchronize() -> None:
 
 @contextlib.contextmanager
 def _only_profiler() -> Iterator[None]:
-    """torch lets a second profiler start, and then both record nothing: say it instead."""
+    """Raises an error if a profiler is already running, because nested profilers would record nothing."""
     import torch
 
     if torch.autograd._profiler_enabled():
@@ -145,22 +151,25 @@ def capture(
     synchronize: bool = True,
     max_bytes: int = 300_000,
 ) -> Path:
-    """Profile `fn` step by step and write a small gzipped Chrome trace that Perfetto opens.
+    """Profiles `fn` step by step and writes a small gzipped Chrome trace that Perfetto can open.
 
     Args:
-        fn: one step, without arguments.
-        path: where to write; a name that ends in `.json.gz`. It appears whole or not at all.
-        wait: first steps that are not profiled at all.
-        warmup: then steps that run under the profiler but are not kept.
-        active: then steps that are kept.
-        synchronize: wait for the GPU at the end of each step, so that its kernels lie inside it.
-        max_bytes: the file is meant for a repository; a larger one is an error.
+        fn: a function without arguments that runs one step.
+        path: the file to write atomically; its name ends in `.json.gz`.
+        wait: the number of initial steps that are not profiled at all.
+        warmup: the number of steps after that which run under the profiler but are not recorded.
+        active: the number of steps after that which are recorded.
+        synchronize: whether to wait for the GPU at the end of each step, so that its kernels lie within the
+            step.
+        max_bytes: the maximum file size, because the file is meant to be committed to a repository.
 
     Returns:
-        `path`. Host name, Python stacks and the profiler's own overhead are left out, and time starts at 0.
+        `path`. The trace omits the host name, Python stacks and the profiler's own overhead, and starts at
+        time 0.
 
     Raises:
-        ValueError: a path of another kind, no active step, or a trace above `max_bytes`.
+        ValueError: the path has another suffix, there is no active step, or the trace is larger than
+            `max_bytes`.
         RuntimeError: another profiler is running.
     """
     import torch
@@ -168,10 +177,10 @@ def capture(
     path = Path(path)
     if not path.name.endswith(".json.gz"):
         raise ValueError(
-            f"capture() writes gzipped JSON: give it a path that ends in .json.gz, not {path.name!r}."
+            f"capture() writes gzipped JSON: pass a path that ends in .json.gz, not {path.name!r}."
         )
     if active < 1:
-        raise ValueError(f"capture() needs at least one active step to keep; it was given active={active}.")
+        raise ValueError(f"capture() needs at least one active step to record, but got active={active}.")
     with tempfile.TemporaryDirectory() as folder:
         whole = Path(folder) / "whole.json"
         plan = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1)
@@ -181,7 +190,7 @@ def capture(
                 activities=_activities(),
                 schedule=plan,
                 on_trace_ready=lambda p: p.export_chrome_trace(str(whole)),
-                acc_events=True,  # older versions warn without it, although one cycle is all there is
+                acc_events=True,  # older versions warn without it, even though there is only one cycle
             ) as prof,
         ):
             for _ in range(wait + warmup + active):
@@ -192,23 +201,24 @@ def capture(
         data = trimmed(json.loads(whole.read_bytes()))
     if len(data) > max_bytes:
         raise ValueError(
-            f"The trace is {len(data):,} bytes, above {max_bytes:,}: record fewer steps (active={active})."
+            f"The trace has {len(data):,} bytes, above {max_bytes:,}: record fewer steps (active={active})."
         )
-    with written(path) as file:
+    with atomic_write(path) as file:
         file.write_bytes(data)
     return path
 
 
 def ops(trace: Trace) -> pd.DataFrame:
-    """The operators and ranges of a trace, in order of start, with who called whom.
+    """Returns the operators and ranges of a trace in order of start time, with their callers.
 
     Returns:
-        Columns `name`, `kind` (op or range), `depth` (0 is called by nobody), `parent` (a name or ""), `start_us`,
-        `duration_us`, `thread` (numbered from 1).
+        A table with the columns `name`, `kind` (op or range), `depth` (0 for the outermost level), `parent`
+        (the caller's name or ""), `start_us`, `duration_us`, and `thread` (numbered from 1).
 
     Example:
         >>> from helpers import records, trace
-        >>> one = trace.load_trace(records.folder() / "h100" / "profiling" / "made-on-host-10000-10000.json.gz")
+        >>> folder = records.folder() / "h100" / "profiling"
+        >>> one = trace.load_trace(folder / "made-on-host-10000-10000.json.gz")
         >>> "aten::square" in set(trace.ops(one).name)
         True
     """
@@ -240,11 +250,11 @@ def ops(trace: Trace) -> pd.DataFrame:
 
 
 def call_tree(trace: Trace, *, depth: int | None = None) -> str:
-    """The operators of a trace as an indented tree, in the order of their calls, repeats included.
+    """Returns the operators of a trace as an indented tree in call order, including repeated calls.
 
     Args:
-        trace: from `load_trace`.
-        depth: how many levels to show; all by default.
+        trace: a trace from `load_trace`.
+        depth: the number of levels to show; all by default.
     """
     table = ops(trace)
     shown = table if depth is None else table[table.depth < depth]
@@ -254,16 +264,18 @@ def call_tree(trace: Trace, *, depth: int | None = None) -> str:
 
 
 def kernels(trace: Trace) -> pd.DataFrame:
-    """Everything the GPU did in a trace, in order of start.
+    """Returns all GPU work in a trace (kernels, copies and fills) in order of start time.
 
     Returns:
-        Columns `kind` (kernel, memcpy, memset), `short` (a readable name), `op` (the operator that launched it, or ""),
-        `duration_us`, `grid` and `block` (x, y, z), `registers` (a thread), `shared_bytes` (a block), `n_bytes` and
-        `gb_per_s` (copies and fills), `stream`, `start_us`, `name` (in full). What does not apply is None.
+        A table with the columns `kind` (kernel, memcpy, memset), `short` (a readable name), `op` (the
+        operator that launched it, or ""), `duration_us`, `grid` and `block` (x, y, z), `registers` (per
+        thread), `shared_bytes` (per block), `n_bytes` and `gb_per_s` (copies and fills), `stream`,
+        `start_us`, and `name` (in full). Values that don't apply are None.
 
     Example:
         >>> from helpers import records, trace
-        >>> one = trace.load_trace(records.folder() / "h100" / "profiling" / "made-on-host-10000-10000.json.gz")
+        >>> folder = records.folder() / "h100" / "profiling"
+        >>> one = trace.load_trace(folder / "made-on-host-10000-10000.json.gz")
         >>> trace.kernels(one).short[0]
         'Memcpy HtoD (Pageable -> Device)'
     """
@@ -286,7 +298,7 @@ def kernels(trace: Trace) -> pd.DataFrame:
                 "registers": args.get("registers per thread"),
                 "shared_bytes": args.get("shared memory"),
                 "n_bytes": n_bytes,
-                # bytes over µs is MB/s
+                # bytes per µs are MB/s
                 "gb_per_s": round(n_bytes / event["dur"] / 1e3, 2) if n_bytes and event["dur"] else None,
                 "stream": args.get("stream"),
                 "start_us": round(event["ts"], 3),
@@ -296,6 +308,6 @@ def kernels(trace: Trace) -> pd.DataFrame:
     columns = (
         "kind short op duration_us grid block registers shared_bytes n_bytes gb_per_s stream start_us name"
     )
-    # dtype object keeps whole numbers whole beside None
+    # dtype object, so that integers in a column with None are not converted to floats
     table = pd.DataFrame(rows, columns=columns.split(), dtype=object)
     return table.astype({"duration_us": float, "start_us": float})

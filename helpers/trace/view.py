@@ -1,4 +1,4 @@
-"""A trace drawn: lanes of CPU operators, CUDA calls and GPU streams over time."""
+"""Draw a trace as a timeline with lanes for CPU operators, CUDA calls and GPU streams."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from helpers.trace.names import short_name
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Okabe and Ito's palette, told apart by the colour-blind too: https://jfly.uni-koeln.de/color/
+# Okabe and Ito's palette, which people with color blindness can distinguish: https://jfly.uni-koeln.de/color/
 _COLOURS = {
     "range": ("#999999", "ranges and steps"),
     "op": ("#56B4E9", "operators on the CPU"),
@@ -32,18 +32,19 @@ def timeline(
     title: str | None = None,
     max_events: int = 3000,
 ) -> go.Figure:
-    """Draw a trace: a lane for each CPU thread's operators and CUDA calls, and one for each GPU stream.
+    """Draws a trace with lanes for each CPU thread's operators and CUDA calls and for each GPU stream.
 
     Args:
-        trace: from `load_trace`.
-        start_us: left edge of the view.
-        stop_us: right edge; the end of the trace by default. Drag in the figure to zoom further.
-        arrows: draw a line from each CUDA call to what it launched.
-        title: shown above the figure.
-        max_events: beyond this the shortest events are left out, and the title says how many.
+        trace: a trace from `load_trace`.
+        start_us: the left edge of the view.
+        stop_us: the right edge; the end of the trace by default. Drag in the figure to zoom in further.
+        arrows: whether to draw a line from each CUDA call to the work that it launched.
+        title: the figure's title.
+        max_events: the maximum number of events; if there are more, the shortest ones are left out and the
+            title shows how many.
 
     Raises:
-        ValueError: the trace is empty, or nothing lies between the edges.
+        ValueError: the trace is empty, or there is no event between the edges.
     """
     import plotly.graph_objects as go
 
@@ -71,7 +72,7 @@ def timeline(
         margin={"l": 130, "r": 20, "t": above, "b": below},
         legend={
             "orientation": "h",
-            # At the figure's lower edge, with room for three lines: also when the window grows narrow or wide later.
+            # At the figure's lower edge, with room for three lines, even if the window is resized later.
             "yref": "container",
             "y": 0.01,
             "yanchor": "bottom",
@@ -95,7 +96,7 @@ def timeline(
 
 @dataclass(frozen=True)
 class _Bar:
-    """An event as it is drawn; `link` is the number that a CUDA call shares with the work it launched."""
+    """An event as it is drawn; `link` is the ID that a CUDA call shares with the work it launched."""
 
     kind: str
     start_us: float
@@ -108,7 +109,7 @@ class _Bar:
 
 @dataclass(frozen=True)
 class _Lane:
-    """The rows of one CPU thread or GPU stream, from the top."""
+    """The rows of one CPU thread or GPU stream, counted from the top."""
 
     name: str
     first_y: float
@@ -118,7 +119,7 @@ class _Lane:
 def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
     for kind, (colour, legend) in _COLOURS.items():
         some = [b for b in bars if b.kind == kind]
-        # A bar that begins left of the view starts at its edge, so that its name is seen.
+        # Clip bars at the left edge of the view, so that their names are visible.
         base = [max(b.start_us, left_us) for b in some]
         if some:
             figure.add_bar(
@@ -139,13 +140,13 @@ def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
 
 
 def _draw_arrows(figure: go.Figure, bars: list[_Bar]) -> None:
-    """A line from each CUDA call to the work that it launched."""
+    """Draws a line from each CUDA call to the work that it launched."""
     work = {b.link: b for b in bars if b.kind in ("kernel", "memcpy", "memset") and b.link is not None}
     xs, ys = [], []
     for call in bars:
         done = work.get(call.link) if call.kind == "runtime" else None
         if done:
-            # None ends a line.
+            # None ends a line segment.
             xs += [call.start_us, done.start_us, None]
             ys += [call.y + 0.43, done.y - 0.43, None]
     if xs:
@@ -158,7 +159,7 @@ def _bars_and_lanes(trace: Trace) -> tuple[list[_Bar], list[_Lane]]:
     for name, events in _groups(trace):
         if not events:
             continue
-        # The ends of the events that are still open: an event inside another is drawn a row below it.
+        # `ends` holds the end times of the open events: a nested event is drawn one row below its parent.
         deepest, ends = 0, []
         for event in events:
             while ends and ends[-1] <= event["ts"]:
@@ -173,7 +174,7 @@ def _bars_and_lanes(trace: Trace) -> tuple[list[_Bar], list[_Lane]]:
 
 
 def _groups(trace: Trace) -> list[tuple[str, list[dict]]]:
-    """The events of each lane under its name, top down; a lane may have none."""
+    """Returns the lanes from top to bottom as (name, events); a lane may have no events."""
     host, calls, streams = {}, {}, {}
     for event in trace.events:
         if event["cat"] in HOST:
@@ -198,8 +199,8 @@ def _bar(event: dict, y: float) -> _Bar:
     facts = [f"<b>{label}</b>", f"{event['dur']:,.3f} µs, from {event['ts']:,.3f} µs"]
     if "grid" in args and "block" in args:
         facts.append("grid {} × {} × {}, block {} × {} × {}".format(*args["grid"], *args["block"]))
-        shared = f"{args.get('shared memory', 0):,} bytes of shared memory a block"
-        facts.append(f"{args.get('registers per thread', '?')} registers a thread, {shared}")
+        shared = f"{args.get('shared memory', 0):,} bytes of shared memory per block"
+        facts.append(f"{args.get('registers per thread', '?')} registers per thread, {shared}")
     if "bytes" in args:
         rate = f", {args['bytes'] / event['dur'] / 1e3:,.1f} GB/s" if event["dur"] else ""
         facts.append(f"{args['bytes']:,} bytes{rate}")

@@ -1,4 +1,6 @@
-"""What a compiler made of a kernel: the facts in a table's row, so that its reasons are about the kernel that was timed."""
+"""What a compiler made of a kernel: the facts in a table's row, so that its reasons are about the kernel that
+was timed.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,21 @@ def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str,
 
 
 def cuda_facts(text: str, threads: int) -> dict[str, int]:
-    """What NVRTC makes of the one kernel in a CUDA text for this GPU, launched with so many threads a block."""
+    """What NVRTC makes of the one kernel in a CUDA text for this GPU, launched with so many
+    threads a block.
+    """
     from helpers import ptx
 
     return _facts(ptx.cuda_stages(text, target=device.gpu_spec().target), threads)
 
 
 def launch_facts(launches: Sequence[ptx.Launch], target: str) -> dict[str, int]:
-    """What the compiler made of the largest launch of a call, and its `blocks`; nothing where the call launched none.
+    """What the compiler made of the largest launch of a call, and its `blocks`; nothing where the call
+    launched none.
 
     Raises:
-        helpers.ptx.CompileError, helpers.cuda.BuildError: a kernel that was not compiled yet does not compile.
+        helpers.ptx.CompileError, helpers.cuda.BuildError: a kernel that was not compiled yet does not
+            compile.
     """
     if not launches:
         return {}
@@ -58,7 +64,9 @@ def _facts(stages: ptx.Stages, threads: int) -> dict[str, int]:
 
 
 def refuse_eager(dtype: str) -> None:
-    """Raise `Refused` where torch.compile would run eager's kernels for a dtype, such as "bfloat16", on this GPU."""
+    """Raise `Refused` where torch.compile would run eager's kernels for a dtype, such as "bfloat16", on this
+    GPU.
+    """
     import torch
 
     if reason := device.left_to_eager(getattr(torch, dtype)):

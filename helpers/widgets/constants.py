@@ -1,4 +1,6 @@
-"""Constants of a CUDA text that sliders move: `#define BLOCK 256`, `constexpr int BLOCK = 256;`, or one that nothing defines."""
+"""Constants of a CUDA text that sliders move: `#define BLOCK 256`, `constexpr int BLOCK = 256;`, or one that
+nothing defines.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ def require_constants(text: str, constants: Mapping[str, Sequence[Any]]) -> None
                 raise ValueError(f"{name} can be {value!r} here, which is no number; give numbers.")
         if not re.search(rf"\b{re.escape(name)}\b", text):
             raise ValueError(
-                f"The CUDA text does not use {name}: write {name} in it where the number is to stand, or define it there."
+                f"The CUDA text does not use {name}: write {name} in it where the number is to stand, or "
+                "define it there."
             )
 
 
@@ -35,7 +38,8 @@ def with_constants(text: str, values: Mapping[str, Any]) -> tuple[str, tuple[str
         values: the number of each.
 
     Returns:
-        The text, every line where it was, and the compiler's flags for the constants that it does not define itself.
+        The text, every line where it was, and the compiler's flags for the constants that it does not define
+        itself.
     """
     flags = []
     for name, value in values.items():

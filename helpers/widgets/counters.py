@@ -1,8 +1,9 @@
-"""What Nsight Compute counts of the points of a `Space`: bytes, how busy each part was, what warps waited for.
+"""What Nsight Compute counts of the points of a `Space`: bytes, how busy each part was, what warps waited
+for.
 
-ncu starts the process that it watches. So the points are launched there again: a function of the notebook goes along as
-text, as with `%%ncu`, and what the course has is imported. ncu empties the caches before each pass and counts a launch in
-several passes, so its time is not the bars' time.
+ncu starts the process that it watches. So the points are launched there again: a function of the notebook
+goes along as text, as with `%%ncu`, and what the course has is imported. ncu empties the caches before each
+pass and counts a launch in several passes, so its time is not the bars' time.
 """
 
 from __future__ import annotations
@@ -60,12 +61,14 @@ def count(
         timeout_s: stop after this many seconds.
 
     Returns:
-        For each point a row: `ncu_us`, bytes, requests and sectors, per cents of the peak, waves, the number of launches,
-        and the three largest stall reasons with the cycles a warp spent in each for every instruction that it issued, as
-        "long_scoreboard 12.6, drain 3.1, wait 0.9". None where the point could not be launched.
+        For each point a row: `ncu_us`, bytes, requests and sectors, per cents of the peak, waves, the number
+            of launches,
+        and the three largest stall reasons with the cycles a warp spent in each for every instruction that it
+        issued, as "long_scoreboard 12.6, drain 3.1, wait 0.9". None where the point could not be launched.
 
     Raises:
-        helpers.ncu.NcuError: Nsight Compute cannot run here, or the process failed; the message says what to do.
+        helpers.ncu.NcuError: Nsight Compute cannot run here, or the process failed; the message says what to
+            do.
         ValueError: a function that cannot go along to another process.
     """
     code, files = space.launching() if space.launching else (_imported(space.candidates), {})
@@ -96,7 +99,8 @@ def _literal(given: Any) -> str:
     except (ValueError, SyntaxError):
         pass
     raise ValueError(
-        "Counting launches the kernel in a process of its own, and only numbers, texts and tuples of them go along as "
+        "Counting launches the kernel in a process of its own, and only numbers, texts and tuples of them "
+        "go along as "
         "launch parameters."
     )
 
@@ -176,7 +180,9 @@ def record(space: Space, points: Iterable[tuple[str, Point]]) -> list[dict[str, 
 
 
 def known(space: Space, gpu_name: str) -> dict[tuple, dict[str, Any]]:
-    """What is recorded of a GPU for the kernels' texts of now, by `Space.key`; nothing where there is no record."""
+    """What is recorded of a GPU for the kernels' texts of now, by `Space.key`; nothing where there is no
+    record.
+    """
     if not space.record:
         return {}
     frames = records.stored_by_gpu(name_of(space), sources=space.sources())

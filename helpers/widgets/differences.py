@@ -1,18 +1,19 @@
 """What the counters of two kernels say about the difference in their times, or that they do not say.
 
-A difference between counters is named only where it tells the slower kernel from the faster. The sweeps that are counted on
-an H200 tried each: of all pairs of kernels at one point whose times differ by 3 % or more, this many had the difference on
-the side of the slower one (tests/widgets/test_differences.py counts again):
+A difference between counters is named only where it tells the slower kernel from the faster. The sweeps that
+are counted on an H200 tried each: of all pairs of kernels at one point whose times differ by 3 % or more,
+this many had the difference on the side of the slower one (tests/widgets/test_differences.py counts again):
 
     full schedulers  94 % of 258      bytes         95 % of 343      spills        99 % of 102
     sectors          96 % of 1,423    in flight     98 % of 1,148    narrow loads  93 % of 948
     short blocks     98 % of 2,695    instructions  95 % of 718
 
-That they go together does not make one the cause of the other: change one thing and count again. Pairs share kernels, too,
-so they are fewer than they seem.
+That they go together does not make one the cause of the other: change one thing and count again. Pairs share
+kernels, too, so they are fewer than they seem.
 
-What did not pass: that its blocks fill less of the GPU was the faster one's in 91 % of the pairs (few blocks with much work
-each are not idle SMs), and neither more launches nor fewer resident warps alone told one from the other.
+What did not pass: that its blocks fill less of the GPU was the faster one's in 91 % of the pairs (few blocks
+with much work each are not idle SMs), and neither more launches nor fewer resident warps alone told one from
+the other.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ Row = Mapping[str, Any]
 SAME_TIME, MORE, FEWER = 1.03, 1.1, 0.8  # ratios
 FULL_DRAM, BUSY_DRAM, FULL_ISSUE = 85.0, 60.0, 70.0  # per cent of the peak
 _MOST = 3  # reasons in a sentence
-# Of the instructions: a kernel that issues so many fewer can afford more sectors, spills and smaller requests.
+# Of the instructions: a kernel that issues so many fewer can afford more sectors, spills and smaller
+# requests.
 _NOT_MUCH_LESS = 2 / 3
 _IN_THE_COUNTED_RUN = 0.3  # of the bars' difference; with less of it, the counters cannot have the reason
 
@@ -60,7 +62,9 @@ class Side:
 
     @property
     def n_bytes(self) -> float | None:
-        """What went through DRAM while the kernel ran: the last of what it stored is still in the L2 when it ends."""
+        """What went through DRAM while the kernel ran: the last of what it stored is still in the L2 when it
+        ends.
+        """
         return None if self.counted is None else self.counted["read_bytes"] + self.counted["write_bytes"]
 
     def fact(self, name: str) -> Any:
@@ -109,7 +113,10 @@ def sentence(mine: Side, rival: Side | None) -> str:
     if counted < 1 + _IN_THE_COUNTED_RUN * (times - 1):
         other = max(slow, fast, key=lambda one: abs(math.log(one.counted["ncu_us"] / one.us)))
         there = f"{other.name} took {other.counted['ncu_us']:,.1f} µs there and {other.us:,.1f} in the bars"
-        return f"{begin}, but {_times(counted)} in the run that was counted ({there}): the counters cannot say why."
+        return (
+            f"{begin}, but {_times(counted)} in the run that was counted ({there}): the counters cannot "
+            "say why."
+        )
     said = [reason for look in LOOKS.values() if (reason := look(slow, fast))]
     if not said:
         return f"{begin}; these counters do not say why."
@@ -180,7 +187,10 @@ def _idle_sms(slow: Side, fast: Side) -> str:
     if fast.blocks and fast.blocks <= slow.blocks:
         return ""
     idle = slow.sm_count - slow.blocks
-    return f"its {slow.blocks} block{'s leave' if slow.blocks > 1 else ' leaves'} {idle} of {slow.sm_count} SMs without one"
+    return (
+        f"its {slow.blocks} block{'s leave' if slow.blocks > 1 else ' leaves'} {idle} of {slow.sm_count} "
+        "SMs without one"
+    )
 
 
 def _in_flight(slow: Side, fast: Side) -> str:
@@ -195,7 +205,9 @@ def _in_flight(slow: Side, fast: Side) -> str:
 
 
 def _narrow(slow: Side, fast: Side) -> str:
-    """The same by counters alone, of kernels whose code is not known: what a load asks for, times the warps that do."""
+    """The same by counters alone, of kernels whose code is not known: what a load asks for, times the warps
+    that do.
+    """
     mine, other = slow.bytes_a_load, fast.bytes_a_load
     if not (mine and other and _same_bytes(slow, fast)) or _more_sectors(slow, fast) >= MORE:
         return ""
@@ -208,7 +220,9 @@ def _narrow(slow: Side, fast: Side) -> str:
 
 
 def _short_blocks(slow: Side, fast: Side) -> str:
-    """Whether the same work comes in many more blocks, each over sooner: a block that begins has nothing in flight yet."""
+    """Whether the same work comes in many more blocks, each over sooner: a block that begins has nothing in
+    flight yet.
+    """
     more = _ratio(slow, fast, "waves")
     if slow.counted["waves"] <= 1 or not _same_bytes(slow, fast):
         return ""
@@ -235,7 +249,10 @@ def _more_instructions(slow: Side, fast: Side) -> str:
     more = _ratio(slow, fast, "instructions")
     if more < 2 or busy < 40:
         return ""
-    return f"{_times(more)} the instructions, with the schedulers issuing in {busy:.0f} % of all cycles against {other:.0f} %"
+    return (
+        f"{_times(more)} the instructions, with the schedulers issuing in {busy:.0f} % of all cycles "
+        f"against {other:.0f} %"
+    )
 
 
 # In the order of the sentence.

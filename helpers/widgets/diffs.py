@@ -24,7 +24,9 @@ def essence(kind: str, text: str) -> str:
 
 
 def news(kind: str, before: Sequence[Line] | None, now: Sequence[Line]) -> tuple[set[int], int]:
-    """Which lines are new since the last position (by index), and how many of the last position's are gone."""
+    """Which lines are new since the last position (by index), and how many of the last position's
+    are gone.
+    """
     if before is None:
         return set(), 0
     old, new = ([essence(kind, line.text) for line in lines] for lines in (before, now))
@@ -52,9 +54,9 @@ def diff_html(
 
     Args:
         kind: "ptx" or "sass".
-        left, right: their lines; of SASS with the control bits in front, where those are to count.
+        left, right: their lines.
         titles: what stands above each.
-        exact: whether registers, addresses and control bits count.
+        exact: whether registers and addresses count.
     """
     cut = max(len(left), len(right)) > LONGEST
     left, right = left[:LONGEST], right[:LONGEST]

@@ -1,4 +1,6 @@
-"""What `explore` returns: the sliders, the fastest right point that was measured, and a page to send to a colleague."""
+"""What `explore` returns: the sliders, the fastest right point that was measured, and a page to send to a
+colleague.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import device, whole
+from helpers import atomic, device
 from helpers.records.origin import live_provenance
 from helpers.widgets import why
 from helpers.widgets.plain import plain_figure
@@ -43,7 +45,8 @@ class Explored(Shown):
     start: Mapping[str, Any] = field(kw_only=True)
 
     def best(self, *, n_cols: int | None = None, dtype: str | None = None) -> Best:
-        """The fastest right point that was measured so far at one size and dtype, and those that cannot be told from it.
+        """The fastest right point that was measured so far at one size and dtype, and those that cannot be
+        told from it.
 
         Args:
             n_cols: columns; where the slider stands, by default.
@@ -68,7 +71,8 @@ class Explored(Shown):
     def save(self, name: str | os.PathLike, *, overwrite: bool = False) -> tuple[Path, Path]:
         """Write a page with the sliders and a table of what was measured: `name.html` and `name.csv`.
 
-        The page needs no kernel and no network (5 MB, most of it plotly.js). It holds the points that are known now.
+        The page needs no kernel and no network (5 MB, most of it plotly.js). It holds the points that are
+        known now.
 
         Args:
             name: of both files, without an ending.
@@ -88,9 +92,9 @@ class Explored(Shown):
         for path in (page, rows):
             if path.exists() and not overwrite:
                 raise FileExistsError(f"{path} is there already: give another name, or overwrite=True.")
-        with whole.written(rows) as file:
+        with atomic.atomic_write(rows) as file:
             file.write_text(frame(self.now[0]).to_csv(index=False), "utf-8")
-        with whole.written(page) as file:
+        with atomic.atomic_write(page) as file:
             file.write_text(_page(self, stem.name), "utf-8")
         return page, rows
 
@@ -101,8 +105,8 @@ class Best:
 
     Attributes:
         row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s`; None where nothing was timed.
-        alike: the rows that cannot be told from it, fastest first: their times differ by less than 1 % or 0.1 µs, or by no
-            more than their intervals allow. `timing.changes` says where these limits come from.
+        alike: the rows that cannot be told from it, fastest first: their times differ by less than 1 % or 0.1
+            µs, or by no more than their intervals allow. `timing.changes` says where these limits come from.
         n_known, n_points: points that were measured, and that there are, at this size and dtype.
         text: all of this in words.
     """
@@ -135,7 +139,8 @@ def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Be
     first, *others = timed
     alike = tuple(row for row in others if not _slower(row, first))
     lines = [
-        f"Fastest at {at}: {_named(table, first)}, {first['median_us']:,.2f} µs (95 % CI {first['ci_low_us']:,.2f} to "
+        f"Fastest at {at}: {_named(table, first)}, {first['median_us']:,.2f} µs (95 % CI "
+        f"{first['ci_low_us']:,.2f} to "
         f"{first['ci_high_us']:,.2f}), {first['gb_per_s']:,.0f} GB/s; {counted}, {table.origin}."
     ]
     if alike:
@@ -170,7 +175,9 @@ def _short(table: Table, row: Mapping[str, Any]) -> str:
 
 
 def frame(table: Table) -> pd.DataFrame:
-    """Every known row as a table, in the order of the sliders: kernel, point, results, what was compiled, and the GPU."""
+    """Every known row as a table, in the order of the sliders: kernel, point, results, what was compiled, and
+    the GPU.
+    """
     import pandas as pd
 
     known = [
@@ -212,7 +219,9 @@ pre { overflow-x: auto; padding: .8em; background: light-dark(#f4f4f4, #1c1c1c);
 
 
 def _page(shown: Explored, title: str) -> str:
-    """The page: the figure with its own sliders, the best point, what is known of the start, source and provenance."""
+    """The page: the figure with its own sliders, the best point, what is known of the start, source and
+    provenance.
+    """
     table, at = shown.now
     space = table.space
     drawn = plain_figure({"": table}, shown.kernels, at).to_html(
@@ -233,7 +242,8 @@ def _page(shown: Explored, title: str) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{text(title)}</title><style>{_STYLE}</style></head><body>
 <h1>{text(title)}</h1>
-<p>{text(_provenance(table))} {len(table.rows):,} of {n_points:,} points are known; an empty cell was not looked at.
+<p>{text(_provenance(table))} {len(table.rows):,} of {n_points:,} points are known; an empty cell
+was not visited.
 {text("With " + ", ".join(fixed) + ".") if fixed else ""}</p>
 {drawn}
 <p>{best}</p>

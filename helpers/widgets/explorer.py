@@ -39,40 +39,44 @@ def explore(
 ) -> Explored:
     """Sliders over launch parameters, size and dtype: what each kernel reaches, and the map of one of them.
 
-    `explore(square_mine, against=[torch.square], BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])` lays a function of
-    your own under them: `square_mine(x, BLOCK_SIZE, num_warps)` returns a new tensor. Each point is checked against the
-    reference, then timed. Without a GPU it is compiled for `target`, and checked on a few rows in Triton's interpreter or
-    on the host; bars and map then show the occupancy that follows, and no speed.
+    `explore(square_mine, against=[torch.square], BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])` lays a
+    function of your own under them: `square_mine(x, BLOCK_SIZE, num_warps)` returns a new tensor. Each point
+    is checked against the reference, then timed. Without a GPU it is compiled for `target`, and checked on a
+    few rows in Triton's interpreter or on the host; bars and map then show the occupancy that follows, and no
+    speed.
 
-    `explore()` and `explore("shape")` show the course's kernels. On a GPU each point is measured when you come to it, and
-    a button measures all of them. Without one the sliders move through the recorded sweep; where a kernel has changed since
-    then, a sentence says so instead. A switch shows the same point on each GPU of which the sweep is recorded.
+    `explore()` and `explore("shape")` show the course's kernels. On a GPU each point is measured when you
+    come to it, and a button measures all of them. Without one the sliders move through the recorded sweep;
+    where a kernel has changed since then, a sentence says so instead. A switch shows the same point on each
+    GPU of which the sweep is recorded.
 
     Args:
-        over: a function with launch parameters; or "launch" (BLOCK_SIZE and num_warps of the Triton kernels), "shape" (the
-            CUDA kernel's block), "alignment" (where rows begin in memory), or a `Space`.
+        over: a function with launch parameters; or "launch" (BLOCK_SIZE and num_warps of the Triton kernels),
+            "shape" (the CUDA kernel's block), "alignment" (where rows begin in memory), or a `Space`.
         kernels: which kernels of a space to lay side by side; all of them where None.
         table: rows to move over instead of those of this GPU or of the record.
-        against: functions of x to lay beside yours, a dict where they need names. Those of torch.compile as they are.
-        reference: what is right: a function that is given x in float64. Needed unless `against` is one function.
-        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)` or several tensors, which all functions
-            then take; by default x has normally distributed numbers.
+        against: functions of x to lay beside yours, a dict where they need names. Those of torch.compile as
+            they are.
+        reference: what is right: a function that is given x in float64. Needed unless `against` is one
+            function.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)` or several tensors, which all
+            functions then take; by default x has normally distributed numbers.
         n_rows: of x; 4,096 by default.
         n_elements: of x, instead of `n_rows`: rows grow fewer as they grow wide.
-        n_bytes: what must be moved, in sizes of x (2: it is read, as much is written), or a function of the inputs that
-            gives bytes.
+        n_bytes: what must be moved, in sizes of x (2: it is read, as much is written), or a function of the
+            inputs that gives bytes.
         tolerance: (relative, absolute) of the check, instead of the dtype's own.
         target: the GPU to compile for where none is here, such as "sm_80"; that of the records by default.
-        **sliders: for a function a list for each launch parameter, and for `n_cols` and `dtype` where others than
-            256 … 8,192, float32 and bfloat16 are wanted. What is no list is a slider's first position, such as
-            `block_size=1024, dtype="bfloat16"`.
+        **sliders: for a function a list for each launch parameter, and for `n_cols` and `dtype` where others
+            than 256 … 8,192, float32 and bfloat16 are wanted. What is no list is a slider's first position,
+            such as `block_size=1024, dtype="bfloat16"`.
 
     Returns:
         What a notebook shows, with `.best()` and `.save("name")`.
 
     Raises:
-        ValueError: an unknown space, kernel or slider, a position that a slider does not have, or a function that cannot
-            be explored; the message says what to give instead.
+        ValueError: an unknown space, kernel or slider, a position that a slider does not have, or a function
+            that cannot be explored; the message says what to give instead.
         helpers.records.NoRecord: no GPU here and nothing recorded.
     """
     asked = Asked(against, reference, make_inputs, n_rows, n_elements, n_bytes, tolerance)
@@ -247,7 +251,9 @@ class _Explorer:
         return "Measure all of this map" if self.table.timed else "Compile and check all of this map"
 
     def save_with(self, shown: Explored) -> None:
-        """Let the button save what the sliders know into the notebook's folder, under a name that is still free."""
+        """Let the button save what the sliders know into the notebook's folder, under a name that is still
+        free.
+        """
 
         def save(button: Any) -> None:
             try:

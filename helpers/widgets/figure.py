@@ -31,7 +31,9 @@ FRAME = {
 
 
 def colour(space: Space, kernel: str) -> str:
-    """A kernel's colour in all figures of a space: its own, or one that neither another kernel nor the frame has."""
+    """A kernel's colour in all figures of a space: its own, or one that neither another kernel nor the frame
+    has.
+    """
     if kernel in space.colours:
         return space.colours[kernel]
     taken = {FRAME["line"]["color"], *space.colours.values()}
@@ -90,7 +92,9 @@ def _interval(row: Row | None) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class _Bars:
-    """The bars' data at a point, in the order of the kernels: values, words, how far intervals go, and who is wrong."""
+    """The bars' data at a point, in the order of the kernels: values, words, how far intervals go, and who is
+    wrong.
+    """
 
     values: list[float]
     labels: list[str]
@@ -122,7 +126,8 @@ def _bars(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -> _Ba
 class Cells:
     """One kernel's map in two layers, each a list of lines: cells with a value, and grey ones with words.
 
-    A cell belongs to one layer and has its hover text there; None elsewhere, since a page holds hundreds of maps.
+    A cell belongs to one layer and has its hover text there; None elsewhere, since a page holds hundreds of
+    maps.
 
     Attributes:
         values: GB/s, or what `Table.value` gives.
@@ -169,7 +174,9 @@ def heading(table: Table, point: Mapping[str, Any]) -> str:
 
 
 def highest(table: Table) -> float:
-    """The end of the axes: a little above the copy ceiling and everything measured; 100 % where nothing is timed."""
+    """The end of the axes: a little above the copy ceiling and everything measured; 100 % where nothing is
+    timed.
+    """
     if not table.timed:
         return 102
     known = [row["gb_per_s"] for row in table.rows.values() if row["verdict"] == "ok"]
@@ -177,7 +184,9 @@ def highest(table: Table) -> float:
 
 
 def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any]) -> go.Figure:
-    """The whole figure at a point: traces bars, their labels, map, grey cells, the point's frame, the wrong ones' bars."""
+    """The whole figure at a point: traces bars, their labels, map, grey cells, the point's frame, the wrong
+    ones' bars.
+    """
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
@@ -194,9 +203,15 @@ def build(table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str,
     fig.update_layout(margin={"l": 20, "r": 20, "t": 96, "b": 60}, autosize=True, barmode="overlay")
     fig.update_xaxes(title_text=value_title(table), range=[0, 1.04 * top], row=1, col=1)
     fig.update_yaxes(
-        title_text="", range=_bar_range(kernels), showticklabels=False, showgrid=False, ticks="", zeroline=False,
-        row=1, col=1,
-    )  # fmt: skip
+        title_text="",
+        range=_bar_range(kernels),
+        showticklabels=False,
+        showgrid=False,
+        ticks="",
+        zeroline=False,
+        row=1,
+        col=1,
+    )
     fig.update_xaxes(**map_axis(table, space.x), row=1, col=2)
     fig.update_yaxes(**map_axis(table, space.y), row=1, col=2)
     about = {"showarrow": False, "yanchor": "bottom", "y": 1.005, "font": {"size": 13}}
@@ -233,15 +248,25 @@ def _hatched(data: _Bars, top: float) -> go.Bar:
     import plotly.graph_objects as go
 
     return go.Bar(
-        orientation="h", y=data.places, x=_lengths(data, top), width=_BAR_WIDTH, showlegend=False,
-        hovertext=data.hovers, hovertemplate="%{hovertext}<extra></extra>",
-        marker={"color": "rgba(0,0,0,0)", "line": {"color": FRAME["line"]["color"], "width": 1},
-                "pattern": {"shape": "/", "fgcolor": FRAME["line"]["color"], "fillmode": "overlay", "size": 9}},
-    )  # fmt: skip
+        orientation="h",
+        y=data.places,
+        x=_lengths(data, top),
+        width=_BAR_WIDTH,
+        showlegend=False,
+        hovertext=data.hovers,
+        hovertemplate="%{hovertext}<extra></extra>",
+        marker={
+            "color": "rgba(0,0,0,0)",
+            "line": {"color": FRAME["line"]["color"], "width": 1},
+            "pattern": {"shape": "/", "fgcolor": FRAME["line"]["color"], "fillmode": "overlay", "size": 9},
+        },
+    )
 
 
 def _lengths(data: _Bars, top: float) -> list[float | None]:
-    """Of the hatched bars. They keep their places: a figure whose module loads late loses places that did not change."""
+    """Of the hatched bars. They keep their places: a figure whose module loads late loses places that did not
+    change.
+    """
     return [top if wrong else None for wrong in data.wrong]
 
 
@@ -256,7 +281,9 @@ def _bar_range(kernels: Sequence[str]) -> list[float]:
 
 
 def _copy_line(copy: float, kernels: Sequence[str]) -> dict[str, Any]:
-    """The line of the copy ceiling, in pieces: it leaves out the labels above the bars, some of which are as long."""
+    """The line of the copy ceiling, in pieces: it leaves out the labels above the bars, some of which are as
+    long.
+    """
     pieces = [f"M {copy},{place - _BAR_WIDTH / 2} L {copy},{place + 0.45}" for place in range(len(kernels))]
     look = {"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.6}
     return {"type": "path", "path": " ".join(pieces), "line": look, "xref": "x", "yref": "y"}
@@ -273,9 +300,13 @@ def map_axis(table: Table, axis: str) -> dict[str, Any]:
     """An axis of the map: one position for each value of the slider."""
     values = table.space.axes[axis]
     return {
-        "title": {"text": axis_title(axis)}, "tickvals": list(range(len(values))), "ticktext": [written(v) for v in values],
-        "range": [-0.5, len(values) - 0.5], "showgrid": False, "zeroline": False,
-    }  # fmt: skip
+        "title": {"text": axis_title(axis)},
+        "tickvals": list(range(len(values))),
+        "ticktext": [written(v) for v in values],
+        "range": [-0.5, len(values) - 0.5],
+        "showgrid": False,
+        "zeroline": False,
+    }
 
 
 def map_traces(table: Table, kernel: str, point: Mapping[str, Any], top: float, **look: Any) -> tuple:
@@ -328,7 +359,9 @@ def change(
 
 
 def exchange(fig: Any, table: Table, kernels: Sequence[str], mapped: str, point: Mapping[str, Any]) -> None:
-    """Show another GPU's table in an existing figure (widget): values, ceiling and axes, at the same point."""
+    """Show another GPU's table in an existing figure (widget): values, ceiling and axes, at the
+    same point.
+    """
     made = build(table, kernels, mapped, point)
     with fig.batch_update():
         fig.update(

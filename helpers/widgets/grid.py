@@ -1,4 +1,6 @@
-"""`explore_grid`: lesson 02's picture of blocks and warps over a matrix, and what a block's shape does to requests."""
+"""`explore_grid`: lesson 02's picture of blocks and warps over a matrix, and what a block's shape does to
+requests.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,21 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 N_ROWS, N_COLS = 16, 64  # of the corner that is drawn
-PLAIN_SHAPES = ((1, 256), (2, 128), (4, 64), (8, 32), (16, 16), (32, 8), (64, 4), (128, 2), (256, 1), (8, 8), (32, 1),
-                (32, 32), (64, 32))  # fmt: skip
+PLAIN_SHAPES = (
+    (1, 256),
+    (2, 128),
+    (4, 64),
+    (8, 32),
+    (16, 16),
+    (32, 8),
+    (64, 4),
+    (128, 2),
+    (256, 1),
+    (8, 8),
+    (32, 1),
+    (32, 32),
+    (64, 32),
+)
 
 _SENTENCE_AT = -4.2  # above the brackets, in rows
 
@@ -36,8 +51,8 @@ def explore_grid(
 ) -> Shown:
     """Lesson 02's picture of blocks and warps over a matrix, with sliders for the block's shape.
 
-    Under the title stand the sectors and lines that a warp's request asks for, and the speed of the CUDA kernel with
-    that block on 4,096 rows: measured here on a GPU, recorded elsewhere.
+    Under the title stand the sectors and lines that a warp's request asks for, and the speed of the CUDA
+    kernel with that block on 4,096 rows: measured here on a GPU, recorded elsewhere.
 
     Args:
         block_x: threads along a row.
@@ -53,7 +68,8 @@ def explore_grid(
     alone = frontend() == "plain"
     table = table or load(SHAPE, replay=alone)
     text = f"Sliders over the block's shape, on a matrix of 4,096 rows; {table.origin}."
-    # The plain form has a dozen shapes: on a GPU they would all be measured now, so it goes without their speed.
+    # The plain form has a dozen shapes: on a GPU they would all be measured now, so it goes without their
+    # speed.
     plain = plain_picture(None if table.live and not alone else table, block_x, block_y, n_cols)
     return Shown(text, plain, None if alone else _GridExplorer(table, block_x, block_y, n_cols))
 
@@ -90,14 +106,18 @@ class _GridExplorer:
 
 
 def place(row: Any, col: Any, block_x: int, block_y: int) -> tuple:
-    """Which block (x, y) and which thread of it has an element, and that thread's warp and lane; for ints or arrays."""
+    """Which block (x, y) and which thread of it has an element, and that thread's warp and lane; for ints or
+    arrays.
+    """
     thread = (row % block_y) * block_x + col % block_x  # numbered along x first
     return (col // block_x, row // block_y), (col % block_x, row % block_y), thread // 32, thread % 32
 
 
 @functools.lru_cache(maxsize=1024)
 def pieces(block_x: int, block_y: int, width: int, size: int) -> float:
-    """How many pieces of `size` bytes a warp's request touches: the mean over a 256 × 256 corner of float32 rows."""
+    """How many pieces of `size` bytes a warp's request touches: the mean over a 256 × 256 corner of float32
+    rows.
+    """
     import numpy as np
 
     row, col = np.indices((256, 256), dtype=np.int64).reshape(2, -1)
@@ -109,7 +129,9 @@ def pieces(block_x: int, block_y: int, width: int, size: int) -> float:
 
 
 def summary(table: Table | None, block_x: int, block_y: int, width: int) -> str:
-    """What a block of that shape is and asks for, and how fast the kernel was with it, in one line of text."""
+    """What a block of that shape is and asks for, and how fast the kernel was with it, in one
+    line of text.
+    """
     threads = block_x * block_y
     if threads > 1024:
         return f"{block_x} × {block_y} is refused: a block of {threads:,} threads, and 1,024 is the most"
@@ -219,8 +241,8 @@ def plain_picture(
 ) -> go.Figure:
     """The picture with Plotly sliders over a dozen shapes, one of them refused, and over the rows' length.
 
-    Plotly's sliders know nothing of one another: the sentence of each length is a trace of text, which the shape's slider
-    writes and the length's slider shows.
+    Plotly's sliders know nothing of one another: the sentence of each length is a trace of text, which the
+    shape's slider writes and the length's slider shows.
     """
     shapes = sorted({*shapes, (block_x, block_y)})
     widths = SHAPE.axes["n_cols"]
@@ -237,7 +259,8 @@ def plain_picture(
     by_shape = []
     for bx, by in shapes:
         x, y = _borders(bx, by)
-        # One call changes traces 0 and 2, and the sentences. None takes an attribute away: it is for those without it.
+        # One call changes traces 0 and 2, and the sentences. None takes an attribute away: it is for those
+        # without it.
         n = len(widths)
         data = {
             "z": [_elements(bx, by)[0].tolist(), None, *[None] * n],
@@ -260,12 +283,23 @@ def plain_picture(
         "bordercolor": plots.TEXT_COLOUR,
     }  # fmt: skip
     fig.update_layout(
-        height=620, margin={"t": 80, "b": 230},
+        height=620,
+        margin={"t": 80, "b": 230},
         sliders=[
-            {"active": shapes.index((block_x, block_y)), "y": -0.16, "currentvalue": {"prefix": "block, x × y: "},
-             "steps": by_shape, **look},
-            {"active": list(widths).index(width), "y": -0.5, "currentvalue": {"prefix": "columns, N: "},
-             "steps": by_width, **look},
+            {
+                "active": shapes.index((block_x, block_y)),
+                "y": -0.16,
+                "currentvalue": {"prefix": "block, x × y: "},
+                "steps": by_shape,
+                **look,
+            },
+            {
+                "active": list(widths).index(width),
+                "y": -0.5,
+                "currentvalue": {"prefix": "columns, N: "},
+                "steps": by_width,
+                **look,
+            },
         ],
-    )  # fmt: skip
+    )
     return fig.update_yaxes(range=[N_ROWS - 0.4, -8])

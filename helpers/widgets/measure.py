@@ -1,4 +1,6 @@
-"""Measuring the points of any `Space` on this GPU: checked first, then timed, with what the compiler made of the kernel."""
+"""Measuring the points of any `Space` on this GPU: checked first, then timed, with what the compiler made of
+the kernel.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     """Check one kernel at one point on this GPU, then time it.
 
     Returns:
-        The row: kernel, the point, times in µs with their interval, GB/s, verdict and reason, and the compiled facts.
+        The row: kernel, the point, times in µs with their interval, GB/s, verdict and reason, and the
+            compiled facts.
 
     Raises:
         helpers.device.Missing: no GPU here.

@@ -1,6 +1,7 @@
 """A `Space` of any function with launch parameters: what `explore(my_kernel, …)` moves over.
 
-The function takes x and its launch parameters and returns a new tensor; what it launches is a matter of its own.
+The function takes x and its launch parameters and returns a new tensor; what it launches is a matter of its
+own.
 """
 
 from __future__ import annotations
@@ -22,14 +23,15 @@ _TOOLS = ("JITFunction", "InterpretedFunction", "Autotuner", "Heuristics", "Load
 
 
 def explorable(**axes: Iterable[Any]) -> Callable[[Callable], Callable]:
-    """Keep the sliders with a function, so that `explore(square, against=torch.square)` is enough.
+    """Keep the sliders with a function, so that `explore(square, against=torch.square)` is enough::
 
-    @widgets.explorable(BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])
-    def square(x, BLOCK_SIZE, num_warps):
-        ...
+        @widgets.explorable(BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])
+        def square(x, BLOCK_SIZE, num_warps):
+            ...
 
     Args:
-        **axes: each launch parameter with its values; `n_cols` and `dtype` too, where others than the usual are wanted.
+        **axes: each launch parameter with its values; `n_cols` and `dtype` too, where others than the usual
+            are wanted.
     """
 
     def keep(function: Callable) -> Callable:
@@ -40,7 +42,9 @@ def explorable(**axes: Iterable[Any]) -> Callable[[Callable], Callable]:
 
 
 def is_own(over: Any) -> bool:
-    """Whether `explore` was given something to make a space of, if only to say why not: no name and no `Space`."""
+    """Whether `explore` was given something to make a space of, if only to say why not: no name and no
+    `Space`.
+    """
     return not isinstance(over, (str, Space))
 
 
@@ -104,7 +108,9 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Own:
-    """The space of a function, the sliders' first positions that were named, and how the function is called."""
+    """The space of a function, the sliders' first positions that were named, and how the function
+    is called.
+    """
 
     space: Space
     start: Mapping[str, Any]
@@ -149,7 +155,8 @@ class Called:
         return Candidate(run, self.reference, facts, self.asked.make_inputs, self.asked.tolerance)
 
     def launching(self) -> tuple[str, dict[str, str]]:
-        """Python code that makes `candidates` in a process of its own, and the file with what the notebook defines.
+        """Python code that makes `candidates` in a process of its own, and the file with what the notebook
+        defines.
 
         Raises:
             ValueError: a function that cannot go along; the message says what to do.
@@ -162,7 +169,8 @@ class Called:
         make_inputs = self.asked.make_inputs and _written(self.asked.make_inputs, namespace)
         code = (
             "import torch\nfrom helpers.widgets.own import Asked, Called\n\n"
-            f"candidates = Called(\n    {self.name!r}, {function}, {{{rivals}}}, {function}, Asked(make_inputs={make_inputs}),"
+            f"candidates = Called(\n    {self.name!r}, {function}, {{{rivals}}}, {function}, "
+            f"Asked(make_inputs={make_inputs}),"
             f" {self.parameters!r}\n).candidate\n"
         )
         brought = bring(code, namespace)
@@ -180,7 +188,7 @@ class Called:
             result = self.function(*inputs, **given)
         except Exception as error:
             if type(error).__name__ == "CompilationError":
-                raise Refused(ptx.complaint(error)) from error
+                raise Refused(ptx.error_summary(error)) from error
             raise
         self.returned.add(type(result))
         return result
@@ -199,7 +207,8 @@ def _facts(run: Callable, *inputs: Any) -> dict[str, int]:
 
 
 def _written(function: Any, namespace: dict[str, Any]) -> str:
-    """A function as another process can write it; what it is called there goes into the namespace, with what it uses.
+    """A function as another process can write it; what it is called there goes into the namespace, with what
+    it uses.
 
     A compiled function is compiled there with torch.compile's defaults.
     """
@@ -212,7 +221,8 @@ def _written(function: Any, namespace: dict[str, Any]) -> str:
     around = getattr(function, "__globals__", {})
     if around.get(name) is not function:
         raise ValueError(
-            f"Counting launches {label} in a process of its own, where only functions go along that have a name at the "
+            f"Counting launches {label} in a process of its own, where only functions go along that have a "
+            "name at the "
             "notebook's top: write it with `def` outside of any other function."
         )
     namespace |= around
@@ -220,7 +230,9 @@ def _written(function: Any, namespace: dict[str, Any]) -> str:
 
 
 def _many_shapes() -> None:
-    """Let torch.compile make code for every shape of the sliders; beyond its limit it would run eager's, in silence."""
+    """Let torch.compile make code for every shape of the sliders; beyond its limit it would run eager's, in
+    silence.
+    """
     import torch
 
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
@@ -239,8 +251,10 @@ def _named(function: Any) -> str:
     if kind in _TOOLS:
         a_kernel = "loaded CUDA kernel" if kind == "LoadedKernel" else "Triton kernel"
         raise ValueError(
-            f"{name or 'This'} is a {a_kernel}: give explore() the function that launches it, which takes x and the launch "
-            f"parameters and returns a new tensor, such as `def square(x, BLOCK_SIZE, num_warps): ... return y`."
+            f"{name or 'This'} is a {a_kernel}: give explore() the function that launches it, which takes x "
+            "and the launch "
+            "parameters and returns a new tensor, such as `def square(x, BLOCK_SIZE, num_warps): ... "
+            "return y`."
         )
     if not callable(function):
         raise ValueError(f"explore() takes a function, a name or a Space; it was given {function!r}.")
@@ -279,7 +293,8 @@ def _axes(
     launch = {axis: values for axis, values in axes.items() if axis not in _SIZES}
     if not launch:
         raise ValueError(
-            f"{name} has no slider of its own: give a launch parameter with a list, such as num_warps=[1, 4, 8]."
+            f"{name} has no slider of its own: give a launch parameter with a list, such as num_warps=[1, "
+            "4, 8]."
         )
     n_cols, dtypes = axes.get("n_cols", N_COLS), axes.get("dtype", DTYPES)
     for n in n_cols:
@@ -301,7 +316,9 @@ def _dtype(given: Any) -> str:
 
 
 def _first(axis: str, values: Sequence[Any]) -> Any:
-    """Where a slider stands first: sizes at 4,096 columns or the most below, dtypes at the first, others in the middle."""
+    """Where a slider stands first: sizes at 4,096 columns or the most below, dtypes at the first, others in
+    the middle.
+    """
     if axis == "dtype":
         return values[0]
     if axis == "n_cols":

@@ -1,7 +1,8 @@
-"""The HTML of `widgets.explore_ptx`: source, PTX and SASS with their lines tied together, and what each line says.
+"""The HTML of `widgets.explore_ptx`: source, PTX and SASS with their lines tied together, and what each line
+says.
 
-No script: hovering or picking a source line lights its lines by CSS (`:has`), so the same text works inside an
-ipywidgets HTML box, on a page without a kernel, and in the dark.
+No script: hovering or picking a source line lights its lines by CSS (`:has`), so the same text works inside
+an ipywidgets HTML box, on a page without a kernel, and in the dark.
 """
 
 from __future__ import annotations
@@ -10,15 +11,12 @@ import base64
 import html
 import json
 import zlib
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from helpers import plots
-from helpers.ptx.access import accesses
-from helpers.ptx.live import live
 from helpers.ptx.sass import memory_bytes
-from helpers.ptx.view import COLOURS, TITLES, Line, line_colours, pane, styled
+from helpers.ptx.view import COLOURS, TITLES, line_colours, pane, styled
 from helpers.widgets.diffs import LONGEST, diff_html, news
 
 if TYPE_CHECKING:
@@ -27,13 +25,11 @@ if TYPE_CHECKING:
 # JupyterLab takes arrow keys for moves between cells; an element with this attribute keeps its own.
 KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
 _WIDTHS = (1, 2, 4, 8, 16, 32)  # bytes that a lane loads or stores at once
-_MOST_ACCESSES = 24  # rows of the table
 _FACT_WORDS = {
     "loads": "loads a thread",
     "load_bytes": "widest load (bytes)",
     "stores": "stores a thread",
     "registers": "registers a thread",
-    "live_registers": "of these live at once, at most",
     "spill_bytes": "spilled (bytes a thread)",
     "shared_bytes": "shared memory (bytes a block)",
     "ptx_instructions": "PTX instructions",
@@ -49,7 +45,6 @@ def facts(stages: Stages) -> dict[str, int]:
     return {
         **{name: row[name] for name in ("loads", "load_bytes", "stores")},
         "registers": stages.n_registers,
-        "live_registers": max((len(at.registers) for at in live(stages.sass_reading)), default=0),
         "spill_bytes": stages.spill_bytes,
         "shared_bytes": stages.shared_bytes,
         "ptx_instructions": row["ptx_instructions"],
@@ -58,44 +53,47 @@ def facts(stages: Stages) -> dict[str, int]:
 
 
 def style(stages: Stages, name: str) -> str:
-    """The style sheet of one explorer: tints by source line, and what lights when a line is pointed at or picked.
+    """The style sheet of one explorer: tints by source line, and what lights when a line is pointed at or
+    picked.
 
     Args:
         stages: any of its positions; only the source's line numbers count.
         name: the CSS class of the explorer's outermost box.
     """
     rules = [
-        f".{name} .kw-pane{{border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden;min-width:0}}",
-        f".{name} .kw-title{{font:600 13px sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)}}",
+        f".{name} .kw-pane{{border:1px solid "
+        f"rgba(128,128,128,.45);border-radius:4px;overflow:hidden;min-width:0}}",
+        f".{name} .kw-title{{font:600 13px sans-serif;padding:4px 8px;border-bottom:1px solid "
+        f"rgba(128,128,128,.45)}}",
         f".{name} .kw-text{{overflow:auto;max-height:30em;font:12px/1.45 ui-monospace,Menlo,Consolas,"
         "'DejaVu Sans Mono',monospace;white-space:pre}",
-        f".{name} .kw-line{{display:block;padding:0 6px;border-left:4px solid transparent;width:max-content;min-width:100%;"
+        f".{name} .kw-line{{display:block;padding:0 6px;border-left:4px solid "
+        "transparent;width:max-content;min-width:100%;"
         "box-sizing:border-box}",
         f".{name} label.kw-line{{cursor:pointer}}",
         f".{name} input.kw-pick{{margin:0 6px 0 0;vertical-align:-2px}}",
         f".{name} .kw-n{{opacity:.75}}",
         f".{name} .kw-new .kw-sign{{color:{plots.PALETTE[3]};font-weight:700}}",
         f".{name} table.kw-facts{{border-collapse:collapse;font:13px/1.5 sans-serif;margin:4px 0}}",
-        f".{name} table.kw-facts td,.{name} table.kw-facts th{{padding:1px 12px 1px 0;text-align:left;font-weight:400;"
+        f".{name} table.kw-facts td,.{name} table.kw-facts th{{padding:1px 12px 1px "
+        "0;text-align:left;font-weight:400;"
         "background:none;border:none}",
         f".{name} table.kw-facts tr{{background:none!important}}",
         f".{name} table.kw-facts td{{text-align:right;font-variant-numeric:tabular-nums}}",
         f".{name} .kw-was{{color:{plots.PALETTE[3]};font-weight:600}}",
-        f".{name} .kw-panes{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(100%,26em),1fr));gap:8px;"
-        "margin-bottom:8px}",
+        f".{name} .kw-panes{{display:grid;gap:8px;"
+        "grid-template-columns:repeat(auto-fit,minmax(min(100%,26em),1fr));margin-bottom:8px}",
         f".{name} .kw-wide{{grid-column:1/-1}}",
-        f".{name} .kw-live{{opacity:.75}} .{name} .kw-most{{opacity:1;font-weight:700;text-decoration:underline}}",
-        f".{name} .kw-ctl{{opacity:.8}}",
-        f".{name} .kw-b{{display:inline-block;min-width:4ch;text-align:right;margin-right:1ch;padding-right:.4ch;"
-        "border-right:3px solid transparent;box-sizing:content-box}",
-        f".{name} .kw-legend{{font:12px/1.5 sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)}}",
+        f".{name} .kw-b{{display:inline-block;min-width:4ch;text-align:right;"
+        "margin-right:1ch;padding-right:.4ch;border-right:3px solid transparent;box-sizing:content-box}",
+        f".{name} .kw-legend{{font:12px/1.5 sans-serif;padding:4px 8px;border-bottom:1px solid "
+        f"rgba(128,128,128,.45)}}",
         f".{name} .kw-legend .kw-b{{font-family:ui-monospace,Menlo,Consolas,'DejaVu Sans Mono',monospace}}",
         f".{name} .kw-diff{{display:grid;grid-template-columns:minmax(0,1fr) minmax(0,1fr);gap:0 8px}}",
         f".{name} .kw-diff>span{{overflow-x:auto;scrollbar-width:none}}",
         f".{name} .kw-diff .kw-new{{background:rgba(213,94,0,.2)}}",
         f".{name} .kw-none{{background:rgba(128,128,128,.12)}}",
         f".{name} .kw-same{{grid-column:1/-1;opacity:.7}}",
-        f".{name} table.kw-asks td{{text-align:left;vertical-align:top}}",
     ]
     for n_bytes, rgb in zip(_WIDTHS, COLOURS, strict=False):
         colour = ",".join(map(str, rgb))
@@ -107,33 +105,41 @@ def style(stages: Stages, name: str) -> str:
         rules.append(f".{name} .kw-l{number}{{background:rgba({rgb},.22);border-left-color:rgb({rgb})}}")
         lit = f"background:rgba({rgb},.6);outline:1px solid rgb({rgb})"
         rules.append(
-            f".{name}:has(.kw-l{number}:hover) .kw-l{number},.{name}:has(.kw-p{number}:checked) .kw-l{number}{{{lit}}}"
+            f".{name}:has(.kw-l{number}:hover) .kw-l{number},.{name}:has(.kw-p{number}:checked) "
+            f".kw-l{number}{{{lit}}}"
         )
     return f"<style>{''.join(rules)}</style>"
 
 
 def source_html(stages: Stages, name: str) -> str:
-    """The source with a radio button on each line that became instructions: arrow keys and clicks pick one."""
+    """The source with a radio button on each line that became instructions: arrow keys and clicks
+    pick one.
+    """
     used = line_colours(stages)
     rows = []
     for line in pane(stages, "source"):
         code = styled("source", line.text) or "&nbsp;"
         if line.number in used:
-            pick = f'<input type="radio" class="kw-pick kw-p{line.number}" name="{name}-line" {KEEP_KEYS} aria-label="source line {line.number}">'
+            pick = (
+                f'<input type="radio" class="kw-pick kw-p{line.number}" name="{name}-line" {KEEP_KEYS} '
+                f'aria-label="source line {line.number}">'
+            )
             rows.append(
                 f'<label class="kw-line kw-l{line.number}">{pick}<b>{line.number}</b>  {code}</label>'
             )
         else:
             rows.append(f'<span class="kw-line"><span class="kw-n">   {line.number}</span>  {code}</span>')
-    none = f'<label class="kw-line"><input type="radio" class="kw-pick" name="{name}-line" {KEEP_KEYS} checked>no line picked</label>'
+    none = (
+        f'<label class="kw-line"><input type="radio" class="kw-pick" name="{name}-line" {KEEP_KEYS} '
+        "checked>no line picked</label>"
+    )
     return _pane("source: point at a line, or pick it", [*rows, none])
 
 
-def _pane(title: str, rows: list[str], legend: str = "", *, wide: bool = False) -> str:
+def _pane(title: str, rows: list[str], legend: str = "") -> str:
     text = "".join(rows)
-    classes = "kw-pane kw-wide" if wide else "kw-pane"
     return (
-        f'<div class="{classes}"><div class="kw-title">{html.escape(title)}</div>{legend}'
+        f'<div class="kw-pane"><div class="kw-title">{html.escape(title)}</div>{legend}'
         f'<div class="kw-text" tabindex="0">{text}</div></div>'
     )
 
@@ -141,13 +147,13 @@ def _pane(title: str, rows: list[str], legend: str = "", *, wide: bool = False) 
 def code_html(stages: Stages, kind: str, before: Stages | None) -> str:
     """PTX or SASS: tinted by source line, lines that are new since `before` marked with a +.
 
-    Loads and stores have their bytes in front; SASS also the live registers and the control bits of each line.
+    Each load and store starts with the number of bytes that it moves per thread.
     """
     lines = pane(stages, kind)
     added, gone = news(kind, None if before is None else pane(before, kind), lines)
     wide = len(str(lines[min(len(lines), LONGEST) - 1].number)) if lines else 1
     deep = max((len(str(line.source_line or "")) for line in lines), default=1)
-    notes = _sass_notes(stages) if kind == "sass" else _ptx_notes(stages)
+    notes = _memory_notes(stages, kind)
     blank = notes.get(None, "")
     rows = []
     for i, line in enumerate(lines[:LONGEST]):
@@ -157,13 +163,14 @@ def code_html(stages: Stages, kind: str, before: Stages | None) -> str:
             classes += " kw-new"
         sign = "+" if i in added else " "
         rows.append(
-            f'<span class="{classes}"><span class="kw-sign">{sign}</span><span class="kw-n">{line.number:>{wide}}</span>'
+            f'<span class="{classes}"><span class="kw-sign">{sign}</span><span '
+            f'class="kw-n">{line.number:>{wide}}</span>'
             f" <b>{tag}</b> {notes.get(line.number, blank)}{styled(kind, line.text.strip())}</span>"
         )
     if len(lines) > LONGEST:
         rows.append(f'<span class="kw-line kw-n">… and {len(lines) - LONGEST:,} more lines</span>')
     title = TITLES[kind] if before is None else f"{TITLES[kind]}: {len(added)} lines new (+), {gone} gone"
-    return _pane(title, rows, _sass_legend(stages) if kind == "sass" else "", wide=kind == "sass")
+    return _pane(title, rows, _legend())
 
 
 def _bytes(n: int | None) -> str:
@@ -171,97 +178,32 @@ def _bytes(n: int | None) -> str:
     return f'<span class="kw-b kw-b{n}">{n} B</span>' if n else '<span class="kw-b"></span>'
 
 
-def _ptx_notes(stages: Stages) -> dict[int | None, str]:
-    """What stands in front of lines, by their number; None: in front of all others."""
-    moving = [i for i in stages.reading.instructions if i.space in ("global", "shared", "local", "generic")]
-    return {None: _bytes(None), **{i.line: _bytes(i.n_bytes) for i in moving}}
+def _memory_notes(stages: Stages, kind: str) -> dict[int | None, str]:
+    """Returns the text in front of each load and store by line number; None: in front of all other lines."""
+    if kind == "sass":
+        widths = {one.line: memory_bytes(one) for one in stages.sass_reading.instructions}
+    else:
+        spaces = ("global", "shared", "local", "generic")
+        widths = {one.line: one.n_bytes for one in stages.reading.instructions if one.space in spaces}
+    return {None: _bytes(None), **{line: _bytes(n) for line, n in widths.items()}}
 
 
-def _sass_notes(stages: Stages) -> dict[int | None, str]:
-    reading = stages.sass_reading
-    held = live(reading)
-    most = max((len(at.registers) for at in held), default=0)
-    encoded = any(one.control is not None for one in reading.instructions)
-    notes: dict[int | None, str] = {None: " " * (4 + 22 * encoded) + _bytes(None)}
-    for one, at in zip(reading.instructions, held, strict=True):
-        n = len(at.registers)
-        also = f"{n} registers, {at.predicates} predicates, {at.uniform} uniform registers live"
-        mark = "kw-live kw-most" if n == most else "kw-live"
-        control = ""
-        if one.control is not None:
-            control = f'<span class="kw-ctl" title="{html.escape(one.control.words)}">{one.control}</span>  '
-        notes[one.line] = (
-            f'<span class="{mark}" title="{also}">{n:>3}</span> {control}{_bytes(memory_bytes(one))}'
-        )
-    return notes
-
-
-def _sass_legend(stages: Stages) -> str:
-    """What the columns in front of SASS are."""
-    encoded = any(one.control is not None for one in stages.sass_reading.instructions)
-    control = (
-        "then the control bits: <b>B</b> barriers it waits for, <b>R</b> and <b>W</b> the barrier that it holds until its "
-        "operands are read and its result is written, <b>Y</b> rather another warp next, <b>S</b> stall cycles; point at "
-        "them for words"
-        if encoded
-        else "control bits are not known: this text was kept without encodings"
-    )
+def _legend() -> str:
+    """Explains the numbers in front of loads and stores."""
     widths = "".join(_bytes(n) for n in _WIDTHS[2:5])
+    return f'<div class="kw-legend">Bytes that a load or store moves per thread: {widths}</div>'
+
+
+def listings_html(stages: Stages, before: Stages | None) -> str:
+    """Returns PTX and SASS, side by side where there is room."""
     return (
-        f'<div class="kw-legend">First the registers that are live (underlined: the most); {control}. '
-        f"A load or store has the bytes of a lane in front: {widths}</div>"
+        f'<div class="kw-panes">{code_html(stages, "ptx", before)}{code_html(stages, "sass", before)}</div>'
     )
-
-
-def access_html(stages: Stages, block: Sequence[int] | None) -> str:
-    """A table of what a warp's loads and stores ask for."""
-    kinds = Counter(
-        (a.instruction.source_line or 0, a.instruction.parts[0], a.space, a.n_bytes, a.words)
-        for a in accesses(stages.reading, block=block)
-    )
-    rows = [
-        f"<tr><td><b>{line or ''}</b></td><td>{n} × {base} {space}</td><td>{_bytes(n_bytes)}</td>"
-        f"<td>{html.escape(words)}</td></tr>"
-        for (line, base, space, n_bytes, words), n in list(kinds.items())[:_MOST_ACCESSES]
-    ]
-    if len(kinds) > _MOST_ACCESSES:
-        rows.append(f'<tr><td></td><td colspan="3">… and {len(kinds) - _MOST_ACCESSES} more kinds</td></tr>')
-    if not rows:
-        rows.append("<tr><td>no load or store of global or shared memory</td></tr>")
-    about = (
-        "Worked out for warp 0 from the addresses in the PTX, all lanes on, the common part on a line of 128 bytes. "
-        "Global memory: sectors of 32 bytes; shared memory: passes over its 32 banks."
-    )
-    return (
-        '<div class="kw-pane"><div class="kw-title">what a warp asks for at each load and store</div>'
-        f'<div class="kw-legend">{about}</div><div style="padding:2px 8px;max-height:30em;overflow:auto">'
-        f'<table class="kw-facts kw-asks">{"".join(rows)}</table></div></div>'
-    )
-
-
-def ptx_html(stages: Stages, before: Stages | None, block: Sequence[int] | None) -> str:
-    """PTX, and beside it what a warp asks for."""
-    return f'<div class="kw-panes">{code_html(stages, "ptx", before)}{access_html(stages, block)}</div>'
-
-
-def sass_html(stages: Stages, before: Stages | None) -> str:
-    """SASS, as wide as there is room."""
-    return f'<div class="kw-panes">{code_html(stages, "sass", before)}</div>'
 
 
 def diff(kind: str, left: Stages, right: Stages, titles: tuple[str, str], *, exact: bool) -> str:
-    """PTX or SASS of two positions side by side; `exact`: registers, addresses and control bits count too."""
-    texts = []
-    for stages in (left, right):
-        controls = (
-            {i.line: i.control for i in stages.sass_reading.instructions} if kind == "sass" and exact else {}
-        )
-        lines = pane(stages, kind)
-        texts.append(
-            [Line(at.number, at.source_line, f"{at.text}  /* {controls[at.number]} */") if controls.get(at.number) else at
-             for at in lines]
-        )  # fmt: skip
-    return diff_html(kind, *texts, titles, exact)
+    """Returns PTX or SASS of two positions side by side; `exact` also compares registers and addresses."""
+    return diff_html(kind, pane(left, kind), pane(right, kind), titles, exact)
 
 
 def summary_html(stages: Stages, before: Stages | None) -> str:
@@ -275,7 +217,10 @@ def summary_html(stages: Stages, before: Stages | None) -> str:
     tables = "".join(
         f'<table class="kw-facts">{"".join(part)}</table>' for part in (rows[:half], rows[half:])
     )
-    return f'<div role="status" style="display:flex;flex-wrap:wrap;gap:0 3em;align-items:flex-start">{tables}</div>'
+    return (
+        '<div role="status" style="display:flex;flex-wrap:wrap;gap:0 '
+        f'3em;align-items:flex-start">{tables}</div>'
+    )
 
 
 def plain_html(
@@ -291,7 +236,8 @@ def plain_html(
         axes: what stands beside each slider, and the words of its positions.
         positions: the HTML of every position, the last slider's changing fastest.
         start: each slider's first position.
-        above: what stands between the sliders and each position: the style sheet, and the source where all have the same.
+        above: what stands between the sliders and each position: the style sheet, and the source where all
+            have the same.
         name: the CSS class of the box.
     """
     steps = [len(words) for words in axes.values()]

@@ -1,9 +1,11 @@
-"""The same tables as a plain Plotly figure with its own sliders: for Colab, for saved pages, for anywhere without widgets.
+"""The same tables as a plain Plotly figure with its own sliders: for Colab, for saved pages, for anywhere
+without widgets.
 
-Plotly's sliders know nothing of one another, so each one changes what no other touches: one the size (the maps), one the
-map's vertical parameter (the curves), and a menu shows the traces of one GPU, one dtype and one value of the horizontal
-parameter. The sentences under the figure are traces of text: the menu chooses among them, and the vertical parameter's
-slider writes them. They are of the size that the figure began with, and say so: of every size they would be a megabyte.
+Plotly's sliders know nothing of one another, so each one changes what no other touches: one the size (the
+maps), one the map's vertical parameter (the curves), and a menu shows the traces of one GPU, one dtype and
+one value of the horizontal parameter. The sentences under the figure are traces of text: the menu chooses
+among them, and the vertical parameter's slider writes them. They are of the size that the figure began with,
+and say so: of every size they would be a megabyte.
 """
 
 from __future__ import annotations
@@ -45,7 +47,8 @@ def plain_figure(
     hover: bool = True,
     sentences: bool = True,
 ) -> go.Figure:
-    """Curves over the size, a map for each kernel that depends on the sliders, two sliders, a menu, and sentences.
+    """Curves over the size, a map for each kernel that depends on the sliders, two sliders, a menu, and
+    sentences.
 
     Args:
         tables: one for each GPU, by short names; the menu changes between them, and the first is shown.
@@ -59,7 +62,9 @@ def plain_figure(
 
 @dataclass(frozen=True)
 class _Trace:
-    """A trace and the view that it belongs to: a GPU, a dtype and a value of the horizontal parameter; None: to all."""
+    """A trace and the view that it belongs to: a GPU, a dtype and a value of the horizontal parameter; None:
+    to all.
+    """
 
     trace: Any
     view: tuple[str | None, str | None, Any]
@@ -91,7 +96,9 @@ class _Map:
 
 @dataclass(frozen=True)
 class _Sentence:
-    """What was compiled at a point, for each value of the vertical parameter: its trace's index, and of what."""
+    """What was compiled at a point, for each value of the vertical parameter: its trace's index,
+    and of what.
+    """
 
     index: int
     table: Table
@@ -182,10 +189,14 @@ class _PlainFigure:
             for x in self.xs if mapped else (None,):
                 point = {**self.start, "dtype": dtype, self.space.x: x}
                 curve = go.Scatter(
-                    x=list(self.sizes), y=self._speeds(table, kernel, point), name=kernel, mode="lines+markers",
-                    line={"color": colour(self.space, kernel), "width": 2}, marker={"symbol": marker, "size": 8},
+                    x=list(self.sizes),
+                    y=self._speeds(table, kernel, point),
+                    name=kernel,
+                    mode="lines+markers",
+                    line={"color": colour(self.space, kernel), "width": 2},
+                    marker={"symbol": marker, "size": 8},
                     hovertemplate=f"%{{fullData.name}}: %{{y:,.0f}} {table.unit}<extra></extra>",
-                )  # fmt: skip
+                )
                 index = self._add(curve, gpu, dtype, x)
                 if mapped:
                     self.curves.append(_Curve(index, table, kernel, point))
@@ -237,9 +248,18 @@ class _PlainFigure:
             for x in self.xs:
                 point = {**self.start, "dtype": dtype, self.space.x: x}
                 text = go.Scatter(
-                    x=[0], y=[0], mode="text", text=[self._said(table, point)], textposition="bottom right",
-                    textfont={"size": 12}, cliponaxis=False, hoverinfo="skip", showlegend=False, xaxis="x9", yaxis="y9",
-                )  # fmt: skip
+                    x=[0],
+                    y=[0],
+                    mode="text",
+                    text=[self._said(table, point)],
+                    textposition="bottom right",
+                    textfont={"size": 12},
+                    cliponaxis=False,
+                    hoverinfo="skip",
+                    showlegend=False,
+                    xaxis="x9",
+                    yaxis="y9",
+                )
                 self.sentences.append(_Sentence(self._add(text, gpu, dtype, x), table, point))
 
     def _said(self, table: Table, point: Mapping[str, Any]) -> str:
@@ -318,14 +338,24 @@ class _PlainFigure:
                 _step(f"{of}{dtype}, {name} {x}", {"visible": self._visible((gpu, dtype, x))}, layout)
             )
         return {
-            "type": "dropdown", "x": 1, "xanchor": "right", "y": 1.10, "yanchor": "bottom", "showactive": True,
-            "active": views.index(shown), "bgcolor": "#ffffff", "font": {"color": "#333333"},
-            "bordercolor": plots.TEXT_COLOUR, "buttons": buttons,
-        }  # fmt: skip
+            "type": "dropdown",
+            "x": 1,
+            "xanchor": "right",
+            "y": 1.10,
+            "yanchor": "bottom",
+            "showactive": True,
+            "active": views.index(shown),
+            "bgcolor": "#ffffff",
+            "font": {"color": "#333333"},
+            "bordercolor": plots.TEXT_COLOUR,
+            "buttons": buttons,
+        }
 
 
 def _step(label: str, data: dict, layout: dict, targets: list[int] | None = None) -> dict:
-    """A position of a slider or menu: what it changes of the traces (all of them without `targets`) and the layout."""
+    """A position of a slider or menu: what it changes of the traces (all of them without `targets`) and the
+    layout.
+    """
     args = [data, layout] if targets is None else [data, layout, targets]
     return {"label": label, "method": "update", "args": args}
 
@@ -370,7 +400,9 @@ def _heading(table: Table) -> str:
 
 
 def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float, bottom: float) -> None:
-    """Title, axes and legend: the curves above, a map for each of the kernels `mapped` below, from `bottom` up."""
+    """Title, axes and legend: the curves above, a map for each of the kernels `mapped` below, from `bottom`
+    up.
+    """
     space = table.space
     plots.layout(fig, _heading(table), note=table.note, height=860)
     width = (1 - _GAP * (len(mapped) - 1)) / len(mapped)
@@ -380,9 +412,14 @@ def _dress(fig: go.Figure, table: Table, mapped: list[str], top: float, bottom: 
         up = {**map_axis(table, space.y), "domain": [bottom, 0.38 + bottom / 2], "anchor": f"x{n}"}
         fig.update_layout({f"xaxis{n}": across, f"yaxis{n}": up})
         fig.add_annotation(
-            text=map_title(table, kernel), x=0.5, xref=f"x{n} domain", y=1.02, yref=f"y{n} domain", yanchor="bottom",
+            text=map_title(table, kernel),
+            x=0.5,
+            xref=f"x{n} domain",
+            y=1.02,
+            yref=f"y{n} domain",
+            yanchor="bottom",
             showarrow=False,
-        )  # fmt: skip
+        )
     fig.update_layout(
         xaxis={
             "domain": [0, 1], "anchor": "y", "type": "log", "title": {"text": "columns, N"},

@@ -47,14 +47,12 @@ class _Subject:
         axes: the positions of each slider.
         start: where each stands at first; also of `aligned`, where there is that box.
         compiled: gives the stages at a position.
-        block: threads of a block at a position, as (x, y, z), where the PTX does not say; None: not known.
         one_source: whether all positions have the same source.
     """
 
     axes: Mapping[str, tuple]
     start: Position
     compiled: Callable[[Position], Stages]
-    block: Callable[[Position], tuple[int, ...] | None]
     one_source: bool
 
 
@@ -67,19 +65,19 @@ def explore_ptx(
     num_warps: int = 4,
     target: str = "sm_90",
     aligned: bool = False,
-    block: int | str | Sequence[int | str] | None = None,
     name: str | None = None,
     **constants: Sequence[int | float],
 ) -> Shown:
-    """PTX and SASS of a kernel, compiled anew for every position of the sliders; no GPU is needed.
+    """Shows PTX and SASS of a kernel, compiled again for each position of the sliders. No GPU is needed.
 
-    Lines are tinted by the source line that they came from; pointing at a source line, or picking it, lights them.
-    What is new since the last position is marked with a +, and facts that changed say what they were. Each SASS line says
-    how many registers are live, and what its control bits tell the scheduler; each load and store how many bytes a lane
-    moves; a table says what a warp asks for at each, where its addresses are affine. Two positions can be laid side by side.
+    Lines have the color of the source line that they came from; pointing at a source line, or picking it,
+    highlights them. A + marks lines that are new since the last position, and facts that changed show their
+    old value. Each load and store shows how many bytes it moves per thread. Two positions can be compared
+    side by side.
 
-    `explore_ptx(cuda_text, BLOCK=[128, 256, 512], block="BLOCK")` does the same for CUDA C++, by NVRTC, with a slider for
-    each constant: one that the text defines (`#define BLOCK 256`, `constexpr int BLOCK = 256;`) or only uses.
+    `explore_ptx(cuda_text, BLOCK=[128, 256, 512])` does the same for CUDA C++, compiled by NVRTC, with one
+    slider per constant. The text can define the constant (`#define BLOCK 256`, `constexpr int BLOCK = 256;`)
+    or only use it.
 
     Args:
         kernel: a `@triton.jit` function, or CUDA text; `square_rows_kernel` where None.
@@ -88,27 +86,27 @@ def explore_ptx(
         block_size, num_warps: the first position, of a Triton kernel.
         target: the first position of the slider over GPUs.
         aligned: whether the compiler may take a Triton kernel's integer arguments for multiples of 16.
-        block: threads of a block of a CUDA kernel, along x or as (x, y, z), each a number or the name of a slider; one
-            line of threads where None.
         name: which kernel of a CUDA text, where it has several.
-        **constants: of a CUDA text, each with the list of its positions; the first one is where its slider begins.
+        **constants: of a CUDA text, each with the list of its positions; the first one is where its slider
+            begins.
 
     Raises:
-        ValueError: a position that a slider does not have, a kernel without its signature, a constant that the text does
-            not use, or an argument that goes with the other kind of kernel.
+        ValueError: a position that a slider does not have, a kernel without its signature, a constant that
+            the text does not use, or an argument that goes with the other kind of kernel.
         helpers.ptx.CompileError, helpers.cuda.BuildError: the kernel does not compile at the first position.
     """
     require_position("target", target, TARGETS)
     if isinstance(kernel, str):
         if signature is not None or aligned or (constexpr, block_size, num_warps) != ("BLOCK_SIZE", 1024, 4):
             raise ValueError(
-                "signature, constexpr, block_size, num_warps and aligned go with a Triton kernel; a CUDA text takes "
-                "block=… and its constants, such as BLOCK=[128, 256]."
+                "signature, constexpr, block_size, num_warps and aligned go with a Triton kernel; a CUDA "
+                "text "
+                "takes its constants, such as BLOCK=[128, 256]."
             )
-        subject = _cuda(kernel, constants, target, block, name)
+        subject = _cuda(kernel, constants, target, name)
     else:
-        if constants or block is not None or name is not None:
-            given = ", ".join([*constants, *(["block"] if block else []), *(["name"] if name else [])])
+        if constants or name is not None:
+            given = ", ".join([*constants, *(["name"] if name else [])])
             raise ValueError(
                 f"{given}: this goes with a CUDA text; a Triton kernel has constexpr=… and block_size=…."
             )
@@ -152,24 +150,18 @@ def _triton(
 
     axes = {"block_size": BLOCK_SIZES, "num_warps": NUM_WARPS, "target": TARGETS}
     start = {"block_size": block_size, "num_warps": num_warps, "target": target, "aligned": aligned}
-    return _Subject(axes, start, compiled, lambda at: None, True)
+    return _Subject(axes, start, compiled, True)
 
 
 def _cuda(
     text: str,
     constants: Mapping[str, Sequence[Any]],
     target: str,
-    block: int | str | Sequence[int | str] | None,
     name: str | None,
 ) -> _Subject:
     from helpers import ptx
 
     require_constants(text, constants)
-    shape = () if block is None else (block,) if isinstance(block, (int, str)) else tuple(block)
-    for side in shape:
-        if isinstance(side, str) and side not in constants:
-            known = f"there is {', '.join(constants)}" if constants else "there is none"
-            raise ValueError(f"block names {side!r}, which is no constant with a slider; {known}.")
 
     def compiled(at: Position) -> Stages:
         made, flags = with_constants(text, {constant: at[constant] for constant in constants})
@@ -177,14 +169,14 @@ def _cuda(
 
     axes = {**{constant: tuple(values) for constant, values in constants.items()}, "target": TARGETS}
     start = {**{constant: values[0] for constant, values in axes.items()}, "target": target}
-    sides = lambda at: tuple(at[side] if isinstance(side, str) else side for side in shape)  # noqa: E731
-    return _Subject(axes, start, compiled, lambda at: sides(at) or None, False)
+    return _Subject(axes, start, compiled, False)
 
 
 def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
     """A page's form: what its sliders reach is compiled beforehand.
 
-    Behind widgets only the first slider stands, so that the cell is not kept waiting for a page that may never be made.
+    Behind widgets only the first slider stands, so that the cell is not kept waiting for a page that may
+    never be made.
     """
     axes = {axis: _PAGE.get(axis, values) for axis, values in subject.axes.items() if axis != "target"}
     axes = {axis: tuple(sorted({*values, subject.start[axis]})) for axis, values in axes.items()}
@@ -224,7 +216,7 @@ def _looked_at(subject: _Subject, at: Position) -> Stages | Exception:
 
     try:
         stages = subject.compiled(at)
-        assert stages.encoded_sass and stages.resources
+        assert stages.sass and stages.resources
     except (CompileError, BuildError) as error:
         return error
     return stages
@@ -236,10 +228,7 @@ def _position(subject: _Subject, at: Position, made: Stages | Exception, first: 
         return _refused(made)
     before = None if at == subject.start else first
     source = "" if subject.one_source else panes.source_html(made, name)
-    return (
-        f"{panes.summary_html(made, before)}{source}{panes.ptx_html(made, before, subject.block(at))}"
-        f"{panes.sass_html(made, before)}"
-    )
+    return f"{panes.summary_html(made, before)}{source}{panes.listings_html(made, before)}"
 
 
 def _refused(error: Exception) -> str:
@@ -271,7 +260,7 @@ class _PtxExplorer:
             layout={"width": "auto"},
         )
         self.keep = w.Button(description="Compare with this position", layout={"width": "auto"})
-        self.exact = _box("registers and control bits count", False)
+        self.exact = _box("compare registers too", False)
         self.view.observe(self._looked, "value")
         self.exact.observe(self._looked, "value")
         self.keep.on_click(self._keep)
@@ -279,12 +268,11 @@ class _PtxExplorer:
         self.summary = w.HTML(panes.summary_html(first, None))
         self.name = name
         self.source = w.HTML(self._source(), layout=pane)
-        self.code = w.HTML(panes.ptx_html(first, None, subject.block(self.at)), layout=pane)
-        self.sass = w.HTML(panes.sass_html(first, None), layout=pane)
+        self.code = w.HTML(panes.listings_html(first, None), layout=pane)
         row = {"flex_flow": "row wrap", "grid_gap": "0 1.2em", "align_items": "center"}
         controls = grid_of([*self.sliders.values(), *boxes])
         views = w.HBox([self.view, self.keep, self.exact], layout=row)
-        self.box = w.VBox([controls, self.summary, views, self.source, self.code, self.sass])
+        self.box = w.VBox([controls, self.summary, views, self.source, self.code])
         self.box.add_class("kw")
         self.box.add_class(name)
 
@@ -317,15 +305,12 @@ class _PtxExplorer:
             self._show(None)
 
     def _show(self, before: Stages | None) -> None:
-        """PTX first: the disassembler takes longer than all the rest."""
         if self.view.value == "PTX and SASS":
-            self.code.value = panes.ptx_html(self.now, before, self.subject.block(self.at))
-            self.sass.value = panes.sass_html(self.now, before)
+            self.code.value = panes.listings_html(self.now, before)
         else:
             kind = self.view.value.split()[-1].lower()
             titles = (f"kept: {self._said(self.kept_at)}", f"now: {self._said(self.at)}")
             self.code.value = panes.diff(kind, self.kept, self.now, titles, exact=self.exact.value)
-            self.sass.value = ""
         self.summary.value = panes.summary_html(self.now, before)
 
     def _said(self, at: Position) -> str:

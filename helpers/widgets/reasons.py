@@ -1,4 +1,6 @@
-"""Why a kernel is as fast as it is at a point, in one line: registers, occupancy, waves, vector width, spills."""
+"""Why a kernel is as fast as it is at a point, in one line: registers, occupancy, waves, vector width,
+spills.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,9 @@ def waves_of(table: Table, row: Mapping[str, Any]) -> float | None:
 
 @dataclass(frozen=True)
 class _Residence:
-    """How a launch lies on the GPU: blocks an SM at once, what limits them, per cent of its threads, waves."""
+    """How a launch lies on the GPU: blocks an SM at once, what limits them, per cent of its
+    threads, waves.
+    """
 
     blocks: int
     limit: str

@@ -6,8 +6,8 @@ import math
 
 from helpers import device, records
 
-# What an SM has, by compute capability: threads, blocks, KiB of shared memory ("Technical Specifications per Compute
-# Capability" in the CUDA C++ Programming Guide); 65,536 registers everywhere.
+# What an SM has, by compute capability: threads, blocks, KiB of shared memory ("Technical Specifications per
+# Compute Capability" in the CUDA C++ Programming Guide); 65,536 registers everywhere.
 _SM = {
     75: (1024, 16, 64),
     80: (2048, 32, 164),
@@ -29,8 +29,8 @@ def spec_for(target: str | int | None) -> device.GpuSpec:
         target: such as "sm_80"; None for the GPU of the record that is replayed.
 
     Returns:
-        The newest GPU of that target of which records are kept; otherwise what all GPUs of the target have in common, with
-        an `sm_count` of 0.
+        The newest GPU of that target of which records are kept; otherwise what all GPUs of the target have in
+        common, with an `sm_count` of 0.
 
     Raises:
         ValueError: not a target that this release compiles for.

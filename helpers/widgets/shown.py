@@ -20,8 +20,9 @@ PLOTLY = "application/vnd.plotly.v1+json"
 def frontend() -> str:
     """ "widgets" where a FigureWidget can be expected to work, else "plain".
 
-    Colab shows FigureWidgets unreliably, and plotly before 6 or ipywidgets before 8 need extensions of their own.
-    WORKBOOK_WIDGETS=plain or =widgets decides instead; batch runs set plain, since nobody can move a widget there.
+    Colab shows FigureWidgets unreliably, and plotly before 6 or ipywidgets before 8 need extensions of their
+    own. WORKBOOK_WIDGETS=plain or =widgets decides instead; batch runs set plain, since nobody can move a
+    widget there.
     """
     wanted = os.environ.get("WORKBOOK_WIDGETS")
     if wanted in ("plain", "widgets"):
@@ -45,7 +46,8 @@ class Shown:
     Attributes:
         text: for a terminal.
         plain: a Plotly figure, or HTML text.
-        explorer: the live form, with its controls as attributes and all of it in `box`; None where only the plain form is.
+        explorer: the live form, with its controls as attributes and all of it in `box`; None where only the
+            plain form is.
     """
 
     text: str

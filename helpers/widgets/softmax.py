@@ -1,4 +1,6 @@
-"""What lesson 06's sliders move over: softmax kernels by columns, warps and dtype, always on the same number of elements."""
+"""What lesson 06's sliders move over: softmax kernels by columns, warps and dtype, always on the same number
+of elements.
+"""
 
 from __future__ import annotations
 
@@ -27,8 +29,8 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
     """One of the kernels at a point.
 
     Raises:
-        helpers.widgets.space.Refused: a row that the kernel cannot hold with so many warps, or a dtype that torch.compile
-            leaves to eager on this GPU.
+        helpers.widgets.space.Refused: a row that the kernel cannot hold with so many warps, or a dtype that
+            torch.compile leaves to eager on this GPU.
     """
     import torch
     import triton

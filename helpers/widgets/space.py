@@ -1,7 +1,8 @@
-"""What sliders move over: a `Space` is a grid of points for some kernels, and says how each of them is run at a point.
+"""What sliders move over: a `Space` is a grid of points for some kernels, and says how each of them is run at
+a point.
 
-There are no kernels here: the square's spaces are in `square`, lesson 06's in `softmax`; `own` makes one of any
-function with launch parameters.
+There are no kernels here: the square's spaces are in `square`, lesson 06's in `softmax`; `own` makes one of
+any function with launch parameters.
 """
 
 from __future__ import annotations
@@ -71,10 +72,10 @@ class Candidate:
     Attributes:
         run: `run(x)` returns the kernel's result, a new tensor.
         reference: what it must compute; it is given x in float64.
-        facts: `facts(x)` says what was compiled, by the names in `FACTS`, and may add the launch's `blocks`; nothing for a
-            library's kernel.
-        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)`, or several tensors that all three
-            functions take, where the input is not one matrix of normally distributed numbers.
+        facts: `facts(x)` says what was compiled, by the names in `FACTS`, and may add the launch's `blocks`;
+            nothing for a library's kernel.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)`, or several tensors that all
+            three functions take, where the input is not one matrix of normally distributed numbers.
         tolerance: (relative, absolute), where the dtype's own would hide a wrong result.
     """
 
@@ -99,16 +100,16 @@ class Space:
         start: the sliders' first positions.
         candidates: `candidates(kernel, point)` gives the `Candidate`, or raises `Refused`.
         sources: gives the kernels' sources, whose hashes go into the record.
-        blocks: `blocks(row)` is how many blocks (programs) the launch behind a table's row has; one for each row of the
-            matrix where None.
+        blocks: `blocks(row)` is how many blocks (programs) the launch behind a table's row has; one for each
+            row of the matrix where None.
         operation: what the kernels compute, in a word or two for titles.
         n_elements: of every matrix, so that rows grow fewer as they grow wide; None where there are `n_rows`.
         n_rows: of every matrix, without `n_elements`.
-        n_bytes: what must be moved, which the GB/s are of: in matrices (2: one is read, one written), or a function of the
-            inputs that gives bytes.
+        n_bytes: what must be moved, which the GB/s are of: in matrices (2: one is read, one written), or a
+            function of the inputs that gives bytes.
         colours: of kernels that have the same one in several spaces; the others get theirs by their place.
-        launching: gives Python code that makes `candidates` in a process of its own, and the files (name to text) that it
-            needs beside it; None where `candidates` can be imported.
+        launching: gives Python code that makes `candidates` in a process of its own, and the files (name to
+            text) that it needs beside it; None where `candidates` can be imported.
     """
 
     name: str

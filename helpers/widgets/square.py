@@ -1,4 +1,6 @@
-"""The spaces of lessons 02 and 03: kernels that square a matrix of 4,096 rows, by launch parameters, shape and alignment."""
+"""The spaces of lessons 02 and 03: kernels that square a matrix of 4,096 rows, by launch parameters, shape
+and alignment.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,8 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
     """One of the kernels at a point of the space "launch" or "shape", on a contiguous matrix.
 
     Raises:
-        helpers.widgets.space.Refused: a dtype that the kernel is not written for, or that torch.compile leaves to eager.
+        helpers.widgets.space.Refused: a dtype that the kernel is not written for, or that torch.compile
+            leaves to eager.
     """
     import torch
 
@@ -48,7 +51,9 @@ def candidate(kernel: str, point: Mapping[str, Any]) -> Candidate:
 
 
 def unaligned(kernel: str, point: Mapping[str, Any]) -> Candidate:
-    """One of the kernels on rows that lie `padding` elements apart in a buffer and begin `offset` elements into it."""
+    """One of the kernels on rows that lie `padding` elements apart in a buffer and begin `offset` elements
+    into it.
+    """
     import torch
 
     n_cols, offset = point["n_cols"], point["offset"]

@@ -1,7 +1,8 @@
-"""The table behind sliders: a row for each kernel and point of a `Space`, recorded, or measured when you come to it.
+"""The table behind sliders: a row for each kernel and point of a `Space`, recorded, or measured when you come
+to it.
 
-Each row also holds what the compiler made of the kernel that was timed, so that the sentence under a figure is about
-that very kernel.
+Each row also holds what the compiler made of the kernel that was timed, so that the sentence under a figure
+is about that very kernel.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, records
-from helpers.widgets import counters, measure, untimed
+from helpers.widgets import compile_only, counters, measure
 from helpers.widgets.space import FACTS, Space
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ class Table:
         date: of the record.
         rows: by `Space.key`.
         refusal: why there are no rows and will be none, a sentence; "" otherwise.
-        timed: False where no GPU is here and no record: what is missing is compiled for `spec` and checked on the CPU.
+        timed: False where no GPU is here and no record: what is missing is compiled for `spec` and checked on
+            the CPU.
     """
 
     space: Space
@@ -65,7 +67,10 @@ class Table:
         if self.refusal:
             return self.refusal
         if not self.timed:
-            return f"not timed, since no GPU is here · compiled for {self.spec.target}, occupancy of {self.spec.name}"
+            return (
+                f"not timed, since no GPU is here · compiled for {self.spec.target}, occupancy of "
+                f"{self.spec.name}"
+            )
         return f"live on {self.spec.name}" if self.live else f"replayed: {self.spec.name}, {self.date}"
 
     @property
@@ -85,7 +90,7 @@ class Table:
             return None
         if self.timed:
             return row["gb_per_s"] if row["verdict"] == "ok" else None
-        return row["occupancy"] if row["verdict"] == untimed.RIGHT else None
+        return row["occupancy"] if row["verdict"] == compile_only.RIGHT else None
 
     def row(self, kernel: str, point: Mapping[str, Any]) -> dict[str, Any] | None:
         """A known row, or None."""
@@ -94,13 +99,15 @@ class Table:
     def measured(
         self, kernel: str, point: Mapping[str, Any], *, budget_s: float = 0.1
     ) -> dict[str, Any] | None:
-        """A row; on a GPU one that is missing is checked and timed first, without one it is compiled and checked."""
+        """A row; on a GPU one that is missing is checked and timed first, without one it is compiled and
+        checked.
+        """
         key = self.space.key(kernel, point)
         if key not in self.rows and self.live:
             if self.timed:
                 self.rows[key] = measure.measure(self.space, kernel, point, budget_s=budget_s)
             else:
-                self.rows[key] = untimed.look(self.space, kernel, point, self.spec)
+                self.rows[key] = compile_only.inspect(self.space, kernel, point, self.spec)
         return self.rows.get(key)
 
 
@@ -150,7 +157,9 @@ def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Tabl
 
 
 def by_gpu(table: Table) -> dict[str, Table]:
-    """A table and those of the other GPUs of which the same sweep is recorded, by short names: "this machine", "H100"."""
+    """A table and those of the other GPUs of which the same sweep is recorded, by short names: "this
+    machine", "H100".
+    """
     space = table.space
     if not space.record:
         return {"this machine": table}

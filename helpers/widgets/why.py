@@ -83,7 +83,9 @@ def _each(sectors: float, requests: float) -> str:
 
 
 def must_move(table: Table, point: Mapping[str, Any]) -> str:
-    """The bytes that a kernel must read and write at a point, in words; "" where only the inputs would say."""
+    """The bytes that a kernel must read and write at a point, in words; "" where only the inputs
+    would say.
+    """
     import torch
 
     space = table.space
@@ -107,7 +109,8 @@ def as_html(
     *,
     with_counters: bool = True,
 ) -> str:
-    """The comparison as HTML: a sentence, a line for each counter, and what a line of the first kernel was before.
+    """The comparison as HTML: a sentence, a line for each counter, and what a line of the first kernel was
+    before.
 
     Args:
         table: with what is known and counted.
@@ -143,7 +146,8 @@ def _counters(
     moved = must_move(table, point)
     note = f"Counted by Nsight Compute behind empty caches{f'; {moved}' if moved else ''}."
     return (
-        f'<table style="border-collapse:collapse"><thead><tr><td></td>{heads}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+        f'<table style="border-collapse:collapse"><thead><tr><td></td>{heads}</tr></thead>'
+        f"<tbody>{''.join(rows)}</tbody></table>"
         f'<p style="margin:4px 0;opacity:.8">{html.escape(note)}</p>'
     )
 
@@ -218,7 +222,9 @@ class Why:
         )
 
     def _count(self, button: Any) -> None:
-        """Count the two kernels at this point; the notebook waits, so that nothing else is timed meanwhile."""
+        """Count the two kernels at this point; the notebook waits, so that nothing else is timed
+        meanwhile.
+        """
         wanted = [kernel for kernel in (self.mine, self.rival.value) if kernel is not None]
         self.button.disabled, self.button.description = True, "Nsight Compute counts …"
         begin = time.perf_counter()

@@ -1,4 +1,6 @@
-"""A result may be as far off as its operation can reach, and no further; the message says which bound it was."""
+"""A result may be as far off as its operation can reach, and no further; the message says which
+bound it was.
+"""
 
 import math
 
@@ -31,7 +33,8 @@ def images(shape, generator, device, dtype):
     return tuple(torch.randn(s, generator=generator, device=device).to(dtype) for s in sizes)
 
 
-# ------------------------------------------------------------------------------------- many kernels, many random inputs
+# ------------------------------------------------------------------------------------- many kernels, many
+# random inputs
 
 
 @pytest.mark.seeded
@@ -56,7 +59,8 @@ def test_ten_million_terms():
     assert all(one.passed for one in found.values())
 
 
-# --------------------------------------------------------------------------------------------- the two of the public set
+# --------------------------------------------------------------------------------------------- the two of the
+# public set
 
 
 def test_a_scan_of_ten_thousand_is_right_in_whatever_order():
@@ -69,7 +73,7 @@ def test_a_convolution_in_tf32_is_right_where_tf32_is_meant():
     kernel = with_factors(TF32, check_kernels.conv)
     how = {"shapes": [(2, 16, 8, 20)], "make_inputs": images, "seed": 0, **HERE}
     assert_matches(kernel, check_kernels.conv, precision="tf32", **how)
-    with pytest.raises(Mismatch, match=r'would be right: say precision="tf32" if that is meant'):
+    with pytest.raises(Mismatch, match=r'precision="tf32"'):
         assert_matches(kernel, check_kernels.conv, **how)
     with pytest.raises(Mismatch) as told:
         assert_matches(kernel, check_kernels.conv, precision="ieee", **how)
@@ -90,14 +94,13 @@ def test_bfloat16_in_the_place_of_tf32_is_wrong():
         )
 
 
-# ------------------------------------------------------------------------------------------------- what the message says
+# ------------------------------------------------------------------------------------------------- what the
+# message says
 
 
 def test_the_message_says_what_a_sum_reaches():
     kernel = check_kernels.one_block_in_a_thousand(check_kernels.sum_by_tree)
-    with pytest.raises(
-        Mismatch, match=r"Allowed at \(0,\): [\d.e-]+, 3 times what the roundings of a sum of 20,000 "
-    ):
+    with pytest.raises(Mismatch, match=r"Allowed at \(0,\): [\d.e-]+, 3 times .* a sum of 20,000 terms"):
         assert_matches(kernel, lambda x: x.sum(-1), shapes=[(1, 20_000)], **HERE)
 
 
@@ -108,9 +111,7 @@ def test_the_message_says_what_the_inputs_rounding_moves():
     def make(shape, generator, device, dtype):
         return (1000 + torch.rand(shape, generator=generator, device=device, dtype=dtype),)
 
-    with pytest.raises(
-        Mismatch, match=r"3 times what one rounding of each input to float32 moves the float64"
-    ):
+    with pytest.raises(Mismatch, match=r"3 times .* one rounding of each input to float32"):
         assert_matches(lambda x: shifted(x) + 1e-3, shifted, shapes=[(64,)], make_inputs=make, **HERE)
 
 
@@ -124,9 +125,7 @@ def test_the_message_says_when_it_was_the_references_own_error():
 
 
 def test_the_message_says_when_it_was_the_fixed_tolerance():
-    with pytest.raises(
-        Mismatch, match=r"Allowed at \(0,\): .*the fixed tolerance of float32; the operation itself"
-    ):
+    with pytest.raises(Mismatch, match=r"Allowed at \(0,\): .*the fixed tolerance of float32"):
         assert_matches(lambda x: x * 1.0001, lambda x: x * 1.0, shapes=[(7,)], **HERE)
 
 
@@ -136,7 +135,8 @@ def test_the_message_has_no_bound_where_a_number_is_missing():
     assert "Allowed" not in str(told.value)
 
 
-# ---------------------------------------------------------------------------------------------------------- the cap
+# ----------------------------------------------------------------------------------------------------------
+# the cap
 
 
 def test_a_reference_that_rounds_to_bfloat16_itself_does_not_let_bfloat16_pass():
@@ -155,11 +155,12 @@ def test_inputs_that_decide_nothing_are_said():
     def wild(x):
         return torch.sin(1e9 * x)
 
-    with pytest.raises(Mismatch, match=r"(?s)cap of float32.*Give inputs that decide more, or `tolerance`"):
+    with pytest.raises(Mismatch, match=r"cap of float32.* `tolerance`"):
         assert_matches(torch.zeros_like, wild, shapes=[(1000,)], **HERE)
 
 
-# ------------------------------------------------------------------------------------------ zeros, tiny and huge numbers
+# ------------------------------------------------------------------------------------------ zeros, tiny and
+# huge numbers
 
 
 def test_what_cancels_may_leave_a_rounding_behind():
@@ -236,7 +237,8 @@ def test_nan_and_infinities_among_the_terms_leave_the_other_bounds_alone():
         )
 
 
-# ----------------------------------------------------------------------------------------------------------- what it costs
+# -----------------------------------------------------------------------------------------------------------
+# what it costs
 
 
 def test_a_right_elementwise_kernel_costs_one_evaluation_of_the_reference():

@@ -1,4 +1,6 @@
-"""The checker on a GPU: torch's own kernels are right, TF32 is where it is allowed, and a check costs what it did."""
+"""The checker on a GPU: torch's own kernels are right, TF32 is where it is allowed, and a check costs what it
+did.
+"""
 
 import pytest
 import torch
@@ -38,7 +40,9 @@ def tf32():
 @pytest.mark.parametrize("n", [1, 10_000, 1_000_000, 10_000_000])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 def test_sums_and_scans_are_right(n, dtype):
-    """torch's, but for its scan of 16-bit numbers: on an H200 that adds in 16 bits, and differently each time."""
+    """torch's, but for its scan of 16-bit numbers: on an H200 that adds in 16 bits, and differently each
+    time.
+    """
 
     def scan(x):
         return x.float().cumsum(-1).to(x.dtype)
@@ -94,7 +98,7 @@ def test_a_product_in_tf32_is_wrong_where_the_reference_does_not_use_it():
             torch.set_float32_matmul_precision(before)
 
     how = {"shapes": [()], "make_inputs": FACTORS}
-    with pytest.raises(Mismatch, match='say precision="tf32" if that is meant'):
+    with pytest.raises(Mismatch, match='precision="tf32"'):
         assert_matches(in_tf32, torch.matmul, **how)
     assert_matches(in_tf32, torch.matmul, precision="tf32", **how)
 

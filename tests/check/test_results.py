@@ -1,4 +1,6 @@
-"""Kernels of any form: outputs that they are given, several results, integers, complex numbers, arguments that are no tensors."""
+"""Kernels of any form: outputs that they are given, several results, integers, complex numbers, arguments
+that are no tensors.
+"""
 
 import math
 
@@ -14,7 +16,8 @@ def pair(shape, generator, device, dtype):
     return tuple(torch.randn(shape, generator=generator, device=device).to(dtype) for _ in range(2))
 
 
-# ------------------------------------------------------------------------------------------- outputs that are handed over
+# ------------------------------------------------------------------------------------------- outputs that are
+# handed over
 
 
 def add_into(x, y, out):
@@ -70,8 +73,8 @@ def test_a_kernel_with_out_still_may_not_change_its_inputs():
     ("out", "says"),
     [
         (("a", "b"), "out names 2 of add_into's parameters, but the reference has 1 result"),
-        (3, "out=3 is no free position among the 3 arguments of add_into"),
-        (-4, "out=-4 is no free position"),
+        (3, "out=3 .* 3 arguments of add_into"),
+        (-4, "out=-4 "),
     ],
 )
 def test_an_out_that_means_nothing_is_said(out, says):
@@ -79,7 +82,8 @@ def test_an_out_that_means_nothing_is_said(out, says):
         assert_matches(add_into, torch.add, make_inputs=pair, out=out, **HERE)
 
 
-# -------------------------------------------------------------------------------------------------------- several results
+# --------------------------------------------------------------------------------------------------------
+# several results
 
 
 def test_several_results_are_all_compared():
@@ -116,7 +120,8 @@ def test_one_tensor_needs_no_tuple():
     )
 
 
-# ---------------------------------------------------------------------------------------------------------------- integers
+# Integers
+# ------------------------------------------------------------------------------------------------------
 
 
 def test_integers_that_depend_on_a_rounding_may_fall_on_either_side():
@@ -194,7 +199,8 @@ def test_integers_and_bools_without_any_float():
         assert_matches(lambda x: x >= 0, lambda x: x < 0, **how)
 
 
-# ----------------------------------------------------------------------------------------------------- complex, bad inputs
+# -----------------------------------------------------------------------------------------------------
+# complex, bad inputs
 
 
 def test_complex_results_have_bounds_too():
@@ -214,12 +220,12 @@ def test_complex_results_have_bounds_too():
 
 
 def test_a_precision_that_there_is_not_is_said():
-    with pytest.raises(ValueError, match='precision is "tf32", "ieee" or left out'):
+    with pytest.raises(ValueError, match='precision must be "tf32", "ieee" or None'):
         assert_matches(torch.square, torch.square, precision="bf16", **HERE)
 
 
 def test_a_reference_without_a_tensor_is_said():
-    with pytest.raises(ValueError, match="the reference of square gave float: it has to give a tensor"):
+    with pytest.raises(ValueError, match="reference of square returned float"):
         assert_matches(torch.square, lambda x: 1.0, **HERE)
 
 

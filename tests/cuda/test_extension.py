@@ -1,4 +1,6 @@
-"""Builds: cached, locked, readable. Each test uses a build folder of its own and no torch header, so it takes seconds."""
+"""Builds: cached, locked, readable. Each test uses a build folder of its own and no torch header, so it takes
+seconds.
+"""
 
 import os
 import signal

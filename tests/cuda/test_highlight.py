@@ -36,8 +36,10 @@ def test_what_is_shown_is_the_text(text):
 
 @pytest.mark.parametrize(
     ("text", "word", "colour"),
-    [(CUDA, "__global__", "keyword"), (CUDA, "blockIdx", "builtin"), (CUDA, "template", "keyword"), (CUDA, "// mine?\n", "comment"),
-     (PTX, "ld", "keyword"), (PTX, "// four bytes\n", "comment"), (TRITON, "def", "keyword"), (TRITON, "# in place", "comment")],
+    [(CUDA, "__global__", "keyword"), (CUDA, "blockIdx", "builtin"), (CUDA, "template", "keyword"), (CUDA,
+        "// mine?\n", "comment"),
+     (PTX, "ld", "keyword"), (PTX, "// four bytes\n", "comment"), (TRITON, "def", "keyword"), (TRITON,
+         "# in place", "comment")],
 )  # fmt: skip
 def test_words_have_the_colours_of_the_theme(text, word, colour):
     assert re.search(rf"-{colour}-color, #\w+\)[^>]*>{re.escape(word)}", show(text)._repr_html_()), word
@@ -70,7 +72,16 @@ def test_a_string_that_holds_cuda_is_read_as_cuda(literal):
     assert found["if it returns"] in String and found["plain"] in Name
 
 
-@pytest.mark.parametrize("source", ['"""doc __global__ {"""', 'x = "a __global__ kernel"', 'x = "open {', "x = rb'y' + f'{n}'", "%timeit x\n!ls 'a'"])  # fmt: skip
+@pytest.mark.parametrize(
+    "source",
+    [
+        '"""doc __global__ {"""',
+        'x = "a __global__ kernel"',
+        'x = "open {',
+        "x = rb'y' + f'{n}'",
+        "%timeit x\n!ls 'a'",
+    ],
+)
 def test_other_code_is_read_as_it_was(source):
     mine, plain = highlight.InPython(), highlight.IPython3Lexer()
     assert list(mine.get_tokens(source)) == list(plain.get_tokens(source))
@@ -91,7 +102,8 @@ def test_nothing_of_a_lesson_is_lost(path):
 
 @pytest.mark.parametrize(
     ("text", "yes"),
-    [(CUDA, True), ("torch::Tensor f();", True), ('extern "C" int f();', True), ("What does __global__ mark?", False), (TRITON, False), (PTX, False)],
+    [(CUDA, True), ("torch::Tensor f();", True), ('extern "C" int f();', True),
+        ("What does __global__ mark?", False), (TRITON, False), (PTX, False)],
 )  # fmt: skip
 def test_what_is_cuda(text, yes):
     assert is_cuda(text) == yes

@@ -82,8 +82,13 @@ def test_kernels_that_cannot_be_loaded():
         cuda.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
     with pytest.raises(cuda.BuildError, match="line 6"):
         cuda.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
-    with pytest.raises(ValueError, match='"auto", "cuda" or "host"; it was given'):
+    with pytest.raises(ValueError, match='"auto", "cuda" or "emulator"; it was given'):
         cuda.load_kernel(SCALE, "scale", device="tpu")
+
+
+def test_learners_notebooks_may_still_say_host():
+    kernel = cuda.load_kernel(SCALE, "scale", device="host")
+    assert kernel.where == "cpu"
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,8 @@ def test_kernels_that_cannot_be_loaded():
             (13, 5),
             "12.8",
             "sm_75",
-            "torch is built for CUDA 12.8, but only NVRTC 13.5 is here, and a driver for it may refuse what that makes: "
+            "torch is built for CUDA 12.8, but only NVRTC 13.5 is installed, and a driver for that CUDA may "
+            "refuse its output: "
             'pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"',
         ),
         (
@@ -115,7 +121,8 @@ def test_a_driver_that_refuses_a_kernel_gets_one_sentence(made_by, torch_cuda, h
     library = toolkit.Nvrtc(Path("libnvrtc.so"), Path("builtins.so"), made_by, Path("include"), torch_cuda)
     said = kernel.refusal("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", library, "sm_75", here, 12080)
     assert said == (
-        f"The driver, which knows CUDA up to 12.8, refused what NVRTC {made_by[0]}.{made_by[1]} made for sm_75 "
+        f"The driver, which knows CUDA up to 12.8, refused what NVRTC {made_by[0]}.{made_by[1]} made for "
+        "sm_75 "
         f"(CUDA_ERROR_UNSUPPORTED_PTX_VERSION). {says}"
     )
 

@@ -55,13 +55,11 @@ def test_without_nvrtc_one_sentence_says_what_to_install(monkeypatch, torch_cuda
     """`compile_ptx` and the doctor say the same line; a lesson could not run."""
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: None)
     monkeypatch.setattr(torch.version, "cuda", torch_cuda)
-    with pytest.raises(
-        device.Missing, match=r"^NVRTC is not here, and it is needed for .*To get it: " + line
-    ):
+    with pytest.raises(device.Missing, match=r"^NVRTC is missing; .*" + line):
         cuda.compile_ptx(SQUARE)
     survey = device.survey()
     assert not survey.ok
-    assert re.search(r"--  NVRTC +not here\n.*\n +to get it: " + line, survey.doctor(), re.MULTILINE)
+    assert re.search(r"--  NVRTC +missing\n.*\n +to install: " + line, survey.doctor(), re.MULTILINE)
 
 
 def test_a_misfit_is_named_by_the_doctor_and_compiles(monkeypatch):
@@ -77,6 +75,6 @@ def test_missing_headers_are_named_where_a_kernel_includes_one(monkeypatch):
     found = dataclasses.replace(device.nvrtc(), include=None)
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: found)
     with pytest.raises(
-        cuda.BuildError, match=r'"cuda_fp16\.h"[^$]*\nCUDA\'s headers .* are not here: pip install'
+        cuda.BuildError, match=r'"cuda_fp16\.h"[^$]*\nCUDA\'s headers .* are missing: pip install'
     ):
         cuda.compile_ptx(f"#include <cuda_fp16.h>\n{SQUARE}")

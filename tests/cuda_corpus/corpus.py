@@ -1,7 +1,8 @@
 """The corpus of CUDA kernels: inputs, references and what is expected of the broken ones.
 
-`python tests/cuda_corpus/corpus.py` on a GPU runs the right kernels there and the broken ones under compute-sanitizer;
-with WORKBOOK_RECORD=1 it keeps both as records, which tests/cuda/test_host.py compares with the host.
+`python tests/cuda_corpus/corpus.py` on a GPU runs the right kernels there and the broken ones under
+compute-sanitizer; with WORKBOOK_RECORD=1 it keeps both as records, which tests/cuda/test_emulator.py compares
+with the host.
 """
 
 from __future__ import annotations
@@ -182,45 +183,200 @@ CASES = (
     Case("add", 1000, 0, _makes(_floats("n"), _floats("n"), _out(F, "n")), (2,), lambda x, y, o, n, m: x + y),
     Case("axpy", 2000, 0, _makes(_floats("n"), _floats("n")), (1,), lambda x, y, n, m: 1.5 * x + y),
     Case("clamp", 777, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: x.clamp(-50, 50)),
-    Case("gelu", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: torch.nn.functional.gelu(x, approximate="tanh")),
-    Case("fast_math", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: _fast_math(x, n, m), (2e-5, 1e-5)),
-    Case("square_matrix", 37, 50, _makes(_floats("n", "m"), _out(F, "n", "m")), (1,), lambda x, o, n, m: x * x),
-    Case("stencil", 13, 0, _makes(_floats("n", "n", "n"), _out(F, "n", "n", "n")), (1,), lambda x, o, n, m: _stencil(x, n, m)),
+    Case(
+        "gelu",
+        1000,
+        0,
+        _makes(_floats("n"), _out(F, "n")),
+        (1,),
+        lambda x, o, n, m: torch.nn.functional.gelu(x, approximate="tanh"),
+    ),
+    Case(
+        "fast_math",
+        1000,
+        0,
+        _makes(_floats("n"), _out(F, "n")),
+        (1,),
+        lambda x, o, n, m: _fast_math(x, n, m),
+        (2e-5, 1e-5),
+    ),
+    Case(
+        "square_matrix", 37, 50, _makes(_floats("n", "m"), _out(F, "n", "m")), (1,), lambda x, o, n, m: x * x
+    ),
+    Case(
+        "stencil",
+        13,
+        0,
+        _makes(_floats("n", "n", "n"), _out(F, "n", "n", "n")),
+        (1,),
+        lambda x, o, n, m: _stencil(x, n, m),
+    ),
     Case("transpose", 45, 70, _makes(_floats("n", "m"), _out(F, "m", "n")), (1,), lambda x, o, n, m: x.t()),
-    Case("block_sum", 1000, 0, _makes(_ints("n"), _out(I32, 4)), (1,), lambda x, o, n, m: _blocks(x, 256).sum(1).to(I32)),
-    Case("block_max", 1000, 0, _makes(_ints("n"), _out(I32, 1, value=-1000)), (1,), lambda x, o, n, m: x.max().view(1)),
-    Case("scan", 200, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _blocks(x, 64).cumsum(1).flatten()[:n].to(I32)),
-    Case("matmul", 37, 29, _makes(_floats("n", "m"), _floats("m", "n"), _out(F, "n", "n")), (2,), lambda x, y, o, n, m: x @ y, (1e-5, 1e-5)),
-    Case("softmax", 5, 300, _makes(_floats("n", "m"), _out(F, "n", "m")), (1,), lambda x, o, n, m: _softmax(x, n, m)),
-    Case("shuffle_sum", 1000, 0, _makes(_floats("n"), _out(F, 4)), (1,), lambda x, o, n, m: _blocks(x, 256).sum(1), (1e-5, 1e-5)),
-    Case("layernorm", 8, 100, _makes(_floats("n", "m"), _floats("m"), _out(F, "n", "m")), (2,), lambda x, w, o, n, m: _layernorm(x, w, n, m), (1e-5, 1e-5)),
+    Case(
+        "block_sum",
+        1000,
+        0,
+        _makes(_ints("n"), _out(I32, 4)),
+        (1,),
+        lambda x, o, n, m: _blocks(x, 256).sum(1).to(I32),
+    ),
+    Case(
+        "block_max",
+        1000,
+        0,
+        _makes(_ints("n"), _out(I32, 1, value=-1000)),
+        (1,),
+        lambda x, o, n, m: x.max().view(1),
+    ),
+    Case(
+        "scan",
+        200,
+        0,
+        _makes(_ints("n"), _out(I32, "n")),
+        (1,),
+        lambda x, o, n, m: _blocks(x, 64).cumsum(1).flatten()[:n].to(I32),
+    ),
+    Case(
+        "matmul",
+        37,
+        29,
+        _makes(_floats("n", "m"), _floats("m", "n"), _out(F, "n", "n")),
+        (2,),
+        lambda x, y, o, n, m: x @ y,
+        (1e-5, 1e-5),
+    ),
+    Case(
+        "softmax",
+        5,
+        300,
+        _makes(_floats("n", "m"), _out(F, "n", "m")),
+        (1,),
+        lambda x, o, n, m: _softmax(x, n, m),
+    ),
+    Case(
+        "shuffle_sum",
+        1000,
+        0,
+        _makes(_floats("n"), _out(F, 4)),
+        (1,),
+        lambda x, o, n, m: _blocks(x, 256).sum(1),
+        (1e-5, 1e-5),
+    ),
+    Case(
+        "layernorm",
+        8,
+        100,
+        _makes(_floats("n", "m"), _floats("m"), _out(F, "n", "m")),
+        (2,),
+        lambda x, w, o, n, m: _layernorm(x, w, n, m),
+        (1e-5, 1e-5),
+    ),
     Case("votes", 500, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _votes(x, n, m)),
-    Case("warp_scan", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _warp_scan(x, n, m)),
-    Case("warp_synchronous", 300, 0, _makes(_ints("n"), _out(I32, 10)), (1,), lambda x, o, n, m: _blocks(x, 32).sum(1).to(I32)),
-    Case("histogram", 3000, 0, _makes(_ints("n", low=0), _out(I32, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32)),
-    Case("histogram_shared", 3000, 0, _makes(_ints("n", low=0), _out(I32, 32, value=0)), (1,), lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32)),
-    Case("many_atomics", 1000, 0, _makes(_ints("n"), _out(I32, 7, value=0), _out(I32, 1, value=0)), (1, 2), _many_atomics),
-    Case("dot", 3000, 0, _makes(_floats("n", dtype=D), _floats("n", dtype=D), _out(D, 1, value=0.0)), (2,), lambda x, y, o, n, m: (x @ y).view(1), (1e-12, 1e-11)),
-    Case("every", 100, 0, _makes(_floats("3 * n", dtype=D), _out(D, "n")), (1,), lambda x, o, n, m: 0.5 * x[::3], (1e-13, 0)),
+    Case(
+        "warp_scan", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _warp_scan(x, n, m)
+    ),
+    Case(
+        "warp_synchronous",
+        300,
+        0,
+        _makes(_ints("n"), _out(I32, 10)),
+        (1,),
+        lambda x, o, n, m: _blocks(x, 32).sum(1).to(I32),
+    ),
+    Case(
+        "histogram",
+        3000,
+        0,
+        _makes(_ints("n", low=0), _out(I32, 32, value=0)),
+        (1,),
+        lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32),
+    ),
+    Case(
+        "histogram_shared",
+        3000,
+        0,
+        _makes(_ints("n", low=0), _out(I32, 32, value=0)),
+        (1,),
+        lambda x, o, n, m: torch.bincount(x & 31, minlength=32).to(I32),
+    ),
+    Case(
+        "many_atomics",
+        1000,
+        0,
+        _makes(_ints("n"), _out(I32, 7, value=0), _out(I32, 1, value=0)),
+        (1, 2),
+        _many_atomics,
+    ),
+    Case(
+        "dot",
+        3000,
+        0,
+        _makes(_floats("n", dtype=D), _floats("n", dtype=D), _out(D, 1, value=0.0)),
+        (2,),
+        lambda x, y, o, n, m: (x @ y).view(1),
+        (1e-12, 1e-11),
+    ),
+    Case(
+        "every",
+        100,
+        0,
+        _makes(_floats("3 * n", dtype=D), _out(D, "n")),
+        (1,),
+        lambda x, o, n, m: 0.5 * x[::3],
+        (1e-13, 0),
+    ),
     Case("compose", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: 2 * (x + 1)),
     Case("square4", 1000, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: x * x),
-    Case("complex_product", 300, 0, _makes(_floats("n", 2), _floats("n", 2), _out(F, "n", 2)), (2,), lambda x, y, o, n, m: _complex(x, y, n, m), (1e-5, 1e-5)),
-    Case("half_affine", 300, 0, _makes(_floats("n", dtype=torch.float16), _out(torch.float16, "n")), (1,), lambda x, o, n, m: 1.25 * x + 0.1, (2e-3, 1e-4)),
-    Case("bfloat_triple", 300, 0, _makes(_floats("n", dtype=torch.bfloat16), _out(torch.bfloat16, "n")), (1,), lambda x, o, n, m: 3 * x, (1.6e-2, 1e-3)),
+    Case(
+        "complex_product",
+        300,
+        0,
+        _makes(_floats("n", 2), _floats("n", 2), _out(F, "n", 2)),
+        (2,),
+        lambda x, y, o, n, m: _complex(x, y, n, m),
+        (1e-5, 1e-5),
+    ),
+    Case(
+        "half_affine",
+        300,
+        0,
+        _makes(_floats("n", dtype=torch.float16), _out(torch.float16, "n")),
+        (1,),
+        lambda x, o, n, m: 1.25 * x + 0.1,
+        (2e-3, 1e-4),
+    ),
+    Case(
+        "bfloat_triple",
+        300,
+        0,
+        _makes(_floats("n", dtype=torch.bfloat16), _out(torch.bfloat16, "n")),
+        (1,),
+        lambda x, o, n, m: 3 * x,
+        (1.6e-2, 1e-3),
+    ),
     Case("bits", 300, 0, _makes(_ints("n"), _out(I32, "n")), (1,), lambda x, o, n, m: _bits(x, n, m)),
     Case("convolve", 300, 0, _makes(_floats("n"), _out(F, "n")), (1,), lambda x, o, n, m: _convolve(x, n, m)),
-    Case("random_bits", 300, 0, _makes(_ints("n", low=0), _out(torch.int64, "n")), (1,), lambda x, o, n, m: _random(x, n, m)),
-)  # fmt: skip
+    Case(
+        "random_bits",
+        300,
+        0,
+        _makes(_ints("n", low=0), _out(torch.int64, "n")),
+        (1,),
+        lambda x, o, n, m: _random(x, n, m),
+    ),
+)
 
 
 def inputs(case: Case) -> tuple[torch.Tensor, ...]:
-    """The case's tensors, on the CPU; the same on every machine: numpy keeps RandomState's streams for ever."""
+    """The case's tensors, on the CPU; the same on every machine: numpy keeps RandomState's
+    streams for ever.
+    """
     return case.make(np.random.RandomState(sum(map(ord, case.name))), case.n, case.m)
 
 
 @functools.cache
 def right(where: str):
-    """The module of right.cu, built for "cuda" or "host"."""
+    """The module of right.cu, built for "cuda" or "emulator"."""
     names = [case.name for case in CASES]
     declared = "".join(
         f"const char* {n}(int64_t, int64_t, int64_t, int64_t, int, int, int64_t);\n" for n in names
@@ -233,7 +389,7 @@ def right(where: str):
 @functools.cache
 def broken():
     """The module of broken.cu, built for the host."""
-    return cuda.load_cuda("corpus_broken", BROKEN, list(EXPECTED), torch_headers=False, device="host")
+    return cuda.load_cuda("corpus_broken", BROKEN, list(EXPECTED), torch_headers=False, device="emulator")
 
 
 def run(case: Case, where: str) -> tuple[torch.Tensor, ...]:
@@ -290,7 +446,7 @@ class Expected:
     """What the host must say about a launcher of broken.cu.
 
     Attributes:
-        cause: `HostCudaError.cause`; "unwritten" is told by a traced run.
+        cause: `EmulatorError.cause`; "unwritten" is told by a traced run.
         block, thread: whose fault, as (x, y, z).
         argument: the parameter or shared array.
         tool: the tool of compute-sanitizer that looks for such a fault.
@@ -360,7 +516,8 @@ def sanitized() -> list[dict]:
                 said = subprocess.run(command, capture_output=True, text=True, timeout=30).stdout
                 text = "\n".join(re.findall(r"^========= ?(.*)$", said, re.M))
                 verdicts = re.findall(
-                    r"^(?:Error|Warning|Uninitialized|Invalid|Barrier|Race|Internal|Misaligned|Host API|Program hit|.*hazard|.*Divergent).*$",
+                    r"^(?:Error|Warning|Uninitialized|Invalid|Barrier|Race|Internal|Misaligned|Host "
+                    r"API|Program hit|.*hazard|.*Divergent).*$",
                     text,
                     re.M,
                 )
@@ -392,16 +549,17 @@ def table() -> str:
     theirs = sanitizer()
     provenance = theirs.attrs["provenance"]
     lines = [
-        "# Nineteen broken kernels, told twice",
+        "# Nineteen broken kernels, diagnosed twice",
         "",
-        'What the host says about the kernels of `tests/cuda_corpus/broken.cu` (`cuda.load_cuda(..., device="host")`), beside',
-        f"what compute-sanitizer says about the same kernels on an {provenance.gpu['name']} ({provenance.date}). For each kernel it",
-        "ran the tool that looks for such a fault. `initcheck` does not look at shared memory, and a barrier that some threads",
-        "never reach is no fault to `synccheck` when those threads have ended: the GPU forgives it, the programming guide does not.",
+        "For each kernel in `tests/cuda_corpus/broken.cu`, this table shows what the CUDA emulator reports",
+        '(`cuda.load_cuda(..., device="emulator")`), and what compute-sanitizer reported for the same kernel',
+        f"on an {provenance.gpu['name']} ({provenance.date}), with the tool that looks for such a fault.",
+        "`initcheck` doesn't check shared memory. `synccheck` accepts a barrier that some threads never",
+        "reach, if those threads have ended: the GPU tolerates that, although the CUDA guide forbids it.",
         "",
-        "Made by `python tests/cuda_corpus/corpus.py`.",
+        "`python tests/cuda_corpus/corpus.py` writes this page.",
         "",
-        "| kernel | the host: cause, thread, line | compute-sanitizer: verdict, line |",
+        "| kernel | the emulator: cause, thread, line | compute-sanitizer: verdict, line |",
         "|---|---|---|",
     ]
     for row in theirs.itertuples():
@@ -409,7 +567,10 @@ def table() -> str:
         if e.cause == "unwritten":
             ours = "never written: elements 768 to 999 of `out` (a traced run)"
         else:
-            ours = f"{e.cause}{f' (`{e.argument}`)' if e.argument else ''}, block {e.block[:2]}, thread {e.thread[:2]}, line {blamed_line(row.case)}"
+            ours = (
+                f"{e.cause}{f' (`{e.argument}`)' if e.argument else ''}, block {e.block[:2]}, thread "
+                f"{e.thread[:2]}, line {blamed_line(row.case)}"
+            )
         line = f", line {row.line}" if row.line else ""
         lines.append(f"| {row.case} | {ours} | {row.tool}: {row.verdict.rstrip(' .:')}{line} |")
     return "\n".join(lines) + "\n"

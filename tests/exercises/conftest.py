@@ -1,4 +1,4 @@
-"""What the tests of the labs share as a fixture."""
+"""A fixture that the tests of the labs share."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ from helpers.exercises.lab01.machines import SimulatedGpu
 pytestmark = pytest.mark.seeded
 
 
-# ------------------------------------------------------------------------------------------------- vector-grid
+# -------------------------------------------------------------------------------------------------
+# vector-grid
 def grid(blocks, loads=None, last=None):
     """An answer from three formulas; those left out are right."""
 
@@ -77,7 +78,8 @@ def test_the_recorded_grids_of_lesson_01_are_among_the_cases():
     assert sum("as launched on an NVIDIA H100" in label for label in labels) >= 2
 
 
-# ------------------------------------------------------------------------------------------------- four-clocks
+# -------------------------------------------------------------------------------------------------
+# four-clocks
 def clocks(gpu, *, warm=True, before=True, after=True, wait_first=False, n_divided=20, marks=True, read=True):
     """Four clocks with one of their parts left out."""
     if warm:
@@ -197,7 +199,8 @@ def test_the_simulated_gpu_keeps_its_queue_in_order():
     assert gpu.host_us() - start == pytest.approx(5.05)
 
 
-# ----------------------------------------------------------------------------------------------- clock-summary
+# -----------------------------------------------------------------------------------------------
+# clock-summary
 def summary(drop=True, mean=statistics.fmean, median=statistics.median, spread=statistics.stdev, empty=True):
     def answer(samples, n_warmup):
         kept = samples[n_warmup:] if drop else samples
@@ -263,7 +266,8 @@ def test_a_summary_by_hand_and_by_numpy_is_right():
     assert mistakes("clock-summary", summary(empty=False)) == {""}
 
 
-# ----------------------------------------------------------------------------------------------- real-or-noise
+# -----------------------------------------------------------------------------------------------
+# real-or-noise
 def sided(x: float, name_below: str = "a") -> str:
     return name_below if x < 0 else {"a": "b", "b": "a"}[name_below]
 
@@ -346,7 +350,9 @@ def test_decisions_by_the_wrong_figure_are_named(decide, mistake):
 
 
 class Timeline:
-    """A GPU whose squares all take 265 µs and a host that needs longer for `x ** 2`, in µs; stands in for torch."""
+    """A GPU whose squares all take 265 µs and a host that needs longer for `x ** 2`, in µs; stands in for
+    torch.
+    """
 
     def __init__(self):
         self.host, self.free, self.order = 0.0, 0.0, []
@@ -454,7 +460,8 @@ def test_both_kernels_are_the_faster_one_equally_often():
     assert 0.35 * n < faster.count("a") < 0.65 * n
 
 
-# --------------------------------------------------------------------------------------------- copy-or-compute
+# ---------------------------------------------------------------------------------------------
+# copy-or-compute
 def united(spans):
     total, reached = 0.0, -math.inf
     for start, end in sorted(spans):
@@ -525,7 +532,7 @@ def test_a_wrong_union_is_told_its_figure_and_not_the_formula_again():
     verdict = judged(
         "copy-or-compute", attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7)
     )
-    assert "It says that 123.0 µs hold a copy, a kernel or both; they are 130.0." in verdict.hint
+    assert "123.0 µs" in verdict.hint and "130.0 µs" in verdict.hint
 
 
 def test_a_missing_category_is_explained():
@@ -566,7 +573,8 @@ def test_the_recorded_trace_of_lesson_01_is_among_the_cases():
     assert recorded[0].expected["copy_us"] > recorded[0].expected["compute_us"] > 0
 
 
-# ----------------------------------------------------------------------------------------------------- starters
+# -----------------------------------------------------------------------------------------------------
+# starters
 @pytest.mark.parametrize("exercise", with_right_answers("01_profiling"), ids=lambda e: e.id)
 def test_an_untouched_starter_is_still_to_do(exercise):
     def starter(*args):

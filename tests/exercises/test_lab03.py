@@ -1,4 +1,6 @@
-"""Lab 03's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind accepted."""
+"""Lab 03's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -85,7 +87,7 @@ ATTEMPTS = {
     "share: rounded down": _share(f"return n // b, p * b, {_LEFT}", "rounded-down", "round up"),
     "share: always one more": _share(f"return n // b + 1, p * b, {_LEFT}", "one-too-many"),
     "share: no mask": _share(f"return {_UP}, p * b, b", "no-mask"),
-    "share: below zero": _share(f"return {_UP}, p * b, min(b, n - p * b)", "less-than-none", "which is 0"),
+    "share: below zero": _share(f"return {_UP}, p * b, min(b, n - p * b)", "less-than-none", "0 elements"),
     "share: remainder": _share(f"return {_UP}, p * b, n % b if p == n // b else b", "even-blocks|no-mask"),
     "share: first is the program": _share(f"return {_UP}, p, {_LEFT}", "first-element"),
     "share: nothing returned": _share("pass", "not-three-numbers"),
@@ -96,7 +98,7 @@ ATTEMPTS = {
         "r = range(0, n, b); return len(r), p * b, len(range(n)[p * b : p * b + b])"
     ),
     "share: a list": _share(f"return [{_UP}, p * b, {_LEFT}]"),
-    # Mend a kernel
+    # Fix a kernel
     "flip: as given": _flip(_STARTER_FLIP, _FLIP_LAUNCH, "missing-mask"),
     "flip: masked, strides taken for granted": _flip(
         "mask = cols < n_cols; x = tl.load(x_ptr + row * n_cols + n_cols - 1 - cols, mask=mask); "
@@ -130,7 +132,8 @@ ATTEMPTS = {
     ),
     "flip: by tl.flip": _flip(
         "mask = BLOCK_SIZE - 1 - cols < n_cols; "
-        "x = tl.load(x_ptr + row * row_stride + (BLOCK_SIZE - 1 - cols).to(tl.int64) * col_stride, mask=mask); "
+        "x = tl.load(x_ptr + row * row_stride + (BLOCK_SIZE - 1 - cols).to(tl.int64) * col_stride, "
+        "mask=mask); "
         "at = n_cols - BLOCK_SIZE + cols; tl.store(y_ptr + row * n_cols + at, x, mask=mask)",
         _FLIP_LAUNCH,
     ),
@@ -168,7 +171,8 @@ ATTEMPTS = {
         (
             (
                 "y = torch.empty(x.shape, dtype=x.dtype, device=x.device)",
-                "y = kept.setdefault((x.shape, x.dtype), torch.empty(x.shape, dtype=x.dtype, device=x.device))",
+                "y = kept.setdefault((x.shape, x.dtype), torch.empty(x.shape, dtype=x.dtype, "
+                "device=x.device))",
             ),
             ("def square_any(", "kept = {}\n\n\ndef square_any("),
         ),
@@ -177,7 +181,8 @@ ATTEMPTS = {
     "square: remembers by shape": _flat(
         "kept = square_any.__dict__; key = str(x.shape) + str(x.dtype); "
         "y = torch.empty(x.shape, dtype=x.dtype, device=x.device); n = x.numel(); "
-        "n and k[(triton.cdiv(n, 256),)](y, x.contiguous(), n, BLOCK=256); return kept.setdefault(key, y).clone()",
+        "n and k[(triton.cdiv(n, 256),)](y, x.contiguous(), n, BLOCK=256); return kept.setdefault(key, "
+        "y).clone()",
         "stale-answer",
     ),
     "square: empty tensors fail": Attempt(
@@ -254,7 +259,7 @@ ATTEMPTS = {
             ),
         ),
         "misses-one-element",
-        "hides the error",
+        "hid the error",
     ),
     "catch: by exceptions": Attempt(
         CATCH, (("            return False\n", "            raise AssertionError\n"),)

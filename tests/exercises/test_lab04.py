@@ -173,7 +173,9 @@ def test_sass_difference(answer, mistake):
 
 @pytest.mark.parametrize(("i", "name"), list(enumerate(sass.FORMULAS)))
 def test_every_change_leaves_its_mark(i, name):
-    """Whatever the formula and the target: the double is not narrowed again, the same number moves no instruction."""
+    """Whatever the formula and the target: the double is not narrowed again, the same number moves no
+    instruction.
+    """
     for n, change in enumerate(sass.CHANGES):
         target = sass.TARGETS[(i + n // 3) % len(sass.TARGETS)]
         before, after = sass.pair(name, change, target, random.Random(i))

@@ -18,7 +18,9 @@ pytestmark = pytest.mark.seeded
 
 
 def fits(id: str, answer, mistake: str) -> bool:
-    """Whether the check names this mistake, or one of several with "|" between, on every draw; accepts where it is ""."""
+    """Whether the check names this mistake, or one of several with "|" between, on every draw; accepts where
+    it is "".
+    """
     return mistakes(id, answer, seeds.several(4)) <= set(mistake.split("|"))
 
 

@@ -1,4 +1,6 @@
-"""Lab 07: timers that a trap deceives are refused with that trap's name, unlike but right ones are accepted."""
+"""Lab 07: timers that a trap deceives are refused with that trap's name, unlike but right ones
+are accepted.
+"""
 
 from __future__ import annotations
 
@@ -217,7 +219,7 @@ def test_a_refusal_of_another_type_is_told_which_is_wanted(kind):
 
 def test_hints_for_a_warm_timer_keep_the_l2_warm():
     said = judged("warm-timer", timer(flush=False))
-    assert said.mistake == "host-late" and "makes it warm again" in said.hint
+    assert said.mistake == "host-late" and "warm it up again" in said.hint
     assert "one call between the marks" in judged("warm-timer", timer(n_calls=10)).hint
 
 
@@ -245,7 +247,7 @@ def test_a_difference_of_two_queues_is_not_told_that_the_flush_is_in_it():
 
 def test_a_verdict_names_the_figure_the_truth_and_the_way_out():
     said = repr(judged("warm-timer", timer(warm=False)))
-    assert "but the truth is" in said and "the L2 was cold" in said and "brings the data back" in said
+    assert "the right time is" in said and "the L2 was cold" in said and "brings the data back" in said
 
 
 def test_the_simulated_gpu_knows_its_l2_its_clock_and_its_streams():

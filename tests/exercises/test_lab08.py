@@ -1,4 +1,6 @@
-"""Lab 08: wrong diagnoses, and mends that hide the symptom, are refused with the reason; unlike but right ones are accepted."""
+"""Lab 08: wrong diagnoses, and fixes that hide the symptom, are refused with the reason; unlike but right
+ones are accepted.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from helpers.lessons import failures
 pytestmark = pytest.mark.seeded
 
 RIGHT = {
-    "mend-the-index": ("reverse_rows", "memcheck", 6, "index"),
-    "mend-the-race": ("smooth_chunks", "racecheck", 10, "barrier"),
-    "mend-the-unset": ("block_maxima", "host", 8, "never set"),
+    "fix-the-index": ("reverse_rows", "memcheck", 6, "index"),
+    "fix-the-race": ("smooth_chunks", "racecheck", 10, "barrier"),
+    "fix-the-unset": ("block_maxima", "host", 8, "never set"),
 }
 
 
@@ -38,12 +40,15 @@ COMPARE = "if (t < half) largest[t]"
 SET = "if (i < n) largest[t] = input[i];"
 
 MENDED = {
-    "mend-the-index": [
+    "fix-the-index": [
         [(PLACE, "output[row * width + width - 1 - col]")],
         [(PLACE, "output[(row + 1) * width - (col + 1)]")],
-        [("const int row = i / width, col = i % width;", ""), (PLACE, "output[i / width * width + (width - 1 - i % width)]")],
+        [
+            ("const int row = i / width, col = i % width;", ""),
+            (PLACE, "output[i / width * width + (width - 1 - i % width)]"),
+        ],
     ],
-    "mend-the-race": [
+    "fix-the-race": [
         [(END_OF_LOOP, END_OF_LOOP + "        __syncthreads();\n")],
         [("if (t < n) tile[t] = input[i];", "__syncthreads();\n        if (t < n) tile[t] = input[i];")],
         [
@@ -51,13 +56,13 @@ MENDED = {
             ("if (t < n) tile[t]", "float* tile = tiles[start / 64 % 2];\n        if (t < n) tile[t]"),
         ],
     ],
-    "mend-the-unset": [
+    "fix-the-unset": [
         [(COMPARE, "if (t < half && i + half < n) largest[t]")],
         [(SET, "largest[t] = i < n ? input[i] : -INFINITY;")],
         [(SET, "largest[t] = input[min(i, n - 1)];")],  # a neighbour's element once more
         [(SET, "largest[t] = i < n ? input[i] : -1.0f / 0.0f;")],
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(
@@ -69,13 +74,13 @@ def test_what_the_host_takes_a_gpu_takes_too(id, n):
 
 
 @pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in MENDED.items() for n in range(len(ways))])
-def test_other_ways_to_mend_are_right(id, n):
+def test_other_fixes_are_right(id, n):
     verdict = judged(id, answer(id, *MENDED[id][n]))
     assert verdict.passed, verdict
 
 
 HIDDEN = {
-    "mend-the-index": [
+    "fix-the-index": [
         ([("i < height * width", "i < height * width - 1")], "still-outside"),
         ([("output[row", "if (col > 0) output[row")], "hides-the-symptom"),
         ([("output[row", "if (row * width + width - col < height * width) output[row")], "hides-the-symptom"),
@@ -90,7 +95,7 @@ HIDDEN = {
         ),
         ([], "still-outside"),
     ],
-    "mend-the-race": [
+    "fix-the-race": [
         ([], "still-races"),
         ([(END_OF_LOOP, END_OF_LOOP + "        __syncwarp();\n")], "still-races"),
         (
@@ -102,13 +107,22 @@ HIDDEN = {
             [("tile[t - 1]", "input[i - 1]"), ("tile[t + 1]", "input[i + 1]"), ("tile[t] +", "input[i] +")],
             "reads-again",
         ),
-        ([(END_OF_LOOP, END_OF_LOOP + "        __syncthreads();\n"), ("left + tile[t]", "left - tile[t]")], "values"),
         (
-            [("tile[64]", "tile[4096]"), ("tile[t] = input[i]", "tile[start + t] = input[i]"), ("tile[t - 1]", "tile[start + t - 1]"), ("tile[t + 1]", "tile[start + t + 1]"), ("+ tile[t] +", "+ tile[start + t] +")],
+            [(END_OF_LOOP, END_OF_LOOP + "        __syncthreads();\n"), ("left + tile[t]", "left - tile[t]")],
+            "values",
+        ),
+        (
+            [
+                ("tile[64]", "tile[4096]"),
+                ("tile[t] = input[i]", "tile[start + t] = input[i]"),
+                ("tile[t - 1]", "tile[start + t - 1]"),
+                ("tile[t + 1]", "tile[start + t + 1]"),
+                ("+ tile[t] +", "+ tile[start + t] +"),
+            ],
             "tile-too-small",
         ),
     ],
-    "mend-the-unset": [
+    "fix-the-unset": [
         ([], "still-unset"),
         ([(SET, "largest[t] = i < n ? input[i] : 0.0f;")], "zero-for-nothing"),
         ([(SET, "largest[t] = i < n ? input[i] : -1e30f;")], "number-for-nothing"),
@@ -117,11 +131,30 @@ HIDDEN = {
         ([(SET, "largest[t] = i < n ? input[i] : -FLT_MAX;")], "does-not-build"),
         ([(SET, "if (i >= n) return;\n    largest[t] = input[i];")], "barrier-in-branch|still-unset"),
         ([(SET, "largest[t] = input[i];")], "reads-outside"),
-        ([("if (t == 0) output", "if (t == 0 && i + 64 <= n) output"), (COMPARE, "if (t < half && i + half < n) largest[t]")], "hides-the-symptom"),
-        ([("if (t == 0) output[blockIdx.x] = largest[0];", "if (t == 0) { float m = input[i]; for (int j = i; j < n && j < i + 64; ++j) m = fmaxf(m, input[j]); output[blockIdx.x] = m; }"), (COMPARE, "if (t < half && i + half < n) largest[t]")], "fewer-threads"),
-        ([("__syncthreads();\n    for", "for"), (COMPARE, "if (t < half && i + half < n) largest[t]")], "still-unset|race"),
+        (
+            [
+                ("if (t == 0) output", "if (t == 0 && i + 64 <= n) output"),
+                (COMPARE, "if (t < half && i + half < n) largest[t]"),
+            ],
+            "hides-the-symptom",
+        ),
+        (
+            [
+                (
+                    "if (t == 0) output[blockIdx.x] = largest[0];",
+                    "if (t == 0) { float m = input[i]; for (int j = i; j < n && j < i + 64; ++j) m = "
+                    "fmaxf(m, input[j]); output[blockIdx.x] = m; }",
+                ),
+                (COMPARE, "if (t < half && i + half < n) largest[t]"),
+            ],
+            "fewer-threads",
+        ),
+        (
+            [("__syncthreads();\n    for", "for"), (COMPARE, "if (t < half && i + half < n) largest[t]")],
+            "still-unset|race",
+        ),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in HIDDEN.items() for n in range(len(ways))])
@@ -154,28 +187,28 @@ def test_a_wrong_diagnosis_is_refused_before_the_text_is_looked_at(id, diagnosis
     [
         ("__global__ void k() {}", "a dict with the keys"),
         ({"tool": "memcheck"}, "a dict with the keys"),
-        (answer("mend-the-index", ("reverse_rows_kernel", "mine")), "has no kernel"),
-        (answer("mend-the-index", ("if (i <", "system(0); if (i <")), "calls system"),
-        (answer("mend-the-index", (PLACE, "outptu[0]")), "outptu"),
-        (answer("mend-the-index", tool=["memcheck"]), "are words"),
-        (answer("mend-the-index", line="6"), "line is a number"),
+        (answer("fix-the-index", ("reverse_rows_kernel", "mine")), "has no kernel"),
+        (answer("fix-the-index", ("if (i <", "system(0); if (i <")), "calls system"),
+        (answer("fix-the-index", (PLACE, "outptu[0]")), "outptu"),
+        (answer("fix-the-index", tool=["memcheck"]), "are words"),
+        (answer("fix-the-index", line="6"), "line is a number"),
     ],
 )
 def test_what_is_no_answer_gets_a_sentence(given, says):
-    verdict = judged("mend-the-index", given)
+    verdict = judged("fix-the-index", given)
     assert verdict.mistake == "does-not-build" and says in repr(verdict), verdict
 
 
 def test_a_learners_text_that_is_no_answer_is_said_too():
     """The grader takes the text from a process that may hand over anything."""
     for text in ("no json\n", json.dumps([1]) + "\n", json.dumps({"tool": "x"})):
-        assert judged("mend-the-index", Text(text)).mistake == "does-not-build"
+        assert judged("fix-the-index", Text(text)).mistake == "does-not-build"
 
 
-def test_the_starters_mend_the_very_text_whose_lines_are_shown(tmp_path):
-    from helpers.workshop.form.starters import starter_text
+def test_the_starters_fix_the_very_text_whose_lines_are_shown(tmp_path):
+    from workbook.form.starters import starter_text
 
-    for id, source in solution_cells("08_failures").items():
+    for id, source in solution_cells("08_builds").items():
         if id not in RIGHT:
             continue
         text, problems = starter_text(source, id)
@@ -189,7 +222,7 @@ def test_the_starters_mend_the_very_text_whose_lines_are_shown(tmp_path):
 
 
 def test_a_tool_that_finds_it_too_is_told_apart_from_one_that_does_not():
-    verdict = judged("mend-the-index", answer("mend-the-index", tool="host"))
+    verdict = judged("fix-the-index", answer("fix-the-index", tool="host"))
     assert verdict.mistake == "tool" and "none of them finds" in repr(verdict)
     assert "so does one of the other four" in repr(verdict)
 
@@ -197,10 +230,10 @@ def test_a_tool_that_finds_it_too_is_told_apart_from_one_that_does_not():
 def test_the_hosts_lines_are_the_listings_also_where_the_text_begins_on_a_line_of_its_own():
     import torch
 
-    from helpers.cuda.host import HostCudaError
+    from helpers.cuda.emulator import EmulatorError
 
     text = "\n" + broken.KERNELS["reverse_rows"].text
-    with pytest.raises(HostCudaError, match="line 6:"):
+    with pytest.raises(EmulatorError, match="line 6:"):
         runs.launch("reverse_rows", text, torch.rand(3, 5), torch.empty(3, 5), numbers=(3, 5))
 
 
@@ -239,10 +272,16 @@ int main() {{
 @pytest.mark.gpu
 @pytest.mark.parametrize(
     ("id", "tool", "sizes"),
-    [("mend-the-index", "memcheck", (3, 5)), ("mend-the-race", "racecheck", (2, 200)), ("mend-the-unset", "initcheck", (100,))],
-)  # fmt: skip
+    [
+        ("fix-the-index", "memcheck", (3, 5)),
+        ("fix-the-race", "racecheck", (2, 200)),
+        ("fix-the-unset", "initcheck", (100,)),
+    ],
+)
 def test_compute_sanitizer_names_what_the_lab_says(id, tool, sizes):
-    """Where the lab's tool is one of its four it names the lab's line; of shared memory that nobody set it says nothing."""
+    """Where the lab's tool is one of its four it names the lab's line; of shared memory that nobody set it
+    says nothing.
+    """
     of = broken.KERNELS[RIGHT[id][0]]
     n = sizes[0] * (sizes[1] if len(sizes) > 1 else 1)
     main = MAIN.format(
@@ -252,7 +291,7 @@ def test_compute_sanitizer_names_what_the_lab_says(id, tool, sizes):
     if RIGHT[id][1] == "host":
         assert "SUMMARY: 0 errors" in said, said
     else:
-        lines = {"mend-the-index": (6,), "mend-the-race": (7, 10, 11, 12)}[id]
+        lines = {"fix-the-index": (6,), "fix-the-race": (7, 10, 11, 12)}[id]
         assert any(f"line {line} " in said for line in lines), said
 
 
@@ -260,7 +299,7 @@ def test_compute_sanitizer_names_what_the_lab_says(id, tool, sizes):
 def test_the_solutions_texts_run_on_a_gpu(tmp_path):
     import torch
 
-    names = solution("08_failures", tmp_path)
+    names = solution("08_builds", tmp_path)
     x = torch.randn(3, 200, device="cuda")
     out = torch.empty_like(x)
     runs.launch("reverse_rows", names["REVERSE_ROWS"]["mended"], x, out, numbers=(3, 200), device="cuda")

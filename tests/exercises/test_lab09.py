@@ -1,4 +1,6 @@
-"""Lab 09's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind accepted."""
+"""Lab 09's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind
+accepted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ _WORDS = solution_cells(LAB)[COPY].replace("log_softmax_fast", "log_softmax_shar
 _WIDEN = ('eviction_policy="evict_last")', 'eviction_policy="evict_last").to(tl.float32)')
 _REFUSES = (
     "    if parts > places:\n"
-    '        raise ValueError(f"{parts} programs would wait for each other, and only {places} surely run at once.")\n'
+    '        raise ValueError(f"{parts} programs would wait for each other, but there are only {places} '
+    'places.")\n'
 )
 
 
@@ -82,7 +85,9 @@ _PAIRS = "pairs = (words_ptr + row * STRIDE + part).to(tl.pointer_type(tl.int32)
 
 
 def _in_two(first: str, second: str, looked_at: str) -> tuple[tuple[str, str], ...]:
-    """Changes to the kernel with words: two stores instead of one, and a loop that looks at one of the two."""
+    """Changes to the kernel with words: two stores instead of one, and a loop that looks at one
+    of the two.
+    """
     return (
         (_PUBLISH, f"{_PAIRS}{first}    {second}"),
         ("while tl.min((words != 0)", f"while tl.min(({looked_at} != 0)"),
@@ -104,7 +109,8 @@ ATTEMPTS = {
         "minus-infinity|raises",
     ),
     "merge: no part": _merge(
-        f"{_TOP.replace(', default=-math.inf', '')}; {_NONE}; return top, sum(s * math.exp(m - top) for m, s in parts)",
+        f"{_TOP.replace(', default=-math.inf', '')}; {_NONE}; return top, sum(s * math.exp(m - top) for m, "
+        "s in parts)",
         "raises",
     ),
     "merge: the last maximum": _merge(
@@ -149,7 +155,9 @@ ATTEMPTS = {
         (
             (
                 "y = x - (top + tl.log(whole))",
-                "h = tl.max(tl.load(x_ptr + row * n_cols + cols, mask=mask, other=-float('inf')).to(tl.float32), axis=0)\n    y = x - (h + tl.log(tl.sum(tl.where(mask, tl.exp(x - h), 0.0), axis=0)))",
+                "h = tl.max(tl.load(x_ptr + row * n_cols + cols, mask=mask, "
+                "other=-float('inf')).to(tl.float32), axis=0)\n    y = x - (h + "
+                "tl.log(tl.sum(tl.where(mask, tl.exp(x - h), 0.0), axis=0)))",
             ),
         ),
         "own-sum|minus-infinity|nan-blind",
@@ -175,7 +183,8 @@ ATTEMPTS = {
         (
             (
                 "    m = tl.max(x, axis=0)\n",
-                "    m = tl.max(x, axis=0)\n    x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=-float('inf')).to(tl.float32)\n",
+                "    m = tl.max(x, axis=0)\n    x = tl.load(x_ptr + row * n_cols + cols, mask=cols < "
+                "n_cols, other=-float('inf')).to(tl.float32)\n",
             ),
         ),
         "row-not-shared|reads-too-often",
@@ -188,7 +197,8 @@ ATTEMPTS = {
             (
                 "    m = tl.max(x, axis=0)\n",
                 "    m = tl.max(x, axis=0)\n"
-                "    x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, other=-1e30).to(tl.float32)\n",
+                "    x = tl.load(x_ptr + row * n_cols + cols, mask=cols < n_cols, "
+                "other=-1e30).to(tl.float32)\n",
             ),
         ),
         "row-not-shared|reads-too-often",
@@ -203,7 +213,7 @@ ATTEMPTS = {
     # One launch, words
     "words": _words(),
     "words: nobody looks at places": _words((_REFUSES, ""), mistake="no-bound", says="3 places of the chip"),
-    "words: far apart": _words(_FAR_APART, mistake="far-apart", says="neighbouring numbers"),
+    "words: far apart": _words(_FAR_APART, mistake="far-apart"),
     "words: never published": _words(
         ('tl.atomic_xchg(words_ptr + row * STRIDE + part, word, sem="relaxed")', "pass"),
         mistake="never-published",
@@ -218,13 +228,16 @@ ATTEMPTS = {
     "words: by an atomic": _words(
         (
             _WAIT,
-            "    while tl.min((words != 0).to(tl.int32), axis=0) == 0:\n        words = tl.atomic_add(word_ptrs, lanes.to(tl.int64) * 0, mask=lanes < PARTS)\n        words = tl.where(lanes < PARTS, words, -1)\n",
+            "    while tl.min((words != 0).to(tl.int32), axis=0) == 0:\n        words = "
+            "tl.atomic_add(word_ptrs, lanes.to(tl.int64) * 0, mask=lanes < PARTS)\n        words = "
+            "tl.where(lanes < PARTS, words, -1)\n",
         )
     ),
     "words: kept from call to call": _words(
         (
             "words = torch.zeros(n_rows * stride, dtype=torch.int64, device=x.device)",
-            "words = kept.setdefault((n_rows, stride), torch.zeros(n_rows * stride, dtype=torch.int64, device=x.device))",
+            "words = kept.setdefault((n_rows, stride), torch.zeros(n_rows * stride, dtype=torch.int64, "
+            "device=x.device))",
         ),
         ("def log_softmax_shared", "kept = {}\n\n\ndef log_softmax_shared"),
         mistake="no-wait|wrong-sum|wrong-values|stale-answer|race|nan-blind|own-sum|no-launch|minus-infinity|no-maximum",
@@ -254,7 +267,8 @@ ATTEMPTS = {
         COPY,
         (
             (
-                'tl.where(lanes < PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), -float("inf"))',
+                "tl.where(lanes < PARTS, (words >> 32).to(tl.int32).to(tl.float32, bitcast=True), "
+                '-float("inf"))',
                 "(words >> 32).to(tl.int32).to(tl.float32, bitcast=True)",
             ),
             (
@@ -263,7 +277,6 @@ ATTEMPTS = {
             ),
         ),
         "nan-throughout",
-        "mask them",
     ),
     "fast: the bound on the whole grid": Attempt(
         COPY, (("if parts > places:", "if n_rows * parts > places:"),), "bound-too-tight", "parts of one row"

@@ -1,4 +1,6 @@
-"""Lab 10's checks: each likely mistake is named, right answers of another make are accepted, and nothing leaks."""
+"""Lab 10's checks: each likely mistake is named, right answers of another make are accepted, and nothing
+leaks.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ import seeds
 from lab_answers import judged, mistakes, solution
 
 from helpers import records
-from helpers.exercises.lab10 import claims, exercises, sweeps, tables
+from helpers.exercises.lab10 import claims, exercises, gpu_pairs, tables
 
 LAB = "10_another_gpu"
 TIME, CHOOSE, STANDS = "predict-time", "one-launch-for-two", "does-it-stand"
@@ -27,7 +29,8 @@ def test_the_solutions_pass(right):
         assert mistakes(id, right[name]) == {""}, id
 
 
-# ---------------------------------------------------------------------------------------------------- predict times
+# ---------------------------------------------------------------------------------------------------- predict
+# times
 
 
 def _time(kernels, gpu, warm, *, fits=lambda kernels, gpu: sum(kernels) <= gpu["l2_bytes"], of=None):
@@ -69,7 +72,8 @@ def test_data_that_just_fit_the_l2_are_in_it():
     assert found == {"l2-ignored"}
 
 
-# ---------------------------------------------------------------------------------------------------- choose launches
+# ---------------------------------------------------------------------------------------------------- choose
+# launches
 
 
 def _tied(key, percent: float = 1.0):
@@ -84,7 +88,9 @@ def _tied(key, percent: float = 1.0):
 
 
 def _scaled(rows, n_bytes, known, new):
-    """Every row faster by the ratio of the copies, down to what the programs take to start: ties stay ties."""
+    """Every row faster by the ratio of the copies, down to what the programs take to start: ties
+    stay ties.
+    """
     starts = max(row["programs"] / row["us"] for row in rows if row["num_warps"] == 1)
     ratio = new["copy_gb_per_s"] / known["copy_gb_per_s"]
     row = min(rows, key=lambda row: max(row["us"] / ratio, row["programs"] / starts))
@@ -163,7 +169,7 @@ def test_another_reason_for_a_launch_is_accepted():
 
 
 def test_what_a_choice_is_made_from_holds_nothing_of_the_new_gpu():
-    for pair in (*sweeps.recorded(), sweeps.simulated(random.Random(seeds.of("lab10")))):
+    for pair in (*gpu_pairs.recorded(), gpu_pairs.simulated(random.Random(seeds.of("lab10")))):
         rows, _, known, new = pair.args
         assert {(r["block_size"], r["num_warps"]): r["us"] for r in rows} == pair.known_us
         assert set(known) == set(new) == set(tables.FACTS)
@@ -173,9 +179,11 @@ def test_what_a_choice_is_made_from_holds_nothing_of_the_new_gpu():
 
 
 def test_the_recorded_cases_are_the_records():
-    """What counts is what the two sets hold; the sweep that a learner looks at is the one that is asked for."""
+    """What counts is what the two sets hold; the sweep that a learner looks at is the one that is
+    asked for.
+    """
     sweep = records.compare("triton/launch-sweep", ("h100", "h200"))
-    for (n_cols, dtype), pair in zip(sweeps.RECORDED, sweeps.recorded(), strict=True):
+    for (n_cols, dtype), pair in zip(gpu_pairs.RECORDED, gpu_pairs.recorded(), strict=True):
         assert tables.sweep_on_h100(n_cols, dtype) == pair.rows and len(pair.rows) == 48
         row = sweep[
             (sweep.kernel == "Triton flat") & (sweep.n_cols == n_cols) & (sweep.dtype == dtype)
@@ -189,7 +197,7 @@ def test_the_recorded_cases_are_the_records():
 
 def test_the_score_stands_beside_a_tuners_and_is_the_same_every_time(right):
     first, again = tables.score(right["choose"]), tables.score(right["choose"])
-    assert first.equals(again) and len(first) == len(sweeps.RECORDED)
+    assert first.equals(again) and len(first) == len(gpu_pairs.RECORDED)
     assert (first["yours loses (%)"] <= exercises.MOST_PERCENT).all()
     assert first["H100's tuner loses (%)"].max() > exercises.MOST_PERCENT
 

@@ -28,12 +28,16 @@ TYPE = tl.float32
 @pytest.mark.parametrize(
     "text",
     [
-        KERNEL.format("__shared__ float tile[32][33]; tile[threadIdx.y][threadIdx.x] = input[0]; __syncthreads();"),
-        KERNEL.format("const float4 v = reinterpret_cast<const float4*>(input)[0]; output[0] = (float)(v.x) + (long long)(1);"),
+        KERNEL.format("__shared__ float tile[32][33]; tile[threadIdx.y][threadIdx.x] = input[0]; "
+                      "__syncthreads();"),
+        KERNEL.format("const float4 v = reinterpret_cast<const float4*>(input)[0]; output[0] = (float)(v.x) "
+                      "+ (long long)(1);"),
         KERNEL.format('if (threadIdx.x == 0) printf("%d\\n", 3); atomicAdd(output, fmaxf(input[0], 1.0f));'),
         "#define TILE 32\n#define AT(r, c) ((r) * width + (c))\n" + KERNEL.format("output[AT(0, TILE)] = 1;"),
-        "template <typename T> __device__ T twice(T x) { return x * 2; }\n" + KERNEL.format("output[0] = twice(input[0]);"),
-        "struct Pair { float a, b; };\n" + KERNEL.format("Pair p; p.a = 1; for (int i = 0; i < 3; ++i) { while (false) {} }"),
+        "template <typename T> __device__ T twice(T x) { return x * 2; }\n" + KERNEL.format("output[0] = "
+                                                                                            "twice(input[0]);"),
+        "struct Pair { float a, b; };\n" + KERNEL.format("Pair p; p.a = 1; for (int i = 0; i < 3; ++i) { "
+                                                         "while (false) {} }"),
         "#pragma unroll\n// system()\n/* exit(0) */\n" + KERNEL.format("#pragma unroll\n for (;;) break;"),
         '    #error "still to do: system()"\n' + KERNEL.format(""),
     ],
@@ -165,7 +169,8 @@ def test_a_text_that_does_more_than_define_kernels_is_not_built(text, says):
     assert says in triton_text.problem("import triton\n" + text)
 
 
-# ------------------------------------------------------------------------------------------------ launched again
+# ------------------------------------------------------------------------------------------------ launched
+# again
 
 
 @triton.jit

@@ -1,8 +1,11 @@
-"""Every solution in wrong_kernels/ is rejected for its own reason and every one in wrong_kernels/right/ accepted, 20 seeds in a row.
+"""Every file in wrong_kernels/ is rejected for its own reason, and every file in wrong_kernels/right/
+accepted.
 
-Whether Triton kernels are interpreted is decided when Triton is imported, so the attempts are made in processes of their
-own: without a GPU in two, interpreted; with one in four on the GPU, and then in one that measures the right ones' speed.
-Where pytest itself runs in several processes, one after the other. This file is also the script they run.
+`make test` tries four seeds, `make test-slow` sixteen more.
+
+Triton decides at import whether it interprets kernels, so the attempts run in processes of their own: two on
+a machine without a GPU, four on a GPU, followed by one that measures the speed of the right kernels. With
+several pytest workers there is one process. It runs this file as a script.
 """
 
 from __future__ import annotations
@@ -28,8 +31,9 @@ FOLDER = Path(__file__).parents[1] / "wrong_kernels"
 WRONG = sorted(path for path in FOLDER.glob("*.py") if path.stem != "targets")
 RIGHT = sorted((FOLDER / "right").glob("*.py"))
 SEEDS = seeds.several(20)
+FEW = 4
 pytestmark = pytest.mark.seeded
-# What every course on GPU kernels sees learners do.
+# Mistakes that learners make in every course on GPU kernels.
 CLASSICS = {
     "missing-mask",
     "only-first-block",
@@ -52,7 +56,7 @@ CLASSICS = {
 
 
 def _module(path: Path) -> ModuleType:
-    """A fresh import, so that nothing is remembered from the seed before."""
+    """Import a file again, so that it remembers nothing from the previous seed."""
     spec = importlib.util.spec_from_file_location(f"{path.parent.name}_{path.stem}", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -60,7 +64,7 @@ def _module(path: Path) -> ModuleType:
 
 
 def attempts(paths: list[Path], numbers: Iterable[int], timed: bool) -> None:
-    """Attempt each file with each seed and print a line of JSON for it. Runs in a process of its own."""
+    """Attempt each file with each seed and print one line of JSON per attempt."""
     import torch
 
     from helpers.exercises.attempt import attempt
@@ -76,21 +80,24 @@ def attempts(paths: list[Path], numbers: Iterable[int], timed: bool) -> None:
             exercise = targets.target(module.EXERCISE)
             seeds.sow(seed)
             verdict = attempt(exercise, getattr(module, exercise.name), seed, timed=timed)
-            told = {"file": str(path), "seed": seed, "passed": verdict.passed, "mistake": verdict.mistake}
-            print(json.dumps({**told, "speed": verdict.speed, "text": repr(verdict)}), flush=True)
+            row = {"file": str(path), "seed": seed, "passed": verdict.passed, "mistake": verdict.mistake}
+            print(json.dumps({**row, "speed": verdict.speed, "text": repr(verdict)}), flush=True)
 
 
-def _run(folder: Path, shards: list[list[Path]], timed: bool = False) -> dict[str, list[dict]]:
-    """File -> its verdicts, from one process a shard."""
+def _run(
+    folder: Path, shards: list[list[Path]], numbers: range, timed: bool = False
+) -> dict[str, list[dict]]:
+    """Return the verdicts per file, from one process per shard."""
     surroundings = environment()
     modules = os.pathsep.join([str(ROOT / "tests"), surroundings["PYTHONPATH"]])
-    surroundings |= {"PYTHONPATH": modules, "OMP_NUM_THREADS": "1"}
+    surroundings["PYTHONPATH"] = modules
     if not device.has_gpu():
         surroundings["TRITON_INTERPRET"] = "1"
     running = []
     for i, shard in enumerate(shards):
         out, err = (folder / f"out{i}").open("w+"), (folder / f"err{i}").open("w+")
-        command = [sys.executable, __file__, "timed" if timed else "untimed", *map(str, shard)]
+        options = ["timed" if timed else "untimed", str(numbers.start), str(numbers.stop)]
+        command = [sys.executable, __file__, *options, *map(str, shard)]
         running.append((subprocess.Popen(command, env=surroundings, stdout=out, stderr=err), out, err))
     found: dict[str, list[dict]] = {}
     for process, out, err in running:
@@ -98,22 +105,32 @@ def _run(folder: Path, shards: list[list[Path]], timed: bool = False) -> dict[st
         for file in (out, err):
             file.seek(0)
         assert status == 0, err.read()[-3000:]
-        for line in out:
-            told = json.loads(line)
-            found.setdefault(told["file"], []).append(told)
+        for row in map(json.loads, out):
+            found.setdefault(row["file"], []).append(row)
     return found
+
+
+def _judge(request: pytest.FixtureRequest, folder: Path, numbers: range) -> dict[str, list[dict]]:
+    """Return the verdicts per file of the selected tests that use the requesting fixture."""
+    tests = [
+        item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")
+    ]
+    selected = [test.callspec.params["path"] for test in tests if request.fixturename in test.fixturenames]
+    n = 4 if device.has_gpu() else processes()
+    shards = [selected[i::n] for i in range(n)]
+    return _run(folder, [shard for shard in shards if shard], numbers)
 
 
 @pytest.fixture(scope="module")
 def verdicts(request, tmp_path_factory) -> dict[str, list[dict]]:
-    """File -> its verdicts, one a seed, of the files whose tests were selected."""
-    tests = [
-        item for item in request.session.items if item.path == request.path and hasattr(item, "callspec")
-    ]
-    selected = [test.callspec.params["path"] for test in tests]
-    n = 4 if device.has_gpu() else processes()
-    shards = [selected[i::n] for i in range(n)]
-    return _run(tmp_path_factory.mktemp("verdicts"), [shard for shard in shards if shard])
+    """The verdicts per file for the first seeds."""
+    return _judge(request, tmp_path_factory.mktemp("verdicts"), SEEDS[:FEW])
+
+
+@pytest.fixture(scope="module")
+def further_verdicts(request, tmp_path_factory) -> dict[str, list[dict]]:
+    """The verdicts per file for the other seeds."""
+    return _judge(request, tmp_path_factory.mktemp("further"), SEEDS[FEW:])
 
 
 def test_there_are_enough_of_them():
@@ -124,7 +141,7 @@ def test_there_are_enough_of_them():
 
 def _shown(verdicts: list[dict]) -> str:
     some = "\n\n".join(f"seed {one['seed']}: {one['mistake']}\n{one['text']}" for one in verdicts[:2])
-    return f"{len(verdicts)} of {len(SEEDS)} seeds:\n{some}"
+    return f"{len(verdicts)} seeds:\n{some}"
 
 
 def _reason(path: Path) -> str:
@@ -133,39 +150,56 @@ def _reason(path: Path) -> str:
 
 
 def _reasons(path: Path) -> set[str]:
-    """The reason that must be given; on a GPU also others, for what shows itself there by chance."""
+    """The expected mistake, and on a GPU those that may appear there by chance."""
     also = re.search(r"^ALSO_ON_A_GPU = \((.*)\)", path.read_text(), re.MULTILINE)
     return {_reason(path), *(re.findall(r'"([^"]+)"', also[1]) if also and device.has_gpu() else ())}
 
 
+def _assert_rejected(verdicts: list[dict], path: Path) -> None:
+    others = [one for one in verdicts if one["passed"] or one["mistake"] not in _reasons(path)]
+    assert not others, _shown(others)
+    for one in verdicts:
+        assert "\nHint: " in one["text"], one["text"]
+
+
+def _assert_accepted(verdicts: list[dict]) -> None:
+    failed = [one for one in verdicts if not one["passed"]]
+    assert not failed, _shown(failed)
+
+
 @pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
 def test_wrong_is_rejected_for_its_reason(verdicts, path):
-    told = verdicts[str(path)]
-    assert len(told) == len(SEEDS)
-    others = [one for one in told if one["passed"] or one["mistake"] not in _reasons(path)]
-    assert not others, _shown(others)
-    # A learner who makes this mistake is told something about it, in a sentence.
-    for one in told:
-        assert "\nHint: " in one["text"] and one["text"].rstrip().endswith((".", "?")), one["text"]
+    assert len(verdicts[str(path)]) == FEW
+    _assert_rejected(verdicts[str(path)], path)
 
 
 @pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
 def test_right_is_accepted(verdicts, path):
-    told = verdicts[str(path)]
-    assert len(told) == len(SEEDS)
-    failed = [one for one in told if not one["passed"]]
-    assert not failed, _shown(failed)
+    assert len(verdicts[str(path)]) == FEW
+    _assert_accepted(verdicts[str(path)])
+
+
+@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+def test_wrong_is_rejected_for_further_seeds(further_verdicts, path):
+    assert len(further_verdicts[str(path)]) == len(SEEDS) - FEW
+    _assert_rejected(further_verdicts[str(path)], path)
+
+
+@pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
+def test_right_is_accepted_for_further_seeds(further_verdicts, path):
+    assert len(further_verdicts[str(path)]) == len(SEEDS) - FEW
+    _assert_accepted(further_verdicts[str(path)])
 
 
 @pytest.mark.gpu
 def test_right_ones_stay_below_the_ceiling(verdicts, tmp_path):
-    """Alone on the GPU: two processes at once would each measure the other."""
-    told = _run(tmp_path, [RIGHT], timed=True)
-    failed = [one for path in RIGHT for one in told[str(path)] if not one["passed"]]
-    assert not failed, _shown(failed)
-    assert all("% of the copy ceiling" in one["speed"] for path in RIGHT for one in told[str(path)])
+    """In one process, because two would disturb each other's measurements on the GPU."""
+    timed = [one for rows in _run(tmp_path, [RIGHT], SEEDS[:1], timed=True).values() for one in rows]
+    assert len(timed) == len(RIGHT)
+    _assert_accepted(timed)
+    assert all("% of the copy ceiling" in one["speed"] for one in timed)
 
 
 if __name__ == "__main__":
-    timed, files = sys.argv[1] == "timed", [Path(name) for name in sys.argv[2:]]
-    attempts(files, SEEDS[:1] if timed else SEEDS, timed)
+    mode, first, last, *files = sys.argv[1:]
+    attempts([Path(name) for name in files], range(int(first), int(last)), mode == "timed")

@@ -19,7 +19,9 @@ KERNELS = {
 @pytest.mark.parametrize("dtype", ("fp32", "bf16", "fp16"))
 @pytest.mark.parametrize("name", KERNELS)
 def test_loads_and_stores_are_16_bytes_wide_whatever_the_size(name, dtype):
-    """Nothing is known about n_elements; only the rest of up to 15 elements is moved one by one. No register spills."""
+    """Nothing is known about n_elements; only the rest of up to 15 elements is moved one by one. No register
+    spills.
+    """
     from helpers.kernels import elementwise
 
     pointers = KERNELS[name]

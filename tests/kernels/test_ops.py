@@ -1,7 +1,9 @@
-"""helpers.kernels.ops: square, GELU and softmax as operators of torch, interpreted and, where there is a GPU, compiled.
+"""helpers.kernels.ops: square, GELU and softmax as operators of torch, interpreted and, where there is a GPU,
+compiled.
 
-Whether a kernel is interpreted is decided when its module is imported, so each way runs in a process of its own: this file
-is also the script that the process runs. It prints one JSON object, name of the case to "right" or what went wrong.
+Whether a kernel is interpreted is decided when its module is imported, so each way runs in a process of its
+own: this file is also the script that the process runs. It prints one JSON object, name of the case to
+"right" or what went wrong.
 """
 
 from __future__ import annotations
@@ -19,8 +21,8 @@ DTYPES = ("float32", "bfloat16", "float16")
 REFUSED = {
     "float64": "torch.float64, but these kernels take float32",
     "integers": "torch.int64, but these kernels take float32",
-    "no such dim": "dim is -2 to 1; it was given 2",
-    "no such dim, traced": "dim is -2 to 1; it was given -3",
+    "no such dim": "dim must be from -2 to 1, not 2",
+    "no such dim, traced": "dim must be from -2 to 1, not -3",
 }
 
 
@@ -82,7 +84,8 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
             lambda f=ours, g=theirs: close(f(randn()[()] * 0 + 2), g(torch.tensor(2.0, device=where))),
         )
 
-    # Layouts ---------------------------------------------------------------------------------------------------------
+    # Layouts
+    # -----------------------------------------------------------------------------------
 
     whole = randn(6, 4, 8, 10)
     views = {
@@ -138,7 +141,8 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
     for name, (ours, theirs) in pairs.items():
         case(f"{name}: offsets past 2**31", lambda f=ours, g=theirs: far(f, g))
 
-    # Gradients -------------------------------------------------------------------------------------------------------
+    # Gradients
+    # -------------------------------------------------------------------------------------------------------
 
     def gradient(ours, theirs, x, g, tolerance=None):
         x = x.detach().requires_grad_()
@@ -223,7 +227,8 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
             return ""
         return close(got, transform(theirs)(x))
 
-    # What torch makes of them ----------------------------------------------------------------------------------------
+    # What torch makes of them
+    # ----------------------------------------------------------------------------------------
 
     namespace = torch.ops.kernel_workbook
     for name, (ours, theirs) in pairs.items():
@@ -262,7 +267,9 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
         case(f"torch.compile in one graph, dynamic={dynamic}", lambda d=dynamic: compiled(d))
 
     def counted():
-        """Nothing watches: the kernel is launched without a way through torch's dispatcher, so that poison reaches it."""
+        """Nothing watches: the kernel is launched without a way through torch's dispatcher, so that poison
+        reaches it.
+        """
         with check.poisoned():
             return "" if not ops.gelu(randn(33)).isnan().any() else "an element was not written"
 
@@ -326,7 +333,9 @@ def test_a_plan_says_what_it_does(results):
 
 
 def test_a_cpu_tensor_is_refused_and_a_meta_tensor_is_not():
-    """Without a GPU's tensor and without the interpreter the kernels cannot run, but the shape of the result is known."""
+    """Without a GPU's tensor and without the interpreter the kernels cannot run, but the shape of the result
+    is known.
+    """
     code = """
 import torch
 from helpers.kernels import ops
@@ -349,7 +358,9 @@ for call in (ops.square, ops.gelu, ops.softmax):
 @pytest.mark.gpu
 @pytest.mark.parametrize("name", ("square", "gelu", "softmax"))
 def test_past_two_to_the_31_elements(name):
-    """4 GB of float16, the last elements unlike the first; for softmax also rows whose distance is that large."""
+    """4 GB of float16, the last elements unlike the first; for softmax also rows whose distance is that
+    large.
+    """
     import torch
 
     from helpers.kernels import ops

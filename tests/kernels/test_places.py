@@ -1,4 +1,6 @@
-"""The chip in miniature: programs that wait run at once, a deadlock is said, and nothing of the interpreter stays changed."""
+"""The chip in miniature: programs that wait run at once, a deadlock is said, and nothing of the interpreter
+stays changed.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from pathlib import Path
 import pytest
 from commands import environment
 
-from helpers.kernels import places
+from helpers.kernels import cooperative_simulator
 
 KERNELS = '''
 import threading
@@ -158,5 +160,5 @@ print(watched() == before)
 
 
 def test_a_chip_has_a_place() -> None:
-    with pytest.raises(ValueError, match="one place"), places.chip(0):
+    with pytest.raises(ValueError, match="at least one program; places=0"), cooperative_simulator.chip(0):
         pass

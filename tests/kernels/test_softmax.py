@@ -1,4 +1,6 @@
-"""helpers.kernels.softmax: its plan is a rule that holds on GPUs nobody tuned for, and waiting programs fit at once."""
+"""helpers.kernels.softmax: its plan is a rule that holds on GPUs nobody tuned for, and waiting programs fit
+at once.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ GPUS = {
     "L4": (58, 1536),
     "T4": (40, 1024),
 }
-# Warps, the most registers that a thread may have, and how many programs surely fit an SM's registers: 256 registers
-# × 128 threads fit twice, 64 × 1,024 once.
+# Warps, the most registers that a thread may have, and how many programs surely fit an SM's registers: 256
+# registers × 128 threads fit twice, 64 × 1,024 once.
 FIT_AN_SM = [
     (1, None, 2),
     (4, None, 2),
@@ -120,7 +122,8 @@ def test_a_row_whose_programs_would_wait_for_ever_is_refused(
     with pytest.raises(ValueError) as refusal:
         softmax.launch_split(x, x, plan)
     assert str(refusal.value) == (
-        f"A row of {n_cols:,} columns would need {parts:,} programs of {size:,} at once, and only {fit} of {num_warps} "
+        f"A row of {n_cols:,} columns would need {parts:,} programs of {size:,} at once, and only {fit} of "
+        f"{num_warps} "
         "warps surely fit; use a larger block_size, fewer warps or softmax_online."
     )
 

@@ -27,7 +27,7 @@ def test_what_ninja_left(built):
     steps = builds.steps(folder)
     assert {"main.o", "files_add.so"} <= set(steps.step) and (steps.seconds >= 0).all()
     assert builds.reading(folder)[0] > 100
-    with pytest.raises(ValueError, match="sets no nonsense"):
+    with pytest.raises(ValueError, match="nonsense"):
         builds.flags(folder, "nonsense")
 
 
@@ -70,14 +70,15 @@ setup(name="tiny", version="1", ext_modules=[Extension("tiny", ["tiny.c"])])
 TINY = """
 #include <Python.h>
 static struct PyModuleDef def = {PyModuleDef_HEAD_INIT, "tiny", NULL, -1, NULL};
-PyMODINIT_FUNC PyInit_tiny(void) { PyObject* m = PyModule_Create(&def); PyModule_AddIntConstant(m, "answer", 42); return m; }
+PyMODINIT_FUNC PyInit_tiny(void) { PyObject* m = PyModule_Create(&def);
+    PyModule_AddIntConstant(m, "answer", 42); return m; }
 """
 
 
 def test_setup_py_builds_and_says_what_is_wrong(tmp_path, capsys):
     module = builds.run_setup_py(tmp_path / "p", {"setup.py": SETUP, "tiny.c": TINY}, "tiny")
     assert module.answer == 42 and "setup.py" in capsys.readouterr().out
-    with pytest.raises(cuda.BuildError, match=r"tiny\.c, line 4"):
+    with pytest.raises(cuda.BuildError, match=r"tiny\.c, line 5"):
         builds.run_setup_py(
             tmp_path / "q", {"setup.py": SETUP, "tiny.c": TINY.replace("42)", "fortytwo)")}, "tiny"
         )

@@ -25,7 +25,8 @@ def softmax_five(x):
     return powers / powers.sum(dim=1, keepdim=True)
 
 
-# ------------------------------------------------------------------------------------------- checked and timed
+# ------------------------------------------------------------------------------------------- checked and
+# timed
 
 
 def test_a_softmax_that_is_a_little_wrong_in_wide_rows_is_found():
@@ -135,7 +136,7 @@ def test_the_walks_of_a_generated_kernel_are_counted():
     assert kernel.startswith("@triton.jit\ndef triton_red_fused_0(") and "async_compile" not in kernel
     assert fusion.walks(kernel) == (2, 1)
     assert len(fusion.kernel_texts(GENERATED * 2)) == 2
-    with pytest.raises(ValueError, match="no Triton function"):
+    with pytest.raises(ValueError, match="Triton"):
         fusion.kernel_texts("def call(args): pass")
 
 
@@ -151,7 +152,8 @@ def test_one_word_costs_a_walk_over_the_matrix():
         assert fusion.walks(kernel) == walks, kernel
 
 
-# ------------------------------------------------------------------------------------------- picture and league
+# ------------------------------------------------------------------------------------------- picture and
+# league
 
 
 def test_every_column_of_the_picture_is_held_once():
@@ -164,7 +166,7 @@ def test_every_column_of_the_picture_is_held_once():
             ]
             assert sum(w for _, w in pieces) == width
     assert len({t.marker.color for t in fig.data if t.xaxis == "x3" and t.y[0] == 0}) == 3
-    with pytest.raises(ValueError, match="divide"):
+    with pytest.raises(ValueError, match="7 columns are not a multiple"):
         fusion.draw_holders(n_cols=7)
 
 
@@ -209,7 +211,9 @@ def test_eager_softmax_falls_and_rises_with_the_width():
 
 @pytest.fixture
 def table() -> Table:
-    """Made-up rows: a figure for each kernel and point, "refused" where one block has too much for a thread."""
+    """Made-up rows: a figure for each kernel and point, "refused" where one block has too much
+    for a thread.
+    """
     spec = device.GpuSpec("H100", (9, 0), 132, 32, 2048, 32, 65536, 233472, 1, 1, 3352.0, 3000.0)
     table = Table(SPACE, spec, live=False, date="2026-11-21")
     for i, (kernel, point) in enumerate(SPACE.points()):
@@ -260,7 +264,7 @@ def test_every_matrix_has_the_same_number_of_elements():
 
 
 def test_one_block_refuses_what_a_thread_cannot_hold():
-    with pytest.raises(Refused, match="a thread would hold 1,024 elements"):
+    with pytest.raises(Refused, match="1,024"):
         softmax.candidate(ONE_BLOCK, {"n_cols": 32768, "num_warps": 1, "dtype": "float32"})
 
 
@@ -271,7 +275,7 @@ def test_what_torch_compile_leaves_to_eager_is_refused(space, monkeypatch):
     point = {"n_cols": 1024, "dtype": "bfloat16"}
     native = {"says": False}
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: native["says"])
-    with pytest.raises(Refused, match="leaves bfloat16 to eager on this GPU"):
+    with pytest.raises(Refused, match="bfloat16"):
         space.candidates(COMPILED, point)
     assert space.candidates(COMPILED, {**point, "dtype": "float32"})
     native["says"] = True

@@ -1,4 +1,6 @@
-"""What the picture says of each program, held against the kernels themselves in Triton's interpreter; and the tables."""
+"""What the picture says of each program, held against the kernels themselves in Triton's interpreter; and the
+tables.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +91,7 @@ def test_a_launch_is_read_from_the_trace(monkeypatch):
     assert (row["blocks"], row["threads a block"], row["elements a block"]) == (20, 128, 256)
     assert (row["elements a thread"], row["registers a thread"], row["kernel"]) == (2, 18, "square")
     monkeypatch.setattr(trace, "kernels", lambda loaded: pd.concat([found, found]))
-    with pytest.raises(ValueError, match="mine launched 2 kernels"):
+    with pytest.raises(ValueError, match=r"mine .* 2 kernels"):
         programs.launch_of("mine", torch.square, torch.zeros(5120))
 
 

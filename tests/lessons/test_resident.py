@@ -5,20 +5,20 @@ from __future__ import annotations
 import pandas as pd
 
 from helpers import records
-from helpers.lessons import resident
+from helpers.lessons import occupancy
 
 
 def test_pairs_are_those_with_clearly_more_warps_and_are_won_by_the_shorter_time():
     rows = pd.DataFrame({"warps_percent": [80.0, 20.0, 22.0, 40.0], "ncu_us": [30.0, 50.0, 25.0, 60.0]})
     # 20 and 22 hold the same; 40 loses to both; 80 beats 20 and 40 and loses to 22
-    assert resident.faster_with_more(rows) == (2, 5)
+    assert occupancy.faster_with_more(rows) == (2, 5)
 
 
 def test_the_recorded_launches_tell_what_the_lesson_says():
-    rows = resident.launches(records.stored("triton/launch-sweep-counters"))
+    rows = occupancy.launches(records.stored("triton/launch-sweep-counters"))
     assert len(rows) == 38 and not rows.duplicated(["BLOCK_SIZE", "num_warps"]).any()
     assert (32 * rows.num_warps <= rows.BLOCK_SIZE).all(), "more threads than elements"
-    wins, pairs = resident.faster_with_more(rows)
+    wins, pairs = occupancy.faster_with_more(rows)
     assert 0.6 * pairs < wins < 0.72 * pairs  # two of three
     # the fastest with few warps are as fast as any
     assert rows[rows.warps_percent < 25].ncu_us.min() < 1.02 * rows.ncu_us.min()
@@ -33,8 +33,8 @@ def test_the_recorded_launches_tell_what_the_lesson_says():
 
 
 def test_the_figure_has_every_launch_in_both_panels():
-    rows = resident.launches(records.stored("triton/launch-sweep-counters"))
-    fig = resident.draw(rows, title="launches")
+    rows = occupancy.launches(records.stored("triton/launch-sweep-counters"))
+    fig = occupancy.draw(rows, title="launches")
     assert sum(len(trace.x) for trace in fig.data) == 2 * len(rows)
     assert "H200" in fig.layout.title.text
     assert sum(bool(trace.showlegend) for trace in fig.data) == rows.load_bytes.nunique()

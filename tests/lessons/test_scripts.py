@@ -1,4 +1,6 @@
-"""Scripts in processes of their own, the logger's prefix taken off, and a kernel lifted out of generated code."""
+"""Scripts in processes of their own, the logger's prefix taken off, and a kernel lifted out of generated
+code.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,7 @@ def test_the_code_is_read_from_what_the_logger_prints(monkeypatch):
 def test_a_script_that_logs_no_code_is_shown():
     with pytest.raises(ValueError, match="no CUDA here"):
         scripts.output_code("RuntimeError: no CUDA here\n")
-    with pytest.raises(ValueError, match=r"no function under @triton\.jit"):
+    with pytest.raises(ValueError, match=r"no function decorated with @triton\.jit"):
         scripts.kernel_text("import torch\n")
     with pytest.raises(ValueError, match="defines no function"):
         scripts.load_kernel("x = 1\n")

@@ -84,5 +84,5 @@ def test_the_table_ends_with_the_whole():
 def test_a_matrix_too_small_to_count_in_is_refused():
     traffic.require_size(1, 16)
     for n_rows, n_cols in ((0, 8192), (16384, 1)):
-        with pytest.raises(ValueError, match="too small to count in"):
+        with pytest.raises(ValueError, match="too small to tell"):
             traffic.require_size(n_rows, n_cols)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+
 import pandas as pd
 import pytest
 
@@ -38,7 +40,7 @@ def test_a_pick_is_counted_once_and_stays(monkeypatch):
         and "You had one the other way" in game.answers["warm L2"].value
     )
     assert "1 of 2" in game.score.value and game.picks["warm L2"]["two"].disabled
-    assert traps.WHY["warm L2"] in game.answers["warm L2"].value
+    assert html.escape(traps.WHY["warm L2"]) in game.answers["warm L2"].value
     game.seen["a clock"].click()
     assert "You had them all" in game.answers["a clock"].value and "3 of 4" in game.score.value
     assert not game.answers["nothing & <none>"].value

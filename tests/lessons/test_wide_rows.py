@@ -14,40 +14,45 @@ import torch
 from commands import ROOT, environment
 
 from helpers import ncu, ptx, records
-from helpers.lessons import waiting, wide_rows
+from helpers.lessons import deadlock, wide_rows
 
 
-@pytest.mark.parametrize(("parts", "places", "hangs"), [(6, 4, True), (6, 5, True), (6, 6, False), (1, 1, False), (3, 7, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("parts", "places", "hangs"), [(6, 4, True), (6, 5, True), (6, 6, False), (1, 1, False), (3, 7, False)]
+)
 def test_a_row_gets_through_where_all_its_programs_have_a_place(parts, places, hangs) -> None:
-    table = waiting.follow(4, parts, places)
+    table = deadlock.follow(4, parts, places)
     assert table.attrs["hangs"] == hangs
     assert table.attrs["published"] == (places if hangs else 4 * parts)
-    assert (table.what == waiting.HANGS).sum() == (places if hangs else 0)
+    assert (table.what == deadlock.HANGS).sum() == (places if hangs else 0)
     if not hangs:
-        assert (table.what == waiting.WRITES).sum() == 4 * parts and not table.attrs["not_started"]
+        assert (table.what == deadlock.WRITES).sum() == 4 * parts and not table.attrs["not_started"]
 
 
 def test_nobody_is_in_two_places_and_no_place_holds_two() -> None:
-    table = waiting.follow(5, 4, 7)
+    table = deadlock.follow(5, 4, 7)
     for _, lane in table.groupby("place"):
         lane = lane.sort_values(["start", "end"])
         assert (lane.start.to_numpy()[1:] >= lane.end.to_numpy()[:-1]).all()
     assert (table.groupby("program").place.nunique() == 1).all()
     for _, row in table.groupby("row"):
-        published = row[row.what == waiting.LOADS].end.max()
-        assert (row[row.what == waiting.WRITES].start >= published).all()
+        published = row[row.what == deadlock.LOADS].end.max()
+        assert (row[row.what == deadlock.WRITES].start >= published).all()
 
 
 def test_rows_numbered_part_by_part_hold_each_other_up() -> None:
-    assert waiting.follow(3, 2, 3, neighbours=False).attrs["hangs"]
-    assert not waiting.follow(3, 2, 3).attrs["hangs"]
+    assert deadlock.follow(3, 2, 3, neighbours=False).attrs["hangs"]
+    assert not deadlock.follow(3, 2, 3).attrs["hangs"]
 
 
-def test_the_model_hangs_where_the_chip_in_miniature_does() -> None:
+def test_the_model_hangs_where_the_cooperative_simulator_does() -> None:
     """The lesson's own kernel on a chip of as many places as the model has."""
     cells = json.loads((ROOT / "notebooks" / "09_wide_rows.ipynb").read_text())["cells"]
     text = {cell["id"]: "".join(cell["source"]) for cell in cells}
-    script = "import numpy as np\nimport torch\nimport triton\nimport triton.language as tl\nnp.seterr(all='ignore')\n"
+    script = (
+        "import numpy as np\nimport torch\nimport triton\nimport triton.language as "
+        "tl\nnp.seterr(all='ignore')\n"
+    )
     script += text["plain-kernel"] + "\n\n" + text["plain"]
     script += """
 
@@ -57,7 +62,7 @@ for parts in (1, 3):
         try:
             right = torch.allclose(softmax_shared(x, 16, n_places=n_places), torch.softmax(x, 1))
             print(parts, n_places, "ends" if right else "wrong")
-        except places.Deadlock:
+        except cooperative_simulator.Deadlock:
             print(parts, n_places, "hangs")
 """
     path = ROOT / "build" / "tests" / "shared_kernel.py"
@@ -67,7 +72,7 @@ for parts in (1, 3):
     ran = subprocess.run([sys.executable, path], env=env, capture_output=True, text=True, timeout=300)
     assert ran.returncode == 0, ran.stderr[-2000:]
     model = [
-        f"{parts} {n} {'hangs' if waiting.follow(2, parts, n).attrs['hangs'] else 'ends'}"
+        f"{parts} {n} {'hangs' if deadlock.follow(2, parts, n).attrs['hangs'] else 'ends'}"
         for parts in (1, 3)
         for n in (1, 2, 3, 5)
     ]
@@ -76,12 +81,12 @@ for parts in (1, 3):
 
 @pytest.mark.parametrize("numbers", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1000, 1000, 4)])
 def test_a_chip_that_cannot_be_followed_is_a_sentence(numbers) -> None:
-    with pytest.raises(ValueError, match="from 1"):
-        waiting.follow(*numbers)
+    with pytest.raises(ValueError, match="at least 1"):
+        deadlock.follow(*numbers)
 
 
 def test_the_picture_of_the_deadlock_shows_one_chip_at_a_time() -> None:
-    fig = waiting.draw(2, 6, (4, 6))
+    fig = deadlock.draw(2, 6, (4, 6))
     assert "it hangs" in fig.layout.title.text and "cannot start" in fig.layout.title.text
     steps = fig.layout.sliders[0].steps
     assert [step.label for step in steps] == ["4", "6"]
@@ -92,7 +97,9 @@ def test_the_picture_of_the_deadlock_shows_one_chip_at_a_time() -> None:
 
 
 def test_what_a_trick_buys_is_said_from_the_record() -> None:
-    """The lesson asks at two widths, and both have another answer; the same launch twice shows no difference."""
+    """The lesson asks at two widths, and both have another answer; the same launch twice shows no
+    difference.
+    """
     h200 = wide_rows.bought(records.stored_by_gpu("wide_rows/tricks")["h200"])
     assert set(h200.trick) == set(wide_rows.TRICKS.values()) and len(h200) == 16
     best = h200.sort_values("bought").groupby("row").trick.last()
@@ -104,7 +111,9 @@ def test_what_a_trick_buys_is_said_from_the_record() -> None:
 
 
 def test_a_trick_that_changes_nothing_has_no_bar() -> None:
-    """A row of 32 words fills its sectors; 16 or 32 words have a lane each in a warp; fp32 parts have 32 KB as tuned."""
+    """A row of 32 words fills its sectors; 16 or 32 words have a lane each in a warp; fp32 parts have 32 KB
+    as tuned.
+    """
     assert not wide_rows.changes(wide_rows.ONE_SECTOR, "bfloat16", 393_216)
     assert not wide_rows.changes(wide_rows.MANY_LOOK, "bfloat16", 262_144)
     assert not wide_rows.changes(wide_rows.LARGE_PARTS, "float32", 262_144)
@@ -142,7 +151,9 @@ def test_the_kernel_without_a_nap_does_not_sleep() -> None:
 
 
 def test_counters_of_a_contestant_s_launches_are_added_up() -> None:
-    """A real report of two softmaxes of one matrix, its launches in the ranges that the lesson would give them."""
+    """A real report of two softmaxes of one matrix, its launches in the ranges that the lesson would give
+    them.
+    """
     report = ncu.load_report(records.folder() / "h200" / "fusion" / "dram-8192-16384.ncu-rep")
     *five, eager, one = report
     named = [(k, "slow") for k in five] + [(eager, "eager"), (one, "ours")]
@@ -196,7 +207,16 @@ def test_the_league_of_each_gpu_has_a_panel_under_one_roof() -> None:
 @pytest.mark.gpu
 def test_each_trick_taken_out_gives_a_right_softmax() -> None:
     rows = pd.DataFrame(wide_rows.tricks())
-    assert set(rows.trick) == {"copy", *(wide_rows.AS_TUNED, wide_rows.NO_NAP, wide_rows.ONE_SECTOR, wide_rows.MANY_LOOK, wide_rows.LARGE_PARTS)}  # fmt: skip
+    assert set(rows.trick) == {
+        "copy",
+        *(
+            wide_rows.AS_TUNED,
+            wide_rows.NO_NAP,
+            wide_rows.ONE_SECTOR,
+            wide_rows.MANY_LOOK,
+            wide_rows.LARGE_PARTS,
+        ),
+    }
     assert rows.groupby(["dtype", "n_cols"]).size().eq(6).all() and rows.median_us.gt(0).all()
 
 

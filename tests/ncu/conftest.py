@@ -1,4 +1,6 @@
-"""The recorded report of lesson 05 (five launches of a square, 1 to 4096 rows), and a stand-in for ncu; no GPU is needed."""
+"""The recorded report of lesson 05 (five launches of a square, 1 to 4096 rows), and a stand-in for ncu; no
+GPU is needed.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ def report(recorded) -> ncu.Report:
 
 @pytest.fixture
 def stand_in(recorded, monkeypatch, tmp_path):
-    """A GPU and an ncu that runs the script and hands out the recorded report; the environment's NCU_SAYS changes that."""
+    """A GPU and an ncu that runs the script and hands out the recorded report; the environment's NCU_SAYS
+    changes that.
+    """
     program = tmp_path / "bin" / "ncu"
     program.parent.mkdir()
     program.write_text(

@@ -26,14 +26,16 @@ from helpers import ncu
         ),
         ("==WARNING== No kernels were profiled.", 0, "no-kernels", "'square'"),
         (
-            "before\nTraceback (most recent call last):\n  File x\nKeyError: 3\n==ERROR== The application returned an error code (1).\n"
+            "before\nTraceback (most recent call last):\n  File x\nKeyError: 3\n==ERROR== The application "
+            "returned an error code (1).\n"
             "==WARNING== No kernels were profiled.",
             1,
             "script",
             "KeyError: 3",
         ),
         (
-            "bye\n==ERROR== The application returned an error code (9).\n==WARNING== No kernels were profiled.",
+            "bye\n==ERROR== The application returned an error code (9).\n==WARNING== No kernels were "
+            "profiled.",
             9,
             "script",
             "bye",
@@ -42,7 +44,7 @@ from helpers import ncu
             "==ERROR== Failed to initialize the profiler: LibraryNotLoaded. Check that a compatible driver",
             1,
             "driver",
-            "fit together",
+            "update the driver",
         ),
         ("==ERROR== Profiling failed because a driver resource was unavailable.", 1, "busy", "DCGM"),
         ("==ERROR== unrecognised option '--sett'. Use --help for further details.", 1, "option", "--sett"),

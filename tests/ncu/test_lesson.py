@@ -21,7 +21,8 @@ from helpers.kernels.square import square_rows_kernel as kernel
 
 found = []
 for n_cols, stride, block_size in json.loads(sys.argv[1]):
-    signature = {n: "*fp32" if n.endswith("ptr") else "i32" for n in kernel.arg_names} | {"BLOCK_SIZE": "constexpr"}
+    signature = {n: "*fp32" if n.endswith("ptr") else "i32" for n in kernel.arg_names}
+    signature["BLOCK_SIZE"] = "constexpr"
     # what Triton sees at a launch: pointers are aligned to 16 bytes, integers either divide by 16 or do not
     values = [16, 16, stride, stride, n_cols]
     attributes = {(i,): [["tt.divisibility", 16]] for i, v in enumerate(values) if v % 16 == 0}
@@ -29,7 +30,8 @@ for n_cols, stride, block_size in json.loads(sys.argv[1]):
     asm = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm
     per_thread = {int(n) for n in re.findall(r"sizePerThread = \\\\[(\\\\d+)\\\\]", asm["ttgir"])}
     vector = {int(n or 1) for n in re.findall(r"(?:ld|st)[.]global(?:[.]v(\\\\d))?[.]b32", asm["ptx"])}
-    found.append([sorted(per_thread), sorted(vector), asm["ptx"].split(".visible .entry")[1].split("$L__func_end")[0]])
+    found.append([sorted(per_thread), sorted(vector),
+        asm["ptx"].split(".visible .entry")[1].split("$L__func_end")[0]])
 print(json.dumps(found))
 """.replace("\\\\", "\\")
 
@@ -53,7 +55,9 @@ def lesson():
 
 
 def test_triton_gives_threads_what_the_lesson_says(lesson):
-    """The layouts (elements a thread, vector width) are the compiler's own, and 781 and 792 are the same machine code."""
+    """The layouts (elements a thread, vector width) are the compiler's own, and 781 and 792 are the same
+    machine code.
+    """
     pytest.importorskip("triton")
     layouts = list(lesson["layouts"].values())
     environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}

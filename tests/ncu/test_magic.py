@@ -95,7 +95,7 @@ def test_a_triton_kernel_goes_along(monkeypatch):
     ("cell", "who"), [("tensor", "The cell uses tensor"), ("needs_tensor()", "needs_tensor uses tensor")]
 )
 def test_tensors_stay_behind(notebook, cell, who):
-    with pytest.raises(ValueError, match=f"{who}, which is a object .* make tensor inside the cell"):
+    with pytest.raises(ValueError, match=f"{who}, which is a object .* create tensor inside the cell"):
         magic.bring(cell, notebook)
 
 
@@ -160,16 +160,16 @@ LAUNCHES = next(
 def test_an_edited_launch_gets_no_recorded_report(monkeypatch, cell):
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     kernel = {"square_rows_kernel": square.square_rows_kernel}
-    with pytest.raises(
-        records.KernelChanged, match=r"The text measured here has changed: .* and a GPU measures yours"
-    ):
+    with pytest.raises(records.KernelChanged, match="The source measured here has changed"):
         magic.run_cell("--record ncu/five-grids --quiet", cell, dict(kernel))
     # a lab's cell says that it reads the lesson's report, whatever it launches
     assert len(magic.run_cell("--record ncu/five-grids --any-launch --quiet", cell, dict(kernel))) == 5
 
 
 def test_what_a_cell_brings_is_part_of_its_launches(notebook):
-    """A table of sizes, or a wrapper with its launch line, in a cell above; a single value has a place of its own."""
+    """A table of sizes, or a wrapper with its launch line, in a cell above; a single value has a place of its
+    own.
+    """
     brought = magic.bring("print(scaled(1), table, factor)", notebook)
     assert brought.launching[-1] == "table = {'a': (1, 2.5)}" and len(brought.launching) == 3
     assert [text.split("(")[0] for text in brought.launching[:2]] == ["def double", "def scaled"]

@@ -16,7 +16,7 @@ def test_launches_of_the_report(report):
     assert all("square" in kernel.name for kernel in report)
     assert len(report) == 5 and report[-1] is report[4]
     assert "5 launches" in repr(report) and report.gpu in repr(report)
-    with pytest.raises(IndexError, match="5 launches; there is no number 7"):
+    with pytest.raises(IndexError, match=r"5 launches.* 7 "):
         report[7]
 
 
@@ -34,10 +34,10 @@ def test_a_report_that_is_none(recorded, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no report"):
         ncu.load_report(tmp_path / "none.ncu-rep")
     (tmp_path / "text.ncu-rep").write_text("not a report")
-    with pytest.raises(ncu.ReportError, match=r"text\.ncu-rep is no Nsight Compute report"):
+    with pytest.raises(ncu.ReportError, match=r"text\.ncu-rep is not an Nsight Compute report"):
         ncu.load_report(tmp_path / "text.ncu-rep")
     (tmp_path / "cut.ncu-rep").write_bytes(recorded.read_bytes()[:60_000])
-    with pytest.raises(ncu.ReportError, match="holds no launches"):
+    with pytest.raises(ncu.ReportError, match="no launches"):
         ncu.load_report(tmp_path / "cut.ncu-rep")
 
 

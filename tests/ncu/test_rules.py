@@ -31,7 +31,10 @@ def test_advice_is_sorted_and_readable(report):
 
 
 def test_marks_become_text_and_links():
-    markup = "See @section:LaunchStats:Launch Statistics@ & the @url:Guide:https://x.org/a?b#c@, at @sass:0x10:FMUL@."
+    markup = (
+        "See @section:LaunchStats:Launch Statistics@ & the @url:Guide:https://x.org/a?b#c@, at "
+        "@sass:0x10:FMUL@."
+    )
     assert ncu.readable(markup) == "See Launch Statistics & the Guide (https://x.org/a?b#c), at FMUL."
     html = readable_html(markup)
     assert '<a href="https://x.org/a?b#c">Guide</a>' in html

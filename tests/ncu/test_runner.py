@@ -115,7 +115,7 @@ def test_a_gpu_without_permission_replays_and_says_why(stand_in, monkeypatch, ca
     assert "Measured here" in capsys.readouterr().out
     monkeypatch.setenv("WORKBOOK_GRADED", "1")
     assert len(ncu.profile("ncu/five-grids", "1 / 0\n")) == 5
-    assert "A notebook that is graded is not profiled. Replayed, not measured here" in capsys.readouterr().out
+    assert "not profiled while they are graded. Replayed, not measured here" in capsys.readouterr().out
 
 
 @pytest.fixture

@@ -1,6 +1,8 @@
-"""Figures in a real browser, on a light and on a dark page: every word can be read, and no ceiling's line strikes one out.
+"""Figures in a real browser, on a light and on a dark page: every word can be read, and no ceiling's line
+strikes one out.
 
-What lies behind a word is read off a picture without words, so that bars, cells and paper count as they are drawn.
+What lies behind a word is read off a picture without words, so that bars, cells and paper count as they are
+drawn.
 """
 
 import dataclasses
@@ -77,7 +79,9 @@ def explored(*, refused: bool = False) -> go.Figure:
 
 COPY = {"copy": 2957.0, "peak": 3350.0}
 DRAWN = {
-    "bars under ceilings": lambda: plots.bars(measured([2920.0, 2661, 90, 1564]), "kernel", "gb_per_s", ceilings=COPY),
+    "bars under ceilings": lambda: plots.bars(
+        measured([2920.0, 2661, 90, 1564]), "kernel", "gb_per_s", ceilings=COPY
+    ),
     "bars past a low ceiling": lambda: plots.bars(
         measured([2920.0, 2661, 90, 1564]), "kernel", "gb_per_s", ceilings={"floor": 150.0}
     ),
@@ -99,17 +103,26 @@ DRAWN = {
     "dots": lambda: plots.dots(ratios(), "ratio", "pair", reference=1.0, value_format=".3f"),
     "dots with intervals": lambda: plots.dots(
         ratios().assign(low=lambda t: t.ratio - 0.01, high=lambda t: t.ratio + 0.02),
-        "ratio", "pair", "low", "high", reference=1.0, value_format=".3f",
+        "ratio",
+        "pair",
+        "low",
+        "high",
+        reference=1.0,
+        value_format=".3f",
     ),
-    "throughput": lambda: plots.throughput(swept(), "block_size", "num_warps", ceilings=COPY, title="A title"),
+    "throughput": lambda: plots.throughput(
+        swept(), "block_size", "num_warps", ceilings=COPY, title="A title"
+    ),
     "heat map": lambda: plots.heatmap(swept(), "block_size", "num_warps", title="A title"),
     "roofline": lambda: plots.roofline(
-        pd.DataFrame({"name": ["k"], "flop_per_byte": [0.125], "gflop_per_s": [300.0]}), COPY, {"fp32": 66_900}
+        pd.DataFrame({"name": ["k"], "flop_per_byte": [0.125], "gflop_per_s": [300.0]}),
+        COPY,
+        {"fp32": 66_900},
     ),
     "sliders": explored,
     "sliders, one refused": lambda: explored(refused=True),
     "programs of a softmax": fusion.draw_holders,
-}  # fmt: skip
+}
 
 
 @pytest.fixture(scope="module")

@@ -13,15 +13,17 @@ import numpy as np
 import pytest
 import torch
 
-from helpers import predict, store
+from helpers import predict, progress
 from helpers.predict import answers, session, views
 from helpers.predict.questions import Misasked, Question, number_words, read_number
-from helpers.workshop import batch
+from workbook import batch
 
 
 @pytest.fixture
 def live(monkeypatch, tmp_path):
-    """A kernel with ipywidgets that has asked nothing, a folder of its own, and a learner, to whom nothing is raised."""
+    """A kernel with ipywidgets that has asked nothing, a folder of its own, and a learner, to whom nothing is
+    raised.
+    """
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(tmp_path / "progress"))
     monkeypatch.delenv("WORKBOOK_WIDGETS", raising=False)
     monkeypatch.delenv("WORKBOOK_STRICT", raising=False)
@@ -52,7 +54,8 @@ def restart(monkeypatch) -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(4, "4"), (1823, "1,823"), (32.0, "32"), (266.43, "266"), (4251.7, "4,250"), (66.666, "66.7"), (0.01234, "0.0123"),
+    [(4, "4"), (1823, "1,823"), (32.0, "32"), (266.43, "266"), (4251.7, "4,250"), (66.666, "66.7"),
+        (0.01234, "0.0123"),
      (9.996, "10"), (999.6, "1,000"), (0, "0"), (-2.5, "-2.5"), (1.5e-7, "1.5e-07"), (123456.7, "123,000")],
 )  # fmt: skip
 def test_numbers_as_they_are_shown(value, text):
@@ -61,9 +64,11 @@ def test_numbers_as_they_are_shown(value, text):
 
 @pytest.mark.parametrize(
     ("typed", "unit", "value"),
-    [("8", "", 8), (" 8 sectors ", "sectors", 8), ("1 sector", "sectors", 1), ("1,823", "", 1823), ("12 672", "", 12672),
+    [("8", "", 8), (" 8 sectors ", "sectors", 8), ("1 sector", "sectors", 1), ("1,823", "", 1823),
+        ("12 672", "", 12672),
      ("0,5", "", 0.5), ("1e6", "", 1_000_000), ("66.7%", "%", 66.7), ("3.1x", "×", 3.1), ("−2", "", -2),
-     ("800 MB", "MB", 800), ("", "", None), ("many", "", None), ("nan", "", None), ("inf", "", None), ("1e999", "", None)],
+     ("800 MB", "MB", 800), ("", "", None), ("many", "", None), ("nan", "", None), ("inf", "", None),
+         ("1e999", "", None)],
 )  # fmt: skip
 def test_numbers_as_they_are_typed(typed, unit, value):
     assert read_number(typed, unit) == value
@@ -76,13 +81,14 @@ def test_one_is_singular_and_symbols_stay():
     assert Question("a", "?", unit="µs").words((1, 2)) == "1 to 2 µs"
 
 
-# ------------------------------------------------------------------------------------------------ in JupyterLab
+# ------------------------------------------------------------------------------------------------ in
+# JupyterLab
 
 
 def test_a_number_is_kept_and_stands_beside_the_answer(live, shown):
     predict.ask("sectors", "How many sectors?", unit="sectors")
     field("sectors").inputs[0].value = "8"
-    assert "kept: 8 sectors" in field("sectors").state.value
+    assert "saved: 8 sectors" in field("sectors").state.value
     predict.reveal("sectors", 4)
     assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
     assert "You said <b>8 sectors</b>; it is <b>4 sectors</b>" in shown[-1].plain
@@ -114,7 +120,7 @@ def test_a_range_holds_the_truth_or_not(live, shown):
     low.value = "80"
     assert "both ends" in field("share").state.value and answers.read("share") is None
     high.value = "60 %"
-    assert "kept: 60 to 80 %" in field("share").state.value
+    assert "saved: 60 to 80 %" in field("share").state.value
     predict.reveal("share", 66.66)
     assert shown[-1].text == "You said 60 to 80 %; it is 66.7 %: ✓ inside the range."
     predict.reveal("share", 99.0)
@@ -125,14 +131,16 @@ def test_what_is_no_number_is_told_and_not_kept(live, shown):
     predict.ask("sectors", "How many?")
     box = field("sectors").inputs[0]
     box.value = "<many>"
-    assert "“&lt;many&gt;” is no number" in field("sectors").state.value and answers.read("sectors") is None
+    assert (
+        "“&lt;many&gt;” is not a number" in field("sectors").state.value and answers.read("sectors") is None
+    )
     field("sectors").button.click()
-    assert "is no number" in field("sectors").state.value
+    assert "is not a number" in field("sectors").state.value
     box.value = "5"
     field("sectors").button.click()
-    assert "kept: 5" in field("sectors").state.value
+    assert "saved: 5" in field("sectors").state.value
     box.value = ""
-    assert "nothing is written. Your last answer stays: 5." in field("sectors").state.value
+    assert "field is empty. Your last answer is still: 5." in field("sectors").state.value
     assert answers.read("sectors").answer == 5
 
 
@@ -142,7 +150,7 @@ def test_an_answer_survives_a_restart_and_may_change_until_it_is_revealed(live, 
         field("sectors").inputs[0].value = text
         restart(monkeypatch)
     predict.ask("sectors", "How many?", unit="sectors")
-    assert field("sectors").inputs[0].value == "16" and "kept: 16 sectors" in field("sectors").state.value
+    assert field("sectors").inputs[0].value == "16" and "saved: 16 sectors" in field("sectors").state.value
     predict.reveal("sectors", 4)
     assert "the one that counts" in field("sectors").state.value and field("sectors").inputs[0].disabled
     kept = json.loads((live / "progress" / "predictions.json").read_text())["sectors"]
@@ -208,7 +216,7 @@ def test_a_disk_that_cannot_be_written_is_told_in_the_field(live, shown, monkeyp
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(live / "file" / "below"))
     predict.ask("sectors", "How many?")
     field("sectors").inputs[0].value = "8"
-    assert "not kept" in field("sectors").state.value
+    assert "not saved" in field("sectors").state.value
     predict.reveal("sectors", 4)
     assert shown[-1].text == "It is 4."
     predict.review()
@@ -217,7 +225,8 @@ def test_a_disk_that_cannot_be_written_is_told_in_the_field(live, shown, monkeyp
 @pytest.mark.parametrize(
     "broken",
     ["", "[]", '{"sectors": 3}', '{"sectors": {"answer": 8}}', "[" * 100_000,
-     '{"sectors": {"question": "How many?", "choices": null, "unit": "", "measured": false, "guess": false, "answer": "x"}}'],
+     '{"sectors": {"question": "How many?", "choices": null, "unit": "", "measured": false, "guess": false, '
+     '"answer": "x"}}'],
 )  # fmt: skip
 def test_a_broken_file_does_no_harm(live, shown, broken):
     (live / "progress").mkdir()
@@ -233,14 +242,19 @@ def test_a_broken_file_does_no_harm(live, shown, broken):
 
 def test_the_review_counts(live, shown):
     predict.review()
-    assert shown[-1].text.startswith("Nothing was asked since the kernel started")
+    assert shown[-1].text.startswith("No question was asked since the kernel started")
     predict.ask("empty", "Question empty?")
     predict.review()
     assert shown[-1].text.startswith("You have predicted nothing yet")
     for key, kind, said, is_now in [
-        ("one", {}, "4", 4), ("two", {}, "5", 4), ("three", {"guess": True}, "4", 4), ("share", {"measured": True}, "1 2", 1.5),
-        ("time", {"measured": True}, "1 2", 2.5), ("none", {}, "", 4), ("which", {"choices": ["a", "b"]}, "a", "a"),
-    ]:  # fmt: skip
+        ("one", {}, "4", 4),
+        ("two", {}, "5", 4),
+        ("three", {"guess": True}, "4", 4),
+        ("share", {"measured": True}, "1 2", 1.5),
+        ("time", {"measured": True}, "1 2", 2.5),
+        ("none", {}, "", 4),
+        ("which", {"choices": ["a", "b"]}, "a", "a"),
+    ]:
         predict.ask(key, f"Question {key}?", **kind)
         for box, text in zip(field(key).inputs, said.split(), strict=False):
             box.value = text
@@ -251,29 +265,33 @@ def test_the_review_counts(live, shown):
     says = shown[-1].text.splitlines()
     assert says[:2] == [
         "Answered: 7 of 9 questions.",
-        "Right: 2 of 3 with one answer that can be worked out.",
+        "Right: 2 of 3 answers that can be worked out.",
     ]
-    assert says[2].startswith("The truth inside the range: 1 of 2;")
+    assert says[2].startswith("The range contained the truth: 1 of 2.")
     assert "Question three? (a guess)" in shown[-1].text and "not revealed yet" in shown[-1].text
     assert shown[-1].plain.count("<tr>") == 10
 
 
-# ------------------------------------------------------------------------------------------------ what is wrong
+# ------------------------------------------------------------------------------------------------ what is
+# wrong
 
 
 WRONG = [
     (lambda: predict.ask("Sectors 1", "How many?"), "not made of words"),
-    (lambda: predict.ask("a", " "), "no question"),
+    (lambda: predict.ask("a", " "), "no text"),
     (lambda: predict.ask("a", "Which?", choices=["x"]), "at least two choices"),
     (lambda: predict.ask("a", "Which?", choices=["x", "x"]), "at least two choices"),
     (lambda: predict.ask("a", "Which?", choices=["x", "y"], unit="ms"), "neither a unit nor a range"),
     (lambda: (predict.ask("a", "1?"), predict.ask("a", "2?")), "the key of two questions"),
-    (lambda: (predict.ask("a", "1?"), predict.reveal("a", "much")), "is no number"),
-    (lambda: (predict.ask("a", "1?"), predict.reveal("a", float("nan"))), "is no number"),
-    (lambda: (predict.ask("a", "1?"), predict.reveal("a", None)), "is no number"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", "much")), "is not a number"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", float("nan"))), "is not a number"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", None)), "is not a number"),
     (lambda: (predict.ask("a", "1?"), predict.reveal("a", torch.ones(2))), "more than one number"),
-    (lambda: (predict.ask("a", "?", choices=["x", "y"]), predict.reveal("a", "z")), "'z' is none of the choices"),
-]  # fmt: skip
+    (
+        lambda: (predict.ask("a", "?", choices=["x", "y"]), predict.reveal("a", "z")),
+        "'z' is not one of the choices",
+    ),
+]
 
 
 @pytest.mark.parametrize(("what", "told"), WRONG)
@@ -292,11 +310,12 @@ def test_what_an_author_got_wrong_is_a_sentence_and_raises_in_tests(
 
 def test_an_answer_without_its_question_raises_in_tests(live, shown, monkeypatch):
     monkeypatch.setenv("WORKBOOK_STRICT", "1")
-    with pytest.raises(Misasked, match="never-asked was not asked"):
+    with pytest.raises(Misasked, match="never-asked"):
         predict.reveal("never-asked", 7)
 
 
-# ------------------------------------------------------------------------------------------------ batches and pages
+# ------------------------------------------------------------------------------------------------ batches and
+# pages
 
 
 CELLS = """
@@ -316,7 +335,13 @@ predict.review()
 
 def test_a_batch_neither_reads_nor_writes_what_is_kept(make_notebook, live):
     path = make_notebook("asked", *CELLS.strip().split("\n###\n"))
-    store.change("predictions", "sectors", lambda entry: answers.entry_of(answers.Kept(Question("sectors", "How many sectors?", unit="sectors"), 8)))  # fmt: skip
+    progress.update(
+        "predictions",
+        "sectors",
+        lambda entry: answers.entry_of(
+            answers.Kept(Question("sectors", "How many sectors?", unit="sectors"), 8)
+        ),
+    )
     before = (live / "progress" / "predictions.json").read_bytes()
     report = batch.run_course([path], live / "out")
     assert report.ok, repr(report)

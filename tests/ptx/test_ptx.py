@@ -1,4 +1,6 @@
-"""helpers.ptx: what it reads must be what the compilers wrote, with no GPU and under TRITON_INTERPRET=1 too."""
+"""helpers.ptx: what it reads must be what the compilers wrote, with no GPU and under
+TRITON_INTERPRET=1 too.
+"""
 
 from __future__ import annotations
 
@@ -90,7 +92,8 @@ def line_of(function, text: str) -> int:
     return first + next(n for n, line in enumerate(lines) if text in line)
 
 
-# Compiling -----------------------------------------------------------------------------------------------------------
+# Compiling
+# -----------------------------------------------------------------------------------------------------------
 
 
 def test_square_rows_at_every_stage():
@@ -134,7 +137,9 @@ def test_shared_memory_and_barriers_are_seen():
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_100"])
 def test_spills_are_seen_without_a_toolkit(target, monkeypatch):
-    """By the one of Triton's two assemblers that made the kernel: in 3.9 the other cannot read the PTX for sm_90."""
+    """By the one of Triton's two assemblers that made the kernel: in 3.9 the other cannot read the PTX for
+    sm_90.
+    """
     monkeypatch.setattr(artifacts.device, "find_tool", lambda name: None)
     crowded = compiled(constexprs={"BLOCK_SIZE": 8192}, num_warps=1, maxnreg=64, target=target)
     assert crowded.spill_bytes == crowded.local_bytes > 0 and crowded.n_registers <= 64
@@ -165,7 +170,8 @@ def sine_kernel(x_ptr, y_ptr, BLOCK_SIZE: tl.constexpr):
 
 
 def test_local_memory_is_no_spill():
-    """The sine of a double keeps an array for large angles: Triton's n_spills counts it, and nothing was spilled.
+    """The sine of a double keeps an array for large angles: Triton's n_spills counts it, and nothing was
+    spilled.
 
     The sine of a float does so in Triton 3.7, and no longer in 3.9.
     """
@@ -222,9 +228,9 @@ def test_autotuned_kernels_are_unwrapped():
         ({"signature": SIGNATURE | {"rows": "i32"}}, "no argument 'rows'; it has output_ptr"),
         (
             {"signature": {"output_ptr": "*fp32"}},
-            "'input_ptr' of rows_kernel is missing; give it in signature",
+            "'input_ptr' of rows_kernel is missing; add it to signature",
         ),
-        ({"constexprs": {}}, "'BLOCK_SIZE' of rows_kernel is missing; give it in constexprs"),
+        ({"constexprs": {}}, "'BLOCK_SIZE' of rows_kernel is missing; add it to constexprs"),
         ({"constexprs": {"BLOCK_SIZE": 1024, "n_cols": 5}}, "both in signature and in constexprs"),
         ({"signature": SIGNATURE | {"n_cols": "int"}}, "type 'int', which Triton does not know"),
         ({"num_warps": 3}, "num_warps is 3; a block has 1, 2, 4"),
@@ -300,13 +306,14 @@ def test_one_second_python_compiles_for_the_interpreter_until_it_ends():
     """
     same, another, error = interpreted_process(code).splitlines()
     assert (same, another) == ("the same: True", "another: 2")
-    assert error.startswith("the second Python, which compiles outside the interpreter, failed: TypeError")
+    assert error.startswith("the second Python process") and "failed: TypeError" in error
 
 
 def test_what_a_kernel_prints_while_it_compiles_is_no_answer():
     code = """
         loud = t.loud_kernel
-        print(len(ptx.stages(loud, signature={"x_ptr": "*fp32"}, constexprs={"BLOCK_SIZE": 64}).reading.stores))
+        print(len(ptx.stages(loud, signature={"x_ptr": "*fp32"},
+            constexprs={"BLOCK_SIZE": 64}).reading.stores))
     """
     assert interpreted_process(code) == "1"
 
@@ -343,7 +350,8 @@ def test_tritons_own_call_takes_a_kernel_of_the_interpreter():
         types = t.SIGNATURE | {"BLOCK_SIZE": "constexpr"}
         pointers = {(n,): [["tt.divisibility", 16]] for n in (0, 1)}
         source = ptx.ASTSource(t.rows_kernel, types, {"BLOCK_SIZE": 1024}, pointers)
-        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4, "enable_fp_fusion": True})
+        made = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4,
+            "enable_fp_fusion": True})
         print(ptx.read_ptx(made.asm["ptx"]).opcodes == t.compiled().reading.opcodes)
         x = torch.randn(3, 5)
         y = torch.empty_like(x)
@@ -361,7 +369,8 @@ def test_the_interpreter_runs_a_kernel_that_also_compiles():
     assert len(compiled().reading.loads) == 8
 
 
-# Layouts -------------------------------------------------------------------------------------------------------------
+# Layouts
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("changes", "neighbours"), [({}, 1), ({"divisible_by_16": tuple(SIGNATURE)}, 4)])
@@ -392,7 +401,8 @@ def test_what_has_no_layout_to_draw():
         ptx.draw_layout(compiled(), thread=128)
 
 
-# Source lines --------------------------------------------------------------------------------------------------------
+# Source lines
+# --------------------------------------------------------------------------------------------------------
 
 
 def test_every_stage_knows_its_source_lines():
@@ -423,7 +433,8 @@ def test_inlined_code_belongs_to_the_line_that_called_it():
     assert set(ptx_lines.llir_lines(made.llir)) - {None} <= known | {line_of(max_kernel, "def max_kernel")}
 
 
-# Reading -------------------------------------------------------------------------------------------------------------
+# Reading
+# ---------------------------------------------------------------------------------------
 
 HARD = """
 .version 8.4   // a comment { with ; marks
@@ -459,7 +470,7 @@ $L__done: ret;
 
 
 def test_read_ptx_counts_what_is_there():
-    with pytest.raises(ValueError, match=r"2 kernels \(first, second\): say which"):
+    with pytest.raises(ValueError, match=r"2 kernels \(first, second\).*entry="):
         ptx.read_ptx(HARD)
     first = ptx.read_ptx(HARD, "first")
     assert (first.version, first.target, first.address_size) == ("8.4", "sm_80", 64)
@@ -508,7 +519,8 @@ def test_sass_padding_is_not_counted():
     assert reading.instructions[-1].opcode == "EXIT"
 
 
-# CUDA C++ ------------------------------------------------------------------------------------------------------------
+# CUDA C++
+# ------------------------------------------------------------------------------------------------------------
 
 CROWDED_CUDA = """
 __global__ void crowded(const float* x, float* y) {
@@ -571,7 +583,8 @@ def test_cuda_mistakes():
         ptx.cuda_stages(CUDA, kernel="square").text("ttgir")
 
 
-# Showing -------------------------------------------------------------------------------------------------------------
+# Showing
+# ---------------------------------------------------------------------------------------
 
 
 def test_side_by_side_tints_lines_and_numbers_them():

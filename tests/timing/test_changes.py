@@ -13,7 +13,9 @@ from helpers.timing.stats import median_interval
 
 
 def test_a_quotient_holds_its_truth_as_often_as_it_says(seed):
-    """Medians with their intervals, of two runs that differ by 10 %: the quotient's interval holds 1.1 at 95 %."""
+    """Medians with their intervals, of two runs that differ by 10 %: the quotient's interval holds 1.1 at 95
+    %.
+    """
     draw, held, tries = random.Random(seed), 0, 400
 
     def estimate(truth: float) -> Estimate:
@@ -40,25 +42,31 @@ def test_many_points_need_wider_intervals():
     one = Estimate(1.02, 1.008, 1.032)
     assert one.for_one_of(1).low == pytest.approx(1.008)
     assert one.for_one_of(20).low < 1.008 and one.for_one_of(20).high > 1.032
-    assert Change(one.for_one_of(1), True).slower and not Change(one.for_one_of(100), True).slower
+    assert Change(one.for_one_of(1)).slower and not Change(one.for_one_of(100)).slower
 
 
 def test_a_change_must_show_over_both_references():
     slower, same, faster = Estimate(1.05, 1.03, 1.07), Estimate(1.01, 0.99, 1.02), Estimate(0.95, 0.93, 0.97)
-    assert Change(slower.spanning(Estimate(1.04, 1.02, 1.06)), False).slower
+    assert Change(slower.spanning(Estimate(1.04, 1.02, 1.06))).slower
     for other in (same, faster):
-        spanned = Change(slower.spanning(other), False)
+        spanned = Change(slower.spanning(other))
         assert not spanned.slower and not spanned.faster
     assert slower.spanning(same).value == 1.01
 
 
 @pytest.mark.parametrize(
     ("value", "half", "slower", "faster"),
-    [(1.05, 0.02, True, False), (0.95, 0.02, False, True), (1.05, 0.06, False, False), (1.008, 0.001, False, False),
-     (0.995, 0.001, False, False), (1.0, 0.0, False, False)],
-)  # fmt: skip
+    [
+        (1.05, 0.02, True, False),
+        (0.95, 0.02, False, True),
+        (1.05, 0.06, False, False),
+        (1.008, 0.001, False, False),
+        (0.995, 0.001, False, False),
+        (1.0, 0.0, False, False),
+    ],
+)
 def test_beyond_the_interval_and_worth_a_word(value, half, slower, faster):
-    change = Change(Estimate(value, value - half, value + half), True)
+    change = Change(Estimate(value, value - half, value + half))
     assert (change.slower, change.faster) == (slower, faster)
 
 

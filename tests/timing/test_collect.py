@@ -1,18 +1,20 @@
 """helpers.timing.collect: the one loop that takes samples, with a GPU and CUPTI that are made up."""
 
-import time
 from types import SimpleNamespace
 
 import pytest
 import torch
 
 from helpers import timing
-from helpers.timing import collect, league
+from helpers.timing import collect
+from helpers.timing.interleaved import compare_many
 from helpers.timing.samples import Run, Samples
 
 
 class MadeUp:
-    """A GPU whose functions return their own time in µs, and a clock that goes on 1 ms for each round under CUPTI."""
+    """A GPU whose functions return their own time in µs, and a clock that goes on 1 ms for each round under
+    CUPTI.
+    """
 
     def __init__(self, monkeypatch):
         self.now_s, self.batches, self.held, self.mhz = 0.0, [], (), [1980]
@@ -84,30 +86,22 @@ def test_what_held_the_clocks_is_noted(gpu):
     gpu.held, gpu.mhz = ("power cap",), [1980, 1410]
     _, conditions = gpu.collect(10.0)
     assert conditions.sm_clock_mhz == (1980, 1410)
-    assert list(conditions.notes) == [
-        "the driver held the clocks down: power cap",
-        "the SM clock went from 1980 to 1410 MHz while measuring",
-    ]
+    limited, changed = conditions.notes
+    assert "power cap" in limited and "1980 to 1410 MHz" in changed
 
 
 def test_a_function_that_fails_is_named_before_anything_is_measured(gpu):
     functions = {"ours": gpu.function(1.0), "theirs": lambda: torch.square(None)}
-    with pytest.raises(timing.TimingError, match=r"^The function failed: TypeError"):
-        league.compare_many(functions, against="ours")
+    with pytest.raises(timing.TimingError, match="failed: TypeError"):
+        compare_many(functions, against="ours")
     assert not gpu.batches
 
 
 def test_many_in_one_run(gpu):
     functions = {"ours": gpu.function(10.0), "half": gpu.function(5.0), "twice": gpu.function(20.0)}
-    found = league.compare_many(functions, against="ours", budget_s=0.2)
-    ratios = [round(standing.ratio, 2) for standing in found.values()]
+    found = compare_many(functions, against="ours", budget_s=0.2)
+    ratios = [round(timing.ratio, 2) for timing in found.values()]
     assert ratios == [1, 0.5, 2] and found["half"].n_samples == sum(gpu.batches[1:]) >= 50
-
-
-def test_the_leagues_clock_is_not_the_one_that_a_script_has_replaced(monkeypatch):
-    monkeypatch.setattr(league, "wait_for_gpu", lambda: None)
-    monkeypatch.setattr(time, "perf_counter", lambda: 0.0)
-    assert league.host_us(lambda: time.sleep(1e-3), n_calls=2, repeats=3) > 900
 
 
 def test_a_batch_too_small_to_show_the_clocks_step_does_not_forget_it():

@@ -1,4 +1,6 @@
-"""helpers.timing.sweeps: every row checked before it is timed; no time for a kernel that is wrong or refused."""
+"""helpers.timing.sweeps: every row checked before it is timed; no time for a kernel that is wrong
+or refused.
+"""
 
 from __future__ import annotations
 

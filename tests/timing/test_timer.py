@@ -138,10 +138,13 @@ def test_step_of_the_clock():
     assert cupti.clusters([64, 33, 32, 32]) == [(pytest.approx(32.33, abs=0.01), 3), (64, 1)]
 
 
-# ------------------------------------------------------------------------------------ what CUPTI adds to a time
+# ------------------------------------------------------------------------------------ what CUPTI adds to a
+# time
 @pytest.fixture
 def pairs_of_events(monkeypatch):
-    """Functions of made-up kernels: µs alone, µs that CUPTI adds, what the marks add to both. Drift falls on all."""
+    """Functions of made-up kernels: µs alone, µs that CUPTI adds, what the marks add to both. Drift falls on
+    all.
+    """
     rng, watched, calls = random.Random(1), [], itertools.count(1)
 
     def event_times(functions, flush, rounds):
@@ -206,7 +209,9 @@ def test_equal_functions_are_treated_alike(pairs_of_events):
 
 
 def test_nothing_is_taken_off_where_gaps_may_have_grown(pairs_of_events):
-    """Several kernels a call, or a host that is late: what a profiler adds between kernels is in no kernel's time."""
+    """Several kernels a call, or a host that is late: what a profiler adds between kernels is in no kernel's
+    time.
+    """
     (several,) = settled([(400, 30.0, 200.0)], kernels=3).functions
     assert several.added_us == 0.0 and several.overhead.slows
     three = settled([(5, 90.0, 2000.0), (450, 19.0, 2.7), (400, 0.0, 2.7)]).functions
@@ -218,11 +223,12 @@ def test_nothing_is_taken_off_where_gaps_may_have_grown(pairs_of_events):
 def test_a_function_that_does_something_else_when_watched_is_refused(alone, watched):
     run = Run((Samples((watched,) * 40, {}, ("k",)),))
     found = overhead.Overhead(alone, watched, watched - alone, 0.5)
-    with pytest.raises(timing.TimingError, match=r"^softmax takes .* Does it do something else then"):
+    with pytest.raises(timing.TimingError, match=r"^softmax takes .* something else"):
         collect.take_off(run, [found], ["softmax"])
 
 
-# --------------------------------------------------------------------------------------- what a timer can notice
+# --------------------------------------------------------------------------------------- what a timer can
+# notice
 ZEROS, RANDOM = torch.zeros(64, 64), torch.randn(64, 64)
 
 
@@ -313,7 +319,8 @@ def test_no_gpu_is_said(monkeypatch):
         timing.time_gpu(lambda: None)
 
 
-# ------------------------------------------------------------------------------------ benchmarks/timer_truth.py, its parts
+# ------------------------------------------------------------------------------------
+# benchmarks/timer_truth.py, its parts
 
 
 def activity(ts, dur, cat, name, **args):
@@ -388,7 +395,4 @@ def test_a_benchmark_without_a_gpu_says_one_sentence(root, name):
         [sys.executable, f"benchmarks/{name}.py"], cwd=root, env=hidden, capture_output=True, text=True
     )
     assert (done.returncode, done.stderr) == (0, "")
-    assert (
-        done.stdout.startswith("An NVIDIA GPU that torch can use is not here")
-        and len(done.stdout.splitlines()) == 1
-    )
+    assert "NVIDIA GPU" in done.stdout and len(done.stdout.splitlines()) == 1

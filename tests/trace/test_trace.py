@@ -1,4 +1,6 @@
-"""helpers.trace, with profiles taken here on the CPU and a trace with the fields that Kineto writes for a GPU."""
+"""helpers.trace, with profiles taken here on the CPU and a trace with the fields that Kineto writes for a
+GPU.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ from helpers.trace import profile
 POW = (
     "void at::native::vectorized_elementwise_kernel<4, at::native::(anonymous namespace)::"
     "pow_tensor_scalar_kernel_impl<float, float>(at::TensorIteratorBase&, float)::{lambda(float)#1}, "
-    "std::array<char*, 2ul> >(int, at::native::(anonymous namespace)::pow_tensor_scalar_kernel_impl<float, float>"
+    "std::array<char*, 2ul> >(int, at::native::(anonymous namespace)::pow_tensor_scalar_kernel_impl<float, "
+    "float>"
     "(at::TensorIteratorBase&, float)::{lambda(float)#1}, std::array<char*, 2ul>)"
 )
 MUL_OF_NSIGHT = (
@@ -25,25 +28,31 @@ MUL_OF_NSIGHT = (
 )
 POW_OF_NSIGHT = (
     "void at::native::vectorized_elementwise_kernel<(int)8, void at::native::<unnamed>::"
-    "pow_tensor_scalar_kernel_impl<float, float>(at::TensorIteratorBase &, T2)::[lambda(float) (instance 1)], "
+    "pow_tensor_scalar_kernel_impl<float, float>(at::TensorIteratorBase &, T2)::[lambda(float) (instance "
+    "1)], "
     "std::array<char *, (unsigned long)2>>(int, T2, T3)"
 )
 UNROLLED = (
-    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
-    "{lambda()#3}::operator()() const::{lambda()#7}::operator()() const::{lambda(float)#1}, std::array<char*, 2ul>, "
+    "void at::native::unrolled_elementwise_kernel<at::native::"
+    "direct_copy_kernel_cuda(at::TensorIteratorBase&)::"
+    "{lambda()#3}::operator()() const::{lambda()#7}::operator()() const::{lambda(float)#1}, "
+    "std::array<char*, 2ul>, "
     "4, TrivialOffsetCalculator<1, unsigned int>, TrivialOffsetCalculator<1, unsigned int>, "
     "at::native::memory::LoadWithCast<1>, at::native::memory::StoreWithCast<1> >(int, int)"
 )
 LEGACY = (
-    "void at::native::elementwise_kernel<128, 2, at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float, "
+    "void at::native::elementwise_kernel<128, 2, "
+    "at::native::gpu_kernel_impl_nocast<at::native::BinaryFunctor<float, "
     "float, float, at::native::binary_internal::MulFunctor<float> > >(at::TensorIteratorBase&, "
-    "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > const&)::"
+    "at::native::BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> > "
+    "const&)::"
     "{lambda(int)#1}>(int, at::native::x)"
 )
 ON_CPU = [torch.profiler.ProfilerActivity.CPU]
 
 
-# ---------------------------------------------------------------------------------------------------------- names
+# ----------------------------------------------------------------------------------------------------------
+# names
 @pytest.mark.parametrize(
     ("name", "function", "width", "pointers", "short"),
     [
@@ -128,7 +137,8 @@ def test_names_that_cannot_be_read_are_refused(name, says):
     assert trace.short_name(name) == name
 
 
-# --------------------------------------------------------------------------------------------------------- tables
+# ---------------------------------------------------------------------------------------------------------
+# tables
 def test_a_table_of_a_function():
     x = torch.randn(64, 64)
     calls = []
@@ -194,7 +204,8 @@ def test_a_second_profiler_is_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-# --------------------------------------------------------------------------------------------------------- traces
+# ---------------------------------------------------------------------------------------------------------
+# traces
 def test_capture_keeps_the_active_steps_and_their_calls(tmp_path):
     x = torch.randn(32, 32)
     calls = []
@@ -252,10 +263,10 @@ def test_an_exported_trace_loads(tmp_path):
     ("content", "says"),
     [
         (None, "There is no file"),
-        (b"hello", "does not hold JSON"),
-        (b"", "does not hold JSON"),
-        (b"\xff\xfe\x00", "does not hold JSON"),
-        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "does not hold JSON"),
+        (b"hello", "not valid JSON"),
+        (b"", "not valid JSON"),
+        (b"\xff\xfe\x00", "not valid JSON"),
+        (gzip.compress(b'{"traceEvents": []}', mtime=0)[:-9], "not valid JSON"),
         (b"{}", "no list of traceEvents"),
         (b'"text"', "no list of traceEvents"),
         (b"[1, 2]", "no list of traceEvents"),
@@ -270,7 +281,8 @@ def test_files_that_are_no_traces_are_refused_in_one_sentence(tmp_path, content,
     assert str(path) in str(caught.value) and "\n" not in str(caught.value)
 
 
-# ------------------------------------------------------------------------------------------------------ GPU traces
+# ------------------------------------------------------------------------------------------------------ GPU
+# traces
 def event(cat, name, ts, dur, tid=7, pid=100, **args):
     return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": pid, "tid": tid, "args": args}
 

@@ -1,4 +1,6 @@
-"""What is said of a difference between two kernels holds in the pairs that were counted on a GPU, and is said nowhere else."""
+"""What is said of a difference between two kernels holds in the pairs that were counted on a GPU, and is said
+nowhere else.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The sliders: what they show is what the table holds, at every position; what a GPU measures is measured once."""
+"""The sliders: what they show is what the table holds, at every position; what a GPU measures is measured
+once.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def recorded() -> dict[str, Table]:
 
 @pytest.fixture
 def live(recorded, monkeypatch) -> tuple[Table, list]:
-    """An empty table of a "GPU" whose measurements come from the record, and the list of what was measured."""
+    """An empty table of a "GPU" whose measurements come from the record, and the list of what was
+    measured.
+    """
     table = Table(SPACES["launch"], recorded["launch"].spec, live=True)
     asked = []
 
@@ -232,7 +236,7 @@ def test_without_widgets_a_gpu_shows_the_recorded_sweep(recorded, monkeypatch):
 def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", form)
     monkeypatch.setattr(device, "has_gpu", lambda: False)
-    sentence = "cube_kernel has changed: the recorded figures are of another text, and a GPU measures yours."
+    sentence = str(records.KernelChanged(["cube_kernel"]))
     changed = {
         name: dataclasses.replace(space, sources=lambda: ["__global__ void cube_kernel() {}"])
         for name, space in SPACES.items()
@@ -240,7 +244,7 @@ def test_a_changed_kernel_gets_a_sentence_instead_of_its_recorded_speeds(form, m
     shown = widgets.explore(changed["launch"])
     assert shown.widget is None and shown.text == sentence
     assert "0 of " in shown.best().text
-    with pytest.raises(ValueError, match="There is nothing to save: cube_kernel has changed"):
+    with pytest.raises(ValueError, match="cube_kernel"):
         shown.save("never")
     assert shown._repr_mimebundle_()["text/html"] == f'<div role="status">{sentence}</div>'
     monkeypatch.setattr(grid, "SHAPE", changed["shape"])
@@ -442,7 +446,7 @@ def test_moving_the_blocks_shape(recorded):
     assert "Blocks of 32 × 8" in explorer.figure.layout.title.text
     explorer.sliders["block_y"].value = 64
     assert "refused: a block of 2,048 threads" in explorer.line.value
-    with pytest.raises(ValueError, match="block_x=48 is no position"):
+    with pytest.raises(ValueError, match="block_x=48"):
         widgets.explore_grid(48, 8)
 
 

@@ -1,4 +1,6 @@
-"""The exercises that the wrong and the right solutions here answer: the labs' own, and a few that no lab has."""
+"""The exercises that the wrong and the right solutions here answer: the labs' own, and a few that
+no lab has.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,9 @@ void launch(int64_t input, int64_t output, int64_t n_elements, int64_t stream) {
 
 
 def _square_cuda(text: Any) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Build CUDA text with `square_kernel(const float*, float*, int64_t)`; 256 threads, PER_THREAD elements each."""
+    """Build CUDA text with `square_kernel(const float*, float*, int64_t)`; 256 threads, PER_THREAD elements
+    each.
+    """
     macros = ""
     for name, value in (("PER_THREAD", "1"), ("BLOCKS(n)", "n")):
         if not re.search(rf"#define {name.split('(')[0]}\b", text):
@@ -47,8 +51,14 @@ def _square_cuda(text: Any) -> Callable[[torch.Tensor], torch.Tensor]:
 
 
 SQUARE_CUDA = kernel_exercise(
-    "square-cuda", "02_load_inline", "Square in CUDA C++", "SQUARE", torch.square, must_launch="cuda", prepare=_square_cuda
-)  # fmt: skip
+    "square-cuda",
+    "02_load_inline",
+    "Square in CUDA C++",
+    "SQUARE",
+    torch.square,
+    must_launch="cuda",
+    prepare=_square_cuda,
+)
 GELU = kernel_exercise(
     "gelu",
     "06_fusion",

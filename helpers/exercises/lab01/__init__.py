@@ -1,6 +1,6 @@
 """Lab 01, Profiling: its exercises and what judges them.
 
-`exercises` has the exercises, `clocks` the judges of the clocks, `machines` the GPUs that they run on, `samples` and
-`traces` the hidden data, `beside` what runs beside the learner's functions; `step` the recorded step of the free
-exercise.
+`exercises` has the exercises, `clocks` those about clocks, and `machines` the GPUs that these clocks read.
+`samples` and `traces` make the hidden data, and `adapters` runs next to the learner's functions. `step` has
+the recorded step of the free exercise. What learners read about a mistake is in hints.toml.
 """

@@ -1,26 +1,25 @@
-"""The exercises of lab 01, profiling: a grid, four clocks, their summary, real or noise, a trace's time."""
+"""The exercises of lab 01, profiling."""
 
 from __future__ import annotations
 
 import json
-import math
 import random
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 
 from helpers import records
-from helpers.exercises.lab01 import beside, samples, traces
+from helpers.exercises.factories import answer_exercise
+from helpers.exercises.lab01 import adapters, samples, traces
 from helpers.exercises.lab01.clocks import CLOCK_SUMMARY, FOUR_CLOCKS
 from helpers.exercises.lab01.step import STEP
-from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.exercises.verdicts import is_number, raised, wrong
+from helpers.exercises.mistakes import Seen, Table, TableJudge, always, at, not_numbers, under
+from helpers.exercises.model import Case, Exercise
 
 LAB = "01_profiling"
 
 
-# ------------------------------------------------------------------------------------------------ a kernel's grid
+# ------------------------------------------------------------------------------------------ a grid
 def _recorded_grids() -> Iterator[Case]:
-    """The squares of lesson 01 whose grid was seen on a GPU."""
+    """The squares of lesson 01 whose grid was recorded on a GPU."""
     from helpers import trace
 
     for path in sorted(records.folder().glob("*/profiling/vector-widths.json")):
@@ -42,7 +41,7 @@ def _grid_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(n: int, width: int, each: int, threads: int) -> Case:
         blocks = -(-n // (each * threads))
         last = n - (blocks - 1) * each * threads if n else 0
-        label = f"{n:,} elements, width {width}, {each} a thread, blocks of {threads} threads"
+        label = f"{n:,} elements, width {width}, {each} per thread, blocks of {threads} threads"
         return Case(label, (n, width, each, threads), expected=(blocks, each // width, last))
 
     yield case(10_000, 4, 8, 128)
@@ -55,142 +54,111 @@ def _grid_cases(rng: random.Random, device: str) -> Iterator[Case]:
         width = rng.choice([w for w in (1, 2, 4, 8) if w <= each])
         threads = rng.choice((64, 128, 256, 512))
         n = rng.choice((1, rng.randrange(2, 4000), rng.randrange(10**6), rng.randrange(10**9, 2**31)))
-        n = max(n // (each * threads), 1) * each * threads + rng.choice(
-            (-1, 0, 1, rng.randrange(each * threads))
-        )
+        block = each * threads
+        n = max(n // block, 1) * block + rng.choice((-1, 0, 1, rng.randrange(block)))
         yield case(min(n, 2**31 - 1), width, each, threads)
     yield from _recorded_grids()
 
 
-def _judge_grid(case: Case, outcome: Outcome) -> Verdict | None:
-    if fell := raised("vector-grid", "predict_launch", case, outcome):
-        return fell
-    got, want = outcome.value, case.expected
-    if not isinstance(got, (tuple, list)) or len(got) != 3 or not all(is_number(v) for v in got):
-        sentence = f"on {case.label} it returned {got!r}, not three numbers"
-        return wrong("vector-grid", case, sentence, "no-tuple", "Return (blocks, loads, last).")
-    if tuple(got) == want:
-        return None
-    n, width, each, threads = case.args
-    hints = {
-        -(-n // (width * threads)): (
-            "width-for-elements",
-            "The vector width is what one load moves; a thread makes one such load or several.",
-        ),
-        n // (each * threads): (
-            "rounded-down",
-            "The last block may have less to do, but it has to be there: round up.",
-        ),
-        n // (each * threads) + 1: (
-            "one-too-many",
-            "When the elements fill whole blocks, no further block is needed.",
-        ),
-        -(-n // threads): ("one-a-thread", "Here a thread takes more than one element."),
-        -(-n // each): ("threads-for-blocks", "That many threads: how many blocks is it?"),
-        width: (
-            "width-for-blocks",
-            "The number in the name is the width of a load, not the number of blocks.",
-        ),
-    }
-    names = ("blocks", "vector loads a thread", "elements of the last block")
-    at = next(i for i in range(3) if got[i] != want[i])
-    sentence = f"on {case.label}: {names[at]}: {got[at]:,}, but it is {want[at]:,}"
-    if at == 0:
-        mistake, hint = hints.get(got[0], ("blocks", "A block takes threads × elements a thread."))
-    elif at == 1:
-        mistake, hint = "loads", "Each load moves `vector_width` of the elements that a thread takes."
-    elif n and got[2] == 0:
-        mistake, hint = (
-            "last-block",
-            "When the elements fill whole blocks, the last block is full, not empty.",
-        )
-    else:
-        mistake, hint = "last-block", "All blocks before the last are full: what is left for it?"
-    return wrong("vector-grid", case, sentence, mistake, hint)
+def _about_grid(n: int, width: int, each: int, threads: int) -> dict[str, int]:
+    return {"block": each * threads}
 
 
-VECTOR_GRID = Exercise(
-    id="vector-grid",
-    lab=LAB,
-    title="The grid of a vectorised kernel",
-    name="predict_launch",
+VECTOR_GRID = answer_exercise(
+    "vector-grid",
+    LAB,
+    "The grid of a vectorized kernel",
+    "predict_launch",
+    _grid_cases,
     minutes=8,
-    cases=_grid_cases,
-    judge=_judge_grid,
+    facts=_about_grid,
+    mistakes={
+        "no-tuple": not_numbers(3),
+        **at(
+            0,
+            {
+                "width-for-blocks": lambda s: s.value == s.width,
+                "threads-for-blocks": lambda s: s.value == -(-s.n // s.each),
+                "one-a-thread": lambda s: s.value == -(-s.n // s.threads),
+                "one-too-many": lambda s: s.value == s.n // s.block + 1,
+                "rounded-down": lambda s: s.value == s.n // s.block,
+                "width-for-elements": lambda s: s.value == -(-s.n // (s.width * s.threads)),
+                "blocks": always,
+            },
+        ),
+        **at(1, {"loads": always}),
+        "last-block/empty": lambda s: s.n and s.value == 0,
+        "last-block/other": always,
+    },
 )
 
-# ------------------------------------------------------------------------------------------------ real or noise
+# ------------------------------------------------------------------------------------------ real or noise
 ANSWERS = ("a", "b", "no difference")
-_MOST_FALSE_ALARMS = 0.14  # what an honest 5 % stays below in 160 draws, and 7 % all but always
+_MOST_FALSE_ALARMS = 0.14  # an honest 5 % stays below this in 160 draws, and 7 % nearly always does
 _MOST_OF_A_KIND = 0.3
+_LEAST_FOUND = 0.85
 
 
 def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
     drawn = samples.draws(rng)
-    # One case: a share of alarms needs many pairs, and the verdict shows every count beside the others.
+    # One case, because a rate of false alarms needs many pairs, and the verdict shows all counts together.
     pairs = [(d.a, d.b) for d in drawn]
     label = f"{len(pairs)} pairs of samples"
     yield Case(label, (pairs,), expected=[(d.kind, d.faster) for d in drawn], call="each")
 
 
-def _judge_noise(case: Case, outcome: Outcome) -> Verdict | None:
-    def no(sentence: str, mistake: str, hint: str, details: str = "") -> Verdict:
-        return wrong("real-or-noise", case, sentence, mistake, hint, details)
-
-    if fell := raised("real-or-noise", "decide", case, outcome):
-        return fell
-    got, want = list(outcome.value), case.expected
-    for answer in got:
-        if not isinstance(answer, str) or answer not in ANSWERS:
-            return no(f"it answered {answer!r}", "answer", 'The answer is "a", "b" or "no difference".')
-    counts = samples.counts(got, want)
+def _groups(seen: Seen) -> Iterable[Seen]:
+    """All answers at once, and then each group of draws: every kind by itself, and the kinds of one case
+    together.
+    """
+    yield seen.also(real=None)
+    counts = samples.counts(seen.got, seen.want)
+    details = "\n".join(f"{one.label}: {one.words}" for one in counts)
     for one in counts:
-        answers = list(zip(got, want, strict=True))
-        for kind in (*one.kinds, ""):
-            mine = [(g, w) for g, (k, w) in answers if k in ((kind,) if kind else one.kinds)]
-            judge = _misses if one.real else _false_alarms
-            if found := judge(samples.LABELS.get(kind, one.label), mine, whole=not kind):
-                return no(*found, "\n".join(f"{c.label}: {c.words}" for c in counts))
-    return None
+        for kinds in (*((kind,) for kind in one.kinds), one.kinds):
+            pairs = [
+                (got, right) for got, (kind, right) in zip(seen.got, seen.want, strict=True) if kind in kinds
+            ]
+            whole = kinds is one.kinds
+            label = one.label if whole else samples.LABELS[kinds[0]]
+            yield seen.also(
+                real=one.real, label=label, whole=whole, details=details, **_shares(pairs, one.real)
+            )
 
 
-def _false_alarms(label: str, answers: list[tuple[str, str]], whole: bool) -> tuple[str, str, str] | None:
-    n, alarms = len(answers), sum(got != "no difference" for got, _ in answers)
-    if alarms <= (_MOST_FALSE_ALARMS if whole else _MOST_OF_A_KIND) * n:
-        return None
-    sentence = f"{label}: in {alarms} of {n} comparisons it saw a difference"
-    if alarms > (0.8 if whole else 0.95) * n:
-        hint = "Two samples are never exactly equal. How large a difference would chance alone make?"
-    else:
-        hint = (
-            "Let the samples say how large a chance difference is: an interval, a rank test or a bootstrap."
-        )
-    return sentence, "false-alarms", hint
+def _shares(pairs: list[tuple[str, str]], real: bool) -> dict[str, float]:
+    """How often a difference was seen (if there is one, the right one), and the slower function named."""
+    n_named = sum(got != "no difference" for got, _ in pairs)
+    n_seen = sum(got == right for got, right in pairs) if real else n_named
+    return {"n": len(pairs), "n_seen": n_seen, "n_swapped": n_named - n_seen, "share": n_seen / len(pairs)}
 
 
-def _misses(label: str, answers: list[tuple[str, str]], whole: bool) -> tuple[str, str, str] | None:
-    n, found = len(answers), sum(got == want for got, want in answers)
-    if found >= 0.85 * n:
-        return None
-    swapped = sum(got != want and got != "no difference" for got, want in answers)
-    if swapped > n / 2:
-        hint = "The samples are times: the faster one has the smaller ones."
-        return f"{label}: it named the slower one in {swapped} of {n}", "swapped", hint
-    if "first" in label:
-        hint = "Which figure hardly moves when one reading of a hundred is 50 times too long?"
-    elif "0.7" in label:
-        hint = "A fixed limit misses it: how sure a difference is depends on the noise and on the number of samples."
-    elif "drift" in label:
-        hint = "a[i] and b[i] were taken one right after the other: what drifts, drifts for both."
-    elif all(got == "no difference" for got, _ in answers):
-        hint = (
-            "It never names a winner here, though the difference is about three times what single readings "
-            "scatter by. How far does a median of a hundred of them scatter?"
-        )
-    else:
-        hint = "The difference is there. Do rare slow readings widen your interval?"
-    return f"{label}: it found {found} of {n}", "misses", hint
+def _unknown_answer(s: Seen) -> str:
+    other = [one for one in s.got if not isinstance(one, str) or one not in ANSWERS]
+    return f"it answered {other[0]!r}" if other else ""
 
+
+_NOISE_MISTAKES = {
+    "answer": _unknown_answer,
+    **under(
+        lambda s: s.real is False and s.share > (_MOST_FALSE_ALARMS if s.whole else _MOST_OF_A_KIND),
+        {
+            "false-alarms/always": lambda s: s.share > (0.8 if s.whole else 0.95),
+            "false-alarms/often": always,
+        },
+    ),
+    **under(
+        lambda s: s.real and s.share < _LEAST_FOUND,
+        {
+            "swapped": lambda s: s.n_swapped > s.n / 2,
+            "misses/first": lambda s: "first" in s.label,
+            "misses/small": lambda s: "0.7" in s.label,
+            "misses/drift": lambda s: "drift" in s.label,
+            "misses/never": lambda s: s.n_seen == s.n_swapped == 0,
+            "misses/other": always,
+        },
+    ),
+}
 
 REAL_OR_NOISE = Exercise(
     id="real-or-noise",
@@ -199,12 +167,12 @@ REAL_OR_NOISE = Exercise(
     name="decide",
     minutes=20,
     cases=_noise_cases,
-    judge=_judge_noise,
-    adapters={"each": beside.each},
+    judge=TableJudge(Table("real-or-noise", LAB, _NOISE_MISTAKES), "decide", parts=_groups),
+    adapters={"each": adapters.each},
 )
 
 
-# --------------------------------------------------------------------------------------------- a trace's time
+# ------------------------------------------------------------------------------------------ a trace
 def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
     for label, events in traces.traces(rng):
         yield Case(label, (events,), expected=traces.attribution(events))
@@ -220,28 +188,6 @@ def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
         )
 
 
-def _judge_trace(case: Case, outcome: Outcome) -> Verdict | None:
-    if fell := raised("copy-or-compute", "attribute", case, outcome):
-        if outcome.error_type == "KeyError" and outcome.error.endswith(("'cat'", "'ts'", "'dur'")):
-            hint = (
-                'Events whose "ph" is not "X" are marks and names, and may lack that key: look at "ph" first.'
-            )
-            return replace(fell, hint=hint)
-        return fell
-    got, want = outcome.value, case.expected
-    if not isinstance(got, dict) or not all(is_number(got.get(k)) for k in want):
-        sentence = f"on {case.label} it returned {got!r}"
-        hint = 'Return {"copy_us": …, "compute_us": …, "both_us": …}.'
-        return wrong("copy-or-compute", case, sentence, "no-figures", hint)
-    for key, value in want.items():
-        if math.isclose(got[key], value, rel_tol=1e-6, abs_tol=2e-3):
-            continue
-        mistake, hint = traces.why(key, got[key], case.args[0])
-        sentence = f"on {case.label}: {key} is {got[key]:,.1f}, but it is {value:,.1f}"
-        return wrong("copy-or-compute", case, sentence, mistake, hint)
-    return None
-
-
 COPY_OR_COMPUTE = Exercise(
     id="copy-or-compute",
     lab=LAB,
@@ -249,7 +195,7 @@ COPY_OR_COMPUTE = Exercise(
     name="attribute",
     minutes=20,
     cases=_trace_cases,
-    judge=_judge_trace,
+    judge=TableJudge(traces.TABLE, "attribute", traces.about, tolerance=(1e-6, 2e-3)),
 )
 
 EXERCISES = (VECTOR_GRID, FOUR_CLOCKS, CLOCK_SUMMARY, REAL_OR_NOISE, COPY_OR_COMPUTE, STEP)

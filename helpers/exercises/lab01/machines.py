@@ -1,6 +1,6 @@
-"""What lab 01 measures: a GPU with a queue, once simulated (its true times are known) and once real.
+"""The GPU with a queue that lab 01 measures, once simulated (with known times) and once real.
 
-Both have the same four methods, so that a learner's clocks are checked on the first and read on the second.
+Both have the same four methods, so that a learner's clocks are checked on the first and used on the second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class SimulatedGpu(SimulatedQueue):
 
 
 def launched_grids(sizes: list[int]) -> list[dict]:
-    """Square fp32 tensors of these sizes on the GPU: what was really launched, as `torch.profiler` saw it.
+    """Square fp32 tensors of these sizes on the GPU and return what was launched, according to
+    `torch.profiler`.
 
     Returns:
         Rows of n_elements, blocks, threads and the kernel's full name.
@@ -78,7 +79,7 @@ def launched_grids(sizes: list[int]) -> list[dict]:
 
 
 def record_two_streams(path: Any, n_rows: int, n_cols: int) -> None:
-    """Keep a trace in which a copy on one stream and squares on another run at the same time."""
+    """Store a trace in which a copy on one stream and squares on another run at the same time."""
     import torch
 
     from helpers import trace

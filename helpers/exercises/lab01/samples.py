@@ -1,4 +1,4 @@
-"""Hidden data for lab 01: samples of which the truth is known."""
+"""Hidden data for lab 01: samples whose true difference is known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ LABELS = {
     "drift": "two equal kernels while the clock drifts",
     "wide": "two equal kernels, much noise",
     "real": "a real difference of 3 %, now and then a slow reading",
-    "real-first": "a real difference of 3 %, the very first reading of the faster one 20 to 90 times too long",
+    "real-first": "a real difference of 3 %, the very first reading of the faster one 20 to 90 times too "
+    "long",
     "real-drift": "a real difference of 3 % while the clock drifts by 2 %",
     "real-small": "a real difference of 0.7 %, little noise",
 }
@@ -20,7 +21,7 @@ LABELS = {
 
 @dataclass(frozen=True)
 class Draw:
-    """Times of two functions in µs, taken in turns, and which of the two is faster."""
+    """Interleaved times of two functions in µs, and which of the two is faster."""
 
     a: list[float]
     b: list[float]
@@ -111,7 +112,9 @@ def counts(answers: Sequence[str], truth: Sequence[tuple[str, str]]) -> list[Cou
 def try_methods(
     methods: Mapping[str, Callable[[list[float], list[float]], str]], seed: int = 0
 ) -> list[dict]:
-    """What methods count on the same pairs of samples: a row for each of the five cases, a column for each method."""
+    """Count how often methods see a difference in the same pairs of samples: one row per case, one column per
+    method.
+    """
     drawn = draws(random.Random(seed))
     truth = [(d.kind, d.faster) for d in drawn]
     rows: dict[str, dict] = {}

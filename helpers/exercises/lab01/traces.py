@@ -1,9 +1,15 @@
-"""Hidden data for lab 01: traces of which every µs is accounted for."""
+"""Lab 01's `copy-or-compute`: traces in which every µs is known, and the mistakes in adding them up."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from typing import Any
+
+from helpers.exercises.mistakes import Seen, Table, always, at, under
+from helpers.exercises.verdicts import is_number
+
+Spans = list[tuple[float, float]]
 
 
 def _event(cat: str, name: str, ts: float, dur: float, stream: int | None, tid: int = 1) -> dict:
@@ -20,13 +26,17 @@ def _event(cat: str, name: str, ts: float, dur: float, stream: int | None, tid: 
     }
 
 
+def _like_memcpy(name: str) -> bool:
+    return "memcpy" in name.lower()
+
+
 _COPY, _KERNEL = "Memcpy HtoD (Pinned -> Device)", "void at::native::vectorized_elementwise_kernel<4, …>"
 
 
 def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
-    """Small traces by hand, and large ones by chance."""
+    """Small traces, each with one peculiarity, and large random ones."""
     copy, kernel = "gpu_memcpy", "kernel"
-    by_hand = [
+    small = [
         ("a copy, then a kernel", [(copy, 0, 100, 7), (kernel, 100, 30, 7)]),
         ("a kernel inside a copy", [(copy, 0, 100, 7), (kernel, 40, 20, 13)]),
         ("two kernels that overlap on two streams", [(kernel, 0, 60, 7), (kernel, 40, 60, 13)]),
@@ -41,7 +51,7 @@ def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
         ("no GPU event", []),
     ]
     found = []
-    for label, spans in by_hand:
+    for label, spans in small:
         events = [
             _event(cat, _COPY if cat == copy else _KERNEL, float(ts), float(dur), s)
             for cat, ts, dur, s in spans
@@ -72,7 +82,9 @@ def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
 
 
 def _noise(rng: random.Random, end: float) -> list[dict]:
-    """What a real trace holds besides the GPU's work: the host's calls, ranges, arrows and names of tracks."""
+    """What a real trace contains besides the GPU's work: calls on the host, ranges, arrows, names
+    of tracks.
+    """
     return [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "python"}},
         _event("cpu_op", "aten::copy_", 0.0, end * 1.2, None),
@@ -84,109 +96,115 @@ def _noise(rng: random.Random, end: float) -> list[dict]:
     ]
 
 
-def _spans(events: list[dict], cat: str) -> list[tuple[float, float]]:
+def _spans(events: list[dict], cat: str) -> Spans:
     return [(e["ts"], e["ts"] + e["dur"]) for e in events if e.get("ph") == "X" and e.get("cat") == cat]
 
 
-def _busy(*kinds: list[tuple[float, float]]) -> float:
-    """µs in which every one of these kinds has at least one span running."""
+def _busy(*kinds: Spans) -> float:
+    """The µs in which at least one span of every kind is running."""
     edges = sorted(
-        (at, step, k) for k, spans in enumerate(kinds) for a, b in spans for at, step in ((a, 1), (b, -1))
+        (us, step, k) for k, spans in enumerate(kinds) for a, b in spans for us, step in ((a, 1), (b, -1))
     )
     running, total, last = [0] * len(kinds), 0.0, 0.0
-    for at, step, k in edges:
+    for us, step, k in edges:
         if all(running):
-            total += at - last
+            total += us - last
         running[k] += step
-        last = at
+        last = us
     return total
 
 
 def attribution(events: list[dict]) -> dict[str, float]:
-    """The µs in which the GPU copied, computed, and did both at once."""
+    """The right answer: the µs in which the GPU copied, computed, and did both at once."""
     copies, kernels = _spans(events, "gpu_memcpy"), _spans(events, "kernel")
     return {"copy_us": _busy(copies), "compute_us": _busy(kernels), "both_us": _busy(copies, kernels)}
 
 
-def why(key: str, got: float, events: list[dict]) -> tuple[str, str]:
-    """The mistake that gives this figure: (key, hint)."""
+def _durations(spans: Spans) -> float:
+    return sum(b - a for a, b in spans)
 
-    def near(value: float) -> bool:
-        return abs(got - value) <= 1e-6 * abs(value) + 2e-3
 
+def _extent(spans: Spans) -> float:
+    """From the first start to the last end."""
+    return max((b for _, b in spans), default=0.0) - min((a for a, _ in spans), default=0.0)
+
+
+def about(events: list[dict]) -> dict[str, Any]:
+    """What the table of mistakes is told about a trace."""
     copies, kernels = _spans(events, "gpu_memcpy"), _spans(events, "kernel")
-    own = copies if key == "copy_us" else kernels
-    everything = attribution(events)
-    if key == "both_us":
-        pairs = sum(max(0.0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels)
-        if near(pairs):
-            return (
-                "not-united",
-                "Unite the copies and unite the kernels first: overlapping pairs count a moment twice.",
-            )
-        if near(0.0):
-            return "no-overlap", "Copies and kernels lie on different streams and may run at the same time."
-        return _why_both(got, near, copies, kernels)
-    if near(sum(b - a for a, b in own)):
-        return (
-            "not-united",
-            "You added durations: a moment in which two of them run counts once. Unite the intervals first.",
-        )
-    host = {"copy_us": "cudaMemcpyAsync", "compute_us": "cudaLaunchKernel"}[key]
-    called = [(e["ts"], e["ts"] + e["dur"]) for e in events if e.get("name") == host and "dur" in e]
-    if near(_busy(called)) or near(_busy(own + called)) or near(sum(b - a for a, b in own + called)):
-        return (
-            "host-call",
-            f"{host} is the host's call. What the GPU did has the category gpu_memcpy or kernel.",
-        )
-    other = _spans(events, "gpu_memset")
-    if near(_busy(own + other)):
-        return "memset", "A fill (gpu_memset) is neither a copy nor a kernel: leave it out."
-    if near(everything[key] - everything["both_us"]):
-        return "exclusive", "Time in which both run belongs to copy_us and to compute_us as well."
-    by_name = [
-        (e["ts"], e["ts"] + e["dur"]) for e in events if "memcpy" in e.get("name", "").lower() and "dur" in e
-    ]
-    if key == "copy_us" and near(_busy(by_name)):
-        return "by-name", 'Go by the category, e["cat"]: a kernel may have "memcpy" in its name.'
-    if near(max((b for _, b in own), default=0.0) - min((a for a, _ in own), default=0.0)):
-        return (
-            "from-first-to-last",
-            "From the first start to the last end there are gaps, and they do not count.",
-        )
-    return (
-        "figure",
-        "Sort the intervals by their start; those that overlap or touch become one; add what is left.",
-    )
+    return {
+        "copies": copies,
+        "kernels": kernels,
+        "fills": _spans(events, "gpu_memset"),
+        "copy_us": _busy(copies),
+        "compute_us": _busy(kernels),
+        "both_us": _busy(copies, kernels),
+        "either_right": _busy(copies + kernels),
+        "pairs_us": sum(max(0.0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels),
+    }
 
 
-def _why_both(
-    got: float,
-    near: Callable[[float], bool],
-    copies: list[tuple[float, float]],
-    kernels: list[tuple[float, float]],
-) -> tuple[str, str]:
-    """The mistake that gives this time of both, where the times of each are right: (key, hint)."""
-    copy_us, compute_us, every = _busy(copies), _busy(kernels), copies + kernels
-    if near(min(copy_us, compute_us)):
-        return (
-            "as-if-nested",
-            "The smaller of the two is right only where it lies inside the other: intervals may overlap in part, or not at all.",
+def _named(s: Seen, found: Callable[[str], bool]) -> Spans:
+    """The spans of the events whose name passes."""
+    return [(e["ts"], e["ts"] + e["dur"]) for e in s.events if found(e.get("name", "")) and "dur" in e]
+
+
+def _own(s: Seen) -> Spans:
+    return s.copies if s.at == "copy_us" else s.kernels
+
+
+def _is_host_call(s: Seen) -> bool:
+    s.host_call = "cudaMemcpyAsync" if s.at == "copy_us" else "cudaLaunchKernel"
+    calls = _named(s, lambda name: name == s.host_call)
+    return s.near(_busy(calls), _busy(_own(s) + calls), _durations(_own(s) + calls))
+
+
+def _is_overlap(s: Seen) -> bool:
+    s.either = s.copy_us + s.compute_us - s.value
+    return True
+
+
+def _gap_as_idle(s: Seen) -> bool:
+    both = s.copy_us + s.compute_us - _extent(s.copies + s.kernels)
+    return s.near(both, max(0.0, both))
+
+
+def _no_figures(s: Seen) -> bool:
+    return not isinstance(s.got, dict) or not all(is_number(s.got.get(key)) for key in s.want)
+
+
+TABLE = Table(
+    "copy-or-compute",
+    "01_profiling",
+    {
+        "no-figures": _no_figures,
+        **at(
+            "both_us",
+            {
+                "not-united/pairs": lambda s: s.near(s.pairs_us),
+                "no-overlap": lambda s: s.near(0.0),
+                "as-if-nested": lambda s: s.near(min(s.copy_us, s.compute_us)),
+                "not-united/both": lambda s: s.near(_durations(s.copies + s.kernels) - s.either_right),
+                "from-first-to-last/both": _gap_as_idle,
+                "overlap": _is_overlap,
+            },
+        ),
+        **under(
+            lambda s: s.at,
+            {
+                "not-united": lambda s: s.near(_durations(_own(s))),
+                "host-call": _is_host_call,
+                "memset": lambda s: s.near(_busy(_own(s) + s.fills)),
+                "exclusive": lambda s: s.near(s.right - s.both_us),
+                "by-name": lambda s: s.at == "copy_us" and s.near(_busy(_named(s, _like_memcpy))),
+                "from-first-to-last": lambda s: s.near(_extent(_own(s))),
+                "figure": always,
+            },
+        ),
+    },
+    raises={
+        "raises/key": lambda s: (
+            s.got.error_type == "KeyError" and s.got.error.endswith(("'cat'", "'ts'", "'dur'"))
         )
-    if near(sum(b - a for a, b in every) - _busy(every)):
-        return (
-            "not-united",
-            "Durations count a moment twice in which two kernels run: take the united times, copy_us and compute_us.",
-        )
-    spread = max(b for _, b in every) - min(a for a, _ in every) if every else 0.0
-    if near(copy_us + compute_us - spread) or near(max(0.0, copy_us + compute_us - spread)):
-        return (
-            "from-first-to-last",
-            "From the first start to the last end there are moments in which nothing runs: unite both lists together instead.",
-        )
-    either = copy_us + compute_us - got
-    return (
-        "overlap",
-        f"It says that {either:,.1f} µs hold a copy, a kernel or both; they are {_busy(every):,.1f}. Unite both lists "
-        "together: an interval may begin inside another and end inside it, end behind it, or only touch it.",
-    )
+    },
+)

@@ -1,7 +1,7 @@
 """Lab 02, load_inline: its exercises and what judges them.
 
-`exercises` has the exercises, `launchers` what builds and runs a learner's text, `runs` what such a run says in
-words, `traps` what a text tells of a mistake, `wrapper` the tensors that a wrapper must take or refuse, `beside` the
-launch that stands in for the kernel's; `slow_kernel` and `centred` the free exercise's kernel, what judges it and
-what runs beside it.
+`exercises` has the exercises. `launchers` builds a learner's kernel and runs it, and `run_reports` has the
+mistakes that a run shows. `wrapper` has the tensors that a wrapper must accept or refuse, and `adapters` the
+launch that stands in for the kernel's. `slow_kernel` and `centred` are the free exercise's judge and kernel.
+What learners read about a mistake is in hints.toml.
 """

@@ -1,6 +1,7 @@
-"""Lab 02's slow kernel and what runs beside the learner's mended one: a guarded run, and what the host counts of each.
+"""Lab 02's slow kernel, and what runs next to the learner's fixed one: a guarded run, and counts of accesses
+on the host.
 
-It knows no answer: the counts say what a text does, whoever wrote it.
+It contains no answers: the counts describe what a text does, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ def counts(built: launchers.Built) -> dict[str, float]:
     """What a kernel asks of global memory on a matrix of `SHAPE`, counted on the host.
 
     Returns:
-        `loads` and `stores` of all threads, the warps' `requests`, the `sectors` that these touch, `sectors_a_request`,
-        `bytes_used_percent` of the sectors' bytes, and `loads_an_element`.
+        `loads` and `stores` of all threads, the warps' `requests`, the `sectors` that these touch,
+        `sectors_a_request`, `bytes_used_percent` of the sectors' bytes, and `loads_an_element`.
 
     Raises:
-        helpers.cuda.host.checked.HostCudaError, helpers.cuda.BuildError: as in any run and build for the host.
+        helpers.cuda.emulator.checked.EmulatorError, helpers.cuda.BuildError: as in any run and build for the
+        host.
     """
     run = launchers.traced(built, *SHAPE)
     accesses = run.accesses[run.accesses["argument"].isin(("input", "output"))]
@@ -57,7 +59,9 @@ def counts(built: launchers.Built) -> dict[str, float]:
 
 
 def counts_of_slow() -> dict[str, float]:
-    """`counts` of the slow kernel without building it: each warp asks for one number `width` times, then for its own 32."""
+    """`counts` of the slow kernel without building it: each warp asks for one number `width` times, then for
+    its own 32.
+    """
     height, width = SHAPE
     warps = height * width // 32
     requests, sectors = warps * (width + 2), warps * (width + 4 + 4)
@@ -105,7 +109,7 @@ def run(answer: Answer, inputs: list, shape: tuple, numbers: list) -> dict[str, 
 
 
 def read(answer: Answer) -> dict[str, Any]:
-    """The write-up, what the host counts of the slow kernel and of the one in it, and what its text uses."""
+    """The write-up, the host's counts for the slow kernel and for the one in it, and what its text uses."""
     text = re.sub(r"//[^\n]*|/\*.*?\*/", "", answer.built.text, flags=re.S)
     return {
         "write_up": answer.write_up,

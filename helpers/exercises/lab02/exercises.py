@@ -1,22 +1,23 @@
-"""The exercises of lab 02, load_inline: a grid, a guard, a wrapper's checks, rows and columns, a transpose in tiles."""
+"""The exercises of lab 02, load_inline."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 from helpers.exercises import inputs
-from helpers.exercises.lab02 import beside, launchers, runs, traps, wrapper
+from helpers.exercises.factories import answer_exercise
+from helpers.exercises.guarded_run import is_wrong, unwritten
+from helpers.exercises.lab02 import adapters, launchers, run_reports, wrapper
 from helpers.exercises.lab02.slow_kernel import SLOW_KERNEL
-from helpers.exercises.model import Case, Exercise, Outcome, Verdict
+from helpers.exercises.mistakes import Seen, always, not_numbers
+from helpers.exercises.model import Case, Exercise
 from helpers.exercises.plans import CasePlan, SpeedPlan
-from helpers.exercises.verdicts import is_number, raised, wrong
 
 LAB = "02_load_inline"
 
 
-# --------------------------------------------------------------------------------------------- cover a matrix
+# ------------------------------------------------------------------------------------------ cover a matrix
 def _cover_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(height: int, width: int, block_x: int, block_y: int) -> Case:
         across, down = -(-width // block_x), -(-height // block_y)
@@ -35,54 +36,35 @@ def _cover_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield case(rng.randrange(1, 20_000), rng.randrange(1, 20_000), block_x, block_y)
 
 
-def _judge_cover(case: Case, outcome: Outcome) -> Verdict | None:
-    if fell := raised("cover-a-matrix", "cover", case, outcome):
-        return fell
-    got, want = outcome.value, case.expected
-    numbers = isinstance(got, (tuple, list)) and len(got) == 3
-    if not numbers or not all(is_number(v) for v in got):
-        sentence = f"on {case.label} it returned {got!r}, not three numbers"
-        return wrong("cover-a-matrix", case, sentence, "no-tuple", "Return (across, down, idle).")
-    if tuple(got) == want:
-        return None
-    height, width, block_x, block_y = case.args
-    sentence = f"on {case.label} it returned {tuple(got)}, but it is {want}"
-    if (got[0], got[1]) == want[:2]:
-        mistake, hint = "idle", "Idle threads: all threads of all blocks, less one for each element."
-    elif (got[0], got[1]) == (want[1], want[0]) or (got[0], got[1]) == (
-        -(-height // block_x),
-        -(-width // block_y),
-    ):
-        mistake, hint = "x-for-rows", "x counts columns, so `across` comes from width and block_x."
-    elif got[0] == width // block_x and got[1] == height // block_y:
-        mistake, hint = "rounded-down", "The rest at the edge needs a block too: round up."
-    elif got[0] == width // block_x + 1 or got[1] == height // block_y + 1:
-        mistake, hint = (
-            "one-too-many",
-            "Where blocks fit exactly no further one is needed: (n + size - 1) // size.",
-        )
-    else:
-        mistake, hint = (
-            "blocks",
-            "As many blocks in each direction as it takes to cover it, each direction by itself.",
-        )
-    return wrong("cover-a-matrix", case, sentence, mistake, hint)
+def _about_cover(height: int, width: int, block_x: int, block_y: int) -> dict[str, tuple[int, int]]:
+    return {
+        "sizes_swapped": (-(-height // block_x), -(-width // block_y)),
+        "down": (width // block_x, height // block_y),
+    }
 
 
-COVER = Exercise(
-    id="cover-a-matrix",
-    lab=LAB,
-    title="Cover a matrix with blocks",
-    name="cover",
+COVER = answer_exercise(
+    "cover-a-matrix",
+    LAB,
+    "Cover a matrix with blocks",
+    "cover",
+    _cover_cases,
     minutes=5,
-    cases=_cover_cases,
-    judge=_judge_cover,
+    facts=_about_cover,
+    mistakes={
+        "no-tuple": not_numbers(3),
+        "idle": lambda s: s.at == 2,
+        "x-for-rows": lambda s: tuple(s.got[:2]) in (s.want[1::-1], s.sizes_swapped),
+        "rounded-down": lambda s: tuple(s.got[:2]) == s.down,
+        "one-too-many": lambda s: s.got[0] == s.down[0] + 1 or s.got[1] == s.down[1] + 1,
+        "blocks": always,
+    },
 )
 
 
-# ------------------------------------------------------------------------------------------- mend the guard
+# ------------------------------------------------------------------------------------------ fix the guard
 def _special(rng: random.Random, height: int, width: int):
-    """Normal values with NaN, infinities and zeros among them."""
+    """Normal values, with a few NaN, infinities and zeros."""
     import torch
 
     x = inputs.values(rng, (height, width))
@@ -121,56 +103,32 @@ def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield Case("a traced run on a 5 × 7 matrix", (5, 7, 4, 4), expected=1, call="writers")
 
 
-def _judge_guard(case: Case, outcome: Outcome) -> Verdict | None:
-    if fell := runs.fell("mend-the-guard", "DIFFERENCE_CUDA", case, outcome):
-        return fell
-    value = outcome.value
-    height, width, block_x, block_y = case.args if case.call == "writers" else case.args[2]
-    if value.get("cause") == "out of bounds" and value["block"]:
-        row = value["block"][1] * block_y + value["thread"][1]
-        col = value["block"][0] * block_x + value["thread"][0]
-        first, *rest = value["trouble"].split("\n")
-        sentence = f"on {case.label}: {first.rstrip('.')} (the thread's row is {row}, its column {col})"
-        if row < height and col < width:
-            mistake, hint = (
-                "neighbour",
-                "The last column has no right neighbour: its result is 0, without a read.",
-            )
-        else:
-            mistake, hint = "missing-guard", "The grid is rounded up: send threads outside the matrix home."
-        return wrong("mend-the-guard", case, sentence, mistake, hint, "\n".join(rest))
-    if found := runs.troubled("mend-the-guard", case, value):
-        return found
-    if case.call != "writers":
-        return runs.wrong_values("mend-the-guard", case, value, _why_difference)
-    if value["writers"] == case.expected:
-        return None
-    sentence = f"right, but on {case.label} {value['writers']} threads write the same element"
-    hint = "Each thread has one element, that of its row and column, and writes no other."
-    return wrong("mend-the-guard", case, sentence, "many-writers", hint)
+_judge_guard = run_reports.judge(
+    "fix-the-guard",
+    "DIFFERENCE_CUDA",
+    first={"many-writers": lambda s: s.writers is not None and s.writers != s.want},
+    faults={
+        **run_reports.outside(
+            {
+                "neighbour": lambda s: s.row < s.height and s.col < s.width,
+                "missing-guard": always,
+            }
+        ),
+        **run_reports.BARRIERS,
+    },
+    values={
+        "guard-too-strict": unwritten,
+        "neighbour/value": lambda s: s.bad[:, -1].any() and not s.bad[:, :-1].any(),
+        "sign": lambda s: not is_wrong(-s.out, s.expected).any(),
+        "missing-guard/values": always,
+    },
+)
 
 
-def _why_difference(out, case: Case) -> tuple[str, str]:
-    wrong = runs.is_wrong(out, case.expected)
-    if out[wrong].isnan().all():
-        return (
-            "guard-too-strict",
-            "NaN: no thread wrote there. Your guard sends threads home that have work to do.",
-        )
-    if bool(wrong[:, -1].any()) and not bool(wrong[:, :-1].any()):
-        return (
-            "neighbour",
-            "The last column has no right neighbour: what lies behind it is the next row. It gets 0.",
-        )
-    if not runs.is_wrong(-out, case.expected).any():
-        return "sign", "Right neighbour minus the element itself."
-    return "missing-guard", "Did threads beyond the last column write into the next row?"
-
-
-MEND = Exercise(
-    id="mend-the-guard",
+GUARD = Exercise(
+    id="fix-the-guard",
     lab=LAB,
-    title="Mend the missing guard",
+    title="Fix the missing guard",
     name="DIFFERENCE_CUDA",
     minutes=12,
     cases=_guard_cases,
@@ -189,13 +147,13 @@ REFUSE = Exercise(
     minutes=15,
     cases=wrapper.cases,
     judge=wrapper.judge,
-    adapters={"wrapped": beside.wrapped},
+    adapters={"wrapped": adapters.wrapped},
     served={"wrapped": wrapper.serve},
     on_gpu=True,
 )
 
 
-# -------------------------------------------------------------------------------------------- rows, not columns
+# ------------------------------------------------------------------------------------------ rows, not columns
 def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
     import torch
 
@@ -213,51 +171,36 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
             expected=(x.double() * factor.double()[:, None]).to(device),
             call="run",
         )
-    # The least share of the sectors' bytes to be used, in per cent; rows of 100 columns begin inside a sector.
+    # `expected` is the least percentage of the sectors' bytes to be used; rows of 100 columns start inside
+    # one.
     for height, width, least in [(64, 256, 75), (rng.randrange(40, 70), 100, 60)]:
         yield Case(
             f"a traced run on a {height} × {width} matrix", (height, width), expected=least, call="count"
         )
 
 
-def _judge_rows(case: Case, outcome: Outcome) -> Verdict | None:
-    id = "rows-not-columns"
-    if fell := runs.fell(id, "SCALE_ROWS_CUDA", case, outcome):
-        return fell
-    if case.call == "count":
-        return _judge_use(
-            id,
-            case,
-            outcome.value,
-            "Write down what threads 0 and 1 of a warp get. Which of row and column should they share, and which not?",
-        )
-    return runs.troubled(id, case, outcome.value) or runs.wrong_values(id, case, outcome.value, _why_rows)
-
-
-def _judge_use(id: str, case: Case, value: dict, hint: str) -> Verdict | None:
-    if found := runs.troubled(id, case, value):
-        return found
-    for argument in ("input", "output"):
-        sectors, used = value[argument]
-        if not used >= case.expected:
-            sentence = (
-                f"right, but in {case.label} a warp's request for `{argument}` touches {sectors:.3g} sector{'' if sectors == 1 else 's'} "
-                f"and uses {used:.3g} % of their bytes (at least {case.expected} % is asked for)"
-            )
-            return wrong(id, case, sentence, "strided", hint)
-    return None
-
-
-def _why_rows(out, case: Case) -> tuple[str, str]:
-    x, factor = (t.cpu() for t in case.args[0])
+def _factor_of_columns(s: Seen) -> bool:
+    """Each column was multiplied by its own factor, as far as there are factors."""
+    x, factor = (tensor.cpu().double() for tensor in s.case.args[0])
     n = min(x.shape)
-    wrong = runs.is_wrong(out.double(), case.expected)
-    if out[wrong].isnan().all():
-        return "unwritten", "NaN: no thread wrote there. Does your mapping reach every row and column once?"
-    across = x.double()[:, :n] * factor.double()[None, :n]
-    if x.shape[1] > 1 and not runs.is_wrong(out.double()[:, :n], across)[: x.shape[0]].any():
-        return "transposed", "The factor belongs to the row, not to the column."
-    return "mapping", "index = row * width + col; the factor is factor[row]."
+    return x.shape[1] > 1 and not is_wrong(s.out.double()[:, :n], x[:, :n] * factor[None, :n]).any()
+
+
+_judge_rows = run_reports.judge(
+    "rows-not-columns",
+    "SCALE_ROWS_CUDA",
+    first={"strided": lambda s: s.case.call == "count" and run_reports.strided(s)},
+    faults={
+        **run_reports.outside(
+            {
+                "missing-guard": lambda s: s.element >= s.height * s.width,
+                "wrong-index": always,
+            }
+        ),
+        **run_reports.BARRIERS,
+    },
+    values={"unwritten": unwritten, "transposed": _factor_of_columns, "mapping": always},
+)
 
 
 def _factors(x, rng: random.Random) -> tuple:
@@ -285,7 +228,8 @@ ROWS = Exercise(
 )
 
 
-# ------------------------------------------------------------------------------------------ transpose in tiles
+# ------------------------------------------------------------------------------------------ transpose in
+# tiles
 def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
     import torch
 
@@ -306,48 +250,43 @@ def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(f"a traced run on a {height} × {width} matrix", (height, width), expected=75, call="count")
 
 
-def _judge_tiles(case: Case, outcome: Outcome) -> Verdict | None:
-    id = "transpose-in-tiles"
-    if fell := runs.fell(id, "TRANSPOSE_CUDA", case, outcome):
-        return fell
-    if case.call == "count":
-        hint = (
-            "Neighbouring threads read along a row of the input and write along a row of the output: "
-            "the turn happens between the two, in shared memory."
-        )
-        return _judge_use(id, case, outcome.value, hint)
-    found = runs.troubled(id, case, outcome.value) or runs.wrong_values(id, case, outcome.value, _why_tiles)
-    trap = outcome.value.get("tile", "")
-    if found is None or not trap or found.mistake in ("changes-input", "launch", "barrier-in-if"):
-        return found
-    if trap == "eight-rows" and found.mistake == "missing-barrier":
-        return found
-    return replace(found, mistake=trap, hint=traps.TILE[trap])
+def _in_text(tile: str):
+    """The condition that a run failed whose text has a bad tile, unless the run shows something more
+    specific.
+    """
+
+    def condition(s: Seen) -> bool:
+        failed = s.outside or s.bad is not None or (s.trouble and s.cause != "barrier")
+        return failed and s.tile == tile and not (tile == "eight-rows" and run_reports.unsynchronized(s))
+
+    return condition
 
 
-def _why_tiles(out, case: Case) -> tuple[str, str]:
-    x, wrong = case.args[0][0].cpu(), runs.is_wrong(out, case.expected)
-    if out[wrong].isnan().all():
-        return (
-            "unwritten",
-            "NaN: no thread wrote there. Guard the write with the output's sizes: it has width rows of height.",
-        )
-    if x.shape[0] == x.shape[1] and not runs.is_wrong(out, x).any():
-        return (
-            "not-turned",
-            "That is the input itself: turn the tile when you read it back, tile[threadIdx.x][…].",
-        )
-    if case.expected.numel() and not runs.is_wrong(out.reshape(-1), x.reshape(-1)).any():
-        return "not-turned", "That is the input in another shape: its elements have to change places."
-    if min(x.shape) > 32:
-        return (
-            "tiles-in-place",
-            "Each tile is turned, but it must also go to the place across: blockIdx.x and blockIdx.y change roles.",
-        )
-    return (
-        "mapping",
-        "output[col * height + row] = input[row * width + col]: which index does the write need?",
-    )
+def _is_input(s: Seen) -> bool:
+    x = s.case.args[0][0].cpu()
+    return x.shape[0] == x.shape[1] and not is_wrong(s.out, x).any()
+
+
+def _is_reshaped_input(s: Seen) -> bool:
+    return s.out.numel() and not is_wrong(s.out.reshape(-1), s.case.args[0][0].cpu().reshape(-1)).any()
+
+
+_judge_tiles = run_reports.judge(
+    "transpose-in-tiles",
+    "TRANSPOSE_CUDA",
+    first={
+        "strided": lambda s: s.case.call == "count" and run_reports.strided(s),
+        **{tile: _in_text(tile) for tile in ("not-shared", "tile-too-small", "eight-rows")},
+    },
+    faults={**run_reports.TILES, **run_reports.BARRIERS},
+    values={
+        "unwritten": unwritten,
+        "not-turned": _is_input,
+        "not-turned/shape": _is_reshaped_input,
+        "tiles-in-place": lambda s: min(s.height, s.width) > 32,
+        "mapping": always,
+    },
+)
 
 
 TILES = Exercise(
@@ -367,4 +306,4 @@ TILES = Exercise(
     on_gpu=True,
 )
 
-EXERCISES = (COVER, MEND, REFUSE, ROWS, TILES, SLOW_KERNEL)
+EXERCISES = (COVER, GUARD, REFUSE, ROWS, TILES, SLOW_KERNEL)

@@ -1,7 +1,8 @@
-"""Lab 02's kernels: the launchers that stand behind a learner's text, one guarded run, one traced run.
+"""Lab 02's kernels: the launchers that are added to a learner's text, one guarded run, one traced run.
 
-The learner writes the kernel alone. The launcher is the check's, takes addresses and needs none of PyTorch's headers, so
-that a build takes seconds. With a GPU the text is built for it; the traced run is made on the host everywhere.
+The learner writes only the kernel. The launcher takes addresses and doesn't need PyTorch's headers, so that a
+build takes seconds. If a GPU is available the text is built for it; the traced run is always made on the
+host.
 """
 
 from __future__ import annotations
@@ -13,13 +14,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from helpers import cuda
-from helpers.exercises import cuda_text, runs
-from helpers.exercises.lab02 import traps
+from helpers.exercises import cuda_text, guarded_run
 
 if TYPE_CHECKING:
     import torch
 
-    from helpers.cuda.host import checked
+    from helpers.cuda.emulator import checked
     from helpers.lessons import grid
 
 
@@ -49,10 +49,13 @@ class Launcher:
 DIFFERENCE = Launcher(
     "difference",
     r"""
-const char* difference_launch(int64_t input, int64_t output, int height, int width, int block_x, int block_y, int64_t stream) {
+const char* difference_launch(
+    int64_t input, int64_t output, int height, int width, int block_x, int block_y, int64_t stream
+) {
     const dim3 block(block_x, block_y);
     const dim3 grid((width + block.x - 1) / block.x, (height + block.y - 1) / block.y);
-    difference_kernel<<<grid, block, 0, (cudaStream_t)stream>>>((const float*)input, (float*)output, height, width);
+    difference_kernel<<<grid, block, 0, (cudaStream_t)stream>>>(
+        (const float*)input, (float*)output, height, width);
     return cudaGetErrorString(cudaGetLastError());
 }
 """,
@@ -61,7 +64,9 @@ const char* difference_launch(int64_t input, int64_t output, int height, int wid
 SCALE_ROWS = Launcher(
     "scale_rows",
     r"""
-const char* scale_rows_launch(int64_t input, int64_t factor, int64_t output, int height, int width, int64_t stream) {
+const char* scale_rows_launch(
+    int64_t input, int64_t factor, int64_t output, int height, int width, int64_t stream
+) {
     const long long n = static_cast<long long>(height) * width;
     scale_rows_kernel<<<dim3((n + 255) / 256), dim3(256), 0, (cudaStream_t)stream>>>(
         (const float*)input, (const float*)factor, (float*)output, height, width);
@@ -75,7 +80,8 @@ TRANSPOSE = Launcher(
     r"""
 const char* transpose_launch(int64_t input, int64_t output, int height, int width, int64_t stream) {
     const dim3 block(32, 8), grid((width + 31) / 32, (height + 31) / 32);
-    transpose_kernel<<<grid, block, 0, (cudaStream_t)stream>>>((const float*)input, (float*)output, height, width);
+    transpose_kernel<<<grid, block, 0, (cudaStream_t)stream>>>(
+        (const float*)input, (float*)output, height, width);
     return cudaGetErrorString(cudaGetLastError());
 }
 """,
@@ -85,18 +91,26 @@ CENTER_ROWS = Launcher(
     "center_rows",
     r"""
 const char* center_rows_launch(int64_t input, int64_t output, int height, int width, int64_t stream) {
-    center_rows_kernel<<<dim3(height), dim3(256), 0, (cudaStream_t)stream>>>((const float*)input, (float*)output, height, width);
+    center_rows_kernel<<<dim3(height), dim3(256), 0, (cudaStream_t)stream>>>(
+        (const float*)input, (float*)output, height, width);
     return cudaGetErrorString(cudaGetLastError());
 }
 """,
     2,
+)
+_ARRAY = r"float\s+\w+\s*((?:\[\s*\d+\s*\])+)"
+_EIGHT = (
+    r"blockIdx\s*\.\s*[xy]\s*\*\s*blockDim\s*\.\s*y\b(?!\s*\*)"
+    r"|(?<!\* )\bblockDim\s*\.\s*y\s*\*\s*blockIdx\s*\.\s*[xy]\b(?!\s*\*)"
 )
 LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TRANSPOSE, CENTER_ROWS)}
 
 
 @dataclass(frozen=True)
 class Built:
-    """A learner's kernel with its launcher, built: for this machine's GPU where there is one, else for the host."""
+    """A learner's kernel with its launcher, built: for this machine's GPU where there is one, else for the
+    host.
+    """
 
     launcher: Launcher
     text: str
@@ -104,7 +118,7 @@ class Built:
 
     def on_host(self) -> ModuleType:
         """The same text for the host; built at the first call where there is a GPU."""
-        return self.module if cuda.info(self.module).host else _load(self.launcher, self.text, "host")
+        return self.module if cuda.info(self.module).emulated else _load(self.launcher, self.text, "emulator")
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
         """The kernel's result in a new tensor, by blocks of 16 × 16 where the launcher asks for a shape."""
@@ -122,7 +136,7 @@ class Built:
 
         Raises:
             RuntimeError: the launch was not accepted.
-            helpers.cuda.host.checked.HostCudaError: on the host, what a kernel must not do.
+            helpers.cuda.emulator.checked.EmulatorError: on the host, what a kernel must not do.
         """
         import torch
 
@@ -162,7 +176,8 @@ def load(name: str, text: Any) -> Built:
         text: CUDA C++ with `<name>_kernel`.
 
     Raises:
-        helpers.cuda.BuildError: not a text, no such kernel in it, more in it than kernels, or the compiler's complaint.
+        helpers.cuda.BuildError: not a text, no such kernel in it, more in it than kernels, or the compiler's
+            complaint.
     """
     launcher, text = LAUNCHERS[name], as_text(text)
     if problem := cuda_text.problem(text):
@@ -198,18 +213,35 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
         numbers: the launcher's integers.
 
     Returns:
-        "out", "outside": elements written next to it, "changed": whether an input changed, and "tile" (`traps.of_tile`).
-        Or "trouble", "cause", "argument", "block", "thread", "has_barrier", "function" and "tile" of what the host found,
+        "out", "outside": elements written next to it, "changed": whether an input changed, and "tile"
+            (`of_tile`).
+        Or "trouble", "cause", "argument", "block", "thread", "has_barrier", "function" and "tile" of what the
+        host found,
         or "refused": the launch's error.
     """
-    found = runs.into_new_memory(
+    found = guarded_run.into_new_memory(
         lambda out: built.launch(*inputs, out, numbers=tuple(numbers)), inputs, shape
     )
     return found | _about(built) if "refused" not in found else found
 
 
-def _trouble(built: Built, error: checked.HostCudaError) -> dict:
-    return runs.trouble(error) | _about(built)
+def _trouble(built: Built, error: checked.EmulatorError) -> dict:
+    return guarded_run.trouble(error) | _about(built)
+
+
+def of_tile(text: str) -> str:
+    """What is wrong with the tile in a transpose's text (without comments): "not-shared", "tile-too-small",
+    "eight-rows", or "".
+    """
+    shared = "__shared__" in text
+    arrays = re.findall(("__shared__\\s+" if shared else r"") + _ARRAY, text)
+    if arrays and not shared:
+        return "not-shared"
+    for sizes in arrays:
+        numbers = [int(n) for n in re.findall(r"\d+", sizes)]
+        if len(numbers) > 1 and min(numbers) < 32:
+            return "tile-too-small"
+    return "eight-rows" if re.search(_EIGHT, text) else ""
 
 
 def _about(built: Built) -> dict:
@@ -217,7 +249,7 @@ def _about(built: Built) -> dict:
     return {
         "has_barrier": "__syncthreads" in plain,
         "function": built.launcher.name,
-        "tile": traps.of_tile(plain),
+        "tile": of_tile(plain),
     }
 
 
@@ -225,7 +257,8 @@ def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ())
     """Run the kernel on the host on a (height, width) matrix and keep every access.
 
     Raises:
-        helpers.cuda.host.checked.HostCudaError, helpers.cuda.BuildError: as in any run and build for the host.
+        helpers.cuda.emulator.checked.EmulatorError, helpers.cuda.BuildError: as in any run and build for the
+        host.
     """
     import torch
 
@@ -251,12 +284,14 @@ def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
 
 
 def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
-    """How many threads at most wrote one element of the output in a traced run, or "trouble" as in `count`."""
-    from helpers.cuda.host import checked
+    """How many threads at most wrote one element of the output in a traced run, or "trouble" as
+    in `count`.
+    """
+    from helpers.cuda.emulator import checked
 
     try:
         a = traced(built, height, width, numbers).accesses
-    except checked.HostCudaError as error:
+    except checked.EmulatorError as error:
         return _trouble(built, error)
     except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}
@@ -267,11 +302,11 @@ def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
 
 def count(built: Built, height: int, width: int) -> dict:
     """`memory_use` of a traced run, or "trouble", "cause" and more, as in `run`."""
-    from helpers.cuda.host import checked
+    from helpers.cuda.emulator import checked
 
     try:
         return memory_use(traced(built, height, width))
-    except checked.HostCudaError as error:
+    except checked.EmulatorError as error:
         return _trouble(built, error)
     except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}

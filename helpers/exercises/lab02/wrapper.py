@@ -1,4 +1,6 @@
-"""Lab 02's wrapper: right and wrong tensors, what its kernel computes, and the judge of what was refused."""
+"""Lab 02's wrapper: valid and invalid tensors, what its kernel computes, and the mistakes in
+refusing them.
+"""
 
 from __future__ import annotations
 
@@ -6,49 +8,40 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from helpers.exercises.model import Case, Outcome, Verdict
-from helpers.exercises.served import Shown
-from helpers.exercises.verdicts import raised, wrong
+from helpers.exercises.mistakes import Seen, Table, TableJudge, always, under
+from helpers.exercises.model import Case, Outcome
+from helpers.exercises.proxies import Proxy
 
 ID = "refuse-wrong-tensors"
 _REFUSALS = ("ValueError", "TypeError", "RuntimeError")
 
-# What is wrong -> words of which one has to stand in the message, and the hint where it is let through.
+_FLOAT32 = ("float64", "double", "dtype", "float32")
+_TWO_D = ("dim", "shape", "2-d", "2d", "matrix")
+_DENSE = ("contiguous", "stride")
+# What is wrong -> words of which the message must have one, and the hint if the wrapper accepts it.
 WRONG = {
     "a list of lists": (
         ("list", "tensor"),
-        "Ask isinstance(x, torch.Tensor) first: the other checks need a tensor.",
+        "Check isinstance(x, torch.Tensor) first, because the other checks need a tensor.",
     ),
-    "a NumPy array": (("ndarray", "numpy", "tensor"), "Ask isinstance(x, torch.Tensor) first."),
+    "a NumPy array": (("ndarray", "numpy", "tensor"), "Check isinstance(x, torch.Tensor) first."),
     "a tensor on another device": (
         ("device", "cuda", "cpu", "gpu", "meta"),
-        "Compare x.device.type with `on`: another device's address means nothing to the kernel.",
+        "Compare x.device.type with `on`. The kernel can't use an address on another device.",
     ),
-    "float64": (
-        ("float64", "double", "dtype", "float32"),
-        "The kernel reads float32; eight bytes would be read as two numbers.",
-    ),
+    "float64": (_FLOAT32, "The kernel reads float32, so it would read the eight bytes as two numbers."),
     "float16": (("float16", "half", "dtype", "float32"), "The kernel reads float32."),
-    "int32": (("int32", "int", "dtype", "float32"), "The kernel reads float32; integers have other bits."),
-    "one dimension": (
-        ("dim", "shape", "2-d", "2d", "matrix"),
-        "The kernel needs a height and a width: x.dim() == 2.",
+    "int32": (
+        ("int32", "int", "dtype", "float32"),
+        "The kernel reads float32, and integers have other bits.",
     ),
-    "three dimensions": (
-        ("dim", "shape", "2-d", "2d", "matrix"),
-        "Three sizes do not fit a height and a width: x.dim() == 2.",
-    ),
-    "a transposed matrix": (
-        ("contiguous", "stride"),
-        "The kernel computes row * width + col: ask x.is_contiguous().",
-    ),
-    "every second column": (
-        ("contiguous", "stride"),
-        "Between its elements lie others: ask x.is_contiguous().",
-    ),
+    "one dimension": (_TWO_D, "The kernel needs a height and a width: x.dim() == 2."),
+    "three dimensions": (_TWO_D, "Three sizes don't fit a height and a width: x.dim() == 2."),
+    "a transposed matrix": (_DENSE, "The kernel computes row * width + col, so check x.is_contiguous()."),
+    "every second column": (_DENSE, "There are other elements between these, so check x.is_contiguous()."),
     "an empty float64 matrix": (
-        ("float64", "double", "dtype", "float32"),
-        "An empty tensor can be wrong too: check first, then return early.",
+        _FLOAT32,
+        "An empty tensor can be wrong, too: check first, then return early.",
     ),
 }
 RIGHT = (
@@ -64,19 +57,19 @@ RIGHT = (
 
 
 def cases(rng: random.Random, device: str) -> Iterator[Case]:
-    """Right tensors first, then each kind of wrong one."""
+    """A valid tensor, then all other valid and invalid ones in random order."""
     sizes = rng.randrange(2, 20), rng.randrange(2, 30)
     yield Case(RIGHT[0], (RIGHT[0], *sizes, device, rng.randrange(2**31)), expected=True, call="wrapped")
     order = [*((kind, False) for kind in WRONG), *((kind, True) for kind in RIGHT[1:])]
     rng.shuffle(order)
-    order.sort(key=lambda one: "empty" in one[0])  # last: a full one of that dtype says more
+    order.sort(key=lambda one: "empty" in one[0])  # last, because a full matrix of that dtype shows more
     for kind, right in order:
         sizes = rng.randrange(2, 20), rng.randrange(2, 30)
         yield Case(kind, (kind, *sizes, device, rng.randrange(2**31)), expected=right, call="wrapped")
 
 
 def make(kind: str, height: int, width: int, device: str, seed: int) -> Any:
-    """A case's input, a tensor or not, on the kernel's device unless the device is what is wrong."""
+    """A case's input, on the kernel's device unless the device is what is wrong."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -109,7 +102,7 @@ def make(kind: str, height: int, width: int, device: str, seed: int) -> Any:
 
 
 def reference(x: Any) -> Any:
-    """Right neighbour minus the element; 0 in the last column."""
+    """The right neighbor minus the element; 0 in the last column."""
     import torch
 
     out = torch.zeros_like(x)
@@ -121,10 +114,10 @@ def reference(x: Any) -> Any:
 def serve(
     ask: Callable[..., Outcome], kind: str, height: int, width: int, device: str, seed: int
 ) -> Outcome | dict:
-    """Have the learner's wrapper called on one tensor; what the kernel would compute is computed here.
+    """Call the learner's wrapper on one tensor, and compute here what the kernel would compute.
 
     Returns:
-        "raised": (type, message), or "right": whether the result is right, with what else was seen.
+        "raised", (type, message), or "right", whether the result is right; and facts about the call.
     """
     import torch
 
@@ -138,15 +131,15 @@ def serve(
         n_computed += 1
         return reference(values)
 
-    outcome = ask(x, device, Shown({"compute": compute}))
+    outcome = ask(x, device, Proxy({"compute": compute}))
     if outcome.error:
         return outcome
-    told = outcome.value
-    found = {key: told[key] for key in ("raised", "type", "shape", "about", "same") if key in told}
-    found["n_launches"] = max(n_computed, told["n_launches"])
-    if "raised" in told or before is None:
+    given = outcome.value
+    found = {key: given[key] for key in ("raised", "type", "shape", "about", "same") if key in given}
+    found["n_launches"] = max(n_computed, given["n_launches"])
+    if "raised" in given or before is None:
         return found
-    after, result = told["after"], told.get("result")
+    after, result = given["after"], given.get("result")
     found["changed"] = after.shape != before.shape or not torch.equal(after, before)
     if isinstance(result, torch.Tensor) and result.shape == before.shape and before.dim() == 2:
         found["right"] = (
@@ -157,83 +150,60 @@ def serve(
     return found
 
 
-def judge(case: Case, outcome: Outcome) -> Verdict | None:
-    """None where a right tensor got its result, or a wrong one was refused with a message that names what is wrong."""
+def _about(kind: str, *_: Any) -> dict[str, Any]:
+    words, advice = WRONG.get(kind, ((), ""))
+    return {"words": words, "advice": advice, "empty": "without" in kind}
 
-    def no(sentence: str, mistake: str, hint: str) -> Verdict:
-        return wrong(ID, case, sentence, mistake, hint)
 
-    if fell := raised(ID, "difference", case, outcome):
-        return fell
-    found = outcome.value
-    kind = case.label
+def _call(seen: Seen) -> Iterator[Seen]:
+    """The wrapper's call, with its exception or what it returned."""
+    found = seen.got
     error, message = found.get("raised", ("", ""))
-    if error == "NotALaunch" and case.expected:
-        hint = "launch(x.data_ptr(), y.data_ptr(), height, width), and not at all for an empty tensor."
-        return no(f"on {kind}: {message}", "empty" if "no element" in message else "launch", hint)
-    if case.expected:
-        return _judge_right(no, kind, found, error, message)
-    words, hint = WRONG[kind]
-    if not error or error == "NotALaunch":
-        how = "let it through to the launch" if found["n_launches"] else "returned something without a word"
-        if kind in ("a transposed matrix", "every second column") and found.get("right"):
-            how = "copied it in silence"
-            hint = "The contract says refuse: whoever calls decides what is copied, and pays for it."
-        return no(f"given {kind}, it {how}", "lets-through", hint)
-    if found["n_launches"]:
-        return no(
-            f"given {kind}, it launched before it refused",
-            "launches-first",
-            "All checks come before the launch.",
-        )
-    if error == "AssertionError":
-        hint = "`python -O` removes asserts: raise ValueError or TypeError."
-        return no(f"given {kind}, it refused with an assert", "assert", hint)
-    if error not in _REFUSALS:
-        return no(f"given {kind}, it fell over with {error}: {message}", "falls-over", hint)
-    if not any(word in message.lower() for word in words):
-        shown = f"{message!r} does not say what is wrong" if message else "without a message"
-        return no(
-            f"given {kind}, it raised {error}: {shown}",
-            "message",
-            f"Name it: for instance the word {words[0]!r}.",
-        )
-    return None
+    about = found.get("about", found.get("type", "").replace("NoneType", "None"))
+    shape = f" of shape {tuple(found['shape'])}" if "shape" in found else ""
+    facts = {name: found.get(name) for name in ("changed", "same", "right", "n_launches")}
+    yield seen.also(error=error, message=message, about=f"{about}{shape}", **facts)
 
 
-def _judge_right(
-    no: Callable[..., Verdict], kind: str, found: dict, error: str, message: str
-) -> Verdict | None:
-    empty = "without" in kind
-    if error:
-        hint = "A right tensor must pass: are your conditions stricter than the contract?"
-        if empty:
-            hint = "An empty matrix is a right one: return an empty result."
-        elif "larger" in kind or "transposed" in kind:
-            hint = "x.is_contiguous() answers for this one; strides and offsets compared by hand do not."
-        return no(f"given {kind}, which is right, it raised {error}: {message}", "refuses-right", hint)
-    if found.get("changed"):
-        return no(
-            f"given {kind}, it changed its input",
-            "changes-input",
-            "Write into a new tensor: torch.empty_like(x).",
-        )
-    if found.get("same"):
-        return no(
-            f"given {kind}, it returned the input itself",
-            "returns-input",
-            "Return the tensor that the launch wrote.",
-        )
-    if "right" not in found:
-        what = found.get("about", found["type"].replace("NoneType", "None"))
-        shape = f" of shape {tuple(found['shape'])}" if "shape" in found else ""
-        hint = "The result has the input's shape, dtype and device."
-        return no(f"given {kind}, it returned {what}{shape}", "no-result", hint)
-    if not found["right"]:
-        hint = "Is height x.shape[0] and width x.shape[1], and is the output the second address?"
-        return no(f"given {kind}, the result is not what the kernel computes", "wrong-result", hint)
-    if not empty and found["n_launches"] != 1:
-        return no(
-            f"given {kind}, it launched {found['n_launches']} times", "launches", "Launch once for each call."
-        )
-    return None
+def _accepted(s: Seen) -> str:
+    if s.error not in ("", "NotALaunch"):
+        return ""
+    return "it passed it to the launch" if s.n_launches else "it returned something without an error"
+
+
+_ACCEPTS = {
+    "empty": lambda s: s.error == "NotALaunch" and "no element" in s.message and s.message,
+    "launch": lambda s: s.error == "NotALaunch" and s.message,
+    **under(
+        lambda s: s.error,
+        {
+            "refuses-right/empty": lambda s: s.empty,
+            "refuses-right/contiguous": lambda s: "larger" in s.kind or "transposed" in s.kind,
+            "refuses-right/other": always,
+        },
+    ),
+    "changes-input": lambda s: s.changed,
+    "returns-input": lambda s: s.same,
+    "no-result": lambda s: s.right is None,
+    "wrong-result": lambda s: not s.right,
+    "launches": lambda s: not s.empty and s.n_launches != 1,
+}
+_REFUSES = {
+    "lets-through/copied": lambda s: _accepted(s) and s.words is _DENSE and s.right,
+    "lets-through": _accepted,
+    "launches-first": lambda s: s.n_launches,
+    "assert": lambda s: s.error == "AssertionError",
+    "falls-over": lambda s: s.error not in _REFUSALS,
+    "message/none": lambda s: not s.message,
+    "message": lambda s: not any(word in s.message.lower() for word in s.words),
+}
+judge = TableJudge(
+    Table(
+        ID,
+        "02_load_inline",
+        {**under(lambda s: s.want, _ACCEPTS), **under(lambda s: not s.want, _REFUSES)},
+    ),
+    "difference",
+    _about,
+    _call,
+)

@@ -1,7 +1,8 @@
 """The hidden kernels of "catch-wrong-kernels": right ones and wrong ones, each a function of one matrix.
 
-They are written in plain torch, so that a learner's test of many sizes is quick without a GPU too; seen from outside
-they behave as the Triton kernels whose mistakes they have. Each starts afresh, so that nothing remembers earlier tests.
+They are written in plain torch, so that a learner's test of many sizes is fast without a GPU, too. From the
+outside they behave like the Triton kernels whose mistakes they have. Each is made anew for every test, so
+that none remembers an earlier one.
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from dataclasses import dataclass
 import torch
 
 from helpers.exercises.model import Outcome
-from helpers.exercises.served import ShownKernel
+from helpers.exercises.proxies import KernelProxy
 
 Kernel = Callable[[torch.Tensor], torch.Tensor]
 
 
 @dataclass(frozen=True)
 class HiddenKernel:
-    """One hidden kernel: how to make it, what it does ("a kernel that …"), and what a test must do to see it."""
+    """One hidden kernel: how to make it, what it does ("a kernel that …"), and how a test can notice it."""
 
     make: Callable[[], Kernel]
     does: str
@@ -28,7 +29,7 @@ class HiddenKernel:
 
 
 def _filled(y: torch.Tensor) -> bool:
-    """Whether somebody filled this memory with NaN, or with one number of their own, before the kernel got it."""
+    """Whether somebody filled this memory with NaN, or with one other number, before the kernel got it."""
     if not y.numel():
         return False
     first = y.reshape(-1)[0]
@@ -36,7 +37,9 @@ def _filled(y: torch.Tensor) -> bool:
 
 
 def _columns(limit: int, rest: str) -> Callable[[], Kernel]:
-    """Only the first `limit` columns are written. The rest is "left", "zero", or "lucky": an earlier right answer."""
+    """Writes only the first `limit` columns. The rest is "left", "zero", or "lucky": an earlier
+    right answer.
+    """
 
     def make() -> Kernel:
         def kernel(x):
@@ -176,103 +179,107 @@ def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
     return HiddenKernel(make, does, False, hint)
 
 
-_VALUES = "Compare the values only, and allow a rounding: torch.allclose(got, expected, equal_nan=True)."
-_LAYOUT = "The promise says nothing about how the output lies in memory: compare values, not strides."
+_VALUES = "Compare only the values, and allow rounding: torch.allclose(got, expected, equal_nan=True)."
+_LAYOUT = "The docstring says nothing about the output's memory layout, so compare values, not strides."
 
 # From what most tests see to what few do.
 KERNELS: dict[str, HiddenKernel] = {
     "torch-square": _right(
         _once(torch.square),
         "calls torch.square",
-        "Run your test on torch.square in a cell of your own. Where NaN belongs to the answer, use equal_nan=True.",
+        "Run your test on torch.square in a cell of your own. If the right answer has NaN, use "
+        "equal_nan=True.",
     ),
     "signed": _wrong(
-        _once(lambda x: x * x.abs()), "keeps the sign of x", "Let negative values be among the inputs."
+        _once(lambda x: x * x.abs()), "keeps the sign of x", "Include negative values in the inputs."
     ),
     "transposed": _wrong(
         _transposed,
         "mixes up rows and columns",
-        "Take a matrix with more rows than one, and compare all elements.",
+        "Use a matrix with more than one row, and compare all elements.",
     ),
     "one-element": _wrong(
         _one_element,
         "gets the last element of more than 512 wrong",
-        "Compare all elements, not a sum or a mean of them. If you did: NaN or infinity in the last place hides the error, "
-        "so let an input of that shape pass without them.",
+        "Compare all elements, not their sum or mean. If you did, NaN or infinity in the last place hid the "
+        "error, "
+        "so also use an input of that shape without them.",
     ),
     "first-1024": _wrong(
         _columns(1024, "zero"),
-        "squares the first 1,024 columns only",
-        "Try rows of more than 1,024 columns.",
+        "squares only the first 1,024 columns",
+        "Try rows with more than 1,024 columns.",
     ),
     "product": _right(_once(lambda x: x * x), "multiplies x by itself", _VALUES),
     "column-major": _right(_column_major, "returns a column-major matrix", _LAYOUT),
     "whole-blocks": _wrong(
         _whole_blocks,
         "leaves out the columns after the last whole block of 128",
-        "Try widths that no block size divides, such as 781.",
+        "Try widths that are no multiple of a block size, such as 781.",
     ),
     "half": _wrong(
         _once(lambda x: x.half().square().float()),
         "computes in float16",
-        "Compare as closely as float32 allows; a float16 has three digits.",
+        "Compare as closely as float32 allows. A float16 has only three digits.",
     ),
     "first-8192": _wrong(
-        _columns(8192, "zero"), "squares the first 8,192 columns only", "The promise goes to 20,000 columns."
+        _columns(8192, "zero"),
+        "squares only the first 8,192 columns",
+        "The docstring promises up to 20,000 columns.",
     ),
-    "many-rows": _wrong(_rows, "squares the first 256 rows only", "The promise goes to 300 rows."),
+    "many-rows": _wrong(_rows, "squares only the first 256 rows", "The docstring promises up to 300 rows."),
     "double": _right(_once(lambda x: x.double().square().float()), "computes in float64", _VALUES),
     "rounding": _right(
         _once(lambda x: torch.nextafter(x * x, torch.full_like(x, float("inf")))),
         "differs in the last bit",
-        "Allow a rounding, as torch.allclose does; torch.equal refuses it.",
+        "Allow rounding, as torch.allclose does and torch.equal doesn't.",
     ),
     "lucky-memory": _wrong(
         _columns(1024, "lucky"),
-        "squares the first 1,024 columns only, in memory where the right answer already lies",
+        "squares only the first 1,024 columns, in memory that already holds the right answer",
         "Fill its memory before it runs: call it inside `with checks.poisoned():`.",
     ),
     "in-larger-memory": _right(_in_larger_memory, "returns a part of a larger tensor", _LAYOUT),
     "in-place": _wrong(
         _once(lambda x: x.mul_(x)),
         "squares x in place and returns it",
-        "Keep a clone of x from before the call, and compare x with it.",
+        "Clone x before the call, and compare x with the clone afterwards.",
     ),
     "uses-input": _wrong(
         _uses_input,
         "returns the right answer and changes x",
-        "Compare x with a clone from before the call. Its squares alone do not show everything.",
+        "Compare x itself with a clone from before the call. Comparing the squares isn't enough.",
     ),
     "without-elements": _wrong(
         _needs_elements,
         "fails on a matrix without elements",
-        "The promise begins at 0 rows and at 0 columns.",
+        "The docstring promises 0 rows and 0 columns, too.",
     ),
     "ignores-strides": _wrong(
         _ignores_strides,
         "reads x as if its rows had no gaps between them",
-        "Pass a part of a wider matrix, such as wide[:, 10:700].",
+        "Pass part of a wider matrix, such as wide[:, 10:700].",
     ),
     "nan-blind": _wrong(
         _once(lambda x: torch.where(x.isnan(), torch.zeros_like(x), x) ** 2),
-        "makes 0 of NaN",
-        "Put a NaN into an input; with equal_nan=True it has to come back as NaN.",
+        "turns NaN into 0",
+        "Put a NaN into an input. It has to come back as NaN, which equal_nan=True checks.",
     ),
     "infinity-blind": _wrong(
         _once(lambda x: (x * x).clamp(max=3e38)),
-        "makes a number of infinity",
+        "turns infinity into a number",
         "Put infinities into an input.",
     ),
     "backwards": _right(_backwards, "works in blocks of 1,000, from the last to the first", _VALUES),
     "first-answer": _wrong(
         _first_answer,
         "returns the first answer for a shape again and again",
-        "Call it twice with the same shape and other values.",
+        "Call it twice with the same shape and different values.",
     ),
     "shared-output": _wrong(
         _shared_output,
-        "puts every answer for a shape into the same memory",
-        "Keep the first result, call again with other values, then look at the first result once more.",
+        "writes every answer for a shape to the same memory",
+        "Keep the first result, call again with other values, and then check the first result again.",
     ),
     "through-a-copy": _right(
         _once(lambda x: torch.empty_like(x).copy_(x).square_()), "squares a copy of x in place", _VALUES
@@ -288,10 +295,11 @@ def ask(ask: Callable[..., Outcome], name: str) -> Outcome | bool | str | None:
         name: a key of `KERNELS`.
 
     Returns:
-        True or False. An exception is False for a wrong kernel; for a right one, what was raised. Else what was returned.
+        The test's answer, True or False. If it raised, False for a wrong kernel and the exception's text for
+        a right one. If it returned anything else, that.
     """
     hidden = KERNELS[name]
-    outcome = ask(ShownKernel(hidden.make()))
+    outcome = ask(KernelProxy(hidden.make()))
     if outcome.error_type in ("NotImplementedError", "NotCallable", "SystemExit", "KeyboardInterrupt"):
         return outcome
     if outcome.error:

@@ -1,4 +1,6 @@
-"""What runs beside the learner's write-up of lab 03, and knows no answer: two positions of the sliders, looked up or tried."""
+"""What runs next to the learner's write-up of lab 03: two positions of the sliders, looked up or tried. It
+contains no answers.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,16 @@ _FACTS = ("registers", "spill_bytes", "shared_bytes", "loads", "load_bytes", "th
 
 
 def read(answer: Any) -> dict[str, Any]:
-    """The write-up without its sliders, and what is known of its positions.
+    """The write-up without its sliders, and what is known about its positions.
 
     Args:
-        answer: a `WriteUp` whose `work` has "explored", what `explore` returned, and the positions "a" and "b".
+        answer: a `WriteUp` whose `work` has "explored", which `explore` returned, and the positions "a" and
+            "b".
 
     Returns:
-        "write_up"; "trouble", a sentence, where the work cannot be read; or "a", "b" (rows of the explored kernel: verdict,
-        reason, facts, occupancy in per cent, and times in µs where a GPU was there) and "kernel", "gpu", "timed".
+        "write_up", and "trouble", a sentence, if the work can't be read. Otherwise also "a" and "b" (rows of
+        the explored kernel: verdict, reason, facts, occupancy in percent, and times in µs if a GPU was
+        available), "kernel", "gpu" and "timed".
     """
     if not isinstance(answer, writeup.WriteUp):
         return {"write_up": writeup.as_plain(answer)}
@@ -39,13 +43,16 @@ def read(answer: Any) -> dict[str, Any]:
         for axis, value in at.items():
             if value not in space.axes[axis]:
                 listed = ", ".join(map(str, space.axes[axis]))
-                return {**plain, "trouble": f'in work["{which}"] {axis} is {value!r}, and its slider has {listed}'}  # fmt: skip
+                return {
+                    **plain,
+                    "trouble": f'in work["{which}"] {axis} is {value!r}, and its slider has {listed}',
+                }
         found[which] = _known(table, space.mapped[0], at)
     return {**plain, **found, "kernel": space.mapped[0], "gpu": table.spec.name, "timed": table.timed}
 
 
 def _known(table: Any, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
-    """A position's row, as the sliders have it or would have it."""
+    """A position's row, which the sliders have or would have."""
     from helpers.widgets.residence import occupancy, percent_held
 
     row = table.measured(kernel, at) or {}

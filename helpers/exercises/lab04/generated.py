@@ -1,8 +1,8 @@
 """What torch.compile writes for torch.square, for any shape, and the kernel in it: lab 04's `output-code`.
 
-The text is the one recorded on a GPU for (1823, 781), with the numbers of another shape filled in. What else depends on
-the shape is what the second record, (4096, 12672), shows (a test compares the two): a size that is a multiple of 4096,
-the largest XBLOCK, needs no mask, and a multiple of 16 is noted in `configs`.
+The text is the one recorded on a GPU for (1823, 781), with the numbers of another shape filled in. What else
+depends on the shape is what the second record, (4096, 12672), shows (a test compares the two): a size that is
+a multiple of 4096, the largest XBLOCK, needs no mask, and a multiple of 16 is noted in `configs`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from helpers import device, ptx, records, whole
+from helpers import atomic, device, ptx, records
 
 _RECORD = Path(records.__file__).parent / "h100" / "triton" / "output-code-781-1823.py"
 _LARGEST_XBLOCK = 4096
@@ -37,7 +37,9 @@ def code_for(n_rows: int, n_cols: int) -> str:
 
 
 def kernel_text(code: str) -> str:
-    """The Triton function in what torch.compile wrote, without the decorator that chooses XBLOCK at a launch."""
+    """The Triton function in what torch.compile wrote, without the decorator that chooses XBLOCK
+    at a launch.
+    """
     return re.search(r"^@triton\.jit\n(?:.+\n)+?(?=''')", code, re.MULTILINE)[0]
 
 
@@ -46,7 +48,7 @@ def kernel_of(code: str) -> Any:
     text = f"import triton\nimport triton.language as tl\n\n\n{kernel_text(code)}"
     name = f"generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = device.cache_folder() / "generated" / f"{name}.py"
-    with whole.written(path) as file:  # two processes may ask for the same kernel
+    with atomic.atomic_write(path) as file:  # two processes may ask for the same kernel
         file.write_text(text)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)

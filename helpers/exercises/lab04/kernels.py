@@ -1,4 +1,6 @@
-"""The hidden kernels of lab 04's `count-loads`: Triton and CUDA C++ whose loads differ in number and width."""
+"""The hidden kernels of lab 04's `count-loads`: Triton and CUDA C++ whose loads differ in number
+and width.
+"""
 
 from __future__ import annotations
 
@@ -100,7 +102,9 @@ def _stages(kernel, dtype: str, size: int, warps: int, target: str, aligned: boo
 
 
 def texts(rng: random.Random) -> Iterator[tuple[str, str, dict[int, int]]]:
-    """Hidden PTX texts: what each is, the text, and the right count. All are compiled now, no two checks alike."""
+    """Hidden PTX texts: what each is, the text, and the right count. All are compiled now, no two checks
+    alike.
+    """
 
     def triton_text(kernel, dtype, size, warps, aligned) -> tuple[str, str, dict[int, int]]:
         target = rng.choice(TARGETS)

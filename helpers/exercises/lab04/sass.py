@@ -1,4 +1,6 @@
-"""Pairs of SASS listings for lab 04's `sass-difference`: a CUDA kernel as it is, and with one thing changed."""
+"""Pairs of SASS listings for lab 04's `sass-difference`: a CUDA kernel as it is, and with one
+thing changed.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ def source(formula: str, *, guard: bool = True, four: bool = False) -> str:
 
 
 def listing(stages: ptx.Stages) -> str:
-    """The machine code alone: instructions and labels, without notes and without types in the kernel's name."""
+    """The machine code alone: instructions and labels, without notes and without types in the
+    kernel's name.
+    """
     lines = (line.rstrip() for line in stages.sass.replace(stages.kernel, "activation").splitlines())
     return "\n".join(line for line in lines if re.match(r"\s*/\*[0-9a-f]{4,}\*/|(\.L|\$)\S*:$", line))
 
@@ -96,8 +100,9 @@ def _opcodes(text: str) -> Counter:
 def hidden(rng: random.Random) -> Iterator[tuple[str, str, str, str]]:
     """Each change twice, in three formulas for three targets: (label, before, after, change).
 
-    A compiler may make the same instructions of both (CUDA 13.0's does of a softplus with fast math for sm_86, on one
-    machine): a pair that nobody could tell apart is left out for the same change of another formula.
+    A compiler may make the same instructions of both (CUDA 13.0's does of a softplus with fast math for
+    sm_86, on one machine): a pair that nobody could tell apart is left out for the same change of another
+    formula.
     """
     where = [(name, rng.choice(TARGETS)) for name in rng.sample(sorted(FORMULAS), 3)]
     changes = list(CHANGES) * 2

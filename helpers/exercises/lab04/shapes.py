@@ -1,4 +1,4 @@
-"""The hidden shapes of lab 04's `output-code`, and what is right for them."""
+"""The hidden shapes of lab 04's `output-code`, and the right answers for them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from helpers.exercises.lab04.generated import code_for, generated_stages, rows_s
 
 
 def expected(n_rows: int, n_cols: int, xblock: int) -> dict[str, int]:
-    """What `output-code` asks for; the widths are read from PTX that is compiled now."""
+    """The right answer of `output-code`; the widths are read from PTX that is compiled now."""
     n = n_rows * n_cols
     return {
         "elements": n,
@@ -20,7 +20,9 @@ def expected(n_rows: int, n_cols: int, xblock: int) -> dict[str, int]:
 
 
 def hidden(rng: random.Random) -> Iterator[tuple[int, int, int]]:
-    """Shapes and an XBLOCK: the recorded two, sizes that divide by 1, 2, 4, 16 and 4096, and some at random."""
+    """Shapes and an XBLOCK: the recorded two, sizes that divide by 1, 2, 4, 16 and 4096, and some
+    at random.
+    """
     xblock = rng.choice((512, 1024, 2048))
     yield 1823, 781, xblock
     yield 4096, 12672, 1024

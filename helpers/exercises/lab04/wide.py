@@ -1,8 +1,8 @@
 """Runs and compiles the kernel of lab 04's `wide-loads`, which is made from its text.
 
-A kernel that is only compiled right may still be wrong, and the other way round: Triton believes a hint such as
-`tl.max_constancy` when it compiles, and its interpreter ignores it. So the kernel is compiled for a size that nothing
-is known about, run on memory with guard bands, and every hint in it is held against the values it speaks of.
+A kernel whose compiled form is right may still be wrong, and the other way round: Triton believes a hint such
+as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is compiled for a size
+that nothing is known about, run on memory with guard bands, and every hint is compared with its values.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def compiled(kernel: Any, block_size: int, num_warps: int, target: str) -> dict[
 def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: str) -> dict[str, str]:
     """The PTX with n_elements known when it is compiled: a branch that this size never takes is not in it.
 
-    A kernel may ask something of a number that it cannot ask of a constant, such as `n_elements.to(tl.int64)`:
-    where it does not compile like this, there is "no_constant" instead.
+    A kernel may ask something of a number that it cannot ask of a constant, such as
+    `n_elements.to(tl.int64)`: where it does not compile like this, there is "no_constant" instead.
     """
     from helpers import ptx
 
@@ -65,7 +65,9 @@ def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: s
 
 
 def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
-    """Square n random floats with the kernel: on the CPU, with its hints watched, and on the GPU where one is."""
+    """Square n random floats with the kernel: on the CPU, with its hints checked, and on the GPU if one is
+    available.
+    """
     from helpers import device, ptx
 
     if other := _no_kernel(kernel):
@@ -80,14 +82,14 @@ def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict
 
 
 def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
-    """Where the last two programs of a launch over n elements read and write, without any memory of that size.
+    """Where the last two programs of a launch over n elements read and write, without memory of that size.
 
-    The programs run in Triton's interpreter with their real numbers; the addresses of their loads and stores are noted,
-    and nothing is read or written there.
+    The programs run in Triton's interpreter with their real numbers. The addresses of their loads and stores
+    are noted, but nothing is read or written there.
 
     Returns:
-        "loads" and "stores": for each of the two programs (number, how many elements of its own it leaves out, the first
-        element that is not its own, or None).
+        "loads" and "stores": for each of the two programs its number, how many of its own elements it leaves
+            out, and the first element that isn't its own, or None.
     """
     import torch
 
@@ -111,7 +113,7 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
-    """Let Triton's interpreter run one program of many, and note the addresses that it loads from and stores to."""
+    """Let Triton's interpreter run one program of many, and note the addresses of its loads and stores."""
     import numpy as np
     from triton.runtime import interpreter
 
@@ -148,7 +150,7 @@ def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[i
 
 
 def _no_kernel(kernel: Any) -> str:
-    """What the learner's object is where it is not the kernel that was asked for; else ""."""
+    """A description of the learner's object if it isn't the requested kernel; else ""."""
     if type(kernel).__name__ not in ("JITFunction", "InterpretedFunction"):
         return f"{kernel!r:.60}, no @triton.jit function"
     arguments = list(inspect.signature(kernel.fn).parameters)
@@ -156,7 +158,9 @@ def _no_kernel(kernel: Any) -> str:
 
 
 def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, where: str) -> dict[str, Any]:
-    """One launch between guard bands: NaN around the input, a value that no square has around the output."""
+    """One launch between guard bands: NaN around the input, and around the output a value that no
+    square has.
+    """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
@@ -183,7 +187,7 @@ def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, whe
 
 @contextlib.contextmanager
 def _hints_watched() -> Iterator[list[str]]:
-    """Hold each hint against its values, while Triton's interpreter runs a kernel; yield those that are false."""
+    """Compare each hint with its values while Triton's interpreter runs a kernel; yields the false ones."""
     from triton.runtime import interpreter
 
     handle = interpreter.TensorHandle
@@ -203,7 +207,9 @@ def _hints_watched() -> Iterator[list[str]]:
 
 
 def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
-    """Whether a value of the interpreter comes in groups along each axis: equal ones, neighbours, or from a multiple on."""
+    """Whether a value of the interpreter has groups along each axis: equal values, neighbors, or
+    multiples.
+    """
     import numpy as np
 
     data = np.asarray(handle.data)

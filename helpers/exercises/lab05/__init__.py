@@ -1,5 +1,6 @@
 """Lab 05, Nsight Compute: its exercises and what judges them.
 
-`exercises` has the exercises, `reports` the launches of recorded Nsight Compute reports, `limiters` the rows whose
-limiter is asked for; `unknown` the free exercise's report.
+`exercises` has the exercises, `reports` the launches of recorded Nsight Compute reports, and `limiters` the
+rows whose limiter is asked for. `unknown` has the free exercise's report. What learners read about a mistake
+is in hints.toml.
 """

@@ -1,4 +1,4 @@
-"""The exercises of lab 05, Nsight Compute: sectors, a misaligned row, waves, the limiter, one piece of advice."""
+"""The exercises of lab 05, Nsight Compute."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ from typing import Any
 from helpers.exercises.factories import answer_exercise
 from helpers.exercises.lab05 import limiters, reports
 from helpers.exercises.lab05.unknown import UNKNOWN
-from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.exercises.verdicts import counted, is_number, raised, wrong
+from helpers.exercises.mistakes import (
+    Table,
+    TableJudge,
+    always,
+    at,
+    close,
+    not_named,
+    not_numbers,
+    not_one_of,
+    under,
+)
+from helpers.exercises.model import Case, Exercise
+from helpers.exercises.verdicts import counted, is_number
 
 LAB = "05_ncu"
 SECTOR = 32  # bytes
@@ -27,44 +38,28 @@ def _sector_cases(rng: random.Random, device: str) -> Iterator[Case]:
         label = f"{counted(n, 'byte')} from byte {first} on"
         return Case(label, (first, n), expected=_sectors(first, n))
 
-    for first, n in (
-        (0, 128),
-        (0, 32),
-        (20, 128),
-        (31, 1),
-        (31, 2),
-        (32, 32),
-        (0, 0),
-        (17, 0),
-        (4, 28),
-        (4, 29),
-    ):
-        yield case(first, n)
+    runs = "0 128, 0 32, 20 128, 31 1, 31 2, 32 32, 0 0, 17 0, 4 28, 4 29"
+    for run in runs.split(", "):
+        yield case(*map(int, run.split()))
     for _ in range(20):
-        yield case(
-            rng.randrange(1 << rng.choice((6, 12, 40))), rng.choice((1, 4, 32, 64, 128, rng.randrange(512)))
-        )
+        first = rng.randrange(1 << rng.choice((6, 12, 40)))
+        yield case(first, rng.choice((1, 4, 32, 64, 128, rng.randrange(512))))
 
 
-def _explain_sectors(case: Case, got: Any) -> tuple[str, str] | None:
-    first, n = case.args
-    if n == 0:
-        return "no-bytes", "Without bytes no sector is touched."
-    if got == -(-n // SECTOR):
-        return (
-            "aligned-only",
-            f"So many would do from a boundary on. Byte {first} lies {first % SECTOR} bytes into a sector.",
-        )
-    if got in ((first + n) // SECTOR - first // SECTOR + 1, n // SECTOR + 1, -(-n // SECTOR) + 1):
-        return (
-            "one-too-many",
-            "A run that ends at a boundary touches nothing behind it: its last byte is first_byte + n_bytes - 1.",
-        )
-    return (
-        "sectors",
-        "Number the sectors 0, 1, 2, …: byte b lies in b // 32. Count from the first byte's to the last byte's.",
-    )
+def _about_run(first: int, n: int) -> dict[str, int]:
+    return {
+        "offset": first % SECTOR,
+        "up": -(-n // SECTOR),
+        "past_end": (first + n) // SECTOR - first // SECTOR + 1,
+    }
 
+
+_RUN_MISTAKES = {
+    "no-bytes": lambda s: s.n == 0,
+    "aligned-only": lambda s: s.got == s.up,
+    "one-too-many": lambda s: s.got in (s.past_end, s.n // SECTOR + 1, s.up + 1),
+    "sectors": always,
+}
 
 SECTORS = answer_exercise(
     "sectors-of-a-run",
@@ -72,7 +67,8 @@ SECTORS = answer_exercise(
     "How many sectors does a run of bytes touch?",
     "sectors_of",
     _sector_cases,
-    explain=_explain_sectors,
+    mistakes=_RUN_MISTAKES,
+    facts=_about_run,
     minutes=5,
 )
 
@@ -107,44 +103,30 @@ def _row_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield case(rng.randrange(4000), stride, n_cols, element_bytes)
 
 
-def _explain_row(case: Case, got: Any) -> tuple[str, str] | None:
-    row, row_stride, n_cols, element_bytes = case.args
-    asked, ideal = case.expected
-    n_bytes = n_cols * element_bytes
-    if not isinstance(got, list | tuple) or len(got) != 2:
-        return "no-pair", "Return two numbers: (asked, ideal)."
-    if list(got) == [ideal, asked]:
-        return "swapped", "The two numbers are the other way round: first what the warps ask, then the ideal."
-    if got[0] == asked:
-        return (
-            "ideal",
-            "Ideal is what each warp would ask if its first byte lay on a boundary: warp by warp, too.",
-        )
-    if got[0] == _row_sectors(row, row_stride * element_bytes, n_cols, element_bytes)[0]:
-        return "stride-in-elements", "row_stride is in bytes already."
-    if got[0] == _sectors(row * row_stride, n_bytes):
-        return (
-            "warp-by-warp",
-            "Those are the row's sectors, each counted once. Each warp asks by itself: a sector that lies across two "
-            "warps' elements is asked for twice.",
-        )
-    if got[0] == _row_sectors(0, row_stride, n_cols, element_bytes)[0]:
-        return (
-            "where-it-begins",
-            f"The row begins at byte {row * row_stride:,}, which is {row * row_stride % 32} bytes into a sector.",
-        )
-    if got[0] == _row_sectors(row, row_stride, -(-n_cols // 32) * 32, element_bytes)[0]:
-        return (
-            "masked-lanes",
-            "Lanes that are masked off touch nothing: the last warp may have fewer than 32 elements.",
-        )
-    if element_bytes != 4 and got[0] == _row_sectors(row, row_stride, n_cols, 4)[0]:
-        return "element-size", f"An element has {element_bytes} bytes here, not 4."
-    return (
-        "asked",
-        "Take the row's warps one by one: where does each begin, how many bytes has it, how many sectors are that?",
-    )
+def _about_row(row: int, row_stride: int, n_cols: int, element_bytes: int) -> dict[str, int]:
+    start = row * row_stride
+    return {
+        "start": start,
+        "offset": start % SECTOR,
+        "each_once": _sectors(start, n_cols * element_bytes),
+        "scaled_stride": _row_sectors(row, row_stride * element_bytes, n_cols, element_bytes)[0],
+        "row_zero": _row_sectors(0, row_stride, n_cols, element_bytes)[0],
+        "full_warps": _row_sectors(row, row_stride, -(-n_cols // 32) * 32, element_bytes)[0],
+        "four_bytes": _row_sectors(row, row_stride, n_cols, 4)[0],
+    }
 
+
+_ROW_MISTAKES = {
+    "no-pair": not_numbers(2),
+    "swapped": lambda s: tuple(s.got) == tuple(reversed(s.want)),
+    **at(1, {"ideal": always}),
+    "stride-in-elements": lambda s: s.value == s.scaled_stride,
+    "warp-by-warp": lambda s: s.value == s.each_once,
+    "where-it-begins": lambda s: s.value == s.row_zero,
+    "masked-lanes": lambda s: s.value == s.full_warps,
+    "element-size": lambda s: s.element_bytes != 4 and s.value == s.four_bytes,
+    "asked": always,
+}
 
 ROW_SECTORS = answer_exercise(
     "misaligned-row",
@@ -152,7 +134,8 @@ ROW_SECTORS = answer_exercise(
     "The misaligned row's excess sectors",
     "row_sectors",
     _row_cases,
-    explain=_explain_row,
+    mistakes=_ROW_MISTAKES,
+    facts=_about_row,
     minutes=12,
 )
 
@@ -182,33 +165,27 @@ def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield case("", max(1, whole + rng.choice((-1, 0, 1, rng.randrange(n_sms * each)))), n_sms, each)
 
 
-def _explain_waves(case: Case, got: Any) -> tuple[str, str] | None:
-    n_blocks, n_sms, each = case.args
-    waves, fill = case.expected
-    if not isinstance(got, list | tuple) or len(got) != 2 or not all(is_number(v) for v in got):
-        return "no-pair", "Return two numbers: (waves, last_fill)."
-    if not n_blocks:
-        return "no-blocks", "Without a block there is no wave: both numbers are 0."
-    if math.isclose(got[0], waves, rel_tol=1e-6):
-        if got[1] == 0 and fill == 1:
-            return (
-                "whole-waves",
-                "When the blocks fill whole waves, the last wave is full: its fill is 1, not 0.",
-            )
-        if math.isclose(got[1], 1 - fill, rel_tol=1e-6, abs_tol=1e-12):
-            return "empty-part", "That is the empty part of the last wave; asked is the part that is filled."
-        if math.isclose(got[1], fill * n_sms * each, rel_tol=1e-6):
-            return "blocks-not-share", "That many blocks are in the last wave: which part of a wave is it?"
-        return (
-            "last-fill",
-            "Take away the whole waves before the last; what is left, over the blocks that fit at once?",
-        )
-    if math.isclose(got[0], n_blocks / n_sms, rel_tol=1e-6):
-        return "blocks-an-sm", f"An SM holds {each} blocks at once, so all of them hold {n_sms} × {each}."
-    if got[0] in (math.ceil(waves), math.floor(waves)):
-        return "rounded", "Do not round: ncu's waves are a fraction, such as 3.88."
-    return "waves", "Waves are the blocks of the launch over the blocks that all SMs hold at once."
+def _about_waves(n_blocks: int, n_sms: int, each: int) -> dict[str, float]:
+    waves, fill = _waves(n_blocks, n_sms, each)
+    return {"waves": waves, "fill": fill, "last_blocks": fill * n_sms * each}
 
+
+_WAVE_MISTAKES = {
+    "no-pair": not_numbers(2),
+    "no-blocks": lambda s: s.n_blocks == 0,
+    **at(
+        1,
+        {
+            "whole-waves": lambda s: s.value == 0 and s.fill == 1,
+            "empty-part": lambda s: s.near(1 - s.fill),
+            "blocks-not-share": lambda s: s.near(s.last_blocks),
+            "last-fill": always,
+        },
+    ),
+    "blocks-an-sm": lambda s: s.near(s.n_blocks / s.n_sms),
+    "rounded": lambda s: s.value in (math.ceil(s.waves), math.floor(s.waves)),
+    "waves": always,
+}
 
 WAVES = answer_exercise(
     "waves-and-tail",
@@ -216,19 +193,21 @@ WAVES = answer_exercise(
     "Waves, and how full the last one is",
     "waves_of",
     _wave_cases,
-    explain=_explain_waves,
+    mistakes=_WAVE_MISTAKES,
+    facts=_about_waves,
     tolerance=1e-6,
     minutes=8,
 )
 
 
 # ----------------------------------------------------------------------------------------------- the limiter
-_WORDS = ("memory", "compute", "latency", "too few blocks")
 _WHY = {
-    "memory": "memory throughput is near its peak, and above compute: it waits for memory",
-    "compute": "compute throughput is near its peak, and above memory: the arithmetic units are the limit",
-    "latency": "neither memory nor compute is busy, and there are blocks for several waves: the warps wait",
-    "too few blocks": "neither memory nor compute is busy, and the blocks do not fill even one wave",
+    "memory": "memory throughput is close to its peak and higher than compute, so the kernel is limited by "
+    "memory",
+    "compute": "compute throughput is close to its peak and higher than memory, so arithmetic is the limit",
+    "latency": "neither memory nor compute is busy although there are several waves of blocks, so the warps "
+    "wait",
+    "too few blocks": "neither memory nor compute is busy, and the blocks don't even fill one wave",
 }
 
 
@@ -237,29 +216,21 @@ def _limiter_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(label, (row,), expected=limiter)
 
 
-def _explain_limiter(case: Case, got: Any) -> tuple[str, str] | None:
-    row, want = case.args[0], case.expected
-    if got not in _WORDS:
-        return "no-word", f"Return one of {', '.join(map(repr, _WORDS))}."
-    numbers = (
-        f"memory {row['memory_throughput_percent']:.0f} %, compute {row['compute_throughput_percent']:.0f} %, "
-        f"{row['waves_per_sm']:.2g} waves, occupancy {row['achieved_occupancy_percent']:.0f} %"
-    )
-    if got == "too few blocks" and want in ("memory", "compute"):
-        hint = "Few blocks can be busy all the same, if each of them has much to do. Look at the throughputs first"
-        return "waves-first", f"{hint}: {numbers}."
-    if got in ("memory", "compute") and want in ("latency", "too few blocks"):
-        return (
-            "larger-of-two",
-            f"The larger of two small numbers limits nothing. Here {_WHY[want]}: {numbers}.",
-        )
-    if (got == "latency" and want == "too few blocks") or (got == "too few blocks" and want == "latency"):
-        return (
-            "idle-chip",
-            f"Both leave the chip idle; the waves tell them apart. Here {_WHY[want]}: {numbers}.",
-        )
-    return f"{got}-for-{want}".replace(" ", "-"), f"Here {_WHY[want]}: {numbers}."
+def _about_launch(row: dict[str, Any]) -> dict[str, str]:
+    memory, compute = row["memory_throughput_percent"], row["compute_throughput_percent"]
+    rest = f"{row['waves_per_sm']:.2g} waves, occupancy {row['achieved_occupancy_percent']:.0f} %"
+    numbers = f"memory {memory:.0f} %, compute {compute:.0f} %, {rest}"
+    return {"why": f"Here {_WHY[limiters.limiter(row)]}: {numbers}."}
 
+
+_BUSY, _IDLE = ("memory", "compute"), ("latency", "too few blocks")
+_LIMITER_MISTAKES = {
+    "no-word": not_one_of(_WHY),
+    "waves-first": lambda s: s.got == "too few blocks" and s.want in _BUSY,
+    "larger-of-two": lambda s: s.got in _BUSY and s.want in _IDLE,
+    "idle-chip": lambda s: s.got in _IDLE and s.want in _IDLE,
+    "{got}-for-{want}": always,
+}
 
 LIMITER = answer_exercise(
     "name-the-limiter",
@@ -267,7 +238,8 @@ LIMITER = answer_exercise(
     "Read a report and name the limiter",
     "limiter",
     _limiter_cases,
-    explain=_explain_limiter,
+    mistakes=_LIMITER_MISTAKES,
+    facts=_about_launch,
     minutes=12,
 )
 
@@ -293,51 +265,26 @@ def _act_cases(rng: random.Random, device: str) -> Iterator[Case]:
         )
 
 
-def _judge_act(case: Case, outcome: Outcome) -> Verdict | None:
-    if verdict := raised(_ACT, "act", case, outcome):
-        return verdict
-    got = outcome.value
-    if not isinstance(got, dict) or set(got) != set(_KEYS):
-        sentence = f"on {case.label} act gives {str(got)[:80]}, which is no dict with these keys"
-        return wrong(_ACT, case, sentence, "keys", f"Return a dict with {', '.join(map(repr, _KEYS))}.")
-    if bad := next((key for key in _KEYS[:4] if type(got[key]) is not int or got[key] < 1), None):
-        sentence = f"on {case.label} {bad} is {got[bad]!r}"
-        return wrong(
-            _ACT, case, sentence, "no-count", "Programs, strides and elements are integers from 1 on."
-        )
-    return _judge_launch(case, got) or _judge_time(case, got["after_us"])
+def _about_act(n_rows: int, n_cols: int, shortest_us: float, copy_gb_per_s: float) -> dict[str, float]:
+    moving_us = 8 * n_rows * n_cols / copy_gb_per_s / 1e3
+    return {"n": n_rows * n_cols, "moving_us": moving_us, "both_us": shortest_us + moving_us}
 
 
-def _judge_launch(case: Case, got: dict[str, Any]) -> Verdict | None:
-    n_rows, n_cols = case.args[:2]
-    n_programs, program_stride, element_stride, n = (got[key] for key in _KEYS[:4])
-    if n_programs * n != n_rows * n_cols:
-        verb = "squares" if n_programs == 1 else "square"
-        squared = f"{counted(n_programs, 'program')} of {counted(n, 'element')} {verb} {n_programs * n:,}"
-        sentence = f"on {case.label} {squared}, not {n_rows * n_cols:,}"
-        hint = "Every element must be squared once: programs × elements of a program = rows × columns."
-        return wrong(_ACT, case, sentence, "not-all-elements", hint)
-    if n > _MAX_BLOCK:
-        sentence = f"on {case.label} one program has {n:,} elements"
-        return wrong(
-            _ACT, case, sentence, "block-too-large", f"A program's block has at most {_MAX_BLOCK:,} elements."
-        )
-    if element_stride != 1 and n > 1 and n_cols > 1:
-        sentence = f"on {case.label} neighbouring lanes of a warp are {element_stride:,} elements apart"
-        hint = "That is what the advice is about: a sector for each lane. Which direction has stride 1?"
-        return wrong(_ACT, case, sentence, "still-uncoalesced", hint)
-    if case.expected is not None and n < 32:
-        sentence = f"on {case.label} one program has {counted(n, 'element')}"
-        hint = "That does not fill one warp, and a warp asks for whole sectors: give a program a row, or a good part of it."
-        return wrong(_ACT, case, sentence, "tiny-programs", hint)
-    last = (n_programs - 1) * program_stride + (n - 1) * element_stride
-    if last != n_rows * n_cols - 1 or (n_rows * n_cols <= _LISTED and not _each_once(got, n_rows * n_cols)):
-        sentence = (
-            f"on {case.label} the programs do not touch every element once; the last one touched is {last:,}"
-        )
-        hint = "Program p begins at p × program_stride: where must the next program begin?"
-        return wrong(_ACT, case, sentence, "program-stride", hint)
-    return None
+def _not_all(s: Any) -> str:
+    """What a launch squares if it isn't each element once, counted."""
+    programs, each, n = s.got["n_programs"], s.got["n_elements"], s.got["n_programs"] * s.got["n_elements"]
+    verb = "squares" if programs == 1 else "square"
+    return f"{counted(programs, 'program')} of {counted(each, 'element')} {verb} {n:,}, not {s.n:,}" * (
+        n != s.n
+    )
+
+
+def _last_touched(s: Any) -> str:
+    """The last element that a launch touches, if it doesn't touch each of them once."""
+    got = s.got
+    last = (got["n_programs"] - 1) * got["program_stride"] + (got["n_elements"] - 1) * got["element_stride"]
+    right = last == s.n - 1 and (s.n > _LISTED or _each_once(got, s.n))
+    return "" if right else f"the programs don't touch each element once; the last one they touch is {last:,}"
 
 
 def _each_once(got: dict[str, Any], n_elements: int) -> bool:
@@ -346,36 +293,39 @@ def _each_once(got: dict[str, Any], n_elements: int) -> bool:
     return len({p + i for p in starts for i in run}) == n_elements
 
 
-def _judge_time(case: Case, got: Any) -> Verdict | None:
-    n_rows, n_cols, shortest_us, copy_gb_per_s = case.args
-    if not is_number(got) or not 0 < got < math.inf:
-        return wrong(
-            _ACT, case, f"on {case.label} after_us is {got!r}", "no-time", "Predict microseconds, above 0."
-        )
-    if case.expected is None or abs(got / case.expected - 1) <= _WITHIN:
-        return None
-    n_bytes = 8 * n_rows * n_cols
-    moving_us = n_bytes / copy_gb_per_s / 1e3
+def _no_count(s: Any) -> str:
+    bad = next((key for key in _KEYS[:4] if type(s.got[key]) is not int or s.got[key] < 1), None)
+    return bad and f"{bad} is {s.got[bad]!r}"
 
-    def near(us: float) -> bool:
-        return math.isclose(got, us, rel_tol=0.02)
 
-    sentence = f"on {case.label} you predict {got:.4g} µs, and {case.expected:.4g} µs came"
-    if near(shortest_us):
-        hint = "So long takes a launch with next to no work; moving the bytes comes on top of it."
-        return wrong(_ACT, case, sentence, "only-shortest", hint)
-    if near(moving_us):
-        hint = "So long take the bytes at the copy's rate; the latency that the shortest launch shows comes on top."
-        return wrong(_ACT, case, sentence, "only-bytes", hint)
-    if near(moving_us / 2) or near(shortest_us + moving_us / 2):
-        return wrong(
-            _ACT, case, sentence, "one-way", "Every element is read and written: 8 bytes for a float32."
-        )
-    if any(near(us * 1000) or near(us / 1000) for us in (moving_us, shortest_us + moving_us)):
-        return wrong(_ACT, case, sentence, "units", "GB/s are 1000 bytes a microsecond.")
-    hint = "Two facts are enough: the shortest launch there is, and the bytes over what a copy reaches."
-    return wrong(_ACT, case, sentence, "prediction", hint)
+def _predicts(s: Any, *times_us: float) -> bool:
+    return close(s.got["after_us"], *times_us, rel=0.02)
 
+
+_LAUNCH_MISTAKES = {
+    "keys": not_named(_KEYS),
+    "no-count": _no_count,
+    "not-all-elements": _not_all,
+    "block-too-large": lambda s: s.got["n_elements"] > _MAX_BLOCK,
+    "still-uncoalesced": lambda s: s.got["element_stride"] != 1 and s.got["n_elements"] > 1 and s.n_cols > 1,
+    "tiny-programs": lambda s: s.want is not None and s.got["n_elements"] < 32,
+    "program-stride": _last_touched,
+}
+_TIME_MISTAKES = {
+    "no-time": lambda s: not is_number(s.got["after_us"]) or not 0 < s.got["after_us"] < math.inf,
+    **under(
+        lambda s: s.want is not None and abs(s.got["after_us"] / s.want - 1) > _WITHIN,
+        {
+            "only-shortest": lambda s: _predicts(s, s.shortest_us),
+            "only-bytes": lambda s: _predicts(s, s.moving_us),
+            "one-way": lambda s: _predicts(s, s.moving_us / 2, s.shortest_us + s.moving_us / 2),
+            "units": lambda s: _predicts(
+                s, *(us * k for us in (s.moving_us, s.both_us) for k in (1000, 1e-3))
+            ),
+            "prediction": always,
+        },
+    ),
+}
 
 ACT = Exercise(
     id=_ACT,
@@ -384,7 +334,7 @@ ACT = Exercise(
     name="act",
     minutes=15,
     cases=_act_cases,
-    judge=_judge_act,
+    judge=TableJudge(Table(_ACT, LAB, _LAUNCH_MISTAKES | _TIME_MISTAKES), "act", _about_act),
 )
 
 EXERCISES = (SECTORS, ROW_SECTORS, WAVES, LIMITER, ACT, UNKNOWN)

@@ -1,7 +1,7 @@
-"""What lab 05 takes from the recorded Nsight Compute reports: launches as rows of numbers, and measured squares.
+"""Data of lab 05 from recorded Nsight Compute reports: launches as rows of numbers, and measured squares.
 
-The reports are those that lesson 05 recorded and that come with the workbook, whatever GPU this machine has:
-hidden cases must not depend on what was profiled last.
+Lesson 05 recorded these reports, and they come with the workbook, whatever GPU this machine has: hidden cases
+must not depend on what was profiled last.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 _SHIPPED = Path(records.__file__).parent / "h200" / "ncu"
 REPORTS = ("five-grids", "advice", "alignment")
-# Launches of a square that nothing holds up but memory and the launch itself: report -> {launch: (rows, columns)}.
+# Launches of a square that nothing holds up but memory and the launch itself: report -> {launch: (rows,
+# columns)}.
 GOOD_SQUARES = {
     "five-grids": {1: (8, 4096), 2: (64, 4096), 3: (512, 4096), 4: (4096, 4096)},
     "advice": {1: (4096, 4096), 3: (64, 4096)},
@@ -45,7 +46,9 @@ def report(name: str) -> Report:
 
 @functools.cache
 def launches(name: str) -> tuple[dict[str, Any], ...]:
-    """A recorded report's launches as plain rows: `ncu.summary`'s numbers, the grid, the blocks that an SM holds."""
+    """A recorded report's launches as plain rows: `ncu.summary`'s numbers, the grid, the blocks that an SM
+    holds.
+    """
     from helpers import ncu
 
     rows = []

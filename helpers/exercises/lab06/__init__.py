@@ -1,5 +1,6 @@
 """Lab 06, Fusion: its exercises and what judges them.
 
-`exercises` has the exercises, `softmax` the hidden cases of softmaxes and the diagnosis of wrong ones, `beside` what
-runs beside the learner's functions; `claim` the free exercise's claim and tables.
+`exercises` has the exercises. `softmax` makes the hidden cases of the softmaxes and recognizes wrong ones,
+and `claim` has the data behind the free exercise. `adapters` runs next to the learner's functions and knows
+no answers. What learners read about a mistake is in hints.toml.
 """

@@ -1,17 +1,20 @@
-"""The exercises of lab 06, fusion: a softmax's traffic, when fusing pays, softmax in one block, in parts, in wide rows."""
+"""The exercises of lab 06, fusion: the traffic of a softmax, when fusing pays, and softmax in one block, in
+parts and for wide rows.
+"""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
-from helpers.exercises.lab06 import beside, softmax
+from helpers.exercises.lab06 import adapters, softmax
 from helpers.exercises.lab06.claim import CLAIM
+from helpers.exercises.mistakes import Seen, always, at, not_numbers
 from helpers.exercises.model import Case
 from helpers.exercises.plans import CasePlan
+from helpers.exercises.verdicts import is_number
 
 if TYPE_CHECKING:
     import torch
@@ -20,7 +23,7 @@ LAB = "06_fusion"
 _INDEX = 8  # bytes of an index that max(dim) writes
 
 
-# ------------------------------------------------------------------------------------------------ a softmax's traffic
+# ----------------------------------------------------------------------------------- a softmax's traffic
 def _traffic_cases(rng: random.Random) -> Iterator[Case]:
     def case(m: int, n: int, size: int) -> Case:
         expected = ((5 * m * n + 2 * m) * size, (3 * m * n + 2 * m) * size + _INDEX * m)
@@ -35,53 +38,36 @@ def _traffic_cases(rng: random.Random) -> Iterator[Case]:
         yield case(rng.randrange(1, 40_000), n, rng.choice((2, 4, 8)))
 
 
-def _explain_traffic(case: Case, got: Any) -> tuple[str, str] | None:
-    m, n, size = case.args
-    if not isinstance(got, (tuple, list)) or len(got) != 2 or not all(type(v) in (int, float) for v in got):
-        return "not-two-numbers", "Return two numbers: (bytes read, bytes written)."
-    read, written = case.expected
-    matrix, column = m * n * size, m * size
-    if size > 1 and (got[0] * size == read or got[1] * size == written - _INDEX * m):
-        return "elements-for-bytes", "These are elements: how many bytes does one have?"
-    if tuple(got) == (written, read):
-        return "swapped", "Bytes read come first, bytes written second."
-    if got[0] != read:
-        reads = {
-            5 * matrix + column: (
-                "a-column-forgotten",
-                "One column too few is read. Both operation 2 and operation 5 read a column beside their matrix.",
-            ),
-            5 * matrix: ("columns-not-read", "Operations 2 and 5 have two inputs: a matrix and a column."),
-            matrix: (
-                "fused-for-separate",
-                "That is what a fused kernel reads. Here are five, one after another.",
-            ),
-            3 * matrix + 2 * column: ("results-only", "max and sum read a matrix too."),
-        }
-        return reads.get(
-            got[0], ("bytes-read", "Go through the five lines: which tensors stand on the right of each?")
-        )
-    writes = {
-        3 * matrix + 2 * column: (
-            "indices-forgotten",
-            "max(dim) writes more than the values: look at what torch.randn(4, 8).max(dim=1) returns.",
-        ),
-        3 * matrix + 3 * column: (
-            "index-size",
-            "The indices are int64, whatever the dtype of x.",
-        ),
-        3 * matrix + 2 * column + 4 * m: ("index-size", "The indices are int64: 8 bytes each."),
-        5 * matrix: ("columns-as-matrices", "max and sum write one number a row."),
-        5 * matrix + _INDEX * m: ("columns-as-matrices", "max and sum write one number a row."),
-        matrix: (
-            "fused-for-separate",
-            "That is what a fused kernel writes. Here are five, one after another.",
-        ),
-    }
-    return writes.get(
-        got[1], ("bytes-written", "Go through the five lines: how large is the left side of each?")
-    )
+def _about_traffic(m: int, n: int, size: int) -> dict[str, int]:
+    return {"matrix": m * n * size, "column": m * size, "indices": _INDEX * m}
 
+
+def _are_elements(s: Seen) -> bool:
+    read, written = s.want
+    return s.size > 1 and (s.got[0] * s.size == read or s.got[1] * s.size == written - s.indices)
+
+
+_TRAFFIC_MISTAKES = {
+    "not-two-numbers": not_numbers(2),
+    "elements-for-bytes": _are_elements,
+    "swapped": lambda s: tuple(s.got) == s.want[::-1],
+    **at(
+        0,
+        {
+            "a-column-forgotten": lambda s: s.value == 5 * s.matrix + s.column,
+            "results-only": lambda s: s.value == 3 * s.matrix + 2 * s.column,
+            "columns-not-read": lambda s: s.value == 5 * s.matrix,
+            "fused-for-separate/reads": lambda s: s.value == s.matrix,
+            "bytes-read": always,
+        },
+    ),
+    "indices-forgotten": lambda s: s.value == 3 * s.matrix + 2 * s.column,
+    "index-size/as-x": lambda s: s.value == 3 * s.matrix + 3 * s.column,
+    "index-size/int32": lambda s: s.value == 3 * s.matrix + 2 * s.column + 4 * s.m,
+    "columns-as-matrices": lambda s: s.value in (5 * s.matrix, 5 * s.matrix + s.indices),
+    "fused-for-separate/writes": lambda s: s.value == s.matrix,
+    "bytes-written": always,
+}
 
 TRAFFIC = answer_exercise(
     "softmax-traffic",
@@ -89,12 +75,13 @@ TRAFFIC = answer_exercise(
     "The traffic of five operations",
     "softmax_traffic",
     _traffic_cases,
-    explain=_explain_traffic,
+    mistakes=_TRAFFIC_MISTAKES,
+    facts=_about_traffic,
     minutes=12,
 )
 
 
-# --------------------------------------------------------------------------------------------------- when fusing pays
+# -------------------------------------------------------------------------------------- when fusing pays
 Operations = list[tuple[float, float]]
 PassedOn = list[tuple[float, bool]]
 
@@ -146,58 +133,38 @@ def _fusing_cases(rng: random.Random) -> Iterator[Case]:
         yield case("a single operation", [(2 * n, n)], [], gb, tflop)
 
 
-def _explain_fusing(case: Case, got: Any) -> tuple[str, str] | None:
-    if type(got) not in (int, float):
-        return "not-a-number", "Return one number: how many times faster."
-    operations, passed_on, gb, tflop = case.args
-    want = case.expected
-    if got in (len(operations), 1 / len(operations)) and len(operations) > 1:
-        return (
-            "operations-counted",
-            f"{len(operations)} kernels become one, but what counts is time: work out the floor of each from its bytes "
-            "and its arithmetic, and the fused one's from what is left.",
-        )
+def _about_fusing(operations: Operations, passed_on: PassedOn, gb: float, tflop: float) -> dict[str, float]:
+    n_bytes, flops = sum(b for b, _ in operations), sum(f for _, f in operations)
+    left = n_bytes - sum(n if kept else 2 * n for n, kept in passed_on)
+    added = sum(b / (gb * 1e9) + f / (tflop * 1e12) for b, f in operations)
 
-    def near(other: float) -> bool:
-        return math.isclose(got, other, rel_tol=1e-6)
+    def saving(saved: Callable) -> float:
+        return _speedup(operations, passed_on, gb, tflop, saved)
 
-    all_bytes, flops = sum(b for b, _ in operations), sum(f for _, f in operations)
-    saved = sum(n if kept else 2 * n for n, kept in passed_on)
-    if near(1 / want):
-        return (
-            "upside-down",
-            "Time of the separate kernels over time of the fused one, not the other way round.",
-        )
-    if near(_speedup(*case.args, saved=lambda n, kept: 2 * n)):
-        return "kept-ignored", "A kept tensor is written all the same: fusing saves its read only."
-    if near(_speedup(*case.args, saved=lambda n, kept: n)):
-        return "one-way", "A tensor that nobody keeps saves two trips: it is neither written nor read."
-    if near(_speedup(*case.args, saved=lambda n, kept: 2 * n if kept else n)):
-        return "kept-upside-down", "Kept: only the read is saved. Not kept: the write and the read."
-    if near(all_bytes / (all_bytes - saved)):
-        return "bytes-only", "Where the arithmetic takes longer than the bytes, it is the floor."
-    fused = _seconds(all_bytes - saved, flops, gb, tflop)
-    if near(_seconds(all_bytes, flops, gb, tflop) / fused):
-        return (
-            "one-floor",
-            "Separate kernels run one after another: each has a floor of its own, and they add up.",
-        )
-    added = [b / (gb * 1e9) + f / (tflop * 1e12) for b, f in operations]
-    if near(sum(added) / ((all_bytes - saved) / (gb * 1e9) + flops / (tflop * 1e12))):
-        return (
-            "added-for-larger",
-            "Bytes and arithmetic go on at the same time: the longer one counts, not the sum.",
-        )
-    if near(
-        sum(_seconds(b, f, gb, tflop) for b, f in operations)
-        / sum(_seconds(b, f, gb, tflop) for b, f in operations)
-    ):
-        return "nothing-saved", "The bytes of what is passed on are saved."
-    return (
-        "speedup",
-        "A kernel's floor is the larger of its two times. Which bytes and which arithmetic has the fused kernel?",
-    )
+    return {
+        "n_operations": len(operations),
+        "without_kept": saving(lambda n, kept: 2 * n),
+        "one_way": saving(lambda n, kept: n),
+        "kept_upside_down": saving(lambda n, kept: 2 * n if kept else n),
+        "of_bytes": n_bytes / left,
+        "of_one_floor": _seconds(n_bytes, flops, gb, tflop) / _seconds(left, flops, gb, tflop),
+        "of_sums": added / (left / (gb * 1e9) + flops / (tflop * 1e12)),
+    }
 
+
+_FUSING_MISTAKES = {
+    "not-a-number": lambda s: not is_number(s.got),
+    "operations-counted": lambda s: s.n_operations > 1 and s.got in (s.n_operations, 1 / s.n_operations),
+    "upside-down": lambda s: s.near(1 / s.want),
+    "kept-ignored": lambda s: s.near(s.without_kept),
+    "one-way": lambda s: s.near(s.one_way),
+    "kept-upside-down": lambda s: s.near(s.kept_upside_down),
+    "bytes-only": lambda s: s.near(s.of_bytes),
+    "one-floor": lambda s: s.near(s.of_one_floor),
+    "added-for-larger": lambda s: s.near(s.of_sums),
+    "nothing-saved": lambda s: s.near(1),
+    "speedup": always,
+}
 
 FUSING = answer_exercise(
     "fusing-pays",
@@ -205,13 +172,14 @@ FUSING = answer_exercise(
     "When does fusing pay?",
     "fusing_speedup",
     _fusing_cases,
-    explain=_explain_fusing,
+    mistakes=_FUSING_MISTAKES,
+    facts=_about_fusing,
     tolerance=1e-6,
     minutes=15,
 )
 
 
-# ------------------------------------------------------------------------------------------------------- softmax
+# ------------------------------------------------------------------------------------------------- softmax
 def _softmax(x: torch.Tensor) -> torch.Tensor:
     import torch
 
@@ -227,21 +195,20 @@ ONE_BLOCK = kernel_exercise(
     cases=CasePlan(dtypes=("float32", "float16"), ndim=2, extra=softmax.softmax_cases((781, 8192, 5000))),
     must_launch="triton",
     tolerance=softmax.TOLERANCE,
-    mistakes=(softmax.explain_softmax,),
+    mistakes=softmax.MISTAKES,
     minutes=20,
 )
 
-
-# ------------------------------------------------------------------------------------------------- merge two parts
 MERGE = answer_exercise(
     "merge-softmax-parts",
     LAB,
     "Merge two parts of a row",
     "merge",
     softmax.merge_cases,
-    explain=softmax.explain_merge,
+    mistakes=softmax.MERGE_MISTAKES,
+    facts=lambda a, b: {"parts": (a, b)},
     tolerance=1e-9,
-    adapters={"fold": beside.fold},
+    adapters={"fold": adapters.fold},
     minutes=15,
 )
 
@@ -255,7 +222,7 @@ WIDE_ROWS = kernel_exercise(
     must_launch="triton",
     tolerance=softmax.TOLERANCE,
     speed_shape=(1024, 65536),
-    mistakes=(softmax.explain_softmax,),
+    mistakes=softmax.MISTAKES,
     minutes=30,
 )
 

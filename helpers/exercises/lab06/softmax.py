@@ -1,23 +1,27 @@
-"""Hidden cases of the softmaxes of lab 06, and what a wrong result says about the mistake that made it."""
+"""Hidden cases of the softmaxes of lab 06, and the mistakes that wrong results come from."""
 
 from __future__ import annotations
 
 import math
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from helpers.exercises.hints import HINTS
+from helpers.exercises.mistakes import Condition, Seen, Table
 from helpers.exercises.model import Case
+from helpers.exercises.softmax_parts import FORM, MAXIMUM, NAN, SUM, exp, part, sum_is
 
 if TYPE_CHECKING:
     import torch
 
+    from helpers.exercises.evidence import Evidence
+
 TOLERANCE = {"float32": (2e-5, 1e-30), "float16": (2e-3, 1.2e-7)}  # (relative, absolute) by dtype
+_NEAR = (5e-3, 1e-7)  # the same, for values that a formula gives which is wrong in the first place
 
 
 def softmax_cases(widths: tuple[int, ...]) -> Callable[[random.Random, str], Iterator[Case]]:
-    """Rows whose values a softmax stumbles over, at the exercise's own widths."""
+    """Rows with values that softmaxes often get wrong, as wide as the exercise needs them."""
 
     def cases(rng: random.Random, device: str) -> Iterator[Case]:
         from helpers.exercises import inputs
@@ -46,6 +50,7 @@ def softmax_cases(widths: tuple[int, ...]) -> Callable[[random.Random, str], Ite
 
 
 def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
+    """The same for rows that no block holds."""
     from helpers.exercises import inputs
 
     yield from softmax_cases((9001, 17_000))(rng, device)
@@ -53,124 +58,98 @@ def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield Case(f"a (1, {n}) float32 tensor", (inputs.values(rng, (1, n), device=device) * 3,))
 
 
-def explain_softmax(case: Case, got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
-    """What a wrong softmax says about its mistake; `expected` is float64."""
-    from helpers.exercises.judge import effective
+# ----------------------------------------------------------------------------------------- wrong softmaxes
+def _gives(s: Evidence, values: torch.Tensor) -> bool:
+    """Whether a wrong result has these values, and not just values close to the right ones.
 
-    (x,), _ = effective(case)
-    x = x.double()
-    return (
-        _other_formula(x, got, expected) or _infinities(x, got, expected) or _rows_without_nan(got, expected)
-    )
+    Values that are close to the right ones are also close to those of many formulas. Then a formula has to
+    match the result as exactly as the check itself does.
+    """
+    rel, abs = s.tolerance if s.like(s.expected, *_NEAR) else _NEAR
+    return s.like(values, rel, abs) and not s.like(s.expected, rel, abs)
 
 
-def _other_formula(x: torch.Tensor, got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
-    """Other formulas whose values these are."""
-    import torch
+def _formula(of: Callable[[torch.Tensor], torch.Tensor]) -> Condition:
+    return lambda s: _gives(s, of(s.x.double()))
 
-    y = got.double()
 
-    def close(other: torch.Tensor, rtol: float, atol: float) -> bool:
-        return torch.allclose(y, other.to(got).double(), rtol=rtol, atol=atol, equal_nan=True)
+def _normalized(powers: torch.Tensor) -> torch.Tensor:
+    return powers / powers.sum(dim=1, keepdim=True)
 
-    # Values near the right ones are near those of many a formula: then it has to give them as exactly as the check asks.
-    rtol, atol = 5e-3, 1e-7
-    if close(expected, rtol, atol):
-        rtol, atol = TOLERANCE[str(got.dtype).removeprefix("torch.")]
 
-    def like(other: torch.Tensor) -> bool:
-        return close(other, rtol, atol)
+def _powers(x: torch.Tensor) -> torch.Tensor:
+    return (x - x.amax(dim=1, keepdim=True)).exp()
 
-    if like(expected):
-        return None
-    n = x.shape[1]
-    block = 1 << max(n - 1, 0).bit_length()
-    largest = x.max(dim=1, keepdim=True).values
-    plain = x.float().exp()
-    if like(plain / plain.sum(dim=1, keepdim=True)):
-        return "no-maximum", "exp of large values overflows: subtract the row's maximum first."
-    if like((x - x.max()).exp() / (x - x.max()).exp().sum(dim=1, keepdim=True)):
-        return "one-maximum", "Each row has a maximum of its own."
+
+def _padding_counts(s: Evidence) -> bool:
+    """Whether the sum includes zeros that fill up the row to a power of two."""
+    x, n = s.x.double(), s.x.shape[1]
+    n_padded = (1 << max(n - 1, 0).bit_length()) - n
+    largest = x.amax(dim=1, keepdim=True)
     for m in (largest, largest.clamp(min=0)):
         e = (x - m).exp()
-        if block > n and like(e / (e.sum(dim=1, keepdim=True) + (block - n) * (-m).exp())):
-            return "padding-counts", "What lies past the row's end counts in the sum: load it as -inf."
-    e = (x - largest).exp()
-    if like(e):
-        return "no-sum", "Divide by the row's sum."
-    if like((x - largest).softmax(dim=0)) or like(x.softmax(dim=0)):
-        return "columns-for-rows", "The softmax is over each row, not over each column."
-    if like(x - largest - e.sum(dim=1, keepdim=True).log()):
-        return "logarithm", "That is the logarithm of the softmax."
-    return None
+        if n_padded and _gives(s, e / (e.sum(dim=1, keepdim=True) + n_padded * (-m).exp())):
+            return True
+    return False
 
 
-def _infinities(x: torch.Tensor, got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
-    """NaN and infinities that are missing, or where a number should be."""
-    import torch
-
-    special = torch.isnan(expected) & ~torch.isnan(got)
-    if bool(special.any()) and bool(torch.isinf(x).any() | torch.isnan(x).any()):
-        return (
-            "nan-blind",
-            "A row with NaN or +inf, or of -inf alone, is NaN throughout, as torch.softmax has it.",
-        )
-    minus = torch.isneginf(x).any(dim=1, keepdim=True) & torch.isnan(got) & ~torch.isnan(expected)
-    if bool(minus.any()) and not bool(torch.isinf(got).any()):
-        return (
-            "minus-infinity",
-            "-inf - -inf is NaN. Is the maximum the whole row's? In steps: while the maximum so far is -inf, subtract 0 instead.",
-        )
-    if bool((torch.isinf(got) & torch.isfinite(expected)).any()):
-        return (
-            "wrong-maximum",
-            "exp overflows: subtract the largest value of the row so far, not that of one block.",
-        )
-    return None
+def _nan_blind(s: Evidence) -> bool:
+    return bool((s.expected.isnan() & ~s.got.isnan()).any() and not s.x.isfinite().all())
 
 
-def _rows_without_nan(got: torch.Tensor, expected: torch.Tensor) -> tuple[str, str] | None:
-    """Rows that were not written to their end, and rows with a wrong sum."""
-    import torch
+def _minus_infinity(s: Evidence) -> bool:
+    rows = s.x.isneginf().any(dim=1, keepdim=True)
+    return bool((rows & s.got.isnan() & ~s.expected.isnan()).any() and not s.got.isinf().any())
 
-    rows = ~torch.isnan(expected).any(dim=1)
-    if not bool(rows.any()):
-        return None
-    got, expected = got[rows], expected[rows]
+
+def _only_first_columns(s: Evidence) -> str:
+    """How many columns were written, if the later ones never were; otherwise ""."""
+    got = s.got[~s.expected.isnan().any(dim=1)]
     n = got.shape[1]
-    never = torch.isnan(got).all(dim=0)
-    first = int(n - never.flip(0).to(torch.int64).cumprod(0).sum())
-    if 0 < first < n and not bool(torch.isnan(got[:, :first]).any()):
-        return (
-            "only-first-block",
-            f"Only the first {first:,} of {n:,} columns were written: who does the rest?",
-        )
-    # Small values of a row are left out: few bits of theirs are left in float16.
+    never = got.isnan().all(dim=0)
+    first = int(n - never.flip(0).long().cumprod(0).sum())
+    only_these = len(got) and 0 < first < n and not got[:, :first].isnan().any()
+    return f"only the first {first:,} of {n:,} columns were written" if only_these else ""
+
+
+def _wrong_sum(s: Evidence) -> bool:
+    """Whether all values of a row are wrong by the same factor."""
+    import torch
+
+    rows = ~s.expected.isnan().any(dim=1)
+    got, expected = s.got[rows].double(), s.expected[rows]
+    # Small values of a row are left out, because few of their bits are left in float16.
     large = expected > 1e-2 * expected.amax(dim=1, keepdim=True)
-    ratio = torch.where(large, got.double() / expected, torch.nan)
+    ratio = torch.where(large, got / expected, torch.nan)
     factor = ratio.nanmedian(dim=1, keepdim=True).values
-    rounding = max(2e-5, torch.finfo(got.dtype).eps)
+    rounding = max(2e-5, torch.finfo(s.got.dtype).eps)
     off = (factor - 1).abs()
     same = ((ratio / factor - 1).abs() < (off / 20).clamp(rounding, 1e-3))[large]
-    if bool((off > rounding).any()) and bool(same.all()):
-        return (
-            "wrong-sum",
-            "All values of a row are wrong by the same factor: its sum is wrong. If you gather it block by block, "
-            "the old sum has to shrink whenever the maximum grows.",
-        )
-    return None
+    return bool((off > rounding).any() and same.all())
 
 
-def _part(values: list[float]) -> tuple[float, float]:
-    m = max(values, default=-math.inf)
-    return (m, 0.0) if m == -math.inf else (m, math.fsum(math.exp(v - m) for v in values))
+_MISTAKES = {
+    "no-maximum": _formula(lambda x: _normalized(x.float().exp())),
+    "one-maximum": _formula(lambda x: _normalized((x - x.max()).exp())),
+    "padding-counts": _padding_counts,
+    "no-sum": _formula(_powers),
+    "columns-for-rows": _formula(lambda x: x.softmax(dim=0)),
+    "logarithm": _formula(lambda x: x.log_softmax(dim=1)),
+    "nan-blind": _nan_blind,
+    "minus-infinity": _minus_infinity,
+    "wrong-maximum": lambda s: bool((s.got.isinf() & s.expected.isfinite()).any()),
+    "only-first-block": _only_first_columns,
+    "wrong-sum": _wrong_sum,
+}
+MISTAKES = Table("softmax", "06_fusion", _MISTAKES)  # both exercises make the same mistakes
 
 
+# -------------------------------------------------------------------------------------------- merged parts
 def merge_cases(rng: random.Random) -> Iterator[Case]:
     empty = (-math.inf, 0.0)
 
     def pair(label: str, a: list[float], b: list[float]) -> Case:
-        return Case(label, (_part(a), _part(b)), expected=_part(a + b))
+        return Case(label, (part(a), part(b)), expected=part(a + b))
 
     yield pair("parts [1, 3, 2] and [5, 0]", [1.0, 3.0, 2.0], [5.0, 0.0])
     yield pair("parts [5, 0] and [1, 3, 2]", [5.0, 0.0], [1.0, 3.0, 2.0])
@@ -180,8 +159,8 @@ def merge_cases(rng: random.Random) -> Iterator[Case]:
     yield pair("two negative parts", [-50.0, -51.0], [-53.0])
     yield pair("a part near 1000 and one near 0", [1000.0, 999.0], [0.5, 1.0])
     yield pair("a part near -1000 and one near 1000", [-1000.0], [1000.0, 1000.0])
-    yield Case("an empty part and another", (empty, _part(row)), expected=_part(row))
-    yield Case("a part and an empty one", (_part(row), empty), expected=_part(row))
+    yield Case("an empty part and another", (empty, part(row)), expected=part(row))
+    yield Case("a part and an empty one", (part(row), empty), expected=part(row))
     yield Case("two empty parts", (empty, empty), expected=empty)
     yield pair("a part of -inf alone and another", [-math.inf, -math.inf], [1.0, 2.0])
     for _ in range(12):
@@ -191,61 +170,27 @@ def merge_cases(rng: random.Random) -> Iterator[Case]:
             if rng.random() < 0.1:
                 row[i] = -math.inf
         cuts = sorted(rng.choices(range(n + 1), k=rng.randrange(1, 8)))
-        parts = [_part(row[a:b]) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
+        parts = [part(row[a:b]) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
         order = [rng.randrange(left) for left in range(len(parts) - 1, 0, -1)]
         label = f"a row of {n} in {len(parts)} parts, merged in some order"
-        yield Case(label, (parts, order), expected=_part(row), call="fold")
+        yield Case(label, (parts, order), expected=part(row), call="fold")
 
 
-def explain_merge(case: Case, got: Any) -> tuple[str, str] | None:
-    if not isinstance(got, (tuple, list)) or len(got) != 2:
-        return "not-a-pair", "Return (m, s)."
-    m, s = (v.item() if hasattr(v, "item") else v for v in got)
-    if not isinstance(m, int | float) or not isinstance(s, int | float):
-        return "not-numbers", "m and s are two numbers."
-    want_m, _ = case.expected
-    if math.isnan(m) or math.isnan(s):
-        if not case.call and all(math.isfinite(largest) for largest, _ in case.args):
-            return "exp-overflows", HINTS["exp-overflows"]  # inf / inf: torch and numpy raise nothing
-        return "minus-infinity", "-inf - -inf is NaN: look whether the larger maximum is -inf before any exp."
-    if case.call or m != want_m:
-        return (
-            ("maximum", "The maximum of both parts is the larger of the two.")
-            if m != want_m
-            else (
-                "sum-in-a-chain",
-                "Merged one after another the sum goes wrong: each merge must bring both sums to the new maximum.",
-            )
-        )
-    (ma, sa), (mb, sb) = case.args
-
-    def near(other: float) -> bool:
-        return math.isclose(s, other, rel_tol=1e-9)
-
-    if near(sa + sb):
-        return (
-            "sums-as-they-are",
-            "Each sum is relative to its own maximum: bring both to the new one before adding.",
-        )
-    if want_m == -math.inf:
-        return (
-            "empty-sum",
-            "Two parts that count for nothing make one that counts for nothing: its sum is 0.0.",
-        )
-    swapped = sa * _exp(mb - want_m) + sb * _exp(ma - want_m)
-    if near(swapped):
-        return "factors-swapped", "Each sum is multiplied by exp(its own maximum - the new one)."
-    if near(sa * _exp(want_m - ma) + sb * _exp(want_m - mb)):
-        return "sign", "exp(old maximum - new maximum): the factor is never above 1."
-    if near(sa * _exp(ma) + sb * _exp(mb)):
-        return "absolute-sums", "The sum stays relative to the new maximum, or it overflows."
-    if near(sa + sb * _exp(mb - ma)) or near(sb + sa * _exp(ma - mb)):
-        return (
-            "first-maximum",
-            "Which of the two maxima is larger differs from call to call: both sums need a factor.",
-        )
-    return None
+def _with_factors(s: Seen, *factors: float) -> bool:
+    return sum_is(s, sum(one * factor for (_, one), factor in zip(s.parts, factors, strict=True)))
 
 
-def _exp(v: float) -> float:
-    return math.inf if v > 700 else math.exp(v) if not math.isnan(v) else math.nan
+def _first_maximum(s: Seen) -> bool:
+    (ma, _), (mb, _) = s.parts
+    return _with_factors(s, 1, exp(mb - ma)) or _with_factors(s, exp(ma - mb), 1)
+
+
+MERGE_MISTAKES = {
+    **FORM,
+    **NAN,
+    **MAXIMUM,
+    "sum-in-a-chain": lambda s: bool(s.case.call),
+    **SUM,
+    "factors-swapped": lambda s: _with_factors(s, *(exp(m - s.want[0]) for m, _ in reversed(s.parts))),
+    "first-maximum": _first_maximum,
+}

@@ -1,5 +1,5 @@
 """Lab 07, Timers: its exercises and what judges them.
 
-`exercises` has the exercises and the true times, `judge` says what is wrong with a figure, `machines` has the GPUs that
-the learner's timers read.
+`exercises` has the exercises, `machines` the simulated GPUs that learners time, which know no answers, and
+`judge` finds out why a time is wrong. What learners read about a mistake is in hints.toml.
 """

@@ -1,4 +1,4 @@
-"""The exercises of lab 07, timers: a warm L2, a cold one, and functions that no timer should time."""
+"""The exercises of lab 07, timers: a warm L2, a cold L2, and functions that cannot be timed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from functools import partial
 from helpers.exercises.lab07 import judge
 from helpers.exercises.model import Case, Exercise
 
-LAB = "07_timers"
+LAB = judge.LAB
 
 
 def _gpu(rng: random.Random, kernels: list[tuple], **more) -> dict:
-    """The true times of a simulated GPU; plain values, as they travel."""
+    """The true times of a simulated GPU, as plain values that can be sent to another process."""
     return {
         "kernels": kernels,
         "first": None,
@@ -37,7 +37,7 @@ def _kernel(rng: random.Random, low: float, high: float, current: bool = True) -
 
 
 def _known(cold: bool, rng: random.Random, device: str) -> Iterator[Case]:
-    """Kernels of known duration: some shorter than a launch, one whose clocks rise slowly, two behind a burst of slow calls."""
+    """Kernels of known duration; some are shorter than a launch, or have slow clocks or slow calls."""
 
     def short() -> dict:
         return {"launch_us": rng.uniform(20, 28)}
@@ -58,7 +58,7 @@ def _known(cold: bool, rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _strange(rng: random.Random, device: str) -> Iterator[Case]:
-    """Functions of which nothing is known."""
+    """Functions about which the learner knows nothing."""
 
     def case(label: str, kernels: list[tuple], expected: float | str | None = None, **more) -> Case:
         true = sum(kernel[1] for kernel in kernels) if expected is None else expected

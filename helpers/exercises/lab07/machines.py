@@ -1,7 +1,7 @@
-"""What lab 07 times: a GPU with an L2, a clock that rises and two streams, once simulated and once real.
+"""The simulated and real GPUs that lab 07 times: an L2 cache, clocks that rise slowly, and two streams.
 
-Both have the same methods, so that a learner's timers are checked on the first, whose true times are known, and read the
-second without a change.
+Both kinds have the same methods. The check uses simulated GPUs, whose true times are known, and the same
+timers then run unchanged on the real one.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ class Kernel:
     """One kernel that a call launches.
 
     Attributes:
-        warm_us, cold_us: what it takes with its data in the L2, and without.
-        current: whether it runs on the current stream.
+        warm_us, cold_us: How long it takes with its data in the L2, and without.
+        current: Whether it runs on the current stream.
     """
 
     warm_us: float
@@ -31,7 +31,7 @@ class Kernel:
 
 @dataclass
 class _Read:
-    """What lay between two marks, for the judge."""
+    """What was between two marks, for the judge."""
 
     us: float
     n_calls: int
@@ -44,20 +44,20 @@ class _Read:
 
 @dataclass
 class TimedGpu(SimulatedQueue):
-    """A host and a GPU, and a function of which the learner knows nothing; all times in µs.
+    """A simulated host and GPU, and a function about which the learner knows nothing. All times are in µs.
 
     Args:
-        kernels: what each call launches once it has been called `n_first` times.
-        first: what each of the first calls launches; None: the same.
-        n_first: how many first calls there are; each also costs the host `first_us`.
-        launch_us, mark_us, wake_us, first_us: what a launch, a mark, waking up and a first call cost the host.
-        gap_us: between one kernel and the next.
-        flush_us: what overwriting the L2 takes.
-        ramp_us: so much work it takes until the clocks are up; the first kernels take `ramp` times as long.
-        profiler: how many times as long kernels take while a profiler watches.
-        left_us: work that is already in the queue.
-        n_burst: so many of the first calls that stand behind a mark are several times too slow.
-        seed: of the small variations, and of the few slow readings.
+        kernels: What each call launches after the first `n_first` calls.
+        first: What each of the first calls launches; None if they launch the same kernels.
+        n_first: Number of first calls, each of which also takes `first_us` on the host.
+        launch_us, mark_us, wake_us, first_us: Host time of a launch, a mark, waking up and a first call.
+        gap_us: Time between one kernel and the next.
+        flush_us: Time that it takes to overwrite the L2.
+        ramp_us: Work until the clocks are up; the first kernels take `ramp` times as long.
+        profiler: How many times as long kernels take while a profiler is active.
+        left_us: Work that is already in the queue.
+        n_burst: How many of the first calls after a mark are several times too slow.
+        seed: For the small variations and the few slow readings.
     """
 
     kernels: tuple[Kernel, ...]
@@ -84,7 +84,7 @@ class TimedGpu(SimulatedQueue):
     _log: list[tuple[str, float, float]] = field(default_factory=list)  # what, its clock, idle time before it
 
     def call(self, n: int = 1) -> None:
-        """Call the function n times in a row: what it launches goes into the queue."""
+        """Call the function n times in a row, which puts what it launches into the queue."""
         for _ in range(n):
             self._call(1.0)
 
@@ -114,11 +114,11 @@ class TimedGpu(SimulatedQueue):
         return ran
 
     def _clock(self) -> float:
-        """How many times as long a kernel takes at the clock that the GPU has reached."""
+        """How many times as long kernels take at the current clock."""
         return 1 + (self.ramp - 1) * max(0.0, 1 - self._worked_us / self.ramp_us)
 
     def flush(self) -> None:
-        """Put a kernel into the queue that overwrites the whole L2."""
+        """Put a kernel that overwrites the whole L2 into the queue."""
         took = self.flush_us * self._clock()
         idle = max(0.0, self._host + self.launch_us - self._free)
         self._put(took, self.launch_us)
@@ -127,12 +127,12 @@ class TimedGpu(SimulatedQueue):
         self._log.append(("flush", 1.0, idle))
 
     def mark(self) -> _TimedMark:
-        """Put a mark into the queue; the GPU notes the time when it gets there."""
+        """Put a mark into the queue; the GPU records the time when it gets there."""
         made, self._marked = super().mark(), True
         return _TimedMark(made.gpu, made.us, len(self._log))
 
     def trace(self) -> list[dict[str, Any]]:
-        """Call the function once under a profiler and wait: the kernels that ran, each with its own duration."""
+        """Call the function once under a profiler and return the kernels that ran, with their durations."""
         before, self._marked = len(self._log), False
         ran = self._call(self.profiler)
         self.wait()
@@ -144,7 +144,7 @@ class TimedGpu(SimulatedQueue):
         ]
 
     def note(self, start: _TimedMark, stop: _TimedMark) -> None:
-        """Keep what lay between two marks that were read."""
+        """Record what was between two marks that were read."""
         log = self._log[start.place : stop.place]
         kinds = [what for what, _, _ in log]
         idle = sum(idle for _, _, idle in log)
@@ -164,20 +164,20 @@ class TimedGpu(SimulatedQueue):
 
 @dataclass
 class _TimedMark(Mark):
-    """A mark that knows what had gone into the queue before it."""
+    """A mark that knows what was put into the queue before it."""
 
     gpu: TimedGpu
     place: int
 
     def us_until(self, stop: _TimedMark) -> float:
-        """µs from this mark to `stop`; both must have been reached."""
+        """Return the time from this mark to `stop`, in µs; the GPU must have reached both."""
         us = super().us_until(stop)
         self.gpu.note(self, stop)
         return us
 
 
 class TimedRealGpu(RealGpu):
-    """This machine's GPU with the methods of `TimedGpu`, around a function that launches on it."""
+    """This machine's GPU with the methods of `TimedGpu`, for a function that launches on it."""
 
     def call(self, n: int = 1) -> None:
         """Call the function n times in a row."""
@@ -189,7 +189,7 @@ class TimedRealGpu(RealGpu):
         _buffer().zero_()
 
     def trace(self) -> list[dict[str, Any]]:
-        """Call the function once under torch.profiler: its kernels, and whether they ran where the flush before them did."""
+        """Call the function once under torch.profiler and return its kernels."""
         import tempfile
         from pathlib import Path
 
@@ -220,7 +220,7 @@ _buffers: list = []
 
 
 def _buffer() -> Any:
-    """Memory of twice the size of the L2, made once."""
+    """Memory of twice the size of the L2, allocated once."""
     import torch
 
     from helpers import device
@@ -243,7 +243,7 @@ extern "C" __global__ void spin_kernel(unsigned long long n_ns) {
 
 
 def spin(us: float) -> Callable[[], None]:
-    """A function that launches a kernel of known duration: one thread that reads the GPU's own clock until `us` are over."""
+    """Return a function that launches a kernel of known duration, which reads the GPU's clock for `us`."""
     from helpers import cuda
 
     kernel = cuda.load_kernel(SPIN_CUDA, "spin_kernel")
@@ -251,11 +251,12 @@ def spin(us: float) -> Callable[[], None]:
 
 
 def examples() -> list[dict[str, Any]]:
-    """Three functions to time, with a GPU to time them on and their true times.
+    """Three functions to time, each with a GPU and its true times.
 
     Returns:
-        Rows of "function", "gpu", "warm_us" and "cold_us". With a GPU they are real: two kernels that spin for a known
-        time, and a square whose truth is `timing.time_gpu`'s. Without one they are simulated, and say so.
+        Rows of "function", "gpu", "warm_us" and "cold_us". With a GPU they are real: two kernels that spin
+        for a known time, and a square whose true time is that of `timing.time_gpu`. Otherwise they are
+        simulated, and named so.
     """
     from helpers import device
 
@@ -297,9 +298,9 @@ def examples() -> list[dict[str, Any]]:
 
 
 def traps() -> dict[str, Any]:
-    """A GPU for each of three functions, by what they do: an honest one, one that launches nothing, one on another stream.
+    """A GPU for each of three functions: an honest one, one that launches nothing, and one on another stream.
 
-    They are real where there is a GPU, and simulated elsewhere.
+    They are real if a GPU is available, and otherwise simulated.
     """
     from helpers import device
 

@@ -1,5 +1,5 @@
-"""Lab 08, Failures: its exercises and what judges them.
+"""Lab 08, Builds and failures: its exercises and what judges them.
 
-`broken` has the kernels as they are given, `runs` runs them and what became of them on the host, `exercises` has the
-exercises with the right diagnoses.
+`exercises` has the exercises, `broken` the broken kernels, and `runs` runs both the broken and the fixed
+ones; the last two know no answers. What learners read about a mistake is in hints.toml.
 """

@@ -1,4 +1,4 @@
-"""Lab 08's three broken kernels as the learner gets them, how they are launched, and the words of a diagnosis."""
+"""Lab 08's three broken kernels, how they are launched, and the words of a diagnosis."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from dataclasses import dataclass
 
 # What each tool looks for: memcheck to synccheck are compute-sanitizer's.
 TOOLS = {
-    "memcheck": "accesses outside the memory that was asked for",
-    "racecheck": "threads that use the same place of shared memory without a barrier between them",
+    "memcheck": "accesses outside of allocated memory",
+    "racecheck": "threads that access the same shared memory without a barrier between them",
     "initcheck": "reads of global memory that nobody has written",
-    "synccheck": "barriers used wrongly, but not those that threads which have ended never reach",
-    "host": "what none of those four finds, on the host",
+    "synccheck": "barriers that are used wrongly, except for those that ended threads never reach",
+    "host": "what none of the other four finds",
 }
 CAUSES = {
-    "guard": "a thread without an element goes on",
-    "index": "a thread with an element computes a wrong place",
-    "barrier": "a thread goes on before the others are done with shared memory",
-    "never set": "a place is read that no thread has written",
+    "guard": "a thread without an element isn't stopped",
+    "index": "a thread with an element computes a wrong position",
+    "barrier": "a thread continues before the others are done with shared memory",
+    "never set": "an element is read that no thread has written",
     "barrier in a branch": "some threads of a block never reach the barrier",
 }
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A kernel and its launch.
+    """A broken kernel and its launch.
 
     Attributes:
-        name: `<name>_kernel` is the kernel.
-        text: CUDA C++, broken.
-        block: threads a block.
-        grid: the launcher's integers -> blocks.
+        name: The kernel is called `<name>_kernel`.
+        text: The CUDA C++ source.
+        block: Threads per block.
+        grid: The launcher's integers -> number of blocks.
     """
 
     name: str
@@ -42,7 +42,7 @@ class Broken:
 REVERSE_ROWS = Broken(
     "reverse_rows",
     """\
-// output[row, col] = input[row, width - 1 - col]: each row backwards, one thread for each element.
+// output[row, col] = input[row, width - 1 - col]: each row reversed, one thread per element.
 __global__ void reverse_rows_kernel(const float* input, float* output, int height, int width) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < height * width) {
@@ -57,7 +57,7 @@ __global__ void reverse_rows_kernel(const float* input, float* output, int heigh
 SMOOTH_CHUNKS = Broken(
     "smooth_chunks",
     """\
-// An element becomes the sum of itself and its neighbours in its chunk of 64. One block for each row.
+// Each element becomes the sum of itself and its neighbors in its chunk of 64. One block per row.
 __global__ void smooth_chunks_kernel(const float* input, float* output, int height, int width) {
     __shared__ float tile[64];
     const int t = threadIdx.x;
@@ -99,6 +99,6 @@ KERNELS = {one.name: one for one in (REVERSE_ROWS, SMOOTH_CHUNKS, BLOCK_MAXIMA)}
 
 
 def listing(name: str) -> str:
-    """A broken kernel's text with its lines' numbers, as the tools count them."""
+    """The source of a broken kernel with line numbers, as the tools count them."""
     lines = KERNELS[name].text.splitlines()
     return "\n".join(f"{number:>2}  {line}" for number, line in enumerate(lines, 1))

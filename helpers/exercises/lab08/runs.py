@@ -1,7 +1,8 @@
-"""Lab 08's kernels, run: the broken ones for the learner to look at, the mended ones for the check.
+"""Runs lab 08's kernels: the broken ones for the learner to inspect, the fixed ones for the check.
 
-Both run on the host, thread by thread, where each access, race and unset place is named. An answer is a diagnosis and a
-text; it travels as one text, the diagnosis in its first line.
+Both run on the host, thread by thread, so that every wrong access, race and uninitialized element is found.
+An answer is a diagnosis and a kernel, and is sent to other processes as one text, with the diagnosis in the
+first line.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import cuda
-from helpers.exercises import cuda_text, runs
+from helpers.exercises import cuda_text, guarded_run
 from helpers.exercises.lab08.broken import KERNELS, Broken
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ KEYS = ("tool", "line", "cause", "mended")
 
 @dataclass(frozen=True)
 class Answer:
-    """A learner's answer, taken apart; its kernel is built when it is first run.
+    """A learner's answer. Its kernel is built when it is first run.
 
     Attributes:
-        of: the broken kernel.
-        tool, line, cause: the diagnosis.
-        text: the mended kernel.
+        of: The broken kernel.
+        tool, line, cause: The diagnosis.
+        text: The fixed kernel.
     """
 
     of: Broken
@@ -38,67 +39,68 @@ class Answer:
     text: str
 
     def kernel(self) -> LoadedKernel:
-        """The mended kernel, built for the host; `build` says what it raises."""
-        return build(self.of.name, self.text, "host")
+        """Build the fixed kernel for the emulator; raises what `build` raises."""
+        return build(self.of.name, self.text, "emulator")
 
 
 def as_text(answer: Any) -> str:
-    """An answer as one text.
+    """Return an answer as one text.
 
     Raises:
-        NotImplementedError: the diagnosis is still empty.
-        helpers.cuda.BuildError: it is no such dict.
+        NotImplementedError: The diagnosis is still empty.
+        helpers.cuda.BuildError: The answer isn't a dict with the right keys and types.
     """
     if not isinstance(answer, dict) or set(answer) != set(KEYS) or not isinstance(answer["mended"], str):
         keys = ", ".join(KEYS)
-        raise cuda.BuildError(f"The answer is a dict with the keys {keys}; mended is CUDA text, a string.")
+        raise cuda.BuildError(
+            f"The answer must be a dict with the keys {keys}, and mended must be CUDA text, a string."
+        )
     diagnosis = {key: answer[key] for key in KEYS[:3]}
     if not all(diagnosis.values()):
-        raise NotImplementedError("first say the tool, the line and the cause, then mend the text")
+        raise NotImplementedError("first name the tool, the line and the cause, then fix the kernel")
     if not all(isinstance(value, int if key == "line" else str) for key, value in diagnosis.items()):
-        raise cuda.BuildError("tool and cause are words, line is a number.")
+        raise cuda.BuildError("tool and cause are words, and line is a number.")
     return json.dumps(diagnosis) + "\n" + answer["mended"].removeprefix("\n")
 
 
 def answer_of(name: str, text: str) -> Answer:
-    """An answer from its text, `as_text`'s.
+    """Return the answer that `as_text` wrote.
 
     Args:
-        name: of a broken kernel, such as "reverse_rows".
-        text: the diagnosis in one line, and below it the kernel.
+        name: Of the broken kernel, such as "reverse_rows".
+        text: The diagnosis in one line, and the kernel below it.
     """
     first, _, mended = text.partition("\n")
     try:
         found = json.loads(first)
         return Answer(KERNELS[name], *(found[key] for key in KEYS[:3]), mended)
     except (ValueError, KeyError, TypeError):
-        raise cuda.BuildError(
-            "The answer's diagnosis cannot be read; give the check the dict itself."
-        ) from None
+        raise cuda.BuildError("The diagnosis can't be read; give the check the dict itself.") from None
 
 
-# nvcc's host headers define it, and so does the host; NVRTC, which includes nothing, does not.
+# The emulator and nvcc's headers define INFINITY. NVRTC doesn't, because it includes no headers.
 GPU_FLAGS = ("-DINFINITY=__int_as_float(0x7f800000)",)
 
 
 @functools.lru_cache(maxsize=16)
 def build(name: str, text: str, device: str) -> LoadedKernel:
-    """Build a text of one of the kernels.
+    """Build a fixed or broken kernel.
 
     Args:
-        name: of the broken kernel, such as "reverse_rows".
-        text: CUDA C++.
-        device: "host" or "cuda".
+        name: Of the broken kernel, such as "reverse_rows".
+        text: CUDA C++ source.
+        device: "emulator" or "cuda".
 
     Raises:
-        helpers.cuda.BuildError: more than kernels in the text, no such kernel, or the compiler's complaint.
+        helpers.cuda.BuildError: The text contains more than kernels, or no such kernel, or doesn't compile.
     """
     text = text.removeprefix("\n")  # lines count from the kernel's first, as in the listing
     if problem := cuda_text.problem(text):
         raise cuda.BuildError(problem)
     if "FLT_MAX" in text:
         raise cuda.BuildError(
-            "FLT_MAX is <cfloat>'s, and a kernel's text includes nothing here; -INFINITY is there, and below -FLT_MAX."
+            "FLT_MAX is defined in <cfloat>, which a kernel can't include here. Use -INFINITY, which is even "
+            "lower than -FLT_MAX."
         )
     try:
         return cuda.load_kernel(
@@ -108,52 +110,52 @@ def build(name: str, text: str, device: str) -> LoadedKernel:
         raise cuda.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.") from None
 
 
-def launch(name: str, text: str, *tensors: Any, numbers: tuple[int, ...], device: str = "host") -> None:
-    """Launch a text of one of the kernels as it is launched in the lab.
+def launch(name: str, text: str, *tensors: Any, numbers: tuple[int, ...], device: str = "emulator") -> None:
+    """Launch a kernel as the lab does.
 
     Args:
-        name, text, device: as in `build`.
-        tensors: inputs and last the output, on the CPU, or on the GPU where `device` says so.
-        numbers: the kernel's integers.
+        name, text, device: As in `build`.
+        tensors: The inputs and then the output, on the CPU, or on the GPU if `device` is "cuda".
+        numbers: The kernel's integers.
 
     Raises:
-        helpers.cuda.BuildError: as in `build`.
-        helpers.cuda.host.HostCudaError: on the host, what a kernel must not do.
+        helpers.cuda.BuildError: As in `build`.
+        helpers.cuda.emulator.EmulatorError: On the host, if the kernel does something that it must not do.
     """
     of = KERNELS[name]
     build(name, text, device)(*tensors, *numbers, grid=of.grid(*numbers), block=of.block)
 
 
 def told(name: str, *sizes: int) -> str:
-    """What the host says of a broken kernel on an input of these sizes; "nothing" where it finds nothing.
+    """Return what the emulator on the host finds in a broken kernel for an input of these sizes.
 
     Args:
-        name: such as "reverse_rows".
-        sizes: height and width, or n.
+        name: Such as "reverse_rows".
+        sizes: Height and width, or n.
     """
     import torch
 
-    from helpers.cuda.host import HostCudaError
+    from helpers.cuda.emulator import EmulatorError
 
     of = KERNELS[name]
     x = torch.rand(sizes)
     out = torch.empty(of.grid(*sizes) if len(sizes) == 1 else sizes)
     try:
         launch(name, of.text, x, out, numbers=sizes)
-    except HostCudaError as error:
+    except EmulatorError as error:
         return str(error)
-    return "nothing: no thread left its memory, no race, nothing unset"
+    return "nothing: no access out of bounds, no race, no uninitialized read"
 
 
 def diagnosis(answer: Answer) -> dict:
-    """The three words of an answer's diagnosis."""
+    """Return the diagnosis of an answer as a dict."""
     return {"tool": answer.tool, "line": answer.line, "cause": answer.cause}
 
 
 def run(answer: Answer, x: Any, shape: tuple, numbers: list) -> dict:
-    """`runs.into_new_memory` for the mended kernel."""
-    answer.kernel()  # what does not build is said as such
-    return runs.into_new_memory(lambda out: _launch(answer, x, out, numbers), [x], shape)
+    """Run the fixed kernel: `guarded_run.into_new_memory`."""
+    answer.kernel()  # raises if it doesn't build
+    return guarded_run.into_new_memory(lambda out: _launch(answer, x, out, numbers), [x], shape)
 
 
 def _launch(answer: Answer, x: Any, out: Any, numbers: list) -> None:
@@ -161,17 +163,21 @@ def _launch(answer: Answer, x: Any, out: Any, numbers: list) -> None:
 
 
 def reads(answer: Answer, x: Any, shape: tuple, numbers: list) -> dict:
-    """How the mended kernel shares its reads of the input: "total", and "most" by one thread; or `runs.trouble`'s fields."""
+    """Count how often the fixed kernel reads its input.
+
+    Returns:
+        "total", and "most" by one thread. If the emulator finds a fault, the fields of `guarded_run.trouble`.
+    """
     import torch
 
-    from helpers.cuda import host
+    from helpers.cuda import emulator
     from helpers.lessons import grid
 
     out = torch.empty(tuple(shape))
     try:
         a = grid.trace(lambda: _launch(answer, x, out, numbers)).accesses
-    except host.HostCudaError as error:
-        return runs.trouble(error)
+    except emulator.EmulatorError as error:
+        return guarded_run.trouble(error)
     mine = a[(a["argument"] == "input") & (a["access"] == "read")]
     places = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
     n_of_each = mine.groupby(places).size()

@@ -1,5 +1,7 @@
 """Lab 09, Wide rows: its exercises and what judges them.
 
-`exercises` has the exercises, `rows` the hidden cases of shared rows and the diagnosis of wrong ones, `beside` what runs
-beside the learner's functions: a chip in miniature, on which programs wait for each other and a deadlock is said.
+`exercises` has the exercises. `rows` makes the hidden cases of rows that programs share and recognizes wrong
+results. `adapters` runs next to the learner's functions and knows no answers: a simulated GPU with few places
+for programs, on which programs really wait for each other and a deadlock becomes an error. What learners read
+about a mistake is in hints.toml.
 """

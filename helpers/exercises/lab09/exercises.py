@@ -1,4 +1,6 @@
-"""The exercises of lab 09, wide rows: merge the parts of a row, share a row among programs, and that at a copy's speed."""
+"""The exercises of lab 09, wide rows: merge the parts of a row, share a row among programs, and do so at the
+speed of a copy.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
-from helpers.exercises.lab09 import beside, rows
+from helpers.exercises.lab09 import adapters, rows
 from helpers.exercises.plans import CasePlan, TrafficPlan
 
 if TYPE_CHECKING:
     import torch
 
-LAB = "09_wide_rows"
+LAB = rows.LAB
 OF_A_COPY = 0.9
 WIDE = (960, 131_072)  # 503 MB of float32: as much as a process that is graded can send
 
@@ -33,13 +35,14 @@ MERGE = answer_exercise(
     "Merge the parts of a row",
     "merge_parts",
     rows.merge_cases,
-    explain=rows.explain_merge,
+    mistakes=rows.MERGE_MISTAKES,
+    facts=lambda parts: {},
     tolerance=1e-9,
-    adapters={"in_groups": beside.in_groups},
+    adapters={"in_groups": adapters.in_groups},
     minutes=15,
 )
 
-SHARE = rows.described(
+SHARE = rows.knows_waiting(
     kernel_exercise(
         "share-a-row",
         LAB,
@@ -48,16 +51,16 @@ SHARE = rows.described(
         _log_softmax,
         cases=replace(_CASES, dtypes=("float32", "float16")),
         must_launch="triton",
-        prepare=beside.on_chip,
+        prepare=adapters.on_chip,
         tolerance=rows.TOLERANCE,
         speed_shape=WIDE,
         traffic=TrafficPlan(reads=2, program=rows.PART),
-        mistakes=(rows.explain,),
+        mistakes=rows.MISTAKES,
         minutes=40,
     )
 )
 
-COPY = rows.described(
+COPY = rows.knows_waiting(
     kernel_exercise(
         "beat-the-copy",
         LAB,
@@ -66,12 +69,12 @@ COPY = rows.described(
         _log_softmax,
         cases=_CASES,
         must_launch="triton",
-        prepare=beside.on_chip,
+        prepare=adapters.on_chip,
         tolerance=rows.TOLERANCE,
         speed_shape=WIDE,
         speed_at_least=OF_A_COPY,
         traffic=TrafficPlan(reads=1, program=rows.PART, once_more=rows.reads_once_more),
-        mistakes=(rows.explain,),
+        mistakes=rows.MISTAKES,
         minutes=35,
     )
 )

@@ -1,4 +1,4 @@
-"""Claims of a speed-up, and what is wrong with each."""
+"""Claims of a speed-up, and the objections to each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ABOVE = 1.05  # of a copy: what no kernel reaches whose bytes really move
 
 
 def sound(rng: random.Random) -> Claim:
-    """A claim to which there is nothing to object."""
+    """A claim without anything wrong."""
     gpu = rng.choice(_GPUS)
     copy_gb_per_s, n_bytes = _COPY_GB_PER_S[gpu], rng.randrange(10**8, 4 * 10**9)
     ours = n_bytes / copy_gb_per_s / 1e3 / rng.uniform(0.6, 1.02)
@@ -79,7 +79,7 @@ BREAKS: dict[str, Callable[[Claim, random.Random], None]] = {
 
 
 def objections(claim: Claim) -> set[str]:
-    """What is wrong with a claim."""
+    """Return what is wrong with a claim."""
     ours, theirs = claim["ours"], claim["theirs"]
     gb_per_s = claim["n_bytes"] / ours["us"] / 1e3
     found = {
@@ -95,7 +95,7 @@ def objections(claim: Claim) -> set[str]:
 
 
 def _close(rng: random.Random) -> Iterator[tuple[str, Claim]]:
-    """Claims that decide between an objection and its neighbours, each time."""
+    """Claims that only just deserve an objection, or only just don't."""
     for share in (1.03, 1.08):
         claim = sound(rng)
         claim["n_bytes"] = round(claim["ours"]["us"] * claim["copy_gb_per_s"] * 1e3 * share)
@@ -112,7 +112,7 @@ def _close(rng: random.Random) -> Iterator[tuple[str, Claim]]:
 
 
 def drawn(rng: random.Random) -> Iterator[tuple[str, Claim]]:
-    """Claims with what they are: sound ones, one for each objection, and some with several."""
+    """Claims and what is special about them: justified ones, one per objection, and some with several."""
     yield "a claim that stands", sound(rng)
     for objection, spoil in BREAKS.items():
         claim = sound(rng)

@@ -1,21 +1,20 @@
-"""The exercises of lab 10, another GPU: predict times, choose launches for a GPU unseen, judge claims."""
+"""The exercises of lab 10, another GPU: predict times, choose launches for another GPU, and judge claims."""
 
 from __future__ import annotations
 
-import math
 import random
 from collections.abc import Iterator
-from typing import Any
 
 from helpers.exercises.factories import answer_exercise
-from helpers.exercises.lab10 import claims, sweeps
-from helpers.exercises.model import Case, Exercise, Outcome, Verdict
-from helpers.exercises.verdicts import counted, is_number, raised, wrong
+from helpers.exercises.lab10 import claims, gpu_pairs
+from helpers.exercises.mistakes import Condition, Seen, Table, TableJudge, always, close, not_numbers
+from helpers.exercises.model import Case, Exercise
+from helpers.exercises.verdicts import counted, is_number
 
 LAB = "10_another_gpu"
 
 
-# ---------------------------------------------------------------------------------------------------- predict times
+# -------------------------------------------------------------------------------------------- predict times
 def _predicted(kernels: list[int], gpu: dict[str, float], warm: bool) -> float | None:
     if warm and sum(kernels) <= gpu["l2_bytes"]:
         return None
@@ -49,41 +48,33 @@ def _time_cases(rng: random.Random) -> Iterator[Case]:
     yield case([])
 
 
-def _explain_time(case: Case, got: Any) -> tuple[str, str] | None:
-    kernels, gpu, warm = case.args
-    if case.expected is None:
-        hint = "The data of this call fit the L2 and are still there: no bandwidth of the memory says how long it takes. Return None."
-        return "l2-ignored", hint
-    if got is None:
-        if not warm:
-            return (
-                "cold-is-memory",
-                "Behind a cold L2 count every byte as the memory's, however few they are.",
-            )
-        return (
-            "does-not-fit",
-            "The kernels' data do not fit the L2 together, so count them all as the memory's again.",
-        )
-    if not is_number(got):
-        return "not-a-number", "Return one number, µs, or None."
-    floor, by_bytes = gpu["floor_us"], [n / gpu["copy_gb_per_s"] / 1e3 for n in kernels]
+def _about_time(kernels: list[int], gpu: dict[str, float], warm: bool) -> dict[str, float | list[float]]:
+    by_bytes = [n_bytes / gpu["copy_gb_per_s"] / 1e3 for n_bytes in kernels]
+    floors_us = len(kernels) * gpu["floor_us"]
+    return {
+        "bytes_us": sum(by_bytes),
+        "one_floor_us": gpu["floor_us"] + sum(by_bytes),
+        "larger_us": sum(max(gpu["floor_us"], one) for one in by_bytes),
+        "other_units_us": [floors_us + sum(by_bytes) * 10**power for power in (-6, -3, 3, 6)],
+    }
 
-    def near(other: float) -> bool:
-        return math.isclose(got, other, rel_tol=1e-12)
 
-    if near(sum(by_bytes)):
-        return "no-floor", "A kernel takes its floor even where it moves next to nothing: add it."
-    if len(kernels) > 1 and near(floor + sum(by_bytes)):
-        return "one-floor", "Each kernel is started for itself: each has a floor."
-    if near(sum(max(floor, one) for one in by_bytes)):
-        hint = "The floor comes on top: the first load goes out only after the start, the last store comes at the end."
-        return "larger-of-two", hint
-    if any(near(case.expected * 10**power) for power in (-9, -6, -3, 3, 6, 9)):
-        return "unit", "1 GB/s are 1,000 bytes a microsecond."
-    if any(near(len(kernels) * floor + sum(by_bytes) * 10**power) for power in (-6, -3, 3, 6)):
-        return "unit", "1 GB/s are 1,000 bytes a microsecond."
-    return "time", "For each kernel: its floor, and its bytes over the copy's rate. Then add up."
+def _exactly(s: Seen, *candidates: float) -> bool:
+    return close(s.got, *candidates, rel=1e-12, abs=0)
 
+
+_TIME_MISTAKES = {
+    "l2-ignored": lambda s: s.want is None,
+    "cold-is-memory": lambda s: s.got is None and not s.warm,
+    "does-not-fit": lambda s: s.got is None,
+    "not-a-number": lambda s: not is_number(s.got),
+    "no-floor": lambda s: _exactly(s, s.bytes_us),
+    "one-floor": lambda s: _exactly(s, s.one_floor_us),
+    "larger-of-two": lambda s: _exactly(s, s.larger_us),
+    "unit/of-the-time": lambda s: _exactly(s, *(s.want * 10**power for power in (-9, -6, -3, 3, 6, 9))),
+    "unit/of-the-bytes": lambda s: _exactly(s, *s.other_units_us),
+    "time": always,
+}
 
 PREDICT = answer_exercise(
     "predict-time",
@@ -91,15 +82,17 @@ PREDICT = answer_exercise(
     "Predict a time on a GPU that you have not touched",
     "predict_us",
     _time_cases,
-    explain=_explain_time,
+    mistakes=_TIME_MISTAKES,
+    facts=_about_time,
     tolerance=1e-6,
     minutes=12,
 )
 
-# ------------------------------------------------------------------------------------------- choose launches unseen
+
+# --------------------------------------------------------------------------- choose launches for another GPU
 MOST_PERCENT = 5.0  # that a choice may lose against the best launch of a GPU
-# Pairs of GPUs that are made up: where programs start slowly, the usual 4 KB a program (or 8) are too few, and the largest
-# programs are slow elsewhere.
+# Pairs of GPUs that are made up: where programs start slowly, the usual 4 KB a program (or 8) are too few,
+# and the largest programs are slow elsewhere.
 SIMULATED = (
     *[{}] * 4,
     *[{"heavy": 1.1}] * 4,
@@ -109,15 +102,15 @@ SIMULATED = (
 
 
 def _launch_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    pairs = [*sweeps.recorded(), *(sweeps.simulated(rng, **how) for how in SIMULATED)]
+    pairs = [*gpu_pairs.recorded(), *(gpu_pairs.simulated(rng, **how) for how in SIMULATED)]
     while _one_for_all(pairs):  # in 55 of 200 draws: an answer that looks at nothing would pass
-        pairs = [*sweeps.recorded(), *(sweeps.simulated(rng, **how) for how in SIMULATED)]
+        pairs = [*gpu_pairs.recorded(), *(gpu_pairs.simulated(rng, **how) for how in SIMULATED)]
     for pair in pairs:
         yield Case(pair.label, pair.args, expected=pair)
 
 
-def _one_for_all(pairs: list[sweeps.Pair]) -> bool:
-    """Whether one launch suits all pairs."""
+def _one_for_all(pairs: list[gpu_pairs.Pair]) -> bool:
+    """Whether one launch is good enough for all pairs."""
     return any(
         all(max(pair.loss(launch), pair.loss(launch, new=False)) <= MOST_PERCENT for pair in pairs)
         for launch in pairs[0].known_us
@@ -125,52 +118,52 @@ def _one_for_all(pairs: list[sweeps.Pair]) -> bool:
 
 
 def _above(loss: float) -> str:
-    """A loss above `MOST_PERCENT`, with as many digits as show that."""
+    """A loss above `MOST_PERCENT`, with enough digits to show it."""
     return f"{loss:.1f}" if round(loss, 1) > MOST_PERCENT else f"{loss:.3f}"
 
 
-def _judge_launch(case: Case, outcome: Outcome) -> Verdict | None:
-    def no(sentence: str, mistake: str, hint: str) -> Verdict:
-        return wrong("one-launch-for-two", case, sentence, mistake, hint)
+def _about_launches(rows: list, n_bytes: int, known: dict, new: dict) -> dict[str, float]:
+    return {"bytes_us": n_bytes / new["copy_gb_per_s"] / 1e3}
 
-    if fell := raised("one-launch-for-two", "choose", case, outcome):
-        return fell
-    pair, got = case.expected, outcome.value
-    whole = isinstance(got, (tuple, list)) and len(got) == 2 and all(map(is_number, got))
-    if not whole or tuple(got) not in pair.new_us:
-        hint = "Return (block_size, num_warps) of one of the rows."
-        return no(
-            f"on {case.label} it returned {str(got)[:80]}, which is none of the rows", "not-a-row", hint
-        )
-    launch = (int(got[0]), int(got[1]))
-    told = f"on {case.label}: a block of {launch[0]:,} in {counted(launch[1], 'warp')}"
-    if (loss := pair.loss(launch, new=False)) > MOST_PERCENT:
-        hint = "Begin with the launches that are near the best of the table that you have."
-        return no(f"{told} loses {_above(loss)} % on the GPU of the table itself", "slow-here", hint)
-    if (loss := pair.loss(launch)) <= MOST_PERCENT:
-        return None
-    said = f"{told} is {_above(loss)} % slower there than the best launch; {MOST_PERCENT:g} % is the most"
-    programs = next(r["programs"] for r in pair.rows if (r["block_size"], r["num_warps"]) == launch)
-    bytes_us = pair.n_bytes / pair.new["copy_gb_per_s"] / 1e3
-    starts_us = programs / pair.starts_per_ns / 1e3
-    if starts_us > 0.85 * bytes_us:
-        hint = (
-            f"It has {programs:,} programs, and the bytes would take {bytes_us:.0f} µs there. How long do so many programs "
-            "take to start? The rows with the smallest blocks tell the rate, and both GPUs share it."
-        )
-        return no(said, "starts-uncovered", hint)
-    if launch == min(pair.known_us, key=pair.known_us.get):
-        hint = (
-            "It is the fastest row of the table, by a few tenths of a per cent: a tie. Take all rows within one or two per "
-            "cent, and choose among them by a reason: 16 bytes a thread, several programs on an SM."
-        )
-        return no(said, "best-of-the-table", hint)
-    hint = (
-        "Among launches that tie here and start in time, which have 16 bytes of input a thread, and programs of few enough "
-        "warps that several fit an SM?"
-    )
-    return no(said, "slow-there", hint)
 
+def _launch(s: Seen) -> gpu_pairs.Launch:
+    return int(s.got[0]), int(s.got[1])
+
+
+def _n_programs(s: Seen) -> int:
+    return next(r["programs"] for r in s.want.rows if (r["block_size"], r["num_warps"]) == _launch(s))
+
+
+def _named(s: Seen) -> str:
+    block, warps = _launch(s)
+    return f"a block of {block:,} in {counted(warps, 'warp')} ({counted(_n_programs(s), 'program')})"
+
+
+def _slow_here(s: Seen) -> str:
+    loss = s.want.loss(_launch(s), new=False)
+    said = f"{_named(s)} is {_above(loss)} % slower than the best launch on the GPU of the table itself"
+    return said if loss > MOST_PERCENT else ""
+
+
+def _slow_there(s: Seen) -> str:
+    loss = s.want.loss(_launch(s))
+    said = f"{_named(s)} is {_above(loss)} % slower there than the best launch"
+    return f"{said}; at most {MOST_PERCENT:g} % is fine" if loss > MOST_PERCENT else ""
+
+
+def _starts_too_many(s: Seen) -> bool:
+    return _n_programs(s) / s.want.starts_per_ns / 1e3 > 0.85 * s.bytes_us
+
+
+_LAUNCH_MISTAKES = {
+    "not-a-row": lambda s: not_numbers(2)(s) or tuple(s.got) not in s.want.new_us,
+    "slow-here": _slow_here,
+    "starts-uncovered": lambda s: _starts_too_many(s) and _slow_there(s),
+    "best-of-the-table": lambda s: (
+        _launch(s) == min(s.want.known_us, key=s.want.known_us.get) and _slow_there(s)
+    ),
+    "slow-there": _slow_there,
+}
 
 CHOOSE = Exercise(
     id="one-launch-for-two",
@@ -179,53 +172,48 @@ CHOOSE = Exercise(
     name="choose",
     minutes=25,
     cases=_launch_cases,
-    judge=_judge_launch,
+    judge=TableJudge(Table("one-launch-for-two", LAB, _LAUNCH_MISTAKES), "choose", _about_launches),
 )
 
 
-# --------------------------------------------------------------------------------------------------- does it stand
+# --------------------------------------------------------------------------------- is the claim justified
 def _claim_cases(rng: random.Random, device: str) -> Iterator[Case]:
     for label, claim in claims.drawn(rng):
         yield Case(label, (claim,), expected=sorted(claims.objections(claim)))
 
 
-_WHY = {
-    "unchecked": 'A kernel that was not checked may be fast because it is wrong: look at "checked".',
-    "two GPUs": "Both sides must have run on the same GPU.",
-    "two L2 states": "Both sides must have found the L2 in the same state.",
-    "noise": "Where the interval's lower end is not above 1, there may be no difference at all.",
-    "above a copy": "Behind a cold L2 nothing moves its bytes at more than 1.05 times a copy's rate. With a warm L2 it may.",
-    "not the best peer": 'Who is compared with must be the fastest of "peers_us".',
-    "not measured there": 'Each GPU of "said_of" must be one of "measured_on".',
+def _said(s: Seen) -> list:
+    """The learner's objections. (A set is sent as a dict.)"""
+    return s.got["a set"] if isinstance(s.got, dict) and list(s.got) == ["a set"] else s.got
+
+
+def _no_list(s: Seen) -> bool:
+    said = _said(s)
+    return not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said)
+
+
+def _unknown(s: Seen) -> str:
+    unknown = [one for one in _said(s) if one not in claims.BREAKS]
+    return f"{unknown[0]!r} is not one of the objections" if unknown else ""
+
+
+def _misses(objection: str) -> Condition:
+    return lambda s: objection in s.want and objection not in _said(s)
+
+
+def _objects(objection: str) -> Condition:
+    return lambda s: objection in _said(s) and objection not in s.want
+
+
+_CLAIM_MISTAKES = {
+    "no-list": _no_list,
+    "unknown-objection": _unknown,
+    **{
+        f"{verb}: {objection}": condition(objection)
+        for objection in claims.BREAKS
+        for verb, condition in (("misses", _misses), ("objects", _objects))
+    },
 }
-
-
-def _judge_claim(case: Case, outcome: Outcome) -> Verdict | None:
-    def no(sentence: str, mistake: str, hint: str) -> Verdict:
-        return wrong("does-it-stand", case, f"on {case.label}{sentence}", mistake, hint)
-
-    if fell := raised("does-it-stand", "objections", case, outcome):
-        return fell
-    got, want = outcome.value, set(case.expected)
-    if isinstance(got, dict) and list(got) == ["a set"]:  # as a set travels; the order is no matter
-        got = got["a set"]
-    if not isinstance(got, (list, tuple)) or not all(isinstance(one, str) for one in got):
-        return no(
-            f" it returned {str(got)[:80]}",
-            "no-list",
-            "Return a list of texts; an empty one where it stands.",
-        )
-    if unknown := [one for one in got if one not in _WHY]:
-        return no(
-            f" it objects {unknown[0]!r}", "unknown-objection", f"The objections are {', '.join(_WHY)}."
-        )
-    for objection, why in _WHY.items():
-        if objection in want and objection not in got:
-            return no(f" it does not object {objection!r}", f"misses: {objection}", why)
-        if objection in got and objection not in want:
-            return no(f" it objects {objection!r} without reason", f"objects: {objection}", why)
-    return None
-
 
 STANDS = Exercise(
     id="does-it-stand",
@@ -234,7 +222,7 @@ STANDS = Exercise(
     name="objections",
     minutes=18,
     cases=_claim_cases,
-    judge=_judge_claim,
+    judge=TableJudge(Table("does-it-stand", LAB, _CLAIM_MISTAKES), "objections"),
 )
 
 EXERCISES = (PREDICT, CHOOSE, STANDS)

@@ -39,7 +39,8 @@ empty_strided_p2p = torch._C._distributed_c10d._SymmetricMemory.empty_strided_p2
 #   square => pow_1
 # Graph fragment:
 #   %arg0_1 : Tensor "f32[1823, 781][781, 1]cuda:0" = PlaceHolder[target=arg0_1]
-#   %pow_1 : Tensor "f32[1823, 781][781, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.pow.Tensor_Scalar](args = (%arg0_1, 2), kwargs = {})
+#   %pow_1 : Tensor "f32[1823, 781][781, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.pow.Tensor_Scalar](args = (%arg0_1, 2), kwargs = {})
 #   return %pow_1
 triton_poi_fused_pow_0 = async_compile.triton('triton_poi_fused_pow_0', '''
 import triton

@@ -34,17 +34,21 @@ async_compile = AsyncCompile()
 empty_strided_p2p = torch._C._distributed_c10d._SymmetricMemory.empty_strided_p2p
 
 
-# Topologically Sorted Source Nodes: [truediv], Original ATen: [prims.prepare_softmax_online, aten.sub, aten.exp, aten.div]
-# Source node to ATen node mapping:
+# Topologically Sorted Source Nodes: [truediv], Original ATen: [prims.prepare_softmax_online, aten.sub,
+# aten.exp, aten.div] Source node to ATen node mapping:
 #   truediv => div
 # Graph fragment:
 #   %arg0_1 : Tensor "f32[1024, 65536][65536, 1]cuda:0" = PlaceHolder[target=arg0_1]
 #   %getitem : Tensor "f32[1024, 1][1, 1024]cuda:0" = PlaceHolder[target=getitem]
 #   %getitem_1 : Tensor "f32[1024, 1][1, 1024]cuda:0" = PlaceHolder[target=getitem_1]
-#   %prepare_softmax_online_default : [num_users=2] = call_function[target=torch.ops.prims.prepare_softmax_online.default](args = (%arg0_1, 1), kwargs = {})
-#   %sub_tensor : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.sub.Tensor](args = (%arg0_1, %getitem), kwargs = {})
-#   %exp_default : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.exp.default](args = (%sub_tensor,), kwargs = {})
-#   %div : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.div.Tensor](args = (%exp_default, %getitem_1), kwargs = {})
+#   %prepare_softmax_online_default : [num_users=2] =
+# call_function[target=torch.ops.prims.prepare_softmax_online.default](args = (%arg0_1, 1), kwargs = {})
+#   %sub_tensor : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.sub.Tensor](args = (%arg0_1, %getitem), kwargs = {})
+#   %exp_default : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.exp.default](args = (%sub_tensor,), kwargs = {})
+#   %div : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.div.Tensor](args = (%exp_default, %getitem_1), kwargs = {})
 #   return %getitem,%getitem_1,%div
 triton_red_fused_div_exp_prepare_softmax_online_sub_0 = async_compile.triton('triton_red_fused_div_exp_prepare_softmax_online_sub_0', '''
 import triton
@@ -130,7 +134,8 @@ class Runner:
         with torch.cuda._DeviceGuard(0):
             torch.cuda.set_device(0)
             buf2 = empty_strided_cuda((1024, 65536), (65536, 1), torch.float32)
-            # Topologically Sorted Source Nodes: [truediv], Original ATen: [prims.prepare_softmax_online, aten.sub, aten.exp, aten.div]
+            # Topologically Sorted Source Nodes: [truediv], Original ATen: [prims.prepare_softmax_online,
+            # aten.sub, aten.exp, aten.div]
             stream0 = get_raw_stream(0)
             triton_red_fused_div_exp_prepare_softmax_online_sub_0.run(arg0_1, buf2, 1024, 65536, stream=stream0)
             del arg0_1

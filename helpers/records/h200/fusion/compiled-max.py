@@ -34,8 +34,8 @@ async_compile = AsyncCompile()
 empty_strided_p2p = torch._C._distributed_c10d._SymmetricMemory.empty_strided_p2p
 
 
-# Topologically Sorted Source Nodes: [max_1, shifted, powers, total, truediv], Original ATen: [aten.max, aten.sub, aten.exp, aten.sum, aten.div]
-# Source node to ATen node mapping:
+# Topologically Sorted Source Nodes: [max_1, shifted, powers, total, truediv], Original ATen: [aten.max,
+# aten.sub, aten.exp, aten.sum, aten.div] Source node to ATen node mapping:
 #   max_1 => max_1
 #   powers => exp
 #   shifted => sub
@@ -45,11 +45,16 @@ empty_strided_p2p = torch._C._distributed_c10d._SymmetricMemory.empty_strided_p2
 #   %arg0_1 : Tensor "f32[1024, 65536][65536, 1]cuda:0" = PlaceHolder[target=arg0_1]
 #   %getitem : Tensor "f32[1024, 1][1, 1024]cuda:0" = PlaceHolder[target=getitem]
 #   %sum_1 : Tensor "f32[1024, 1][1, 1024]cuda:0" = PlaceHolder[target=sum_1]
-#   %max_1 : [num_users=1] = call_function[target=torch.ops.aten.max.dim](args = (%arg0_1, 1, True), kwargs = {})
-#   %sub : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.sub.Tensor](args = (%arg0_1, %getitem), kwargs = {})
-#   %exp : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=2] = call_function[target=torch.ops.aten.exp.default](args = (%sub,), kwargs = {})
-#   %sum_1 : Tensor "f32[1024, 1][1, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.sum.dim_IntList](args = (%exp, [1], True), kwargs = {})
-#   %div : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] = call_function[target=torch.ops.aten.div.Tensor](args = (%exp, %sum_1), kwargs = {})
+#   %max_1 : [num_users=1] = call_function[target=torch.ops.aten.max.dim](args = (%arg0_1, 1, True), kwargs =
+# {})
+#   %sub : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.sub.Tensor](args = (%arg0_1, %getitem), kwargs = {})
+#   %exp : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=2] =
+# call_function[target=torch.ops.aten.exp.default](args = (%sub,), kwargs = {})
+#   %sum_1 : Tensor "f32[1024, 1][1, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.sum.dim_IntList](args = (%exp, [1], True), kwargs = {})
+#   %div : Tensor "f32[1024, 65536][65536, 1]cuda:0"[num_users=1] =
+# call_function[target=torch.ops.aten.div.Tensor](args = (%exp, %sum_1), kwargs = {})
 #   return %getitem,%sum_1,%div
 triton_red_fused_div_exp_max_sub_sum_0 = async_compile.triton('triton_red_fused_div_exp_max_sub_sum_0', '''
 import triton
@@ -139,7 +144,8 @@ class Runner:
         with torch.cuda._DeviceGuard(0):
             torch.cuda.set_device(0)
             buf3 = empty_strided_cuda((1024, 65536), (65536, 1), torch.float32)
-            # Topologically Sorted Source Nodes: [max_1, shifted, powers, total, truediv], Original ATen: [aten.max, aten.sub, aten.exp, aten.sum, aten.div]
+            # Topologically Sorted Source Nodes: [max_1, shifted, powers, total, truediv], Original ATen:
+            # [aten.max, aten.sub, aten.exp, aten.sum, aten.div]
             stream0 = get_raw_stream(0)
             triton_red_fused_div_exp_max_sub_sum_0.run(arg0_1, buf3, 1024, 65536, stream=stream0)
             del arg0_1

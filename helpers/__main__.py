@@ -1,5 +1,0 @@
-"""`python -m helpers` is the `workbook` command, also where the package is not installed."""
-
-from helpers.workshop.cli import main
-
-main()

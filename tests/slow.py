@@ -1,0 +1,131 @@
+"""Which tests `make test` leaves to `make test-slow`, and which of them only `make compat` runs.
+
+`make test` has to find everything that a normal change can break; the aim is eight minutes on two cores.
+What is listed here takes long, and something faster covers the same code: the comment above each entry says
+what the test adds. A name stands for a test function with all its parameters, and `ALL` for every test in the
+file.
+"""
+
+from __future__ import annotations
+
+ALL = ("*",)
+
+SLOW: dict[str, tuple[str, ...]] = {
+    # A sum of ten million terms against the bound that smaller sums test, too.
+    "check/test_bounds.py": ("test_ten_million_terms",),
+    # Sixteen more seeds for every wrong kernel; `make test` draws four.
+    "exercises/test_wrong_kernels.py": (
+        "test_wrong_is_rejected_for_further_seeds",
+        "test_right_is_accepted_for_further_seeds",
+    ),
+    # The second set of records, and the proof that nbval notices a broken lesson.
+    "test_notebooks.py": (
+        "test_a_lesson_prints_the_same_from_the_other_records",
+        "test_a_broken_copy_fails",
+        "test_an_edited_kernel_is_not_given_the_recorded_times",
+    ),
+    # Starters are derived from the solutions that `make test` runs.
+    "test_labs.py": (
+        "test_a_starter_fails_at_its_first_exercise",
+        "test_an_untouched_starter_passes_nothing",
+    ),
+    # Whole lessons in JupyterLab; `make test` opens their pages, and JupyterLab on small notebooks.
+    "test_browser.py": (
+        "test_the_grid_of_lesson_02",
+        "test_the_kernels_of_lesson_03",
+        "test_the_ptx_of_lesson_04",
+        "test_the_softmaxes_of_lesson_06",
+        "test_a_figure_whose_module_is_late_follows_the_sliders",
+    ),
+    # The browser over the whole book; `make test` has a book of two lessons.
+    "workbook/test_book.py": (
+        "test_links_weights_and_words_of_the_whole_book",
+        "test_search_finds_sector_in_the_lessons_that_mention_it",
+        "test_no_page_of_the_whole_book_has_a_serious_fault",
+    ),
+    # Kills, interrupts and resume.
+    "workbook/test_batch.py": (
+        "test_a_hanging_cell_is_stopped_and_named",
+        "test_processes_that_a_cell_started_end_with_its_kernel",
+        "test_ctrl_c_leaves_finished_notebooks_whole",
+        "test_an_old_output_stays_until_the_new_one_is_whole",
+    ),
+    "workbook/test_executor.py": (
+        "test_sigkill_of_the_runner_leaves_no_process_and_no_temporary_file_and_resume_goes_on",
+        "test_what_a_cell_left_in_a_session_of_its_own_ends_with_its_point",
+        "test_a_worker_that_is_killed_costs_its_own_point",
+        "test_what_died_is_run_again_if_told",
+        "test_interrupted_at_any_moment_nothing_is_left",
+        "test_sigterm_during_the_start_ends_with_130_and_a_word",
+        "test_points_that_share_a_gpu_say_so",
+    ),
+    "workbook/test_kernel_client.py": ("test_a_cell_with_many_messages_loses_none_under_load",),
+    "workbook/test_shards.py": (
+        "test_shards_run_side_by_side_and_keep_others_out",
+        "test_resume_continues_after_a_killed_run",
+    ),
+    "workbook/test_watching.py": (
+        "test_a_running_notebook_can_be_opened_and_is_never_taken_for_a_finished_one",
+        "test_a_notebook_that_takes_too_long_is_stopped_though_no_cell_does",
+        "test_memory_is_of_all_processes_of_the_notebook",
+        "test_a_kernel_that_never_answers_is_given_up",
+    ),
+    # Wrong rows in tensors of full size; `make test` finds them in small ones.
+    "workbook/test_league.py": ("test_a_wrong_row_is_found_in_a_large_tensor",),
+    # Every docstring's example; `make test` checks that their arguments exist.
+    "workbook/test_reference.py": ("test_the_examples_run",),
+    # Full disks.
+    "workbook/test_foreign.py": (
+        "test_a_full_disk_ends_its_point_and_is_told",
+        "test_a_full_disk_ends_the_batch_where_told",
+    ),
+    # Clusters; that Dask starts and returns one point is in `make test`.
+    "workbook/test_cluster.py": (
+        "test_a_killed_scheduler_costs_nothing_that_has_ended",
+        "test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinned",
+        "test_only_what_died_is_run_again_and_only_as_often_as_told",
+        "test_an_ended_runner_ends_what_it_runs_on_the_workers",
+    ),
+    # Attacks on the grader and on its answers, hostile notebooks, kills of a grading run.
+    "workbook/test_grade.py": (
+        "test_endless_loops_are_stopped",
+        "test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out",
+        "test_an_answer_that_comes_in_drops_does_not_come_for_ever",
+        "test_exits",
+        "test_memory_is_limited",
+        "test_output_neither_counts_nor_fills_anything",
+        "test_nothing_that_a_notebook_started_survives",
+        "test_without_the_graders_pipe_or_the_supervisor",
+        "test_a_forger_passes_nothing",
+        "test_what_a_forger_sends_is_looked_at",
+        "test_ctrl_c_leaves_reports_and_no_process",
+        "test_an_examiner_that_ends_spoils_its_notebook_only",
+        "test_a_notebook_has_its_time_in_all",
+    ),
+    "workbook/test_grade_attacks.py": ALL,
+    "workbook/test_grade_answers.py": ALL,
+    "workbook/test_grade_kept.py": (
+        "test_no_text_of_a_learner_ends_the_run",
+        "test_a_learners_own_interrupt_is_no_timeout",
+        "test_an_object_may_be_given_to_the_check_in_any_way",
+        "test_a_check_that_does_not_say_its_exercise_is_not_marked_wrong",
+        "test_what_is_too_large_or_a_link_is_refused_in_a_sentence",
+        "test_what_is_there_is_kept_and_the_rest_is_graded",
+        "test_links_in_folders_are_rows_that_say_so",
+        "test_a_run_that_is_killed_loses_the_notebook_in_work_only",
+        "test_where_gpus_are_each_notebook_has_one_to_itself",
+    ),
+}
+
+# What needs packages of other versions, which pip downloads: Colab's and those of CUDA 12.
+COMPAT: dict[str, tuple[str, ...]] = {
+    "cuda/test_cuda12.py": ALL,
+    "test_colab_stack.py": ALL,
+    "test_project.py": ("test_in_colab_pip_replaces_nothing", "test_what_pip_would_do_to_colab_is_seen"),
+}
+
+
+def listed(table: dict[str, tuple[str, ...]], file: str, function: str) -> bool:
+    """Whether a table names a test, by its file below `tests/` and its function."""
+    names = table.get(file, ())
+    return names == ALL or function in names

@@ -1,0 +1,483 @@
+"""workbook.batch: real papermill runs on small notebooks, real kills, a real Ctrl-C."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import termios
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from commands import command, environment
+
+from workbook import batch
+from workbook.batch import executed, plan, point
+from workbook.batch.parameters import Parameter, parse_value
+from workbook.options import RunOptions
+from workbook.usage import UsageError
+
+FIGURE = """\
+import plotly.graph_objects as go
+go.Figure(go.Scatter(y=[1, 3, 2]), dict(title='a </script> b'))"""
+LINKS = """\
+# First lesson
+Next: [second](02_second.ipynb#there), [text](near.txt), [web](https://a.example/b.ipynb)
+[![badge](https://a.example/b.svg)](https://b.example)"""
+RECORDS = """\
+from IPython.display import publish_display_data as show
+show({"text/plain": "h", "application/vnd.kernel-workbook.headline+json":
+      {"label": "square <b>", "value": "266 µs", "source": "replayed, NVIDIA H100"}})
+for mode, day in [("replayed", "2026-11-20"), ("replayed", "2026-11-21"), ("live", "2026-11-22")]:
+    gpu = "Tesla T4" if mode == "live" else "NVIDIA H100"
+    show({"text/plain": "p", "application/vnd.kernel-workbook.provenance+json":
+          {"record": "a/b", "mode": mode, "gpu": gpu, "date": day, "text": "t"}})"""
+
+
+def outputs(path: Path) -> dict[str, str]:
+    """Cell id to everything it printed."""
+    notebook = nbformat.read(path, as_version=4)
+    return {c["id"]: "".join(o.get("text", "") for o in c.get("outputs", [])) for c in notebook.cells}
+
+
+def leftovers(folder: Path) -> list[str]:
+    return [p.name for p in folder.rglob("*") if ".tmp" in p.name]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+# ---------------------------------------------------------------------------------------------- a good batch
+
+
+def test_a_batch_leaves_notebooks_pages_index_and_report(make_notebook, tmp_path):
+    (tmp_path / "notebooks").mkdir()
+    (tmp_path / "notebooks" / "near.txt").write_text("beside me")
+    first = make_notebook(
+        "01_first",
+        f"# %md {LINKS}",
+        "print(open('near.txt').read())",  # it runs in its own folder
+        RECORDS,
+        FIGURE,
+    )
+    second = make_notebook("02_second", "# %md # Second lesson", "print('two')")
+    report = batch.run_course([first, second], tmp_path / "out")
+
+    assert [run.status for run in report.runs] == ["ok", "ok"]
+    assert (report.ok, report.exit_status, report.interrupted) == (True, 0, False)
+    out = tmp_path / "out"
+    assert sorted(p.name for p in out.iterdir() if p.name != ".workbook") == [
+        "01_first.html",
+        "01_first.ipynb",
+        "02_second.html",
+        "02_second.ipynb",
+        "assets",
+        "index.html",
+        "report.json",
+        "results.csv",
+    ]
+    assert outputs(out / "01_first.ipynb")["cell-1"] == "beside me\n"
+    run = report.runs[0]
+    assert run.headlines == ({"label": "square <b>", "value": "266 µs", "source": "replayed, NVIDIA H100"},)
+    assert run.where == "live on Tesla T4 and replayed from NVIDIA H100, 2026-11-21"
+    assert report.runs[1].where == ""
+    assert set(run.cells) == {"cell-1", "cell-2", "cell-3"} and run.slowest[1] == max(run.cells.values())
+    assert 20 < run.peak_mb < 2000
+
+    page = (out / "01_first.html").read_text()
+    assert 'href="02_second.html#there"' in page and 'href="../notebooks/near.txt"' in page
+    assert 'href="https://a.example/b.ipynb"' in page
+    assert "Plotly.newPlot" in page and "a <\\/script> b" in page
+    assert (out / "assets" / "plotly.min.js").stat().st_size > 1e6
+    for name in ("01_first.html", "02_second.html", "index.html"):
+        text = (out / name).read_text()
+        assert not re.findall(r'<(?:script|link|img|iframe)[^>]*\s(?:src|href)="(?:https?:)?//', text), name
+    assert "plotly.min.js" not in (out / "02_second.html").read_text()
+
+    index = (out / "index.html").read_text()
+    assert "square &lt;b&gt;" in index and "266 µs" in index and "First lesson" in index
+    assert index.count('class="status ok"') == 2 and 'href="02_second.html"' in index
+    saved = json.loads((out / "report.json").read_text())
+    assert [n["where"] for n in saved["notebooks"]] == [r.where for r in report.runs]
+    assert saved["versions"]["papermill"] and saved["machine"]
+    assert "01_first" in repr(report) and "index.html" in repr(report)
+
+
+def test_every_link_of_the_index_resolves(make_notebook, tmp_path):
+    good, bad = make_notebook("good", "1"), make_notebook("bad", "1/0")
+    batch.run_course([good, bad], tmp_path / "out")
+    for href in re.findall(r'href="([^"#]+)', (tmp_path / "out" / "index.html").read_text()):
+        assert (tmp_path / "out" / href).is_file(), href
+
+
+def test_foreign_notebooks_run(make_notebook, tmp_path):
+    other = {"kernelspec": {"name": "conda-env-theirs-py", "display_name": "Theirs", "language": "python"}}
+    theirs = make_notebook("their notes {draft}", "print(6 * 7)", metadata=other)
+    bare = make_notebook("bare", "print('bare')")
+    v3 = tmp_path / "notebooks" / "old.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print('old')")]), v3)
+    old = json.loads(v3.read_text())
+    old["nbformat_minor"] = 2
+    for cell in old["cells"]:
+        del cell["id"]
+    v3.write_text(json.dumps(old))
+    report = batch.run_course([theirs, bare, v3], tmp_path / "out")
+    assert report.ok, report
+    assert outputs(tmp_path / "out" / "their notes {draft}.ipynb")["cell-0"] == "42\n"
+
+
+def test_an_expected_exception_and_an_early_exit_are_no_failures(make_notebook, tmp_path):
+    expected = make_notebook("expected", ("1/0", "raises-exception"), "print('after')")
+    early = make_notebook("early", "import sys; sys.exit()", "print('never')")
+    report = batch.run_course([expected, early], tmp_path / "out")
+    assert report.ok, report
+    assert outputs(tmp_path / "out" / "expected.ipynb")["cell-1"] == "after\n"
+    assert outputs(tmp_path / "out" / "early.ipynb")["cell-1"] == ""
+
+
+def test_much_output_and_many_figures(make_notebook, tmp_path):
+    loud = make_notebook("loud", "for i in range(20000): print(i)", f"{FIGURE}.show()", FIGURE)
+    report = batch.run_course([loud], tmp_path / "out")
+    assert report.ok, report
+    assert outputs(tmp_path / "out" / "loud.ipynb")["cell-0"].endswith("19999\n")
+    page = (tmp_path / "out" / "loud.html").read_text()
+    assert page.count("Plotly.newPlot(") == 2 and {"figure-1", "figure-2"} <= set(
+        re.findall(r'<div id="([^"]+)', page)
+    )
+
+
+# ---------------------------------------------------------------------------------------------- bad notebooks
+
+
+RAISES = """\
+x = 1
+def f():
+    raise ValueError('boom')"""
+CALLS = """\
+y = 2
+f()"""
+KILLS = """\
+import os, signal
+os.kill(os.getpid(), signal.SIGKILL)"""
+CRASHES = """\
+import ctypes
+print('before')
+ctypes.string_at(0)"""
+
+
+def test_failures_are_named_and_the_others_go_on(make_notebook, tmp_path):
+    bad = make_notebook("bad", RAISES, CALLS, "print('never')")
+    died = make_notebook("died", "import os; os._exit(3)")
+    killed, crashed = make_notebook("killed", KILLS), make_notebook("crashed", CRASHES)
+    good = make_notebook("good", "print('still here')")
+    report = batch.run_course([bad, died, killed, crashed, good], tmp_path / "out", jobs=2)
+    runs = {run.name: run for run in report.runs}
+
+    assert report.exit_status == 1 and runs["good"].status == "ok"
+    failure = runs["bad"].failure
+    assert (failure.kind, failure.cell, failure.line, failure.source_line) == ("error", "cell-1", 2, "f()")
+    assert "ValueError: boom" in failure.message and "raise ValueError('boom')" in failure.traceback
+    assert (runs["died"].failure.kind, runs["died"].failure.cell) == ("died", "cell-0")
+    assert runs["died"].failure.message == "the kernel died in cell cell-0 (exit status 3)"
+    assert "SIGKILL" in runs["killed"].failure.message
+    assert "SIGSEGV" in runs["crashed"].failure.message and runs["crashed"].failure.line == 3
+    for name in runs:
+        nbformat.validate(nbformat.read(tmp_path / "out" / f"{name}.ipynb", as_version=4))
+        assert (tmp_path / "out" / f"{name}.html").is_file()
+    assert "the kernel died in cell cell-0" in outputs(tmp_path / "out" / "died.ipynb")["cell-0"]
+    assert "What failed" in (tmp_path / "out" / "index.html").read_text()
+    assert not leftovers(tmp_path)
+
+
+def test_a_kernel_that_does_not_start_is_reported(make_notebook, tmp_path, monkeypatch):
+    kernel = tmp_path / "jupyter" / "kernels" / "broken" / "kernel.json"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text(
+        json.dumps({"argv": ["false", "{connection_file}"], "display_name": "B", "language": "python"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+    spec = {"kernelspec": {"name": "broken", "display_name": "B", "language": "python"}}
+    report = batch.run_course(
+        [make_notebook("one", "1", metadata=spec), make_notebook("two", "1")], tmp_path / "out"
+    )
+    assert [run.status for run in report.runs] == ["failed", "ok"]
+    assert report.runs[0].failure.kind == "start" and "did not start" in repr(report)
+
+
+GIVES_WAY = """\
+import time
+time.sleep(600)"""
+IGNORES = """\
+import signal
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+while True: pass"""
+SWALLOWS = """\
+import time
+try:
+    time.sleep(600)
+except KeyboardInterrupt:
+    print('no')"""
+
+
+@pytest.mark.parametrize("code", [GIVES_WAY, IGNORES, SWALLOWS], ids=["gives way", "ignores", "swallows"])
+def test_a_hanging_cell_is_stopped_and_named(make_notebook, tmp_path, code):
+    hanging = make_notebook("hanging", "print('fine')", code, "print('never')")
+    report = batch.run_course([hanging], tmp_path / "out", cell_timeout=1.5)
+    failure = report.runs[0].failure
+    assert (failure.kind, failure.cell) == ("timeout", "cell-1")
+    assert failure.message == "cell cell-1 was stopped: it ran longer than 1.5 s"
+    assert report.seconds < 300  # it did not sleep to its end, however slow the machine is
+    assert outputs(tmp_path / "out" / "hanging.ipynb")["cell-2"] == ""
+
+
+def test_processes_that_a_cell_started_end_with_its_kernel(make_notebook, tmp_path):
+    pid_file = tmp_path / "pid"
+    code = f"""\
+import subprocess
+child = subprocess.Popen(['sleep', '600'])
+open({str(pid_file)!r}, 'w').write(str(child.pid))"""
+    assert batch.run_course([make_notebook("parent", code)], tmp_path / "out").ok
+    deadline = time.monotonic() + 60
+    while alive(int(pid_file.read_text())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not alive(int(pid_file.read_text()))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_leaves_finished_notebooks_whole(make_notebook, tmp_path, interrupter, number):
+    done = make_notebook("1_done", "print('done')")
+    slow, later = make_notebook("2_slow", interrupter.cell), make_notebook("3_later", "print('later')")
+    out = tmp_path / "out"
+    ended = interrupter.run(command("run", done, slow, later, "--out", out), number)
+    assert ended.status == 130, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert not alive(ended.sleeper)
+    assert outputs(out / "1_done.ipynb")["cell-0"] == "done\n" and (out / "1_done.html").is_file()
+    assert not (out / "2_slow.ipynb").exists() and not (out / "3_later.ipynb").exists()
+    assert not leftovers(out)
+    saved = json.loads((out / "report.json").read_text())
+    assert [n["status"] for n in saved["notebooks"]] == ["ok", "not run", "not run"] and saved["interrupted"]
+    assert (out / "index.html").read_text().count('class="status not-run"') == 2
+    assert "Interrupted" in ended.stdout
+
+
+def test_a_terminal_sees_a_bar_for_notebooks_and_one_for_cells(make_notebook, tmp_path):
+    slow = make_notebook("slow", "import time; time.sleep(0.3)", "time.sleep(0.3)")
+    terminal, inside = pty.openpty()
+    # A terminal of no columns shows no bar.
+    fcntl.ioctl(inside, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+    process = subprocess.Popen(
+        command("run", slow, "--out", tmp_path / "out"),
+        env=environment(),
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    )
+    os.close(inside)
+    shown = b""
+    with contextlib.suppress(OSError):  # what Linux answers when the other side is closed
+        while part := os.read(terminal, 4096):
+            shown += part
+    os.close(terminal)
+    assert process.wait() == 0, shown.decode()
+    assert "Notebooks: 100%" in shown.decode() and re.search(r"slow: .*1/2 .*cell-1", shown.decode())
+
+
+def test_an_old_output_stays_until_the_new_one_is_whole(make_notebook, tmp_path):
+    source = make_notebook("lesson", "print('one')")
+    batch.run_course([source], tmp_path / "out")
+    make_notebook(
+        "lesson", "import pathlib; print(pathlib.Path('../out/lesson.ipynb').read_text().count('one'))"
+    )
+    batch.run_course([source], tmp_path / "out")
+    assert int(outputs(tmp_path / "out" / "lesson.ipynb")["cell-0"]) >= 2
+
+
+# ---------------------------------------------------------------------------------------------- parameters
+
+ASSIGNMENTS = """\
+n_rows: int = 8  # how many
+scale: float = 1.5
+flag: bool = False
+dtype = 'float32'
+sizes: list[int] = [1, 2]
+limit: int | None = None
+equation = 'a=b'"""
+PARAMETERS = (ASSIGNMENTS, "parameters")
+SHOW = "print(repr((n_rows, scale, flag, dtype, sizes, limit, equation)))"
+
+
+def test_parameters_are_parsed_by_type_and_given_to_those_that_have_them(make_notebook, tmp_path, workbook):
+    one, other = make_notebook("one", PARAMETERS, SHOW), make_notebook("other", "print('no parameters')")
+    given = ["n_rows=16", "scale=2", "flag=true", "dtype=float16", "sizes=[3, 4]", "limit=7", "equation=c=d"]
+    result = workbook("run", one, other, "--out", "out", *(part for p in given for part in ("-p", p)))
+    assert result.returncode == 0, result.stdout + result.stderr
+    shown = outputs(tmp_path / "out" / "one.ipynb")
+    assert shown["cell-1"] == repr((16, 2.0, True, "float16", [3, 4], 7, "c=d")) + "\n"
+    assert "n_rows = 16" in (tmp_path / "out" / "index.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (
+            ["-p", "n_row=3"],
+            "has no parameter n_row (did you mean n_rows?); there are one.ipynb: n_rows: int = 8",
+        ),
+        (["-p", "n_rows=abc"], "one.ipynb: n_rows is int (default 8), and 'abc' is not"),
+        (["-p", "n_rows=1.5"], "n_rows is int"),
+        (["-p", "n_rows=True"], "n_rows is int"),
+        (["-p", "flag=3"], "flag is bool"),
+        (["-p", "sizes=[1, 'x']"], "sizes is list[int]"),
+        (["-p", "limit=x"], "limit is int | None"),
+        (["-p", "n_rows"], "is not NAME=VALUE"),
+        (["-p", "n_rows=1", "-p", "n_rows=2"], "gives n_rows twice"),
+        (["--grid", "n_rows=1,x"], "n_rows is int"),
+        (["--grid", "n_rows="], "--grid n_rows= has an empty value"),
+        (["--grid", "n_rows=1,1"], "Two outputs would be called"),
+        (["-p", "n_rows=1", "--grid", "n_rows=1,2"], "both by -p and by --grid"),
+        (["--jobs", "0"], "--jobs is 0"),
+        (["--cell-timeout", "-1"], "--cell-timeout is -1 s"),
+        (["missing.ipynb"], "There is no notebook missing.ipynb."),
+        (["empty"], "contains no notebook"),
+        (["words.ipynb"], "words.ipynb is not a notebook that can be read"),
+        (["list.ipynb"], "list.ipynb is not a notebook that can be read"),
+        (["other_language.ipynb"], "needs the kernel 'ir', which is not installed; installed are"),
+    ],
+)
+def test_a_wrong_command_line_is_one_sentence_exit_2_and_nothing_written(
+    make_notebook, tmp_path, workbook, arguments, says
+):
+    one = make_notebook("one", PARAMETERS, SHOW)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "words.ipynb").write_text("words")
+    (tmp_path / "list.ipynb").write_text("[1]")
+    ir = {"kernelspec": {"name": "ir", "display_name": "R", "language": "R"}}
+    make_notebook("other_language", "cat(1)", folder=".", metadata=ir)
+    result = workbook("run", one, "--out", "out", *arguments)
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert says in result.stderr and len(result.stderr.strip().splitlines()) == 1
+    assert result.stdout == "" and not (tmp_path / "out").exists()
+
+
+def test_an_out_that_cannot_be_written_is_refused(make_notebook, tmp_path, workbook):
+    one = make_notebook("one", "print(1)")
+    (tmp_path / "file").write_text("")
+    for out, says in [
+        ("file/out", "cannot be written"),
+        ("file", "cannot be written"),
+        ("notebooks", "folder of one"),
+    ]:
+        result = workbook("run", one, "--out", out)
+        assert result.returncode == 2 and says in result.stderr, result.stderr
+        assert len(result.stderr.strip().splitlines()) == 1
+    assert "outputs" in one.read_text() and nbformat.read(one, 4).cells[0].outputs == []
+
+
+def test_grid_and_resume(make_notebook, tmp_path):
+    tries = tmp_path / "tries"
+    parameters = """\
+n_rows: int = 8
+dtype: str = 'a'"""
+    prints = f"""\
+open({str(tries)!r}, 'a').write('x')
+print(n_rows, dtype)"""
+    source = make_notebook("lesson", (parameters, "parameters"), prints)
+    other = make_notebook("other", "1")
+    grid = {"n_rows": ["1", "2"], "dtype": ["float16", "bfloat16"]}
+    report = batch.run_course([source, other], tmp_path / "out", grid=grid, jobs=2)
+    names = [f"lesson__n_rows={n}__dtype={d}" for n in (1, 2) for d in ("float16", "bfloat16")]
+    assert [run.name for run in report.runs] == [*names, "other"] and report.ok
+    assert outputs(tmp_path / "out" / f"{names[3]}.ipynb")["cell-1"] == "2 bfloat16\n"
+    assert len(tries.read_text()) == 4
+
+    (tmp_path / "out" / f"{names[0]}.ipynb").write_text("{")  # half written by something else
+    (tmp_path / "out" / f"{names[1]}.html").unlink()
+    resumed = batch.run_course([source, other], tmp_path / "out", grid=grid, resume=True)
+    assert [run.status for run in resumed.runs] == ["ok", "kept", "kept", "kept", "kept"] and resumed.ok
+    assert len(tries.read_text()) == 5 and (tmp_path / "out" / f"{names[1]}.html").is_file()
+
+    other_point = batch.run_course(
+        [source], tmp_path / "out", {"dtype": "c"}, grid={"n_rows": ["1"]}, resume=True
+    )
+    assert other_point.runs[0].status == "ok"
+    make_notebook("other", "2")  # another source
+    assert batch.run_course([other], tmp_path / "out", resume=True).runs[0].status == "ok"
+    make_notebook("other", "1/0")
+    assert batch.run_course([other], tmp_path / "out", resume=True).runs[0].status == "failed"
+    assert batch.run_course([other], tmp_path / "out", resume=True).runs[0].status == "failed"  # never kept
+
+
+def test_an_output_of_this_batch_counts_as_finished_without_resume(make_notebook, tmp_path):
+    """The process that wrote it may have died before it reported; then another one is given the point."""
+    source, out = make_notebook("one", "print(1)"), tmp_path / "out"
+    assert batch.run_course([source], out).ok
+    (job,) = plan.plan([source], RunOptions())
+    run = nbformat.read(out / "one.ipynb", 4).metadata.kernel_workbook.batch
+    again = point.Point(job, out, "2026-11-22T10:00:00+00:00", run=run)
+    assert executed.finished(again)[0].status == "ok"
+    assert executed.finished(dataclasses.replace(again, run="another")) is None
+    kept = executed.finished(dataclasses.replace(again, run="another", resume=True))
+    assert kept[0].status == "kept" and kept[0].ended
+
+
+def test_a_folder_is_its_notebooks_and_equal_names_are_kept_apart(make_notebook, tmp_path):
+    make_notebook("02_b", "1")
+    make_notebook("01_a", "1")
+    lab = make_notebook("01_a", "1", folder="labs")
+    names = [job.name for job in plan.plan([tmp_path / "notebooks", lab, lab], RunOptions())]
+    assert names == ["notebooks-01_a", "02_b", "labs-01_a"]
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "text", "value"),
+    [
+        ("int", "1", "-3", -3),
+        ("int", "1", "10_000", 10_000),
+        ("float", "1.0", "1e-3", 1e-3),
+        ("", "1.0", "2", 2),
+        ("", "None", "float16", "float16"),
+        ("", "None", "3", 3),
+        ("", "'text'", "3", "3"),
+        ("", "(1, 2)", "(3, 4)", [3, 4]),
+        ("Optional[int]", "None", "None", None),
+        ("str | int", "1", "512", 512),
+        ("Literal['a', 'b']", "'a'", "b", "b"),
+        ("tuple[int, ...]", "(1,)", "[1, 2, 3]", [1, 2, 3]),
+        ("dict", "{}", "{'a': 1}", {"a": 1}),
+        ("Shape", "f()", "anything", "anything"),
+    ],
+)
+def test_parse_value(annotation, default, text, value):
+    assert parse_value(text, Parameter("name", annotation, default)) == value
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [("Literal['a']", "b"), ("tuple[int, int]", "(1,)"), ("list[int]", "3"), ("bool", "yes please")],
+)
+def test_parse_value_refuses(annotation, text):
+    with pytest.raises(ValueError, match="is not"):
+        parse_value(text, Parameter("name", annotation, "x"))
+
+
+def test_values_given_in_python_are_checked_too(make_notebook):
+    source = make_notebook("one", PARAMETERS, SHOW)
+    given = {"n_rows": 3, "sizes": [1, 2]}
+    assert plan.plan([source], RunOptions(parameters=given))[0].parameters == given
+    with pytest.raises(UsageError, match="n_rows is int"):
+        plan.plan([source], RunOptions(parameters={"n_rows": 3.5}))

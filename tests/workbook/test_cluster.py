@@ -1,0 +1,338 @@
+"""workbook.batch.cluster: a real scheduler and two real workers on loopback, killed while they work."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from commands import command, environment
+
+from workbook import batch, locks
+from workbook.batch import cluster, cluster_worker, output_folder, plan
+from workbook.options import RunOptions
+from workbook.usage import UsageError
+
+GPUS = "GPU 0: NVIDIA H200 (UUID: GPU-aaaa-1)\nGPU 1: NVIDIA H200 (UUID: GPU-bbbb-2)\n"
+# Says which kernel runs it and which GPU that sees, and waits until the test lets it go.
+POINT = """\
+import os, pathlib, time
+place = pathlib.Path({place!r})
+with (place / 'log').open('a') as log:
+    log.write(f"{{n}} {{os.getpid()}} {{os.environ.get('CUDA_VISIBLE_DEVICES')}}\\n")
+while not (place / f'go{{n}}').exists(): time.sleep(0.05)
+print(n * n, os.environ.get('OMP_NUM_THREADS'))  # which Dask's nanny sets"""
+
+
+class Cluster:
+    """A scheduler and two workers with a GPU each, as a user starts them."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        smi = folder / "nvidia-smi"
+        smi.write_text(f"#!/bin/sh\ncat <<'END'\n{GPUS}END\n")
+        smi.chmod(0o755)
+        self.environment = environment()
+        for name in ("CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS"):
+            self.environment.pop(name, None)
+        self.environment |= {
+            "PATH": f"{folder}{os.pathsep}{self.environment['PATH']}", "TMPDIR": str(folder),
+            "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "60s",
+        }  # fmt: skip
+        self.folder, self.file = folder, folder / "scheduler.json"
+        self._log = (folder / "log").open("w")
+        # A scheduler needs Dask and nothing else.
+        (folder / "bare").mkdir()
+        (folder / "bare" / "helpers.py").write_text("raise ImportError('no helpers here')")
+        self.scheduler = self._start(
+            "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-show", PYTHONPATH=str(folder / "bare")
+        )
+        self.workers = [self.add_worker() for _ in range(2)]
+        until = time.monotonic() + 120
+        while len(self._log_text().split("Registered to:")) <= 2:
+            assert time.monotonic() < until, self._log_text()
+            time.sleep(0.1)
+
+    def add_worker(self) -> subprocess.Popen:
+        return self._start(
+            "worker",
+            "--nthreads",
+            "1",
+            "--memory-limit",
+            "0",
+            "--resources",
+            "GPU=1",
+            "--death-timeout",
+            "60",
+        )
+
+    def _start(self, what: str, *arguments: str, **variables: str) -> subprocess.Popen:
+        shared = ["--scheduler-file", str(self.file), "--no-dashboard"]
+        return subprocess.Popen(
+            [sys.executable, "-m", "dask", what, *shared, *arguments],
+            env=self.environment | variables, cwd=self.folder, stdout=self._log, stderr=self._log,
+        )  # fmt: skip
+
+    def _log_text(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def end(self) -> None:
+        below = [p for root in (self.scheduler, *self.workers) for p in tree(root.pid)]
+        for process in below:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for process in (self.scheduler, *self.workers):
+            process.wait()
+        psutil.wait_procs(below, timeout=20)
+        self._log.close()
+
+
+def tree(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        root = psutil.Process(pid)
+        return [root, *root.children(recursive=True)]
+    return []
+
+
+@pytest.fixture(scope="module")
+def clusters(tmp_path_factory) -> Iterator[list[Cluster]]:
+    made: list[Cluster] = []
+    yield made
+    for one in made:
+        one.end()
+
+
+@pytest.fixture
+def two_workers(clusters, tmp_path_factory) -> Cluster:
+    """One for all tests, and another after a test that killed its scheduler."""
+    if not clusters or clusters[-1].scheduler.poll() is not None:
+        clusters.append(Cluster(tmp_path_factory.mktemp("cluster") / "dask"))
+    return clusters[-1]
+
+
+@pytest.fixture
+def point(make_notebook, tmp_path) -> Path:
+    return make_notebook("point", ("n: int = 0", "parameters"), POINT.format(place=str(tmp_path)))
+
+
+@pytest.fixture
+def started(tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
+    """Starts `workbook run`, and ends it where the test did not."""
+    processes = []
+
+    def start(*arguments: object) -> subprocess.Popen:
+        process = subprocess.Popen(
+            command("run", *arguments, "--out", tmp_path / "out"), env=environment(),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def begun(tmp_path: Path) -> list[tuple[int, int, str]]:
+    """The points that have begun: n, the kernel, its GPU."""
+    log = tmp_path / "log"
+    rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
+    return [(int(n), int(pid), gpu) for n, pid, gpu in rows]
+
+
+def wait_for(what: Callable[[], object], process: subprocess.Popen | None = None) -> None:
+    until = time.monotonic() + 120
+    while not what():
+        assert process is None or process.poll() is None, process.communicate()
+        assert time.monotonic() < until, "it did not come so far"
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie"
+
+
+def go(tmp_path: Path, *points: int) -> None:
+    for n in points:
+        (tmp_path / f"go{n}").touch()
+
+
+def rows(out: Path) -> dict[str, dict]:
+    return {row["name"]: row for row in json.loads((out / "report.json").read_text())["notebooks"]}
+
+
+def printed(path: Path) -> str:
+    notebook = nbformat.read(path, as_version=4)
+    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
+
+
+def dask_worker_above(kernel: int) -> psutil.Process:
+    """The Dask worker, which its nanny has started: above the kernel, the process that runs points, and its
+    supervisor.
+    """
+    return psutil.Process(kernel).parents()[2]
+
+
+def test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinned(
+    two_workers, point, started, tmp_path
+):
+    runner = started(point, "--grid", "n=1,2,3,4", "--scheduler", two_workers.file)
+    wait_for(lambda: len(begun(tmp_path)) == 2, runner)
+    (first, kernel, gpu), (second, _, other) = begun(tmp_path)
+    assert {gpu, other} == {"GPU-aaaa-1", "GPU-bbbb-2"}
+    worker = dask_worker_above(kernel)
+    below = worker.children(recursive=True)
+    assert kernel in [p.pid for p in below]
+    worker.kill()
+    _, alive = psutil.wait_procs(below, timeout=60)
+    assert not alive  # nothing of the killed worker goes on beside the second try
+    go(tmp_path, second)
+    wait_for(lambda: (tmp_path / "out" / f"point__n={second}.html").exists(), runner)
+    # The restarted worker takes a point again, and sees the GPU that it had.
+    wait_for(lambda: sum(not gone(pid) for _, pid, _ in begun(tmp_path)) == 2, runner)
+    running = {gpu for _, pid, gpu in begun(tmp_path) if not gone(pid)}
+    assert running == {"GPU-aaaa-1", "GPU-bbbb-2"}
+    go(tmp_path, 1, 2, 3, 4)
+    said = runner.communicate(timeout=120)
+    assert runner.returncode == 0, said
+    found, out = rows(tmp_path / "out"), tmp_path / "out"
+    assert {name: (row["status"], row["attempts"]) for name, row in found.items()} == {
+        f"point__n={n}": ("ok", 2 if n == first else 1) for n in (1, 2, 3, 4)
+    }
+    assert all(row["gpu"] in running and row["gpu_alone"] for row in found.values())
+    assert [printed(out / f"point__n={n}.ipynb") for n in (1, 2, 3, 4)] == [
+        f"{n * n} None\n" for n in (1, 2, 3, 4)
+    ]
+    assert not [p for p in out.rglob("*") if p.suffix in (".tmp", ".lock")]
+
+
+def test_a_point_waits_while_another_worker_still_runs_it(two_workers, point, started, tmp_path):
+    """A worker that lost its connection goes on running a point that the scheduler has given to another."""
+    out = tmp_path / "out"
+    disconnected = locks.take(output_folder.point_lock(out, "point__n=1"))
+    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    go(tmp_path, 2, 3)
+    wait_for(lambda: (out / "point__n=2.html").exists() and (out / "point__n=3.html").exists(), runner)
+    assert {n for n, _, _ in begun(tmp_path)} == {2, 3}
+    disconnected.close()
+    go(tmp_path, 1)
+    said = runner.communicate(timeout=120)
+    assert runner.returncode == 0, said
+    assert {row["attempts"] for row in rows(out).values()} == {1}
+
+
+def test_only_what_died_is_run_again_and_only_as_often_as_told(two_workers, make_notebook, tmp_path):
+    code = "with open({log!r}, 'a') as log: log.write('x')\n{end}"
+    dies, fails = (
+        make_notebook(name, code.format(log=str(tmp_path / name), end=end))
+        for name, end in [("dies", "import os; os._exit(3)"), ("fails", "1 / 0")]
+    )
+    report = batch.run_course([dies, fails], tmp_path / "out", scheduler=str(two_workers.file))
+    assert [(run.failure.kind, run.attempts) for run in report.runs] == [("died", 2), ("error", 1)]
+    assert (tmp_path / "dies").read_text() == "xx" and (tmp_path / "fails").read_text() == "x"
+    report = batch.run_course([dies], tmp_path / "out", scheduler=str(two_workers.file), retries=0)
+    assert report.runs[0].attempts == 1 and (tmp_path / "dies").read_text() == "xxx"
+
+
+def test_a_worker_that_joins_later_and_has_no_gpu_is_given_nothing(two_workers, point, started, tmp_path):
+    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    wait_for(lambda: len(begun(tmp_path)) == 2, runner)
+    third = two_workers.add_worker()
+    try:
+        line = runner.stderr.readline()
+        assert "has GPU=1, but other workers have GPU-aaaa-1, GPU-bbbb-2" in line
+        assert line.endswith("start as many workers as there are GPUs; its points go to others.\n")
+        go(tmp_path, 1, 2, 3)
+        said = runner.communicate(timeout=120)
+        assert runner.returncode == 0, said
+        assert {row["attempts"] for row in rows(tmp_path / "out").values()} == {1}
+    finally:
+        for process in tree(third.pid):
+            process.kill()
+        third.wait()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_an_ended_runner_ends_what_it_runs_on_the_workers(
+    two_workers, point, started, tmp_path, number, status
+):
+    runner = started(point, "--grid", "n=1,2,3,4,5", "--scheduler", two_workers.file)
+    go(tmp_path, 1)
+    wait_for(lambda: (tmp_path / "out" / "point__n=1.ipynb").exists() and len(begun(tmp_path)) == 3, runner)
+    runner.send_signal(number)
+    said = runner.communicate(timeout=120)
+    assert runner.returncode == status and "Traceback" not in "".join(said), said
+    for _, kernel, _ in begun(tmp_path):
+        wait_for(lambda kernel=kernel: gone(kernel))
+    if number == signal.SIGTERM:
+        found = rows(tmp_path / "out")
+        assert [row["status"] for row in found.values()] == ["ok", *["not run"] * 4]
+    assert len(begun(tmp_path)) == 3  # what was to come has not begun
+
+
+def test_what_cannot_be_sent_is_one_sentence(two_workers, point, tmp_path, monkeypatch, workbook):
+    out = tmp_path / "out"
+
+    def refused(match: str, **options: object) -> None:
+        with pytest.raises(UsageError, match=match):
+            batch.run_course([point], out, **options)
+
+    refused("is neither an address nor a scheduler file; write tcp://host:8786", scheduler="cluster")
+    refused(
+        "there is no such file; start dask scheduler --scheduler-file", scheduler=str(tmp_path / "no.json")
+    )
+    refused("--jobs and --gpus are for this machine", scheduler=str(two_workers.file), jobs=2)
+    refused("--shard is for machines without a scheduler", scheduler=str(two_workers.file), shard="1/2")
+    monkeypatch.setattr(cluster, "_CONNECT_S", 0.5)
+    refused("no scheduler answers there .*; start one with: dask scheduler", scheduler="tcp://127.0.0.1:1")
+    (tmp_path / "distributed.py").write_text("raise ImportError('there is none')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    result = workbook("run", point, "--out", out, "--scheduler", "tcp://127.0.0.1:1")
+    assert result.returncode == 2 and "install it with: pip install distributed" in result.stderr
+    assert "Traceback" not in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+def test_a_worker_is_looked_at_before_it_is_given_points(two_workers, point, tmp_path, monkeypatch, capsys):
+    planned, file = plan.plan([point], RunOptions()), str(two_workers.file)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(
+        UsageError, match=r"The worker tcp://127.* does not see /proc/self/cwd/out; choose an --out"
+    ):
+        # The same name is another folder in each process.
+        cluster.ClusterExecutor(file, Path("/proc/self/cwd/out"), planned)
+    point.write_text(point.read_text().replace("n * n", "n * n * n"))
+    monkeypatch.setattr(cluster_worker, "fingerprint", lambda: "another")
+    with cluster.ClusterExecutor(file, tmp_path / "out", planned):
+        said = capsys.readouterr().err
+    assert said.count("has another version of helpers than this machine") == 2
+    assert said.count(f"has another point.ipynb in {point.parent}; this machine's version is run") == 2
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_a_killed_scheduler_costs_nothing_that_has_ended(two_workers, point, started, tmp_path):
+    out = tmp_path / "out"
+    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    go(tmp_path, 1)
+    wait_for(lambda: (out / "point__n=1.html").exists() and len(begun(tmp_path)) == 3, runner)
+    two_workers.scheduler.kill()
+    stdout, stderr = runner.communicate(timeout=120)
+    assert runner.returncode == 1 and "Traceback" not in stdout + stderr, stderr
+    assert f"The scheduler {two_workers.file} is gone. Finished notebooks are in {out}" in stdout
+    for _, kernel, _ in begun(tmp_path):
+        wait_for(lambda kernel=kernel: gone(kernel))
+    assert {row["status"] for row in rows(out).values()} == {"ok", "not run"}
+    go(tmp_path, 2, 3)
+    resumed = batch.run_course([point], out, grid={"n": ["1", "2", "3"]}, resume=True)
+    assert [run.status for run in resumed.runs] == ["kept", "ok", "ok"]
+    assert not [p for p in out.rglob("*") if p.suffix in (".tmp", ".lock")]

@@ -1,0 +1,371 @@
+"""`workbook form` and `workbook publish`, on a small checkout of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from commands import ROOT
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from small_checkout import BADGE, GOOD_BADGE, code
+
+from workbook import project
+from workbook.form import canonical, publish
+from workbook.project import UNPUBLISHED
+
+PARAMETERS = code("n: int = 1", "parameters", "parameters")
+
+
+def lesson(checkout: Path, *cells: nbformat.NotebookNode, name: str = "01_x", setup: bool = True) -> Path:
+    first = [
+        nbformat.v4.new_markdown_cell(
+            f"# Title\n\n{BADGE.format('https://colab.research.google.com/github/x/y')}", id="title"
+        ),
+        code("print('setup')", "setup", "setup"),
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[*(first if setup else first[:1]), *cells])
+    path = checkout / "notebooks" / f"{name}.ipynb"
+    nbformat.write(notebook, path)
+    return path
+
+
+def stream(text: str, name: str = "stdout") -> nbformat.NotebookNode:
+    return nbformat.v4.new_output("stream", name=name, text=text)
+
+
+def formed(path: Path) -> tuple[dict[str, nbformat.NotebookNode], canonical.Formed]:
+    """Form a notebook in place; its cells by id, and what the form said."""
+    said = canonical.canonical(path, project.load_project(project.find_root(path.parent)))
+    path.write_text(said.text)
+    return {cell["id"]: cell for cell in nbformat.reads(said.text, as_version=4).cells}, said
+
+
+def test_the_form_of_a_messy_notebook(checkout):
+    messy = code("x = 1   \n\n\n", "run-me", "b", "a", outputs=(stream("1\n"),), count=7)
+    messy.metadata["collapsed"] = True
+    path = lesson(
+        checkout,
+        messy,
+        code("", "nothing"),
+        code("def first_thing(): pass", "3f2a9c1d"),
+        code("pass", "triple", "kernel:triple_it"),
+    )
+    cells, said = formed(path)
+    notebook = json.loads(path.read_text())
+    assert notebook["metadata"] == canonical.METADATA and (
+        notebook["nbformat"],
+        notebook["nbformat_minor"],
+    ) == (
+        4,
+        5,
+    )
+    assert list(cells) == ["title", "setup", "run-me", "first-thing", "triple"]
+    assert cells["run-me"].source == "x = 1" and cells["run-me"].metadata == {"tags": ["a", "b"]}
+    assert cells["run-me"].outputs == [] and cells["run-me"].execution_count is None
+    assert (
+        cells["setup"].source == canonical.setup_source("ada/kernels")
+        and 'github.com/ada/kernels"' in cells["setup"].source
+    )
+    assert GOOD_BADGE in cells["title"].source
+    assert (
+        cells["triple"].source
+        == 'TRIPLE_IT_CUDA = r"""\n__global__ void triple_it(float* x) {\n    x[0] *= 3;\n}\n"""'
+    )
+    assert path.read_text().endswith("}\n") and not said.problems
+    for part in (
+        "metadata",
+        "1 empty cells",
+        "no Colab badge, one with another address",
+        "not the setup cell",
+        "sorted tags",
+        "stored output or execution count but is not checked",
+        "'3f2a9c1d'",
+        "not the triple_it of helpers/kernels",
+    ):
+        assert any(part in sentence for sentence in said.differences), (part, said.differences)
+
+
+def test_the_form_is_a_fixed_point_that_ruff_leaves_alone(checkout):
+    checked = code("print(1)", "checked", canonical.CHECKED, outputs=(stream("1\n"),), count=9)
+    path = lesson(
+        checkout, code("pass", "k", "kernel:double_it"), checked, code("%timeit -n1 pass\n!ls", "magic")
+    )
+    formed(path)
+    before = path.read_text()
+    _, again = formed(path)
+    assert not again.differences and path.read_text() == before
+    config = f"--config={ROOT / 'pyproject.toml'}"
+    for arguments in (["format", config], ["check", config, "--fix"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "ruff", *arguments, str(path)], capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert path.read_text() == before
+
+
+def test_a_folded_cell_has_what_jupyterlab_and_colab_read(checkout):
+    by_hand = code("y = 1", "unfolded")
+    by_hand.metadata["jupyter"] = {"source_hidden": True}
+    path = lesson(checkout, code("x = 1", "folded", canonical.HIDDEN), by_hand)
+    cells, _ = formed(path)
+    assert cells["folded"].metadata == {
+        "cellView": "form",
+        "jupyter": {"source_hidden": True},
+        "tags": ["hide-input"],
+    }
+    assert cells["unfolded"].metadata == {}
+    _, again = formed(path)
+    assert not again.differences
+
+
+def test_the_setup_cell_has_five_lines_and_keeps_what_is_installed():
+    published, unpublished = canonical.setup_source("ada/kernels"), canonical.setup_source(UNPUBLISHED)
+    for source in (published, unpublished):
+        assert len([line for line in source.splitlines() if line]) == 5 and "OWNER" not in source
+        assert source.endswith("device.prepare()")
+    assert '%pip install --quiet "kernel-workbook @ git+https://github.com/ada/kernels"' in published
+    assert "pip install --quiet" not in unpublished
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_an_unpublished_notebook_says_how_to_install_the_package_and_stops(here):
+    """As in Colab, which has neither `helpers` nor an address to install it from."""
+    without = (
+        "import sys; sys.path = [p for p in sys.path if 'site-packages' in p]; sys.meta_path = [f for "
+        "f in sys.meta_path if 'editable' not in repr(f)]"
+    )
+    cells = [] if here else [code(without, "colab")]
+    cells += [code(canonical.setup_source(UNPUBLISHED), "setup"), code("print('after')", "after")]
+    notebook = nbformat.v4.new_notebook(cells=cells)
+    client = NotebookClient(notebook, timeout=120)
+    if here:
+        client.execute()
+        assert "Python" in notebook.cells[0].outputs[0]["data"]["text/plain"]
+        return
+    with pytest.raises(CellExecutionError):
+        client.execute()
+    said = next(o for o in notebook.cells[1].outputs if o.output_type == "error")
+    assert said.ename == "SystemExit" and "run %pip install FILE.zip" in said.evalue
+    assert sum(line.count("\n") for line in said.traceback) <= 3
+    assert notebook.cells[2].outputs == []
+
+
+def test_checked_outputs_keep_what_nbval_compares(checkout):
+    table = nbformat.v4.new_output(
+        "execute_result",
+        {"text/plain": "t", "text/html": "<b>", "image/png": "aGk="},
+        execution_count=31,
+        metadata={"x": 1},
+    )
+    error = nbformat.v4.new_output("error", ename="E", evalue="v", traceback=["\x1b[0m /somewhere"])
+    path = lesson(
+        checkout,
+        code("f()", "checked", canonical.CHECKED, outputs=(stream("a"), table, stream("b"), error), count=31),
+    )
+    cells, said = formed(path)
+    first, second, third = cells["checked"].outputs
+    assert (first.text, cells["checked"].execution_count) == ("ab", 1)
+    assert (
+        second.data == {"text/plain": "t", "text/html": "<b>"}
+        and second.execution_count == 1
+        and second.metadata == {}
+    )
+    assert third.traceback == [] and not said.problems
+
+
+def shown_as(mime: str) -> nbformat.NotebookNode:
+    return nbformat.v4.new_output("display_data", {mime: {}})
+
+
+@pytest.mark.parametrize(
+    ("outputs", "count", "fact"),
+    [
+        ((), None, "is checked but has no stored output"),
+        ((), 3, "is checked but has no stored output"),
+        ((stream("1"),), None, "is checked but has no stored output"),
+        ((stream("at 0x7f3b2c001a90"),), 1, "prints a memory address"),
+        ((stream("/tmp/abc/x.py"),), 1, "prints a path of this machine"),
+        ((stream("Warning", "stderr"),), 1, "writes to stderr"),
+        ((shown_as("application/vnd.plotly.v1+json"),), 1, "nbval cannot compare"),
+        ((shown_as("application/vnd.kernel-workbook.provenance+json"),), 1, "nbval cannot compare"),
+    ],
+)
+def test_a_checked_cell_that_could_pass_silently_or_fail_elsewhere_is_a_problem(
+    checkout, outputs, count, fact
+):
+    _, said = formed(lesson(checkout, code("f()", "weak", canonical.CHECKED, outputs=outputs, count=count)))
+    assert len(said.problems) == 1 and "weak" in said.problems[0] and fact in said.problems[0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "# Title\n\nWhat you will learn.",
+        "# Title\nWhat you will learn.",
+        f"# Title\n\nWhat you will learn.\n\n{GOOD_BADGE}",
+        f"# Title\n{GOOD_BADGE}\n{GOOD_BADGE}\n\nWhat you will learn.",
+    ],
+)
+def test_the_badge_of_a_published_notebook_is_below_its_heading(checkout, source):
+    path = lesson(checkout, code("x = 1", "one"))
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[0].source = source
+    nbformat.write(notebook, path)
+    cells, said = formed(path)
+    assert cells["title"].source == f"# Title\n\n{GOOD_BADGE}\n\nWhat you will learn."
+    assert not said.problems and any(
+        sentence.startswith("01_x.ipynb: cell title") for sentence in said.differences
+    )
+    assert formed(path)[1].differences == ()
+
+
+def test_a_published_notebook_without_a_title_is_a_problem(checkout):
+    path = lesson(checkout, code("x = 1", "one"))
+    path.write_text(path.read_text().replace('"id": "title"', '"id": "heading"'))
+    _, said = formed(path)
+    assert ["no text cell has the id title" in problem for problem in said.problems] == [True]
+
+
+def unpublish(checkout: Path) -> None:
+    pyproject = checkout / "pyproject.toml"
+    pyproject.write_text(pyproject.read_text().replace("ada/kernels", UNPUBLISHED))
+
+
+def test_an_unpublished_notebook_has_no_badge(checkout):
+    path = lesson(checkout, PARAMETERS)
+    unpublish(checkout)
+    cells, said = formed(path)
+    assert cells["title"].source == "# Title" and cells["setup"].source == canonical.setup_source(UNPUBLISHED)
+    assert not said.problems and any(
+        "one that leads nowhere yet" in sentence for sentence in said.differences
+    )
+    assert formed(path)[1].differences == ()
+
+
+def test_what_only_a_person_can_repair(checkout):
+    _, said = formed(lesson(checkout, code("pass", "k", "kernel:unknown"), setup=False))
+    assert (
+        "shows kernel:unknown, but helpers/kernels marks no such kernel (it has double_it, triple_it)"
+        in said.problems[0]
+    )
+    assert "0 cells are tagged setup" in said.problems[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("# [kernel:a]\n", r"\[kernel:a\] is never closed"),
+        ("# [/kernel:a]\n", "closes a block that is not open"),
+        ("# [kernel:a]\n# [kernel:b]\n", r"before \[kernel:a\] is closed"),
+        ("# [kernel:double_it]\n# [/kernel:double_it]\n", "already named double_it"),
+    ],
+)
+def test_broken_kernel_markers(checkout, text, says):
+    (checkout / "helpers" / "kernels" / "m.py").write_text(text)
+    with pytest.raises(ValueError, match=says):
+        project.load_project(checkout)
+
+
+def test_the_command(checkout, workbook):
+    path = lesson(
+        checkout, PARAMETERS, code("x = 2", "compute"), code("print(x)", "checked", canonical.CHECKED)
+    )
+    checked = workbook("form", "--check", cwd=checkout)
+    assert (
+        checked.returncode == 1
+        and "not the setup cell" in checked.stdout
+        and "no stored output" in checked.stdout
+    )
+    before = path.read_text()
+    assert workbook("form", "--check", cwd=checkout).stdout == checked.stdout and path.read_text() == before
+    # Its setup cell imports helpers.device, which this small checkout has not; the installed one serves.
+    executed = workbook("form", "--execute", path, cwd=checkout)
+    assert executed.returncode == 0, executed.stdout + executed.stderr
+    cells = {cell["id"]: cell for cell in nbformat.read(path, as_version=4).cells}
+    assert cells["checked"].outputs[0].text == "2\n" and cells["setup"].outputs == []
+    assert workbook("form", "--check", cwd=checkout).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("1/0", "ZeroDivisionError"), ("import os; os._exit(1)", "the kernel died in cell bad")],
+)
+def test_execute_stores_nothing_when_a_cell_fails(checkout, workbook, source, says):
+    path = lesson(
+        checkout,
+        code("print(1)", "checked", canonical.CHECKED, outputs=(stream("0\n"),), count=1),
+        code(source, "bad"),
+    )
+    result = workbook("form", "--execute", path, cwd=checkout)
+    assert result.returncode == 2 and says in result.stderr and "cell bad" in result.stderr
+    assert nbformat.read(path, as_version=4).cells[2].outputs[0].text == "0\n"
+
+
+@pytest.mark.parametrize("arguments", [["missing.ipynb"], ["--check", "--execute"]])
+def test_wrong_commands_are_one_sentence(checkout, workbook, arguments):
+    result = workbook("form", *arguments, cwd=checkout)
+    assert result.returncode == 2 and len(result.stderr.strip().splitlines()) == 1
+
+
+def test_outside_a_checkout(tmp_path, workbook):
+    result = workbook("form", cwd=tmp_path)
+    assert result.returncode == 2 and "is not inside a checkout" in result.stderr
+
+
+def test_publish_shows_the_links_and_publishing_again_changes_them(checkout, workbook):
+    path = lesson(checkout, PARAMETERS)
+    unpublish(checkout)
+    formed(path)
+    assert "colab" not in path.read_text().partition('"metadata": {\n  "accelerator"')[0]
+    readme = checkout / "README.md"
+    link = "[the book](https://OWNER.github.io/REPO)"
+    readme.write_text(f"# Title\n\n<!-- published:\nRead {link}.\n-->\n\nText. github.com/OWNER/REPO-old\n")
+    citation = checkout / "CITATION.cff"
+    citation.write_text('title: "T"\n# published: repository-code: https://github.com/OWNER/REPO\n')
+
+    result = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
+    assert result.returncode == 0, result.stderr
+    changed = ["pyproject.toml", "README.md", "CITATION.cff", "notebooks/01_x.ipynb"]
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == changed
+    address = 'Repository = "https://github.com/grace-h/gpu.course_2"'
+    assert address in (checkout / "pyproject.toml").read_text()
+    shown = link.replace("OWNER", "grace-h").replace("REPO", "gpu.course_2")
+    assert readme.read_text() == f"# Title\n\nRead {shown}.\n\nText. github.com/OWNER/REPO-old\n"
+    assert citation.read_text().endswith("\nrepository-code: https://github.com/grace-h/gpu.course_2\n")
+    assert path.read_text().count("grace-h/gpu.course_2") == 2
+    assert workbook("form", "--check", cwd=checkout).returncode == 0
+
+    again = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
+    assert again.returncode == 0 and again.stdout.startswith("Nothing to change")
+    moved = workbook("publish", "ada/kernels", cwd=checkout)
+    assert [line.split(":")[0] for line in moved.stdout.splitlines()] == changed
+    for file in changed:
+        text = (checkout / file).read_text()
+        assert "ada/kernels" in text or "https://ada.github.io/kernels" in text
+        assert "grace" not in text
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "ada",
+        "https://github.com/ada/kernels",
+        "ada/",
+        "-ada/x",
+        "ada--x/y",
+        "ada/x y",
+        "a/b/c",
+        "ada/x.git",
+        "ada/..",
+    ],
+)
+def test_publish_refuses_what_is_no_repository(checkout, name):
+    before = (checkout / "pyproject.toml").read_text()
+    with pytest.raises(ValueError, match="is not OWNER/REPO"):
+        publish.publish(name, checkout)
+    assert (checkout / "pyproject.toml").read_text() == before

@@ -1,0 +1,210 @@
+"""Sweeps of workbook.batch: files of points and of parameters, odd values, names of outputs."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from workbook import batch
+from workbook.assignments import value_lists
+from workbook.batch import plan, point_files
+from workbook.batch.parameters import Parameter, parse_value
+from workbook.options import RunOptions
+from workbook.usage import UsageError
+
+PARAMETERS = """\
+n_rows: int = 8
+scale: float = 1.5
+dtype: str = 'float32'
+anything = None"""
+SHOW = "print(repr((n_rows, scale, dtype, anything)))"
+
+
+@pytest.fixture
+def lesson(make_notebook) -> Path:
+    return make_notebook("lesson", (PARAMETERS, "parameters"), SHOW)
+
+
+def printed(path: Path) -> str:
+    notebook = nbformat.read(path, as_version=4)
+    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", [])).strip()
+
+
+def strict(path: Path) -> dict:
+    """A file as JSON has to be: no NaN, no Infinity."""
+
+    def refuse(word: str) -> None:
+        raise AssertionError(f"{path.name} holds {word}, which is no JSON")
+
+    return json.loads(path.read_text(), parse_constant=refuse)
+
+
+def test_a_sweep_and_a_parameters_file_from_the_command_line(lesson, tmp_path, workbook):
+    (tmp_path / "points.csv").write_text('\ufeffn_rows,dtype\n16,"a, ""b"""\n32,\n')
+    (tmp_path / "given.yaml").write_text("scale: 2.5\ndtype: float16\nn_rows: 1\n")
+    arguments = ["--sweep", "points.csv", "-f", "given.yaml", "-p", "anything=[1, None]", "--out", "out"]
+    result = workbook("run", lesson, *arguments)
+    assert result.returncode == 0, result.stdout + result.stderr
+    shown = sorted(printed(path) for path in (tmp_path / "out").glob("*.ipynb"))
+    # What a point leaves empty comes from the file; what -p gives comes before it.
+    assert shown == [repr((16, 2.5, 'a, "b"', [1, None])), repr((32, 2.5, "float16", [1, None]))]
+
+
+def test_nan_and_inf_run_once_and_are_kept(lesson, tmp_path):
+    grid = {"scale": ["nan", "inf", "-inf"]}
+    first = batch.run_course([lesson], tmp_path / "out", grid=grid)
+    assert first.ok, first
+    shown = [printed(tmp_path / "out" / f"{run.name}.ipynb") for run in first.runs]
+    assert [text.split(", ")[1] for text in shown] == ["nan", "inf", "-inf"]
+    again = batch.run_course([lesson], tmp_path / "out", grid=grid, resume=True)
+    assert [run.status for run in again.runs] == ["kept"] * 3
+    assert math.isnan(again.runs[0].parameters["scale"]) and again.runs[1].parameters["scale"] == math.inf
+    saved = strict(tmp_path / "out" / "report.json")["notebooks"]
+    assert [n["parameters"]["scale"] for n in saved] == ["nan", "inf", "-inf"]
+    for run in again.runs:
+        strict(tmp_path / "out" / f"{run.name}.ipynb")
+
+
+def test_points_from_yaml_and_from_a_grid_make_a_product(make_notebook, lesson, tmp_path):
+    path = tmp_path / "points.yaml"
+    path.write_text("- {n_rows: 1, dtype: a}\n- {n_rows: 2, dtype: b}\n")
+    other = make_notebook("other", ("n_rows: int = 0", "parameters"), "1")
+    plain = make_notebook("plain", "1")
+    points = point_files.read_points(path)
+    jobs = plan.plan([lesson, other, plain], RunOptions(grid={"scale": ["0.5", "1"]}, sweep=points))
+    assert [job.name for job in jobs] == [
+        "lesson__n_rows=1__dtype=a__scale=0.5", "lesson__n_rows=1__dtype=a__scale=1.0",
+        "lesson__n_rows=2__dtype=b__scale=0.5", "lesson__n_rows=2__dtype=b__scale=1.0",
+        "other__n_rows=1", "other__n_rows=2", "plain",
+    ]  # fmt: skip
+    assert jobs[3].parameters == {"n_rows": 2, "dtype": "b", "scale": 1.0}
+    # Two points that differ in what a notebook does not have are one point of it.
+    points = [{"n_rows": 1, "dtype": "a"}, {"n_rows": 1, "dtype": "b"}]
+    jobs = plan.plan([lesson, other], RunOptions(sweep=points))
+    assert [job.name for job in jobs] == [
+        "lesson__n_rows=1__dtype=a",
+        "lesson__n_rows=1__dtype=b",
+        "other__n_rows=1",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("missing.csv", None, "missing.csv can't be read (No such file or directory)"),
+        ("points.txt", "n_rows\n1\n", "its name must end in .csv, .yaml, .yml or .json"),
+        ("a.csv", "", "contains no point"),
+        ("a.csv", "n_rows\n", "contains no point"),
+        ("a.csv", "n_rows,n_rows\n1,2\n", "'n_rows' appears twice"),
+        ("a.csv", "n rows\n1\n", "'n rows' is not a valid name"),
+        ("a.csv", "n_rows,dtype\n1,a\n1,a,b\n", "row 3 has 3 cells, but the first has 2"),
+        ("a.csv", 'n_rows\n"1', "is not a CSV file"),
+        ("a.csv", "n_rows\nx\n", "lesson.ipynb: n_rows is int (default 8), and 'x' is not"),
+        ("a.csv", "n_rowz\n1\n", "has no parameter n_rowz (did you mean n_rows?)"),
+        ("a.csv", "n_rows\n1\n1\n", "Two outputs would be called lesson__n_rows=1: give each point once."),
+        ("a.yaml", "n_rows: 1", "is not a list of mappings"),
+        ("a.yaml", "- [1", "is not a YAML file"),
+        ("a.yaml", "- {1: 2}", "1 is not a valid name"),
+        ("a.yaml", "- {anything: 2026-11-22}", "is date, which can't be passed to a notebook"),
+        ("a.json", '[{"n_rows": 1.5}]', "n_rows is int (default 8), and 1.5 is not"),
+    ],
+)
+def test_a_wrong_sweep_is_one_sentence(lesson, tmp_path, name, text, says):
+    if text is not None:
+        (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError) as refused:
+        plan.plan([lesson], RunOptions(sweep=tmp_path / name))
+    assert says in str(refused.value) and len(str(refused.value).splitlines()) == 1
+
+
+@pytest.mark.parametrize(("text", "says"), [("[1]", "is not a mapping"), ("a: [", "is not a YAML file")])
+def test_a_wrong_parameters_file_is_one_sentence(tmp_path, text, says):
+    (tmp_path / "given.yaml").write_text(text)
+    with pytest.raises(UsageError, match=says):
+        point_files.read_parameters(tmp_path / "given.yaml")
+
+
+def test_a_name_is_given_in_one_way(lesson):
+    with pytest.raises(UsageError, match="n_rows is given both by --grid and by --sweep"):
+        plan.plan([lesson], RunOptions(grid={"n_rows": ["1"]}, sweep=[{"n_rows": "2"}]))
+    with pytest.raises(UsageError, match="n_rows is given both by -p and by --sweep"):
+        plan.plan([lesson], RunOptions(parameters={"n_rows": "1"}, sweep=[{"n_rows": "2"}]))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "text", "says"),
+    [
+        ("int", "1", "3j", "is int"),
+        ("float", "1.0", "3j", "is float"),
+        ("int", "1", "nan", "is int"),
+        ("int", "1", "inf", "is int"),
+        ("", "None", "3j", "is complex, which can't be passed"),
+        ("", "None", "[1, 3j]", "is complex"),
+        ("", "None", "b'x'", "is bytes"),
+        ("", "None", "{1, 2}", "is set"),
+        ("dict", "{}", "{0: 1}", "is a dict with the key 0"),
+        ("dict", "{}", "{[]: 1}", "is dict"),
+        ("list", "[]", "[" * 5000, "is list"),
+    ],
+)
+def test_values_that_no_notebook_can_be_given(annotation, default, text, says):
+    with pytest.raises(ValueError, match=says):
+        parse_value(text, Parameter("name", annotation, default))
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "text", "value"),
+    [
+        ("str", "'a'", "'a,b'", "a,b"),
+        ("str", "'a'", '"it\'s"', "it's"),
+        ("str", "'a'", "it's", "it's"),
+        ("str", "'a'", "'a' and 'b'", "'a' and 'b'"),
+        ("Literal['a', 'b']", "'a'", "'b'", "b"),
+        ("", "float('inf')", "3", 3.0),
+        ("", "math.inf", "inf", math.inf),
+        ("", "None", "(1, (2, 3))", [1, [2, 3]]),
+    ],
+)
+def test_quotes_and_infinity_in_values(annotation, default, text, value):
+    assert parse_value(text, Parameter("name", annotation, default)) == value
+
+
+def test_commas_and_quotes_in_a_grid():
+    texts = ["a=it's,so", "b='a,b',\"c,d\",e", "c=['a,b', 'c'],f(1,2),:)", "d=1, [2,3]"]
+    assert value_lists(texts, "--grid") == {
+        "a": ["it's", "so"],
+        "b": ["'a,b'", '"c,d"', "e"],
+        "c": ["['a,b', 'c']", "f(1,2)", ":)"],
+        "d": ["1", "[2,3]"],
+    }
+    for text, message in [
+        ("'a,b", "has a quote that is not closed"),
+        ("(a,b", "has a bracket that is not closed"),
+        ("", "has an empty value"),
+        ("1,,2", "has an empty value"),
+    ]:
+        with pytest.raises(UsageError, match=f"^--grid lr=.* {message}"):
+            value_lists([f"lr={text}"], "--grid")
+
+
+def test_names_of_outputs_are_bounded_and_differ(make_notebook, tmp_path):
+    long = make_notebook("n" * 200, (PARAMETERS, "parameters"), "1")
+    values = ["ü" * 300, "ü" * 301, "a b", "a_b", "c"]
+    jobs = plan.plan([long], RunOptions(grid={"dtype": values}))
+    names = [job.name for job in jobs]
+    assert len(set(names)) == 5 and all(len(name.encode()) <= 200 for name in names)
+    assert names == [job.name for job in plan.plan([long], RunOptions(grid={"dtype": values}))]
+    short = make_notebook("short", (PARAMETERS, "parameters"), "1")
+    first, second, third = (job.name for job in plan.plan([short], RunOptions(grid={"dtype": values[2:]})))
+    assert first != second and first.startswith("short__dtype=a_b__") and third == "short__dtype=c"
+    assert batch.run_course([long], tmp_path / "out", {"n_rows": 1}, grid={"dtype": values[:1]}).ok
+
+
+def test_ten_thousand_points_are_planned(lesson):
+    points = [{"n_rows": str(i), "scale": "1.5"} for i in range(10_000)]
+    jobs = plan.plan([lesson], RunOptions(sweep=points))
+    assert len({job.name for job in jobs}) == 10_000 and len({id(job.content) for job in jobs}) == 1

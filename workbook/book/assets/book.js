@@ -1,0 +1,153 @@
+// The book's figures, the first page's slider, and explained terms. Everything works from file://.
+"use strict";
+(() => {
+  const here = document.currentScript.src.replace(/book\.js.*$/, "");
+  const data = (element) => JSON.parse(element.textContent);
+  // A page opened from disk cannot fetch others, so the search shows titles there, and excerpts on a server.
+  if (location.protocol === "file:" && typeof DOCUMENTATION_OPTIONS !== "undefined") {
+    DOCUMENTATION_OPTIONS.SHOW_SEARCH_SUMMARY = false;
+  }
+
+  // Screen readers read a range input's label, not its position.
+  function said(input) {
+    const label = input.dataset.labels ? JSON.parse(input.dataset.labels)[input.value] : input.value;
+    input.setAttribute("aria-valuetext", label);
+    const output = input.closest("label").querySelector("output");
+    if (output) output.textContent = label;
+  }
+
+  // ---- Plotly figures: plotly.js loads when the first one comes near, and each is drawn when it does.
+  let plotly = null;
+  function load() {
+    plotly ??= new Promise((done, failed) => {
+      const script = document.createElement("script");
+      script.src = here + "plotly.min.js";
+      script.onload = () => done(window.Plotly);
+      script.onerror = failed;
+      document.head.append(script);
+    });
+    return plotly;
+  }
+  // On a narrow page a legend to the right leaves no room for the plot, so it goes below.
+  function fitted(layout, width) {
+    const legend = layout.legend ?? {};
+    if (width >= 900) return layout;
+    if (legend.orientation !== "h") {
+      layout.legend = { ...legend, orientation: "h", x: 0, xanchor: "left", y: 0, yref: "container", yanchor: "bottom" };
+    }
+    if (width < 600) {
+      layout.margin = { ...layout.margin, l: Math.min(layout.margin.l ?? 50, 50), r: 10 };
+      layout.font = { ...layout.font, size: 11 };
+    }
+    return layout;
+  }
+  async function draw(figure) {
+    const held = data(figure.querySelector('script[type="application/json"]'));
+    const plot = figure.querySelector(".kw-plot");
+    const Plotly = await load();
+    // Heat maps side by side have numbers in their cells: if those don't fit, the figure scrolls.
+    if (held.layout.xaxis2 && plot.clientWidth < 600) plot.style.minWidth = "680px";
+    const layout = fitted({ ...held.layout, autosize: true }, plot.clientWidth);
+    await Plotly.newPlot(plot, held.data, layout, { responsive: true, displayModeBar: false });
+    figure.dataset.drawn = "";
+    reach();
+    for (const control of figure.querySelectorAll("[data-control]")) {
+      control.addEventListener("input", () => {
+        if (control.type === "range") said(control);
+        const step = held.controls[control.dataset.control][control.value];
+        if (step.method !== "skip") Plotly[step.method](plot, ...step.args);
+      });
+    }
+  }
+  const near = new IntersectionObserver((entries) => {
+    for (const entry of entries) {
+      if (!entry.isIntersecting) continue;
+      near.unobserve(entry.target);
+      draw(entry.target);
+    }
+  }, { rootMargin: "800px" });
+  document.querySelectorAll(".kw-figure").forEach((figure) => near.observe(figure));
+  window.addEventListener("beforeprint", () => {
+    document.querySelectorAll(".kw-figure:not([data-drawn])").forEach((figure) => { near.unobserve(figure); draw(figure); });
+  });
+
+  // ---- the first page: bars of recorded kernels
+  const hero = document.querySelector(".kw-hero");
+  if (hero) {
+    const held = data(hero.querySelector(".kw-kernels"));
+    const axes = Object.keys(held.axes);
+    const speeds = Object.values(held.kernels).flatMap((k) => Object.values(k.values)).filter((v) => typeof v === "number");
+    const most = Math.max(held.copy, ...speeds);
+    hero.querySelector(".kw-bars").style.setProperty("--copy", `${(100 * held.copy) / most}%`);
+    const show = () => {
+      const at = {};
+      for (const input of hero.querySelectorAll("[data-axis]")) {
+        at[input.dataset.axis] = held.axes[input.dataset.axis][input.value];
+        said(input);
+      }
+      at.dtype = hero.querySelector('[name="kw-dtype"]:checked').value;
+      let best = null;
+      for (const row of hero.querySelectorAll("[data-kernel]")) {
+        const kernel = held.kernels[row.dataset.kernel];
+        const value = kernel.values[(kernel.all ? axes : ["n_cols", "dtype"]).map((axis) => at[axis]).join("|")];
+        const known = typeof value === "number";
+        row.querySelector(".kw-bar > span").style.width = known ? `${(100 * value) / most}%` : "0";
+        row.querySelector(".kw-value").textContent = known ? `${value.toLocaleString("en")} GB/s` : held.reasons[value.slice(1)];
+        row.classList.toggle("kw-none", !known);
+        if (known && (best === null || value > best.value)) best = { name: row.dataset.kernel, value };
+      }
+      hero.querySelector(".kw-says").textContent =
+        best ? `Highest here: ${best.name}, ${best.value.toLocaleString("en")} GB/s.` : "No kernel was timed here.";
+    };
+    hero.addEventListener("input", show);
+    show();
+  }
+
+  // ---- terms
+  const tip = document.createElement("div");
+  tip.id = "kw-tip";
+  tip.setAttribute("role", "tooltip");
+  tip.hidden = true;
+  document.body.append(tip);
+  function explain(link) {
+    tip.textContent = link.dataset.meaning;
+    tip.hidden = false;
+    link.setAttribute("aria-describedby", tip.id);
+    const box = link.getBoundingClientRect();
+    const left = Math.max(8, Math.min(box.left, document.documentElement.clientWidth - tip.offsetWidth - 8));
+    const above = box.top - tip.offsetHeight - 6;
+    tip.style.left = `${left}px`;
+    tip.style.top = `${above > 8 ? above : box.bottom + 6}px`;
+  }
+  function quiet() {
+    tip.hidden = true;
+    document.querySelectorAll("[aria-describedby='kw-tip']").forEach((link) => link.removeAttribute("aria-describedby"));
+  }
+  for (const link of document.querySelectorAll("a.kw-term")) {
+    link.dataset.meaning = link.title;
+    link.removeAttribute("title");  // or the browser would show it a second time
+    for (const begin of ["pointerenter", "focus"]) link.addEventListener(begin, () => explain(link));
+    for (const end of ["pointerleave", "blur"]) link.addEventListener(end, quiet);
+  }
+  document.addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
+  document.addEventListener("scroll", quiet, { passive: true });
+
+  // ---- the sidebar's folds have no name of their own
+  for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
+    fold.ariaLabel = `Pages of ${fold.closest("li").querySelector("a").textContent}`;
+  }
+
+  // ---- boxes that scroll can be focused, so that the keyboard scrolls them
+  function reach() {
+    for (const box of document.querySelectorAll(".kw-wide, .kw-html, .cell_output .output, pre, .kw-html pre, .kw-html div")) {
+      const style = getComputedStyle(box);
+      const scrolls = (box.scrollWidth > box.clientWidth && /auto|scroll/.test(style.overflowX))
+        || (box.scrollHeight > box.clientHeight && /auto|scroll/.test(style.overflowY));
+      if (scrolls && !box.hasAttribute("tabindex")) box.tabIndex = 0;
+    }
+  }
+  addEventListener("load", reach);
+  addEventListener("resize", reach);
+  document.addEventListener("toggle", reach, true);  // content that was folded has a size now
+  document.addEventListener("input", reach);
+})();

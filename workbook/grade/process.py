@@ -1,0 +1,396 @@
+"""The grader's end of the pipe to a process that runs what a learner wrote: start it, ask it, watch it, end
+it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import io
+import json
+import os
+import re
+import secrets
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+import torch
+
+from workbook.grade import disk
+from workbook.grade import sandbox as sandboxes
+from workbook.grade.notebook import import_path
+from workbook.grade.sandbox import Sandbox, Started
+from workbook.grade.untrusted import is_plain_zip
+from workbook.grade.worker import MAX_BYTES, frame
+
+_START_S = 120.0  # torch from a cold disk
+_GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
+_WATCH_S = 0.1
+_PIPE_BYTES = 1 << 20  # what one may ask for without being root
+_MAX_PROCESSES = 256
+_MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
+_LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
+_DISK_SHARE, _MOST_DISK, _MOST_FILES = 4, 4e9, 100_000  # a part of the free bytes; bytes; files
+_LOOK_S = 0.3  # between two looks at the files
+_ENVIRONMENT = re.compile(
+    r"PATH|LANG|LC_.*|TZ|TERM|LD_LIBRARY_PATH|C(C|XX)|CUDA_.*|NVIDIA_.*|(OMP|MKL)_NUM_THREADS|CONDA_PREFIX|TORCH_CUDA_ARCH_LIST|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_CERT_.*|SYSTEMROOT"
+)
+_BOOT = (
+    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path'] + s['its_own'] * sys.path; "
+    "from workbook.grade import worker; worker.main(s)"
+)
+
+
+class WorkerDied(Exception):
+    """The learner's process has ended, or had to be ended. The message completes "the notebook …"."""
+
+    def __init__(self, says: str, mistake: str, log: str = "") -> None:
+        super().__init__(says)
+        self.mistake, self.log = mistake, log
+
+
+class WorkerTimeout(Exception):
+    """The learner's code ran past its time and gave way to an interrupt; its process lives."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a notebook may use.
+
+    Attributes:
+        cell_s: Seconds for one cell, and for one exercise's check.
+        total_s: Seconds for the whole notebook.
+        memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
+        confine: Whether the kernel is to confine it, where it can.
+        sandbox: What stands around it, or None.
+    """
+
+    cell_s: float = 120.0
+    total_s: float = 1200.0
+    memory_mb: float = 8000.0
+    confine: bool = True
+    sandbox: Sandbox | None = None
+
+
+class Process:
+    """One learner's process; a context manager that leaves nothing running and no file behind.
+
+    Attributes:
+        tier: How it is confined.
+        sees_gpu: Whether torch finds a GPU there.
+    """
+
+    def __init__(
+        self,
+        told: Sequence[Mapping[str, Any]],
+        exercises: str,
+        limits: Limits,
+        until: float,
+        lab: str = "",
+    ) -> None:
+        """Start it.
+
+        Args:
+            told: What a learner's process is told of the exercises that it is asked about (`worker.told`).
+            exercises: A Python file with further exercises, or "".
+            limits: What it may use.
+            until: When the notebook's time ends, on `time.monotonic()`.
+            lab: For a clean process, which runs no cell of a learner: the lab whose exercises it knows whole.
+                "" for a learner's process.
+
+        Raises:
+            Gone: It did not come up.
+        """
+        self._limits, self._until = limits, until
+        self._seen: dict[int, psutil.Process] = {}
+        self._folder = tempfile.TemporaryDirectory(prefix="workbook-grade-", ignore_cleanup_errors=True)
+        folder, path, sandbox = Path(self._folder.name), import_path(), limits.sandbox
+        start = Started((sys.executable, "-I", "-X", "faulthandler"), str(folder), tuple(path), exercises)
+        environment = _environment(folder)
+        if sandbox:
+            start = sandboxes.started(sandbox, folder, path, exercises, environment, limits.memory_mb)
+        self._container = start.name
+        # Inside a sandbox files have memory of their own, of a size that is set.
+        self._disk = 0.0 if sandbox else min(shutil.disk_usage(folder).free / _DISK_SHARE, _MOST_DISK)
+        self._looked = self._watched = time.monotonic()
+        settings = {
+            "told": list(told),
+            "lab": lab,
+            "exercises": start.exercises,
+            "folder": start.folder,
+            "confine": limits.confine,
+            "path": start.path,
+            "its_own": bool(start.name),
+            "private": ["/dev/shm", "/tmp", "/var/tmp"] if sandbox else [],
+            "user": 0 if start.name else sandboxes.spare_user(folder, path, exercises, sandbox),
+            "file_bytes": int(self._disk),
+        }
+        self._process = subprocess.Popen(
+            [*start.argv, "-c", _BOOT, json.dumps(settings)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            env=None if self._container else environment, cwd=folder, start_new_session=True,
+        )  # fmt: skip
+        self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
+        os.set_blocking(self._requests, False)
+        for fd in (self._requests, self._replies):  # larger pipes, where the system has room for them
+            with contextlib.suppress(OSError, AttributeError):
+                fcntl.fcntl(fd, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
+        self._log = bytearray()
+        self._logger = threading.Thread(target=self._keep_log, daemon=True)
+        self._logger.start()
+        self._notebook = 0
+        try:
+            hello, _ = self._receive(time.monotonic() + _START_S, "", interrupt=False)
+            self._notebook = hello["pid"] if not sandbox or self._container else self._outside(hello["pid"])
+            self.tier = f"{sandbox.says}, {hello['tier']}" if sandbox else hello["tier"]
+            self.sees_gpu = hello["gpu"] is True
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Process:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def request(
+        self, message: Mapping[str, Any], seconds: float, answer: Callable[[Any], Any] | None = None
+    ) -> dict[str, Any]:
+        """Ask something.
+
+        Args:
+            message: `do` and what belongs to it.
+            seconds: How long the answer may take; the notebook's own end may come before.
+            answer: Answers what the process asks back meanwhile, of the objects that `message` shows it.
+
+        Raises:
+            Gone: There is no answer and no process any more.
+            Late: It took too long and was interrupted.
+        """
+        if select.select([self._replies], [], [], 0)[0]:
+            if self._process.poll() is not None or not os.read(self._replies, 1):
+                self._gone()
+            self._end("wrote into the grader's pipe", "forged-answer")
+        token = secrets.token_hex(8)
+        until = min(time.monotonic() + seconds, self._until)
+        self._send({**message, "token": token}, until)
+        reply, late = self._receive(until, token)
+        while "asks" in reply:
+            if answer is None:
+                self._end("wrote into the grader's pipe", "forged-answer")
+            said = {"error_type": "KeyboardInterrupt", "error": ""} if late else answer(reply["asks"])
+            until = max(until, time.monotonic() + _GRACE_S) if late else until
+            self._send({"answer": said, "token": token}, until)
+            reply, late_now = self._receive(until, token)
+            late = late or late_now
+        if self._process.poll() is not None:  # a notebook that answers without its supervisor
+            self._gone()
+        if late:
+            raise WorkerTimeout
+        return reply
+
+    def _send(self, message: Mapping[str, Any], until: float) -> None:
+        buffer = io.BytesIO()
+        torch.save(dict(message), buffer)
+        rest = memoryview(frame(buffer.getvalue()))
+        while rest:
+            self._watch_at_times(until + _GRACE_S)
+            if select.select([], [self._requests], [], _WATCH_S)[1]:
+                try:
+                    rest = rest[os.write(self._requests, rest[: 1 << 20]) :]
+                except BrokenPipeError:
+                    self._gone()
+                except BlockingIOError:
+                    continue
+
+    def _receive(self, until: float, token: str, *, interrupt: bool = True) -> tuple[dict[str, Any], bool]:
+        """The next reply, which must be whole, within the limits and repeat the token; and whether it came
+        too late.
+        """
+        interrupted = False
+
+        def exactly(n: int) -> bytes:
+            nonlocal until, interrupted
+            parts = bytearray()
+            while len(parts) < n:
+                told = bool(select.select([self._replies], [], [], _WATCH_S)[0])
+                if told:
+                    part = os.read(self._replies, min(n - len(parts), 1 << 20))
+                    if not part:
+                        self._gone()
+                    parts += part
+                if time.monotonic() > until and interrupt and not interrupted:
+                    self._interrupt()
+                    interrupted, until = True, time.monotonic() + _GRACE_S
+                if told:
+                    self._watch_at_times(until)
+                else:
+                    self._watch(until)
+            return bytes(parts)
+
+        n = struct.unpack(">Q", exactly(8))[0]
+        payload = exactly(n) if n <= MAX_BYTES else b""
+        if not is_plain_zip(payload):
+            self._end("wrote into the grader's pipe", "forged-answer")
+        try:
+            reply = torch.load(io.BytesIO(payload), weights_only=True)
+        except Exception:  # whatever torch makes of bytes that may not be a worker's
+            self._end("sent an answer that cannot be read", "unusable")
+        if type(reply) is not dict or reply.get("token") != token:
+            self._end("wrote into the grader's pipe", "forged-answer")
+        return reply, interrupted
+
+    def _interrupt(self) -> None:
+        if self._container:
+            sandboxes.interrupt(self._limits.sandbox, self._container, self._notebook)
+            return
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._notebook, signal.SIGINT)
+
+    def _outside(self, inside: int) -> int:
+        """The number of the process that has this one in its namespace."""
+        for process in self._family():
+            with contextlib.suppress(OSError):
+                numbers = re.search(
+                    r"^NSpid:(.*)$", Path(f"/proc/{process.pid}/status").read_text(), re.MULTILINE
+                )
+                if numbers and len(found := numbers[1].split()) > 1 and found[-1] == str(inside):
+                    return process.pid
+        self._end("did not say who it is", "forged-answer")
+
+    def _watch_at_times(self, until: float) -> None:
+        """`_watch`, but not for each of the thousands of parts in which a large message goes through the
+        pipe.
+        """
+        if time.monotonic() > self._watched + _WATCH_S:
+            self._watch(until)
+
+    def _watch(self, until: float) -> None:
+        """End the process where it is past a limit; raise where it has ended."""
+        self._watched = time.monotonic()
+        if self._process.poll() is not None:
+            self._gone()
+        family = self._family()
+        rss = n_threads = 0
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                rss += process.memory_info().rss
+                n_threads += process.num_threads()
+        if rss > self._limits.memory_mb * 1e6:
+            self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
+        if self._disk and time.monotonic() > self._looked + _LOOK_S:
+            n_bytes, n_files = disk.held(Path(self._folder.name), family)
+            self._looked = time.monotonic()
+            if n_bytes > self._disk or n_files > _MOST_FILES:
+                self._end(f"wrote more than {self._disk / 1e6:.0f} MB or {_MOST_FILES} files", "disk")
+        if len(family) > _MAX_PROCESSES:
+            self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
+        if n_threads > _MAX_THREADS:
+            self._end(f"started more than {_MAX_THREADS} threads", "processes")
+        if time.monotonic() > until:
+            self._end("ran past its time, did not heed an interrupt and was killed", "timeout")
+
+    def _family(self) -> list[psutil.Process]:
+        """The supervisor and every process below it."""
+        with contextlib.suppress(psutil.Error):
+            top = psutil.Process(self._process.pid)
+            found = [top, *top.children(recursive=True)]
+            self._seen.update({process.pid: process for process in found})
+            return found
+        return []
+
+    def _end(self, says: str, mistake: str) -> None:
+        self.close()
+        raise WorkerDied(says, mistake, self.log)
+
+    def _gone(self) -> None:
+        """Say how it ended by itself."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(2)  # it may have closed its pipe and live
+        code = self._process.returncode
+        if code is not None and code > 128 and self._limits.sandbox:
+            code = 128 - code
+        self.close()
+        if code is None:
+            raise WorkerDied("closed the grader's pipe", "forged-answer", self.log)
+        if code < 0:
+            with contextlib.suppress(ValueError):
+                code = signal.Signals(-code).name
+            raise WorkerDied(f"crashed the process ({code})", "crash", self.log)
+        raise WorkerDied(f"ended the process (exit status {code})", "ended", self.log)
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has been ended, or has ended by itself."""
+        return self._process.stdin.closed
+
+    @property
+    def log(self) -> str:
+        """The end of what it printed, without faulthandler's list of modules."""
+        lines = bytes(self._log).decode("utf-8", "replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("Extension modules:"))[-_SHOWN:]
+
+    def _keep_log(self) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while part := self._process.stderr.read1(1 << 16):
+                self._log += part
+                del self._log[:-_LOG]
+
+    def close(self) -> None:
+        """End the process and all that it started, and remove its folder."""
+        if self._process.stdin.closed:
+            return
+        self._family()
+        self._process.stdin.close()  # the leash
+        self._process.stdout.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(15)  # the supervisor ends everything below it, then itself
+        if self._container and self._process.returncode is None:
+            sandboxes.remove(self._limits.sandbox, self._container)
+        for process in self._seen.values():  # and where the notebook killed its supervisor
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self._process.wait()
+        self._logger.join(2)
+        self._folder.cleanup()
+
+
+def _environment(folder: Path) -> dict[str, str]:
+    """What a notebook needs of this environment, and no token that may stand in it; caches of its own."""
+    kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
+    tools = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
+    cache = str(folder / "cache")
+    return {
+        **kept,
+        "PATH": tools,
+        "HOME": str(folder),
+        "WORKBOOK_GRADED": "1",
+        "LOGNAME": "learner",  # a spare user has no name, and torch.compile asks for one
+        "TMPDIR": str(folder / "tmp"),
+        "XDG_CACHE_HOME": cache,
+        "IPYTHONDIR": cache,
+        "MPLCONFIGDIR": cache,
+        "TRITON_CACHE_DIR": f"{cache}/triton",
+        "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
+        "TORCH_EXTENSIONS_DIR": f"{cache}/torch_extensions",
+        # its pool of processes needs /dev/shm, which nobody may write into
+        "TORCHINDUCTOR_COMPILE_THREADS": "1",
+        "WORKBOOK_PROGRESS": f"{cache}/progress",
+        "WORKBOOK_WIDGETS": "plain",
+        "PLOTLY_RENDERER": "json",
+        "MPLBACKEND": "agg",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }

@@ -1,0 +1,326 @@
+"""The process that runs what a learner wrote: it knows no expected result and makes no verdict.
+
+There are two kinds. A learner's process runs the notebook; of the exercises it knows what is called how, and
+nothing of cases, references and answers. A clean process runs no cell: it is given texts, builds them and
+runs them.
+
+`main` forks. The first process stays what it is, a supervisor that runs nothing of the learner's: when the
+second one ends, or the grader lets go of the leash, it ends every process that the notebook started, however
+far they forked away. The second process runs the learner's cells in an IPython shell and answers the grader
+over a pipe of its own; what the cells print goes elsewhere, to a log.
+
+A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. The
+grader checks every reply, for the learner's code can send whatever it likes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+import struct
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from workbook.grade import confine, stand_ins
+from workbook.grade.shell import Originals, line_of, make_shell, sentence
+from workbook.grade.stubs import as_told, known, without_answers
+from workbook.supervisor import end_with_parent, supervised
+
+MAX_BYTES = 512 * 2**20  # of one message
+_LENGTH = struct.Struct(">Q")
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Supervise a process that serves the grader; does not return.
+
+    Requests come over stdin, whose end is the leash; replies go to stdout, and what cells print to stderr.
+
+    Args:
+        settings: `told`: what a learner's process is told of the exercises; `lab`: for a clean process, whose
+            exercises it knows, else ""; `exercises`: a Python file with further ones or ""; `folder`: where
+            the notebook runs; `confine`: whether to ask the kernel to keep it in; `private`: further folders
+            that are its own; `user`: whose id to take, or 0; `file_bytes`: of one file, or 0 for what
+            `confine` allows.
+    """
+    requests, replies, leash = (os.dup(fd) for fd in (0, 1, 0))
+    with open(os.devnull) as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    supervised(leash, (requests, replies))
+    sys.argv = ["notebook"]
+    folder, user = settings["folder"], settings["user"]
+    os.chdir(folder)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")  # where memory runs out, this process goes first and not the grader
+    further, lab = settings["exercises"], settings["lab"]
+    allowed = confine.plan(Path(folder), sys.path, [further] if further else [])
+    if not lab:
+        allowed = without_answers(allowed)
+    allowed["write"] += settings["private"]
+    if user and not settings["private"]:  # in a sandbox the folder is everybody's
+        with contextlib.suppress(OSError):
+            os.chown(folder, user, user)
+    tier = confine.enter(allowed if settings["confine"] else None, user, settings["file_bytes"])
+    end_with_parent(signal.SIGKILL)  # which a change of the user undoes
+    for name in ("cache", "tmp"):
+        os.mkdir(name)
+    if lab:
+        _Clean(requests, replies, known(lab, further)).serve(tier)
+    else:
+        exercises = as_told(settings["told"], further)
+        import helpers.exercises
+
+        helpers.exercises.hold(tuple(exercises.values()))
+        _Worker(requests, replies, exercises).serve(tier)
+    os._exit(0)
+
+
+# ------------------------------------------------------------------------------------------------ messages
+
+
+def receive(fd: int, read: Callable[[int, int], bytes] = os.read) -> bytes | None:
+    """The next message's bytes, or None at the end of the pipe."""
+    head = _exactly(fd, _LENGTH.size, read)
+    return None if head is None else _exactly(fd, _LENGTH.unpack(head)[0], read)
+
+
+def _exactly(fd: int, n: int, read: Callable[[int, int], bytes]) -> bytes | None:
+    parts = bytearray()
+    while len(parts) < n:
+        part = read(fd, min(n - len(parts), 1 << 20))
+        if not part:
+            return None
+        parts += part
+    return bytes(parts)
+
+
+def frame(payload: bytes) -> bytes:
+    """A message as it goes through the pipe."""
+    return _LENGTH.pack(len(payload)) + payload
+
+
+# ------------------------------------------------------------------------------------------------ the
+# notebook's process
+
+
+class _Answering:
+    """Answers the grader about exercises: makes calls, and asks back of the objects that it was shown."""
+
+    def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
+        import torch
+
+        self._requests, self._replies, self._pid = requests, replies, os.getpid()
+        for fd in (requests, replies):
+            os.set_inheritable(fd, False)
+        self._load, self._save = torch.load, torch.save
+        self._read, self._write = os.read, os.write
+        self._exercises = exercises
+        from helpers.exercises import call
+        from helpers.exercises.model import Case, Outcome
+
+        self._call_here, self._ask_here, self._text_here = call.call_here, call.ask_here, call.text_here
+        self._case, self._outcome = Case, Outcome
+        self._link = stand_ins.Link(self._ask_back)
+        self._prepared: dict[str, Any] = {}
+        self._learners = False  # whether the learner's code runs, which an interrupt may stop
+        self._interrupted = False  # whether one came since the request did
+        self._asking = threading.Lock()
+        self._token = ""
+
+    def serve(self, tier: str) -> None:
+        """Say how this process is confined, and answer until the grader closes the pipe."""
+        import torch
+
+        self._send({"token": "", "pid": self._pid, "tier": tier, "gpu": torch.cuda.is_available()})
+        self._heed_interrupts()
+        while (payload := receive(self._requests, self._read)) is not None:
+            message = self._load(io.BytesIO(payload), weights_only=True)
+            self._token = message["token"]
+            try:
+                reply = getattr(self, f"_do_{message['do']}")(message)
+            except KeyboardInterrupt:  # the grader's, which knows of it, or the learner's own
+                reply = {"error": "KeyboardInterrupt", "error_type": "KeyboardInterrupt"}
+            if os.getpid() != self._pid:
+                os._exit(0)  # a cell forked, and this is the copy
+            self._send({"token": message["token"], **reply})
+            self._heed_interrupts()
+
+    def _heed_interrupts(self) -> None:
+        """From here on an interrupt means the next request; the learner's code may have put another handler
+        in place.
+        """
+        self._interrupted = False
+        signal.signal(signal.SIGINT, self._on_interrupt)
+
+    def _on_interrupt(self, number: int, frame: object) -> None:
+        self._interrupted = True
+        if self._learners:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def _learners_code(self) -> Iterator[None]:
+        self._learners = True
+        try:
+            if self._interrupted:  # it came while the call was prepared
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._learners = False
+
+    def _send(self, reply: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        self._save(reply, buffer)
+        if buffer.tell() > MAX_BYTES:
+            buffer = io.BytesIO()
+            self._save({"token": reply["token"], "too_large": True}, buffer)
+        rest = memoryview(frame(buffer.getvalue()))
+        while rest:
+            rest = rest[self._write(self._replies, rest) :]
+
+    def _ask_back(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Ask the grader while the learner's function runs; an interrupt waits until the answer is there."""
+        with self._asking:
+            learners, self._learners = self._learners, False
+            try:
+                self._send({"token": self._token, "asks": message})
+                payload = receive(self._requests, self._read)
+            finally:
+                self._learners = learners
+        if payload is None:
+            os._exit(0)
+        if self._interrupted:
+            raise KeyboardInterrupt
+        return self._load(io.BytesIO(payload), weights_only=True)["answer"]
+
+    def _do_call(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Make one hidden call."""
+        case = self._case("", message["args"], message["kwargs"], None, message["call"])
+        return self._made(lambda exercise, obj: self._call_here(exercise, obj, case), message)
+
+    def _do_ask(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Call the learner's object for a case that the grader serves."""
+        args = self._link.decoded(message["args"])
+        return self._made(lambda exercise, obj: self._ask_here(exercise, obj, message["call"], args), message)
+
+    def _made(self, call: Callable[[Any, Any], Any], message: dict[str, Any]) -> dict[str, Any]:
+        self._before_a_call()
+        exercise = self._exercises[message["exercise"]]
+        try:
+            with self._learners_code():
+                outcome = call(exercise, self._prepared[message["exercise"]])
+        except KeyboardInterrupt as error:
+            outcome = self._outcome(error=sentence(error), error_type="KeyboardInterrupt")
+        return self._sent(outcome)
+
+    def _sent(self, outcome: Any) -> dict[str, Any]:
+        return {"outcome": {name: getattr(outcome, name) for name in outcome.__dataclass_fields__}}
+
+    def _before_a_call(self) -> None:
+        """Nothing."""
+
+
+class _Worker(_Answering):
+    """The learner's shell, and the answers to the grader.
+
+    The functions that it needs are bound before the first cell runs, and those of the workbook and of torch
+    are put back before each call, so that a cell that replaces one changes no answer by it.
+    """
+
+    def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
+        os.environ.setdefault("MPLBACKEND", "agg")
+        super().__init__(requests, replies, exercises)
+        from helpers.exercises import call
+
+        call.record_launches()
+        self._last_launches = call.last_launches
+        self._shell = make_shell()
+        self._originals = Originals()
+
+    def _before_a_call(self) -> None:
+        self._originals.put_back()
+
+    def _do_cell(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Run one cell; say what it raised."""
+        with self._learners_code():
+            result = self._shell.run_cell(message["source"], store_history=True)
+        error = result.error_before_exec or result.error_in_exec
+        with contextlib.suppress(Exception):  # a cell may have closed or replaced them
+            sys.stdout.flush()
+            sys.stderr.flush()
+        if error is None:
+            return {"error": "", "line": 0}
+        return {"error": sentence(error), "error_type": type(error).__name__, "line": line_of(error)}
+
+    def _do_has(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take the object that an exercise checks, by its name or an expression; it stays the same whatever
+        cells do to the name later.
+        """
+        expression, names = message["name"], self._shell.user_ns
+        if expression.isidentifier():
+            if expression not in names:
+                return {"found": False}
+            found = names[expression]
+        else:
+            try:
+                with self._learners_code():
+                    found = eval(compile(expression, "<check>", "eval"), names)
+            except (Exception, SystemExit) as error:
+                return {"found": False, "error": sentence(error)}
+        self._prepared[message["exercise"]] = found
+        return {"found": True}
+
+    def _do_text(self, message: dict[str, Any]) -> dict[str, Any]:
+        """The text that is the learner's answer, or the outcome that says why there is none."""
+        self._before_a_call()
+        with self._learners_code():
+            found = self._text_here(self._exercises[message["exercise"]], self._prepared[message["exercise"]])
+        return {"text": str(found)} if isinstance(found, str) else self._sent(found)
+
+    def _do_launches(self, message: dict[str, Any]) -> dict[str, Any]:
+        """What Triton kernels the last call launched, and on what."""
+        return self._last_launches()
+
+
+class _Clean(_Answering):
+    """Builds and runs texts, in a process that never ran a learner's Python."""
+
+    def _do_take(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Take a text as the answer to an exercise."""
+        from helpers.exercises.model import Text
+
+        self._prepared[message["exercise"]] = Text(message["text"])
+        return {}
+
+    def _do_replay(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Launch by themselves the kernels that a call launched, and call that as if it were the learner's
+        function.
+        """
+        from helpers import device
+        from helpers.exercises import replay
+
+        if not device.has_gpu():
+            os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
+        exercise, plan = self._exercises[message["exercise"]], message["plan"]
+        try:
+            function = replay.function(plan)
+            outcome = self._call_here(exercise, function, self._case("", message["args"]))
+            if not outcome.error:
+                outcome.facts["written"] = replay.n_written(plan, message["args"], outcome.value)
+        except Exception as error:  # a plan may hold anything
+            outcome = self._outcome(error=sentence(error), error_type=type(error).__name__)
+        return self._sent(outcome)
+
+    def _do_room(self, message: dict[str, Any]) -> dict[str, Any]:
+        """Whether this machine has room for a call with these arguments."""
+        from helpers.exercises import guard
+
+        try:
+            guard.place(message["args"], guard.Blocks())
+        except (OSError, MemoryError, RuntimeError):
+            return {"room": False}
+        return {"room": True}
