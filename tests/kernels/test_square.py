@@ -28,10 +28,10 @@ REFUSED = {
     "rows: transposed": ("square_rows", "transposed", "column stride 1"),
     "rows: 1-D": ("square_rows", "1-D", "2-D"),
     "rows: too wide": ("square_rows", "too wide", "use square_flat"),
-    "rows: complex": ("square_rows", "complex", "does not multiply"),
-    "rows: float8": ("square_rows", "float8", "does not multiply"),
+    "rows: complex": ("square_rows", "complex", "convert it to a real dtype"),
+    "rows: float8": ("square_rows", "float8", "convert it to a real dtype"),
     "flat: transposed": ("square_flat", "transposed", "pass x.contiguous()"),
-    "flat: complex": ("square_flat", "complex", "does not multiply"),
+    "flat: complex": ("square_flat", "complex", "convert it to a real dtype"),
     "rows: out of another shape": ("square_rows", "out", "make it like x"),
 }
 
