@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 # If another environment is active, IPython would warn about it.
 unexport VIRTUAL_ENV
 
-# One pytest process per core (one in all on a machine with a GPU); the longest files start first.
+# One pytest process more than there are cores (one in all on a machine with a GPU); the longest files start first.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 PYTEST = TEST_SEED=$(SEED) $(BIN)/python -m pytest $(WORKERS)
 

@@ -36,12 +36,13 @@ LONGEST = (
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """The number of workers of `-n auto`: one per core, but none on a machine with a GPU, where two tests at
-    a time would disturb each other's measurements.
+    """The number of workers of `-n auto`: one more than there are cores, because tests often wait for a
+    process; but none on a machine with a GPU, where two tests at a time would disturb each other's
+    measurements.
     """
     from helpers import device
 
-    return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)), 4)
+    return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)) + 1, 5)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -53,12 +54,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     order = {name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: order.get(_file(item), len(order)))
     for item in items:
-        function = getattr(item, "originalname", item.name)
+        names = {item.name, getattr(item, "originalname", item.name)}
         if "seed" in getattr(item, "fixturenames", ()):
             item.add_marker("seeded")
-        if slow.listed(slow.COMPAT, _file(item), function):
+        if slow.listed(slow.COMPAT, _file(item), names):
             item.add_marker("compat")
-        elif slow.listed(slow.SLOW, _file(item), function):
+        elif slow.listed(slow.SLOW, _file(item), names):
             item.add_marker("slow")
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu:

@@ -78,4 +78,4 @@ def test_every_entry_names_a_test(table):
     for file, names in table.items():
         tree = ast.parse((ROOT / "tests" / file).read_text())
         defined = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
-        assert names == slow.ALL or not set(names) - defined, file
+        assert names == slow.ALL or {name.partition("[")[0] for name in names} <= defined, file

@@ -364,11 +364,13 @@ def bare(tmp_path) -> Path:
 
 
 def make(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess:
-    kept = {k: v for k, v in os.environ.items() if k not in ("CXX", "MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
+    # `make test ARGS=…` exports its variables to the tests.
+    outer = {"CXX", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "MAKEOVERRIDES", "ARGS", "PYTHON", "SEED", "WITH"}
+    inherited = {k: v for k, v in os.environ.items() if k not in outer}
     return subprocess.run(
         [shutil.which("make"), *arguments],
         cwd=folder,
-        env={**kept, **environment},
+        env={**inherited, **environment},
         capture_output=True,
         text=True,
     )

@@ -51,8 +51,7 @@ def load_inline(
         cuda_sources: CUDA source: the kernels and the functions that launch them.
         functions: the functions to bind to Python.
         extra_cflags: options for the C++ compiler; without a GPU the default is -O2.
-        extra_cuda_cflags: options for nvcc. The emulator uses those that a C++ compiler knows: -O, -D, -I,
-            -std.
+        extra_cuda_cflags: options for nvcc. The emulator uses -D, -I and -std of them.
         with_pytorch_error_handling: as in torch. It requires PyTorch's headers.
         no_implicit_headers: leave PyTorch's headers out. On every machine that doesn't need nvcc for it,
             torch's own `load_inline` builds the source, which must include everything that it uses, such as
@@ -84,14 +83,15 @@ def load_inline(
     headers = "none" if no_implicit_headers else "stand-in" if fast_build.supports(cpp, cuda) else "torch"
     if headers == "stand-in":
         cpp, cuda = (_STOOD_IN.sub("", text) for text in (cpp, cuda))
-    cpp_flags = flags["extra_cuda_cflags"] if cuda else flags["extra_cflags"]
-    if not any(flag.startswith("-O") for flag in cpp_flags):
-        cpp_flags = ["-O2", *cpp_flags]
     try:
         if cuda:
+            nvcc_flags = flags["extra_cuda_cflags"]
             return extension.load_in_emulator(
-                name, cuda, bound, cpp_source=cpp, headers=headers, flags=cpp_flags
+                name, cuda, bound, cpp_source=cpp, headers=headers, flags=nvcc_flags
             )
+        cpp_flags = flags["extra_cflags"]
+        if not any(flag.startswith("-O") for flag in cpp_flags):
+            cpp_flags = ["-O2", *cpp_flags]
         return extension.load_plain(name, cpp, bound, headers=headers, flags=cpp_flags)
     except BuildError as error:
         if headers == "stand-in" and _UNKNOWN.search(str(error)):

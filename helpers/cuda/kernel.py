@@ -368,14 +368,13 @@ def _emulator_launch(
     sizes = "int gx, int gy, int gz, int bx, int by, int bz, int64_t shared"
     signature = f"void workbook_launch({', '.join([sizes, *given])})"
     body = f"{name}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({passed});"
-    kept = ["-O2", *(flag for flag in flags if flag.startswith(("-D", "-I")))]
     module = extension.load_cuda(
         f"{name}_emulated",
         f"{source}\n{signature} {{ {body} }}\n",
         ["workbook_launch"],
         cpp_source=f"{signature};\n",
         torch_headers=False,
-        flags=kept,
+        flags=flags,
         device="emulator",
     )
 
