@@ -45,10 +45,10 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Kills, interrupts and resume.
     "workbook/test_batch.py": (
-        "test_a_hanging_cell_is_stopped_and_named",
+        "test_a_hanging_cell_is_stopped_and_reported",
         "test_processes_that_a_cell_started_end_with_its_kernel",
-        "test_ctrl_c_leaves_finished_notebooks_whole",
-        "test_an_old_output_stays_until_the_new_one_is_whole",
+        "test_ctrl_c_keeps_finished_notebooks",
+        "test_an_old_output_stays_until_the_new_one_is_complete",
     ),
     "workbook/test_executor.py": (
         "test_sigkill_of_the_runner_leaves_no_process_and_no_temporary_file_and_resume_goes_on",
@@ -75,10 +75,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     # Every docstring's example; `make test` checks that their arguments exist.
     "workbook/test_reference.py": ("test_the_examples_run",),
     # Full disks.
-    "workbook/test_foreign.py": (
-        "test_a_full_disk_ends_its_point_and_is_told",
-        "test_a_full_disk_ends_the_batch_where_told",
-    ),
+    "workbook/test_foreign.py": ("test_a_full_disk_ends_only_its_point",),
     # Clusters; that Dask starts and returns one point is in `make test`.
     "workbook/test_cluster.py": (
         "test_a_killed_scheduler_costs_nothing_that_has_ended",

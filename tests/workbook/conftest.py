@@ -15,6 +15,8 @@ import pytest
 from commands import environment
 from small_checkout import CUDA, GOOD_BADGE, KERNELS
 
+from workbook.cli import app
+
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
@@ -31,6 +33,34 @@ def checkout(tmp_path: Path) -> Path:
         f"{GOOD_BADGE}\n`git clone https://github.com/ada/kernels`\ngithub.com/ada/kernels-old\n"
     )
     return tmp_path
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
+    """Run a command that starts no process, in this process: `workbook` without Python's start."""
+
+    def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
+        monkeypatch.chdir(cwd or tmp_path)
+        monkeypatch.setenv("COLUMNS", "200")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            app([str(argument) for argument in arguments], prog_name="workbook")
+        return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refusal(cli) -> Callable[..., str]:
+    """Run a command that must be refused with exit status 2, and return the one line that it prints."""
+
+    def run(*arguments: object, cwd: Path | None = None) -> str:
+        ended = cli(*arguments, cwd=cwd)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        (line,) = ended.stderr.splitlines()
+        return line
+
+    return run
 
 
 @dataclass(frozen=True)
