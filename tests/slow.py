@@ -59,16 +59,16 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_sigterm_during_the_start_ends_with_130_and_a_word",
         "test_points_that_share_a_gpu_say_so",
     ),
-    "workbook/test_kernel_client.py": ("test_a_cell_with_many_messages_loses_none_under_load",),
+    "workbook/test_kernel_client.py": ("test_no_message_is_lost_under_load",),
     "workbook/test_shards.py": (
-        "test_shards_run_side_by_side_and_keep_others_out",
+        "test_shards_run_in_parallel_and_other_runs_are_refused",
         "test_resume_continues_after_a_killed_run",
     ),
     "workbook/test_watching.py": (
-        "test_a_running_notebook_can_be_opened_and_is_never_taken_for_a_finished_one",
-        "test_a_notebook_that_takes_too_long_is_stopped_though_no_cell_does",
-        "test_memory_is_of_all_processes_of_the_notebook",
-        "test_a_kernel_that_never_answers_is_given_up",
+        "test_a_running_notebook_can_be_opened_and_never_counts_as_finished",
+        "test_a_notebook_that_takes_too_long_is_stopped",
+        "test_the_memory_limit_counts_all_processes_of_the_notebook",
+        "test_a_kernel_that_never_answers_fails",
     ),
     # Wrong rows in tensors of full size; `make test` finds them in small ones.
     "workbook/test_league.py": ("test_a_wrong_row_is_found_in_a_large_tensor",),
