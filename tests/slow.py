@@ -51,13 +51,13 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_an_old_output_stays_until_the_new_one_is_complete",
     ),
     "workbook/test_executor.py": (
-        "test_sigkill_of_the_runner_leaves_no_process_and_no_temporary_file_and_resume_goes_on",
-        "test_what_a_cell_left_in_a_session_of_its_own_ends_with_its_point",
-        "test_a_worker_that_is_killed_costs_its_own_point",
-        "test_what_died_is_run_again_if_told",
-        "test_interrupted_at_any_moment_nothing_is_left",
-        "test_sigterm_during_the_start_ends_with_130_and_a_word",
-        "test_points_that_share_a_gpu_say_so",
+        "test_a_killed_runner_leaves_no_process_and_no_temporary_file",
+        "test_processes_in_other_sessions_end_with_their_point",
+        "test_a_killed_worker_loses_only_its_own_point",
+        "test_retries_run_a_point_that_died_again",
+        "test_an_interrupt_at_any_moment_leaves_no_process",
+        "test_sigterm_while_importing_ends_with_130",
+        "test_points_that_share_a_gpu_are_marked",
     ),
     "workbook/test_kernel_client.py": ("test_no_message_is_lost_under_load",),
     "workbook/test_shards.py": (
@@ -78,10 +78,10 @@ SLOW: dict[str, tuple[str, ...]] = {
     "workbook/test_foreign.py": ("test_a_full_disk_ends_only_its_point",),
     # Clusters; that Dask starts and returns one point is in `make test`.
     "workbook/test_cluster.py": (
-        "test_a_killed_scheduler_costs_nothing_that_has_ended",
-        "test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinned",
-        "test_only_what_died_is_run_again_and_only_as_often_as_told",
-        "test_an_ended_runner_ends_what_it_runs_on_the_workers",
+        "test_a_killed_scheduler_loses_no_finished_point",
+        "test_a_point_of_a_killed_worker_runs_on_another_worker",
+        "test_only_points_that_died_are_retried",
+        "test_an_ended_runner_ends_its_points_on_the_workers",
     ),
     # Attacks on the grader and on its answers, hostile notebooks, kills of a grading run.
     "workbook/test_grade.py": (

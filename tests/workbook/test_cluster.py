@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -63,17 +64,8 @@ class Cluster:
             time.sleep(0.1)
 
     def add_worker(self) -> subprocess.Popen:
-        return self._start(
-            "worker",
-            "--nthreads",
-            "1",
-            "--memory-limit",
-            "0",
-            "--resources",
-            "GPU=1",
-            "--death-timeout",
-            "60",
-        )
+        options = "--nthreads 1 --memory-limit 0 --resources GPU=1 --death-timeout 60"
+        return self._start("worker", *options.split())
 
     def _start(self, what: str, *arguments: str, **variables: str) -> subprocess.Popen:
         shared = ["--scheduler-file", str(self.file), "--no-dashboard"]
@@ -154,7 +146,7 @@ def wait_for(what: Callable[[], object], process: subprocess.Popen | None = None
     until = time.monotonic() + 120
     while not what():
         assert process is None or process.poll() is None, process.communicate()
-        assert time.monotonic() < until, "it did not come so far"
+        assert time.monotonic() < until, "what the test waits for did not happen"
         time.sleep(0.05)
 
 
@@ -183,9 +175,7 @@ def dask_worker_above(kernel: int) -> psutil.Process:
     return psutil.Process(kernel).parents()[2]
 
 
-def test_a_point_of_a_killed_worker_ends_elsewhere_and_the_restarted_one_is_pinned(
-    two_workers, point, started, tmp_path
-):
+def test_a_point_of_a_killed_worker_runs_on_another_worker(two_workers, point, started, tmp_path):
     runner = started(point, "--grid", "n=1,2,3,4", "--scheduler", two_workers.file)
     wait_for(lambda: len(begun(tmp_path)) == 2, runner)
     (first, kernel, gpu), (second, _, other) = begun(tmp_path)
@@ -231,7 +221,7 @@ def test_a_point_waits_while_another_worker_still_runs_it(two_workers, point, st
     assert {row["attempts"] for row in rows(out).values()} == {1}
 
 
-def test_only_what_died_is_run_again_and_only_as_often_as_told(two_workers, make_notebook, tmp_path):
+def test_only_points_that_died_are_retried(two_workers, make_notebook, tmp_path):
     code = "with open({log!r}, 'a') as log: log.write('x')\n{end}"
     dies, fails = (
         make_notebook(name, code.format(log=str(tmp_path / name), end=end))
@@ -244,14 +234,13 @@ def test_only_what_died_is_run_again_and_only_as_often_as_told(two_workers, make
     assert report.runs[0].attempts == 1 and (tmp_path / "dies").read_text() == "xxx"
 
 
-def test_a_worker_that_joins_later_and_has_no_gpu_is_given_nothing(two_workers, point, started, tmp_path):
+def test_a_late_worker_without_a_gpu_gets_no_point(two_workers, point, started, tmp_path):
     runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
     wait_for(lambda: len(begun(tmp_path)) == 2, runner)
     third = two_workers.add_worker()
     try:
         line = runner.stderr.readline()
-        assert "has GPU=1, but other workers have GPU-aaaa-1, GPU-bbbb-2" in line
-        assert line.endswith("start as many workers as there are GPUs; its points go to others.\n")
+        assert all(part in line for part in ("GPU=1", "GPU-aaaa-1", "GPU-bbbb-2")), line
         go(tmp_path, 1, 2, 3)
         said = runner.communicate(timeout=120)
         assert runner.returncode == 0, said
@@ -263,7 +252,7 @@ def test_a_worker_that_joins_later_and_has_no_gpu_is_given_nothing(two_workers, 
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_an_ended_runner_ends_what_it_runs_on_the_workers(
+def test_an_ended_runner_ends_its_points_on_the_workers(
     two_workers, point, started, tmp_path, number, status
 ):
     runner = started(point, "--grid", "n=1,2,3,4,5", "--scheduler", two_workers.file)
@@ -280,47 +269,39 @@ def test_an_ended_runner_ends_what_it_runs_on_the_workers(
     assert len(begun(tmp_path)) == 3  # what was to come has not begun
 
 
-def test_what_cannot_be_sent_is_one_sentence(two_workers, point, tmp_path, monkeypatch, workbook):
-    out = tmp_path / "out"
+def test_wrong_schedulers_are_refused(two_workers, point, tmp_path, monkeypatch, refusal, workbook):
+    def refused(*options: object) -> str:
+        return refusal("run", point, "--out", "out", "--scheduler", *options)
 
-    def refused(match: str, **options: object) -> None:
-        with pytest.raises(UsageError, match=match):
-            batch.run_course([point], out, **options)
-
-    refused("is neither an address nor a scheduler file; write tcp://host:8786", scheduler="cluster")
-    refused(
-        "there is no such file; start dask scheduler --scheduler-file", scheduler=str(tmp_path / "no.json")
-    )
-    refused("--jobs and --gpus are for this machine", scheduler=str(two_workers.file), jobs=2)
-    refused("--shard is for machines without a scheduler", scheduler=str(two_workers.file), shard="1/2")
+    assert "tcp://host:8786" in refused("cluster")
+    assert "dask scheduler --scheduler-file" in refused(tmp_path / "no.json")
+    assert "--jobs" in refused(two_workers.file, "--jobs", 2)
+    assert "--shard" in refused(two_workers.file, "--shard", "1/2")
     monkeypatch.setattr(cluster, "_CONNECT_S", 0.5)
-    refused("no scheduler answers there .*; start one with: dask scheduler", scheduler="tcp://127.0.0.1:1")
+    assert "dask scheduler" in refused("tcp://127.0.0.1:1")
     (tmp_path / "distributed.py").write_text("raise ImportError('there is none')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    result = workbook("run", point, "--out", out, "--scheduler", "tcp://127.0.0.1:1")
-    assert result.returncode == 2 and "install it with: pip install distributed" in result.stderr
-    assert "Traceback" not in result.stderr and len(result.stderr.splitlines()) == 1
+    result = workbook("run", point, "--out", "out", "--scheduler", "tcp://127.0.0.1:1")
+    assert result.returncode == 2 and "pip install distributed" in result.stderr
+    assert len(result.stderr.splitlines()) == 1
 
 
-def test_a_worker_is_looked_at_before_it_is_given_points(two_workers, point, tmp_path, monkeypatch, capsys):
+def test_a_worker_is_checked_before_it_is_given_points(two_workers, point, tmp_path, monkeypatch, capsys):
     planned, file = plan.plan([point], RunOptions()), str(two_workers.file)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "out").mkdir()
-    with pytest.raises(
-        UsageError, match=r"The worker tcp://127.* does not see /proc/self/cwd/out; choose an --out"
-    ):
+    with pytest.raises(UsageError, match=r"tcp://127.* /proc/self/cwd/out; .*--out"):
         # The same name is another folder in each process.
         cluster.ClusterExecutor(file, Path("/proc/self/cwd/out"), planned)
     point.write_text(point.read_text().replace("n * n", "n * n * n"))
     monkeypatch.setattr(cluster_worker, "fingerprint", lambda: "another")
     with cluster.ClusterExecutor(file, tmp_path / "out", planned):
-        said = capsys.readouterr().err
-    assert said.count("has another version of helpers than this machine") == 2
-    assert said.count(f"has another point.ipynb in {point.parent}; this machine's version is run") == 2
+        printed = capsys.readouterr().err
+    assert printed.count("another version of helpers") == printed.count("another point.ipynb") == 2
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_killed_scheduler_costs_nothing_that_has_ended(two_workers, point, started, tmp_path):
+def test_a_killed_scheduler_loses_no_finished_point(two_workers, point, started, tmp_path):
     out = tmp_path / "out"
     runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
     go(tmp_path, 1)
@@ -328,7 +309,7 @@ def test_a_killed_scheduler_costs_nothing_that_has_ended(two_workers, point, sta
     two_workers.scheduler.kill()
     stdout, stderr = runner.communicate(timeout=120)
     assert runner.returncode == 1 and "Traceback" not in stdout + stderr, stderr
-    assert f"The scheduler {two_workers.file} is gone. Finished notebooks are in {out}" in stdout
+    assert re.search(f"{two_workers.file} .* {out}", stdout)
     for _, kernel, _ in begun(tmp_path):
         wait_for(lambda kernel=kernel: gone(kernel))
     assert {row["status"] for row in rows(out).values()} == {"ok", "not run"}
