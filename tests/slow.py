@@ -118,7 +118,7 @@ SLOW: dict[str, tuple[str, ...]] = {
 COMPAT: dict[str, tuple[str, ...]] = {
     "cuda/test_cuda12.py": ALL,
     "test_colab_stack.py": ALL,
-    "test_project.py": ("test_in_colab_pip_replaces_nothing", "test_what_pip_would_do_to_colab_is_seen"),
+    "test_project.py": ("test_in_colab_pip_replaces_nothing", "test_changes_to_colab_are_detected"),
 }
 
 
