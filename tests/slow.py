@@ -38,9 +38,8 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # The browser over the whole book; `make test` has a book of two lessons.
     "workbook/test_book.py": (
-        "test_links_weights_and_words_of_the_whole_book",
-        "test_search_finds_sector_in_the_lessons_that_mention_it",
-        "test_no_page_of_the_whole_book_has_a_serious_fault",
+        "test_links_and_sizes_of_the_whole_book",
+        "test_the_whole_book_is_accessible",
     ),
     # Kills, interrupts and resume.
     "workbook/test_batch.py": (

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from batches import wait_for
 from commands import environment
 from small_checkout import CUDA, GOOD_BADGE, KERNELS
 
@@ -63,6 +64,30 @@ def refusal(cli) -> Callable[..., str]:
     return run
 
 
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen]]:
+    """Start the command in the background; it is killed at the end of the test."""
+    running: list[subprocess.Popen] = []
+
+    def start(
+        *arguments: object, python: Sequence[str] = ("-m", "workbook"), **variables: str
+    ) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, *python, *map(str, arguments)],
+            env={**environment(), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
+
+
 @dataclass(frozen=True)
 class Ended:
     """An interrupted command: its exit status, its output, and the process id of the sleeping cell."""
@@ -96,10 +121,7 @@ time.sleep(600)"""
             text=True,
             start_new_session=True,
         )
-        until = time.monotonic() + 120
-        while not (self._sign.exists() and self._sign.read_text()):
-            assert process.poll() is None and time.monotonic() < until, "the sleeping cell did not start"
-            time.sleep(0.05)
+        wait_for(lambda: self._sign.exists() and self._sign.read_text(), process)
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=120)
         return Ended(process.returncode, stdout, stderr, int(self._sign.read_text()))

@@ -13,11 +13,11 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from batches import wait_for
 from commands import command, environment
 
 from workbook import batch
@@ -216,10 +216,7 @@ import subprocess
 child = subprocess.Popen(['sleep', '600'])
 open({str(pid_file)!r}, 'w').write(str(child.pid))"""
     assert batch.run_course([make_notebook("parent", code)], tmp_path / "out").ok
-    deadline = time.monotonic() + 60
-    while alive(int(pid_file.read_text())) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(int(pid_file.read_text()))
+    wait_for(lambda: not alive(int(pid_file.read_text())))
 
 
 def test_ctrl_c_keeps_finished_notebooks(make_notebook, tmp_path, interrupter):

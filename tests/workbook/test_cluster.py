@@ -9,14 +9,13 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
-from commands import command, environment
+from batches import printed, wait_for
+from commands import environment
 
 from workbook import batch, locks
 from workbook.batch import cluster, cluster_worker, output_folder, plan
@@ -58,10 +57,7 @@ class Cluster:
             "scheduler", "--host", "127.0.0.1", "--port", "0", "--no-show", PYTHONPATH=str(folder / "bare")
         )
         self.workers = [self.add_worker() for _ in range(2)]
-        until = time.monotonic() + 120
-        while len(self._log_text().split("Registered to:")) <= 2:
-            assert time.monotonic() < until, self._log_text()
-            time.sleep(0.1)
+        wait_for(lambda: (folder / "log").read_text().count("Registered to:") >= 2)
 
     def add_worker(self) -> subprocess.Popen:
         options = "--nthreads 1 --memory-limit 0 --resources GPU=1 --death-timeout 60"
@@ -73,9 +69,6 @@ class Cluster:
             [sys.executable, "-m", "dask", what, *shared, *arguments],
             env=self.environment | variables, cwd=self.folder, stdout=self._log, stderr=self._log,
         )  # fmt: skip
-
-    def _log_text(self) -> str:
-        return (self.folder / "log").read_text()
 
     def end(self) -> None:
         below = [p for root in (self.scheduler, *self.workers) for p in tree(root.pid)]
@@ -117,22 +110,10 @@ def point(make_notebook, tmp_path) -> Path:
 
 
 @pytest.fixture
-def started(tmp_path) -> Iterator[Callable[..., subprocess.Popen]]:
-    """Starts `workbook run`, and ends it where the test did not."""
-    processes = []
-
-    def start(*arguments: object) -> subprocess.Popen:
-        process = subprocess.Popen(
-            command("run", *arguments, "--out", tmp_path / "out"), env=environment(),
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        processes.append(process)
-        return process
-
-    yield start
-    for process in processes:
-        process.kill()
-        process.communicate()
+def run_points(two_workers, point, started, tmp_path) -> Callable[[str], subprocess.Popen]:
+    """Run points on the workers in the background, given as "n=1,2"."""
+    out = tmp_path / "out"
+    return lambda grid: started("run", point, "--grid", grid, "--out", out, "--scheduler", two_workers.file)
 
 
 def begun(tmp_path: Path) -> list[tuple[int, int, str]]:
@@ -140,14 +121,6 @@ def begun(tmp_path: Path) -> list[tuple[int, int, str]]:
     log = tmp_path / "log"
     rows = [line.split() for line in log.read_text().splitlines()] if log.exists() else []
     return [(int(n), int(pid), gpu) for n, pid, gpu in rows]
-
-
-def wait_for(what: Callable[[], object], process: subprocess.Popen | None = None) -> None:
-    until = time.monotonic() + 120
-    while not what():
-        assert process is None or process.poll() is None, process.communicate()
-        assert time.monotonic() < until, "what the test waits for did not happen"
-        time.sleep(0.05)
 
 
 def gone(pid: int) -> bool:
@@ -163,11 +136,6 @@ def rows(out: Path) -> dict[str, dict]:
     return {row["name"]: row for row in json.loads((out / "report.json").read_text())["notebooks"]}
 
 
-def printed(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
-
-
 def dask_worker_above(kernel: int) -> psutil.Process:
     """The Dask worker, which its nanny has started: above the kernel, the process that runs points, and its
     supervisor.
@@ -175,8 +143,8 @@ def dask_worker_above(kernel: int) -> psutil.Process:
     return psutil.Process(kernel).parents()[2]
 
 
-def test_a_point_of_a_killed_worker_runs_on_another_worker(two_workers, point, started, tmp_path):
-    runner = started(point, "--grid", "n=1,2,3,4", "--scheduler", two_workers.file)
+def test_a_point_of_a_killed_worker_runs_on_another_worker(run_points, tmp_path):
+    runner = run_points("n=1,2,3,4")
     wait_for(lambda: len(begun(tmp_path)) == 2, runner)
     (first, kernel, gpu), (second, _, other) = begun(tmp_path)
     assert {gpu, other} == {"GPU-aaaa-1", "GPU-bbbb-2"}
@@ -206,11 +174,11 @@ def test_a_point_of_a_killed_worker_runs_on_another_worker(two_workers, point, s
     assert not [p for p in out.rglob("*") if p.suffix in (".tmp", ".lock")]
 
 
-def test_a_point_waits_while_another_worker_still_runs_it(two_workers, point, started, tmp_path):
+def test_a_point_waits_while_another_worker_still_runs_it(run_points, tmp_path):
     """A worker that lost its connection goes on running a point that the scheduler has given to another."""
     out = tmp_path / "out"
     disconnected = locks.take(output_folder.point_lock(out, "point__n=1"))
-    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    runner = run_points("n=1,2,3")
     go(tmp_path, 2, 3)
     wait_for(lambda: (out / "point__n=2.html").exists() and (out / "point__n=3.html").exists(), runner)
     assert {n for n, _, _ in begun(tmp_path)} == {2, 3}
@@ -234,8 +202,8 @@ def test_only_points_that_died_are_retried(two_workers, make_notebook, tmp_path)
     assert report.runs[0].attempts == 1 and (tmp_path / "dies").read_text() == "xxx"
 
 
-def test_a_late_worker_without_a_gpu_gets_no_point(two_workers, point, started, tmp_path):
-    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+def test_a_late_worker_without_a_gpu_gets_no_point(two_workers, run_points, tmp_path):
+    runner = run_points("n=1,2,3")
     wait_for(lambda: len(begun(tmp_path)) == 2, runner)
     third = two_workers.add_worker()
     try:
@@ -252,10 +220,8 @@ def test_a_late_worker_without_a_gpu_gets_no_point(two_workers, point, started, 
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 130), (signal.SIGKILL, -signal.SIGKILL)])
-def test_an_ended_runner_ends_its_points_on_the_workers(
-    two_workers, point, started, tmp_path, number, status
-):
-    runner = started(point, "--grid", "n=1,2,3,4,5", "--scheduler", two_workers.file)
+def test_an_ended_runner_ends_its_points_on_the_workers(run_points, tmp_path, number, status):
+    runner = run_points("n=1,2,3,4,5")
     go(tmp_path, 1)
     wait_for(lambda: (tmp_path / "out" / "point__n=1.ipynb").exists() and len(begun(tmp_path)) == 3, runner)
     runner.send_signal(number)
@@ -301,9 +267,9 @@ def test_a_worker_is_checked_before_it_is_given_points(two_workers, point, tmp_p
     assert not list((tmp_path / "out").iterdir())
 
 
-def test_a_killed_scheduler_loses_no_finished_point(two_workers, point, started, tmp_path):
+def test_a_killed_scheduler_loses_no_finished_point(two_workers, point, run_points, tmp_path):
     out = tmp_path / "out"
-    runner = started(point, "--grid", "n=1,2,3", "--scheduler", two_workers.file)
+    runner = run_points("n=1,2,3")
     go(tmp_path, 1)
     wait_for(lambda: (out / "point__n=1.html").exists() and len(begun(tmp_path)) == 3, runner)
     two_workers.scheduler.kill()

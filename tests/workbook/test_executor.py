@@ -11,10 +11,10 @@ import sys
 import time
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
-from commands import command, environment
+from batches import printed, wait_for
+from commands import environment
 
 from workbook import batch, gpus
 from workbook.usage import UsageError
@@ -49,38 +49,22 @@ def nvidia_smi(tmp_path, monkeypatch):
     return put
 
 
-def printed(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
-
-
 def pids(sign: Path) -> list[int]:
-    until = time.monotonic() + 120
-    while not (sign.exists() and sign.read_text().endswith(" ")):
-        assert time.monotonic() < until, "the cell did not begin"
-        time.sleep(0.05)
+    wait_for(lambda: sign.exists() and sign.read_text().endswith(" "))
     return [int(pid) for pid in sign.read_text().split()]
 
 
 def assert_ended(found: list[int]) -> None:
-    until = time.monotonic() + 60
-    while left := [p for p in found if psutil.pid_exists(p) and psutil.Process(p).status() != "zombie"]:
-        assert time.monotonic() < until, f"still there: {left}"
-        time.sleep(0.05)
+    wait_for(lambda: all(not psutil.pid_exists(p) or psutil.Process(p).status() == "zombie" for p in found))
 
 
-def test_a_killed_runner_leaves_no_process_and_no_temporary_file(make_notebook, tmp_path):
+def test_a_killed_runner_leaves_no_process_and_no_temporary_file(make_notebook, tmp_path, started):
     sign = tmp_path / "sign"
     done = make_notebook("1_done", "print('done')")
     slow = make_notebook("2_slow", FORKS_AWAY.format(sign=str(sign)), "time.sleep(600)")
     out, temporary = tmp_path / "out", tmp_path / "tmp"
     temporary.mkdir()
-    runner = subprocess.Popen(
-        command("run", done, slow, "--out", out),
-        env={**environment(), "TMPDIR": str(temporary)},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    runner = started("run", done, slow, "--out", out, TMPDIR=str(temporary))
     found = pids(sign)
     everything = [p.pid for p in psutil.Process(runner.pid).children(recursive=True)]
     assert set(found) <= set(everything) and len(everything) >= 4  # a supervisor, a worker, a kernel, a child
@@ -223,16 +207,10 @@ def test_gpus_option_without_a_gpu(make_notebook, tmp_path, refusal, nvidia_smi)
 
 
 @pytest.mark.parametrize("moment", [0.6, 1.2, 2.4])
-def test_an_interrupt_at_any_moment_leaves_no_process(make_notebook, tmp_path, moment):
+def test_an_interrupt_at_any_moment_leaves_no_process(make_notebook, tmp_path, started, moment):
     """The moments fall between Python's start and the first cell; other tests interrupt those."""
     source = make_notebook("slow", "import time; time.sleep(600)")
-    process = subprocess.Popen(
-        command("run", source, "--out", tmp_path / "out"),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    process = started("run", source, "--out", tmp_path / "out")
     time.sleep(moment)
     below = [p.pid for p in psutil.Process(process.pid).children(recursive=True)]
     process.send_signal(signal.SIGTERM)
@@ -245,7 +223,7 @@ def test_an_interrupt_at_any_moment_leaves_no_process(make_notebook, tmp_path, m
 
 
 @pytest.mark.parametrize("within", ["time.sleep(600)", "exec('time.sleep(600)')"], ids=["import", "exec"])
-def test_sigterm_while_importing_ends_with_130(make_notebook, tmp_path, within):
+def test_sigterm_while_importing_ends_with_130(make_notebook, tmp_path, started, within):
     """Caught while it imports nbformat: a finder of modules stops there, once as a dataclass does that makes
     its methods.
     """
@@ -260,17 +238,8 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 """)
     paths = os.pathsep.join([str(tmp_path), environment()["PYTHONPATH"]])
-    process = subprocess.Popen(
-        command("run", make_notebook("one", "1"), "--out", tmp_path / "out"),
-        env={**environment(), "PYTHONPATH": paths},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    until = time.monotonic() + 120
-    while not sign.exists():
-        assert process.poll() is None and time.monotonic() < until, "it imports nothing"
-        time.sleep(0.05)
+    process = started("run", make_notebook("one", "1"), "--out", tmp_path / "out", PYTHONPATH=paths)
+    wait_for(sign.exists, process)
     process.terminate()
     _, said = process.communicate(timeout=120)
     assert process.returncode == 130 and len(said.splitlines()) == 1, said

@@ -7,11 +7,11 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 from urllib.parse import unquote
 
 import nbformat
 import pytest
+from batches import printed
 from commands import command, environment
 from nbformat import v3
 
@@ -19,11 +19,6 @@ from workbook import batch
 from workbook.batch import notebook_runs, pages, plan, static_widgets, watch
 from workbook.options import RunOptions
 from workbook.usage import UsageError
-
-
-def printed(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
 
 
 def test_an_unusable_notebook_of_a_folder_is_a_failed_row(make_notebook, tmp_path):

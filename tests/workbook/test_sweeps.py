@@ -6,8 +6,8 @@ import json
 import math
 from pathlib import Path
 
-import nbformat
 import pytest
+from batches import printed
 
 from workbook import batch
 from workbook.assignments import value_lists
@@ -29,11 +29,6 @@ def lesson(make_notebook) -> Path:
     return make_notebook("lesson", (PARAMETERS, "parameters"), SHOW)
 
 
-def printed(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", [])).strip()
-
-
 def strict(path: Path) -> dict:
     """A file as JSON has to be: no NaN, no Infinity."""
 
@@ -49,7 +44,7 @@ def test_a_sweep_and_a_parameters_file_from_the_command_line(lesson, tmp_path, w
     arguments = ["--sweep", "points.csv", "-f", "given.yaml", "-p", "anything=[1, None]", "--out", "out"]
     result = workbook("run", lesson, *arguments)
     assert result.returncode == 0, result.stdout + result.stderr
-    shown = sorted(printed(path) for path in (tmp_path / "out").glob("*.ipynb"))
+    shown = sorted(printed(path).strip() for path in (tmp_path / "out").glob("*.ipynb"))
     # What a point leaves empty comes from the file; what -p gives comes before it.
     assert shown == [repr((16, 2.5, 'a, "b"', [1, None])), repr((32, 2.5, "float16", [1, None]))]
 
@@ -58,7 +53,7 @@ def test_nan_and_inf_run_and_are_kept(lesson, tmp_path):
     grid = {"scale": ["nan", "inf", "-inf"]}
     first = batch.run_course([lesson], tmp_path / "out", grid=grid)
     assert first.ok, first
-    shown = [printed(tmp_path / "out" / f"{run.name}.ipynb") for run in first.runs]
+    shown = [printed(tmp_path / "out" / f"{run.name}.ipynb").strip() for run in first.runs]
     assert [text.split(", ")[1] for text in shown] == ["nan", "inf", "-inf"]
     again = batch.run_course([lesson], tmp_path / "out", grid=grid, resume=True)
     assert [run.status for run in again.runs] == ["kept"] * 3

@@ -4,56 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
-from commands import environment
+from batches import printed, wait_for
 
 from workbook import batch
 from workbook.batch import notebook_runs, plan, progress
 from workbook.options import RunOptions
 from workbook.usage import UsageError
 
-
-def printed(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
-
-
-def wait_for(what: Callable[[], object], process: subprocess.Popen) -> None:
-    until = time.monotonic() + 120
-    while not what():
-        assert process.poll() is None and time.monotonic() < until, "what the test waits for did not happen"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Start the command, which writes index pages often; it is gone at the end of the test."""
-    running = []
-    often = "from workbook import cli; from workbook.batch import batch_run as b; b._NEWS_S = 0.5; cli.main()"
-
-    def start(*arguments: object) -> subprocess.Popen:
-        process = subprocess.Popen(
-            [sys.executable, "-c", often, *map(str, arguments)],
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+# Starts the command, which writes an index page twice a second even if no notebook ends.
+NEWS = "from workbook import cli; from workbook.batch import batch_run; batch_run._NEWS_S = 0.5; cli.main()"
 
 
 @pytest.fixture
@@ -79,7 +43,7 @@ def test_the_index_of_a_running_batch_reloads_and_shows_progress(make_notebook, 
     quick, bad = make_notebook("1_quick", "print(1)"), make_notebook("2_bad", "1/0")
     slow = make_notebook("3_slow", "print('begun')", waits_for(gate))
     out = tmp_path / "out"
-    process = started("run", quick, bad, slow, "--out", out)
+    process = started("run", quick, bad, slow, "--out", out, python=("-c", NEWS))
     wait_for(lambda: "cell 2 of 2, cell-1" in read(out / "index.html"), process)
     index = read(out / "index.html")
     assert re.search(r"1 ok, 1 failed, 1 running.*about .* left", index)
@@ -98,7 +62,7 @@ def test_a_running_notebook_can_be_opened_and_never_counts_as_finished(
 ):
     slow = make_notebook("slow", "print('first')", f"print('second', flush=True)\n{waits_for(gate)}", "1/1")
     out, so_far = tmp_path / "out", tmp_path / "out" / "running" / "slow.ipynb"
-    process = started("run", slow, "--out", out)
+    process = started("run", slow, "--out", out, python=("-c", NEWS))
     wait_for(so_far.exists, process)
     assert printed(so_far) == "first\nsecond\n"
     nbformat.validate(nbformat.read(so_far, 4))
