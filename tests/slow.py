@@ -44,7 +44,6 @@ SLOW: dict[str, tuple[str, ...]] = {
     # Kills, interrupts and resume.
     "workbook/test_batch.py": (
         "test_a_hanging_cell_is_stopped_and_reported",
-        "test_processes_that_a_cell_started_end_with_its_kernel",
         "test_ctrl_c_keeps_finished_notebooks",
         "test_an_old_output_stays_until_the_new_one_is_complete",
     ),

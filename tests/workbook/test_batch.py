@@ -17,7 +17,6 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from batches import wait_for
 from commands import command, environment
 
 from workbook import batch
@@ -207,16 +206,6 @@ def test_a_hanging_cell_is_stopped_and_reported(make_notebook, tmp_path, code):
     assert "1.5 s" in failure.message
     assert report.seconds < 300  # it did not sleep to its end, however slow the machine is
     assert outputs(tmp_path / "out" / "hanging.ipynb")["cell-2"] == ""
-
-
-def test_processes_that_a_cell_started_end_with_its_kernel(make_notebook, tmp_path):
-    pid_file = tmp_path / "pid"
-    code = f"""\
-import subprocess
-child = subprocess.Popen(['sleep', '600'])
-open({str(pid_file)!r}, 'w').write(str(child.pid))"""
-    assert batch.run_course([make_notebook("parent", code)], tmp_path / "out").ok
-    wait_for(lambda: not alive(int(pid_file.read_text())))
 
 
 def test_ctrl_c_keeps_finished_notebooks(make_notebook, tmp_path, interrupter):

@@ -18,7 +18,7 @@ def today():
     return catalogue.texts_today(ROOT)
 
 
-def test_a_triton_kernel_is_found_by_the_hash_that_a_record_keeps(today):
+def test_the_hash_of_a_kernels_text_is_that_in_its_record(today):
     """The source cut out of the file equals what `inspect.getsource` returns for the loaded kernel."""
     from helpers.kernels import elementwise, softmax, square
 

@@ -90,11 +90,10 @@ def test_forming_twice_changes_nothing_and_ruff_agrees(checkout):
     before = path.read_text()
     _, again = formed(path)
     assert not again.differences and path.read_text() == before
-    config = f"--config={ROOT / 'pyproject.toml'}"
-    for arguments in (["format", config], ["check", config, "--fix"]):
-        ran = subprocess.run(
-            [sys.executable, "-m", "ruff", *arguments, str(path)], capture_output=True, text=True
-        )
+    ruff = [sys.executable, "-m", "ruff"]
+    for arguments in (["format"], ["check", "--fix"]):
+        config = f"--config={ROOT / 'pyproject.toml'}"
+        ran = subprocess.run([*ruff, *arguments, config, str(path)], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
     assert path.read_text() == before
 
@@ -104,11 +103,8 @@ def test_a_folded_cell_is_folded_in_jupyterlab_and_colab(checkout):
     by_hand.metadata["jupyter"] = {"source_hidden": True}
     path = lesson(checkout, code("x = 1", "folded", canonical.HIDDEN), by_hand)
     cells, _ = formed(path)
-    assert cells["folded"].metadata == {
-        "cellView": "form",
-        "jupyter": {"source_hidden": True},
-        "tags": ["hide-input"],
-    }
+    folded = {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": ["hide-input"]}
+    assert cells["folded"].metadata == folded
     assert cells["unfolded"].metadata == {}
     _, again = formed(path)
     assert not again.differences
@@ -126,10 +122,10 @@ def test_the_setup_cell_has_five_lines_and_keeps_what_is_installed():
 @pytest.mark.parametrize("here", [True, False])
 def test_an_unpublished_notebook_explains_how_to_install_the_package(here):
     """As in Colab, which has neither `helpers` nor an address to install it from."""
-    without = (
-        "import sys; sys.path = [p for p in sys.path if 'site-packages' in p]; sys.meta_path = [f for "
-        "f in sys.meta_path if 'editable' not in repr(f)]"
-    )
+    without = """\
+import sys
+sys.path = [p for p in sys.path if 'site-packages' in p]
+sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]"""
     cells = [] if here else [code(without, "colab")]
     cells += [code(canonical.setup_source(UNPUBLISHED), "setup"), code("print('after')", "after")]
     notebook = nbformat.v4.new_notebook(cells=cells)
@@ -161,11 +157,8 @@ def test_checked_outputs_keep_what_nbval_compares(checkout):
     cells, said = formed(path)
     first, second, third = cells["checked"].outputs
     assert (first.text, cells["checked"].execution_count) == ("ab", 1)
-    assert (
-        second.data == {"text/plain": "t", "text/html": "<b>"}
-        and second.execution_count == 1
-        and second.metadata == {}
-    )
+    assert second.data == {"text/plain": "t", "text/html": "<b>"}
+    assert (second.execution_count, second.metadata) == (1, {})
     assert third.traceback == [] and not said.problems
 
 
