@@ -17,6 +17,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from batches import has_ended
 from commands import command, environment
 
 from workbook import batch
@@ -50,13 +51,6 @@ def outputs(path: Path) -> dict[str, str]:
 
 def leftovers(folder: Path) -> list[str]:
     return [p.name for p in folder.rglob("*") if ".tmp" in p.name]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 # ---------------------------------------------------------------------------------------------- a good batch
@@ -215,7 +209,7 @@ def test_ctrl_c_keeps_finished_notebooks(make_notebook, tmp_path, interrupter):
     ended = interrupter.run(command("run", done, slow, later, "--out", out), signal.SIGINT)
     assert ended.status == 130, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert not alive(ended.sleeper)
+    assert has_ended(ended.sleeper)
     assert outputs(out / "1_done.ipynb")["cell-0"] == "done\n" and (out / "1_done.html").is_file()
     assert not (out / "2_slow.ipynb").exists() and not (out / "3_later.ipynb").exists()
     assert not leftovers(out)

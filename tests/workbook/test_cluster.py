@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from batches import printed, wait_for
+from batches import has_ended, printed, wait_for
 from commands import environment
 
 from workbook import batch, locks
@@ -123,10 +123,6 @@ def begun(tmp_path: Path) -> list[tuple[int, int, str]]:
     return [(int(n), int(pid), gpu) for n, pid, gpu in rows]
 
 
-def gone(pid: int) -> bool:
-    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == "zombie"
-
-
 def go(tmp_path: Path, *points: int) -> None:
     for n in points:
         (tmp_path / f"go{n}").touch()
@@ -157,8 +153,8 @@ def test_a_point_of_a_killed_worker_runs_on_another_worker(run_points, tmp_path)
     go(tmp_path, second)
     wait_for(lambda: (tmp_path / "out" / f"point__n={second}.html").exists(), runner)
     # The restarted worker takes a point again, and sees the GPU that it had.
-    wait_for(lambda: sum(not gone(pid) for _, pid, _ in begun(tmp_path)) == 2, runner)
-    running = {gpu for _, pid, gpu in begun(tmp_path) if not gone(pid)}
+    wait_for(lambda: sum(not has_ended(pid) for _, pid, _ in begun(tmp_path)) == 2, runner)
+    running = {gpu for _, pid, gpu in begun(tmp_path) if not has_ended(pid)}
     assert running == {"GPU-aaaa-1", "GPU-bbbb-2"}
     go(tmp_path, 1, 2, 3, 4)
     said = runner.communicate(timeout=120)
@@ -228,7 +224,7 @@ def test_an_ended_runner_ends_its_points_on_the_workers(run_points, tmp_path, nu
     said = runner.communicate(timeout=120)
     assert runner.returncode == status and "Traceback" not in "".join(said), said
     for _, kernel, _ in begun(tmp_path):
-        wait_for(lambda kernel=kernel: gone(kernel))
+        wait_for(lambda kernel=kernel: has_ended(kernel))
     if number == signal.SIGTERM:
         found = rows(tmp_path / "out")
         assert [row["status"] for row in found.values()] == ["ok", *["not run"] * 4]
@@ -277,7 +273,7 @@ def test_a_killed_scheduler_loses_no_finished_point(two_workers, point, run_poin
     assert runner.returncode == 1 and "Traceback" not in stdout + stderr, stderr
     assert re.search(f"{two_workers.file} .* {out}", stdout)
     for _, kernel, _ in begun(tmp_path):
-        wait_for(lambda kernel=kernel: gone(kernel))
+        wait_for(lambda kernel=kernel: has_ended(kernel))
     assert {row["status"] for row in rows(out).values()} == {"ok", "not run"}
     go(tmp_path, 2, 3)
     resumed = batch.run_course([point], out, grid={"n": ["1", "2", "3"]}, resume=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from batches import printed, wait_for
+from batches import has_ended, printed, wait_for
 from commands import environment
 
 from workbook import batch, gpus
@@ -55,7 +55,7 @@ def pids(sign: Path) -> list[int]:
 
 
 def assert_ended(found: list[int]) -> None:
-    wait_for(lambda: all(not psutil.pid_exists(p) or psutil.Process(p).status() == "zombie" for p in found))
+    wait_for(lambda: all(map(has_ended, found)))
 
 
 def test_a_killed_runner_leaves_no_process_and_no_temporary_file(make_notebook, tmp_path, started):
