@@ -43,7 +43,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Kills, interrupts and resume.
     "workbook/test_batch.py": (
-        "test_a_hanging_cell_is_stopped_and_reported",
+        "test_hanging_cells_are_stopped_and_reported",
         "test_ctrl_c_keeps_finished_notebooks",
         "test_an_old_output_stays_until_the_new_one_is_complete",
     ),
