@@ -18,7 +18,7 @@ def prose(stem: str) -> str:
 
 
 @pytest.mark.parametrize("figure", PROSE, ids=lambda f: f"{f.notebook} {f.text[:40]}")
-def test_a_figure_of_a_named_gpu_is_its_record_s(figure):
+def test_a_figure_of_a_named_gpu_agrees_with_its_record(figure):
     assert figure.stated() in prose(figure.notebook)
 
 

@@ -33,7 +33,7 @@ def steps(workflow: dict) -> list[dict]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_a_workflow_is_one(path):
+def test_a_workflow_has_the_right_structure(path):
     """Its structure; actionlint checks more."""
     workflow = read(path)
     # YAML 1.1 reads the key `on` as true.
@@ -50,9 +50,13 @@ def test_a_workflow_is_one(path):
             assert re.fullmatch(r"actions/[\w-]+@v\d+\.\d+\.\d+", step["uses"]), (
                 "an action without its full version"
             )
+        if step.get("uses", "").startswith("actions/setup-python@"):
+            given = step["with"]
+            assert tuple(map(int, given["python-version"].split("."))) >= (3, 11)
+            assert (ROOT / given["cache-dependency-path"]).is_file()
 
 
-def test_ci_calls_what_everybody_calls():
+def test_ci_runs_the_script_that_everybody_can_run():
     workflow = read(GITHUB / "workflows" / "tests.yml")
     assert [step["run"] for step in steps(workflow) if "run" in step] == [".ci/run"]
     assert set(workflow[True]) >= {"pull_request", "push"} and workflow[True]["push"] == {
@@ -70,20 +74,11 @@ def test_the_book_is_built_from_main_by_the_same_commands():
     assert deploy["permissions"] == {"pages": "write", "id-token": "write"} and deploy["needs"] == "build"
 
 
-@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-def test_workflows_take_a_python_that_the_project_admits(path):
-    for step in steps(read(path)):
-        if step.get("uses", "").startswith("actions/setup-python@"):
-            given = step["with"]
-            assert tuple(map(int, given["python-version"].split("."))) >= (3, 11)
-            assert (ROOT / given["cache-dependency-path"]).is_file()
-
-
 # ------------------------------------------------------------------------------- issue forms, citation
 
 
 @pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
-def test_an_issue_form_is_one(path):
+def test_an_issue_form_has_the_right_structure(path):
     """GitHub's syntax for issue forms: docs.github.com, "Syntax for GitHub's form schema"."""
     form = read(path)
     assert {"name", "description", "labels", "body"} == form.keys()
@@ -100,7 +95,7 @@ def test_an_issue_form_is_one(path):
         assert one["type"] != "markdown" or one["attributes"]["value"].strip()
 
 
-def test_the_citation_is_whole_and_says_what_the_project_says():
+def test_the_citation_agrees_with_the_project():
     """The Citation File Format 1.2.0: citation-file-format.github.io."""
     citation = read(ROOT / "CITATION.cff")
     assert str(citation["cff-version"]) == "1.2.0" and citation["type"] == "software"
@@ -182,7 +177,7 @@ def test_publishing_gives_every_notebook_a_badge_and_a_setup_cell_that_installs(
         assert not canonical.canonical(path, project).differences
 
 
-def test_publishing_again_changes_nothing_and_another_address_changes_all(published):
+def test_publishing_again_and_under_another_address(published):
     assert publish.publish("Ada-L/gpu.course", published) == []
     changed = publish.publish("grace/kernels", published)
     try:
@@ -195,7 +190,7 @@ def test_publishing_again_changes_nothing_and_another_address_changes_all(publis
         publish.publish("Ada-L/gpu.course", published)
 
 
-def test_a_pages_address_is_stamped_and_others_stay():
+def test_only_the_repositorys_own_addresses_change():
     text = (
         "https://OWNER.github.io/REPO/x https://owner.github.io/REPO https://other.github.io/REPO "
         "https://OWNER.github.io/REPO-2"

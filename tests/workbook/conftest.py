@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from batches import wait_for
 from commands import environment
 from small_checkout import CUDA, GOOD_BADGE, KERNELS
+
+from workbook.cli import app
 
 
 @pytest.fixture
@@ -31,6 +34,58 @@ def checkout(tmp_path: Path) -> Path:
         f"{GOOD_BADGE}\n`git clone https://github.com/ada/kernels`\ngithub.com/ada/kernels-old\n"
     )
     return tmp_path
+
+
+@pytest.fixture
+def cli(tmp_path: Path, monkeypatch, capsys) -> Callable[..., subprocess.CompletedProcess]:
+    """Run a command that starts no process, in this process: `workbook` without Python's start."""
+
+    def run(*arguments: object, cwd: Path | None = None) -> subprocess.CompletedProcess:
+        monkeypatch.chdir(cwd or tmp_path)
+        monkeypatch.setenv("COLUMNS", "200")
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            app([str(argument) for argument in arguments], prog_name="workbook")
+        return subprocess.CompletedProcess(arguments, ended.value.code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refusal(cli) -> Callable[..., str]:
+    """Run a command that must be refused with exit status 2, and return the one line that it prints."""
+
+    def run(*arguments: object, cwd: Path | None = None) -> str:
+        ended = cli(*arguments, cwd=cwd)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        (line,) = ended.stderr.splitlines()
+        return line
+
+    return run
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., subprocess.Popen]]:
+    """Start the command in the background; it is killed at the end of the test."""
+    running: list[subprocess.Popen] = []
+
+    def start(
+        *arguments: object, python: Sequence[str] = ("-m", "workbook"), **variables: str
+    ) -> subprocess.Popen:
+        process = subprocess.Popen(
+            [sys.executable, *python, *map(str, arguments)],
+            env={**environment(), **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        running.append(process)
+        return process
+
+    yield start
+    for process in running:
+        process.kill()
+        process.communicate()
 
 
 @dataclass(frozen=True)
@@ -66,10 +121,7 @@ time.sleep(600)"""
             text=True,
             start_new_session=True,
         )
-        until = time.monotonic() + 120
-        while not (self._sign.exists() and self._sign.read_text()):
-            assert process.poll() is None and time.monotonic() < until, "the sleeping cell did not start"
-            time.sleep(0.05)
+        wait_for(lambda: self._sign.exists() and self._sign.read_text(), process)
         process.send_signal(number)
         stdout, stderr = process.communicate(timeout=120)
         return Ended(process.returncode, stdout, stderr, int(self._sign.read_text()))

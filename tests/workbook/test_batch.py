@@ -13,11 +13,11 @@ import signal
 import struct
 import subprocess
 import termios
-import time
 from pathlib import Path
 
 import nbformat
 import pytest
+from batches import has_ended
 from commands import command, environment
 
 from workbook import batch
@@ -53,17 +53,10 @@ def leftovers(folder: Path) -> list[str]:
     return [p.name for p in folder.rglob("*") if ".tmp" in p.name]
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 # ---------------------------------------------------------------------------------------------- a good batch
 
 
-def test_a_batch_leaves_notebooks_pages_index_and_report(make_notebook, tmp_path):
+def test_a_batch_writes_notebooks_pages_an_index_and_a_report(make_notebook, tmp_path):
     (tmp_path / "notebooks").mkdir()
     (tmp_path / "notebooks" / "near.txt").write_text("beside me")
     first = make_notebook(
@@ -116,30 +109,7 @@ def test_a_batch_leaves_notebooks_pages_index_and_report(make_notebook, tmp_path
     assert "01_first" in repr(report) and "index.html" in repr(report)
 
 
-def test_every_link_of_the_index_resolves(make_notebook, tmp_path):
-    good, bad = make_notebook("good", "1"), make_notebook("bad", "1/0")
-    batch.run_course([good, bad], tmp_path / "out")
-    for href in re.findall(r'href="([^"#]+)', (tmp_path / "out" / "index.html").read_text()):
-        assert (tmp_path / "out" / href).is_file(), href
-
-
-def test_foreign_notebooks_run(make_notebook, tmp_path):
-    other = {"kernelspec": {"name": "conda-env-theirs-py", "display_name": "Theirs", "language": "python"}}
-    theirs = make_notebook("their notes {draft}", "print(6 * 7)", metadata=other)
-    bare = make_notebook("bare", "print('bare')")
-    v3 = tmp_path / "notebooks" / "old.ipynb"
-    nbformat.write(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("print('old')")]), v3)
-    old = json.loads(v3.read_text())
-    old["nbformat_minor"] = 2
-    for cell in old["cells"]:
-        del cell["id"]
-    v3.write_text(json.dumps(old))
-    report = batch.run_course([theirs, bare, v3], tmp_path / "out")
-    assert report.ok, report
-    assert outputs(tmp_path / "out" / "their notes {draft}.ipynb")["cell-0"] == "42\n"
-
-
-def test_an_expected_exception_and_an_early_exit_are_no_failures(make_notebook, tmp_path):
+def test_an_expected_exception_and_an_early_exit_are_not_failures(make_notebook, tmp_path):
     expected = make_notebook("expected", ("1/0", "raises-exception"), "print('after')")
     early = make_notebook("early", "import sys; sys.exit()", "print('never')")
     report = batch.run_course([expected, early], tmp_path / "out")
@@ -169,21 +139,18 @@ def f():
 CALLS = """\
 y = 2
 f()"""
-KILLS = """\
-import os, signal
-os.kill(os.getpid(), signal.SIGKILL)"""
 CRASHES = """\
 import ctypes
 print('before')
 ctypes.string_at(0)"""
 
 
-def test_failures_are_named_and_the_others_go_on(make_notebook, tmp_path):
+def test_failures_are_reported_and_other_notebooks_run(make_notebook, tmp_path):
     bad = make_notebook("bad", RAISES, CALLS, "print('never')")
     died = make_notebook("died", "import os; os._exit(3)")
-    killed, crashed = make_notebook("killed", KILLS), make_notebook("crashed", CRASHES)
+    crashed = make_notebook("crashed", CRASHES)
     good = make_notebook("good", "print('still here')")
-    report = batch.run_course([bad, died, killed, crashed, good], tmp_path / "out", jobs=2)
+    report = batch.run_course([bad, died, crashed, good], tmp_path / "out", jobs=2)
     runs = {run.name: run for run in report.runs}
 
     assert report.exit_status == 1 and runs["good"].status == "ok"
@@ -191,33 +158,25 @@ def test_failures_are_named_and_the_others_go_on(make_notebook, tmp_path):
     assert (failure.kind, failure.cell, failure.line, failure.source_line) == ("error", "cell-1", 2, "f()")
     assert "ValueError: boom" in failure.message and "raise ValueError('boom')" in failure.traceback
     assert (runs["died"].failure.kind, runs["died"].failure.cell) == ("died", "cell-0")
-    assert runs["died"].failure.message == "the kernel died in cell cell-0 (exit status 3)"
-    assert "SIGKILL" in runs["killed"].failure.message
+    assert "exit status 3" in runs["died"].failure.message
     assert "SIGSEGV" in runs["crashed"].failure.message and runs["crashed"].failure.line == 3
     for name in runs:
         nbformat.validate(nbformat.read(tmp_path / "out" / f"{name}.ipynb", as_version=4))
         assert (tmp_path / "out" / f"{name}.html").is_file()
-    assert "the kernel died in cell cell-0" in outputs(tmp_path / "out" / "died.ipynb")["cell-0"]
-    assert "What failed" in (tmp_path / "out" / "index.html").read_text()
+    assert "exit status 3" in outputs(tmp_path / "out" / "died.ipynb")["cell-0"]
     assert not leftovers(tmp_path)
 
 
-def test_a_kernel_that_does_not_start_is_reported(make_notebook, tmp_path, monkeypatch):
-    kernel = tmp_path / "jupyter" / "kernels" / "broken" / "kernel.json"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text(
-        json.dumps({"argv": ["false", "{connection_file}"], "display_name": "B", "language": "python"})
-    )
-    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "jupyter"))
+def test_a_kernel_that_does_not_start_is_reported(make_notebook, tmp_path, kernels):
+    kernels("broken", "false", "{connection_file}")
     spec = {"kernelspec": {"name": "broken", "display_name": "B", "language": "python"}}
-    report = batch.run_course(
-        [make_notebook("one", "1", metadata=spec), make_notebook("two", "1")], tmp_path / "out"
-    )
+    one, two = make_notebook("one", "1", metadata=spec), make_notebook("two", "1")
+    report = batch.run_course([one, two], tmp_path / "out")
     assert [run.status for run in report.runs] == ["failed", "ok"]
-    assert report.runs[0].failure.kind == "start" and "did not start" in repr(report)
+    assert report.runs[0].failure.kind == "start"
 
 
-GIVES_WAY = """\
+SLEEPS = """\
 import time
 time.sleep(600)"""
 IGNORES = """\
@@ -232,39 +191,24 @@ except KeyboardInterrupt:
     print('no')"""
 
 
-@pytest.mark.parametrize("code", [GIVES_WAY, IGNORES, SWALLOWS], ids=["gives way", "ignores", "swallows"])
-def test_a_hanging_cell_is_stopped_and_named(make_notebook, tmp_path, code):
-    hanging = make_notebook("hanging", "print('fine')", code, "print('never')")
-    report = batch.run_course([hanging], tmp_path / "out", cell_timeout=1.5)
-    failure = report.runs[0].failure
-    assert (failure.kind, failure.cell) == ("timeout", "cell-1")
-    assert failure.message == "cell cell-1 was stopped: it ran longer than 1.5 s"
-    assert report.seconds < 300  # it did not sleep to its end, however slow the machine is
-    assert outputs(tmp_path / "out" / "hanging.ipynb")["cell-2"] == ""
+def test_hanging_cells_are_stopped_and_reported(make_notebook, tmp_path):
+    codes = {"sleeps": SLEEPS, "ignores": IGNORES, "swallows": SWALLOWS}
+    hanging = [make_notebook(name, "print('fine')", code, "print('never')") for name, code in codes.items()]
+    report = batch.run_course(hanging, tmp_path / "out", cell_timeout=3, jobs=3)
+    for run in report.runs:
+        assert (run.failure.kind, run.failure.cell) == ("timeout", "cell-1") and "3 s" in run.failure.message
+        assert outputs(tmp_path / "out" / f"{run.name}.ipynb")["cell-2"] == ""
+    assert report.seconds < 300  # no cell slept to its end, however slow the machine is
 
 
-def test_processes_that_a_cell_started_end_with_its_kernel(make_notebook, tmp_path):
-    pid_file = tmp_path / "pid"
-    code = f"""\
-import subprocess
-child = subprocess.Popen(['sleep', '600'])
-open({str(pid_file)!r}, 'w').write(str(child.pid))"""
-    assert batch.run_course([make_notebook("parent", code)], tmp_path / "out").ok
-    deadline = time.monotonic() + 60
-    while alive(int(pid_file.read_text())) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(int(pid_file.read_text()))
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_ctrl_c_leaves_finished_notebooks_whole(make_notebook, tmp_path, interrupter, number):
+def test_ctrl_c_keeps_finished_notebooks(make_notebook, tmp_path, interrupter):
     done = make_notebook("1_done", "print('done')")
     slow, later = make_notebook("2_slow", interrupter.cell), make_notebook("3_later", "print('later')")
     out = tmp_path / "out"
-    ended = interrupter.run(command("run", done, slow, later, "--out", out), number)
+    ended = interrupter.run(command("run", done, slow, later, "--out", out), signal.SIGINT)
     assert ended.status == 130, ended.stderr
     assert "Traceback" not in ended.stderr
-    assert not alive(ended.sleeper)
+    assert has_ended(ended.sleeper)
     assert outputs(out / "1_done.ipynb")["cell-0"] == "done\n" and (out / "1_done.html").is_file()
     assert not (out / "2_slow.ipynb").exists() and not (out / "3_later.ipynb").exists()
     assert not leftovers(out)
@@ -297,7 +241,7 @@ def test_a_terminal_sees_a_bar_for_notebooks_and_one_for_cells(make_notebook, tm
     assert "Notebooks: 100%" in shown.decode() and re.search(r"slow: .*1/2 .*cell-1", shown.decode())
 
 
-def test_an_old_output_stays_until_the_new_one_is_whole(make_notebook, tmp_path):
+def test_an_old_output_stays_until_the_new_one_is_complete(make_notebook, tmp_path):
     source = make_notebook("lesson", "print('one')")
     batch.run_course([source], tmp_path / "out")
     make_notebook(
@@ -321,7 +265,7 @@ PARAMETERS = (ASSIGNMENTS, "parameters")
 SHOW = "print(repr((n_rows, scale, flag, dtype, sizes, limit, equation)))"
 
 
-def test_parameters_are_parsed_by_type_and_given_to_those_that_have_them(make_notebook, tmp_path, workbook):
+def test_parameters_are_parsed_by_type(make_notebook, tmp_path, workbook):
     one, other = make_notebook("one", PARAMETERS, SHOW), make_notebook("other", "print('no parameters')")
     given = ["n_rows=16", "scale=2", "flag=true", "dtype=float16", "sizes=[3, 4]", "limit=7", "equation=c=d"]
     result = workbook("run", one, other, "--out", "out", *(part for p in given for part in ("-p", p)))
@@ -332,60 +276,46 @@ def test_parameters_are_parsed_by_type_and_given_to_those_that_have_them(make_no
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "expected"),
     [
-        (
-            ["-p", "n_row=3"],
-            "has no parameter n_row (did you mean n_rows?); there are one.ipynb: n_rows: int = 8",
-        ),
-        (["-p", "n_rows=abc"], "one.ipynb: n_rows is int (default 8), and 'abc' is not"),
-        (["-p", "n_rows=1.5"], "n_rows is int"),
-        (["-p", "n_rows=True"], "n_rows is int"),
-        (["-p", "flag=3"], "flag is bool"),
-        (["-p", "sizes=[1, 'x']"], "sizes is list[int]"),
-        (["-p", "limit=x"], "limit is int | None"),
-        (["-p", "n_rows"], "is not NAME=VALUE"),
-        (["-p", "n_rows=1", "-p", "n_rows=2"], "gives n_rows twice"),
-        (["--grid", "n_rows=1,x"], "n_rows is int"),
-        (["--grid", "n_rows="], "--grid n_rows= has an empty value"),
-        (["--grid", "n_rows=1,1"], "Two outputs would be called"),
-        (["-p", "n_rows=1", "--grid", "n_rows=1,2"], "both by -p and by --grid"),
-        (["--jobs", "0"], "--jobs is 0"),
-        (["--cell-timeout", "-1"], "--cell-timeout is -1 s"),
-        (["missing.ipynb"], "There is no notebook missing.ipynb."),
-        (["empty"], "contains no notebook"),
-        (["words.ipynb"], "words.ipynb is not a notebook that can be read"),
-        (["list.ipynb"], "list.ipynb is not a notebook that can be read"),
-        (["other_language.ipynb"], "needs the kernel 'ir', which is not installed; installed are"),
+        (["-p", "n_row=3"], ["n_row ", "did you mean n_rows?", "one.ipynb: n_rows: int = 8"]),
+        (["-p", "n_rows=abc"], ["one.ipynb", "n_rows", "int", "default 8", "'abc'"]),
+        (["-p", "n_rows"], ["NAME=VALUE"]),
+        (["-p", "n_rows=1", "-p", "n_rows=2"], ["n_rows", "twice"]),
+        (["--grid", "n_rows=1,x"], ["n_rows", "'x'"]),
+        (["--grid", "n_rows="], ["--grid n_rows="]),
+        (["--grid", "n_rows=1,1"], ["one__n_rows=1"]),
+        (["-p", "n_rows=1", "--grid", "n_rows=1,2"], ["n_rows", "-p", "--grid"]),
+        (["--jobs", "0"], ["--jobs"]),
+        (["--cell-timeout", "-1"], ["--cell-timeout", "-1 s"]),
+        (["--notebook-timeout", "-1"], ["--notebook-timeout", "-1 s"]),
+        (["--start-timeout", "0"], ["--start-timeout", "0 s"]),
+        (["--memory-limit", "nan"], ["--memory-limit", "nan MB"]),
+        (["missing.ipynb"], ["missing.ipynb"]),
+        (["empty"], ["empty"]),
+        (["words.ipynb"], ["words.ipynb"]),
+        (["list.ipynb"], ["list.ipynb"]),
+        (["other_language.ipynb"], ["'ir'", "python3"]),
     ],
 )
-def test_a_wrong_command_line_is_one_sentence_exit_2_and_nothing_written(
-    make_notebook, tmp_path, workbook, arguments, says
-):
+def test_a_wrong_command_line_is_refused(make_notebook, tmp_path, refusal, arguments, expected):
     one = make_notebook("one", PARAMETERS, SHOW)
     (tmp_path / "empty").mkdir()
     (tmp_path / "words.ipynb").write_text("words")
     (tmp_path / "list.ipynb").write_text("[1]")
     ir = {"kernelspec": {"name": "ir", "display_name": "R", "language": "R"}}
     make_notebook("other_language", "cat(1)", folder=".", metadata=ir)
-    result = workbook("run", one, "--out", "out", *arguments)
-    assert result.returncode == 2, result.stdout + result.stderr
-    assert says in result.stderr and len(result.stderr.strip().splitlines()) == 1
-    assert result.stdout == "" and not (tmp_path / "out").exists()
+    line = refusal("run", one, "--out", "out", *arguments)
+    assert all(part in line for part in expected), line
+    assert not (tmp_path / "out").exists()
 
 
-def test_an_out_that_cannot_be_written_is_refused(make_notebook, tmp_path, workbook):
+def test_an_out_that_cannot_be_written_is_refused(make_notebook, tmp_path, refusal):
     one = make_notebook("one", "print(1)")
     (tmp_path / "file").write_text("")
-    for out, says in [
-        ("file/out", "cannot be written"),
-        ("file", "cannot be written"),
-        ("notebooks", "folder of one"),
-    ]:
-        result = workbook("run", one, "--out", out)
-        assert result.returncode == 2 and says in result.stderr, result.stderr
-        assert len(result.stderr.strip().splitlines()) == 1
-    assert "outputs" in one.read_text() and nbformat.read(one, 4).cells[0].outputs == []
+    for out in ("file/out", "notebooks"):
+        assert out in refusal("run", one, "--out", out)
+    assert nbformat.read(one, 4).cells[0].outputs == []
 
 
 def test_grid_and_resume(make_notebook, tmp_path):
@@ -435,7 +365,7 @@ def test_an_output_of_this_batch_counts_as_finished_without_resume(make_notebook
     assert kept[0].status == "kept" and kept[0].ended
 
 
-def test_a_folder_is_its_notebooks_and_equal_names_are_kept_apart(make_notebook, tmp_path):
+def test_notebooks_of_a_folder_and_equal_names(make_notebook, tmp_path):
     make_notebook("02_b", "1")
     make_notebook("01_a", "1")
     lab = make_notebook("01_a", "1", folder="labs")
@@ -468,10 +398,20 @@ def test_parse_value(annotation, default, text, value):
 
 @pytest.mark.parametrize(
     ("annotation", "text"),
-    [("Literal['a']", "b"), ("tuple[int, int]", "(1,)"), ("list[int]", "3"), ("bool", "yes please")],
+    [
+        ("Literal['a']", "b"),
+        ("tuple[int, int]", "(1,)"),
+        ("list[int]", "3"),
+        ("list[int]", "[1, 'x']"),
+        ("int | None", "x"),
+        ("bool", "yes please"),
+        ("bool", "3"),
+        ("int", "1.5"),
+        ("int", "True"),
+    ],
 )
 def test_parse_value_refuses(annotation, text):
-    with pytest.raises(ValueError, match="is not"):
+    with pytest.raises(ValueError, match=re.escape(annotation)):
         parse_value(text, Parameter("name", annotation, "x"))
 
 

@@ -71,7 +71,7 @@ def test_a_slower_clock_on_another_day_is_no_regression():
     assert report(league_run("first"), league_run("second", all_slow=1.1)).exit_status == 0
 
 
-def test_what_can_no_longer_be_timed_is_a_regression():
+def test_a_point_that_can_no_longer_be_timed_is_a_regression():
     before, now = league_run("first"), league_run("second")
     gone = dataclasses.replace(now[0], us=None, ratio=None, note="refused: Mismatch: wrong on (4096,)")
     made = report(before, [gone, *now[1:]])
@@ -249,16 +249,16 @@ def test_the_stored_leagues_can_be_read(bench, gpu):
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        ({"against": "none.json"}, "There is no file none.json"),
-        ({"against": "mine.py"}, "mine.py was not written by"),
-        ({"against": "before.json", "only": {"n": ["3"]}}, "no point with n=3"),
-        ({"file": Path("mine.py"), "only": {"m": ["3"]}}, "no point with m=3"),
-        ({"file": Path("none.py")}, "There is no file none.py"),
-        ({"file": Path("mine.py"), "save": Path("mine.py")}, "--save mine.py must be the name of a .json"),
-        ({"file": Path("mine.py"), "save": Path("thesis.json")}, "thesis.json would overwrite"),
+        ({"against": "none.json"}, "none.json"),
+        ({"against": "mine.py"}, "mine.py"),
+        ({"against": "before.json", "only": {"n": ["3"]}}, "n=3"),
+        ({"file": Path("mine.py"), "only": {"m": ["3"]}}, "m=3"),
+        ({"file": Path("none.py")}, "none.py"),
+        ({"file": Path("mine.py"), "save": Path("mine.py")}, "--save mine.py"),
+        ({"file": Path("mine.py"), "save": Path("thesis.json")}, "thesis.json"),
     ],
 )
-def test_what_cannot_be_measured_is_one_sentence(bench, tmp_path, monkeypatch, options, expected):
+def test_wrong_files_and_points_are_refused(bench, tmp_path, monkeypatch, options, expected):
     monkeypatch.chdir(tmp_path)
     Path("thesis.json").write_text('{"chapters": 7}')
     bench(file=Path("mine.py"), save=Path("before.json"))
@@ -278,13 +278,13 @@ def test_times_of_another_gpu_are_not_compared(bench, tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("x = 1\n", r"mine.py has no function cases\(\)"),
-        ("def cases():\n    yield 3\n", "yielded a int instead of a Case"),
-        ("import no_such_module\n", "mine.py failed: ModuleNotFoundError"),
-        ("def cases():\n    raise RuntimeError('no')\n    yield\n", "mine.py failed: RuntimeError: no"),
+        ("x = 1\n", r"mine.py .*cases\(\)"),
+        ("def cases():\n    yield 3\n", "int .*Case"),
+        ("import no_such_module\n", "mine.py .*ModuleNotFoundError"),
+        ("def cases():\n    raise RuntimeError('no')\n    yield\n", "mine.py .*RuntimeError: no"),
     ],
 )
-def test_a_file_without_proper_cases_is_an_error(bench, tmp_path, text, expected):
+def test_a_file_without_cases_is_refused(bench, tmp_path, text, expected):
     (tmp_path / "mine.py").write_text(text)
     path = list(sys.path)
     with pytest.raises(UsageError, match=expected):
@@ -292,19 +292,18 @@ def test_a_file_without_proper_cases_is_an_error(bench, tmp_path, text, expected
     assert sys.path == path
 
 
-def test_wrong_options_and_a_missing_gpu_are_one_sentence_and_status_2(workbook):
-    if device.has_gpu():
-        pytest.skip("this machine has a GPU")
-    for arguments, expected in (
-        ((), "NVIDIA GPU"),
-        (("--against", "fusion/league"), "NVIDIA GPU"),
-        (("--only", "n"), "--only 'n'"),
-        (("--least", "-1"), "--least -1"),
-        (("--seconds", "0"), "--seconds 0"),
-    ):
-        done = workbook("bench", *arguments)
-        assert done.returncode == 2 and expected in done.stderr
-        assert len(done.stderr.strip().splitlines()) == 1
+@pytest.mark.skipif(device.has_gpu(), reason="this machine has a GPU")
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ("", "NVIDIA GPU"),
+        ("--only n", "--only 'n'"),
+        ("--least -1", "--least -1"),
+        ("--seconds 0", "--seconds 0"),
+    ],
+)
+def test_wrong_options_and_a_missing_gpu_are_refused(refusal, arguments, expected):
+    assert expected in refusal("bench", *arguments.split())
 
 
 def test_the_hosts_clock_cannot_be_replaced(monkeypatch):
@@ -350,14 +349,8 @@ def cases():
 
 
 def run_bench(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    return subprocess.run(
-        command("bench", *arguments),
-        cwd=folder,
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
+    how = {"cwd": folder, "env": environment(), "capture_output": True, "text": True, "timeout": 600}
+    return subprocess.run(command("bench", *arguments), **how)
 
 
 @pytest.mark.gpu

@@ -83,7 +83,7 @@ def swept(tmp_path_factory) -> Path:
     return folder / "out"
 
 
-def test_results_csv_has_a_row_a_point_and_no_number_of_a_failed_one(swept):
+def test_results_csv_has_a_row_per_point(swept):
     rows = list(csv.DictReader((swept / "results.csv").open()))
     assert [(r["n_rows"], r["warps"], r["status"]) for r in rows] == [
         ("8", "2", "ok"), ("8", "4", "ok"), ("64", "2", "failed"), ("64", "4", "ok"), ("", "", "ok"),
@@ -104,20 +104,15 @@ def test_the_dataframe_has_types(swept):
     assert frame["square_us"].dtype == float and frame["square_us"].isna().sum() == 2
 
 
-def test_the_command_prints_the_table(swept, workbook):
-    said = workbook("results", swept).stdout
+def test_the_command_prints_the_table(swept, cli, refusal):
+    said = cli("results", swept).stdout
     assert re.search(r"n_rows +warps +status +seconds +square_us +torch \(µs\)\n", said)
     assert re.search(r" 64 +4 +ok +[\d.]+ +16 +128\n", said)
     assert re.search(r" 64 +2 +failed +[\d.]+\n", said)  # no number behind it
-    assert (
-        "copy (GB/s) = 2,959, replayed, NVIDIA H100: the same at 3 points, because it does not depend on them"
-        in said
-    )
+    assert re.search(r"copy \(GB/s\) = 2,959, replayed, NVIDIA H100: .* 3 points", said)
     assert "once_ms  1.5" in said and "ValueError: this point" in said
-    assert workbook("results", swept, "--csv").stdout == (swept / "results.csv").read_text()
-    missing = workbook("results", swept / "nowhere")
-    assert missing.returncode == 2 and len(missing.stderr.splitlines()) == 1
-    assert "name the --out folder of a workbook run" in missing.stderr
+    assert cli("results", swept, "--csv").stdout == (swept / "results.csv").read_text()
+    assert "nowhere" in refusal("results", swept / "nowhere")
 
 
 def test_the_index_draws_each_figure_over_the_grid(swept):
@@ -129,14 +124,9 @@ def test_the_index_draws_each_figure_over_the_grid(swept):
     assert any("failed" in str(t.get("text")) for t in square["data"])
     assert square["layout"]["xaxis"]["title"]["text"] == "warps" and "live, Tesla T4" in str(square["layout"])
     assert "torch (µs)" in str(torch["layout"])
-    assert (
-        index.count("copy (GB/s) = 2,959") == 1
-        and "the same at 3 points, because it does not depend on them" in index
-    )
+    assert index.count("copy (GB/s) = 2,959") == 1
     assert "<td>once</td><td>1.5 ms</td>" in index and "<td>copy</td>" not in index
-    assert (swept / "assets" / "plotly.min.js").stat().st_size > 1e6 and "http" not in index.replace(
-        "http-equiv", ""
-    )
+    assert (swept / "assets" / "plotly.min.js").is_file() and "http" not in index.replace("http-equiv", "")
 
 
 def test_resume_reads_the_figures_of_an_older_output(swept, tmp_path):
@@ -152,7 +142,7 @@ def test_resume_reads_the_figures_of_an_older_output(swept, tmp_path):
 # --- the index of other people's notebooks ------------------------------------------------------------------
 
 
-def test_a_report_is_titled_after_its_notebooks_and_has_a_gpu_column_only_for_gpu_figures(tmp_path):
+def test_titles_of_reports_and_the_column_of_gpus(tmp_path):
     foreign = point("one", {}, findings.Figure("loss", 0.5))
     index = index_of(tmp_path, [foreign])
     assert "<h1>One</h1>" in index and "<th>Figures</th>" not in index
@@ -162,13 +152,11 @@ def test_a_report_is_titled_after_its_notebooks_and_has_a_gpu_column_only_for_gp
     live = {"record": "square", "mode": "live", "gpu": "Tesla T4", "date": "2026-11-22", "text": ""}
     with_gpu = index_of(tmp_path, [foreign, dataclasses.replace(other, provenance=(live,))])
     assert "<th>Figures</th>" in with_gpu and "live on Tesla T4" in with_gpu
-    lessons = [
-        dataclasses.replace(foreign, source=str(path)) for path in (LESSONS / "a.ipynb", LESSONS / "b.ipynb")
-    ]
+    lessons = [dataclasses.replace(foreign, source=str(LESSONS / name)) for name in ("a.ipynb", "b.ipynb")]
     assert "<h1>Kernel Workbook</h1>" in index_of(tmp_path, lessons)
 
 
-def test_a_traceback_that_several_points_have_is_shown_once(tmp_path):
+def test_a_traceback_shared_by_several_points_is_shown_once(tmp_path):
     failure = notebook_runs.Failure("error", "cell f: ValueError: boom", "Traceback, line 7", "f")
     failed = [dataclasses.replace(point(n, {}, status="failed"), failure=failure) for n in ("p1", "p2")]
     other = dataclasses.replace(failure, traceback="Traceback, line 9")
@@ -188,7 +176,7 @@ def us(value: float, **more: str) -> findings.Figure:
     return findings.Figure("square_us", value, **{"source": "live, Tesla T4", **more})
 
 
-def test_one_axis_is_a_line_and_figures_of_one_unit_share_it(tmp_path):
+def test_figures_of_one_unit_share_a_line_plot(tmp_path):
     other = [findings.Figure("torch (µs)", v) for v in (5.0, 6.0, 7.0)]
     runs = [
         point(f"p{n}", {"n": n}, us(v), o)
@@ -199,7 +187,7 @@ def test_one_axis_is_a_line_and_figures_of_one_unit_share_it(tmp_path):
     assert figure["layout"]["xaxis"]["type"] == "log" and figure["layout"]["yaxis"]["title"]["text"] == "µs"
 
 
-def test_names_on_the_axis_are_bars(tmp_path):
+def test_text_on_the_axis_makes_bars(tmp_path):
     runs = [point(k, {"kind": k}, us(v)) for k, v in (("</script>", 1.0), ("b", 2.0))]
     (figure,) = drawn(index_of(tmp_path, runs))
     assert (figure["data"][0]["type"], figure["data"][0]["y"]) == ("bar", [1.0, 2.0])
@@ -216,18 +204,13 @@ def test_three_axes_are_a_heat_map_per_value_of_the_shortest(tmp_path):
     runs[5] = point("p5", runs[5].parameters, us(5.0), status="failed")
     upper, lower = drawn(index_of(tmp_path, runs))
     assert "rows = 0" in str(upper["layout"]["title"]) and "rows = 1" in str(lower["layout"]["title"])
-    assert upper["data"][0]["z"] == [
-        [0.0, 2.0, 4.0],
-        [6.0, 8.0, 10.0],
-        [12.0, 14.0, 16.0],
-        [18.0, 20.0, 22.0],
-    ]
+    assert upper["data"][0]["z"] == [[i, i + 2, i + 4] for i in (0, 6, 12, 18)]
     assert lower["data"][0]["z"][0] == [1.0, 3.0, None] and "failed" in str(lower["data"][1]["text"])
     # They can be compared: their colors mean the same.
     assert [(h["data"][0]["zmin"], h["data"][0]["zmax"]) for h in (upper, lower)] == [(0, 23), (0, 23)]
 
 
-def test_axes_that_cannot_be_drawn_are_a_table(tmp_path):
+def test_four_axes_are_a_table(tmp_path):
     axes = [{"a": i & 1, "b": i & 2, "c": i & 4, "d": i & 8} for i in range(16)]
     runs = [point(f"p{i}", at, us(float(i))) for i, at in enumerate(axes)]
     runs[5] = point("p5", axes[5], us(5.0), status="failed")
@@ -237,28 +220,28 @@ def test_axes_that_cannot_be_drawn_are_a_table(tmp_path):
     assert re.search(r'failed">failed</td><td class="number">–</td>', index)
 
 
-def test_a_list_of_points_on_a_diagonal_is_no_heat_map(tmp_path):
+def test_points_on_a_diagonal_are_not_drawn(tmp_path):
     assert not drawn(index_of(tmp_path, [point(f"p{i}", {"a": i, "b": i}, us(1.0 + i)) for i in range(4)]))
 
 
-def test_a_record_of_other_parameters_is_no_number_of_this_point(tmp_path):
+def test_a_record_of_other_parameters_is_not_a_result_of_the_point(tmp_path):
     near = us(3.0, source="replayed, NVIDIA H100", nearest="n=1823")
     exact = us(4.0, source="replayed, NVIDIA H100")
     runs = [point("p1", {"n": 512}, near), point("p2", {"n": 1823}, exact)]
     rows = table.rows_of(runs)[1]
     assert [row["square_us"] for row in rows] == [None, 4.0]
-    assert "n=1823 was recorded, not this point" in rows[0]["figures_from"]
+    assert "n=1823" in rows[0]["figures_from"]
     (figure,) = drawn(index_of(tmp_path, runs))
     assert figure["data"][0]["x"] == [1823] and "1 not recorded" in str(figure["layout"]["title"])
     same = [point("p1", {"n": 512}, near), point("p2", {"n": 513}, near)]
     index = index_of(tmp_path, same)
-    assert not drawn(index) and "of n=1823; the same at 2 points" in index
+    assert not drawn(index) and re.search("of n=1823; .* 2 points", index)
 
 
 @pytest.mark.parametrize(
     "odd", [float("nan"), float("inf"), None, [1, 2], True, 10**400], ids=lambda v: str(v)[:8]
 )
-def test_odd_values_of_a_parameter_do_not_keep_the_index_from_being_written(tmp_path, odd):
+def test_the_index_is_written_for_odd_parameter_values(tmp_path, odd):
     runs = [point("p1", {"n": odd}, us(1.0)), point("p2", {"n": 3}, us(2.0)), point("p3", {"n": -1}, us(2.0))]
     index_of(tmp_path, runs)
     assert len(batch.load_results(tmp_path)) == 3
@@ -303,7 +286,7 @@ def test_scraps_of_foreign_notebooks_are_read():
     }  # fmt: skip
 
 
-def test_names_that_come_again_and_names_of_columns_are_kept_apart():
+def test_repeated_names_and_names_of_columns_are_kept_apart():
     one = findings.figures_of([headline("L", "1 s"), headline("L", "2 s"), scrap("seconds", 3)])
     assert [f.name for f in one] == ["L (s)", "L (s) #2", "seconds"]
     assert findings.unit_of("L (s) #2") == "s"
@@ -312,7 +295,7 @@ def test_names_that_come_again_and_names_of_columns_are_kept_apart():
     assert (rows[0]["parameter_status"], rows[0]["status"], rows[0]["figure_seconds"]) == ("mine", "ok", 3)
 
 
-def test_a_report_that_is_none_is_told(tmp_path):
+def test_a_file_that_is_not_a_report_is_refused(tmp_path):
     (tmp_path / "report.json").write_text('{"notebooks": 3}')
-    with pytest.raises(UsageError, match="is no report of a workbook run"):
+    with pytest.raises(UsageError, match=r"report\.json"):
         table.read_report(tmp_path)

@@ -57,40 +57,31 @@ def test_the_form_of_a_messy_notebook(checkout):
     )
     cells, said = formed(path)
     notebook = json.loads(path.read_text())
-    assert notebook["metadata"] == canonical.METADATA and (
-        notebook["nbformat"],
-        notebook["nbformat_minor"],
-    ) == (
-        4,
-        5,
-    )
+    assert notebook["metadata"] == canonical.METADATA
+    assert (notebook["nbformat"], notebook["nbformat_minor"]) == (4, 5)
     assert list(cells) == ["title", "setup", "run-me", "first-thing", "triple"]
     assert cells["run-me"].source == "x = 1" and cells["run-me"].metadata == {"tags": ["a", "b"]}
     assert cells["run-me"].outputs == [] and cells["run-me"].execution_count is None
-    assert (
-        cells["setup"].source == canonical.setup_source("ada/kernels")
-        and 'github.com/ada/kernels"' in cells["setup"].source
-    )
+    assert cells["setup"].source == canonical.setup_source("ada/kernels")
     assert GOOD_BADGE in cells["title"].source
-    assert (
-        cells["triple"].source
-        == 'TRIPLE_IT_CUDA = r"""\n__global__ void triple_it(float* x) {\n    x[0] *= 3;\n}\n"""'
-    )
+    triple = 'TRIPLE_IT_CUDA = r"""\n__global__ void triple_it(float* x) {\n    x[0] *= 3;\n}\n"""'
+    assert cells["triple"].source == triple
     assert path.read_text().endswith("}\n") and not said.problems
-    for part in (
+    parts = (
         "metadata",
         "1 empty cells",
-        "no Colab badge, one with another address",
-        "not the setup cell",
-        "sorted tags",
-        "stored output or execution count but is not checked",
+        "Colab",
+        "setup cell",
+        "tags",
+        "stored output",
         "'3f2a9c1d'",
-        "not the triple_it of helpers/kernels",
-    ):
+        "triple_it",
+    )
+    for part in parts:
         assert any(part in sentence for sentence in said.differences), (part, said.differences)
 
 
-def test_the_form_is_a_fixed_point_that_ruff_leaves_alone(checkout):
+def test_forming_twice_changes_nothing_and_ruff_agrees(checkout):
     checked = code("print(1)", "checked", canonical.CHECKED, outputs=(stream("1\n"),), count=9)
     path = lesson(
         checkout, code("pass", "k", "kernel:double_it"), checked, code("%timeit -n1 pass\n!ls", "magic")
@@ -99,25 +90,21 @@ def test_the_form_is_a_fixed_point_that_ruff_leaves_alone(checkout):
     before = path.read_text()
     _, again = formed(path)
     assert not again.differences and path.read_text() == before
-    config = f"--config={ROOT / 'pyproject.toml'}"
-    for arguments in (["format", config], ["check", config, "--fix"]):
-        ran = subprocess.run(
-            [sys.executable, "-m", "ruff", *arguments, str(path)], capture_output=True, text=True
-        )
+    ruff = [sys.executable, "-m", "ruff"]
+    for arguments in (["format"], ["check", "--fix"]):
+        config = f"--config={ROOT / 'pyproject.toml'}"
+        ran = subprocess.run([*ruff, *arguments, config, str(path)], capture_output=True, text=True)
         assert ran.returncode == 0, ran.stdout + ran.stderr
     assert path.read_text() == before
 
 
-def test_a_folded_cell_has_what_jupyterlab_and_colab_read(checkout):
+def test_a_folded_cell_is_folded_in_jupyterlab_and_colab(checkout):
     by_hand = code("y = 1", "unfolded")
     by_hand.metadata["jupyter"] = {"source_hidden": True}
     path = lesson(checkout, code("x = 1", "folded", canonical.HIDDEN), by_hand)
     cells, _ = formed(path)
-    assert cells["folded"].metadata == {
-        "cellView": "form",
-        "jupyter": {"source_hidden": True},
-        "tags": ["hide-input"],
-    }
+    folded = {"cellView": "form", "jupyter": {"source_hidden": True}, "tags": ["hide-input"]}
+    assert cells["folded"].metadata == folded
     assert cells["unfolded"].metadata == {}
     _, again = formed(path)
     assert not again.differences
@@ -133,12 +120,12 @@ def test_the_setup_cell_has_five_lines_and_keeps_what_is_installed():
 
 
 @pytest.mark.parametrize("here", [True, False])
-def test_an_unpublished_notebook_says_how_to_install_the_package_and_stops(here):
+def test_an_unpublished_notebook_explains_how_to_install_the_package(here):
     """As in Colab, which has neither `helpers` nor an address to install it from."""
-    without = (
-        "import sys; sys.path = [p for p in sys.path if 'site-packages' in p]; sys.meta_path = [f for "
-        "f in sys.meta_path if 'editable' not in repr(f)]"
-    )
+    without = """\
+import sys
+sys.path = [p for p in sys.path if 'site-packages' in p]
+sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]"""
     cells = [] if here else [code(without, "colab")]
     cells += [code(canonical.setup_source(UNPUBLISHED), "setup"), code("print('after')", "after")]
     notebook = nbformat.v4.new_notebook(cells=cells)
@@ -150,7 +137,7 @@ def test_an_unpublished_notebook_says_how_to_install_the_package_and_stops(here)
     with pytest.raises(CellExecutionError):
         client.execute()
     said = next(o for o in notebook.cells[1].outputs if o.output_type == "error")
-    assert said.ename == "SystemExit" and "run %pip install FILE.zip" in said.evalue
+    assert said.ename == "SystemExit" and "%pip install" in said.evalue
     assert sum(line.count("\n") for line in said.traceback) <= 3
     assert notebook.cells[2].outputs == []
 
@@ -170,11 +157,8 @@ def test_checked_outputs_keep_what_nbval_compares(checkout):
     cells, said = formed(path)
     first, second, third = cells["checked"].outputs
     assert (first.text, cells["checked"].execution_count) == ("ab", 1)
-    assert (
-        second.data == {"text/plain": "t", "text/html": "<b>"}
-        and second.execution_count == 1
-        and second.metadata == {}
-    )
+    assert second.data == {"text/plain": "t", "text/html": "<b>"}
+    assert (second.execution_count, second.metadata) == (1, {})
     assert third.traceback == [] and not said.problems
 
 
@@ -185,19 +169,16 @@ def shown_as(mime: str) -> nbformat.NotebookNode:
 @pytest.mark.parametrize(
     ("outputs", "count", "fact"),
     [
-        ((), None, "is checked but has no stored output"),
-        ((), 3, "is checked but has no stored output"),
-        ((stream("1"),), None, "is checked but has no stored output"),
-        ((stream("at 0x7f3b2c001a90"),), 1, "prints a memory address"),
-        ((stream("/tmp/abc/x.py"),), 1, "prints a path of this machine"),
-        ((stream("Warning", "stderr"),), 1, "writes to stderr"),
-        ((shown_as("application/vnd.plotly.v1+json"),), 1, "nbval cannot compare"),
-        ((shown_as("application/vnd.kernel-workbook.provenance+json"),), 1, "nbval cannot compare"),
+        ((), 3, "no stored output"),
+        ((stream("1"),), None, "no stored output"),
+        ((stream("at 0x7f3b2c001a90"),), 1, "address"),
+        ((stream("/tmp/abc/x.py"),), 1, "path"),
+        ((stream("Warning", "stderr"),), 1, "stderr"),
+        ((shown_as("application/vnd.plotly.v1+json"),), 1, "nbval"),
+        ((shown_as("application/vnd.kernel-workbook.provenance+json"),), 1, "nbval"),
     ],
 )
-def test_a_checked_cell_that_could_pass_silently_or_fail_elsewhere_is_a_problem(
-    checkout, outputs, count, fact
-):
+def test_checked_outputs_that_nbval_cannot_compare_are_problems(checkout, outputs, count, fact):
     _, said = formed(lesson(checkout, code("f()", "weak", canonical.CHECKED, outputs=outputs, count=count)))
     assert len(said.problems) == 1 and "weak" in said.problems[0] and fact in said.problems[0]
 
@@ -218,9 +199,7 @@ def test_the_badge_of_a_published_notebook_is_below_its_heading(checkout, source
     nbformat.write(notebook, path)
     cells, said = formed(path)
     assert cells["title"].source == f"# Title\n\n{GOOD_BADGE}\n\nWhat you will learn."
-    assert not said.problems and any(
-        sentence.startswith("01_x.ipynb: cell title") for sentence in said.differences
-    )
+    assert not said.problems and "cell title" in str(said.differences)
     assert formed(path)[1].differences == ()
 
 
@@ -228,7 +207,7 @@ def test_a_published_notebook_without_a_title_is_a_problem(checkout):
     path = lesson(checkout, code("x = 1", "one"))
     path.write_text(path.read_text().replace('"id": "title"', '"id": "heading"'))
     _, said = formed(path)
-    assert ["no text cell has the id title" in problem for problem in said.problems] == [True]
+    assert ["id title" in problem for problem in said.problems] == [True]
 
 
 def unpublish(checkout: Path) -> None:
@@ -241,131 +220,95 @@ def test_an_unpublished_notebook_has_no_badge(checkout):
     unpublish(checkout)
     cells, said = formed(path)
     assert cells["title"].source == "# Title" and cells["setup"].source == canonical.setup_source(UNPUBLISHED)
-    assert not said.problems and any(
-        "one that leads nowhere yet" in sentence for sentence in said.differences
-    )
+    assert not said.problems and "cell title" in str(said.differences)
     assert formed(path)[1].differences == ()
 
 
-def test_what_only_a_person_can_repair(checkout):
+def test_problems_that_only_a_person_can_fix(checkout):
     _, said = formed(lesson(checkout, code("pass", "k", "kernel:unknown"), setup=False))
-    assert (
-        "shows kernel:unknown, but helpers/kernels marks no such kernel (it has double_it, triple_it)"
-        in said.problems[0]
-    )
-    assert "0 cells are tagged setup" in said.problems[1]
+    shown, setup = said.problems
+    assert "kernel:unknown" in shown and "double_it, triple_it" in shown and "setup" in setup
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "expected"),
     [
         ("# [kernel:a]\n", r"\[kernel:a\] is never closed"),
-        ("# [/kernel:a]\n", "closes a block that is not open"),
-        ("# [kernel:a]\n# [kernel:b]\n", r"before \[kernel:a\] is closed"),
-        ("# [kernel:double_it]\n# [/kernel:double_it]\n", "already named double_it"),
+        ("# [/kernel:a]\n", "not open"),
+        ("# [kernel:a]\n# [kernel:b]\n", r"before \[kernel:a\]"),
+        ("# [kernel:double_it]\n# [/kernel:double_it]\n", "already .*double_it"),
     ],
 )
-def test_broken_kernel_markers(checkout, text, says):
+def test_broken_kernel_markers(checkout, text, expected):
     (checkout / "helpers" / "kernels" / "m.py").write_text(text)
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises(ValueError, match=expected):
         project.load_project(checkout)
 
 
-def test_the_command(checkout, workbook):
+def test_check_and_execute(checkout, cli, workbook):
     path = lesson(
         checkout, PARAMETERS, code("x = 2", "compute"), code("print(x)", "checked", canonical.CHECKED)
     )
-    checked = workbook("form", "--check", cwd=checkout)
-    assert (
-        checked.returncode == 1
-        and "not the setup cell" in checked.stdout
-        and "no stored output" in checked.stdout
-    )
     before = path.read_text()
-    assert workbook("form", "--check", cwd=checkout).stdout == checked.stdout and path.read_text() == before
+    checked = cli("form", "--check", cwd=checkout)
+    assert checked.returncode == 1 and path.read_text() == before
+    assert "setup cell" in checked.stdout and "no stored output" in checked.stdout
     # Its setup cell imports helpers.device, which this small checkout has not; the installed one serves.
     executed = workbook("form", "--execute", path, cwd=checkout)
     assert executed.returncode == 0, executed.stdout + executed.stderr
     cells = {cell["id"]: cell for cell in nbformat.read(path, as_version=4).cells}
     assert cells["checked"].outputs[0].text == "2\n" and cells["setup"].outputs == []
-    assert workbook("form", "--check", cwd=checkout).returncode == 0
+    assert cli("form", "--check", cwd=checkout).returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("source", "says"),
-    [("1/0", "ZeroDivisionError"), ("import os; os._exit(1)", "the kernel died in cell bad")],
+    ("source", "expected"),
+    [("1/0", "ZeroDivisionError"), ("import os; os._exit(1)", "died")],
 )
-def test_execute_stores_nothing_when_a_cell_fails(checkout, workbook, source, says):
+def test_execute_stores_nothing_when_a_cell_fails(checkout, workbook, source, expected):
     path = lesson(
         checkout,
         code("print(1)", "checked", canonical.CHECKED, outputs=(stream("0\n"),), count=1),
         code(source, "bad"),
     )
     result = workbook("form", "--execute", path, cwd=checkout)
-    assert result.returncode == 2 and says in result.stderr and "cell bad" in result.stderr
+    assert result.returncode == 2 and expected in result.stderr and "cell bad" in result.stderr
     assert nbformat.read(path, as_version=4).cells[2].outputs[0].text == "0\n"
 
 
 @pytest.mark.parametrize("arguments", [["missing.ipynb"], ["--check", "--execute"]])
-def test_wrong_commands_are_one_sentence(checkout, workbook, arguments):
-    result = workbook("form", *arguments, cwd=checkout)
-    assert result.returncode == 2 and len(result.stderr.strip().splitlines()) == 1
+def test_wrong_commands_are_refused(checkout, refusal, arguments):
+    assert arguments[0] in refusal("form", *arguments, cwd=checkout)
 
 
-def test_outside_a_checkout(tmp_path, workbook):
-    result = workbook("form", cwd=tmp_path)
-    assert result.returncode == 2 and "is not inside a checkout" in result.stderr
-
-
-def test_publish_shows_the_links_and_publishing_again_changes_them(checkout, workbook):
+def test_publish_shows_the_links_and_publishing_again_changes_them(checkout, cli):
     path = lesson(checkout, PARAMETERS)
     unpublish(checkout)
     formed(path)
-    assert "colab" not in path.read_text().partition('"metadata": {\n  "accelerator"')[0]
-    readme = checkout / "README.md"
+    readme, citation = checkout / "README.md", checkout / "CITATION.cff"
     link = "[the book](https://OWNER.github.io/REPO)"
     readme.write_text(f"# Title\n\n<!-- published:\nRead {link}.\n-->\n\nText. github.com/OWNER/REPO-old\n")
-    citation = checkout / "CITATION.cff"
     citation.write_text('title: "T"\n# published: repository-code: https://github.com/OWNER/REPO\n')
-
-    result = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
-    assert result.returncode == 0, result.stderr
     changed = ["pyproject.toml", "README.md", "CITATION.cff", "notebooks/01_x.ipynb"]
-    assert [line.split(":")[0] for line in result.stdout.splitlines()] == changed
-    address = 'Repository = "https://github.com/grace-h/gpu.course_2"'
-    assert address in (checkout / "pyproject.toml").read_text()
-    shown = link.replace("OWNER", "grace-h").replace("REPO", "gpu.course_2")
-    assert readme.read_text() == f"# Title\n\nRead {shown}.\n\nText. github.com/OWNER/REPO-old\n"
-    assert citation.read_text().endswith("\nrepository-code: https://github.com/grace-h/gpu.course_2\n")
-    assert path.read_text().count("grace-h/gpu.course_2") == 2
-    assert workbook("form", "--check", cwd=checkout).returncode == 0
-
-    again = workbook("publish", "grace-h/gpu.course_2", cwd=checkout)
-    assert again.returncode == 0 and again.stdout.startswith("Nothing to change")
-    moved = workbook("publish", "ada/kernels", cwd=checkout)
-    assert [line.split(":")[0] for line in moved.stdout.splitlines()] == changed
-    for file in changed:
-        text = (checkout / file).read_text()
-        assert "ada/kernels" in text or "https://ada.github.io/kernels" in text
-        assert "grace" not in text
+    for owner, name in (("grace-h", "gpu.course_2"), ("ada", "kernels")):
+        result = cli("publish", f"{owner}/{name}", cwd=checkout)
+        assert [line.split(":")[0] for line in result.stdout.splitlines()] == changed
+        address = f"https://github.com/{owner}/{name}"
+        assert f'Repository = "{address}"' in (checkout / "pyproject.toml").read_text()
+        shown = f"[the book](https://{owner}.github.io/{name})"
+        assert readme.read_text() == f"# Title\n\nRead {shown}.\n\nText. github.com/OWNER/REPO-old\n"
+        assert citation.read_text().endswith(f"\nrepository-code: {address}\n")
+        assert path.read_text().count(f"{owner}/{name}") == 2
+    again = cli("publish", "ada/kernels", cwd=checkout)
+    assert again.returncode == 0 and len(again.stdout.splitlines()) == 1
+    assert cli("form", "--check", cwd=checkout).returncode == 0
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        "ada",
-        "https://github.com/ada/kernels",
-        "ada/",
-        "-ada/x",
-        "ada--x/y",
-        "ada/x y",
-        "a/b/c",
-        "ada/x.git",
-        "ada/..",
-    ],
+    "name", ["ada", "https://github.com/ada/kernels", "-ada/x", "ada--x/y", "ada/x y", "ada/x.git", "ada/.."]
 )
 def test_publish_refuses_what_is_no_repository(checkout, name):
     before = (checkout / "pyproject.toml").read_text()
-    with pytest.raises(ValueError, match="is not OWNER/REPO"):
+    with pytest.raises(ValueError, match="OWNER/REPO"):
         publish.publish(name, checkout)
     assert (checkout / "pyproject.toml").read_text() == before

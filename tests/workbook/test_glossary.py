@@ -61,12 +61,12 @@ def test_every_bold_term_has_an_entry():
 
 
 @pytest.mark.parametrize("one", TERMS, ids=lambda one: one.term)
-def test_an_entry_s_cell_introduces_it(one):
+def test_an_entry_names_the_cell_that_introduces_it(one):
     """The term is bold there, and in no earlier cell."""
     assert next((cell for cell, phrase in BOLD if phrase in in_bold(one)), None) == one.cell
 
 
-def test_entries_are_one_sentence_and_each_word_has_one():
+def test_entries_are_one_sentence_and_unique():
     names = [phrase for one in TERMS for phrase in in_bold(one)]
     assert len(names) == len(set(names))
     for one in TERMS:
@@ -74,13 +74,10 @@ def test_entries_are_one_sentence_and_each_word_has_one():
         assert ". " not in one.meaning and len(one.meaning.split()) <= 40, one.term
 
 
-def test_lists_of_exceptions_have_no_leftovers():
+def test_lists_of_exceptions_are_up_to_date():
     assert {plain(phrase) for phrase in NO_TERMS} <= {phrase for _, phrase in BOLD}
-    texts = [
-        path.read_text("utf-8").lower()
-        for folder in ("notebooks", "labs")
-        for path in (ROOT / folder).glob("*.ipynb")
-    ]
+    paths = [*(ROOT / "notebooks").glob("*.ipynb"), *(ROOT / "labs").glob("*.ipynb")]
+    texts = [path.read_text("utf-8").lower() for path in paths]
     for phrase in glossary.read(ROOT)["not_in"]:
         assert any(phrase in text for text in texts), phrase
     assert {lesson for one in TERMS for lesson in one.not_on} <= {path.stem for path in LESSONS}
@@ -93,14 +90,10 @@ def test_lists_of_exceptions_have_no_leftovers():
         ("notebooks/09_wide_rows", "Two streams, and no floor.", ["stream", "floor"]),
         ("labs/04_ptx", "Between guard bands it reads global memory; a guard follows.", ["guard"]),
         ("notebooks/08_builds", "It passes tensors; local memory, online, sections.", ["local memory"]),
-        (
-            "labs/10_another_gpu",
-            "A launch floor, again a launch floor, and the floor.",
-            ["launch floor", "floor"],
-        ),
+        ("labs/10_another_gpu", "A launch floor, a launch floor, and the floor.", ["launch floor", "floor"]),
     ],
 )
-def test_a_word_is_explained_where_it_is_the_term(page, text, terms):
+def test_words_are_linked_only_where_they_are_the_term(page, text, terms):
     """In other lessons than the term's own, and not where the word means something else."""
     std = SimpleNamespace(objects={("term", one.term): ("glossary", one.term) for one in TERMS})
     app = SimpleNamespace(

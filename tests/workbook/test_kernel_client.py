@@ -48,7 +48,7 @@ def busy() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("busy")
-def test_a_cell_with_many_messages_loses_none_under_load(make_notebook, tmp_path):
+def test_no_message_is_lost_under_load(make_notebook, tmp_path):
     source = make_notebook("chatty", ("i: int = 0", "parameters"), WRITES, DISPLAYS)
     report = batch.run_course([source], tmp_path / "out", grid={"i": ["1", "2"]}, jobs=2, cell_timeout=150)
     assert [run.status for run in report.runs] == ["ok", "ok"], report

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 
 import nbformat
-from commands import LESSONS, ROOT
 from small_checkout import BADGE, code
 
 from workbook.form import files, keys
@@ -13,7 +12,7 @@ from workbook.form import files, keys
 ASK = 'predict.ask("{}", "How many sectors?", unit="sectors")'
 
 
-def test_which_lesson_asks_what_is_written_down(checkout, monkeypatch):
+def test_form_writes_which_lesson_asks_what(checkout, monkeypatch):
     monkeypatch.chdir(checkout)
     badge = BADGE.format("https://colab.research.google.com/github/x/y")
     for name, key in (("01_x", "sectors"), ("02_y", "lines")):
@@ -30,8 +29,3 @@ def test_which_lesson_asks_what_is_written_down(checkout, monkeypatch):
     (checkout / keys.KEYS).write_text("{}")
     (difference,) = files.form([], check=True)[1]
     assert difference.startswith(keys.KEYS)
-
-
-def test_the_package_knows_what_the_lessons_ask():
-    asked = {path.stem: keys.asked(nbformat.read(path, as_version=4)) for path in LESSONS}
-    assert not keys.differ(ROOT, asked), "run `workbook form`"

@@ -19,16 +19,12 @@ from workbook.bench.contestants import check_large
 
 def rows(op="softmax", dtype="float32", n_rows=1024, n_cols=4096, **times) -> list[dict]:
     """Rows of one point from each contestant's time in µs; the intervals are ±0.1 %."""
+
+    def exact(value: float) -> tuple[float, tuple[float, float]]:
+        return value, (value * 0.999, value * 1.001)
+
     timings = {
-        name: RelativeTiming(
-            name,
-            us,
-            (us * 0.999, us * 1.001),
-            us / times["ours"],
-            (us / times["ours"] * 0.999, us / times["ours"] * 1.001),
-            50,
-        )
-        for name, us in times.items()
+        name: RelativeTiming(name, *exact(us), *exact(us / times["ours"]), 50) for name, us in times.items()
     }
     point = {"op": op, "dtype": dtype, "n_rows": n_rows, "n_cols": n_cols}
     return table.rows_of(point, 8 * n_rows * n_cols, timings, {"ours": 9.5}, {"liger": "refused: too wide"})
@@ -93,14 +89,14 @@ def test_goals_of_the_elementwise_operators():
     assert (verdicts(slow)[copy], verdicts(slow)[peers]) == ("fail", "fail")
 
 
-def test_a_missed_goal_names_the_point_and_by_how_much():
+def test_a_missed_goal_names_the_point_and_its_ratio():
     made = pd.DataFrame(rows(ours=100, quack=90, n_rows=32768, n_cols=8192))
     goal = next(g for g in goals.goals(made) if g.verdict == "fail")
     assert "softmax float32 32,768 × 8,192: 0.900 × quack (0.899 to 0.901)" in repr(goal)
     assert "0 of 1 points" in repr(goal)
 
 
-def test_summary_has_a_row_a_point_in_the_order_measured():
+def test_summary_has_a_row_per_point_in_the_order_measured():
     points = [rows(copy=9, ours=10, eager=20), rows("gelu", n_rows=1, n_cols=4096, copy=1, ours=2)]
     made = goals.summary(pd.DataFrame([row for point in points for row in point], columns=table.COLUMNS))
     assert list(made.index) == ["softmax float32 1,024 × 4,096", "gelu float32 4,096"]
@@ -145,20 +141,8 @@ def test_the_league_covers_the_claims():
 
 
 def test_the_command_line_chooses():
-    asked = kernels.parse(
-        [
-            "--op",
-            "softmax",
-            "--dtype",
-            "float32",
-            "--n",
-            "8192,100",
-            "--elements",
-            "1048576",
-            "--contestants",
-            "eager",
-        ]
-    )
+    options = "--op softmax --dtype float32 --n 8192,100 --elements 1048576 --contestants eager"
+    asked = kernels.parse(options.split())
     assert asked.contestants == ["eager", "ours"]
     assert kernels.chosen_points(asked) == [
         kernels.Point("softmax", "float32", 128, 8192),
@@ -171,7 +155,7 @@ def test_the_command_line_chooses():
 def test_an_unknown_name_is_refused(capsys):
     with pytest.raises(SystemExit):
         kernels.parse(["--contestants", "eager,apex"])
-    assert "'apex' is not one of copy, eager, compile" in capsys.readouterr().err
+    assert "'apex'" in capsys.readouterr().err
 
 
 def test_resuming_measures_the_rest(tmp_path, monkeypatch):
@@ -188,14 +172,12 @@ def test_resuming_measures_the_rest(tmp_path, monkeypatch):
     assert again.done(point, ["copy", "ours", "liger"])
     assert not again.done(point, ["ours", "eager"]) and not again.done(other, ["ours"])
     assert not kernels.Store(path, resume=False).state["rows"]
-    kept = json.loads(path.read_text()) | {
-        "sources": {"softmax": "others", "gelu": "others", "square": "others"}
-    }
-    path.write_text(json.dumps(kept))
+    others = dict.fromkeys(("softmax", "gelu", "square"), "others")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sources": others}))
     assert not kernels.Store(path, resume=True).state["rows"]
 
 
-def test_a_peer_that_is_not_here_is_an_import_error_and_one_without_the_operator_a_note():
+def test_a_peer_without_the_operator_gets_a_note():
     x = torch.randn(4, 8)
     assert kernels.contestant("quack", "gelu", x) == (None, "quack has no gelu of its own")
     for name in ("copy", "eager"):
@@ -207,23 +189,11 @@ def test_a_peer_that_is_not_here_is_an_import_error_and_one_without_the_operator
 def test_a_small_league_runs_on_a_gpu(root, tmp_path):
     """Three points of a real run; peers that are not installed get a reason."""
     out = tmp_path / "league.json"
-    command = [
-        sys.executable,
-        "benchmarks/kernels.py",
-        "--dtype",
-        "float32",
-        "--n",
-        "4096",
-        "--elements",
-        str(1 << 20),
-    ]
-    command += ["--contestants", "copy,eager,quack", "--point-seconds", "0.1", "--out", str(out)]
+    options = "--dtype float32 --n 4096 --elements 1048576 --contestants copy,eager,quack --point-seconds 0.1"
+    command = [sys.executable, "benchmarks/kernels.py", *options.split(), "--out", str(out)]
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     kept = json.loads(out.read_text())["rows"]
-    assert {r["op"] for r in kept if r["contestant"] == "ours" and r["median_us"] > 0} == {
-        "softmax",
-        "gelu",
-        "square",
-    }
+    timed = {r["op"] for r in kept if r["contestant"] == "ours" and r["median_us"] > 0}
+    assert timed == {"softmax", "gelu", "square"}
     assert all(r["median_us"] or r["note"] for r in kept)

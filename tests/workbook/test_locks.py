@@ -8,7 +8,7 @@ import sys
 import pytest
 from commands import environment
 
-from workbook import locks, outputs
+from workbook import locks
 
 HOLDS = """\
 import sys, time
@@ -36,7 +36,7 @@ def holder(tmp_path):
     process.communicate()
 
 
-def test_a_lock_ends_with_its_holder_and_says_who_it_was(holder, tmp_path):
+def test_a_lock_ends_with_its_holder(holder, tmp_path):
     process, _ = holder
     path = tmp_path / "lock"
     assert locks.is_held(path) and locks.take(path) is None
@@ -51,7 +51,7 @@ def test_a_lock_ends_with_its_holder_and_says_who_it_was(holder, tmp_path):
     again.close()
 
 
-def test_only_what_dead_writers_left_is_swept(holder, tmp_path):
+def test_only_files_of_dead_writers_are_removed(holder, tmp_path):
     process, partial = holder
     foreign = tmp_path / ".theirs.tmp"
     foreign.write_text("of another program")
@@ -61,11 +61,3 @@ def test_only_what_dead_writers_left_is_swept(holder, tmp_path):
     process.wait()
     locks.sweep(tmp_path)
     assert not partial.exists() and foreign.exists()
-
-
-def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path):
-    path = tmp_path / "file"
-    outputs.replace(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        outputs.replace(path, "\ud800")
-    assert path.read_text() == "old" and [p.name for p in tmp_path.iterdir()] == ["file"]

@@ -29,7 +29,7 @@ def test_a_cell_tagged_hide_input_is_a_closed_fold(tmp_path):
     assert page.count("<details") == 1
 
 
-def test_cuda_inside_python_is_coloured_as_cuda(tmp_path):
+def test_cuda_inside_python_is_highlighted_as_cuda(tmp_path):
     source = 'CUDA = r"""\n__global__ void f(float* x) {\n    x[threadIdx.x] = 1;  // mine\n}\n"""\nn = 1 < 2'
     bash = code("%%bash\necho one", "shell")
     page = page_of(tmp_path, code(source, "kernel"), bash, code("", "empty"))
@@ -38,7 +38,7 @@ def test_cuda_inside_python_is_coloured_as_cuda(tmp_path):
     assert '<span class="o">&lt;</span>' in page and '<span class="nb">echo</span>' in page
 
 
-def test_one_page_leaves_nothing_in_the_next(tmp_path):
+def test_pages_do_not_influence_each_other(tmp_path):
     """They come from one exporter."""
     figure = nbformat.v4.new_output("display_data", data={pages.PLOTLY: {"data": [], "layout": {}}})
     plain = page_of(tmp_path, code("alone = 1", "only"))

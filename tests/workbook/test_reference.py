@@ -30,7 +30,7 @@ def functions(name: str) -> Iterator[tuple[str, Callable]]:
 FUNCTIONS = [one for name in MODULES for one in functions(name)]
 
 
-def test_the_learner_s_first_imports_are_in_the_reference():
+def test_what_learners_import_is_in_the_reference():
     found = {name for name, _ in FUNCTIONS}
     assert {"helpers.check.assert_matches", "helpers.timing.time_gpu", "helpers.widgets.explore"} <= found
     assert {"helpers.records.measured", "helpers.ptx.stages", "workbook.batch.run_course"} <= found

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import subprocess
-import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +11,7 @@ from pathlib import Path
 import nbformat
 import psutil
 import pytest
-from commands import command, environment
+from batches import wait_for
 
 from workbook import batch
 from workbook.batch import shards
@@ -44,23 +42,6 @@ def points(make_notebook, tmp_path) -> Callable[..., Path]:
 def said(tmp_path: Path) -> Counter:
     log = tmp_path / "log"
     return Counter(log.read_text().splitlines()) if log.exists() else Counter()
-
-
-def start(*arguments: object) -> subprocess.Popen:
-    return subprocess.Popen(
-        command("run", *arguments),
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def wait_for(what: Callable[[], object], process: subprocess.Popen) -> None:
-    until = time.monotonic() + 120
-    while not what():
-        assert process.poll() is None and time.monotonic() < until, "it did not come so far"
-        time.sleep(0.02)
 
 
 def saved(out: Path) -> list[dict]:
@@ -130,39 +111,29 @@ def test_an_index_names_a_notebook_that_cannot_run(points, tmp_path):
     batch.run_course([source.parent], out, shard="2/2")
     indexed = index_folder(out)
     assert [run.status for run in indexed.report.runs] == ["ok", "failed"] and indexed.exit_status == 1
-    assert "words.ipynb is not a notebook" in repr(indexed)
+    assert "words.ipynb" in repr(indexed)
 
 
-@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/0", "-1/2"])
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "-1/2"])
 def test_a_wrong_shard_is_refused(points, tmp_path, text):
-    with pytest.raises(UsageError, match="is not K/N; write --shard 1/8"):
+    with pytest.raises(UsageError, match="K/N"):
         batch.run_course([points()], tmp_path / "out", shard=text)
     assert not (tmp_path / "out").exists()
 
 
-def test_an_index_of_nothing_is_refused(tmp_path, workbook):
-    result = workbook("index", tmp_path / "nowhere")
-    assert result.returncode == 2 and "has no plan of a batch" in result.stderr
-    assert len(result.stderr.splitlines()) == 1 and not (tmp_path / "nowhere").exists()
+def test_an_index_of_nothing_is_refused(tmp_path, refusal):
+    assert "nowhere" in refusal("index", tmp_path / "nowhere") and not (tmp_path / "nowhere").exists()
 
 
-def refused(workbook, *arguments: object) -> str:
-    """The sentence with which a run is refused."""
-    result = workbook("run", *arguments)
-    assert result.returncode == 2 and result.stdout == "", result.stdout
-    (line,) = result.stderr.splitlines()
-    return line
-
-
-def test_a_second_run_is_refused_and_named_the_first(points, tmp_path, workbook):
+def test_a_second_run_is_refused(points, tmp_path, started, refusal):
     source, out = points(), tmp_path / "out"
     (tmp_path / "hold").touch()
-    first = start(source, "--grid", "n=1,2", "--out", out)
+    first = started("run", source, "--grid", "n=1,2", "--out", out)
     wait_for(lambda: said(tmp_path)["begins 1"], first)
     for more in ([], ["--resume"], ["--shard", "1/2"]):
-        line = refused(workbook, source, "--grid", "n=1,2", "--out", out, *more)
-        assert f"in use by another run on {platform.node()} (process {first.pid}, since 20" in line
-    assert workbook("index", out).returncode == 2
+        line = refusal("run", source, "--grid", "n=1,2", "--out", out, *more)
+        assert f"{platform.node()} (process {first.pid}, since 20" in line
+    assert str(out) in refusal("index", out)
     (tmp_path / "hold").unlink()
     _, shown = first.communicate(timeout=300)
     assert first.returncode == 0, shown
@@ -172,20 +143,19 @@ def test_a_second_run_is_refused_and_named_the_first(points, tmp_path, workbook)
     assert [run.status for run in again.runs] == ["ok", "ok"]  # without --resume everything runs again
 
 
-def test_shards_run_side_by_side_and_keep_others_out(points, tmp_path, workbook):
+def test_shards_run_in_parallel_and_other_runs_are_refused(points, tmp_path, started, refusal):
     source, out, grid = points(), tmp_path / "out", ["--grid", "n=1,2,3,4"]
     (tmp_path / "hold").touch()
-    first = start(source, *grid, "--out", out, "--shard", "1/2")
+    first = started("run", source, *grid, "--out", out, "--shard", "1/2")
     wait_for(lambda: said(tmp_path).total() == 1, first)
-    assert f"shard 1/2 on {platform.node()}" in refused(workbook, source, *grid, "--out", out)
-    assert "shard 1/2 on " in refused(workbook, source, *grid, "--out", out, "--shard", "1/2")
-    assert "shard 1/2 on " in refused(workbook, source, *grid, "--out", out, "--shard", "2/3")
-    other = refused(workbook, source, "--grid", "n=1,2", "--out", out, "--shard", "2/2")
-    assert "has other notebooks or points" in other
-    second = start(source, *grid, "--out", out, "--shard", "2/2")
+    assert f"shard 1/2 on {platform.node()}" in refusal("run", source, *grid, "--out", out)
+    assert "shard 1/2 on " in refusal("run", source, *grid, "--out", out, "--shard", "1/2")
+    assert "shard 1/2 on " in refusal("run", source, *grid, "--out", out, "--shard", "2/3")
+    assert "shard 1/2 on " in refusal("run", source, "--grid", "n=1,2", "--out", out, "--shard", "2/2")
+    second = started("run", source, *grid, "--out", out, "--shard", "2/2")
     wait_for(lambda: said(tmp_path).total() == 2, second)
     early = index_folder(out)
-    assert early.exit_status == 3 and "Running now, with 4 of them: shard 1/2 on " in repr(early)
+    assert early.exit_status == 3 and "4 of them: shard 1/2 on " in repr(early)
     assert {run.status for run in early.report.runs} == {"waiting"}
     (tmp_path / "hold").unlink()
     shown = [process.communicate(timeout=300) for process in (first, second)]
@@ -202,9 +172,9 @@ MOMENTS: dict[str, Callable[[Path, Path], object]] = {
 
 
 @pytest.mark.parametrize("moment", MOMENTS)
-def test_resume_continues_after_a_killed_run(points, tmp_path, moment):
+def test_resume_continues_after_a_killed_run(points, tmp_path, started, moment):
     source, out = points(), tmp_path / "out"
-    runner = start(source, "--grid", "n=1,2,3", "--out", out)
+    runner = started("run", source, "--grid", "n=1,2,3", "--out", out)
     wait_for(lambda: MOMENTS[moment](out, tmp_path / "log"), runner)
     below = psutil.Process(runner.pid).children(recursive=True)
     runner.kill()

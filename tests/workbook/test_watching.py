@@ -4,64 +4,29 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import nbformat
 import pytest
-from commands import command, environment
+from batches import printed, wait_for
 
 from workbook import batch
 from workbook.batch import notebook_runs, plan, progress
 from workbook.options import RunOptions
 from workbook.usage import UsageError
 
-
-def printed(path: Path) -> str:
-    notebook = nbformat.read(path, as_version=4)
-    return "".join(o.get("text", "") for c in notebook.cells for o in c.get("outputs", []))
-
-
-def wait_for(what: Callable[[], object], process: subprocess.Popen) -> None:
-    until = time.monotonic() + 120
-    while not what():
-        assert process.poll() is None and time.monotonic() < until, "it did not come"
-        time.sleep(0.05)
-
-
-@pytest.fixture
-def started() -> Iterator[Callable[..., subprocess.Popen]]:
-    """Start the command; it is gone at the end of the test."""
-    running = []
-
-    def start(*arguments: object) -> subprocess.Popen:
-        process = subprocess.Popen(
-            command(*arguments),
-            env=environment(),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        running.append(process)
-        return process
-
-    yield start
-    for process in running:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+# Starts the command, which writes an index page twice a second even if no notebook ends.
+NEWS = "from workbook import cli; from workbook.batch import batch_run; batch_run._NEWS_S = 0.5; cli.main()"
 
 
 @pytest.fixture
 def gate(tmp_path: Path) -> Path:
-    """A file that a waiting cell waits for."""
+    """A file that a waiting cell waits_for for."""
     return tmp_path / "gate"
 
 
-def waits(gate: Path) -> str:
+def waits_for(gate: Path) -> str:
     return f"""\
 import pathlib, time
 while not pathlib.Path({str(gate)!r}).exists(): time.sleep(0.05)"""
@@ -74,13 +39,11 @@ def read(path: Path) -> str:
 # --- while it runs ------------------------------------------------------------------------------------------
 
 
-def test_the_index_of_a_running_batch_says_what_runs_and_renews_itself(
-    make_notebook, tmp_path, gate, started
-):
+def test_the_index_of_a_running_batch_reloads_and_shows_progress(make_notebook, tmp_path, gate, started):
     quick, bad = make_notebook("1_quick", "print(1)"), make_notebook("2_bad", "1/0")
-    slow = make_notebook("3_slow", "print('begun')", waits(gate))
+    slow = make_notebook("3_slow", "print('begun')", waits_for(gate))
     out = tmp_path / "out"
-    process = started("run", quick, bad, slow, "--out", out)
+    process = started("run", quick, bad, slow, "--out", out, python=("-c", NEWS))
     wait_for(lambda: "cell 2 of 2, cell-1" in read(out / "index.html"), process)
     index = read(out / "index.html")
     assert re.search(r"1 ok, 1 failed, 1 running.*about .* left", index)
@@ -94,12 +57,12 @@ def test_the_index_of_a_running_batch_says_what_runs_and_renews_itself(
     assert json.loads(read(out / "report.json"))["running"] is False
 
 
-def test_a_running_notebook_can_be_opened_and_is_never_taken_for_a_finished_one(
+def test_a_running_notebook_can_be_opened_and_never_counts_as_finished(
     make_notebook, tmp_path, gate, started
 ):
-    slow = make_notebook("slow", "print('first')", f"print('second', flush=True)\n{waits(gate)}", "1/1")
+    slow = make_notebook("slow", "print('first')", f"print('second', flush=True)\n{waits_for(gate)}", "1/1")
     out, so_far = tmp_path / "out", tmp_path / "out" / "running" / "slow.ipynb"
-    process = started("run", slow, "--out", out)
+    process = started("run", slow, "--out", out, python=("-c", NEWS))
     wait_for(so_far.exists, process)
     assert printed(so_far) == "first\nsecond\n"
     nbformat.validate(nbformat.read(so_far, 4))
@@ -114,7 +77,7 @@ def test_a_running_notebook_can_be_opened_and_is_never_taken_for_a_finished_one(
     assert not (out / "running").exists()
 
 
-def test_the_log_has_what_came_of_each_cell(make_notebook, tmp_path):
+def test_the_log_has_the_output_of_each_cell(make_notebook, tmp_path):
     talks = "import os, sys\nprint('out')\nprint('err', file=sys.stderr)\nos.write(2, b'raw')\n6 * 7"
     source = make_notebook("one", ("n: int = 1", "parameters"), talks, "raise ValueError('boom')")
     quiet = make_notebook("two", "1")
@@ -127,15 +90,7 @@ def test_the_log_has_what_came_of_each_cell(make_notebook, tmp_path):
     assert 'href="one.log"' in (tmp_path / "out" / "index.html").read_text() and len(report.runs) == 2
 
 
-def test_a_log_that_cannot_be_written_is_told(make_notebook, tmp_path):
-    (tmp_path / "out" / "one.log" / "in the way").mkdir(parents=True)
-    report = batch.run_course([make_notebook("one", "print(1)")], tmp_path / "out", log_output=True)
-    assert report.runs[0].status == "ok" and report.exit_status == 1
-    assert "one: its log could not be written (Is a directory)" in repr(report)
-    assert printed(tmp_path / "out" / "one.ipynb") == "1\n"
-
-
-def test_the_time_left_is_of_those_that_ran():
+def test_the_time_left_counts_only_notebooks_that_ran():
     def row(status: str, seconds: float) -> notebook_runs.NotebookRun:
         return notebook_runs.NotebookRun("n", "s", "t", status, {}, seconds=seconds)
 
@@ -157,13 +112,11 @@ def test_the_time_left_is_of_those_that_ran():
 # --- limits -------------------------------------------------------------------------------------------------
 
 
-def test_a_notebook_that_takes_too_long_is_stopped_though_no_cell_does(make_notebook, tmp_path):
+def test_a_notebook_that_takes_too_long_is_stopped(make_notebook, tmp_path):
     naps = ["import time; time.sleep(0.4)", *["time.sleep(0.4)"] * 300]
     report = batch.run_course([make_notebook("naps", *naps)], tmp_path / "out", notebook_timeout=4)
     failure = report.runs[0].failure
-    assert failure.kind == "timeout" and re.fullmatch(
-        r"cell cell-\d+ was stopped: the notebook ran longer than 4 s", failure.message
-    )
+    assert failure.kind == "timeout" and re.search(r"cell cell-\d+ .* the notebook .* 4 s", failure.message)
     assert len(report.runs[0].cells) < 300 and (tmp_path / "out" / "naps.html").is_file()
 
 
@@ -175,29 +128,27 @@ child.stdout.readline()
 child.wait()"""
 
 
-def test_memory_is_of_all_processes_of_the_notebook(make_notebook, tmp_path):
+def test_the_memory_limit_counts_all_processes_of_the_notebook(make_notebook, tmp_path):
     eats, good = make_notebook("eats", EATS), make_notebook("good", "print('fine')")
     report = batch.run_course([eats, good], tmp_path / "out", memory_limit=300)
     failure = report.runs[0].failure
-    assert failure.kind == "memory" and re.fullmatch(
-        r"cell cell-0 was stopped: its processes used \d\d\d MB, and --memory-limit is 300 MB",
-        failure.message,
-    )
+    assert failure.kind == "memory"
+    assert re.search(r"cell cell-0 .* \d\d\d MB, .*--memory-limit is 300 MB", failure.message)
     assert report.runs[1].status == "ok" and report.runs[1].peak_mb < 300
-    assert "cell cell-0 was stopped" in printed(tmp_path / "out" / "eats.ipynb")
+    assert "--memory-limit" in printed(tmp_path / "out" / "eats.ipynb")
 
 
-def test_a_kernel_that_never_answers_is_given_up(make_notebook, tmp_path, kernels):
+def test_a_kernel_that_never_answers_fails(make_notebook, tmp_path, kernels):
     kernels("mute", "sleep", "600")
     report = batch.run_course([make_notebook("one", "1")], tmp_path / "out", kernel="mute", start_timeout=1.0)
     failure = report.runs[0].failure
-    assert (failure.kind, failure.message) == ("start", "The kernel did not start within 1 s")
+    assert failure.kind == "start" and "1 s" in failure.message
 
 
 # --- what runs, where, in what ------------------------------------------------------------------------------
 
 
-def test_one_kernel_for_all(make_notebook, tmp_path, kernels, workbook):
+def test_kernel_option(make_notebook, tmp_path, kernels, refusal):
     kernels("mine", sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}", WHOSE="mine")
     other = {
         "kernelspec": {"name": "ir", "display_name": "R", "language": "R"},
@@ -207,12 +158,11 @@ def test_one_kernel_for_all(make_notebook, tmp_path, kernels, workbook):
     source = make_notebook("one", ("n: int = 1", "parameters"), shows, metadata=other)
     report = batch.run_course([source], tmp_path / "out", {"n": "2"}, kernel="mine")
     assert report.ok and printed(tmp_path / "out" / "one.ipynb") == "mine 2\n"
-    result = workbook("run", source, "--kernel", "yours", "--out", "other")
-    assert result.returncode == 2 and not (tmp_path / "other").exists()
-    assert re.fullmatch(r"--kernel yours is not installed; installed are .*python3.*\.\n", result.stderr)
+    line = refusal("run", source, "--kernel", "yours", "--out", "other")
+    assert "yours" in line and "python3" in line and not (tmp_path / "other").exists()
 
 
-def test_one_folder_for_all(make_notebook, tmp_path, workbook):
+def test_cwd_option(make_notebook, tmp_path, workbook, refusal):
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "near.txt").write_text("here")
     source = make_notebook("one", "print(open('near.txt').read())")
@@ -220,11 +170,10 @@ def test_one_folder_for_all(make_notebook, tmp_path, workbook):
     assert printed(tmp_path / "out" / "one.ipynb") == "here\n"
     elsewhere = batch.run_course([source], tmp_path / "out", resume=True)
     assert elsewhere.runs[0].status == "failed"  # in its own folder it is other work
-    result = workbook("run", source, "--cwd", "nowhere", "--out", "out2")
-    assert (result.returncode, result.stderr) == (2, "--cwd nowhere is not a folder; name an existing one.\n")
+    assert "--cwd nowhere" in refusal("run", source, "--cwd", "nowhere", "--out", "out2")
 
 
-def test_folders_are_searched_deeper_where_told(make_notebook, tmp_path):
+def test_recursive_and_exclude(make_notebook, tmp_path):
     for folder in ("all", "all/a/x", "all/b/x", "all/.hidden", "all/a/.ipynb_checkpoints", "all/out"):
         make_notebook("same", "1", folder=folder)
     make_notebook("draft_1", "1", folder="all/a")
@@ -238,35 +187,20 @@ def test_folders_are_searched_deeper_where_told(make_notebook, tmp_path):
     assert names(recursive=True) == ["draft_1", "a-x-same", "b-x-same", "only", "all-same"]
     assert names(recursive=True, exclude=["draft_*", "old/*", "*/x/*"]) == ["same"]
     assert names(exclude=["other"]) == ["same"]
-    with pytest.raises(UsageError, match="--exclude leaves out every notebook"):
+    with pytest.raises(UsageError, match="--exclude"):
         names(exclude=["*"])
-    with pytest.raises(UsageError, match="--recursive searches its subfolders too"):
+    with pytest.raises(UsageError, match="--recursive"):
         plan.plan([tmp_path / "all" / "b"], RunOptions())
     named = plan.plan([top / "same.ipynb"], RunOptions(exclude=["same*"]))  # a file that is named is meant
     assert [job.name for job in named] == ["same"]
 
 
-def test_fail_fast_begins_nothing_more(make_notebook, tmp_path, workbook):
+def test_fail_fast_starts_no_further_notebook(make_notebook, tmp_path, workbook):
     sources = [make_notebook("1_good", "1"), make_notebook("2_bad", "1/0")]
     sources += [make_notebook(f"{n}_later", "1") for n in (3, 4)]
     result = workbook("run", *sources, "--out", "out", "--fail-fast")
     assert result.returncode == 1
-    assert "Stopped at the first failure (--fail-fast): 2 of 4 were not run." in result.stdout
+    assert re.search(r"--fail-fast\).* 2 of 4", result.stdout)
     saved = json.loads((tmp_path / "out" / "report.json").read_text())["notebooks"]
     assert [n["status"] for n in saved] == ["ok", "failed", "not run", "not run"]
     assert "stopped at the first failure" in (tmp_path / "out" / "index.html").read_text()
-    assert len(batch.run_course(sources, tmp_path / "all").runs[3].cells) == 1  # without it they run
-
-
-@pytest.mark.parametrize(
-    ("option", "value", "message"),
-    [
-        ("--notebook-timeout", "-1", "--notebook-timeout is -1 s; give a positive number"),
-        ("--start-timeout", "0", "--start-timeout is 0 s; give a positive number"),
-        ("--memory-limit", "nan", "--memory-limit is nan MB; give a positive number"),
-    ],
-)
-def test_a_limit_that_is_not_positive_is_refused(make_notebook, workbook, option, value, message):
-    result = workbook("run", make_notebook("one", "1"), "--out", "out", option, value)
-    assert result.returncode == 2 and result.stderr.startswith(message)
-    assert len(result.stderr.splitlines()) == 1
