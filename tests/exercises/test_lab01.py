@@ -12,12 +12,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from lab_answers import judged, mistakes, with_right_answers
+from lab_answers import judged, mistakes
 
 from helpers import exercises, records, timing
 from helpers.exercises import Case, Outcome
 from helpers.exercises.lab01 import samples
-from helpers.exercises.lab01.clocks import CLOCKS
 from helpers.exercises.lab01.machines import SimulatedGpu
 
 pytestmark = pytest.mark.seeded
@@ -53,7 +52,6 @@ def right_blocks(n, width, each, threads):
         (grid(lambda n, w, e, t: w), "width-for-blocks"),
         (grid(right_blocks, loads=lambda n, w, e, t: w), "loads"),
         (grid(right_blocks, last=lambda n, block, blocks: n % block), "last-block"),
-        (grid(right_blocks, last=lambda n, block, blocks: block), "last-block"),
         (lambda n, w, e, t: right_blocks(n, w, e, t), "no-tuple"),
     ],
 )
@@ -131,11 +129,6 @@ def without(**what):
         (without(marks=False), "marks"),
         (without(n_divided=1), "not-divided"),
         (lambda gpu: {"host": 1.0}, "no-reading"),
-        (
-            lambda gpu: dict.fromkeys(("host, no waiting", "host, waiting", "events, one pair"), 1.0),
-            "no-reading",
-        ),
-        (lambda gpu: dict.fromkeys(CLOCKS, 265.0), "waited"),
     ],
 )
 def test_a_wrong_clock_is_named(answer, mistake):
@@ -295,17 +288,7 @@ def by_signs(a, b):
     return sided(z) if abs(z) > 1.96 else "no difference"
 
 
-def by_bootstrap(a, b):
-    """The median difference, drawn again 200 times."""
-    import numpy as np
-
-    rng = np.random.default_rng(len(a))
-    draws = [np.median(rng.choice(v, (200, len(v))), axis=1) for v in (a, b)]
-    low, high = np.quantile(draws[0] - draws[1], (0.025, 0.975))
-    return "a" if high < 0 else "b" if low > 0 else "no difference"
-
-
-@pytest.mark.parametrize("decide", [by_ratios, by_separate_intervals, by_ranks, by_signs, by_bootstrap])
+@pytest.mark.parametrize("decide", [by_ratios, by_separate_intervals, by_ranks, by_signs])
 def test_sensible_decisions_are_accepted(decide):
     assert mistakes("real-or-noise", decide) == {""}
 
@@ -329,17 +312,11 @@ def by_means(a, b):
     ("decide", "mistake"),
     [
         (lambda a, b: sided(statistics.fmean(a) - statistics.fmean(b)), "false-alarms"),
-        (lambda a, b: sided(statistics.median(a) - statistics.median(b)), "false-alarms"),
-        (lambda a, b: sided(a[0] - b[0]), "false-alarms"),
-        (lambda a, b: sided(min(a) - min(b)), "false-alarms"),
-        (lambda a, b: sided(statistics.fmean(a[:10]) - statistics.fmean(b[:10])), "false-alarms"),
         (by_limit(1), "false-alarms"),
         (by_limit(2.9), "misses"),
         (by_means, "misses"),
-        (lambda a, b: "no difference", "misses"),
         (lambda a, b: {"a": "b", "b": "a"}.get(by_ratios(a, b), "no difference"), "swapped"),
         (lambda a, b: by_ratios(a, b) != "no difference", "answer"),
-        (lambda a, b: None, "answer"),
         (lambda a, b: random.choice(["a", "b", "no difference"]), "false-alarms"),
     ],
 )
@@ -432,7 +409,7 @@ def test_the_recorded_race_names_no_winner_between_a_square_and_itself():
 
 def test_never_naming_a_winner_is_not_called_a_widened_interval():
     verdict = judged("real-or-noise", lambda a, b: "no difference")
-    assert "never names a winner" in verdict.hint
+    assert verdict.mistake == "misses" and "never names a winner" in verdict.hint
 
 
 def test_a_refusal_shows_what_was_counted_in_all_five_cases():
@@ -519,9 +496,7 @@ def exclusive(events):
         (attribution(both=lambda copies, kernels: min(united(copies), united(kernels))), "as-if-nested"),
         (attribution(both=lambda c, k: total(c + k) - united(c + k)), "not-united"),
         (attribution(both=between_ends), "from-first-to-last"),
-        (attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7), "overlap"),
         (lambda events: {"copy_us": 0.0, "compute_us": 0.0}, "no-figures"),
-        (lambda events: {"copy_us": sum(e["dur"] for e in events)}, "raises"),
     ],
 )
 def test_a_wrong_attribution_is_named(answer, mistake):
@@ -532,7 +507,7 @@ def test_a_wrong_union_is_told_its_figure_and_not_the_formula_again():
     verdict = judged(
         "copy-or-compute", attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7)
     )
-    assert "123.0 µs" in verdict.hint and "130.0 µs" in verdict.hint
+    assert verdict.mistake == "overlap" and "123.0 µs" in verdict.hint and "130.0 µs" in verdict.hint
 
 
 def test_a_missing_category_is_explained():
@@ -571,14 +546,3 @@ def test_the_recorded_trace_of_lesson_01_is_among_the_cases():
     recorded = [case for case in cases if "recorded on h100" in case.label]
     assert recorded
     assert recorded[0].expected["copy_us"] > recorded[0].expected["compute_us"] > 0
-
-
-# -----------------------------------------------------------------------------------------------------
-# starters
-@pytest.mark.parametrize("exercise", with_right_answers("01_profiling"), ids=lambda e: e.id)
-def test_an_untouched_starter_is_still_to_do(exercise):
-    def starter(*args):
-        raise NotImplementedError("think")
-
-    verdict = judged(exercise.id, starter)
-    assert (verdict.mistake, verdict.sentence) == ("to-do", f"{exercise.id} is still to do: think")

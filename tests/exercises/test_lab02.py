@@ -144,19 +144,9 @@ NEIGHBOUR = "output[index] = col + 1 < width ? input[index + 1] - input[index] :
 # exercise, text, the mistake that the check must name; "" for a right one
 KERNELS = {
     "no guard": ("fix-the-guard", DIFFERENCE.format(body=NEIGHBOUR), "missing-guard"),
-    "no guard at all": (
-        "fix-the-guard",
-        DIFFERENCE.format(body="output[index] = input[index + 1] - input[index];"),
-        "missing-guard",
-    ),
     "columns guarded only": (
         "fix-the-guard",
         DIFFERENCE.format(body=f"if (col < width) {NEIGHBOUR}"),
-        "missing-guard",
-    ),
-    "off by one": (
-        "fix-the-guard",
-        DIFFERENCE.format(body=f"if (row <= height && col < width) {NEIGHBOUR}"),
         "missing-guard",
     ),
     "neighbour of the last column": (
@@ -206,14 +196,6 @@ KERNELS = {
         ),
         "strided",
     ),
-    "four in a row for each thread": (
-        "rows-not-columns",
-        SCALE_ROWS.format(
-            body="for (int k = 0; k < 4; ++k) { const long long at = 4 * i + k; if (at < n) output[at] = "
-            "input[at] * factor[at / width]; }"
-        ),
-        "strided",
-    ),
     "the column's factor": (
         "rows-not-columns",
         SCALE_ROWS.format(body="if (i < n) output[i] = input[i] * factor[i % width % height];"),
@@ -236,13 +218,6 @@ KERNELS = {
         "rows-not-columns",
         SCALE_ROWS.format(body="if (i < 256 && i < n) output[i] = input[i] * factor[i / width];"),
         "unwritten",
-    ),
-    "one thread does all": (
-        "rows-not-columns",
-        SCALE_ROWS.format(
-            body="if (i == 0) for (int k = 0; k < n; ++k) output[k] = input[k] * factor[k / width];"
-        ),
-        "strided",
     ),
     "in place": (
         "rows-not-columns",
@@ -399,9 +374,7 @@ def test_no_replay_in_the_lab_is_held_against_the_learners_own_text():
     ("text", "said"),
     [
         (None, "a string"),
-        (None, "the CUDA text itself"),
         ("__global__ void another_kernel(float* x) {}", "no kernel"),
-        ("__global__ void another_kernel(float* x) {}", "by that name"),
         (DIFFERENCE.format(body="output[index] = inptu[index];"), "inptu"),
     ],
 )
@@ -487,12 +460,6 @@ def wrapper(
     return difference
 
 
-def copies_in_silence(x, on, launch):
-    if isinstance(x, torch.Tensor) and x.device.type == on and x.dtype == torch.float32:
-        x = x.contiguous()
-    return wrapper()(x, on, launch)
-
-
 def asserts(x, on, launch):
     assert isinstance(x, torch.Tensor), "not a tensor"
     return wrapper()(x, on, launch)
@@ -510,7 +477,6 @@ def through_itself(x, on, launch):
         (wrapper(leave_out="dtype"), "lets-through"),
         (wrapper(leave_out="dim"), "lets-through"),
         (wrapper(leave_out="contiguous"), "lets-through"),
-        (copies_in_silence, "lets-through"),
         (asserts, "assert"),
         (wrapper(error=KeyError), "falls-over"),
         (wrapper(messages=False), "message"),

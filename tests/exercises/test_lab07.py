@@ -91,15 +91,12 @@ WARM = [
     (lambda gpu: float("nan"), "no-number"),
     (lambda gpu: gpu.trace()[0]["us"], "watched"),
     (timer(flush=False), "host-late"),
-    (timer(flush=False, n=1), "host-late|few"),
     (timer(n=1), "few"),
-    (timer(n=3), "few"),
     (timer(n=5), "few"),
     (timer(ramp_us=0, n=25), "ramp"),
     (timer(first=False), "ramp|"),  # the first call uses the warm-up up; of 200 draws it was right in one
     (timer(n_calls=10), "host-late|several-calls|"),  # of 40 draws it happened to be right in one
     (lambda gpu: timer()(gpu) / 1e3, "unit"),
-    (lambda gpu: timer()(gpu) / 1e6, "unit"),
     (lambda gpu: -timer()(gpu), "sign"),
 ]
 COLD = [
@@ -111,9 +108,6 @@ COLD = [
     (timer(warm=False, wait_each=True), "host-late"),
     (timer(warm=False, middle=lambda us: statistics.fmean(list(us))), "outliers"),
     (timer(warm=False, n=1), "few"),
-    (timer(warm=False, n=3), "few"),
-    (timer(warm=False, n=5), "few"),
-    (timer(warm=False, ramp_us=0, n=25), "ramp"),
 ]
 
 
@@ -176,14 +170,10 @@ def function_timer(*, warm_up=5, nothing="nothing was launched", side="a kernel 
     ("answer", "mistake"),
     [
         (function_timer(), ""),
-        (function_timer(warm_up=0), "times-nothing"),
         (function_timer(nothing=None), "times-nothing"),
         (function_timer(side=None), "times-stream"),
         (function_timer(nothing="no"), "unclear-message"),
         (function_timer(own=lambda gpu, ran: sum(one["us"] for one in ran)), "watched"),
-        (lambda gpu: timer(warm=False)(gpu), "times-nothing"),
-        (function_timer(own=lambda gpu, ran: [][0]), "raises"),
-        (function_timer(warm_up=1), "times-nothing"),
         (function_timer(warm_up=2), "times-nothing"),
         (function_timer(nothing="nothing, or on another stream"), "other-cause"),
         (function_timer(side="nothing launched, or another stream"), "other-cause"),
@@ -209,12 +199,10 @@ def without(answer, kind):
     return time_it
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, TypeError, Exception])
-def test_a_refusal_of_another_type_is_told_which_is_wanted(kind):
-    said = judged("refuse-to-time", without(function_timer(), kind))
-    assert (
-        said.mistake == "not-a-value-error" and kind.__name__ in said.sentence and "ValueError" in said.hint
-    )
+def test_a_refusal_by_another_exception_names_the_one_to_raise():
+    said = judged("refuse-to-time", without(function_timer(), RuntimeError))
+    assert said.mistake == "not-a-value-error"
+    assert "RuntimeError" in said.sentence and "ValueError" in said.hint
 
 
 def test_hints_for_a_warm_timer_keep_the_l2_warm():

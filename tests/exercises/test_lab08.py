@@ -42,7 +42,6 @@ SET = "if (i < n) largest[t] = input[i];"
 MENDED = {
     "fix-the-index": [
         [(PLACE, "output[row * width + width - 1 - col]")],
-        [(PLACE, "output[(row + 1) * width - (col + 1)]")],
         [
             ("const int row = i / width, col = i % width;", ""),
             (PLACE, "output[i / width * width + (width - 1 - i % width)]"),
@@ -60,17 +59,14 @@ MENDED = {
         [(COMPARE, "if (t < half && i + half < n) largest[t]")],
         [(SET, "largest[t] = i < n ? input[i] : -INFINITY;")],
         [(SET, "largest[t] = input[min(i, n - 1)];")],  # a neighbour's element once more
-        [(SET, "largest[t] = i < n ? input[i] : -1.0f / 0.0f;")],
     ],
 }
 
 
-@pytest.mark.parametrize(
-    "id, n", [(id, n) for id, ways in MENDED.items() for n in range(len(ways))], ids=lambda value: str(value)
-)
-def test_what_the_host_takes_a_gpu_takes_too(id, n):
+def test_infinity_compiles_for_a_gpu_too():
     """The host has the C library's INFINITY; NVRTC includes nothing."""
-    cuda.compile_ptx(answer(id, *MENDED[id][n])["mended"], flags=runs.GPU_FLAGS)
+    text = answer("fix-the-unset", (SET, "largest[t] = i < n ? input[i] : -INFINITY;"))["mended"]
+    cuda.compile_ptx(text, flags=runs.GPU_FLAGS)
 
 
 @pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in MENDED.items() for n in range(len(ways))])
@@ -81,9 +77,7 @@ def test_other_fixes_are_right(id, n):
 
 HIDDEN = {
     "fix-the-index": [
-        ([("i < height * width", "i < height * width - 1")], "still-outside"),
         ([("output[row", "if (col > 0) output[row")], "hides-the-symptom"),
-        ([("output[row", "if (row * width + width - col < height * width) output[row")], "hides-the-symptom"),
         ([(PLACE, "output[i]")], "index"),
         (
             [
@@ -125,8 +119,6 @@ HIDDEN = {
     "fix-the-unset": [
         ([], "still-unset"),
         ([(SET, "largest[t] = i < n ? input[i] : 0.0f;")], "zero-for-nothing"),
-        ([(SET, "largest[t] = i < n ? input[i] : -1e30f;")], "number-for-nothing"),
-        ([(SET, "largest[t] = i < n ? input[i] : -3.4e38f;")], "number-for-nothing"),
         ([(SET, "largest[t] = i < n ? input[i] : -3.4028234e38f;")], "number-for-nothing"),
         ([(SET, "largest[t] = i < n ? input[i] : -FLT_MAX;")], "does-not-build"),
         ([(SET, "if (i >= n) return;\n    largest[t] = input[i];")], "barrier-in-branch|still-unset"),

@@ -104,15 +104,10 @@ CHOICES = {
         _tied(lambda row: (row["block_size"], row["num_warps"])),
         "starts-uncovered",
     ),
-    "the fewest warps of the ties": (
-        _tied(lambda row: (row["num_warps"], row["block_size"])),
-        "starts-uncovered",
-    ),
     "64 bytes a thread": (lambda *_: (2048, 4), "slow-there"),
     "one launch for everything": (lambda *_: (512, 4), "starts-uncovered"),
     "slow already here": (lambda *_: (64, 32), "slow-here"),
     "no row": (lambda *_: (1000, 4), "not-a-row"),
-    "the row itself": (lambda rows, *_: rows[0], "not-a-row"),
     "no numbers": (lambda *_: ("1024", "8"), "not-a-row"),
 }
 
@@ -241,7 +236,6 @@ OBJECTIONS = {
     ),
     "no more than a copy": (_ceiling(1.0), "objects: above a copy"),
     "1.2 copies": (_ceiling(1.2), "misses: above a copy"),
-    "1.5 copies": (_ceiling(1.5), "misses: above a copy"),
     "a slower peer": (
         _with(PEER, lambda c: max(c["peers_us"].values()) > c["theirs"]["us"]),
         f"objects: {PEER}",
