@@ -39,16 +39,10 @@ def made_up(tmp_path, monkeypatch):
 def test_the_launch_sweep_of_both_gpus():
     table = records.compare("triton/launch-sweep")
     assert table.attrs["on"] == ["kernel", "block_size", "num_warps", "n_cols", "dtype"]
-    assert {p.gpu["name"] for p in table.attrs["provenance"].values()} == {
-        "NVIDIA H100 80GB HBM3",
-        "NVIDIA H200",
-    }
-    here, there = (
-        pd.DataFrame(
-            json.loads((records.folder() / g / "triton/launch-sweep.json").read_text())["cases"][0]["rows"]
-        )
-        for g in ("h100", "h200")
-    )
+    gpus = [p.gpu["name"] for p in table.attrs["provenance"].values()]
+    assert sorted(gpus) == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
+    paths = (records.folder() / g / "triton/launch-sweep.json" for g in ("h100", "h200"))
+    here, there = (pd.DataFrame(json.loads(path.read_text())["cases"][0]["rows"]) for path in paths)
     assert len(table) == len(here) and table["kernel"].tolist() == here["kernel"].tolist()
     # a row picked by hand: the same point in both records
     point = {"kernel": "Triton rows", "block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "bfloat16"}
@@ -73,9 +67,8 @@ def test_every_shipped_table_compares_or_says_why_not():
             assert len(str(error).splitlines()) == 1 and repr(name) in str(error)
         else:
             compared += 1
-            assert not table.duplicated(table.attrs["on"]).any() and len(table.columns) > len(
-                table.attrs["on"]
-            )
+            assert not table.duplicated(table.attrs["on"]).any()
+            assert len(table.columns) > len(table.attrs["on"])
     assert compared > 25
 
 
@@ -125,21 +118,11 @@ def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
     [
         ("triton/launch-swep", ("h100", "h200"), records.NoRecord, "did you mean 'triton/launch-sweep'"),
         ("triton/launch-sweep", ("h100", "b200"), records.NoRecord, "'b200'"),
-        (
-            "host_cuda/corpus",
-            ("h100", "h200"),
-            records.NoRecord,
-            "records of h200 have no 'host_cuda/corpus'; those of h100",
-        ),
+        ("host_cuda/corpus", ("h100", "h200"), records.NoRecord, "h200 .*'host_cuda/corpus'.*h100"),
         ("triton/launch-sweep", ("h100",), ValueError, "two or more GPUs"),
         ("triton/launch-sweep", "h100", ValueError, "two or more GPUs"),
         ("fusion/dram", ("h100", "h200"), ValueError, "is a file"),
-        (
-            "profiling/equal-race",
-            ("h100", "h200"),
-            ValueError,
-            "rows are samples",
-        ),
+        ("profiling/equal-race", ("h100", "h200"), ValueError, "rows are samples"),
     ],
 )
 def test_what_cannot_be_compared_is_a_sentence(name, gpus, error, says):
@@ -151,9 +134,9 @@ def test_what_cannot_be_compared_is_a_sentence(name, gpus, error, says):
 def test_columns_can_be_named():
     table = records.compare("ptx/vector-width", on=["n_cols", "l2", "load_bytes"])
     assert len(table) == 6 and table.speedup_h200.gt(1).all()
-    with pytest.raises(ValueError, match="no column 'columns' in every set"):
+    with pytest.raises(ValueError, match="'columns'"):
         records.compare("ptx/vector-width", on=["columns"])
-    with pytest.raises(ValueError, match="l2 do not identify its rows"):
+    with pytest.raises(ValueError, match="l2 "):
         records.compare("ptx/vector-width", on=["l2"])
 
 

@@ -26,37 +26,21 @@ CASES = {case.name: case for case in corpus.CASES}
 # The corpus
 
 
-def test_the_corpus_is_large_enough():
-    assert len(corpus.CASES) >= 20
-    assert len(corpus.EXPECTED) >= 12
-    assert set(translate.translate(corpus.RIGHT).kernels) == {
-        word.split("(")[0].split()[-1]
-        for word in corpus.RIGHT.split("__global__ void ")[1:]
-        for word in [word.split("(")[0]]
-    }
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_host_computes_what_the_reference_does(name):
-    case = CASES[name]
-    wide = [t.double() if t.is_floating_point() else t for t in corpus.inputs(case)]
-    expected = case.reference(*wide, case.n, case.m)
-    for got, right in zip(
-        corpus.run(case, "emulator"), expected if isinstance(expected, tuple) else (expected,), strict=True
-    ):
-        check.assert_close(name, got, right.reshape(got.shape), tolerance=case.tolerance)
-
-
 @pytest.fixture(scope="module")
 def on_gpu():
     return corpus.recorded().set_index(["case", "output"])
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_host_computes_what_a_gpu_does(name, on_gpu):
+def test_the_host_computes_what_the_reference_and_a_gpu_do(name, on_gpu):
     case = CASES[name]
     relative, absolute = case.tolerance
-    for row in corpus.digest(case, corpus.run(case, "emulator")):
+    outputs = corpus.run(case, "emulator")
+    wide = [t.double() if t.is_floating_point() else t for t in corpus.inputs(case)]
+    expected = case.reference(*wide, case.n, case.m)
+    for got, right in zip(outputs, expected if isinstance(expected, tuple) else (expected,), strict=True):
+        check.assert_close(name, got, right.reshape(got.shape), tolerance=case.tolerance)
+    for row in corpus.digest(case, outputs):
         there = on_gpu.loc[(name, row["output"])]
         assert (row["dtype"], row["n"]) == (there["dtype"], there["n"])
         if "sha256" in row:
@@ -99,9 +83,8 @@ def test_the_sanitizer_stands_beside_ours():
     assert list(found["case"]) == list(corpus.EXPECTED)
     found = found[found["verdict"] != "nothing found"].set_index("case")
     assert len(found) >= 12
-    for name in found.index[
-        found["line"] > 0
-    ]:  # where it names a line, it is ours or one that the race is with
+    # A line that it names is ours, or one that the race is with.
+    for name in found.index[found["line"] > 0]:
         assert abs(found.loc[name, "line"] - corpus.blamed_line(name)) <= 3, name
     if not device.has_gpu():
         assert corpus.TABLE.read_text() == corpus.table(), "run: python tests/cuda_corpus/corpus.py"
@@ -115,11 +98,11 @@ def load(name: str, text: str, functions, **more):
 
 
 def test_the_same_source_is_built_for_what_is_there(monkeypatch):
-    with pytest.raises(ValueError, match='"auto", "cuda" or "emulator"'):
+    with pytest.raises(ValueError, match="tpu"):
         cuda.load_cuda("x", "", ["f"], device="tpu")
-    if not device.has_gpu():
-        with pytest.raises(device.Missing):
-            cuda.load_cuda("x", "", ["f"], device="cuda")
+    monkeypatch.setattr(device, "has_gpu", lambda: False)
+    with pytest.raises(device.Missing):
+        cuda.load_cuda("x", "", ["f"], device="cuda")
 
 
 FILL = r"""
@@ -179,10 +162,8 @@ def test_a_compiler_error_points_into_the_learners_text():
     wrong = FILL.replace("= value;", "= valeu;")
     with pytest.raises(cuda.BuildError) as caught:
         load("host_wrong", wrong, ["run_fill"])
-    message = str(caught.value)
-    assert "host_wrong.cu, line 4" in message
-    assert "valeu" in message
-    assert "if (i < n) out[i] = valeu;" in message
+    assert "host_wrong.cu, line 4" in str(caught.value)
+    assert "if (i < n) out[i] = valeu;" in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -415,17 +396,13 @@ def test_a_wrappers_checks_and_the_launch_check_speak(shift):
 
 def test_an_element_that_nobody_wrote_and_one_too_many(shift):
     x = torch.randn(10, 10)
-    with pytest.raises(
-        checked.EmulatorError, match=r"30 of 100 elements of the returned tensor .* first is \(7, 0\)"
-    ) as caught:
+    with pytest.raises(checked.EmulatorError, match=r"30 of 100 elements .*\(7, 0\)") as caught:
         shift(x, 70, 64)
     assert caught.value.cause == "unwritten"
     with emulator.unwritten_allowed():
         with emulator.unwritten_allowed():
             shift(x, 70, 64)
         assert torch.equal(shift(x, 70, 64)[:7], x[:7] + 1)
-    with pytest.raises(checked.EmulatorError, match="never written"):
-        shift(x, 70, 64)
     with pytest.raises(checked.EmulatorError, match="4 bytes past its end") as caught:
         shift(x, 128, 64)
     assert (caught.value.kernel, caught.value.argument) == ("shift_kernel", "x")
@@ -436,14 +413,7 @@ def test_an_element_that_nobody_wrote_and_one_too_many(shift):
 def test_fibers_by_ucontext_where_the_processor_is_another():
     case = CASES["block_sum"]
     text = corpus.RIGHT.split("// warps")[0]
-    module = cuda.load_cuda(
-        "host_ucontext",
-        text,
-        ["block_sum"],
-        torch_headers=False,
-        device="emulator",
-        flags=["-O2", "-DWB_UCONTEXT"],
-    )
+    module = load("host_ucontext", text, ["block_sum"], flags=["-O2", "-DWB_UCONTEXT"])
     x, out = corpus.inputs(case)
     assert module.block_sum(x.data_ptr(), out.data_ptr(), 0, 0, case.n, case.m, 0) == "no error"
     assert torch.equal(out, case.reference(x, out, case.n, case.m))

@@ -8,11 +8,11 @@ import math
 import random
 import re
 import statistics
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from lab_answers import judged, mistakes
+from lab_attempts import solution_cells
 
 from helpers import exercises, records, timing
 from helpers.exercises import Case, Outcome
@@ -381,17 +381,16 @@ class _Event:
 
 
 def test_the_race_of_squares_holds_no_time_of_the_host():
-    path = Path(exercises.__file__).parents[2] / "labs/solutions/01_profiling.ipynb"
-    cells = {c["id"]: "".join(c["source"]) for c in json.loads(path.read_text())["cells"]}
-    race = next(n for n in ast.parse(cells["won-real-or-noise"]).body if isinstance(n, ast.FunctionDef))
+    cell = ast.parse(solution_cells("01_profiling")["won-real-or-noise"])
+    race = next(n for n in cell.body if isinstance(n, ast.FunctionDef))
     gpu = Timeline()
     names = {"torch": gpu, "assert_matches": lambda *args, **kwargs: None}
-    exec(compile(ast.Module([race], []), str(path), "exec"), names)  # our own notebook's cell
+    exec(compile(ast.Module([race], []), "cell", "exec"), names)
     rows = names["race"]()
     assert len(rows) == 120
-    assert {round(us, 6) for row in rows for us in row.values()} == {266.0}, (
-        "only the kernel and the gap before it"
-    )
+    assert {round(us, 6) for row in rows for us in row.values()} == {
+        266.0
+    }  # the kernel and the gap before it
     assert gpu.order[::2] == ["fill"] * (len(gpu.order) // 2)
     places = [gpu.order[1 + 2 * k :: 8].count("pow") for k in range(4)]
     assert len(set(places)) == 1, "each square stands equally often in each place"
@@ -400,11 +399,8 @@ def test_the_race_of_squares_holds_no_time_of_the_host():
 def test_the_recorded_race_names_no_winner_between_a_square_and_itself():
     for path in records.folder().glob("*/lab/three-squares.json"):
         (measured,) = json.loads(path.read_text())["cases"]
-        rows = measured["rows"]
-        assert (
-            by_ratios(*([row[name] for row in rows] for name in ("a ** 2", "a ** 2, again")))
-            == "no difference"
-        )
+        samples_us = ([row[name] for row in measured["rows"]] for name in ("a ** 2", "a ** 2, again"))
+        assert by_ratios(*samples_us) == "no difference"
 
 
 def test_never_naming_a_winner_is_not_called_a_widened_interval():

@@ -5,17 +5,16 @@ accepted.
 from __future__ import annotations
 
 import ast
-import json
 import multiprocessing
 import random
 import re
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 
 import pytest
 import seeds
 import torch
 from lab_answers import judged, mistakes
+from lab_attempts import solution_cells
 
 from helpers import cuda, device, exercises
 from helpers.exercises.lab02 import launchers
@@ -317,30 +316,17 @@ def test_kernels_get_the_verdict_that_fits(built, name):
 @pytest.mark.parametrize("name", ["no guard", "neighbour of the last column"])
 def test_without_a_gpu_the_thread_and_the_line_are_named(built, name):
     found = judged("fix-the-guard", KERNELS[name][1])
-    assert re.search(
-        r"block \(\d, \d\), thread \(\d+, \d+\), line 6: reads element \d+ of `input`", found.sentence
-    )
-    block_y, thread_y, row = re.search(
-        r"block \(\d, (\d)\), thread \(\d+, (\d+)\).*the thread's row is (\d+)", found.sentence
-    ).groups()
-    assert int(row) == int(block_y) * int(re.search(r"blocks of \d+ × (\d+)", found.sentence)[1]) + int(
-        thread_y
-    )
+    thread = r"block \(\d, (\d)\), thread \(\d+, (\d+)\), line 6: reads element \d+ of `input`.*row is (\d+)"
+    block_y, thread_y, row = map(int, re.search(thread, found.sentence).groups())
+    assert row == block_y * int(re.search(r"blocks of \d+ × (\d+)", found.sentence)[1]) + thread_y
     assert KERNELS[name][1].splitlines()[5].strip() in found.details
 
 
-def test_a_strided_kernel_is_told_its_figure(built):
-    found = judged("rows-not-columns", KERNELS["by columns"][1])
-    assert "touches 32 sectors and uses 12.5 % of their bytes" in found.sentence
-    assert "the result is right" in found.sentence
-
-
 def test_hints_for_strided_kernels_give_no_solution_away_and_name_the_right_rows(built):
-    """The untouched starter of rows-not-columns is right and strided: what it is told must leave the exercise
-    to do.
-    """
-    hint = judged("rows-not-columns", KERNELS["by columns"][1]).hint
-    assert "threads 0 and 1" in hint and not re.search(r"width|height|divi", hint)
+    """The untouched starter of rows-not-columns is right and strided, so its hint must not solve it."""
+    found = judged("rows-not-columns", KERNELS["by columns"][1])
+    assert "32 sectors" in found.sentence and "12.5 %" in found.sentence
+    assert not re.search(r"width|height|divi", found.hint)
     hint = judged("transpose-in-tiles", KERNELS["one line"][1]).hint
     assert "a row of the input" in hint and "a row of the output" in hint and "of the tile" not in hint
 
@@ -353,14 +339,12 @@ def test_a_thread_with_an_element_is_told_of_its_index(built):
 
 
 def test_no_replay_in_the_lab_is_held_against_the_learners_own_text():
-    path = Path(exercises.__file__).parents[2] / "labs/solutions/02_load_inline.ipynb"
-    cells = json.loads(path.read_text())["cells"]
     own = {one.name for one in exercises.of_lab("02_load_inline")}
     calls = [
         node
-        for cell in cells
-        if cell["cell_type"] == "code" and cell["id"] != "setup"
-        for node in ast.walk(ast.parse("".join(cell["source"])))
+        for id, source in solution_cells("02_load_inline").items()
+        if id != "setup"
+        for node in ast.walk(ast.parse(source))
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "measured"
     ]
     assert len(calls) == 2

@@ -133,9 +133,7 @@ def test_missing_guard_writes_behind_the_matrix(on_host, height, width, behind):
 @pytest.mark.parametrize(("height", "width"), [(30, 50), (1, 1)])
 def test_missing_guard_is_stopped_where_nothing_lies_behind(on_host, height, width):
     x, y = torch.rand(height, width), torch.empty(height, width)
-    with pytest.raises(
-        checked.EmulatorError, match=r"unguarded_kernel, block .* line \d+: reads element .* of `input`"
-    ):
+    with pytest.raises(checked.EmulatorError, match=r"line \d+: reads element .* of `input`"):
         on_host.unguarded(x.data_ptr(), y.data_ptr(), height, width, 16, 16, 0)
 
 
@@ -204,11 +202,8 @@ def test_every_rung_is_right_at_every_block_size(ladder):
         for part in (x[:-1], x[1:]):  # the second begins at no multiple of 16 bytes
             for rung in range(6):
                 for threads in (32, 128, 1024):
-                    assert torch.equal(rungs.square_rung(part, rung, threads), part.square()), (
-                        n,
-                        rung,
-                        threads,
-                    )
+                    got = rungs.square_rung(part, rung, threads)
+                    assert torch.equal(got, part.square()), (n, rung, threads)
 
 
 def test_the_requests_of_a_rung(ladder):
@@ -246,15 +241,6 @@ def test_the_order_of_loads_and_stores_and_what_a_promise_changes(ladder, target
     assert order(text, "loads_first_kernel") == ["LDG"] * 4 + ["STG"] * 4
     ahead = order(promised, "in_turn_kernel")
     assert sorted(ahead) == ["LDG"] * 4 + ["STG"] * 4 and ahead[:2] == ["LDG", "LDG"]
-
-
-def test_each_rung_of_gelu_has_more_instructions_in_double(ladder):
-    counts = []
-    names: dict[str, str] = {}
-    exec(ladder["show-gelu"], names)
-    for part in cuda.compile_ptx(names["GELU_CUDA"]).split(".entry ")[1:]:
-        counts.append(len(re.findall(r"\w\.f64", part)))
-    assert counts[0] == 0 and 0 < 2 * counts[1] < counts[2]
 
 
 # failures.run_steps
