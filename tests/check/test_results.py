@@ -43,7 +43,7 @@ def test_an_output_that_is_not_written_is_found():
 
     with pytest.raises(Mismatch, match="1 of 120 elements differ"):
         assert_matches(all_but_one, torch.clone, out="out", **HERE)
-    with pytest.raises(Mismatch, match="filled with NaN, and the kernel never wrote them"):
+    with pytest.raises(Mismatch, match="never wrote"):
         assert_matches(lambda x, out: torch.square(x), torch.square, out="out", **HERE)
 
 
@@ -96,9 +96,9 @@ def test_several_results_are_all_compared():
     )
     with pytest.raises(Mismatch, match=r"result 1: 5 of 5 elements differ"):
         assert_matches(lambda x: [x.mean(-1), x.var(-1)], statistics, **how)
-    with pytest.raises(Mismatch, match="it returned one tensor, but the reference gives 2 results"):
+    with pytest.raises(Mismatch, match="2 results"):
         assert_matches(lambda x: x.mean(-1), statistics, **how)
-    with pytest.raises(Mismatch, match=r"result 1: shape \(5, 1\), but \(5,\) was expected"):
+    with pytest.raises(Mismatch, match=r"result 1: shape \(5, 1\), but \(5,\)"):
         assert_matches(lambda x: (x.mean(-1), x.var(-1, keepdim=True)), statistics, **how)
     with pytest.raises(Mismatch, match="it returned tuple, not a tensor"):
         assert_matches(lambda x: (x.mean(-1), None), statistics, **how)

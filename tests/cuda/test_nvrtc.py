@@ -38,9 +38,7 @@ def test_ptx_error_and_bad_target():
 
 
 def test_a_target_that_it_no_longer_knows_is_one_sentence():
-    with pytest.raises(
-        cuda.BuildError, match=r"^NVRTC \d+\.\d+ does not compile for sm_30; it knows sm_\d+, .*\.$"
-    ):
+    with pytest.raises(cuda.BuildError, match=r"NVRTC \d+\.\d+ .*sm_30.* sm_\d+, .*\.$"):
         cuda.compile_ptx(SQUARE, target="sm_30")
 
 
@@ -55,7 +53,7 @@ def test_without_nvrtc_one_sentence_says_what_to_install(monkeypatch, torch_cuda
     """`compile_ptx` and the doctor say the same line; a lesson could not run."""
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: None)
     monkeypatch.setattr(torch.version, "cuda", torch_cuda)
-    with pytest.raises(device.Missing, match=r"^NVRTC is missing; .*" + line):
+    with pytest.raises(device.Missing, match="^NVRTC .*" + line):
         cuda.compile_ptx(SQUARE)
     survey = device.survey()
     assert not survey.ok

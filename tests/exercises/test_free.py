@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import cells
 from lab_answers import judged
 from lab_attempts import Attempt, judge, solution_cells, verdicts
 
@@ -57,9 +58,7 @@ def found(id: str, answer: object) -> Verdict:
 def test_a_write_up_passes_and_says_what_agrees():
     verdict = found("slow-step", GOOD)
     assert verdict.passed and verdict.n_cases == 1, verdict
-    said = repr(verdict)
-    assert "agrees: batch_us = 501,571, `dur` of aten::randn" in said
-    assert "agrees: after-the-copy is left open" in said
+    assert "batch_us = 501,571" in repr(verdict) and "after-the-copy" in repr(verdict)
     assert "Change: make-on-gpu" in verdict.words and "nobody has measured" in verdict.words
 
 
@@ -184,7 +183,8 @@ def test_the_task_names_all_that_the_check_knows_and_nothing_else(lab):
     """The table above the exercise lists every finding, figure, change and question, and only those."""
     id = exercises.of_lab(lab)[-1].id
     data = DATA[id]()
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", _about(lab, id), re.MULTILINE))
+    about = cells(f"labs/solutions/{lab}.ipynb")[f"about-{id}"]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", about, re.MULTILINE))
     for field, names in (("finding", data.findings), ("change", data.changes), ("undecided", data.questions)):
         assert set(re.findall(r"`([a-z-]+)`", rows[field])) == set(names), (id, field)
 
@@ -197,14 +197,6 @@ def test_the_task_names_all_that_the_check_knows_and_nothing_else(lab):
         known = {name for name in known if not name.startswith("registers_saved")}
         named &= data.figures.keys()
     assert named - OTHERS.get(id, set()) == known
-
-
-def _about(lab: str, id: str) -> str:
-    import nbformat
-    from commands import ROOT
-
-    cells = nbformat.read(ROOT / "labs" / "solutions" / f"{lab}.ipynb", as_version=4).cells
-    return next(cell.source for cell in cells if cell.id == f"about-{id}")
 
 
 # ------------------------------------------------------- what each lab's recorded data say
@@ -439,9 +431,6 @@ ATTEMPTS = {
         '"b": large}', '"b": {"BLOCK_SIZE": 256}}', "no-positions", "n_cols"
     ),
     "no sliders": _attempt('"explored": shown', '"explored": 7', "no-positions", "explore(…)"),
-    "a speed without a clock": _attempt(
-        'finding="load-width-differs"', 'finding="b-is-faster"', "not-reached", "b-is-faster"
-    ),
 }
 
 

@@ -331,13 +331,6 @@ def test_hints_for_strided_kernels_give_no_solution_away_and_name_the_right_rows
     assert "a row of the input" in hint and "a row of the output" in hint and "of the tile" not in hint
 
 
-def test_a_thread_with_an_element_is_told_of_its_index(built):
-    found = judged("rows-not-columns", KERNELS["divided by the height"][1])
-    assert "has an element" in found.hint
-    found = judged("rows-not-columns", KERNELS["no guard over rows"][1])
-    assert "has no element" in found.hint
-
-
 def test_no_replay_in_the_lab_is_held_against_the_learners_own_text():
     own = {one.name for one in exercises.of_lab("02_load_inline")}
     calls = [

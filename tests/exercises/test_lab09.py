@@ -245,7 +245,7 @@ def test_a_kernel_below_the_share_that_is_asked_for_is_refused(monkeypatch) -> N
 
     slow, said = judged(0.85)
     assert slow.mistake == "too-slow" and not said
-    assert "850 GB/s is 85 % of what a copy reaches on this GPU; 90 % is asked for" in slow.sentence
+    assert "850 GB/s" in slow.sentence and "85 %" in slow.sentence and "90 %" in slow.sentence
     assert judged(0.95) == (None, "95 % of the copy ceiling")
     assert judged(1.2)[0].mistake == "above-ceiling"
 

@@ -4,14 +4,12 @@ they say.
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
-from pathlib import Path
 
-import nbformat
 import pytest
 import torch
+from commands import ROOT, cells
 from torch.utils import cpp_extension
 
 from helpers import check, cuda, ptx
@@ -19,19 +17,13 @@ from helpers.cuda.emulator import checked
 from helpers.kernels import source
 from helpers.lessons import failures, grid
 
-ROOT = Path(__file__).parents[2]
 KERNELS = source.read_kernels(ROOT / "helpers" / "kernels")
 
 
-def cells_of(name: str) -> dict[str, str]:
-    path = ROOT / "notebooks" / f"{name}.ipynb"
-    return {cell.id: cell.source for cell in nbformat.read(path, as_version=4).cells}
-
-
 @pytest.fixture(scope="module")
-def cells() -> dict[str, str]:
-    """Lesson 08's."""
-    return cells_of("08_builds")
+def builds() -> dict[str, str]:
+    """The cells of lesson 08."""
+    return cells("notebooks/08_builds.ipynb")
 
 
 # The kernels' files
@@ -69,9 +61,9 @@ def test_wrapper_makes_every_check_before_it_launches():
 
 
 @pytest.fixture(scope="module")
-def on_host(cells):
+def on_host(builds):
     """The lesson's launcher with the kernel and with three wrong ones, in one build."""
-    launcher = re.search(r'SQUARE_RAW = r"""\n(.*?)"""', cells["build-raw"], re.DOTALL)[1]
+    launcher = re.search(r'SQUARE_RAW = r"""\n(.*?)"""', builds["build-raw"], re.DOTALL)[1]
     kernel = KERNELS["square_matrix"][1]
     variants = {
         "right": kernel,
@@ -140,9 +132,9 @@ def test_missing_guard_is_stopped_where_nothing_lies_behind(on_host, height, wid
 # The two broken kernels of lesson 08, whose verdict by compute-sanitizer is the corpus's
 
 
-def test_lesson_08_shows_the_corpus_s_own_kernels(cells):
+def test_lesson_08_shows_kernels_of_the_corpus(builds):
     names: dict = {}
-    exec(cells["two-broken"].split("for name, text in")[0], names)
+    exec(builds["two-broken"].split("for name, text in")[0], names)
     corpus = re.sub(r"\s*// BROKEN", "", (ROOT / "tests" / "cuda_corpus" / "broken.cu").read_text())
     assert names["REVERSED"].strip() in corpus and names["HALF_LOADED"].strip() in corpus
 
@@ -167,17 +159,12 @@ def test_within_a_process_unchanged_text_starts_no_ninja(tmp_path, monkeypatch):
     assert len(started) == 2
 
 
-def test_it_is_build_extension_that_sends_cu_files_to_nvcc(cells):
-    assert "nvcc" in inspect.getsource(cpp_extension.BuildExtension.build_extensions)
-    assert "`BuildExtension`, the command that builds, sends `.cu` files to nvcc" in cells["package"]
-
-
 # Lesson 02's ladder
 
 
 @pytest.fixture(scope="module")
 def ladder() -> dict[str, str]:
-    return cells_of("02_load_inline")
+    return cells("notebooks/02_load_inline.ipynb")
 
 
 def texts_of(ladder) -> dict:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
-from commands import ROOT, environment
+from commands import ROOT, cells, environment
 
 from helpers import ncu, ptx, records
 from helpers.lessons import deadlock, wide_rows
@@ -47,14 +46,11 @@ def test_rows_numbered_part_by_part_hold_each_other_up() -> None:
 
 def test_the_model_hangs_where_the_cooperative_simulator_does() -> None:
     """The lesson's own kernel on a chip of as many places as the model has."""
-    cells = json.loads((ROOT / "notebooks" / "09_wide_rows.ipynb").read_text())["cells"]
-    text = {cell["id"]: "".join(cell["source"]) for cell in cells}
-    script = (
-        "import numpy as np\nimport torch\nimport triton\nimport triton.language as "
-        "tl\nnp.seterr(all='ignore')\n"
-    )
-    script += text["plain-kernel"] + "\n\n" + text["plain"]
-    script += """
+    text = cells("notebooks/09_wide_rows.ipynb")
+    script = "import numpy as np, torch, triton\nimport triton.language as tl\nnp.seterr(all='ignore')\n"
+    script += f"""{text["plain-kernel"]}
+
+{text["plain"]}
 
 for parts in (1, 3):
     for n_places in (1, 2, 3, 5):
@@ -176,18 +172,12 @@ def test_what_counters_say_follows_from_them() -> None:
     ours |= {"written_gb": 0.5, "dram_percent": 80.0, "issue_percent": 40.0}
     quack = ours | {"contestant": "quack", "ncu_us": 240.0}
     told = wide_rows.why(pd.DataFrame([ours, quack | {"dram_percent": 86.0}]))
-    assert (
-        "QuACK takes 0.96 times our time: as many bytes, and DRAM busy 86 % of its peak; under ours 80 %"
-        in told
-    )
+    assert "QuACK takes 0.96 times our time" in told and "86 %" in told and "80 %" in told
     told = wide_rows.why(pd.DataFrame([ours, quack | {"read_gb": 1.1}]))
-    assert "it moves 1.60 GB through DRAM, ours 1.04." in told
+    assert "1.60 GB" in told and "1.04" in told
     slow = quack | {"read_gb": 1.1, "ncu_us": 500.0, "issue_percent": 85.0}
     told = wide_rows.why(pd.DataFrame([ours, slow]))
-    assert (
-        "ours 1.04, which is a part of it; its schedulers issue in 85 % of all cycles, under ours in 40 %"
-        in told
-    )
+    assert "1.04, which is a part of it" in told and "85 %" in told and "40 %" in told
     assert "do not part the two" in wide_rows.why(pd.DataFrame([ours, quack]))
 
 
@@ -207,16 +197,8 @@ def test_the_league_of_each_gpu_has_a_panel_under_one_roof() -> None:
 @pytest.mark.gpu
 def test_each_trick_taken_out_gives_a_right_softmax() -> None:
     rows = pd.DataFrame(wide_rows.tricks())
-    assert set(rows.trick) == {
-        "copy",
-        *(
-            wide_rows.AS_TUNED,
-            wide_rows.NO_NAP,
-            wide_rows.ONE_SECTOR,
-            wide_rows.MANY_LOOK,
-            wide_rows.LARGE_PARTS,
-        ),
-    }
+    tricks = {wide_rows.NO_NAP, wide_rows.ONE_SECTOR, wide_rows.MANY_LOOK, wide_rows.LARGE_PARTS}
+    assert set(rows.trick) == tricks | {"copy", wide_rows.AS_TUNED}
     assert rows.groupby(["dtype", "n_cols"]).size().eq(6).all() and rows.median_us.gt(0).all()
 
 

@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from commands import cells
 
-LESSON = Path(__file__).parents[2] / "notebooks" / "05_ncu.ipynb"
+LESSON = cells("notebooks/05_ncu.ipynb")
 
 COMPILE = """
 import json, re, sys
@@ -36,12 +36,6 @@ print(json.dumps(found))
 """.replace("\\\\", "\\")
 
 
-def _lesson_cell(cell_id: str) -> str:
-    cells = {c["id"]: c["source"] for c in json.loads(LESSON.read_text())["cells"]}
-    source = cells[cell_id]
-    return source if isinstance(source, str) else "".join(source)
-
-
 @pytest.fixture(scope="module")
 def lesson():
     """The lesson's layouts and its prediction, run as they stand."""
@@ -50,7 +44,7 @@ def lesson():
     from helpers import ncu
 
     space = {"pd": pd, "ncu": ncu}
-    exec(_lesson_cell("alignment"), space)
+    exec(LESSON["alignment"], space)
     return space
 
 
@@ -89,7 +83,7 @@ def test_four_loads_a_thread_by_hand_and_in_the_machine_code(report):
     from helpers import ncu
 
     space = {}
-    exec(_lesson_cell("reveal-loads").replace("predict.reveal", "print"), space)
+    exec(LESSON["reveal-loads"].replace("predict.reveal", "print"), space)
     code = ncu.instructions(report[4])
     loads = code[code.sass.str.contains("LDG")]
     assert set(loads.access_bits) == {128}

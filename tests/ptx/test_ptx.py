@@ -115,8 +115,7 @@ def test_square_rows_at_every_stage():
     assert len(square.sass_reading.find("LDG")) == 8 and len(square.sass_reading.find("FMUL")) == 8
 
 
-@pytest.mark.parametrize("num_warps", [1, 4, 32])
-@pytest.mark.parametrize("target", ["sm_75", "sm_100"])
+@pytest.mark.parametrize(("num_warps", "target"), [(1, "sm_75"), (32, "sm_100")])
 def test_loads_are_the_block_over_the_threads(num_warps, target):
     reading = compiled(num_warps=num_warps, target=target).reading
     assert len(reading.loads) == len(reading.find("mul.f32")) == 1024 // (32 * num_warps)
@@ -223,19 +222,15 @@ def test_autotuned_kernels_are_unwrapped():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"target": "sm_61"}, "no target 'sm_61' here; choose from sm_75"),
-        ({"target": "hopper"}, "no target 'hopper'"),
-        ({"signature": SIGNATURE | {"rows": "i32"}}, "no argument 'rows'; it has output_ptr"),
-        (
-            {"signature": {"output_ptr": "*fp32"}},
-            "'input_ptr' of rows_kernel is missing; add it to signature",
-        ),
-        ({"constexprs": {}}, "'BLOCK_SIZE' of rows_kernel is missing; add it to constexprs"),
+        ({"target": "sm_61"}, "'sm_61'"),
+        ({"signature": SIGNATURE | {"rows": "i32"}}, "'rows'"),
+        ({"signature": {"output_ptr": "*fp32"}}, "'input_ptr' of rows_kernel"),
+        ({"constexprs": {}}, "'BLOCK_SIZE' of rows_kernel"),
         ({"constexprs": {"BLOCK_SIZE": 1024, "n_cols": 5}}, "both in signature and in constexprs"),
-        ({"signature": SIGNATURE | {"n_cols": "int"}}, "type 'int', which Triton does not know"),
-        ({"num_warps": 3}, "num_warps is 3; a block has 1, 2, 4"),
-        ({"divisible_by_16": ("n_rows",)}, "divisible_by_16 names 'n_rows'"),
-        ({"warps": 4}, "no compile option 'warps'"),
+        ({"signature": SIGNATURE | {"n_cols": "int"}}, "'int'"),
+        ({"num_warps": 3}, "num_warps is 3"),
+        ({"divisible_by_16": ("n_rows",)}, "'n_rows'"),
+        ({"warps": 4}, "'warps'"),
     ],
 )
 def test_wrong_arguments_get_one_sentence(changes, words):
@@ -361,14 +356,6 @@ def test_tritons_own_call_takes_a_kernel_of_the_interpreter():
     assert interpreted_process(code).split() == ["True", "True"]
 
 
-def test_the_interpreter_runs_a_kernel_that_also_compiles():
-    x = torch.randn(5, 37)
-    y = torch.full_like(x, float("nan"))
-    ptx.interpreted(rows_kernel)[(5,)](y, x, x.stride(0), y.stride(0), 37, BLOCK_SIZE=64)
-    assert torch.equal(y, x * x)
-    assert len(compiled().reading.loads) == 8
-
-
 # Layouts
 # ---------------------------------------------------------------------------------------
 
@@ -397,7 +384,7 @@ def test_a_block_smaller_than_its_threads_is_held_several_times():
 def test_what_has_no_layout_to_draw():
     with pytest.raises(ValueError, match="NVRTC shows no ttgir"):
         ptx.layout_of(ptx.cuda_stages(CUDA, kernel="square"))
-    with pytest.raises(ValueError, match="There is no thread 128; the block has threads 0 to 127"):
+    with pytest.raises(ValueError, match=r"128.*0 to 127"):
         ptx.draw_layout(compiled(), thread=128)
 
 
@@ -478,18 +465,7 @@ def test_read_ptx_counts_what_is_there():
     assert (first.maxntid, first.reqntid) == ((64, 2, 1), None)
     assert first.registers_declared == {"pred": 4, "b32": 11, "f64": 4}
     assert first.labels == ("start", "$L__done")
-    assert [i.parts[0] for i in first.instructions] == [
-        "setp",
-        "bra",
-        "ld",
-        "st",
-        "ld",
-        "ld",
-        "ld",
-        "cp",
-        "st",
-        "ret",
-    ]
+    assert " ".join(i.parts[0] for i in first.instructions) == "setp bra ld st ld ld ld cp st ret"
     assert [i.opcode for i in first.loads] == ["ld.global.nc.L1::no_allocate.v4.f32", "ld.u8"]
     wide, store = first.loads[0], first.stores[0]
     assert (wide.predicate, wide.n_bytes, wide.operands[1]) == ("!%p1", 16, "[%rd1+16]")
@@ -616,9 +592,7 @@ def test_side_by_side_takes_kernels_of_both_languages():
 
 
 def test_reprs_say_what_matters():
-    assert repr(compiled()).startswith(
-        "rows_kernel for sm_90, 4 warps: 8 loads of up to 4 bytes, 8 stores of up to 4 bytes"
-    )
+    assert repr(compiled()).startswith("rows_kernel for sm_90, 4 warps: 8 loads of up to 4 bytes")
     assert "shared memory: not named" in repr(compiled().reading)
     with pytest.raises(ValueError, match="no stage 'asm'"):
         compiled().text("asm")
