@@ -21,7 +21,7 @@ def test_survey_of_this_machine():
     assert "<br>" in survey._repr_html_()
 
 
-def test_doctor_says_how_to_get_what_is_missing(monkeypatch):
+def test_doctor_has_the_commands_to_install_what_is_missing(monkeypatch):
     monkeypatch.setattr(device, "find_tool", lambda name: None)
     survey = device.survey()
     assert not survey.ok

@@ -54,7 +54,7 @@ def shown(monkeypatch):
     return bundles
 
 
-def test_the_clock_is_read_when_the_gpu_has_worked(monkeypatch):
+def test_the_clock_is_read_after_the_gpu_has_worked(monkeypatch):
     """A GPU that idles runs at a fifth of its clock: what was measured ran at the other."""
     from types import SimpleNamespace
 
@@ -126,7 +126,7 @@ def test_an_edited_kernel_gets_no_replayed_time(on_gpu, shown, recorded, asked, 
     assert records.stored("lesson/what")["a"].tolist() == [1]
 
 
-def test_a_replay_that_stands_in_for_a_learners_kernel_says_so(on_gpu, shown):
+def test_a_replay_names_the_kernel_that_it_stands_in_for(on_gpu, shown):
     """A lab times what the learner wrote; without a GPU it shows the times of the solution's kernel."""
     records.measured("lab/mine", lambda: [{"us": 1.0}], stand_in="the solution's kernel")
     assert "solution" not in shown[-1]["text/plain"]
@@ -146,7 +146,7 @@ def test_a_gpu_without_the_tool_does_not_replay_an_edited_kernel_either(on_gpu, 
     assert str(changed.value).startswith(f"ncu is not here. {CHANGED}")
 
 
-def test_a_set_with_this_text_goes_before_one_of_another(on_gpu, shown, monkeypatch):
+def test_a_set_with_the_same_kernel_is_preferred(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}], sources=[SQUARE])
     old = (records.folder() / "h100/lesson/long.json").read_text()
     records.measured("lesson/long", lambda: [{"a": 2}], sources=[EDITED])
@@ -251,7 +251,7 @@ def test_live_without_recording_writes_no_record(on_gpu, shown, monkeypatch):
     assert not list(records.folder().rglob("*.json"))
 
 
-def test_no_record_is_one_sentence(on_gpu, shown):
+def test_a_missing_record_is_an_error(on_gpu, shown):
     on_gpu()
     with pytest.raises(records.NoRecord, match="no record of 'lesson/none'"):
         records.measured("lesson/none", never)
@@ -319,7 +319,7 @@ def test_fingerprints():
     assert records.fingerprint(never)[0] == "never"
 
 
-def test_stored_is_read_also_where_a_gpu_is(on_gpu, shown, monkeypatch):
+def test_stored_records_are_also_read_on_a_gpu(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     assert records.stored("lesson/long")["a"].tolist() == [1]
     assert shown[-1]["text/plain"].startswith("Too long for a lesson. Replayed")
@@ -356,7 +356,7 @@ def test_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
         assert records.measured("lesson/long", never)["a"].tolist() == [value]
 
 
-def test_what_a_set_lacks_comes_from_another_and_is_said(on_gpu, shown, monkeypatch):
+def test_a_missing_record_comes_from_another_set_and_is_noted(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     text = (records.folder() / "h100/lesson/long.json").read_text()
     on_gpu()
@@ -367,7 +367,7 @@ def test_what_a_set_lacks_comes_from_another_and_is_said(on_gpu, shown, monkeypa
     assert "t4 have no such" in shown[-1]["text/plain"]
 
 
-def test_a_set_that_is_not_there_is_one_sentence(on_gpu, shown, monkeypatch):
+def test_an_unknown_set_is_an_error(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     on_gpu()
     monkeypatch.setenv("WORKBOOK_REPLAY", "b300")
@@ -375,7 +375,7 @@ def test_a_set_that_is_not_there_is_one_sentence(on_gpu, shown, monkeypatch):
         records.measured("lesson/long", never)
 
 
-def test_gpu_without_the_tool_replays_and_says_why(on_gpu, shown):
+def test_a_gpu_without_the_tool_replays_and_prints_the_reason(on_gpu, shown):
     def cannot():
         raise records.CannotMeasure("ncu is not here.")
 

@@ -56,7 +56,7 @@ def test_the_launch_sweep_of_both_gpus():
     assert table[table.kernel == "torch.square"].speedup_h200.notna().all()
 
 
-def test_every_shipped_table_compares_or_says_why_not():
+def test_every_shipped_table_compares_or_gives_the_reason():
     names = {path.relative_to(records.folder() / "h100").with_suffix("").as_posix()
              for path in (records.folder() / "h100").rglob("*.json")}  # fmt: skip
     compared = 0
@@ -80,7 +80,7 @@ def test_points_that_one_gpu_lacks_stay_with_nan(made_up):
     assert table.speedup_b[1] == pytest.approx(3.0)
 
 
-def test_cases_are_told_apart_by_their_parameters(made_up):
+def test_cases_are_distinguished_by_their_parameters(made_up):
     for gpu, factor in (("a", 1.0), ("b", 0.5)):
         for n in (10, 20):
             write(made_up, gpu, "x/y", [{"kernel": "k", "median_us": n * factor + 0.5}], params={"n_rows": n})
@@ -88,7 +88,7 @@ def test_cases_are_told_apart_by_their_parameters(made_up):
     assert table.n_rows.tolist() == [10, 20] and table.median_us_b.tolist() == [5.5, 10.5]
 
 
-def test_what_came_out_is_no_parameter(made_up):
+def test_a_result_is_not_a_parameter(made_up):
     """A whole number that differs between the GPUs and tells no rows apart was measured, whatever it is
     called.
     """
@@ -98,14 +98,14 @@ def test_what_came_out_is_no_parameter(made_up):
     assert table.attrs["on"] == ["n"] and table.chosen_b.tolist() == [4, 16]
 
 
-def test_three_gpus_are_set_against_the_first(made_up):
+def test_three_gpus_are_compared_with_the_first(made_up):
     for gpu, us in (("a", 4.5), ("b", 1.5), ("c", 9.0)):
         write(made_up, gpu, "x/y", [{"n": 1, "median_us": us}])
     table = records.compare("x/y", ("a", "b", "c"))
     assert (table.speedup_b[0], table.speedup_c[0]) == (3.0, 0.5)
 
 
-def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
+def test_other_versions_of_a_kernel_are_only_compared_on_request(made_up):
     write(made_up, "a", "x/y", [{"n": 1, "median_us": 1.5}], sources={"square": "1", "same": "3"})
     write(made_up, "b", "x/y", [{"n": 1, "median_us": 1.0}], sources={"square": "2", "same": "3"})
     with pytest.raises(ValueError, match=r"versions of square.* any_kernels=True"):
@@ -125,7 +125,7 @@ def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
         ("profiling/equal-race", ("h100", "h200"), ValueError, "rows are samples"),
     ],
 )
-def test_what_cannot_be_compared_is_a_sentence(name, gpus, error, says):
+def test_records_that_cannot_be_compared_are_errors(name, gpus, error, says):
     with pytest.raises(error, match=says) as raised:
         records.compare(name, gpus)
     assert len(str(raised.value).splitlines()) == 1

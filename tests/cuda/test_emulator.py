@@ -59,7 +59,7 @@ def broken(name: str):
 
 
 @pytest.mark.parametrize("name", [n for n, e in corpus.EXPECTED.items() if e.cause != "unwritten"])
-def test_a_broken_kernel_is_told_with_cause_thread_and_line(name):
+def test_the_error_of_a_broken_kernel_has_cause_thread_and_line(name):
     expected = corpus.EXPECTED[name]
     for _ in range(2):  # the process lives on, and says the same again
         with pytest.raises(checked.EmulatorError) as caught:
@@ -73,12 +73,12 @@ def test_a_broken_kernel_is_told_with_cause_thread_and_line(name):
         assert corpus.BROKEN.splitlines()[error.line - 1].strip() in str(error)
 
 
-def test_a_forgotten_tail_is_told_by_a_traced_run():
+def test_a_traced_run_finds_a_forgotten_tail():
     traced = grid.trace(lambda: broken("tail_forgotten"))
     assert traced.never_written("out", 1000) == list(range(768, 1000))
 
 
-def test_the_sanitizer_stands_beside_ours():
+def test_compute_sanitizer_finds_the_same_lines():
     found = corpus.sanitizer()
     assert list(found["case"]) == list(corpus.EXPECTED)
     found = found[found["verdict"] != "nothing found"].set_index("case")
@@ -97,7 +97,7 @@ def load(name: str, text: str, functions, **more):
     return cuda.load_cuda(name, text, functions, torch_headers=False, device="emulator", **more)
 
 
-def test_the_same_source_is_built_for_what_is_there(monkeypatch):
+def test_the_device_argument_is_checked(monkeypatch):
     with pytest.raises(ValueError, match="tpu"):
         cuda.load_cuda("x", "", ["f"], device="tpu")
     monkeypatch.setattr(device, "has_gpu", lambda: False)
@@ -123,20 +123,20 @@ def fill():
 
 
 @pytest.mark.parametrize(("blocks", "threads"), [(0, 32), (1, 0), (1, 1025)])
-def test_a_launch_that_a_gpu_refuses_is_refused(fill, blocks, threads):
+def test_an_invalid_launch_configuration_is_refused(fill, blocks, threads):
     y = torch.zeros(4)
     assert fill(y.data_ptr(), 1.0, 4, blocks, threads) == "invalid configuration argument"
     assert fill(y.data_ptr(), 1.0, 4, 1, 32) == "no error"  # the error was asked for, and is gone
     assert y.tolist() == [1.0] * 4
 
 
-def test_an_address_that_nobody_owns(fill):
+def test_an_address_outside_all_tensors_is_an_error(fill):
     with pytest.raises(checked.EmulatorError, match="does not point into any tensor") as caught:
         fill(1 << 20, 1.0, 4, 1, 32)
     assert caught.value.cause == "no tensor"
 
 
-def test_a_tensor_is_found_behind_its_address_wherever_it_is(fill):
+def test_a_tensor_is_found_by_its_address(fill):
     class Holder:
         tensor = torch.zeros(64)
 
@@ -149,7 +149,7 @@ def test_a_tensor_is_found_behind_its_address_wherever_it_is(fill):
         fill(view.data_ptr(), 3.0, 64, 2, 32)
 
 
-def test_the_error_of_the_first_block_is_told_though_blocks_run_on_all_cores(fill):
+def test_the_error_of_the_first_block_is_reported_although_blocks_run_in_parallel(fill):
     y = torch.zeros(1_000_000)
     for _ in range(3):
         with pytest.raises(checked.EmulatorError) as caught:
@@ -300,7 +300,7 @@ def test_sectors_of_a_block_shape(traced, block, sectors):
     assert torch.equal(x, y)
 
 
-def test_writers_are_the_threads_that_index_arithmetic_names(traced):
+def test_writers_are_the_threads_that_the_index_arithmetic_gives(traced):
     x = torch.rand(20, 30)
     y = torch.empty_like(x)
     run = grid.trace(lambda: traced.run_copy(x.data_ptr(), y.data_ptr(), 20, 30, 8, 4))
@@ -384,7 +384,7 @@ def test_a_wrapper_takes_cpu_tensors(shift, dtype):
     assert torch.equal(shift(x, x.numel(), 64), x + 1)
 
 
-def test_a_wrappers_checks_and_the_launch_check_speak(shift):
+def test_errors_of_the_wrapper_and_of_the_launch_are_raised(shift):
     x = torch.randn(8, 4)
     with pytest.raises(RuntimeError, match="x must be contiguous"):
         shift(x.t(), 32, 64)
@@ -394,7 +394,7 @@ def test_a_wrappers_checks_and_the_launch_check_speak(shift):
         shift(x.to("meta"), 32, 64)
 
 
-def test_an_element_that_nobody_wrote_and_one_too_many(shift):
+def test_unwritten_elements_and_writes_past_the_end_are_errors(shift):
     x = torch.randn(10, 10)
     with pytest.raises(checked.EmulatorError, match=r"30 of 100 elements .*\(7, 0\)") as caught:
         shift(x, 70, 64)
@@ -410,7 +410,7 @@ def test_an_element_that_nobody_wrote_and_one_too_many(shift):
     check.assert_matches(lambda t: shift(t, t.numel(), 64), lambda t: t + 1, device="cpu", name="shift")
 
 
-def test_fibers_by_ucontext_where_the_processor_is_another():
+def test_fibers_by_ucontext_for_other_processors():
     case = CASES["block_sum"]
     text = corpus.RIGHT.split("// warps")[0]
     module = load("host_ucontext", text, ["block_sum"], flags=["-O2", "-DWB_UCONTEXT"])

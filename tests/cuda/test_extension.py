@@ -91,7 +91,7 @@ def types(tmp_path_factory):
         yield cuda.load_cpp("types", TYPES, names, torch_headers=False)
 
 
-def test_what_goes_through_without_pybind11(types):
+def test_arguments_and_results_without_pybind11(types):
     assert types.wide(-(2**62), 255) == -(2**62) + 255 and types.wide(True, 0) == 1
     assert types.half(3, False) == 1.5 and types.half(0.1, True) == float.fromhex("0x1.99999ap-4")
     assert types.greet("kérnel", "!") == "Hello kérnel!"
@@ -120,7 +120,7 @@ def test_errors_cross_into_python(types, call, error, message):
         call(types)
 
 
-def test_a_type_that_cannot_pass_is_said():
+def test_an_unsupported_type_is_an_error():
     source = "#include <vector>\nint total(std::vector<int> x) { return x.size(); }"
     with pytest.raises(cuda.BuildError, match="include <pybind11"):
         cuda.load_cpp("vectors", source, ["total"], torch_headers=False)
@@ -128,7 +128,7 @@ def test_a_type_that_cannot_pass_is_said():
     assert cuda.load_cpp("vectors", with_pybind11, ["total"], torch_headers=False).total([1, 2]) == 2
 
 
-def test_undefined_function_is_said():
+def test_an_undefined_function_is_an_error():
     with pytest.raises(cuda.BuildError, match="defined nowhere"):
         cuda.load_cpp("undefined", "int add(int a, int b);", ["add"], torch_headers=False)
 
@@ -184,7 +184,7 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
         pass
 
 
-def test_nvcc_errors_are_cut():
+def test_nvcc_errors_are_shortened():
     """What nvcc prints around the two lines that matter."""
     output = """FAILED: [code=2] cuda.cuda.o
 /usr/local/cuda/bin/nvcc --generate-dependencies-with-compile -c cuda.cu -o cuda.cuda.o

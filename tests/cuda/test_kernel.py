@@ -59,7 +59,7 @@ def test_a_kernel_to_call():
         ((None, None, 2, 0), {"block": (1024, 2)}, ValueError, "at most 1,024 threads"),
     ],
 )
-def test_what_a_kernel_cannot_take(arguments, launch, error, message):
+def test_wrong_arguments_of_a_kernel_are_named(arguments, launch, error, message):
     def never(*_):
         raise AssertionError("it was launched")
 
@@ -81,7 +81,7 @@ def test_kernels_that_cannot_be_loaded():
         cuda.load_kernel(SCALE, "scale", device="tpu")
 
 
-def test_learners_notebooks_may_still_say_host():
+def test_the_old_device_name_host_still_works():
     kernel = cuda.load_kernel(SCALE, "scale", device="host")
     assert kernel.where == "cpu"
 

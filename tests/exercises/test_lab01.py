@@ -138,7 +138,7 @@ def test_a_wrong_clock_is_named(answer, mistake):
 @pytest.mark.parametrize(
     ("answer", "mistake"), [(without(n_divided=1), "not-divided"), (without(warm=False), "cold")]
 )
-def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer, mistake):
+def test_twenty_kernels_longer_than_a_cold_launch_are_not_called_cold(answer, mistake):
     exercise = exercises.get("four-clocks")
     true = {"kernel_us": 900.0, "launch_us": 5.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.8}
     true |= {"cold_us": 5000.0, "left_us": 2000.0, "seed": 1}
@@ -148,7 +148,7 @@ def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer,
 
 
 @pytest.mark.parametrize(("left_us", "mistake"), [(0.0, "own-launch"), (9000.0, "leftover")])
-def test_the_queue_is_blamed_for_what_others_left_in_it_only(left_us, mistake):
+def test_only_other_work_in_the_queue_counts_as_leftover(left_us, mistake):
     """The warm-up is not waited for: with other work in the queue all launches come behind that."""
 
     def hasty(gpu):
@@ -166,7 +166,7 @@ def test_the_queue_is_blamed_for_what_others_left_in_it_only(left_us, mistake):
     assert ("of your own" in verdict.sentence) == (mistake == "own-launch")
 
 
-def test_an_unlike_reader_of_clocks_is_right():
+def test_a_more_careful_answer_is_accepted():
     def more_careful(gpu):
         for _ in range(10):
             gpu.launch()
@@ -244,7 +244,7 @@ def test_a_wrong_summary_is_named(answer, mistake):
     assert mistakes("clock-summary", answer) == {mistake}
 
 
-def test_a_summary_by_hand_and_by_numpy_is_right():
+def test_summaries_by_statistics_and_numpy_are_accepted():
     import numpy as np
 
     def by_numpy(samples, n_warmup):
@@ -320,7 +320,7 @@ def by_means(a, b):
         (lambda a, b: random.choice(["a", "b", "no difference"]), "false-alarms"),
     ],
 )
-def test_decisions_by_the_wrong_figure_are_named(decide, mistake):
+def test_wrong_decisions_are_named(decide, mistake):
     found = mistakes("real-or-noise", decide)
     assert found <= {mistake, "false-alarms"}
     assert mistake in found
@@ -380,7 +380,7 @@ class _Event:
         return (stop.us - self.us) / 1e3
 
 
-def test_the_race_of_squares_holds_no_time_of_the_host():
+def test_the_race_of_squares_measures_no_host_time():
     cell = ast.parse(solution_cells("01_profiling")["won-real-or-noise"])
     race = next(n for n in cell.body if isinstance(n, ast.FunctionDef))
     gpu = Timeline()
@@ -403,12 +403,12 @@ def test_the_recorded_race_names_no_winner_between_a_square_and_itself():
         assert by_ratios(*samples_us) == "no difference"
 
 
-def test_never_naming_a_winner_is_not_called_a_widened_interval():
+def test_never_naming_a_winner_has_its_own_hint():
     verdict = judged("real-or-noise", lambda a, b: "no difference")
     assert verdict.mistake == "misses" and "never names a winner" in verdict.hint
 
 
-def test_a_refusal_shows_what_was_counted_in_all_five_cases():
+def test_a_refusal_shows_the_counts_of_all_five_cases():
     verdict = judged("real-or-noise", by_limit(1))
     lines = verdict.details.splitlines()
     assert len(lines) == 5 and all(line in repr(verdict) for line in lines)
@@ -416,7 +416,7 @@ def test_a_refusal_shows_what_was_counted_in_all_five_cases():
     assert all(re.fullmatch(r"a real difference of .*: found in \d+ of 24", line) for line in lines[1:])
 
 
-def test_methods_are_counted_side_by_side():
+def test_several_methods_are_counted_at_once():
     methods = {
         "smaller mean": lambda a, b: sided(statistics.fmean(a) - statistics.fmean(b)),
         "yours": by_ratios,
@@ -499,7 +499,7 @@ def test_a_wrong_attribution_is_named(answer, mistake):
     assert mistakes("copy-or-compute", answer) == {mistake}
 
 
-def test_a_wrong_union_is_told_its_figure_and_not_the_formula_again():
+def test_the_hint_for_a_wrong_overlap_has_both_figures():
     verdict = judged(
         "copy-or-compute", attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7)
     )

@@ -307,7 +307,7 @@ def built(all_built, on_the_host) -> None:
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_kernels_get_the_verdict_that_fits(built, name):
+def test_kernels_get_the_right_verdict(built, name):
     id, text, mistake = KERNELS[name]
     found = judged(id, text)
     assert (found.passed, found.mistake) == (not mistake, mistake), found
@@ -331,7 +331,7 @@ def test_hints_for_strided_kernels_give_no_solution_away_and_name_the_right_rows
     assert "a row of the input" in hint and "a row of the output" in hint and "of the tile" not in hint
 
 
-def test_no_replay_in_the_lab_is_held_against_the_learners_own_text():
+def test_no_replay_in_the_lab_depends_on_the_learners_source():
     own = {one.name for one in exercises.of_lab("02_load_inline")}
     calls = [
         node
@@ -355,7 +355,7 @@ def test_no_replay_in_the_lab_is_held_against_the_learners_own_text():
         (DIFFERENCE.format(body="output[index] = inptu[index];"), "inptu"),
     ],
 )
-def test_a_text_that_cannot_be_built_says_why(on_the_host, text, said):
+def test_source_that_cannot_be_built_is_explained(on_the_host, text, said):
     found = judged("fix-the-guard", text)
     assert not found.passed
     assert said in f"{found.sentence} {found.details} {found.hint}"
@@ -490,7 +490,7 @@ def test_right_wrappers_are_accepted(answer):
     assert mistakes("refuse-wrong-tensors", answer, seeds.several(4)) == {""}
 
 
-def test_a_missing_dtype_check_is_shown_a_full_matrix_first():
+def test_a_missing_dtype_check_is_shown_with_a_nonempty_matrix():
     cases = {judged("refuse-wrong-tensors", wrapper(leave_out="dtype"), seed).case for seed in range(6)}
     assert not any("empty" in case for case in cases)
 

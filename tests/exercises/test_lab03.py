@@ -200,7 +200,7 @@ def test_attempt(name: str, found: dict[str, dict]) -> None:
     judge(name, ATTEMPTS[name], found[name])
 
 
-def test_the_normalisation_is_told_in_times(capsys):
+def test_the_lab_prints_both_times_of_the_normalization(capsys):
     class Records:
         @staticmethod
         def measured(name, live, stand_in):

@@ -375,7 +375,7 @@ def test_wide_loads(kernel, mistake):
     assert judged("wide-loads", kernel).mistake == mistake
 
 
-def test_what_a_number_of_32_bits_does_near_its_end_is_told():
+def test_an_overflow_of_32_bits_is_shown_with_its_addresses():
     verdict = judged("wide-loads", start_in_32_bits_kernel)
     assert verdict.mistake == "int32-overflow"
     assert re.search(
@@ -405,7 +405,7 @@ def test_the_question_about_unaligned_sizes_is_answered_from_the_table(capsys, r
     assert told.startswith("100,000,001 elements: ") and says in told and told.count("\n") == 1
 
 
-def test_an_untouched_kernel_is_still_to_do():
+def test_an_untouched_kernel_is_to_do():
     verdict = judged("wide-loads", to_do_kernel)
     assert (verdict.mistake, verdict.sentence) == (
         "to-do",

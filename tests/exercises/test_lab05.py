@@ -223,7 +223,7 @@ def test_act_on_advice(answer, mistake):
     assert fits("act-on-advice", answer, mistake)
 
 
-def test_the_two_facts_tell_every_recorded_square_within_a_quarter():
+def test_the_two_facts_predict_every_recorded_square_within_a_quarter():
     shortest_us, gb_per_s = reports.shortest_us(), reports.gpu()["copy_gb_per_s"]
     for launch, n_rows, n_cols, us in reports.measured_squares():
         assert abs(along(n_rows, n_cols, shortest_us, gb_per_s)["after_us"] / us - 1) < 0.25, launch

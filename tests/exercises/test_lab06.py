@@ -218,7 +218,7 @@ ATTEMPTS = {
 }
 
 
-def test_what_is_expected_is_a_number_of_the_results_dtype() -> None:
+def test_the_expected_value_is_shown_in_the_results_dtype() -> None:
     right = torch.tensor([[3.196001e-66, 1 / 3]], dtype=torch.float64)
     told = first_wrong(torch.ones(1, 2), right, torch.ones(1, 2, dtype=torch.bool)).splitlines()
     assert told == ["  at (0, 0): got 1, expected 0", "  at (0, 1): got 1, expected 0.3333333"]
@@ -240,7 +240,7 @@ def _padded(x: torch.Tensor) -> torch.Tensor:
         (lambda x, right: right, None),
     ],
 )
-def test_values_near_the_right_ones_are_told_apart(wrong, mistake) -> None:
+def test_mistakes_close_to_the_right_values_are_distinguished(wrong, mistake) -> None:
     """Two columns of padding in 1,024 change a row by one factor too, and by less than half a per cent."""
     x = torch.randn(3, 1022, generator=torch.Generator().manual_seed(3)) + 0.5
     right = x.double().softmax(dim=1)

@@ -112,13 +112,13 @@ COLD = [
 
 
 @pytest.mark.parametrize(("answer", "mistake"), WARM)
-def test_a_warm_timer_that_a_trap_deceives_is_told_which(answer, mistake):
+def test_the_trap_that_deceives_a_warm_timer_is_named(answer, mistake):
     found = mistakes("warm-timer", answer)
     assert found and found <= set(mistake.split("|")), found
 
 
 @pytest.mark.parametrize(("answer", "mistake"), COLD)
-def test_a_cold_timer_that_a_trap_deceives_is_told_which(answer, mistake):
+def test_the_trap_that_deceives_a_cold_timer_is_named(answer, mistake):
     assert mistakes("cold-timer", answer) == {mistake}
 
 
@@ -183,7 +183,7 @@ def function_timer(*, warm_up=5, nothing="nothing was launched", side="a kernel 
         ),
     ],
 )
-def test_a_timer_of_anything_refuses_what_has_no_time_and_nothing_else(answer, mistake):
+def test_only_functions_without_a_time_may_be_refused(answer, mistake):
     assert mistakes("refuse-to-time", answer) == {mistake}
 
 
@@ -229,11 +229,11 @@ def by_difference(gpu):
     return statistics.median(found)
 
 
-def test_a_difference_of_two_queues_is_not_told_that_the_flush_is_in_it():
+def test_a_difference_of_two_queues_is_not_blamed_on_the_flush():
     assert mistakes("cold-timer", by_difference) == {"host-late"}
 
 
-def test_a_verdict_names_the_figure_the_truth_and_the_way_out():
+def test_a_verdict_has_the_right_time_the_cause_and_a_fix():
     said = repr(judged("warm-timer", timer(warm=False)))
     assert "the right time is" in said and "the L2 was cold" in said and "brings the data back" in said
 

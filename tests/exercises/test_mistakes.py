@@ -54,7 +54,7 @@ def test_the_first_condition_that_holds_names_the_mistake(table, outcome, mistak
     assert verdict.sentence == f"{ID}, 10 elements: {sentence}."
 
 
-def test_a_right_answer_and_one_that_no_condition_can_be_asked_about_match_no_row(table):
+def test_a_right_answer_and_one_that_makes_every_condition_fail_match_no_row(table):
     judge = TableJudge(table, "blocks", lambda n, block: {})
     for answer in (3, "three"):
         assert judge(Case("10 elements", (10, 4), expected=3), Outcome(answer)) is None

@@ -309,7 +309,7 @@ def results(request) -> dict[str, str]:
 
 
 @pytest.mark.seeded
-def test_every_case_that_should_be_right_is(results):
+def test_every_valid_case_is_right(results):
     wrong = {
         name: result
         for name, result in results.items()
@@ -320,13 +320,13 @@ def test_every_case_that_should_be_right_is(results):
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_the_operators_do_not_take_is_refused_in_one_sentence(results, name):
+def test_unsupported_inputs_are_refused(results, name):
     message = results[name]
     assert message.startswith(("ValueError: ", "IndexError: ")) and REFUSED[name] in message
     assert "\n" not in message
 
 
-def test_a_plan_says_what_it_does(results):
+def test_a_plan_describes_its_launch(results):
     words = results["a plan in words"]
     assert "1,000" in words and "float16" in words and "program" in words
 

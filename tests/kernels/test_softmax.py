@@ -93,7 +93,7 @@ def test_no_more_programs_share_a_row_than_fit(softmax_on, gpu):
     assert kernels == sorted(kernels, key=["split", "online"].index) and set(kernels) == {"split", "online"}
 
 
-def test_a_plan_says_what_it_picked(softmax_on):
+def test_a_plan_describes_its_launch(softmax_on):
     softmax = softmax_on("H100")
     plans = {
         256: ("2 rows", "block of 256", "2 warps", "500 programs"),
@@ -115,7 +115,7 @@ def test_a_plan_says_what_it_picked(softmax_on):
         ("T4", 3_000_000, 8192, 4, 367, 8192, 200),
     ],
 )
-def test_a_row_whose_programs_would_wait_for_ever_is_refused(
+def test_a_row_that_would_deadlock_is_refused(
     softmax_on, gpu, n_cols, block_size, num_warps, parts, size, fit
 ):
     softmax = softmax_on(gpu)
@@ -138,7 +138,7 @@ def test_a_row_whose_programs_would_wait_for_ever_is_refused(
         (1000, (0, 1000), torch.bfloat16, 8),  # one row, expanded
     ],
 )
-def test_16_bytes_at_once_only_where_every_row_allows_it(n_cols, strides, dtype, expected):
+def test_16_bytes_at_once_only_if_every_row_is_aligned(n_cols, strides, dtype, expected):
     from helpers.kernels import softmax
 
     x, y = (torch.empty(8000, dtype=dtype).as_strided((4, n_cols), (stride, 1)) for stride in strides)

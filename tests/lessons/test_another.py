@@ -26,7 +26,7 @@ def text(id: str) -> str:
     return cells("notebooks/10_another_gpu.ipynb")[id]
 
 
-def test_large_streams_gain_what_the_copies_gain_and_others_do_not(both):
+def test_only_large_streams_gain_as_much_as_copies(both):
     ratio = cross_gpu.copy_ratio(both)
     large = both[both.n_bytes > 300e6].groupby("kernel").speedup.median() / ratio
     assert (large[["torch, a copy", "torch.square", "Triton, a program a row"]] > 0.95).all()
@@ -34,7 +34,7 @@ def test_large_streams_gain_what_the_copies_gain_and_others_do_not(both):
     assert both[both.n_bytes < 1e6].speedup.max() < 0.9 * ratio
 
 
-def test_the_curve_is_of_one_text_on_both():
+def test_both_gpus_measured_the_same_kernels():
     """Our kernels and CUDA texts in the figure are the same on both GPUs, so a difference is the
     GPU's alone.
     """
@@ -53,7 +53,7 @@ def test_bytes_are_those_that_must_move(both):
     assert squares.min() == pytest.approx(2 * 4 * 4096 * 256)
 
 
-def test_the_text_says_which_copy_stays_far_off(both):
+def test_one_copy_is_far_from_its_prediction(both):
     """An odd number of floats: on both GPUs it takes longer than the larger copy below it."""
     assert "1,000,003 elements" in text("floor-end")
     copies = both[both.kernel == "torch, a copy"].sort_values("n_bytes").reset_index(drop=True)
@@ -86,7 +86,7 @@ def test_programs_start_at_one_rate_on_both(sweep):
     )
 
 
-def test_what_travels_with_the_fastest_launch_is_counted(sweep):
+def test_the_loss_of_the_other_gpus_fastest_launch_is_counted(sweep):
     moved = cross_gpu.transfer(sweep)
     assert len(moved) == 16 and (moved.loss_percent >= 0).all()
     row = moved[(moved.n_cols == 8192) & (moved.dtype == "float32")].iloc[0]
@@ -99,7 +99,7 @@ def test_what_travels_with_the_fastest_launch_is_counted(sweep):
     assert row.over_torch_h200 == pytest.approx(torchs.median_us_h200 / at.us_h200)
 
 
-def test_what_the_text_says_of_launches_for_both_holds(sweep):
+def test_facts_about_launches_that_suit_both_gpus(sweep):
     """Two to four kilobytes a program, several programs on an SM, the old table's launch the
     H100's fastest.
     """
@@ -121,7 +121,7 @@ def test_what_the_text_says_of_launches_for_both_holds(sweep):
     assert (best.block_size, best.num_warps) == (16 // 4 * 32 * 32, 32)
 
 
-def test_the_figures_hold_every_row(both, sweep):
+def test_the_figures_show_every_row(both, sweep):
     found = cross_gpu.launches(sweep)
     drawn = cross_gpu.draw_speedups(both)
     assert sum(len(trace.x) for trace in drawn.data) == len(both)

@@ -123,7 +123,7 @@ def test_missing_guard_writes_behind_the_matrix(on_host, height, width, behind):
 
 
 @pytest.mark.parametrize(("height", "width"), [(30, 50), (1, 1)])
-def test_missing_guard_is_stopped_where_nothing_lies_behind(on_host, height, width):
+def test_missing_guard_is_an_error_at_the_end_of_memory(on_host, height, width):
     x, y = torch.rand(height, width), torch.empty(height, width)
     with pytest.raises(checked.EmulatorError, match=r"line \d+: reads element .* of `input`"):
         on_host.unguarded(x.data_ptr(), y.data_ptr(), height, width, 16, 16, 0)
@@ -212,7 +212,7 @@ def test_the_requests_of_a_rung(ladder):
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_100"])
-def test_the_order_of_loads_and_stores_and_what_a_promise_changes(ladder, target):
+def test_restrict_moves_loads_ahead_of_stores(ladder, target):
     """Lesson 02 prints it for an H100 and asks which loads `__restrict__` moves ahead."""
     names = texts_of(ladder)
     exec(ladder["rung-order"].split("\nfor ")[0], names)
@@ -233,7 +233,7 @@ def test_the_order_of_loads_and_stores_and_what_a_promise_changes(ladder, target
 # failures.run_steps
 
 
-def test_steps_share_names_and_go_on_after_an_exception():
+def test_steps_share_names_and_continue_after_an_exception():
     outcomes = failures.run_steps(
         [
             ("one", "x = 1"),
@@ -251,14 +251,14 @@ def test_steps_share_names_and_go_on_after_an_exception():
     assert outcomes[1].message == "first line\nsecond"
 
 
-def test_a_process_that_dies_says_where():
+def test_a_process_that_dies_is_reported_with_its_step():
     outcomes = failures.run_steps([("before", "pass"), ("abort", "import os; os.abort()"), ("after", "pass")])
     assert [o.error for o in outcomes] == [None, "ProcessDied", "ProcessDied"]
     assert "exit status -6" in outcomes[1].message
     assert "not reached" in outcomes[2].message
 
 
-def test_the_environment_is_that_of_the_steps_alone(monkeypatch):
+def test_the_environment_only_changes_for_the_steps(monkeypatch):
     monkeypatch.delenv("CUDA_LAUNCH_BLOCKING", raising=False)
     code = "import os; raise RuntimeError(os.environ.get('CUDA_LAUNCH_BLOCKING'))"
     (outcome,) = failures.run_steps([("look", code)], environment={"CUDA_LAUNCH_BLOCKING": "1"})

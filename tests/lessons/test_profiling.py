@@ -37,7 +37,7 @@ def test_every_element_has_a_thread_and_the_rest_of_the_last_block_has_nothing_t
         (torch.zeros(4), 0, "at least one thread"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(x, threads, says):
+def test_inputs_that_cannot_be_drawn_are_errors(x, threads, says):
     with pytest.raises(ValueError, match=says):
         profiling.f_for_all(torch.square, x, threads)
 
@@ -48,14 +48,14 @@ def test_a_wide_table_keeps_its_lines_and_its_template_arguments():
 
 
 @pytest.mark.gpu
-def test_three_squares_have_a_row_each_with_the_truth_beside_the_timers():
+def test_three_squares_have_a_row_each_with_the_true_time():
     rows = profiling.time_three_squares({"seven": lambda fn: 7.0})
     assert [list(row) for row in rows] == [["square of", "trace", "seven"]] * 3
     assert all(0 < row["trace"] < 1e5 and row["seven"] == 7.0 for row in rows)
 
 
 @pytest.mark.gpu
-def test_the_first_call_is_timed_in_a_process_of_its_own():
+def test_the_first_call_is_timed_in_a_new_process():
     names = {"n_rows": 64, "n_cols": 64}
     exec(LESSON["first-call-clock"], names)
     assert names["first_call"]() > 0
@@ -68,13 +68,13 @@ def said_about_use_cuda() -> list[str]:
     return said.getvalue().splitlines()
 
 
-def test_the_lesson_says_what_this_torch_answers_to_use_cuda():
+def test_the_lesson_prints_this_torchs_answer_to_use_cuda():
     autograd, newer = said_about_use_cuda()
     assert autograd.startswith("torch.autograd.profiler: ") and newer.startswith("torch.profiler.profiler: ")
     assert "use_cuda" in autograd and "use_cuda" in newer
 
 
-def test_the_lesson_also_says_it_where_the_argument_is_gone(monkeypatch):
+def test_the_lesson_prints_the_error_if_use_cuda_is_gone(monkeypatch):
     class Profile:
         def __init__(self):
             pass
@@ -85,7 +85,7 @@ def test_the_lesson_also_says_it_where_the_argument_is_gone(monkeypatch):
         assert ": TypeError: " in line and "unexpected keyword argument 'use_cuda'" in line
 
 
-def test_the_schedule_keeps_the_steps_that_the_lesson_says():
+def test_the_schedule_keeps_the_steps_of_the_lesson():
     plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
     recording = (torch.profiler.ProfilerAction.RECORD, torch.profiler.ProfilerAction.RECORD_AND_SAVE)
     assert [step for step in range(10) if plan(step) in recording] == [2, 3, 6, 7]

@@ -33,7 +33,7 @@ def made_up(**changes) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_what_is_the_same_is_said_to_be_the_same():
+def test_equal_counters_are_reported_as_equal():
     told = widths.verdict(made_up())
     assert "between 0.990 times (flat, 4,096 in 4 warps) and 1.040 times (flat, 1,024 in 4 warps)" in told
     assert "need 4.0 times the requests" in told and "touches 4 sectors and uses all" in told
@@ -64,7 +64,7 @@ def test_sectors_that_are_not_used_whole_are_named(slow, told):
     assert "Elsewhere such a load touches 4 and uses all" in said and told in said
 
 
-def test_fewer_warps_are_named_where_they_cost():
+def test_fewer_warps_are_named_if_they_cost_time():
     rows = made_up()
     last = (rows.kernel == "rows") & (rows.elements == 32)
     rows.loc[last, "narrow_over_wide"] = 1.05
@@ -73,7 +73,7 @@ def test_fewer_warps_are_named_where_they_cost():
     assert widths.verdict(rows).endswith("fewer warps wait for the same memory.")
 
 
-def test_a_queue_that_parts_the_two_places_is_named():
+def test_a_queue_that_explains_the_difference_is_named():
     rows = made_up()
     slow = (rows.narrow_over_wide > 1.01) & (rows.load_bytes == 4)
     rows.loc[slow, "queue_percent"] = 30.0
@@ -82,7 +82,7 @@ def test_a_queue_that_parts_the_two_places_is_named():
     )
 
 
-def test_where_no_launch_is_slower_the_queue_is_not_spoken_of():
+def test_without_a_slower_launch_the_queue_is_not_mentioned():
     rows = made_up()
     rows["narrow_over_wide"] = 1.0
     told = widths.verdict(rows)
@@ -97,5 +97,5 @@ def test_counters_are_read_from_a_real_report():
     assert all(0 < row["issue_percent"] < 100 and 0 <= row["queue_percent"] <= 100 for row in rows)
 
 
-def test_the_shapes_hold_what_they_say():
+def test_elements_per_thread_of_each_shape():
     assert [shape.elements for shape in widths.SHAPES] == [8, 16, 32, 16, 32]

@@ -48,7 +48,7 @@ def lesson():
     return space
 
 
-def test_triton_gives_threads_what_the_lesson_says(lesson):
+def test_tritons_layouts_are_the_lessons(lesson):
     """The layouts (elements a thread, vector width) are the compiler's own, and 781 and 792 are the same
     machine code.
     """
@@ -65,7 +65,7 @@ def test_triton_gives_threads_what_the_lesson_says(lesson):
     assert found[0][2] == found[2][2]
 
 
-def test_predicted_sectors_against_a_count_of_their_own(lesson):
+def test_predicted_sectors_match_another_count(lesson):
     """Packed rows, counted in another way: by the sectors that each run of 128 bytes begins and ends in."""
     asked = 0
     for row in range(1823):
@@ -79,7 +79,7 @@ def test_predicted_sectors_against_a_count_of_their_own(lesson):
     assert predicted.excess_percent["rows 784 apart, masked"] > 70
 
 
-def test_four_loads_a_thread_by_hand_and_in_the_machine_code(report):
+def test_four_loads_per_thread_in_the_machine_code(report):
     from helpers import ncu
 
     space = {}

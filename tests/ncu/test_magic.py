@@ -74,7 +74,7 @@ def test_a_cell_brings_what_it_uses(notebook):
     assert sorted(brought.names) == ["P", "double", "factor", "math", "recursive", "scaled", "table"]
 
 
-def test_a_triton_kernel_goes_along(monkeypatch):
+def test_a_triton_kernel_is_imported(monkeypatch):
     pytest.importorskip("triton")
     from helpers.kernels.square import square_flat_kernel
 
@@ -86,7 +86,7 @@ def test_a_triton_kernel_goes_along(monkeypatch):
 @pytest.mark.parametrize(
     ("cell", "who"), [("tensor", "The cell uses tensor"), ("needs_tensor()", "needs_tensor uses tensor")]
 )
-def test_tensors_stay_behind(notebook, cell, who):
+def test_tensors_of_the_notebook_are_refused(notebook, cell, who):
     with pytest.raises(ValueError, match=f"{who}.*create tensor inside"):
         magic.bring(cell, notebook)
 

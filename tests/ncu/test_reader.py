@@ -30,7 +30,7 @@ def test_counters_by_name(report):
         metrics["dram__bytes_red.sum"]
 
 
-def test_a_report_that_is_none(recorded, tmp_path):
+def test_files_that_are_not_reports_are_refused(recorded, tmp_path):
     with pytest.raises(FileNotFoundError, match="There is no report"):
         ncu.load_report(tmp_path / "none.ncu-rep")
     (tmp_path / "text.ncu-rep").write_text("not a report")

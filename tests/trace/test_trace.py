@@ -146,7 +146,7 @@ def test_device_rows_get_their_kind():
     assert {key: profile._kind(row(*key)) for key in kinds} == kinds
 
 
-def test_what_has_no_table_is_refused():
+def test_objects_without_a_table_are_refused():
     with pytest.raises(ValueError, match="int"):
         trace.profile_table(3)
     with pytest.raises(RuntimeError, match="after its `with` block ends"):
@@ -228,7 +228,7 @@ def test_an_exported_trace_loads(tmp_path):
         (b"[1, 2]", "no list of traceEvents"),
     ],
 )
-def test_files_that_are_no_traces_are_refused_in_one_sentence(tmp_path, content, says):
+def test_files_that_are_not_traces_are_refused(tmp_path, content, says):
     path = tmp_path / "t.json"
     if content is not None:
         path.write_bytes(content)
@@ -293,7 +293,7 @@ def test_kernels_and_copies_with_all_their_facts(gpu_trace):
     assert square.items() >= (expected | launch).items()
 
 
-def test_a_trimmed_trace_says_the_same_without_the_rest(tmp_path, gpu_events, gpu_trace):
+def test_a_trimmed_trace_has_the_same_kernels(tmp_path, gpu_events, gpu_trace):
     from helpers.trace.chrome import trimmed
 
     data = trimmed({"traceEvents": gpu_events, "host_name": "box"})
@@ -341,7 +341,7 @@ def test_the_timeline_shows_a_part(gpu_trace):
         trace.timeline(gpu_trace, start_us=20_000, stop_us=30_000)
 
 
-def test_a_long_timeline_says_what_it_leaves_out(gpu_trace):
+def test_a_long_timeline_counts_what_it_leaves_out(gpu_trace):
     figure = trace.timeline(gpu_trace, max_events=3, title="short")
     assert figure.layout.title.text == "short (without the 5 shortest events)"
     assert sum(len(t.x) for t in bars(figure).values()) == 3
