@@ -80,11 +80,9 @@ def test_driver_version_is_read(monkeypatch, text, version):
     assert device.driver_version() == version
 
 
-def test_helpers_import_is_light():
-    code = (
-        "import sys, helpers; assert not {'torch', 'triton', 'pandas', 'plotly', 'IPython'} & "
-        "set(sys.modules)"
-    )
+def test_imports_are_light():
+    heavy = "{'torch', 'triton', 'pandas', 'plotly', 'IPython'}"
+    code = f"import sys, helpers, helpers.kernels, helpers.trace; assert not {heavy} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

@@ -215,8 +215,7 @@ def test_the_starters_contain_the_source_whose_lines_are_shown(tmp_path):
 
 def test_the_verdict_says_whether_another_tool_finds_the_bug():
     verdict = judged("fix-the-index", answer("fix-the-index", tool="host"))
-    assert verdict.mistake == "tool" and "none of them finds" in repr(verdict)
-    assert "so does one of the other four" in repr(verdict)
+    assert verdict.mistake == "tool" and "one of the other four" in repr(verdict)
 
 
 def test_line_numbers_ignore_a_leading_empty_line():
@@ -231,9 +230,8 @@ def test_line_numbers_ignore_a_leading_empty_line():
 
 def test_the_broken_kernels_fail_only_at_the_lines_that_the_lab_names():
     assert "line 6: writes element 15" in runs.told("reverse_rows", 3, 5)
-    assert runs.told("smooth_chunks", 2, 64).startswith("nothing") and "line 10" in runs.told(
-        "smooth_chunks", 2, 65
-    )
+    assert runs.told("smooth_chunks", 2, 64).startswith("nothing")
+    assert "line 10" in runs.told("smooth_chunks", 2, 65)
     assert runs.told("block_maxima", 64).startswith("nothing") and "line 8" in runs.told("block_maxima", 100)
 
 

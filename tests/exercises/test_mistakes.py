@@ -27,6 +27,9 @@ CONDITIONS = {
 }
 
 
+DIVIDED = Outcome(error="x", error_type="ZeroDivisionError")
+
+
 @pytest.fixture
 def table(monkeypatch) -> Table:
     monkeypatch.setattr(mistakes, "sentences", lambda lab, exercise: SENTENCES)
@@ -39,12 +42,7 @@ def table(monkeypatch) -> Table:
         (Outcome(None), "none", "it returned None", "There are 10 elements."),
         (Outcome(2), "blocks", "2 blocks are too few", "Round 10 / 4 up."),
         (Outcome(40), "blocks", "it is 40", "Divide 10 by 4."),
-        (
-            Outcome(error="x", error_type="ZeroDivisionError"),
-            "raises",
-            "ZeroDivisionError",
-            "Don't divide by 4.",
-        ),
+        (DIVIDED, "raises", "ZeroDivisionError", "Don't divide by 4."),
     ],
 )
 def test_the_first_condition_that_holds_names_the_mistake(table, outcome, mistake, sentence, hint):

@@ -263,11 +263,5 @@ def test_square_matrix_on_a_gpu_is_right_or_refuses():
         square_matrix(torch.ones(5, 5, device="cuda"), (64, 32))
 
 
-def test_importing_the_package_of_kernels_imports_nothing():
-    code = "import sys, helpers.kernels; print('torch' in sys.modules, 'triton' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["False", "False"]
-
-
 if __name__ == "__main__":
     print(json.dumps(run_cases(sys.argv[1], int(sys.argv[2]))))

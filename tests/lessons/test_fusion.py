@@ -83,15 +83,8 @@ def test_a_range_may_be_open_when_its_kernel_starts():
 
 def test_a_kernel_belongs_to_the_range_of_its_launch(tmp_path):
     def event(cat, name, ts, dur, **args):
-        return {
-            "ph": "X",
-            "cat": cat,
-            "name": name,
-            "ts": ts,
-            "dur": dur,
-            "tid": 7 if cat == "kernel" else 1,
-            "args": args,
-        }
+        tid = 7 if cat == "kernel" else 1
+        return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": tid, "args": args}
 
     events = [
         event("user_annotation", "ProfilerStep#1", 0, 100),
@@ -223,14 +216,8 @@ def table() -> Table:
             row |= {"verdict": "refused", "reason": "too much for a thread", "gb_per_s": None}
         else:
             row["verdict"] = "ok"
-        facts = {
-            "threads": 512,
-            "registers": 40,
-            "spill_bytes": 0,
-            "shared_bytes": 0,
-            "loads": 4,
-            "load_bytes": 16,
-        }
+        facts = {"threads": 512, "registers": 40, "spill_bytes": 0, "shared_bytes": 0}
+        facts |= {"loads": 4, "load_bytes": 16}
         table.rows[SPACE.key(kernel, row)] = row | facts
     return table
 

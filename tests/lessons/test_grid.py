@@ -14,27 +14,13 @@ from helpers.lessons import grid
 
 def written(elements: list[int], n_bytes: int = 4, threads: int = 8) -> grid.GridTrace:
     """A launch of blocks of `threads` in a row, in which thread i wrote element i, for the elements named."""
+    always = {"kernel": "fill", "argument": "out", "access": "write", "line": 1, "expression": "out[i]"}
+    always |= {"n_bytes": n_bytes, "block_y": 0, "block_z": 0, "thread_y": 0, "thread_z": 0}
     rows = [
-        {
-            "kernel": "fill",
-            "argument": "out",
-            "access": "write",
-            "line": 1,
-            "expression": "out[i]",
-            "element": i,
-            "n_bytes": n_bytes,
-            "byte": i * n_bytes,
-            "address": i * n_bytes,
-            "block_x": i // threads,
-            "block_y": 0,
-            "block_z": 0,
-            "thread_x": i % threads,
-            "thread_y": 0,
-            "thread_z": 0,
-            "warp": i % threads // 32,
-            "lane": i % threads % 32,
-            "request": i // 32,
-        }
+        always
+        | {"element": i, "byte": i * n_bytes, "address": i * n_bytes, "request": i // 32}
+        | {"block_x": i // threads, "thread_x": i % threads}
+        | {"warp": i % threads // 32, "lane": i % threads % 32}
         for i in elements
     ]
     return grid.GridTrace(pd.DataFrame(rows), ((threads, 1, 1),), ((len(rows), 1, 1),))

@@ -61,12 +61,8 @@ def test_elements_per_thread_are_compared_at_the_same_launch():
         records.stored(name) for name in ("triton/launch-sweep", "load_inline/shape-sweep")
     )
     table = programs.by_elements_a_thread(triton_sweep, cuda_sweep, n_cols=8192)
-    assert list(table.columns) == [
-        "Triton, 4 a thread",
-        "Triton, 2 a thread",
-        "Triton, 1 a thread",
-        "CUDA, 1 a thread",
-    ]
+    columns = ["Triton, 4 a thread", "Triton, 2 a thread", "Triton, 1 a thread", "CUDA, 1 a thread"]
+    assert list(table.columns) == columns
     # 256 elements a block and one a thread: eight warps
     flat = triton_sweep[(triton_sweep.kernel == "Triton flat") & (triton_sweep.dtype == "float32")]
     (expected,) = flat.query("block_size == 256 and num_warps == 8 and n_cols == 8192").gb_per_s
