@@ -38,6 +38,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": modules, "PATH": tools, "COLUMNS": "200", "NO_COLOR": "1"}
 
 
+def cells(notebook: str) -> dict[str, str]:
+    """The sources of a notebook's cells by id; its path starts at the checkout."""
+    found = json.loads((ROOT / notebook).read_text(encoding="utf-8"))["cells"]
+    return {cell["id"]: "".join(cell["source"]) for cell in found}
+
+
 def recorded(name: str) -> dict:
     """The first case of a stored record, from the first set in replay order that has it."""
     from helpers.records.sets import replay_order

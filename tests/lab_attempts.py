@@ -32,7 +32,6 @@ class Attempt:
             accepted.
         says: text that must appear in the sentence, its details or the hint.
         source: source code that replaces the solution's cell.
-        seed: for the hidden cases, to repeat a draw that was once judged wrongly; None uses the run's seed.
     """
 
     exercise: str
@@ -40,7 +39,11 @@ class Attempt:
     mistake: str = ""
     says: str = ""
     source: str = ""
-    seed: int | None = None
+
+
+def changed(exercise: str, old: str, new: str, mistake: str = "", says: str = "") -> Attempt:
+    """The solution's cell with one text replaced."""
+    return Attempt(exercise, ((old, new),), mistake, says)
 
 
 def solution_cells(lab: str) -> dict[str, str]:
@@ -79,7 +82,7 @@ def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
             execute("begin", "from helpers import device\n" + cells["begin"], names)
             execute(f"cell_{i}", source, names)
             exercise = exercises[one.exercise]
-            verdict = attempt.attempt(exercise, names[exercise.name], seed if one.seed is None else one.seed)
+            verdict = attempt.attempt(exercise, names[exercise.name], seed)
             found[name] = {
                 "passed": verdict.passed,
                 "mistake": verdict.mistake,

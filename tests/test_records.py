@@ -54,7 +54,7 @@ def shown(monkeypatch):
     return bundles
 
 
-def test_the_clock_is_read_when_the_gpu_has_worked(monkeypatch):
+def test_the_clock_is_read_after_the_gpu_has_worked(monkeypatch):
     """A GPU that idles runs at a fifth of its clock: what was measured ran at the other."""
     from types import SimpleNamespace
 
@@ -126,13 +126,13 @@ def test_an_edited_kernel_gets_no_replayed_time(on_gpu, shown, recorded, asked, 
     assert records.stored("lesson/what")["a"].tolist() == [1]
 
 
-def test_a_replay_that_stands_in_for_a_learners_kernel_says_so(on_gpu, shown):
+def test_a_replay_names_the_kernel_that_it_stands_in_for(on_gpu, shown):
     """A lab times what the learner wrote; without a GPU it shows the times of the solution's kernel."""
     records.measured("lab/mine", lambda: [{"us": 1.0}], stand_in="the solution's kernel")
     assert "solution" not in shown[-1]["text/plain"]
     on_gpu()
     records.measured("lab/mine", never, stand_in="the solution's kernel")
-    assert shown[-1]["text/plain"].endswith(" those of the solution's kernel, not of yours.")
+    assert "the solution's kernel" in shown[-1]["text/plain"]
 
 
 def test_a_gpu_without_the_tool_does_not_replay_an_edited_kernel_either(on_gpu, shown):
@@ -146,7 +146,7 @@ def test_a_gpu_without_the_tool_does_not_replay_an_edited_kernel_either(on_gpu, 
     assert str(changed.value).startswith(f"ncu is not here. {CHANGED}")
 
 
-def test_a_set_with_this_text_goes_before_one_of_another(on_gpu, shown, monkeypatch):
+def test_a_set_with_the_same_kernel_is_preferred(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}], sources=[SQUARE])
     old = (records.folder() / "h100/lesson/long.json").read_text()
     records.measured("lesson/long", lambda: [{"a": 2}], sources=[EDITED])
@@ -156,7 +156,7 @@ def test_a_set_with_this_text_goes_before_one_of_another(on_gpu, shown, monkeypa
     assert records.measured("lesson/long", never, sources=[SQUARE])["a"].tolist() == [1]
     assert "another version" not in shown[-1]["text/plain"]
     assert records.measured("lesson/long", never, sources=[EDITED])["a"].tolist() == [2]
-    assert shown[-1]["text/plain"].endswith(" The records of t4 measured another version of square.")
+    assert "t4 measured another version of square" in shown[-1]["text/plain"]
     with pytest.raises(records.KernelChanged, match="square has changed"):
         records.measured("lesson/long", never, sources=[SQUARE + " int mine;"])
 
@@ -173,10 +173,7 @@ def test_nearest_parameters_are_named_and_never_interpolated(on_gpu, shown):
     assert near["n"].tolist() == [4096]
     records.headline("square", "266 µs", of="lesson/n")
     assert shown.pop()[records.HEADLINE_MIME]["nearest"] == "n=4096, dtype=float32"
-    assert (
-        "n=3000, dtype=float32 was never recorded; this is the nearest record, n=4096"
-        in shown[-1]["text/plain"]
-    )
+    assert re.search("n=3000, dtype=float32 .*n=4096", shown[-1]["text/plain"])
 
 
 def test_a_row_is_a_line(on_gpu, shown):
@@ -232,9 +229,8 @@ def test_a_recorded_file_does_not_name_the_checkout(on_gpu, shown):
     path = records.measured_file("lesson/report", lambda path: path.write_text(said), ".ncu-rep")
     kept = path.read_text()
     assert str(here) not in kept and len(kept) == len(said)
-    assert kept.startswith("\x00/notebooks"[: 1 + len(str(here))]) and kept.endswith(
-        f"/helpers/kernels\x00{here.name}"
-    )
+    assert kept.startswith("\x00/notebooks"[: 1 + len(str(here))])
+    assert kept.endswith(f"/helpers/kernels\x00{here.name}")
 
 
 def test_failed_file_leaves_nothing(on_gpu, shown):
@@ -255,7 +251,7 @@ def test_live_without_recording_writes_no_record(on_gpu, shown, monkeypatch):
     assert not list(records.folder().rglob("*.json"))
 
 
-def test_no_record_is_one_sentence(on_gpu, shown):
+def test_a_missing_record_is_an_error(on_gpu, shown):
     on_gpu()
     with pytest.raises(records.NoRecord, match="no record of 'lesson/none'"):
         records.measured("lesson/none", never)
@@ -293,14 +289,13 @@ def test_a_headline_names_the_gpu_of_its_value(on_gpu, shown, monkeypatch):
     for name, gpu in (("lesson/a", "Tesla T4"), ("lesson/file", "NVIDIA H100 80GB HBM3")):
         records.headline("square", "266 µs", of=name)
         assert shown[-1]["text/plain"] == f"square: 266 µs (replayed, {gpu})"
-    records.headline(
-        "square", "266 µs", of="lesson/a", figures={"square_us": pd.Series([0.5], dtype="float32")[0]}
-    )
+    half = pd.Series([0.5], dtype="float32")[0]
+    records.headline("square", "266 µs", of="lesson/a", figures={"square_us": half})
     assert shown[-1][records.HEADLINE_MIME]["figures"] == {"square_us": 0.5}
     for wrong in ({"square_us": float("nan")}, {"square_us": "fast"}, {"": 1.0}, {"a\nb": 1.0}):
-        with pytest.raises(ValueError, match=r"Headline 'square': "):
+        with pytest.raises(ValueError, match="'square'"):
             records.headline("square", "266 µs", of="lesson/a", figures=wrong)
-    with pytest.raises(ValueError, match=r"'lesson/b' was neither measured nor replayed before it\.$"):
+    with pytest.raises(ValueError, match="lesson/b"):
         records.headline("square", "266 µs", of="lesson/b")
 
 
@@ -324,18 +319,16 @@ def test_fingerprints():
     assert records.fingerprint(never)[0] == "never"
 
 
-def test_stored_is_read_also_where_a_gpu_is(on_gpu, shown, monkeypatch):
+def test_stored_records_are_also_read_on_a_gpu(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     assert records.stored("lesson/long")["a"].tolist() == [1]
-    assert shown[-1]["text/plain"].startswith(
-        "Too long for a lesson. Replayed, not measured here: NVIDIA H100"
-    )
+    assert shown[-1]["text/plain"].startswith("Too long for a lesson. Replayed")
     text = (records.folder() / "h100/lesson/long.json").read_text()
     keep("t4", "2027-01-01", text.replace('"a": 1', '"a": 2'))
     assert records.stored("lesson/long")["a"].tolist() == [1]  # this GPU's own goes before a newer one
     on_gpu()
     assert records.stored("lesson/long")["a"].tolist() == [2]
-    with pytest.raises(records.NoRecord, match=r"Too long for a lesson. There is no record of 'lesson/none'"):
+    with pytest.raises(records.NoRecord, match="lesson/none"):
         records.stored("lesson/none")
 
 
@@ -363,7 +356,7 @@ def test_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
         assert records.measured("lesson/long", never)["a"].tolist() == [value]
 
 
-def test_what_a_set_lacks_comes_from_another_and_is_said(on_gpu, shown, monkeypatch):
+def test_a_missing_record_comes_from_another_set_and_is_noted(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     text = (records.folder() / "h100/lesson/long.json").read_text()
     on_gpu()
@@ -371,23 +364,23 @@ def test_what_a_set_lacks_comes_from_another_and_is_said(on_gpu, shown, monkeypa
     monkeypatch.setenv("WORKBOOK_REPLAY", "t4")
     assert records.measured("lesson/long", never)["a"].tolist() == [1]
     assert "NVIDIA H100 80GB HBM3, 2026-11-21" in shown[-1]["text/plain"]
-    assert shown[-1]["text/plain"].endswith("The records of t4 have no such measurement.")
+    assert "t4 have no such" in shown[-1]["text/plain"]
 
 
-def test_a_set_that_is_not_there_is_one_sentence(on_gpu, shown, monkeypatch):
+def test_an_unknown_set_is_an_error(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     on_gpu()
     monkeypatch.setenv("WORKBOOK_REPLAY", "b300")
-    with pytest.raises(records.NoRecord, match=r"WORKBOOK_REPLAY is 'b300'.*: h100\.$"):
+    with pytest.raises(records.NoRecord, match=r"WORKBOOK_REPLAY.*'b300'.*h100"):
         records.measured("lesson/long", never)
 
 
-def test_gpu_without_the_tool_replays_and_says_why(on_gpu, shown):
+def test_a_gpu_without_the_tool_replays_and_prints_the_reason(on_gpu, shown):
     def cannot():
         raise records.CannotMeasure("ncu is not here.")
 
     records.measured("lesson/tool", lambda: [{"a": 1}])
     assert records.measured("lesson/tool", cannot)["a"].tolist() == [1]
-    assert shown[-1]["text/plain"].startswith("ncu is not here. Replayed, not measured here: NVIDIA H100")
-    with pytest.raises(records.NoRecord, match=r"ncu is not here. There is no record of 'lesson/none'"):
+    assert shown[-1]["text/plain"].startswith("ncu is not here. Replayed")
+    with pytest.raises(records.NoRecord, match=r"ncu is not here.*lesson/none"):
         records.measured("lesson/none", cannot)

@@ -39,16 +39,10 @@ def made_up(tmp_path, monkeypatch):
 def test_the_launch_sweep_of_both_gpus():
     table = records.compare("triton/launch-sweep")
     assert table.attrs["on"] == ["kernel", "block_size", "num_warps", "n_cols", "dtype"]
-    assert {p.gpu["name"] for p in table.attrs["provenance"].values()} == {
-        "NVIDIA H100 80GB HBM3",
-        "NVIDIA H200",
-    }
-    here, there = (
-        pd.DataFrame(
-            json.loads((records.folder() / g / "triton/launch-sweep.json").read_text())["cases"][0]["rows"]
-        )
-        for g in ("h100", "h200")
-    )
+    gpus = [p.gpu["name"] for p in table.attrs["provenance"].values()]
+    assert sorted(gpus) == ["NVIDIA H100 80GB HBM3", "NVIDIA H200"]
+    paths = (records.folder() / g / "triton/launch-sweep.json" for g in ("h100", "h200"))
+    here, there = (pd.DataFrame(json.loads(path.read_text())["cases"][0]["rows"]) for path in paths)
     assert len(table) == len(here) and table["kernel"].tolist() == here["kernel"].tolist()
     # a row picked by hand: the same point in both records
     point = {"kernel": "Triton rows", "block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "bfloat16"}
@@ -62,7 +56,7 @@ def test_the_launch_sweep_of_both_gpus():
     assert table[table.kernel == "torch.square"].speedup_h200.notna().all()
 
 
-def test_every_shipped_table_compares_or_says_why_not():
+def test_every_shipped_table_compares_or_gives_the_reason():
     names = {path.relative_to(records.folder() / "h100").with_suffix("").as_posix()
              for path in (records.folder() / "h100").rglob("*.json")}  # fmt: skip
     compared = 0
@@ -73,9 +67,8 @@ def test_every_shipped_table_compares_or_says_why_not():
             assert len(str(error).splitlines()) == 1 and repr(name) in str(error)
         else:
             compared += 1
-            assert not table.duplicated(table.attrs["on"]).any() and len(table.columns) > len(
-                table.attrs["on"]
-            )
+            assert not table.duplicated(table.attrs["on"]).any()
+            assert len(table.columns) > len(table.attrs["on"])
     assert compared > 25
 
 
@@ -87,7 +80,7 @@ def test_points_that_one_gpu_lacks_stay_with_nan(made_up):
     assert table.speedup_b[1] == pytest.approx(3.0)
 
 
-def test_cases_are_told_apart_by_their_parameters(made_up):
+def test_cases_are_distinguished_by_their_parameters(made_up):
     for gpu, factor in (("a", 1.0), ("b", 0.5)):
         for n in (10, 20):
             write(made_up, gpu, "x/y", [{"kernel": "k", "median_us": n * factor + 0.5}], params={"n_rows": n})
@@ -95,7 +88,7 @@ def test_cases_are_told_apart_by_their_parameters(made_up):
     assert table.n_rows.tolist() == [10, 20] and table.median_us_b.tolist() == [5.5, 10.5]
 
 
-def test_what_came_out_is_no_parameter(made_up):
+def test_a_result_is_not_a_parameter(made_up):
     """A whole number that differs between the GPUs and tells no rows apart was measured, whatever it is
     called.
     """
@@ -105,14 +98,14 @@ def test_what_came_out_is_no_parameter(made_up):
     assert table.attrs["on"] == ["n"] and table.chosen_b.tolist() == [4, 16]
 
 
-def test_three_gpus_are_set_against_the_first(made_up):
+def test_three_gpus_are_compared_with_the_first(made_up):
     for gpu, us in (("a", 4.5), ("b", 1.5), ("c", 9.0)):
         write(made_up, gpu, "x/y", [{"n": 1, "median_us": us}])
     table = records.compare("x/y", ("a", "b", "c"))
     assert (table.speedup_b[0], table.speedup_c[0]) == (3.0, 0.5)
 
 
-def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
+def test_other_versions_of_a_kernel_are_only_compared_on_request(made_up):
     write(made_up, "a", "x/y", [{"n": 1, "median_us": 1.5}], sources={"square": "1", "same": "3"})
     write(made_up, "b", "x/y", [{"n": 1, "median_us": 1.0}], sources={"square": "2", "same": "3"})
     with pytest.raises(ValueError, match=r"versions of square.* any_kernels=True"):
@@ -125,24 +118,14 @@ def test_other_texts_of_a_kernel_are_not_compared_unasked(made_up):
     [
         ("triton/launch-swep", ("h100", "h200"), records.NoRecord, "did you mean 'triton/launch-sweep'"),
         ("triton/launch-sweep", ("h100", "b200"), records.NoRecord, "'b200'"),
-        (
-            "host_cuda/corpus",
-            ("h100", "h200"),
-            records.NoRecord,
-            "records of h200 have no 'host_cuda/corpus'; those of h100",
-        ),
+        ("host_cuda/corpus", ("h100", "h200"), records.NoRecord, "h200 .*'host_cuda/corpus'.*h100"),
         ("triton/launch-sweep", ("h100",), ValueError, "two or more GPUs"),
         ("triton/launch-sweep", "h100", ValueError, "two or more GPUs"),
         ("fusion/dram", ("h100", "h200"), ValueError, "is a file"),
-        (
-            "profiling/equal-race",
-            ("h100", "h200"),
-            ValueError,
-            "rows are samples",
-        ),
+        ("profiling/equal-race", ("h100", "h200"), ValueError, "rows are samples"),
     ],
 )
-def test_what_cannot_be_compared_is_a_sentence(name, gpus, error, says):
+def test_records_that_cannot_be_compared_are_errors(name, gpus, error, says):
     with pytest.raises(error, match=says) as raised:
         records.compare(name, gpus)
     assert len(str(raised.value).splitlines()) == 1
@@ -151,9 +134,9 @@ def test_what_cannot_be_compared_is_a_sentence(name, gpus, error, says):
 def test_columns_can_be_named():
     table = records.compare("ptx/vector-width", on=["n_cols", "l2", "load_bytes"])
     assert len(table) == 6 and table.speedup_h200.gt(1).all()
-    with pytest.raises(ValueError, match="no column 'columns' in every set"):
+    with pytest.raises(ValueError, match="'columns'"):
         records.compare("ptx/vector-width", on=["columns"])
-    with pytest.raises(ValueError, match="l2 do not identify its rows"):
+    with pytest.raises(ValueError, match="l2 "):
         records.compare("ptx/vector-width", on=["l2"])
 
 

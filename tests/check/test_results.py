@@ -31,7 +31,7 @@ def test_an_output_by_position_or_by_name():
     assert_matches(torch.add, torch.add, make_inputs=pair, out="out", **HERE)
 
 
-def test_what_it_returns_is_not_looked_at():
+def test_the_return_value_is_ignored_if_there_is_an_output():
     assert_matches(lambda x, out: out.copy_(x * 2).sum(), lambda x: x * 2, out="out", **HERE)
 
 
@@ -43,7 +43,7 @@ def test_an_output_that_is_not_written_is_found():
 
     with pytest.raises(Mismatch, match="1 of 120 elements differ"):
         assert_matches(all_but_one, torch.clone, out="out", **HERE)
-    with pytest.raises(Mismatch, match="filled with NaN, and the kernel never wrote them"):
+    with pytest.raises(Mismatch, match="never wrote"):
         assert_matches(lambda x, out: torch.square(x), torch.square, out="out", **HERE)
 
 
@@ -61,7 +61,7 @@ def test_outputs_have_the_inputs_dtype_and_integers_their_own():
     assert seen == [(torch.bfloat16, torch.int64, True)]
 
 
-def test_a_kernel_with_out_still_may_not_change_its_inputs():
+def test_a_kernel_with_out_must_not_change_its_inputs():
     def kernel(x, out):
         out.copy_(x.square_())
 
@@ -77,7 +77,7 @@ def test_a_kernel_with_out_still_may_not_change_its_inputs():
         (-4, "out=-4 "),
     ],
 )
-def test_an_out_that_means_nothing_is_said(out, says):
+def test_an_invalid_out_is_an_error(out, says):
     with pytest.raises(ValueError, match=says):
         assert_matches(add_into, torch.add, make_inputs=pair, out=out, **HERE)
 
@@ -96,15 +96,15 @@ def test_several_results_are_all_compared():
     )
     with pytest.raises(Mismatch, match=r"result 1: 5 of 5 elements differ"):
         assert_matches(lambda x: [x.mean(-1), x.var(-1)], statistics, **how)
-    with pytest.raises(Mismatch, match="it returned one tensor, but the reference gives 2 results"):
+    with pytest.raises(Mismatch, match="2 results"):
         assert_matches(lambda x: x.mean(-1), statistics, **how)
-    with pytest.raises(Mismatch, match=r"result 1: shape \(5, 1\), but \(5,\) was expected"):
+    with pytest.raises(Mismatch, match=r"result 1: shape \(5, 1\), but \(5,\)"):
         assert_matches(lambda x: (x.mean(-1), x.var(-1, keepdim=True)), statistics, **how)
     with pytest.raises(Mismatch, match="it returned tuple, not a tensor"):
         assert_matches(lambda x: (x.mean(-1), None), statistics, **how)
 
 
-def test_inputs_that_are_no_tensors_are_handed_on():
+def test_inputs_that_are_not_tensors_are_passed_on():
     def make(shape, generator, device, dtype):
         return torch.randn(shape, generator=generator, device=device, dtype=dtype), 3, "relu"
 
@@ -147,7 +147,7 @@ def test_integers_that_depend_on_a_rounding_may_fall_on_either_side():
             assert_matches(wrong, reference, **how)
 
 
-def test_truncation_in_the_place_of_rounding_is_wrong():
+def test_truncation_instead_of_rounding_is_wrong():
     def make(shape, generator, device, dtype):
         return (torch.randn(shape, generator=generator, device=device, dtype=dtype) * 20,)
 
@@ -219,17 +219,17 @@ def test_complex_results_have_bounds_too():
         assert_matches(one_off, torch.fft.fft, **how)
 
 
-def test_a_precision_that_there_is_not_is_said():
+def test_an_unknown_precision_is_an_error():
     with pytest.raises(ValueError, match='precision must be "tf32", "ieee" or None'):
         assert_matches(torch.square, torch.square, precision="bf16", **HERE)
 
 
-def test_a_reference_without_a_tensor_is_said():
+def test_a_reference_that_returns_no_tensor_is_an_error():
     with pytest.raises(ValueError, match="reference of square returned float"):
         assert_matches(torch.square, lambda x: 1.0, **HERE)
 
 
-def test_a_result_that_is_there_already():
+def test_a_precomputed_result_is_checked():
     x = torch.randn(50, 300)
     assert_result("it", x.cumsum(-1), lambda x: x.cumsum(-1), (x,))
     with pytest.raises(Mismatch, match=r"it on n=300: .*elements differ"):

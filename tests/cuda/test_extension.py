@@ -91,7 +91,7 @@ def types(tmp_path_factory):
         yield cuda.load_cpp("types", TYPES, names, torch_headers=False)
 
 
-def test_what_goes_through_without_pybind11(types):
+def test_arguments_and_results_without_pybind11(types):
     assert types.wide(-(2**62), 255) == -(2**62) + 255 and types.wide(True, 0) == 1
     assert types.half(3, False) == 1.5 and types.half(0.1, True) == float.fromhex("0x1.99999ap-4")
     assert types.greet("kérnel", "!") == "Hello kérnel!"
@@ -106,17 +106,13 @@ def test_what_goes_through_without_pybind11(types):
         (lambda m: m.fail(0), RuntimeError, "a runtime_error"),
         (lambda m: m.fail(1), ValueError, "an invalid_argument"),
         (lambda m: m.fail(2), IndexError, "vector"),
-        (lambda m: m.wide(1), TypeError, r"wide\(\) takes 2 arguments; it was given 1"),
-        (lambda m: m.wide(1.5, 0), TypeError, "argument 1 is of type float; it takes an integer"),
-        (
-            lambda m: m.wide(2**63, 0),
-            TypeError,
-            "argument 1 is 9223372036854775808, which does not fit 64 bits",
-        ),
-        (lambda m: m.wide(0, 256), TypeError, "argument 2 is 256, which does not fit unsigned 8 bits"),
-        (lambda m: m.wide(0, -1), TypeError, "argument 2 is -1"),
-        (lambda m: m.half("x", True), TypeError, "argument 1 is of type str; it takes a number"),
-        (lambda m: m.greet(1, ""), TypeError, "argument 1 is of type int; it takes text"),
+        (lambda m: m.wide(1), TypeError, r"wide\(\) takes 2 arguments"),
+        (lambda m: m.wide(1.5, 0), TypeError, "argument 1 .*float"),
+        (lambda m: m.wide(2**63, 0), TypeError, "argument 1 .*9223372036854775808.*64 bits"),
+        (lambda m: m.wide(0, 256), TypeError, "argument 2 .*256.*unsigned 8 bits"),
+        (lambda m: m.wide(0, -1), TypeError, "argument 2 .*-1"),
+        (lambda m: m.half("x", True), TypeError, "argument 1 .*str"),
+        (lambda m: m.greet(1, ""), TypeError, "argument 1 .*int"),
     ],
 )
 def test_errors_cross_into_python(types, call, error, message):
@@ -124,15 +120,15 @@ def test_errors_cross_into_python(types, call, error, message):
         call(types)
 
 
-def test_a_type_that_cannot_pass_is_said():
+def test_an_unsupported_type_is_an_error():
     source = "#include <vector>\nint total(std::vector<int> x) { return x.size(); }"
-    with pytest.raises(cuda.BuildError, match="takes numbers, bool and text; for more, include <pybind11"):
+    with pytest.raises(cuda.BuildError, match="include <pybind11"):
         cuda.load_cpp("vectors", source, ["total"], torch_headers=False)
     with_pybind11 = f"#include <pybind11/stl.h>\n{source}"
     assert cuda.load_cpp("vectors", with_pybind11, ["total"], torch_headers=False).total([1, 2]) == 2
 
 
-def test_undefined_function_is_said():
+def test_an_undefined_function_is_an_error():
     with pytest.raises(cuda.BuildError, match="defined nowhere"):
         cuda.load_cpp("undefined", "int add(int a, int b);", ["add"], torch_headers=False)
 
@@ -159,9 +155,7 @@ def test_killed_build_never_blocks_the_next(own_cache):
     begin = time.monotonic()
     assert cuda.load_cpp("slow_add", ADD, ["add"], torch_headers=False).add(20, 22) == 42
     assert time.monotonic() - begin < 60
-    assert not list((own_cache / "build").glob("slow_add-*.[0-9]*")), (
-        "the killed build's folder was not removed"
-    )
+    assert not list((own_cache / "build").glob("slow_add-*.[0-9]*")), "the killed build's folder is left"
 
 
 def test_two_processes_build_once_and_agree():
@@ -181,10 +175,7 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
     """)
     assert process.stdout.readline().strip() == "held"
     try:
-        with (
-            pytest.raises(cuda.BuildError, match=rf"process {process.pid} on"),
-            cache.build_lock(home, timeout_s=0.3),
-        ):
+        with pytest.raises(cuda.BuildError, match=str(process.pid)), cache.build_lock(home, timeout_s=0.3):
             pass
     finally:
         process.kill()
@@ -193,7 +184,7 @@ def test_lock_timeout_names_the_holder(own_cache, monkeypatch):
         pass
 
 
-def test_nvcc_errors_are_cut():
+def test_nvcc_errors_are_shortened():
     """What nvcc prints around the two lines that matter."""
     output = """FAILED: [code=2] cuda.cuda.o
 /usr/local/cuda/bin/nvcc --generate-dependencies-with-compile -c cuda.cu -o cuda.cuda.o

@@ -29,7 +29,7 @@ def seen(shown: str) -> str:
 
 
 @pytest.mark.parametrize("text", [CUDA, PTX, TRITON, "int twice(int x) { return 2 * x; }"])
-def test_what_is_shown_is_the_text(text):
+def test_the_listing_shows_the_text_unchanged(text):
     listing = show(f"\n{text}\n\n")
     assert repr(listing) == text and seen(listing._repr_html_()) == text
 
@@ -92,7 +92,7 @@ def test_one_line_of_cpp_is_cuda_too():
 
 
 @pytest.mark.parametrize("path", LESSONS, ids=lambda p: p.stem)
-def test_nothing_of_a_lesson_is_lost(path):
+def test_the_lexer_keeps_every_character_of_a_lesson(path):
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code":
             tokens = list(highlight.InPython().get_tokens_unprocessed(cell.source))

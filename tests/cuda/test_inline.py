@@ -70,7 +70,7 @@ def test_the_wrapper_runs_as_it_is_written(square):
         (3, TypeError, r"square\(\): argument 1 is of type int; it takes a torch.Tensor"),
     ],
 )
-def test_what_the_wrapper_refuses_is_said_in_pytorchs_words(square, given, error, says):
+def test_the_wrapper_raises_pytorchs_errors(square, given, error, says):
     with pytest.raises(error, match=says):
         square(given)
 
@@ -106,7 +106,7 @@ def about(on_the_host):
     return cuda.load_inline(name="inline_about", cpp_sources=[ABOUT], functions=names)
 
 
-def test_what_a_tensor_says_of_itself(about):
+def test_properties_of_a_tensor(about):
     assert about.about(torch.ones(2, 3, dtype=torch.float16).t()) == "2 2 1 2 Half cpu 01 2 12"
 
 
@@ -124,7 +124,7 @@ def test_errors_cross_into_python(about):
         about.viewed(torch.ones(2, 3))
 
 
-def test_one_module_for_one_text(square):
+def test_the_same_source_is_built_once(square):
     again = cuda.load_inline(
         name="inline_square", cpp_sources=DECLARED, cuda_sources=SQUARE, functions="square"
     )
@@ -144,7 +144,7 @@ def test_one_module_for_one_text(square):
         ("#include <cub/cub.cuh>\n" + SQUARE, "line 1: .*needs a GPU"),
     ],
 )
-def test_what_the_host_does_not_know_is_refused_by_name(text, says):
+def test_unsupported_features_are_named(text, says):
     with pytest.raises(cuda.BuildError, match=says):
         cuda.load_inline(name="inline_refused", cpp_sources=DECLARED, cuda_sources=text, functions=["square"])
 

@@ -48,23 +48,18 @@ def test_a_kernel_to_call():
 @pytest.mark.parametrize(
     ("arguments", "launch", "error", "message"),
     [
-        ((1,), {}, TypeError, r"scale takes 4 arguments \(const float\* x, .*it was given 1"),
-        (("x", None, 1, 1), {}, TypeError, "takes a tensor, an address or None; it was given 'x'"),
-        (
-            (torch.zeros(1, dtype=torch.float64), None, 1, 1),
-            {},
-            TypeError,
-            "torch.float64 tensor; pass torch.float32",
-        ),
+        ((1,), {}, TypeError, r"4 arguments \(const float\* x, .*given 1"),
+        (("x", None, 1, 1), {}, TypeError, "'x'"),
+        ((torch.zeros(1, dtype=torch.float64), None, 1, 1), {}, TypeError, "float64.*torch.float32"),
         ((torch.zeros(1, device="meta"), None, 1, 1), {}, TypeError, "tensor on meta"),
-        ((None, None, "2", 1), {}, TypeError, "double factor takes a number; it was given '2'"),
-        ((None, None, 2, 1.5), {}, TypeError, "const long long n takes an integer; it was given 1.5"),
-        ((None, None, 2, 2**63), {}, TypeError, "was given 9223372036854775808, which does not fit"),
-        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid is one to three whole numbers above 0"),
+        ((None, None, "2", 1), {}, TypeError, "double factor .*'2'"),
+        ((None, None, 2, 1.5), {}, TypeError, "const long long n .*1.5"),
+        ((None, None, 2, 2**63), {}, TypeError, "9223372036854775808"),
+        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid"),
         ((None, None, 2, 0), {"block": (1024, 2)}, ValueError, "at most 1,024 threads"),
     ],
 )
-def test_what_a_kernel_cannot_take(arguments, launch, error, message):
+def test_wrong_arguments_of_a_kernel_are_named(arguments, launch, error, message):
     def never(*_):
         raise AssertionError("it was launched")
 
@@ -74,19 +69,19 @@ def test_what_a_kernel_cannot_take(arguments, launch, error, message):
 
 
 def test_kernels_that_cannot_be_loaded():
-    with pytest.raises(ValueError, match=r"no kernel 'square' in this source; it has scale, other"):
+    with pytest.raises(ValueError, match=r"'square'.* scale, other"):
         cuda.load_kernel(SCALE, "square")
     with pytest.raises(ValueError, match="is a template"):
         cuda.load_kernel("template <typename T>\n__global__ void f(T* x) {}", "f")
-    with pytest.raises(ValueError, match=r"'Pair p' cannot be passed from Python"):
+    with pytest.raises(ValueError, match="Pair p"):
         cuda.load_kernel("struct Pair { int a, b; };\n__global__ void f(Pair p) {}", "f")
     with pytest.raises(cuda.BuildError, match="line 6"):
         cuda.load_kernel(SCALE.replace("* factor", "* fact"), "scale")
-    with pytest.raises(ValueError, match='"auto", "cuda" or "emulator"; it was given'):
+    with pytest.raises(ValueError, match="tpu"):
         cuda.load_kernel(SCALE, "scale", device="tpu")
 
 
-def test_learners_notebooks_may_still_say_host():
+def test_the_old_device_name_host_still_works():
     kernel = cuda.load_kernel(SCALE, "scale", device="host")
     assert kernel.where == "cpu"
 
@@ -98,37 +93,23 @@ def test_learners_notebooks_may_still_say_host():
             (13, 5),
             "12.8",
             "sm_75",
-            "torch is built for CUDA 12.8, but only NVRTC 13.5 is installed, and a driver for that CUDA may "
-            "refuse its output: "
-            'pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"',
+            ["built for CUDA 12.8", 'pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"'],
         ),
-        (
-            (12, 9),
-            "12.9",
-            "sm_75",
-            'Update the driver, or take its CUDA\'s NVRTC: pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"',
-        ),
-        ((12, 8), "12.8", "sm_75", "Update the driver."),
-        (
-            (12, 8),
-            "12.8",
-            "sm_90",
-            "This GPU is sm_90: a kernel runs on the kind of GPU that it was loaded for.",
-        ),
+        ((12, 9), "12.9", "sm_75", ["Update the driver", 'pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"']),
+        ((12, 8), "12.8", "sm_75", ["Update the driver."]),
+        ((12, 8), "12.8", "sm_90", ["This GPU is sm_90"]),
     ],
 )
-def test_a_driver_that_refuses_a_kernel_gets_one_sentence(made_by, torch_cuda, here, says):
+def test_a_driver_that_refuses_a_kernel_is_explained(made_by, torch_cuda, here, says):
     library = toolkit.Nvrtc(Path("libnvrtc.so"), Path("builtins.so"), made_by, Path("include"), torch_cuda)
     said = kernel.refusal("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", library, "sm_75", here, 12080)
-    assert said == (
-        f"The driver, which knows CUDA up to 12.8, refused what NVRTC {made_by[0]}.{made_by[1]} made for "
-        "sm_75 "
-        f"(CUDA_ERROR_UNSUPPORTED_PTX_VERSION). {says}"
-    )
+    always = [f"NVRTC {made_by[0]}.{made_by[1]}", "sm_75", "12.8", "CUDA_ERROR_UNSUPPORTED_PTX_VERSION"]
+    assert all(words in said for words in [*always, *says]) and "\n" not in said
+    assert ("pip install" in said) == ("pip install" in says[-1])
 
 
 @pytest.mark.gpu
-def test_what_this_driver_refuses_is_said_in_that_sentence():
+def test_what_this_driver_refuses_is_explained():
     target = device.gpu_spec().target
     right = nvrtc.compile_kernel(SCALE, "scale", target=target)
     future = dataclasses.replace(

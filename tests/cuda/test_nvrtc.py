@@ -37,10 +37,8 @@ def test_ptx_error_and_bad_target():
         cuda.compile_ptx(SQUARE, target="hopper")
 
 
-def test_a_target_that_it_no_longer_knows_is_one_sentence():
-    with pytest.raises(
-        cuda.BuildError, match=r"^NVRTC \d+\.\d+ does not compile for sm_30; it knows sm_\d+, .*\.$"
-    ):
+def test_an_outdated_target_is_an_error_that_lists_the_known_ones():
+    with pytest.raises(cuda.BuildError, match=r"NVRTC \d+\.\d+ .*sm_30.* sm_\d+, .*\.$"):
         cuda.compile_ptx(SQUARE, target="sm_30")
 
 
@@ -51,18 +49,18 @@ def test_a_target_that_it_no_longer_knows_is_one_sentence():
         (None, r'pip install "cuda-toolkit\[cudart,nvrtc\]"$'),
     ],
 )
-def test_without_nvrtc_one_sentence_says_what_to_install(monkeypatch, torch_cuda, line):
+def test_without_nvrtc_the_error_has_the_command_to_install_it(monkeypatch, torch_cuda, line):
     """`compile_ptx` and the doctor say the same line; a lesson could not run."""
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: None)
     monkeypatch.setattr(torch.version, "cuda", torch_cuda)
-    with pytest.raises(device.Missing, match=r"^NVRTC is missing; .*" + line):
+    with pytest.raises(device.Missing, match="^NVRTC .*" + line):
         cuda.compile_ptx(SQUARE)
     survey = device.survey()
     assert not survey.ok
     assert re.search(r"--  NVRTC +missing\n.*\n +to install: " + line, survey.doctor(), re.MULTILINE)
 
 
-def test_a_misfit_is_named_by_the_doctor_and_compiles(monkeypatch):
+def test_another_nvrtc_version_compiles_and_the_doctor_names_it(monkeypatch):
     """To read PTX any NVRTC will do."""
     found = dataclasses.replace(device.nvrtc(), torch_cuda=f"{device.nvrtc().version[0] - 1}.8")
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: found)
@@ -71,7 +69,7 @@ def test_a_misfit_is_named_by_the_doctor_and_compiles(monkeypatch):
     assert survey.ok and f"!!  {found.misfit}" in survey.doctor() and found.misfit in repr(survey)
 
 
-def test_missing_headers_are_named_where_a_kernel_includes_one(monkeypatch):
+def test_missing_headers_are_named_if_a_kernel_includes_one(monkeypatch):
     found = dataclasses.replace(device.nvrtc(), include=None)
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: found)
     with pytest.raises(

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from commands import cells
 from lab_answers import judged
 from lab_attempts import Attempt, judge, solution_cells, verdicts
 
@@ -54,12 +55,10 @@ def found(id: str, answer: object) -> Verdict:
     return judged(id, answer)
 
 
-def test_a_write_up_passes_and_says_what_agrees():
+def test_a_write_up_passes_and_lists_what_agrees():
     verdict = found("slow-step", GOOD)
     assert verdict.passed and verdict.n_cases == 1, verdict
-    said = repr(verdict)
-    assert "agrees: batch_us = 501,571, `dur` of aten::randn" in said
-    assert "agrees: after-the-copy is left open" in said
+    assert "batch_us = 501,571" in repr(verdict) and "after-the-copy" in repr(verdict)
     assert "Change: make-on-gpu" in verdict.words and "nobody has measured" in verdict.words
 
 
@@ -103,7 +102,7 @@ LACKING: dict[str, list[tuple[dict[str, Any], str]]] = {
 @pytest.mark.parametrize(
     ("mistake", "change", "says"), [(mistake, *one) for mistake, some in LACKING.items() for one in some]
 )
-def test_what_is_missing_or_has_the_wrong_form_is_asked_for(mistake, change, says):
+def test_missing_or_malformed_parts_are_named(mistake, change, says):
     verdict = found("slow-step", replace(GOOD, **change))
     assert not verdict.passed and verdict.mistake == mistake and says in repr(verdict), verdict
 
@@ -111,7 +110,7 @@ def test_what_is_missing_or_has_the_wrong_form_is_asked_for(mistake, change, say
 @pytest.mark.parametrize(
     "exercise", [of[-1] for lab in exercises.LABS if (of := exercises.of_lab(lab))][:6], ids=lambda e: e.id
 )
-def test_an_empty_write_up_is_still_to_do_and_another_object_is_none(exercise):
+def test_an_empty_write_up_is_to_do_and_other_objects_are_refused(exercise):
     assert found(exercise.id, WriteUp(work="anything")).mistake == "to-do"
     for other in ("a text", None, {"finding": "host-makes-batch"}, lambda: GOOD):
         verdict = found(exercise.id, other)
@@ -146,7 +145,7 @@ def test_words_are_cleaned_and_bounded_for_the_teacher():
     assert len(found("slow-step", many).words) < writeup.MOST + 4000
 
 
-def test_all_that_is_wrong_is_said_at_once():
+def test_all_problems_are_reported_at_once():
     wrong = written(
         "copy", {"copy_us": 42_344, "kernel_us": 99_000}, "faster-kernel", "who-waits-for-the-copy"
     )
@@ -180,11 +179,12 @@ OTHERS = {"test-a-claim": {"softmax_rows"}, "test-a-blog": {"flat", "rows"}}
 
 
 @pytest.mark.parametrize("lab", exercises.LABS[:6])
-def test_the_task_names_all_that_the_check_knows_and_nothing_else(lab):
+def test_the_task_lists_exactly_the_names_that_the_check_knows(lab):
     """The table above the exercise lists every finding, figure, change and question, and only those."""
     id = exercises.of_lab(lab)[-1].id
     data = DATA[id]()
-    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", _about(lab, id), re.MULTILINE))
+    about = cells(f"labs/solutions/{lab}.ipynb")[f"about-{id}"]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", about, re.MULTILINE))
     for field, names in (("finding", data.findings), ("change", data.changes), ("undecided", data.questions)):
         assert set(re.findall(r"`([a-z-]+)`", rows[field])) == set(names), (id, field)
 
@@ -197,14 +197,6 @@ def test_the_task_names_all_that_the_check_knows_and_nothing_else(lab):
         known = {name for name in known if not name.startswith("registers_saved")}
         named &= data.figures.keys()
     assert named - OTHERS.get(id, set()) == known
-
-
-def _about(lab: str, id: str) -> str:
-    import nbformat
-    from commands import ROOT
-
-    cells = nbformat.read(ROOT / "labs" / "solutions" / f"{lab}.ipynb", as_version=4).cells
-    return next(cell.source for cell in cells if cell.id == f"about-{id}")
 
 
 # ------------------------------------------------------- what each lab's recorded data say
@@ -227,7 +219,7 @@ def test_an_answer_about_recorded_data(id, answer):
     assert answer.get("says", "") in repr(verdict), verdict
 
 
-def test_the_data_are_the_recorded_ones_whatever_is_replayed(monkeypatch, tmp_path):
+def test_the_data_do_not_depend_on_the_replayed_records(monkeypatch, tmp_path):
     monkeypatch.setenv("WORKBOOK_REPLAY", "h100")
     monkeypatch.setenv("WORKBOOK_RECORDS", str(tmp_path))
     assert recorded_data.origin("ptx/load-widths").startswith("NVIDIA H200")
@@ -286,7 +278,7 @@ COUNTED = {
 BEFORE = {"loads_an_element_before": 257, "bytes_used_percent_before": 15.2}
 
 
-def test_what_the_slow_kernel_costs_is_what_the_host_counts():
+def test_the_formula_for_the_slow_kernel_matches_a_count_on_the_host():
     assert centred.counts(launchers.load("center_rows", centred.SLOW_CUDA)) == pytest.approx(
         centred.counts_of_slow()
     )
@@ -403,7 +395,7 @@ def test_a_position_must_be_usable(of_b, mistake):
     assert slid(WIDTHS, timed=False, **of_b).mistake == mistake
 
 
-def test_work_that_cannot_be_read_is_asked_for():
+def test_unreadable_work_is_reported():
     value = {"write_up": writeup.as_plain(WIDTHS), "trouble": "work is not a dict"}
     assert exercises.get("say-what-you-found").judge(Case(""), Outcome(value)).mistake == "no-positions"
 
@@ -439,9 +431,6 @@ ATTEMPTS = {
         '"b": large}', '"b": {"BLOCK_SIZE": 256}}', "no-positions", "n_cols"
     ),
     "no sliders": _attempt('"explored": shown', '"explored": 7', "no-positions", "explore(…)"),
-    "a speed without a clock": _attempt(
-        'finding="load-width-differs"', 'finding="b-is-faster"', "not-reached", "b-is-faster"
-    ),
 }
 
 
@@ -456,7 +445,7 @@ def test_real_sliders(name, tried):
 
 
 @pytest.mark.gpu
-def test_on_a_gpu_a_claim_about_time_is_held_against_what_was_timed():
+def test_on_a_gpu_a_claim_about_time_is_compared_with_the_measurement():
     import triton
 
     from helpers import widgets

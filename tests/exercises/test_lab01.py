@@ -8,16 +8,15 @@ import math
 import random
 import re
 import statistics
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from lab_answers import judged, mistakes, with_right_answers
+from lab_answers import judged, mistakes
+from lab_attempts import solution_cells
 
 from helpers import exercises, records, timing
 from helpers.exercises import Case, Outcome
 from helpers.exercises.lab01 import samples
-from helpers.exercises.lab01.clocks import CLOCKS
 from helpers.exercises.lab01.machines import SimulatedGpu
 
 pytestmark = pytest.mark.seeded
@@ -53,7 +52,6 @@ def right_blocks(n, width, each, threads):
         (grid(lambda n, w, e, t: w), "width-for-blocks"),
         (grid(right_blocks, loads=lambda n, w, e, t: w), "loads"),
         (grid(right_blocks, last=lambda n, block, blocks: n % block), "last-block"),
-        (grid(right_blocks, last=lambda n, block, blocks: block), "last-block"),
         (lambda n, w, e, t: right_blocks(n, w, e, t), "no-tuple"),
     ],
 )
@@ -131,11 +129,6 @@ def without(**what):
         (without(marks=False), "marks"),
         (without(n_divided=1), "not-divided"),
         (lambda gpu: {"host": 1.0}, "no-reading"),
-        (
-            lambda gpu: dict.fromkeys(("host, no waiting", "host, waiting", "events, one pair"), 1.0),
-            "no-reading",
-        ),
-        (lambda gpu: dict.fromkeys(CLOCKS, 265.0), "waited"),
     ],
 )
 def test_a_wrong_clock_is_named(answer, mistake):
@@ -145,7 +138,7 @@ def test_a_wrong_clock_is_named(answer, mistake):
 @pytest.mark.parametrize(
     ("answer", "mistake"), [(without(n_divided=1), "not-divided"), (without(warm=False), "cold")]
 )
-def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer, mistake):
+def test_twenty_kernels_longer_than_a_cold_launch_are_not_called_cold(answer, mistake):
     exercise = exercises.get("four-clocks")
     true = {"kernel_us": 900.0, "launch_us": 5.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.8}
     true |= {"cold_us": 5000.0, "left_us": 2000.0, "seed": 1}
@@ -155,7 +148,7 @@ def test_twenty_kernels_that_take_longer_than_a_cold_launch_are_not_cold(answer,
 
 
 @pytest.mark.parametrize(("left_us", "mistake"), [(0.0, "own-launch"), (9000.0, "leftover")])
-def test_the_queue_is_blamed_for_what_others_left_in_it_only(left_us, mistake):
+def test_only_other_work_in_the_queue_counts_as_leftover(left_us, mistake):
     """The warm-up is not waited for: with other work in the queue all launches come behind that."""
 
     def hasty(gpu):
@@ -173,7 +166,7 @@ def test_the_queue_is_blamed_for_what_others_left_in_it_only(left_us, mistake):
     assert ("of your own" in verdict.sentence) == (mistake == "own-launch")
 
 
-def test_an_unlike_reader_of_clocks_is_right():
+def test_a_more_careful_answer_is_accepted():
     def more_careful(gpu):
         for _ in range(10):
             gpu.launch()
@@ -251,7 +244,7 @@ def test_a_wrong_summary_is_named(answer, mistake):
     assert mistakes("clock-summary", answer) == {mistake}
 
 
-def test_a_summary_by_hand_and_by_numpy_is_right():
+def test_summaries_by_statistics_and_numpy_are_accepted():
     import numpy as np
 
     def by_numpy(samples, n_warmup):
@@ -295,17 +288,7 @@ def by_signs(a, b):
     return sided(z) if abs(z) > 1.96 else "no difference"
 
 
-def by_bootstrap(a, b):
-    """The median difference, drawn again 200 times."""
-    import numpy as np
-
-    rng = np.random.default_rng(len(a))
-    draws = [np.median(rng.choice(v, (200, len(v))), axis=1) for v in (a, b)]
-    low, high = np.quantile(draws[0] - draws[1], (0.025, 0.975))
-    return "a" if high < 0 else "b" if low > 0 else "no difference"
-
-
-@pytest.mark.parametrize("decide", [by_ratios, by_separate_intervals, by_ranks, by_signs, by_bootstrap])
+@pytest.mark.parametrize("decide", [by_ratios, by_separate_intervals, by_ranks, by_signs])
 def test_sensible_decisions_are_accepted(decide):
     assert mistakes("real-or-noise", decide) == {""}
 
@@ -329,21 +312,15 @@ def by_means(a, b):
     ("decide", "mistake"),
     [
         (lambda a, b: sided(statistics.fmean(a) - statistics.fmean(b)), "false-alarms"),
-        (lambda a, b: sided(statistics.median(a) - statistics.median(b)), "false-alarms"),
-        (lambda a, b: sided(a[0] - b[0]), "false-alarms"),
-        (lambda a, b: sided(min(a) - min(b)), "false-alarms"),
-        (lambda a, b: sided(statistics.fmean(a[:10]) - statistics.fmean(b[:10])), "false-alarms"),
         (by_limit(1), "false-alarms"),
         (by_limit(2.9), "misses"),
         (by_means, "misses"),
-        (lambda a, b: "no difference", "misses"),
         (lambda a, b: {"a": "b", "b": "a"}.get(by_ratios(a, b), "no difference"), "swapped"),
         (lambda a, b: by_ratios(a, b) != "no difference", "answer"),
-        (lambda a, b: None, "answer"),
         (lambda a, b: random.choice(["a", "b", "no difference"]), "false-alarms"),
     ],
 )
-def test_decisions_by_the_wrong_figure_are_named(decide, mistake):
+def test_wrong_decisions_are_named(decide, mistake):
     found = mistakes("real-or-noise", decide)
     assert found <= {mistake, "false-alarms"}
     assert mistake in found
@@ -403,18 +380,17 @@ class _Event:
         return (stop.us - self.us) / 1e3
 
 
-def test_the_race_of_squares_holds_no_time_of_the_host():
-    path = Path(exercises.__file__).parents[2] / "labs/solutions/01_profiling.ipynb"
-    cells = {c["id"]: "".join(c["source"]) for c in json.loads(path.read_text())["cells"]}
-    race = next(n for n in ast.parse(cells["won-real-or-noise"]).body if isinstance(n, ast.FunctionDef))
+def test_the_race_of_squares_measures_no_host_time():
+    cell = ast.parse(solution_cells("01_profiling")["won-real-or-noise"])
+    race = next(n for n in cell.body if isinstance(n, ast.FunctionDef))
     gpu = Timeline()
     names = {"torch": gpu, "assert_matches": lambda *args, **kwargs: None}
-    exec(compile(ast.Module([race], []), str(path), "exec"), names)  # our own notebook's cell
+    exec(compile(ast.Module([race], []), "cell", "exec"), names)
     rows = names["race"]()
     assert len(rows) == 120
-    assert {round(us, 6) for row in rows for us in row.values()} == {266.0}, (
-        "only the kernel and the gap before it"
-    )
+    assert {round(us, 6) for row in rows for us in row.values()} == {
+        266.0
+    }  # the kernel and the gap before it
     assert gpu.order[::2] == ["fill"] * (len(gpu.order) // 2)
     places = [gpu.order[1 + 2 * k :: 8].count("pow") for k in range(4)]
     assert len(set(places)) == 1, "each square stands equally often in each place"
@@ -423,19 +399,16 @@ def test_the_race_of_squares_holds_no_time_of_the_host():
 def test_the_recorded_race_names_no_winner_between_a_square_and_itself():
     for path in records.folder().glob("*/lab/three-squares.json"):
         (measured,) = json.loads(path.read_text())["cases"]
-        rows = measured["rows"]
-        assert (
-            by_ratios(*([row[name] for row in rows] for name in ("a ** 2", "a ** 2, again")))
-            == "no difference"
-        )
+        samples_us = ([row[name] for row in measured["rows"]] for name in ("a ** 2", "a ** 2, again"))
+        assert by_ratios(*samples_us) == "no difference"
 
 
-def test_never_naming_a_winner_is_not_called_a_widened_interval():
+def test_never_naming_a_winner_has_its_own_hint():
     verdict = judged("real-or-noise", lambda a, b: "no difference")
-    assert "never names a winner" in verdict.hint
+    assert verdict.mistake == "misses" and "never names a winner" in verdict.hint
 
 
-def test_a_refusal_shows_what_was_counted_in_all_five_cases():
+def test_a_refusal_shows_the_counts_of_all_five_cases():
     verdict = judged("real-or-noise", by_limit(1))
     lines = verdict.details.splitlines()
     assert len(lines) == 5 and all(line in repr(verdict) for line in lines)
@@ -443,7 +416,7 @@ def test_a_refusal_shows_what_was_counted_in_all_five_cases():
     assert all(re.fullmatch(r"a real difference of .*: found in \d+ of 24", line) for line in lines[1:])
 
 
-def test_methods_are_counted_side_by_side():
+def test_several_methods_are_counted_at_once():
     methods = {
         "smaller mean": lambda a, b: sided(statistics.fmean(a) - statistics.fmean(b)),
         "yours": by_ratios,
@@ -519,20 +492,18 @@ def exclusive(events):
         (attribution(both=lambda copies, kernels: min(united(copies), united(kernels))), "as-if-nested"),
         (attribution(both=lambda c, k: total(c + k) - united(c + k)), "not-united"),
         (attribution(both=between_ends), "from-first-to-last"),
-        (attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7), "overlap"),
         (lambda events: {"copy_us": 0.0, "compute_us": 0.0}, "no-figures"),
-        (lambda events: {"copy_us": sum(e["dur"] for e in events)}, "raises"),
     ],
 )
 def test_a_wrong_attribution_is_named(answer, mistake):
     assert mistakes("copy-or-compute", answer) == {mistake}
 
 
-def test_a_wrong_union_is_told_its_figure_and_not_the_formula_again():
+def test_the_hint_for_a_wrong_overlap_has_both_figures():
     verdict = judged(
         "copy-or-compute", attribution(both=lambda c, k: united(c) + united(k) - united(c + k) + 7)
     )
-    assert "123.0 µs" in verdict.hint and "130.0 µs" in verdict.hint
+    assert verdict.mistake == "overlap" and "123.0 µs" in verdict.hint and "130.0 µs" in verdict.hint
 
 
 def test_a_missing_category_is_explained():
@@ -571,14 +542,3 @@ def test_the_recorded_trace_of_lesson_01_is_among_the_cases():
     recorded = [case for case in cases if "recorded on h100" in case.label]
     assert recorded
     assert recorded[0].expected["copy_us"] > recorded[0].expected["compute_us"] > 0
-
-
-# -----------------------------------------------------------------------------------------------------
-# starters
-@pytest.mark.parametrize("exercise", with_right_answers("01_profiling"), ids=lambda e: e.id)
-def test_an_untouched_starter_is_still_to_do(exercise):
-    def starter(*args):
-        raise NotImplementedError("think")
-
-    verdict = judged(exercise.id, starter)
-    assert (verdict.mistake, verdict.sentence) == ("to-do", f"{exercise.id} is still to do: think")

@@ -8,14 +8,13 @@ import ast
 
 import pandas as pd
 import pytest
-from lab_attempts import Attempt, judge, solution_cells
+from lab_attempts import Attempt, changed, judge, solution_cells
 
 LAB = "03_triton"
 
-SHARE, FLIP, SQUARE, CATCH, NORM = (
+SHARE, FLIP, CATCH, NORM = (
     "programs-and-elements",
     "flip-rows",
-    "square-any-shape",
     "catch-wrong-kernels",
     "rms-norm-rows",
 )
@@ -52,25 +51,6 @@ def _flip(body: str, launch: str, mistake: str = "") -> Attempt:
 _FLIP_LAUNCH = (
     "k[(x.shape[0],)](y, x, *x.stride(), x.shape[1], BLOCK_SIZE=triton.next_power_of_2(x.shape[1]))"
 )
-_STARTER_FLIP = (
-    "x = tl.load(x_ptr + row * n_cols + (n_cols - 1 - cols)); tl.store(y_ptr + row * n_cols + cols, x)"
-)
-
-_FLAT = """
-@triton.jit
-def k(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
-    at = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + at, mask=at < n)
-    tl.store(y_ptr + at, x * x, mask=at < n)
-
-
-def square_any(x):
-    {body}
-"""
-
-
-def _flat(body: str, mistake: str = "") -> Attempt:
-    return Attempt(SQUARE, source=_FLAT.format(body="\n    ".join(body.split("; "))), mistake=mistake)
 
 
 def _is_right(body: str, mistake: str = "", says: str = "") -> Attempt:
@@ -91,44 +71,26 @@ ATTEMPTS = {
     "share: remainder": _share(f"return {_UP}, p * b, n % b if p == n // b else b", "even-blocks|no-mask"),
     "share: first is the program": _share(f"return {_UP}, p, {_LEFT}", "first-element"),
     "share: nothing returned": _share("pass", "not-three-numbers"),
-    "share: a constant": _share("return 3, 8, 2", "first-element"),
-    "share: to do": _share('raise NotImplementedError("return three numbers")', "to-do", "still to do"),
-    "share: by math.ceil": _share(f"import math; return math.ceil(n / b), p * b, {_LEFT}"),
     "share: by counting": _share(
         "r = range(0, n, b); return len(r), p * b, len(range(n)[p * b : p * b + b])"
     ),
     "share: a list": _share(f"return [{_UP}, p * b, {_LEFT}]"),
     # Fix a kernel
-    "flip: as given": _flip(_STARTER_FLIP, _FLIP_LAUNCH, "missing-mask"),
     "flip: masked, strides taken for granted": _flip(
         "mask = cols < n_cols; x = tl.load(x_ptr + row * n_cols + n_cols - 1 - cols, mask=mask); "
         "tl.store(y_ptr + row * n_cols + cols, x, mask=mask)",
         _FLIP_LAUNCH,
         "wrong-stride|contiguous-only",
     ),
-    "flip: column stride taken for granted": Attempt(
-        FLIP, ((" * x_col_stride", ""),), "wrong-stride|contiguous-only|transposed"
+    "flip: load without a mask": changed(
+        FLIP, "from_cols * x_col_stride, mask=mask", "from_cols * x_col_stride", "missing-mask"
     ),
-    "flip: store without a mask": Attempt(FLIP, (("cols, x, mask=mask", "cols, x"),), "missing-mask"),
-    "flip: load without a mask": Attempt(
-        FLIP, (("from_cols * x_col_stride, mask=mask", "from_cols * x_col_stride"),), "missing-mask"
+    "flip: 32-bit columns": changed(
+        FLIP, "(n_cols - 1 - cols).to(tl.int64)", "n_cols - 1 - cols", "int32-overflow", "whose columns lie"
     ),
-    "flip: 32-bit offsets": Attempt(FLIP, ((".to(tl.int64)", ""),), "int32-overflow"),
-    "flip: 32-bit columns": Attempt(
-        FLIP,
-        (("(n_cols - 1 - cols).to(tl.int64)", "n_cols - 1 - cols"),),
-        "int32-overflow",
-        "whose columns lie",
-    ),
-    "flip: off by one": Attempt(FLIP, (("n_cols - 1 - cols", "n_cols - cols"),), "off-by-one|missing-mask"),
-    "flip: not reversed": Attempt(FLIP, (("n_cols - 1 - cols", "cols"),), "not-reversed"),
+    "flip: not reversed": changed(FLIP, "n_cols - 1 - cols", "cols", "not-reversed"),
     "flip: torch does it": Attempt(
         FLIP, source="def flip_rows(x):\n    return x.flip(1)\n", mistake="no-launch"
-    ),
-    "flip: through a contiguous copy": _flip(
-        "mask = cols < n_cols; x = tl.load(x_ptr + row * n_cols + cols, mask=mask); "
-        "tl.store(y_ptr + row * n_cols + n_cols - 1 - cols, x, mask=mask)",
-        _FLIP_LAUNCH.replace("(y, x,", "(y, x.contiguous(),"),
     ),
     "flip: by tl.flip": _flip(
         "mask = BLOCK_SIZE - 1 - cols < n_cols; "
@@ -136,65 +98,6 @@ ATTEMPTS = {
         "mask=mask); "
         "at = n_cols - BLOCK_SIZE + cols; tl.store(y_ptr + row * n_cols + at, x, mask=mask)",
         _FLIP_LAUNCH,
-    ),
-    # Square any tensor
-    "square: contiguous taken for granted": _flat(
-        "y = torch.empty(x.shape, dtype=x.dtype, device=x.device); "
-        "k[(max(1, triton.cdiv(x.numel(), 256)),)](y, x, x.numel(), BLOCK=256); return y",
-        "wrong-stride|contiguous-only",
-    ),
-    "square: empty_like keeps strides": _flat(
-        "y = torch.empty_like(x); "
-        "k[(max(1, triton.cdiv(x.numel(), 256)),)](y, x.contiguous(), x.numel(), BLOCK=256); return y",
-        "wrong-stride|contiguous-only|transposed",
-    ),
-    "square: no mask": Attempt(SQUARE, ((", mask=mask", ""),), "missing-mask"),
-    "square: one program": Attempt(
-        SQUARE,
-        (("grid = (triton.cdiv(n_elements, BLOCK_SIZE),)", "grid = (1,)"),),
-        "only-first-block|fast-but-partial|uninitialised-output",
-    ),
-    "square: grid rounded down": Attempt(
-        SQUARE, (("triton.cdiv(n_elements, BLOCK_SIZE)", "max(1, n_elements // BLOCK_SIZE)"),), "missing-tail"
-    ),
-    "square: 32-bit offsets": Attempt(
-        SQUARE, ((".to(tl.int64)", ""), ("dtype=tl.int64", "dtype=tl.int32")), "int32-overflow"
-    ),
-    "square: half inside": Attempt(
-        SQUARE, (("x * x, mask", "(x.to(tl.float16) * x.to(tl.float16)), mask"),), "half-precision|inaccurate"
-    ),
-    "square: in place": _flat("return x.mul_(x)", "in-place"),
-    "square: returns its input": _flat("return x.clone()", "returns-input"),
-    "square: torch does it": _flat("return x * x", "no-launch"),
-    "square: one output for all": Attempt(
-        SQUARE,
-        (
-            (
-                "y = torch.empty(x.shape, dtype=x.dtype, device=x.device)",
-                "y = kept.setdefault((x.shape, x.dtype), torch.empty(x.shape, dtype=x.dtype, "
-                "device=x.device))",
-            ),
-            ("def square_any(", "kept = {}\n\n\ndef square_any("),
-        ),
-        "shared-output|in-place|stale-answer",
-    ),
-    "square: remembers by shape": _flat(
-        "kept = square_any.__dict__; key = str(x.shape) + str(x.dtype); "
-        "y = torch.empty(x.shape, dtype=x.dtype, device=x.device); n = x.numel(); "
-        "n and k[(triton.cdiv(n, 256),)](y, x.contiguous(), n, BLOCK=256); return kept.setdefault(key, "
-        "y).clone()",
-        "stale-answer",
-    ),
-    "square: empty tensors fail": Attempt(
-        SQUARE, (("if n_elements:", "if 1024 // n_elements >= 0:"),), "empty-fails", "without elements"
-    ),
-    "square: through a copy": _flat(
-        "y = torch.empty(x.shape, dtype=x.dtype, device=x.device); n = x.numel(); "
-        "n and k[(triton.cdiv(n, 256),)](y, x.contiguous(), n, BLOCK=256); return y"
-    ),
-    "square: layout of the input kept": _flat(
-        "c = x.clone(memory_format=torch.preserve_format); y = torch.empty_like(c); n = x.numel(); "
-        "n and k[(triton.cdiv(n, 256),)](y, c, n, BLOCK=256); return y"
     ),
     # Catch wrong kernels
     "catch: as given": _is_right(
@@ -210,118 +113,84 @@ ATTEMPTS = {
     "catch: the workbook's test alone": _is_right(
         "checks.assert_matches(kernel, torch.square); return True", "misses-first-8192"
     ),
-    "catch: to the last bit": Attempt(
+    "catch: to the last bit": changed(
         CATCH,
-        (
-            (
-                "torch.allclose(got, expected, equal_nan=True)",
-                "torch.equal(got.nan_to_num(), expected.nan_to_num())",
-            ),
-        ),
+        "torch.allclose(got, expected, equal_nan=True)",
+        "torch.equal(got.nan_to_num(), expected.nan_to_num())",
         "refuses-rounding",
     ),
-    "catch: without poison": Attempt(
+    "catch: without poison": changed(
         CATCH,
-        (
-            (
-                "with checks.poisoned():",
-                "torch.randn_like(x)  # its memory is what comes next\n        if True:",
-            ),
-        ),
+        "with checks.poisoned():",
+        "torch.randn_like(x)  # its memory is what comes next\n        if True:",
         "misses-lucky-memory",
         "poisoned",
     ),
-    "catch: the input is not looked at": Attempt(
+    "catch: the input is not looked at": changed(
         CATCH,
-        (("not torch.equal(x.nan_to_num(), before.nan_to_num()) or ", ""),),
+        "not torch.equal(x.nan_to_num(), before.nan_to_num()) or ",
+        "",
         "misses-in-place|misses-uses-input",
     ),
-    "catch: no view": Attempt(
-        CATCH, (("[1:5, 100:881]  #", ".clone()  #"),), "misses-ignores-strides", "wider matrix"
+    "catch: no view": changed(
+        CATCH, "[1:5, 100:881]  #", ".clone()  #", "misses-ignores-strides", "wider matrix"
     ),
-    "catch: no empty matrix": Attempt(CATCH, (("(0, 5), (3, 0), ", ""),), "misses-without-elements"),
-    "catch: first result not kept": Attempt(
+    "catch: no empty matrix": changed(CATCH, "(0, 5), (3, 0), ", "", "misses-without-elements"),
+    "catch: first result not kept": changed(
         CATCH,
-        (
-            (
-                " or not same(first, before * before):\n            return False\n    return True",
-                ":\n            return False\n    return True",
-            ),
-        ),
+        " or not same(first, before * before):\n            return False\n    return True",
+        ":\n            return False\n    return True",
         "misses-shared-output",
     ),
-    "catch: infinity in the last place": Attempt(
+    "catch: infinity in the last place": changed(
         CATCH,
-        (
-            (
-                "        before = x.clone()\n",
-                "        if x.numel():\n            x[-1, -1] = float('inf')\n        before = x.clone()\n",
-            ),
-        ),
+        "        before = x.clone()\n",
+        "        if x.numel():\n            x[-1, -1] = float('inf')\n        before = x.clone()\n",
         "misses-one-element",
         "hid the error",
     ),
-    "catch: by exceptions": Attempt(
-        CATCH, (("            return False\n", "            raise AssertionError\n"),)
+    "catch: by exceptions": changed(
+        CATCH, "            return False\n", "            raise AssertionError\n"
     ),
     # RMS norm
-    "norm: mean over the block": Attempt(
-        NORM, (("/ n_cols + eps", "/ BLOCK_SIZE + eps"),), "block-for-columns"
-    ),
-    "norm: nothing for the masked-off part": Attempt(NORM, ((", other=0.0", ""),), "no-other", "other=0.0"),
-    "norm: no mean": Attempt(NORM, (("/ n_cols + eps", "+ eps"),), "sum-for-mean"),
-    "norm: no epsilon": Attempt(NORM, ((" + eps", ""),), "no-epsilon"),
-    "norm: epsilon after the root": Attempt(
+    "norm: mean over the block": changed(NORM, "/ n_cols + eps", "/ BLOCK_SIZE + eps", "block-for-columns"),
+    "norm: nothing for the masked-off part": changed(NORM, ", other=0.0", "", "no-other", "other=0.0"),
+    "norm: no mean": changed(NORM, "/ n_cols + eps", "+ eps", "sum-for-mean"),
+    "norm: no epsilon": changed(NORM, " + eps", "", "no-epsilon"),
+    "norm: epsilon after the root": changed(
         NORM,
-        (
-            (
-                "tl.rsqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
-                "1 / (tl.sqrt(tl.sum(x * x, axis=0) / n_cols) + eps)",
-            ),
-        ),
+        "tl.rsqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
+        "1 / (tl.sqrt(tl.sum(x * x, axis=0) / n_cols) + eps)",
         "epsilon-outside",
     ),
-    "norm: no weight": Attempt(NORM, ((" * weight, mask", ", mask"),), "no-weight"),
-    "norm: half inside": Attempt(
-        NORM, ((".to(tl.float32)", ".to(tl.float16)"),), "half-precision|inaccurate|overflow"
-    ),
-    "norm: dtype kept inside": Attempt(NORM, ((".to(tl.float32)", ""),), "overflow"),
-    "norm: rows taken for granted": Attempt(
+    "norm: no weight": changed(NORM, " * weight, mask", ", mask", "no-weight"),
+    "norm: dtype kept inside": changed(NORM, ".to(tl.float32)", "", "overflow"),
+    "norm: 32-bit columns": changed(
         NORM,
-        (("row * x_row_stride + cols * x_col_stride", "row * n_cols + cols"),),
-        "wrong-stride|contiguous-only",
-    ),
-    "norm: 32-bit columns": Attempt(
-        NORM,
-        (("tl.arange(0, BLOCK_SIZE).to(tl.int64)", "tl.arange(0, BLOCK_SIZE)"),),
+        "tl.arange(0, BLOCK_SIZE).to(tl.int64)",
+        "tl.arange(0, BLOCK_SIZE)",
         "int32-overflow",
         "whose columns lie",
     ),
-    "norm: layer norm": Attempt(
+    "norm: layer norm": changed(
         NORM,
-        (("    scale =", "    x = tl.where(mask, x - tl.sum(x, axis=0) / n_cols, 0.0)\n    scale ="),),
+        "    scale =",
+        "    x = tl.where(mask, x - tl.sum(x, axis=0) / n_cols, 0.0)\n    scale =",
         "centred",
     ),
-    "norm: Python's root": Attempt(
+    "norm: Python's root": changed(
         NORM,
-        (
-            (
-                "tl.rsqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
-                "1 / __import__('math').sqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
-            ),
-        ),
+        "tl.rsqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
+        "1 / __import__('math').sqrt(tl.sum(x * x, axis=0) / n_cols + eps)",
         "python-sqrt|raises",  # where the mean is below 1 the integer is 0
         "tl.rsqrt",
     ),
-    "norm: Python's sum": Attempt(NORM, (("tl.sum(x * x, axis=0)", "sum(x * x)"),), "raises", "tl.sum"),
+    "norm: Python's sum": changed(NORM, "tl.sum(x * x, axis=0)", "sum(x * x)", "raises", "tl.sum"),
     "norm: torch does it": _torch_norm(
         "return torch.nn.functional.rms_norm(x.float(), x.shape[1:], weight.float(), eps).to(x.dtype)",
         "no-launch",
     ),
-    "norm: square root and division": Attempt(NORM, (("tl.rsqrt(", "1.0 / tl.sqrt("),)),
-    "norm: contiguous copy": Attempt(
-        NORM, (("    y = torch.empty_like", "    x = x.contiguous()\n    y = torch.empty_like"),)
-    ),
+    "norm: square root and division": changed(NORM, "tl.rsqrt(", "1.0 / tl.sqrt("),
 }
 
 
@@ -331,7 +200,7 @@ def test_attempt(name: str, found: dict[str, dict]) -> None:
     judge(name, ATTEMPTS[name], found[name])
 
 
-def test_the_normalisation_is_told_in_times(capsys):
+def test_the_lab_prints_both_times_of_the_normalization(capsys):
     class Records:
         @staticmethod
         def measured(name, live, stand_in):

@@ -7,13 +7,11 @@ import random
 
 import pytest
 import seeds
-from lab_answers import judged, mistakes, solution, with_right_answers
+from lab_answers import mistakes
 
 from helpers import ncu
 from helpers.exercises.lab05 import limiters, reports
 
-LAB = "05_ncu"
-EXERCISES = {exercise.id: exercise for exercise in with_right_answers(LAB)}
 pytestmark = pytest.mark.seeded
 
 
@@ -22,17 +20,6 @@ def fits(id: str, answer, mistake: str) -> bool:
     it is "".
     """
     return mistakes(id, answer, seeds.several(4)) <= set(mistake.split("|"))
-
-
-@pytest.fixture(scope="module")
-def solved(tmp_path_factory) -> dict:
-    """The objects of the solution's exercise cells."""
-    return solution(LAB, tmp_path_factory.mktemp("lab05"))
-
-
-@pytest.mark.parametrize("id", EXERCISES)
-def test_the_solution_is_accepted(solved, id):
-    assert fits(id, solved[EXERCISES[id].name], "")
 
 
 # ------------------------------------------------------------------------------------------ sectors-of-a-run
@@ -46,11 +33,9 @@ def by_set(first: int, n: int) -> int:
         (by_set, ""),
         (lambda first, n: -(-(first % 32 + n) // 32) if n else 0, ""),
         (lambda first, n: -(-n // 32), "aligned-only"),
-        (lambda first, n: n // 32 + 1, "one-too-many"),
         (lambda first, n: (first + n) // 32 - first // 32 + 1 if n else 0, "one-too-many"),
         (lambda first, n: (first + n - 1) // 32 - first // 32 + 1, "no-bytes"),
         (lambda first, n: by_set(first, n) - 1, "sectors"),
-        (lambda first, n: 4, "sectors"),
         (lambda first, n: n // (n - n), "raises"),
     ],
 )
@@ -142,7 +127,6 @@ def before_that(found, word: str):
     ("answer", "mistake"),
     [
         (ordered, ""),
-        (lambda row: ordered(row, 50), ""),
         (lambda row: ordered(row, 70), ""),
         (
             lambda row: max(("memory", "compute"), key=lambda word: row[f"{word}_throughput_percent"]),
@@ -154,10 +138,8 @@ def before_that(found, word: str):
             before_that(lambda row: row["achieved_occupancy_percent"] < 60, "latency"),
             "idle-chip|latency-for-compute|latency-for-memory",
         ),
-        (lambda row: ordered(row).replace("compute", "memory"), "memory-for-compute"),
         (before_that(lambda row: row["memory_throughput_percent"] >= 60, "memory"), "memory-for-compute"),
         (before_that(lambda row: row["compute_throughput_percent"] >= 60, "compute"), "compute-for-memory"),
-        (lambda row: "memory", "larger-of-two|memory-for-compute"),
         (lambda row: f"{ordered(row)} bound", "no-word"),
         (lambda row: row["memory"], "raises"),
     ],
@@ -206,7 +188,6 @@ def half_rows(n_rows, n_cols, *facts) -> dict:
         (changed(after_us=lambda m, n, s, rate: 1.1 * (s + 6e-3 * m * n / rate)), ""),
         (changed(after_us=lambda m, n, s, rate: s), "only-shortest"),
         (changed(after_us=lambda m, n, s, rate: 8e-3 * m * n / rate), "only-bytes"),
-        (changed(after_us=lambda m, n, s, rate: max(s, 8e-3 * m * n / rate)), "only-shortest|only-bytes"),
         (changed(after_us=lambda m, n, s, rate: s + 4e-3 * m * n / rate), "one-way"),
         (changed(after_us=lambda m, n, s, rate: s + 8 * m * n / rate), "units|prediction"),
         (changed(after_us=lambda m, n, s, rate: 400.9 * 0.12), "prediction"),
@@ -242,20 +223,7 @@ def test_act_on_advice(answer, mistake):
     assert fits("act-on-advice", answer, mistake)
 
 
-@pytest.mark.parametrize(
-    ("launch", "said"),
-    [
-        ((1, 1024), "1 program of 1,024 elements squares 1,024, not 24"),
-        ((3, 1), "3 programs of 1 element square 3,"),
-    ],
-)
-def test_programs_and_elements_are_counted_in_words_that_fit(launch, said):
-    launched = dict(zip(("n_programs", "n_elements"), launch, strict=True))
-    answer = lambda *args: along(*args) | launched  # noqa: E731
-    assert said in judged("act-on-advice", answer).sentence
-
-
-def test_the_two_facts_tell_every_recorded_square_within_a_quarter():
+def test_the_two_facts_predict_every_recorded_square_within_a_quarter():
     shortest_us, gb_per_s = reports.shortest_us(), reports.gpu()["copy_gb_per_s"]
     for launch, n_rows, n_cols, us in reports.measured_squares():
         assert abs(along(n_rows, n_cols, shortest_us, gb_per_s)["after_us"] / us - 1) < 0.25, launch

@@ -91,15 +91,12 @@ WARM = [
     (lambda gpu: float("nan"), "no-number"),
     (lambda gpu: gpu.trace()[0]["us"], "watched"),
     (timer(flush=False), "host-late"),
-    (timer(flush=False, n=1), "host-late|few"),
     (timer(n=1), "few"),
-    (timer(n=3), "few"),
     (timer(n=5), "few"),
     (timer(ramp_us=0, n=25), "ramp"),
     (timer(first=False), "ramp|"),  # the first call uses the warm-up up; of 200 draws it was right in one
     (timer(n_calls=10), "host-late|several-calls|"),  # of 40 draws it happened to be right in one
     (lambda gpu: timer()(gpu) / 1e3, "unit"),
-    (lambda gpu: timer()(gpu) / 1e6, "unit"),
     (lambda gpu: -timer()(gpu), "sign"),
 ]
 COLD = [
@@ -111,20 +108,17 @@ COLD = [
     (timer(warm=False, wait_each=True), "host-late"),
     (timer(warm=False, middle=lambda us: statistics.fmean(list(us))), "outliers"),
     (timer(warm=False, n=1), "few"),
-    (timer(warm=False, n=3), "few"),
-    (timer(warm=False, n=5), "few"),
-    (timer(warm=False, ramp_us=0, n=25), "ramp"),
 ]
 
 
 @pytest.mark.parametrize(("answer", "mistake"), WARM)
-def test_a_warm_timer_that_a_trap_deceives_is_told_which(answer, mistake):
+def test_the_trap_that_deceives_a_warm_timer_is_named(answer, mistake):
     found = mistakes("warm-timer", answer)
     assert found and found <= set(mistake.split("|")), found
 
 
 @pytest.mark.parametrize(("answer", "mistake"), COLD)
-def test_a_cold_timer_that_a_trap_deceives_is_told_which(answer, mistake):
+def test_the_trap_that_deceives_a_cold_timer_is_named(answer, mistake):
     assert mistakes("cold-timer", answer) == {mistake}
 
 
@@ -176,14 +170,10 @@ def function_timer(*, warm_up=5, nothing="nothing was launched", side="a kernel 
     ("answer", "mistake"),
     [
         (function_timer(), ""),
-        (function_timer(warm_up=0), "times-nothing"),
         (function_timer(nothing=None), "times-nothing"),
         (function_timer(side=None), "times-stream"),
         (function_timer(nothing="no"), "unclear-message"),
         (function_timer(own=lambda gpu, ran: sum(one["us"] for one in ran)), "watched"),
-        (lambda gpu: timer(warm=False)(gpu), "times-nothing"),
-        (function_timer(own=lambda gpu, ran: [][0]), "raises"),
-        (function_timer(warm_up=1), "times-nothing"),
         (function_timer(warm_up=2), "times-nothing"),
         (function_timer(nothing="nothing, or on another stream"), "other-cause"),
         (function_timer(side="nothing launched, or another stream"), "other-cause"),
@@ -193,7 +183,7 @@ def function_timer(*, warm_up=5, nothing="nothing was launched", side="a kernel 
         ),
     ],
 )
-def test_a_timer_of_anything_refuses_what_has_no_time_and_nothing_else(answer, mistake):
+def test_only_functions_without_a_time_may_be_refused(answer, mistake):
     assert mistakes("refuse-to-time", answer) == {mistake}
 
 
@@ -209,12 +199,10 @@ def without(answer, kind):
     return time_it
 
 
-@pytest.mark.parametrize("kind", [RuntimeError, TypeError, Exception])
-def test_a_refusal_of_another_type_is_told_which_is_wanted(kind):
-    said = judged("refuse-to-time", without(function_timer(), kind))
-    assert (
-        said.mistake == "not-a-value-error" and kind.__name__ in said.sentence and "ValueError" in said.hint
-    )
+def test_a_refusal_by_another_exception_names_the_one_to_raise():
+    said = judged("refuse-to-time", without(function_timer(), RuntimeError))
+    assert said.mistake == "not-a-value-error"
+    assert "RuntimeError" in said.sentence and "ValueError" in said.hint
 
 
 def test_hints_for_a_warm_timer_keep_the_l2_warm():
@@ -241,13 +229,13 @@ def by_difference(gpu):
     return statistics.median(found)
 
 
-def test_a_difference_of_two_queues_is_not_told_that_the_flush_is_in_it():
+def test_a_difference_of_two_queues_is_not_blamed_on_the_flush():
     assert mistakes("cold-timer", by_difference) == {"host-late"}
 
 
-def test_a_verdict_names_the_figure_the_truth_and_the_way_out():
+def test_a_verdict_has_the_right_time_the_cause_and_a_fix():
     said = repr(judged("warm-timer", timer(warm=False)))
-    assert "the right time is" in said and "the L2 was cold" in said and "brings the data back" in said
+    assert "the right time is" in said and "the L2 was cold" in said and "Hint: " in said
 
 
 def test_the_simulated_gpu_knows_its_l2_its_clock_and_its_streams():

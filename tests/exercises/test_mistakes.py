@@ -27,6 +27,9 @@ CONDITIONS = {
 }
 
 
+DIVIDED = Outcome(error="x", error_type="ZeroDivisionError")
+
+
 @pytest.fixture
 def table(monkeypatch) -> Table:
     monkeypatch.setattr(mistakes, "sentences", lambda lab, exercise: SENTENCES)
@@ -39,12 +42,7 @@ def table(monkeypatch) -> Table:
         (Outcome(None), "none", "it returned None", "There are 10 elements."),
         (Outcome(2), "blocks", "2 blocks are too few", "Round 10 / 4 up."),
         (Outcome(40), "blocks", "it is 40", "Divide 10 by 4."),
-        (
-            Outcome(error="x", error_type="ZeroDivisionError"),
-            "raises",
-            "ZeroDivisionError",
-            "Don't divide by 4.",
-        ),
+        (DIVIDED, "raises", "ZeroDivisionError", "Don't divide by 4."),
     ],
 )
 def test_the_first_condition_that_holds_names_the_mistake(table, outcome, mistake, sentence, hint):
@@ -54,7 +52,7 @@ def test_the_first_condition_that_holds_names_the_mistake(table, outcome, mistak
     assert verdict.sentence == f"{ID}, 10 elements: {sentence}."
 
 
-def test_a_right_answer_and_one_that_no_condition_can_be_asked_about_match_no_row(table):
+def test_a_right_answer_and_one_that_makes_every_condition_fail_match_no_row(table):
     judge = TableJudge(table, "blocks", lambda n, block: {})
     for answer in (3, "three"):
         assert judge(Case("10 elements", (10, 4), expected=3), Outcome(answer)) is None

@@ -42,11 +42,11 @@ TYPE = tl.float32
         '    #error "still to do: system()"\n' + KERNEL.format(""),
     ],
 )  # fmt: skip
-def test_a_text_of_kernels_is_taken(text):
+def test_source_that_only_has_kernels_is_accepted(text):
     assert cuda_text.problem(text) == ""
 
 
-def test_what_the_lab_gives_is_taken():
+def test_the_labs_own_sources_are_accepted():
     for cell in solution_cells("02_load_inline").values():
         for text in re.findall(r'r"""(.*?)"""', cell, re.DOTALL):
             assert cuda_text.problem(text) == "", text
@@ -80,7 +80,7 @@ def test_what_the_lab_gives_is_taken():
         KERNEL.format("wb_sites[0] = 1;"),
     ],
 )
-def test_a_text_that_is_more_than_kernels_is_refused_in_a_sentence(text):
+def test_source_that_has_more_than_kernels_is_refused(text):
     assert re.fullmatch(r"The (text|macro) .*\.", cuda_text.problem(text), re.DOTALL), cuda_text.problem(text)
 
 
@@ -99,7 +99,7 @@ def scaled_kernel(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
     tl.store(y_ptr + i, twice(x).to(TYPE) * HALF + LIMIT, mask=i < n)
 
 
-def test_a_kernel_becomes_text_and_a_kernel_again_with_all_that_it_names():
+def test_a_kernel_survives_a_round_trip_through_text():
     import torch
 
     text = triton_text.text_of(scaled_kernel)
@@ -120,7 +120,7 @@ def test_a_kernel_becomes_text_and_a_kernel_again_with_all_that_it_names():
 
 
 @pytest.mark.parametrize("value", [3, "text", None, print, lambda x: x])
-def test_what_is_no_kernel_is_said(value):
+def test_an_object_that_is_not_a_kernel_is_an_error(value):
     with pytest.raises(triton_text.NoKernel, match=r"no @triton\.jit function"):
         triton_text.text_of(value)
 
@@ -193,7 +193,7 @@ for dtype in (torch.int8, torch.int32, torch.bool, torch.float32):
 """
 
 
-def test_what_launches_wrote_is_counted_whatever_values_are_in_it():
+def test_written_elements_are_counted_for_any_values():
     """An int32 result with 90, 91 and 92 in it was said to be torch's work, on an H200."""
     here = environment()
     here["PYTHONPATH"] = os.pathsep.join(

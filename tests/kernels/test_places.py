@@ -92,21 +92,19 @@ def _run(script: str) -> str:
     return done.stdout
 
 
-def test_programs_that_wait_for_each_other_come_to_their_end() -> None:
+def test_programs_that_wait_for_each_other_finish() -> None:
     out = _run("for n in (None, 6, 9): print(run(n)[0])\nprint(threading.active_count())")
     assert out == "[6, 6, 6, 6, 6, 6]\n" * 3 + "1\n"
 
 
-def test_too_few_places_are_a_deadlock_that_says_who_waits() -> None:
+def test_too_few_places_are_a_deadlock_that_names_the_programs() -> None:
     out = _run(
         "print(said(4))\nprint(said(1))\nprint(said(None, publish=False))\nprint(threading.active_count())"
     )
     lines = out.splitlines()
-    assert (
-        lines[0] == "programs 0 to 3 of wait hold all 4 places of the chip and wait; program 4 cannot start"
-    )
-    assert lines[1] == "program 0 of wait holds the chip's only place and waits; program 1 cannot start"
-    assert "programs 0 to 5 of wait wait for words that nobody will write" in lines[2]
+    assert lines[0].startswith("programs 0 to 3 of wait hold all 4 places") and "program 4" in lines[0]
+    assert lines[1].startswith("program 0 of wait holds") and "program 1" in lines[1]
+    assert "programs 0 to 5 of wait" in lines[2] and "nobody will write" in lines[2]
     assert lines[3] == "1", "a program's thread is left"
 
 
@@ -115,7 +113,7 @@ def test_a_wait_by_ordinary_loads_is_noticed() -> None:
     assert out == "False True\n"
 
 
-def test_who_only_reads_a_row_again_does_not_wait() -> None:
+def test_reading_a_row_again_is_not_waiting() -> None:
     script = """
 x = torch.randn(4 * 64)
 for n in (64, 128, 256):
@@ -127,7 +125,7 @@ for n in (64, 128, 256):
     assert _run(script) == "True False\n" * 3
 
 
-def test_a_program_may_rest_between_two_of_its_stores() -> None:
+def test_a_program_may_be_preempted_between_two_stores() -> None:
     script = """
 y, pairs = torch.zeros(4, dtype=torch.int32), torch.zeros(8, dtype=torch.int32)
 with places.chip(4):
@@ -138,7 +136,7 @@ print(y.tolist(), pairs.tolist())
     assert said.endswith("[1, 1, 1, 1, 1, 1, 1, 1]\n") and not said.startswith("[4, 4, 4, 4]"), said
 
 
-def test_after_a_chip_the_interpreter_is_as_before() -> None:
+def test_the_interpreter_is_restored_after_a_chip() -> None:
     script = """
 from triton.runtime import interpreter
 watched = lambda: [interpreter.GridExecutor.__call__, interpreter.InterpreterBuilder.create_masked_load,
@@ -159,6 +157,6 @@ print(watched() == before)
     assert _run(script) == "InterpreterError True\n[6, 6, 6, 6, 6, 6]\nTrue\n"
 
 
-def test_a_chip_has_a_place() -> None:
+def test_a_chip_needs_at_least_one_place() -> None:
     with pytest.raises(ValueError, match="at least one program; places=0"), cooperative_simulator.chip(0):
         pass

@@ -93,15 +93,17 @@ def test_no_more_programs_share_a_row_than_fit(softmax_on, gpu):
     assert kernels == sorted(kernels, key=["split", "online"].index) and set(kernels) == {"split", "online"}
 
 
-def test_a_plan_says_what_it_picked(softmax_on):
+def test_a_plan_describes_its_launch(softmax_on):
     softmax = softmax_on("H100")
-    said = [repr(softmax.plan_softmax(1000, n, torch.float32)) for n in (256, 8320, 65536, 9_000_000)]
-    assert said == [
-        "1,000 × 256: 2 rows a program in a block of 256, 2 warps, 500 programs",
-        "1,000 × 8,320: 1 row a program in 9 chunks of 1,024, 8 warps, 1,000 programs",
-        "1,000 × 65,536: a row shared by 8 programs, 16 chunks of 512 each, 4 warps, 8,000 programs",
-        "1,000 × 9,000,000: 1 row a program, two walks in steps of 4,096, 8 warps, 1,000 programs",
-    ]
+    plans = {
+        256: ("2 rows", "block of 256", "2 warps", "500 programs"),
+        8320: ("9 chunks of 1,024", "8 warps", "1,000 programs"),
+        65536: ("8 programs", "16 chunks of 512", "4 warps", "8,000 programs"),
+        9_000_000: ("two walks", "4,096", "8 warps", "1,000 programs"),
+    }
+    for n, words in plans.items():
+        said = repr(softmax.plan_softmax(1000, n, torch.float32))
+        assert said.startswith(f"1,000 × {n:,}: ") and all(word in said for word in words), said
 
 
 @pytest.mark.parametrize(
@@ -113,19 +115,17 @@ def test_a_plan_says_what_it_picked(softmax_on):
         ("T4", 3_000_000, 8192, 4, 367, 8192, 200),
     ],
 )
-def test_a_row_whose_programs_would_wait_for_ever_is_refused(
+def test_a_row_that_would_deadlock_is_refused(
     softmax_on, gpu, n_cols, block_size, num_warps, parts, size, fit
 ):
     softmax = softmax_on(gpu)
     x = SimpleNamespace(shape=(1, n_cols), device=torch.device("cuda"))
     plan = softmax.plan_parts(x.shape, torch.float32, block_size, num_warps)
-    with pytest.raises(ValueError) as refusal:
+    with pytest.raises(
+        ValueError,
+        match=f"{n_cols:,} columns .*{parts:,} programs of {size:,} .*{fit} of {num_warps} .*block_size",
+    ):
         softmax.launch_split(x, x, plan)
-    assert str(refusal.value) == (
-        f"A row of {n_cols:,} columns would need {parts:,} programs of {size:,} at once, and only {fit} of "
-        f"{num_warps} "
-        "warps surely fit; use a larger block_size, fewer warps or softmax_online."
-    )
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_a_row_whose_programs_would_wait_for_ever_is_refused(
         (1000, (0, 1000), torch.bfloat16, 8),  # one row, expanded
     ],
 )
-def test_16_bytes_at_once_only_where_every_row_allows_it(n_cols, strides, dtype, expected):
+def test_16_bytes_at_once_only_if_every_row_is_aligned(n_cols, strides, dtype, expected):
     from helpers.kernels import softmax
 
     x, y = (torch.empty(8000, dtype=dtype).as_strided((4, n_cols), (stride, 1)) for stride in strides)

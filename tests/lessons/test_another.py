@@ -4,10 +4,9 @@ them holds.
 
 from __future__ import annotations
 
-import nbformat
 import pandas as pd
 import pytest
-from commands import ROOT
+from commands import cells
 
 from helpers import records
 from helpers.lessons import cross_gpu
@@ -24,11 +23,10 @@ def sweep() -> pd.DataFrame:
 
 
 def text(id: str) -> str:
-    cells = nbformat.read(ROOT / "notebooks" / "10_another_gpu.ipynb", as_version=4).cells
-    return next(cell.source for cell in cells if cell.id == id)
+    return cells("notebooks/10_another_gpu.ipynb")[id]
 
 
-def test_large_streams_gain_what_the_copies_gain_and_others_do_not(both):
+def test_only_large_streams_gain_as_much_as_copies(both):
     ratio = cross_gpu.copy_ratio(both)
     large = both[both.n_bytes > 300e6].groupby("kernel").speedup.median() / ratio
     assert (large[["torch, a copy", "torch.square", "Triton, a program a row"]] > 0.95).all()
@@ -36,7 +34,7 @@ def test_large_streams_gain_what_the_copies_gain_and_others_do_not(both):
     assert both[both.n_bytes < 1e6].speedup.max() < 0.9 * ratio
 
 
-def test_the_curve_is_of_one_text_on_both():
+def test_both_gpus_measured_the_same_kernels():
     """Our kernels and CUDA texts in the figure are the same on both GPUs, so a difference is the
     GPU's alone.
     """
@@ -55,11 +53,9 @@ def test_bytes_are_those_that_must_move(both):
     assert squares.min() == pytest.approx(2 * 4 * 4096 * 256)
 
 
-def test_the_text_says_which_copy_stays_far_off(both):
+def test_one_copy_is_far_from_its_prediction(both):
     """An odd number of floats: on both GPUs it takes longer than the larger copy below it."""
-    assert "1,000,003 elements" in text("floor-end") and "longer than the larger copy below it" in text(
-        "floor-end"
-    )
+    assert "1,000,003 elements" in text("floor-end")
     copies = both[both.kernel == "torch, a copy"].sort_values("n_bytes").reset_index(drop=True)
     floor, spec = copies.known_us[0], both.attrs["provenance"]["h200"].gpu
     off = (floor + copies.n_bytes / spec["copy_gb_per_s"] / 1e3) / copies.new_us - 1
@@ -90,25 +86,23 @@ def test_programs_start_at_one_rate_on_both(sweep):
     )
 
 
-def test_what_travels_with_the_fastest_launch_is_counted(sweep):
+def test_the_loss_of_the_other_gpus_fastest_launch_is_counted(sweep):
     moved = cross_gpu.transfer(sweep)
     assert len(moved) == 16 and (moved.loss_percent >= 0).all()
     row = moved[(moved.n_cols == 8192) & (moved.dtype == "float32")].iloc[0]
     found = cross_gpu.launches(sweep).set_index(["block_size", "num_warps"])
     assert (row.block_size, row.num_warps) == found.us_h100.idxmin()
-    torchs = sweep[sweep.kernel.eq("torch.square") & sweep.n_cols.eq(8192) & sweep.dtype.eq("float32")].iloc[
-        0
-    ]
+    of_torch = sweep.kernel.eq("torch.square") & sweep.n_cols.eq(8192) & sweep.dtype.eq("float32")
+    torchs = sweep[of_torch].iloc[0]
     at = found.loc[(row.block_size, row.num_warps)]
     assert row.over_torch_h100 == pytest.approx(torchs.median_us_h100 / at.us_h100)
     assert row.over_torch_h200 == pytest.approx(torchs.median_us_h200 / at.us_h200)
 
 
-def test_what_the_text_says_of_launches_for_both_holds(sweep):
+def test_facts_about_launches_that_suit_both_gpus(sweep):
     """Two to four kilobytes a program, several programs on an SM, the old table's launch the
     H100's fastest.
     """
-    assert "two to four kilobytes a program" in text("both-said")
     found = cross_gpu.launches(sweep)
     good = found[(found.loss_h100 < 1) & (found.loss_h200 < 1)]
     assert good.block_size.mul(4).isin([2048, 4096]).all() and (2048 // (32 * good.num_warps) > 2).all()
@@ -120,26 +114,14 @@ def test_what_the_text_says_of_launches_for_both_holds(sweep):
     assert sorted(4 * good.block_size // (32 * good.num_warps)) == [16, 64]
     alike = rows[rows.load_bytes_h200.eq(16) & rows.block_size.isin(good.block_size)]
     lost = found.merge(alike[["block_size", "num_warps"]]).loss_h200
-    assert (lost > 1).sum() > len(lost) / 2 and "most launches that share all three lose more" in text(
-        "both-said"
-    )
+    assert (lost > 1).sum() > len(lost) / 2
     spilled = rows[rows.spill_bytes_h200.gt(0)]
     assert spilled[["block_size", "num_warps"]].values.tolist() == [[8192, 1]]
-    assert "a block of 8,192 in one warp" in text("floors-said")
-    assert "16 bytes a thread and 32 warps. That is a block of 4,096" in text("tuned")
     best = found.loc[found.us_h100.idxmin()]
     assert (best.block_size, best.num_warps) == (16 // 4 * 32 * 32, 32)
 
 
-def test_what_no_record_holds_is_a_dated_decision():
-    """The loss of the table on an H200 was measured but not recorded; the lesson points to the decision."""
-    decisions = (ROOT / "docs" / "decisions.md").read_text()
-    assert "A table tuned on an H100 lost up to 16 % on an H200. Sweeps there (2026-11-22" in decisions
-    said = text("tuned")
-    assert "lost up to 16 %" in said and "2026-11-22" in said and "not kept as records" in said
-
-
-def test_the_figures_hold_every_row(both, sweep):
+def test_the_figures_show_every_row(both, sweep):
     found = cross_gpu.launches(sweep)
     drawn = cross_gpu.draw_speedups(both)
     assert sum(len(trace.x) for trace in drawn.data) == len(both)

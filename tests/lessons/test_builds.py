@@ -21,7 +21,7 @@ def built(tmp_path_factory):
         yield cuda.load_cpp("files_add", ADD, ["add"], torch_headers=False)
 
 
-def test_what_ninja_left(built):
+def test_flags_and_steps_of_a_build(built):
     folder = cuda.info(built).directory
     assert "-O2" in builds.flags(folder, "cflags") and "-I" not in builds.flags(folder, "cflags")
     steps = builds.steps(folder)
@@ -75,7 +75,7 @@ PyMODINIT_FUNC PyInit_tiny(void) { PyObject* m = PyModule_Create(&def);
 """
 
 
-def test_setup_py_builds_and_says_what_is_wrong(tmp_path, capsys):
+def test_setup_py_builds_and_reports_errors(tmp_path, capsys):
     module = builds.run_setup_py(tmp_path / "p", {"setup.py": SETUP, "tiny.c": TINY}, "tiny")
     assert module.answer == 42 and "setup.py" in capsys.readouterr().out
     with pytest.raises(cuda.BuildError, match=r"tiny\.c, line 5"):
@@ -84,7 +84,7 @@ def test_setup_py_builds_and_says_what_is_wrong(tmp_path, capsys):
         )
 
 
-def test_told():
+def test_the_outcome_of_a_call():
     assert failures.told(lambda: 1 / 0).first_line == "division by zero"
     assert failures.told(lambda: None).first_line == "no error"
 

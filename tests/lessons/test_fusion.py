@@ -59,7 +59,7 @@ def test_the_curve_leaves_out_what_no_block_holds_and_what_is_too_narrow(monkeyp
     ]
 
 
-def test_what_is_compiled_is_compiled_anew_for_each_size(monkeypatch):
+def test_compiled_functions_are_compiled_again_for_each_size(monkeypatch):
     compiled = []
     monkeypatch.setattr(torch, "compile", lambda f, dynamic: compiled.append((f, dynamic)) or f)
     monkeypatch.setattr(fusion, "time_softmax", lambda name, f, shape: {"kernel": name})
@@ -71,7 +71,7 @@ def test_what_is_compiled_is_compiled_anew_for_each_size(monkeypatch):
 # ------------------------------------------------------------------------------------------- named launches
 
 
-def test_a_range_may_be_open_when_its_kernel_begins():
+def test_a_range_may_be_open_when_its_kernel_starts():
     path = ROOT / "helpers/records/h100/fusion/named.json.gz"
     launches = fusion.named_launches(trace.load_trace(path))
     assert list(launches.range) == ["1 max", "2 subtract", "3 exp", "4 sum", "5 divide", "one kernel"]
@@ -83,15 +83,8 @@ def test_a_range_may_be_open_when_its_kernel_begins():
 
 def test_a_kernel_belongs_to_the_range_of_its_launch(tmp_path):
     def event(cat, name, ts, dur, **args):
-        return {
-            "ph": "X",
-            "cat": cat,
-            "name": name,
-            "ts": ts,
-            "dur": dur,
-            "tid": 7 if cat == "kernel" else 1,
-            "args": args,
-        }
+        tid = 7 if cat == "kernel" else 1
+        return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "tid": tid, "args": args}
 
     events = [
         event("user_annotation", "ProfilerStep#1", 0, 100),
@@ -156,7 +149,7 @@ def test_one_word_costs_a_walk_over_the_matrix():
 # league
 
 
-def test_every_column_of_the_picture_is_held_once():
+def test_the_picture_shows_every_column_once():
     fig = fusion.draw_holders(n_rows=3, n_cols=6, block=2, parts=3)
     for panel, width in (("x", 8), ("x2", 6), ("x3", 6)):
         for row in range(3):
@@ -192,7 +185,7 @@ def test_who_wins(ratios, best, fastest):
     assert (row.best_peer, row.fastest) == (best, fastest)
 
 
-def test_a_league_without_peers_is_no_league():
+def test_a_league_without_peers_is_an_error():
     with pytest.raises(ValueError, match="no point"):
         fusion.league_gaps(league(ours=1.0, copy=0.9))
 
@@ -223,14 +216,8 @@ def table() -> Table:
             row |= {"verdict": "refused", "reason": "too much for a thread", "gb_per_s": None}
         else:
             row["verdict"] = "ok"
-        facts = {
-            "threads": 512,
-            "registers": 40,
-            "spill_bytes": 0,
-            "shared_bytes": 0,
-            "loads": 4,
-            "load_bytes": 16,
-        }
+        facts = {"threads": 512, "registers": 40, "spill_bytes": 0, "shared_bytes": 0}
+        facts |= {"loads": 4, "load_bytes": 16}
         table.rows[SPACE.key(kernel, row)] = row | facts
     return table
 
@@ -263,13 +250,13 @@ def test_every_matrix_has_the_same_number_of_elements():
     assert all(space.rows(781) == 4096 for space in SPACES.values())
 
 
-def test_one_block_refuses_what_a_thread_cannot_hold():
+def test_one_block_refuses_too_many_elements_per_thread():
     with pytest.raises(Refused, match="1,024"):
         softmax.candidate(ONE_BLOCK, {"n_cols": 32768, "num_warps": 1, "dtype": "float32"})
 
 
 @pytest.mark.parametrize("space", [SPACE, SPACES["launch"]])
-def test_what_torch_compile_leaves_to_eager_is_refused(space, monkeypatch):
+def test_compiled_bfloat16_needs_native_support(space, monkeypatch):
     import torch
 
     point = {"n_cols": 1024, "dtype": "bfloat16"}
@@ -282,7 +269,7 @@ def test_what_torch_compile_leaves_to_eager_is_refused(space, monkeypatch):
     assert space.candidates(COMPILED, point)
 
 
-def test_a_space_of_ones_own_has_its_title(table):
+def test_a_custom_space_has_its_own_title(table):
     point = {"n_cols": 8320, "num_warps": 16, "dtype": "bfloat16"}
     assert figure.heading(table, point).startswith("softmax of 4,032 × 8,320 bfloat16")
 

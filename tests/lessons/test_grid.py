@@ -14,27 +14,13 @@ from helpers.lessons import grid
 
 def written(elements: list[int], n_bytes: int = 4, threads: int = 8) -> grid.GridTrace:
     """A launch of blocks of `threads` in a row, in which thread i wrote element i, for the elements named."""
+    always = {"kernel": "fill", "argument": "out", "access": "write", "line": 1, "expression": "out[i]"}
+    always |= {"n_bytes": n_bytes, "block_y": 0, "block_z": 0, "thread_y": 0, "thread_z": 0}
     rows = [
-        {
-            "kernel": "fill",
-            "argument": "out",
-            "access": "write",
-            "line": 1,
-            "expression": "out[i]",
-            "element": i,
-            "n_bytes": n_bytes,
-            "byte": i * n_bytes,
-            "address": i * n_bytes,
-            "block_x": i // threads,
-            "block_y": 0,
-            "block_z": 0,
-            "thread_x": i % threads,
-            "thread_y": 0,
-            "thread_z": 0,
-            "warp": i % threads // 32,
-            "lane": i % threads % 32,
-            "request": i // 32,
-        }
+        always
+        | {"element": i, "byte": i * n_bytes, "address": i * n_bytes, "request": i // 32}
+        | {"block_x": i // threads, "thread_x": i % threads}
+        | {"warp": i % threads // 32, "lane": i % threads % 32}
         for i in elements
     ]
     return grid.GridTrace(pd.DataFrame(rows), ((threads, 1, 1),), ((len(rows), 1, 1),))
@@ -44,7 +30,7 @@ def strokes(figure, colour: str) -> list[tuple[float, float, float, float]]:
     return [(s.x0, s.x1, s.y0, s.y1) for s in figure.layout.shapes if s.line.color == colour]
 
 
-def test_lines_stand_between_sectors_and_between_blocks():
+def test_lines_separate_sectors_and_blocks():
     """Rows of 24 elements of 4 bytes: a sector has 8 elements, a block 12."""
     figure = written(list(range(48)), threads=12).draw("out", (2, 24))
     assert strokes(figure, "white") == [(7.5, 7.5, -0.5, 1.5), (15.5, 15.5, -0.5, 1.5)]
@@ -55,13 +41,13 @@ def test_lines_stand_between_sectors_and_between_blocks():
     assert [tuple(cell[:2]) for cell in figure.data[0].customdata[1][:2]] == [(24, 2), (25, 2)]
 
 
-def test_what_nobody_wrote_says_so():
+def test_unwritten_elements_are_labeled():
     (map_, nobody) = written([0, 1, 3, 4, 5]).draw("out", (2, 3)).data
     assert math.isnan(map_.z[0][2]) and nobody.z[0][2] == 0
     assert "nobody wrote it" in nobody.hovertemplate
 
 
-def test_what_was_written_behind_the_matrix_is_below_a_red_line():
+def test_writes_past_the_matrix_are_below_a_red_line():
     figure = written(list(range(20))).draw("out", (2, 8))
     assert figure.data[0].z.shape == (3, 8)
     assert strokes(figure, "#D55E00") == [(-0.5, 7.5, 1.5, 1.5)]

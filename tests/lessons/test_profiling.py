@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import io
-import re
 from contextlib import redirect_stdout
 from pathlib import Path
 
-import nbformat
 import pytest
 import torch
-from commands import ROOT
+from commands import cells
 
 from helpers.lessons import profiling
 
-
-def cell(lesson: str, cell_id: str) -> str:
-    notebook = nbformat.read(next((ROOT / "notebooks").glob(f"{lesson}_*.ipynb")), as_version=4)
-    return next(c.source for c in notebook.cells if c.id == cell_id)
+LESSON = cells("notebooks/01_profiling.ipynb")
 
 
 def texts(figure) -> list[str]:
@@ -42,7 +37,7 @@ def test_every_element_has_a_thread_and_the_rest_of_the_last_block_has_nothing_t
         (torch.zeros(4), 0, "at least one thread"),
     ],
 )
-def test_what_cannot_be_drawn_is_said(x, threads, says):
+def test_inputs_that_cannot_be_drawn_are_errors(x, threads, says):
     with pytest.raises(ValueError, match=says):
         profiling.f_for_all(torch.square, x, threads)
 
@@ -53,33 +48,33 @@ def test_a_wide_table_keeps_its_lines_and_its_template_arguments():
 
 
 @pytest.mark.gpu
-def test_three_squares_have_a_row_each_with_the_truth_beside_the_timers():
+def test_three_squares_have_a_row_each_with_the_true_time():
     rows = profiling.time_three_squares({"seven": lambda fn: 7.0})
     assert [list(row) for row in rows] == [["square of", "trace", "seven"]] * 3
     assert all(0 < row["trace"] < 1e5 and row["seven"] == 7.0 for row in rows)
 
 
 @pytest.mark.gpu
-def test_the_first_call_is_timed_in_a_process_of_its_own():
+def test_the_first_call_is_timed_in_a_new_process():
     names = {"n_rows": 64, "n_cols": 64}
-    exec(cell("01", "first-call-clock"), names)
+    exec(LESSON["first-call-clock"], names)
     assert names["first_call"]() > 0
 
 
 def said_about_use_cuda() -> list[str]:
     said = io.StringIO()
     with redirect_stdout(said):
-        exec(cell("01", "use-cuda"), {"torch": torch, "small": torch.ones(4)})
+        exec(LESSON["use-cuda"], {"torch": torch, "small": torch.ones(4)})
     return said.getvalue().splitlines()
 
 
-def test_the_lesson_says_what_this_torch_answers_to_use_cuda():
+def test_the_lesson_prints_this_torchs_answer_to_use_cuda():
     autograd, newer = said_about_use_cuda()
     assert autograd.startswith("torch.autograd.profiler: ") and newer.startswith("torch.profiler.profiler: ")
-    assert all(re.search("use_cuda", line) for line in (autograd, newer))
+    assert "use_cuda" in autograd and "use_cuda" in newer
 
 
-def test_the_lesson_also_says_it_where_the_argument_is_gone(monkeypatch):
+def test_the_lesson_prints_the_error_if_use_cuda_is_gone(monkeypatch):
     class Profile:
         def __init__(self):
             pass
@@ -90,13 +85,10 @@ def test_the_lesson_also_says_it_where_the_argument_is_gone(monkeypatch):
         assert ": TypeError: " in line and "unexpected keyword argument 'use_cuda'" in line
 
 
-def test_the_schedule_keeps_the_steps_that_the_lesson_says():
+def test_the_schedule_keeps_the_steps_of_the_lesson():
     plan = torch.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
     recording = (torch.profiler.ProfilerAction.RECORD, torch.profiler.ProfilerAction.RECORD_AND_SAVE)
     assert [step for step in range(10) if plan(step) in recording] == [2, 3, 6, 7]
-    assert "2 and 3 are kept" in cell("01", "schedule-says") and "keeps 6 and 7" in cell(
-        "01", "schedule-says"
-    )
 
 
 def test_a_row_of_up_to_2048_elements_goes_to_a_warp_in_softmax():
@@ -105,21 +97,17 @@ def test_a_row_of_up_to_2048_elements_goes_to_a_warp_in_softmax():
     forward = text[text.index("void dispatch_softmax_forward") : text.index("void dispatch_softmax_backward")]
     assert "softmax_elements <= 2048" in forward
     assert "(next_power_of_two <= 128) ? 2 : 1" in text
-    assert "up to 2,048 elements and 8,192 bytes (two rows a warp up to 128 elements)" in cell(
-        "07", "watched-two"
-    )
 
 
 def test_eight_elements_a_thread_for_a_square_of_floats():
     header = Path(torch.__file__).parent / "include/ATen/native/cuda/CUDALoops.cuh"
     text = header.read_text()
     assert "return input_size + output_size;" in text  # 4 + 4 bytes, so not the 16 elements of one byte
-    assert "`io_sizes` is 8 and a thread squares 8 elements" in cell("01", "grid-idea")
 
 
 def test_zeros_hide_some_wrong_results_and_not_others():
     names = {"torch": torch}
     with redirect_stdout(io.StringIO()) as said:
-        exec(cell("01", "zeros-hide"), names)
+        exec(LESSON["zeros-hide"], names)
     assert "lazy_square on zeros: 0 of 1000 wrong" in said.getvalue()
     assert "off_by_one on zeros: 1000 of 1000 wrong" in said.getvalue()

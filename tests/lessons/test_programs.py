@@ -45,7 +45,7 @@ def test_a_flat_kernel_writes_what_the_picture_shows(n_elements, block_size):
     assert len(table) == n_programs * block_size
 
 
-def test_the_picture_has_a_lane_a_program_and_names_each_kind_once():
+def test_the_picture_has_a_lane_per_program():
     fixed = programs.programs_over_rows(2, 10, block_size=4)
     flat = programs.programs_over_elements(18, block_size=4)
     fig = programs.draw(fixed, flat, titles=("fixed", "flat"))
@@ -56,17 +56,13 @@ def test_the_picture_has_a_lane_a_program_and_names_each_kind_once():
     assert {y for axis, _, y in drawn if axis == "y2"} == {f"program {i}" for i in range(5)}
 
 
-def test_elements_a_thread_are_compared_at_the_same_launch():
+def test_elements_per_thread_are_compared_at_the_same_launch():
     triton_sweep, cuda_sweep = (
         records.stored(name) for name in ("triton/launch-sweep", "load_inline/shape-sweep")
     )
     table = programs.by_elements_a_thread(triton_sweep, cuda_sweep, n_cols=8192)
-    assert list(table.columns) == [
-        "Triton, 4 a thread",
-        "Triton, 2 a thread",
-        "Triton, 1 a thread",
-        "CUDA, 1 a thread",
-    ]
+    columns = ["Triton, 4 a thread", "Triton, 2 a thread", "Triton, 1 a thread", "CUDA, 1 a thread"]
+    assert list(table.columns) == columns
     # 256 elements a block and one a thread: eight warps
     flat = triton_sweep[(triton_sweep.kernel == "Triton flat") & (triton_sweep.dtype == "float32")]
     (expected,) = flat.query("block_size == 256 and num_warps == 8 and n_cols == 8192").gb_per_s

@@ -8,13 +8,13 @@ from helpers import records
 from helpers.lessons import occupancy
 
 
-def test_pairs_are_those_with_clearly_more_warps_and_are_won_by_the_shorter_time():
+def test_pairs_with_clearly_more_warps_are_counted():
     rows = pd.DataFrame({"warps_percent": [80.0, 20.0, 22.0, 40.0], "ncu_us": [30.0, 50.0, 25.0, 60.0]})
     # 20 and 22 hold the same; 40 loses to both; 80 beats 20 and 40 and loses to 22
     assert occupancy.faster_with_more(rows) == (2, 5)
 
 
-def test_the_recorded_launches_tell_what_the_lesson_says():
+def test_the_recorded_launches_support_the_lesson():
     rows = occupancy.launches(records.stored("triton/launch-sweep-counters"))
     assert len(rows) == 38 and not rows.duplicated(["BLOCK_SIZE", "num_warps"]).any()
     assert (32 * rows.num_warps <= rows.BLOCK_SIZE).all(), "more threads than elements"

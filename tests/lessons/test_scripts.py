@@ -18,13 +18,13 @@ DEBUGGED = """
 """
 
 
-def test_a_debugger_is_typed_to_and_answers():
+def test_a_script_reads_commands_for_its_debugger():
     printed = scripts.run_script(DEBUGGED, "p x + 1\ncontinue\n")
     assert "[pdb] p x + 1\n42\n" in printed and printed.endswith("the end 41\n")
     assert "(Pdb)" not in printed
 
 
-def test_variables_reach_the_process_and_its_error_is_told():
+def test_a_script_gets_variables_and_its_error_is_shown():
     script = """
         import os
         print(os.environ["COLOUR"])
@@ -74,7 +74,7 @@ def add_one(x_ptr, n, XBLOCK: tl.constexpr):
     assert x.tolist() == [1.0] * 9 + [0.0]
 
 
-def test_the_gpus_prints_and_asserts_are_sorted_out():
+def test_prints_and_asserts_of_the_gpu_are_separated():
     printed = "\n".join(
         [
             *(f"pid (0, 0, 0) idx ({i}) x: {i}.000000" for i in (3, 1, 2, 0, 1, 5, 4)),

@@ -31,7 +31,7 @@ def test_the_five_operations_of_a_softmax(where):
     assert table.read_bytes.sum() == 4 * table.reads.sum()
 
 
-def test_an_input_is_read_once_and_a_broadcast_one_has_the_elements_it_has():
+def test_inputs_are_read_once_and_broadcast_ones_are_not_expanded():
     x = torch.ones(M, N)
     assert counted(lambda x: x * x, x) == [("mul", M * N, M * N)]
     assert counted(lambda x: x + x[0], x) == [("add", M * N + N, M * N)]
@@ -72,7 +72,7 @@ def test_counts_in_words(n, words):
     assert traffic.in_words(n, M, N) == words
 
 
-def test_the_table_ends_with_the_whole():
+def test_the_table_ends_with_the_totals():
     table = traffic.traffic_table(traffic.count_traffic(softmax_five, torch.ones(M, N)), M, N)
     last = table.iloc[-1]
     assert (last.operation, last.reads, last.writes) == ("together", "5MN + 2M", "3MN + 2M")
@@ -81,7 +81,7 @@ def test_the_table_ends_with_the_whole():
         traffic.in_words(3, 0, 5)
 
 
-def test_a_matrix_too_small_to_count_in_is_refused():
+def test_a_matrix_that_is_too_small_is_refused():
     traffic.require_size(1, 16)
     for n_rows, n_cols in ((0, 8192), (16384, 1)):
         with pytest.raises(ValueError, match="too small to tell"):

@@ -23,7 +23,7 @@ ROWS = pd.DataFrame(
 )
 
 
-def test_who_is_deceived():
+def test_deceived_timers_are_listed():
     found = traps.deceived(ROWS)
     assert found == {"warm L2": {"two": "-27 %"}, "nothing & <none>": {"two": "says nothing"}, "a clock": {}}
     assert traps.answer(found["a clock"]) == "It deceives none."
@@ -53,7 +53,7 @@ def test_a_page_folds_each_answer_away(monkeypatch):
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
-def test_the_records_have_eleven_traps_that_only_some_timers_stand(gpu, monkeypatch):
+def test_every_recorded_trap_deceives_some_timers(gpu, monkeypatch):
     monkeypatch.setenv("WORKBOOK_REPLAY", gpu)
     truth = traps.deceived(records.stored("timer/traps"))
     assert len(truth) == 11 and set(truth) == set(traps.WHY)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,7 +10,7 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
-from commands import ROOT, environment
+from commands import ROOT, cells, environment
 
 from helpers import ncu, ptx, records
 from helpers.lessons import deadlock, wide_rows
@@ -20,7 +19,7 @@ from helpers.lessons import deadlock, wide_rows
 @pytest.mark.parametrize(
     ("parts", "places", "hangs"), [(6, 4, True), (6, 5, True), (6, 6, False), (1, 1, False), (3, 7, False)]
 )
-def test_a_row_gets_through_where_all_its_programs_have_a_place(parts, places, hangs) -> None:
+def test_a_row_finishes_if_all_its_programs_have_a_place(parts, places, hangs) -> None:
     table = deadlock.follow(4, parts, places)
     assert table.attrs["hangs"] == hangs
     assert table.attrs["published"] == (places if hangs else 4 * parts)
@@ -29,7 +28,7 @@ def test_a_row_gets_through_where_all_its_programs_have_a_place(parts, places, h
         assert (table.what == deadlock.WRITES).sum() == 4 * parts and not table.attrs["not_started"]
 
 
-def test_nobody_is_in_two_places_and_no_place_holds_two() -> None:
+def test_each_place_runs_one_program_at_a_time() -> None:
     table = deadlock.follow(5, 4, 7)
     for _, lane in table.groupby("place"):
         lane = lane.sort_values(["start", "end"])
@@ -40,21 +39,18 @@ def test_nobody_is_in_two_places_and_no_place_holds_two() -> None:
         assert (row[row.what == deadlock.WRITES].start >= published).all()
 
 
-def test_rows_numbered_part_by_part_hold_each_other_up() -> None:
+def test_numbering_programs_part_by_part_deadlocks() -> None:
     assert deadlock.follow(3, 2, 3, neighbours=False).attrs["hangs"]
     assert not deadlock.follow(3, 2, 3).attrs["hangs"]
 
 
 def test_the_model_hangs_where_the_cooperative_simulator_does() -> None:
     """The lesson's own kernel on a chip of as many places as the model has."""
-    cells = json.loads((ROOT / "notebooks" / "09_wide_rows.ipynb").read_text())["cells"]
-    text = {cell["id"]: "".join(cell["source"]) for cell in cells}
-    script = (
-        "import numpy as np\nimport torch\nimport triton\nimport triton.language as "
-        "tl\nnp.seterr(all='ignore')\n"
-    )
-    script += text["plain-kernel"] + "\n\n" + text["plain"]
-    script += """
+    text = cells("notebooks/09_wide_rows.ipynb")
+    script = "import numpy as np, torch, triton\nimport triton.language as tl\nnp.seterr(all='ignore')\n"
+    script += f"""{text["plain-kernel"]}
+
+{text["plain"]}
 
 for parts in (1, 3):
     for n_places in (1, 2, 3, 5):
@@ -80,7 +76,7 @@ for parts in (1, 3):
 
 
 @pytest.mark.parametrize("numbers", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (1000, 1000, 4)])
-def test_a_chip_that_cannot_be_followed_is_a_sentence(numbers) -> None:
+def test_invalid_chips_are_refused(numbers) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         deadlock.follow(*numbers)
 
@@ -96,7 +92,7 @@ def test_the_picture_of_the_deadlock_shows_one_chip_at_a_time() -> None:
     assert {one for trace in fig.data if trace.visible for one in trace.y} == {f"place {i}" for i in range(4)}
 
 
-def test_what_a_trick_buys_is_said_from_the_record() -> None:
+def test_the_gain_of_each_trick_comes_from_the_record() -> None:
     """The lesson asks at two widths, and both have another answer; the same launch twice shows no
     difference.
     """
@@ -171,27 +167,21 @@ def test_counters_of_a_contestant_s_launches_are_added_up() -> None:
     assert "it moves" in told.split("slow takes")[1].split("torch.softmax takes")[0]
 
 
-def test_what_counters_say_follows_from_them() -> None:
+def test_the_explanation_follows_from_the_counters() -> None:
     ours = {"contestant": "ours", "dtype": "bfloat16", "n_cols": 262144, "ncu_us": 250.0, "read_gb": 0.54}
     ours |= {"written_gb": 0.5, "dram_percent": 80.0, "issue_percent": 40.0}
     quack = ours | {"contestant": "quack", "ncu_us": 240.0}
     told = wide_rows.why(pd.DataFrame([ours, quack | {"dram_percent": 86.0}]))
-    assert (
-        "QuACK takes 0.96 times our time: as many bytes, and DRAM busy 86 % of its peak; under ours 80 %"
-        in told
-    )
+    assert "QuACK takes 0.96 times our time" in told and "86 %" in told and "80 %" in told
     told = wide_rows.why(pd.DataFrame([ours, quack | {"read_gb": 1.1}]))
-    assert "it moves 1.60 GB through DRAM, ours 1.04." in told
+    assert "1.60 GB" in told and "1.04" in told
     slow = quack | {"read_gb": 1.1, "ncu_us": 500.0, "issue_percent": 85.0}
     told = wide_rows.why(pd.DataFrame([ours, slow]))
-    assert (
-        "ours 1.04, which is a part of it; its schedulers issue in 85 % of all cycles, under ours in 40 %"
-        in told
-    )
+    assert "1.04, which is a part of it" in told and "85 %" in told and "40 %" in told
     assert "do not part the two" in wide_rows.why(pd.DataFrame([ours, quack]))
 
 
-def test_the_league_of_each_gpu_has_a_panel_under_one_roof() -> None:
+def test_the_league_of_each_gpu_has_a_panel() -> None:
     leagues = records.stored_by_gpu("fusion/league")
     assert {"h100", "h200"} <= set(leagues)
     fig = wide_rows.draw_league(leagues)
@@ -207,16 +197,8 @@ def test_the_league_of_each_gpu_has_a_panel_under_one_roof() -> None:
 @pytest.mark.gpu
 def test_each_trick_taken_out_gives_a_right_softmax() -> None:
     rows = pd.DataFrame(wide_rows.tricks())
-    assert set(rows.trick) == {
-        "copy",
-        *(
-            wide_rows.AS_TUNED,
-            wide_rows.NO_NAP,
-            wide_rows.ONE_SECTOR,
-            wide_rows.MANY_LOOK,
-            wide_rows.LARGE_PARTS,
-        ),
-    }
+    tricks = {wide_rows.NO_NAP, wide_rows.ONE_SECTOR, wide_rows.MANY_LOOK, wide_rows.LARGE_PARTS}
+    assert set(rows.trick) == tricks | {"copy", wide_rows.AS_TUNED}
     assert rows.groupby(["dtype", "n_cols"]).size().eq(6).all() and rows.median_us.gt(0).all()
 
 

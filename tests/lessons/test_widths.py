@@ -33,12 +33,12 @@ def made_up(**changes) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def test_what_is_the_same_is_said_to_be_the_same():
+def test_equal_counters_are_reported_as_equal():
     told = widths.verdict(made_up())
-    assert "between 0.990 times (flat, 4,096 in 4 warps) and 1.040 times (flat, 1,024 in 4 warps)" in told
-    assert "need 4.0 times the requests" in told and "touches 4 sectors and uses all" in told
-    assert "neither is used up" in told and "the queue does not tell the two places apart" in told
-    assert "1.020 with 16 elements a thread and 0.990 with 32" in told and "no difference of 1 %" in told
+    assert "0.990 times (flat, 4,096 in 4 warps)" in told and "1.040 times (flat, 1,024 in 4 warps)" in told
+    assert "4.0 times the requests" in told and "4 sectors and uses all" in told
+    assert "neither is used up" in told and "the queue does not" in told
+    assert "1.020 with 16" in told and "0.990 with 32" in told and "no difference of 1 %" in told
 
 
 def test_a_unit_near_its_limit_is_named():
@@ -51,38 +51,33 @@ def test_other_sectors_and_other_traffic_are_named():
     assert "DRAM traffic that differs by up to 10 %" in told
 
 
-@pytest.mark.parametrize(
-    ("slow", "told"), [(1.2, "this is what parts"), (1.0, "so this alone does not part")]
-)
+@pytest.mark.parametrize(("slow", "told"), [(1.2, "this is what"), (1.0, "this alone does not")])
 def test_sectors_that_are_not_used_whole_are_named(slow, told):
     rows = made_up()
     flat = rows.kernel == "flat"
     rows.loc[flat, "narrow_over_wide"] = slow
     rows.loc[flat & (rows.load_bytes == 4), "sectors"] = 1.0e8
     said = widths.verdict(rows)
-    assert "In the flat kernel a warp's 4-byte load touches 16 sectors" in said
-    assert "Elsewhere such a load touches 4 and uses all" in said and told in said
+    assert "flat kernel" in said and "16 sectors" in said and told in said
 
 
-def test_fewer_warps_are_named_where_they_cost():
+def test_fewer_warps_are_named_if_they_cost_time():
     rows = made_up()
     last = (rows.kernel == "rows") & (rows.elements == 32)
     rows.loc[last, "narrow_over_wide"] = 1.05
     rows.loc[last & (rows.load_bytes == 4), ["registers", "warps_percent"]] = [87, 22.0]
-    assert "87 registers a thread instead of 22, so 22 % of an SM's warp slots" in widths.verdict(rows)
-    assert widths.verdict(rows).endswith("fewer warps wait for the same memory.")
+    told = widths.verdict(rows)
+    assert "87 registers" in told and "22 %" in told and "fewer warps" in told
 
 
-def test_a_queue_that_parts_the_two_places_is_named():
+def test_a_queue_that_explains_the_difference_is_named():
     rows = made_up()
     slow = (rows.narrow_over_wide > 1.01) & (rows.load_bytes == 4)
     rows.loc[slow, "queue_percent"] = 30.0
-    assert "+27 points where 4-byte loads are over 1 % slower, and by +0 elsewhere: the slower launches" in (
-        widths.verdict(rows)
-    )
+    assert "+27 points" in widths.verdict(rows) and "+0 elsewhere" in widths.verdict(rows)
 
 
-def test_where_no_launch_is_slower_the_queue_is_not_spoken_of():
+def test_without_a_slower_launch_the_queue_is_not_mentioned():
     rows = made_up()
     rows["narrow_over_wide"] = 1.0
     told = widths.verdict(rows)
@@ -97,5 +92,5 @@ def test_counters_are_read_from_a_real_report():
     assert all(0 < row["issue_percent"] < 100 and 0 <= row["queue_percent"] <= 100 for row in rows)
 
 
-def test_the_shapes_hold_what_they_say():
+def test_elements_per_thread_of_each_shape():
     assert [shape.elements for shape in widths.SHAPES] == [8, 16, 32, 16, 32]

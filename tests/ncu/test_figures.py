@@ -10,12 +10,12 @@ from helpers import ncu
 from helpers.ncu import charts
 
 
-def test_the_summary_to_be_read_has_ncus_columns(report):
+def test_the_summary_table_has_ncus_columns(report):
     html = charts.summary_table(report).to_html()
     assert "est. speedup (%)" in html and "demangled name" in html and "4096, 1, 1" in html
 
 
-def test_a_long_name_in_the_summary_may_break_and_shows_its_signs(report):
+def test_long_names_in_the_summary_may_break_and_are_escaped(report):
     cpp = replace(report[4], demangled_name="void square_rows_kernel<float>(float*)")
     assert "void square_<wbr>rows_<wbr>kernel&lt;float&gt;(float*)" in charts.summary_table(cpp).to_html()
 

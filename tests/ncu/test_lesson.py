@@ -6,11 +6,11 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from commands import cells
 
-LESSON = Path(__file__).parents[2] / "notebooks" / "05_ncu.ipynb"
+LESSON = cells("notebooks/05_ncu.ipynb")
 
 COMPILE = """
 import json, re, sys
@@ -36,12 +36,6 @@ print(json.dumps(found))
 """.replace("\\\\", "\\")
 
 
-def _lesson_cell(cell_id: str) -> str:
-    cells = {c["id"]: c["source"] for c in json.loads(LESSON.read_text())["cells"]}
-    source = cells[cell_id]
-    return source if isinstance(source, str) else "".join(source)
-
-
 @pytest.fixture(scope="module")
 def lesson():
     """The lesson's layouts and its prediction, run as they stand."""
@@ -50,11 +44,11 @@ def lesson():
     from helpers import ncu
 
     space = {"pd": pd, "ncu": ncu}
-    exec(_lesson_cell("alignment"), space)
+    exec(LESSON["alignment"], space)
     return space
 
 
-def test_triton_gives_threads_what_the_lesson_says(lesson):
+def test_tritons_layouts_are_the_lessons(lesson):
     """The layouts (elements a thread, vector width) are the compiler's own, and 781 and 792 are the same
     machine code.
     """
@@ -71,7 +65,7 @@ def test_triton_gives_threads_what_the_lesson_says(lesson):
     assert found[0][2] == found[2][2]
 
 
-def test_predicted_sectors_against_a_count_of_their_own(lesson):
+def test_predicted_sectors_match_another_count(lesson):
     """Packed rows, counted in another way: by the sectors that each run of 128 bytes begins and ends in."""
     asked = 0
     for row in range(1823):
@@ -85,11 +79,11 @@ def test_predicted_sectors_against_a_count_of_their_own(lesson):
     assert predicted.excess_percent["rows 784 apart, masked"] > 70
 
 
-def test_four_loads_a_thread_by_hand_and_in_the_machine_code(report):
+def test_four_loads_per_thread_in_the_machine_code(report):
     from helpers import ncu
 
     space = {}
-    exec(_lesson_cell("reveal-loads").replace("predict.reveal", "print"), space)
+    exec(LESSON["reveal-loads"].replace("predict.reveal", "print"), space)
     code = ncu.instructions(report[4])
     loads = code[code.sass.str.contains("LDG")]
     assert set(loads.access_bits) == {128}

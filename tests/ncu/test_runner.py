@@ -52,7 +52,7 @@ def test_no_gpu_here(monkeypatch, tmp_path):
         ncu.run("pass\n", out=tmp_path / "r.ncu-rep")
 
 
-def test_run_keeps_the_report_whole(stand_in, capsys):
+def test_run_writes_the_report(stand_in, capsys):
     out = stand_in / "deep" / "grids.ncu-rep"
     code = "import os, helpers\nprint('interpreted:', os.environ.get('TRITON_INTERPRET'))\n"
     assert ncu.run(code, out=out, kernel="square", echo=True) == out
@@ -97,7 +97,7 @@ def test_run_stops_a_script_that_hangs(stand_in):
 @pytest.mark.parametrize(
     "says", ["==ERROR== ERR_NVGPUCTRPERM - The user", "==ERROR== Failed: LibraryNotLoaded."]
 )
-def test_a_gpu_without_permission_replays_and_says_why(stand_in, monkeypatch, capsys, says):
+def test_a_gpu_without_permission_replays_and_prints_the_reason(stand_in, monkeypatch, capsys, says):
     here = json.loads(next(records.folder().glob("*/ncu/five-grids.json")).read_text())["cases"][0][
         "provenance"
     ]
@@ -146,13 +146,13 @@ def test_a_line_runs_as_in_a_terminal_and_is_replayed(own_records, monkeypatch, 
     assert str(own_records) not in next((own_records / "records").rglob("terminal.json")).read_text()
 
 
-def test_a_line_without_gpu_and_record_says_so(own_records, monkeypatch, capsys):
+def test_a_line_without_gpu_and_record_prints_that(own_records, monkeypatch, capsys):
     monkeypatch.setattr(device, "has_gpu", lambda: False)
     ncu.terminal("--set full python train.py")
     assert "There is no GPU here." in capsys.readouterr().out
 
 
-def test_a_line_that_ncu_refuses_says_why(own_records, monkeypatch, capsys):
+def test_a_line_that_ncu_refuses_shows_the_reason(own_records, monkeypatch, capsys):
     monkeypatch.setenv("NCU_SAYS", "==ERROR== unrecognised option '--sett'. Use --help for further details.")
     with pytest.raises(ncu.NcuError, match="--sett"):
         ncu.terminal(f"--sett full {sys.executable} train.py")
@@ -173,5 +173,5 @@ def test_a_line_that_ncu_refuses_says_why(own_records, monkeypatch, capsys):
         ("-o out/squares python a/b.py", "-o out/squares python a/b.py"),
     ],
 )
-def test_folders_are_left_out_of_what_a_line_printed(text, cut):
+def test_folders_are_removed_from_a_lines_output(text, cut):
     assert runner.without_folders(text) == cut

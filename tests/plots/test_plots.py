@@ -33,7 +33,7 @@ def test_palette_is_eight_different_colours():
     assert all(re.fullmatch("#[0-9A-F]{6}", c) for c in plots.PALETTE)
 
 
-def test_text_is_readable_on_the_paper_that_a_figure_brings():
+def test_text_is_readable_on_a_figures_background():
     template = plots.theme()
     assert template.layout.paper_bgcolor == template.layout.plot_bgcolor == plots.PAPER_COLOUR
     assert plots.contrast(plots.TEXT_COLOUR, plots.PAPER_COLOUR) >= 7
@@ -41,7 +41,7 @@ def test_text_is_readable_on_the_paper_that_a_figure_brings():
     assert all(plots.contrast("#000000", colour) >= 4.5 for colour in plots.HEAT_COLOURS)
 
 
-def test_contrast_is_that_of_the_guidelines():
+def test_contrast_follows_the_guidelines():
     assert plots.contrast("#000000", "#FFFFFF") == pytest.approx(21)
     assert plots.contrast("#777777", "#FFFFFF") == pytest.approx(4.48, abs=0.01)
 
@@ -61,7 +61,7 @@ def test_axis_titles_have_units(column, title):
     assert plots.axis_title(column) == title
 
 
-def test_throughput_draws_a_line_a_series_with_its_interval():
+def test_throughput_draws_a_line_per_series_with_its_interval():
     fig = plots.throughput(
         table(), "n_cols", "kernel", ceilings={"peak": 3350.0, "unknown": None}, title="Square"
     )
@@ -175,7 +175,7 @@ def test_bars_keep_their_order_and_print_their_values():
     assert lying.error_x.array is not None and lying.error_y.array is None
 
 
-def test_no_dashed_line_strikes_out_a_bars_value():
+def test_no_dashed_line_crosses_a_bars_value():
     df = table().head(2)
     (plain,) = plots.bars(df, "n_cols", "gb_per_s").data
     bar, _ = plots.bars(df, "n_cols", "gb_per_s", ceilings={"copy": 1.02 * df.gb_per_s.max()}).data
@@ -201,7 +201,7 @@ def test_bars_in_groups():
         lambda df: plots.roofline(df.assign(name="k", flop_per_byte=1.0), {"peak": 1.0}, y="size"),
     ],
 )
-def test_a_missing_column_is_named_with_those_there_are(draw):
+def test_a_missing_column_is_named_with_the_existing_ones(draw):
     with pytest.raises(ValueError, match=r"no column size; it has .*n_cols"):
         draw(table())
 
@@ -219,7 +219,7 @@ def test_figures_are_plain_json():
         json.loads(fig.to_json())
 
 
-def test_layout_dresses_any_figure():
+def test_layout_works_for_any_figure():
     import plotly.graph_objects as go
 
     fig = plots.layout(go.Figure(go.Scatter(x=[1], y=[1])), "Title", "x (µs)", "y (GB/s)", note="an H100")

@@ -163,7 +163,7 @@ def _behind(picture: np.ndarray, box) -> np.ndarray:
 
 
 @pytest.mark.parametrize("name", DRAWN)
-def test_words_can_be_read_and_no_line_strikes_them_out(page, name):
+def test_text_is_readable_and_no_line_crosses_it(page, name):
     words, picture = page
     assert len(words[_id(name)]) > 3
     for word in words[_id(name)]:

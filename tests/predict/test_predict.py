@@ -85,7 +85,7 @@ def test_one_is_singular_and_symbols_stay():
 # JupyterLab
 
 
-def test_a_number_is_kept_and_stands_beside_the_answer(live, shown):
+def test_a_number_is_saved_and_shown_next_to_the_answer(live, shown):
     predict.ask("sectors", "How many sectors?", unit="sectors")
     field("sectors").inputs[0].value = "8"
     assert "saved: 8 sectors" in field("sectors").state.value
@@ -114,7 +114,7 @@ def test_choices(live, shown):
         assert "<script>" not in one.plain and "Which &lt;b&gt;?" in one.plain
 
 
-def test_a_range_holds_the_truth_or_not(live, shown):
+def test_a_range_contains_the_truth_or_not(live, shown):
     predict.ask("share", "What share?", unit="%", measured=True)
     low, high = field("share").inputs
     low.value = "80"
@@ -127,13 +127,11 @@ def test_a_range_holds_the_truth_or_not(live, shown):
     assert shown[-1].text == "You said 60 to 80 %; it is 99 %: outside the range."
 
 
-def test_what_is_no_number_is_told_and_not_kept(live, shown):
+def test_invalid_numbers_are_reported_and_not_saved(live, shown):
     predict.ask("sectors", "How many?")
     box = field("sectors").inputs[0]
     box.value = "<many>"
-    assert (
-        "“&lt;many&gt;” is not a number" in field("sectors").state.value and answers.read("sectors") is None
-    )
+    assert "&lt;many&gt;" in field("sectors").state.value and answers.read("sectors") is None
     field("sectors").button.click()
     assert "is not a number" in field("sectors").state.value
     box.value = "5"
@@ -177,7 +175,7 @@ def test_a_range_and_a_choice_survive_a_restart(live, shown, monkeypatch):
     assert field("which").inputs[0].value == "b"
 
 
-def test_all_cells_at_once_show_the_value_and_keep_nothing(live, shown):
+def test_running_all_cells_shows_the_value_and_saves_nothing(live, shown):
     predict.ask("sectors", "How many?", unit="sectors")
     predict.reveal("sectors", 4)
     assert shown[-1].text == "It is 4 sectors." and not (live / "progress").exists()
@@ -190,7 +188,7 @@ def test_all_cells_at_once_show_the_value_and_keep_nothing(live, shown):
     assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
 
 
-def test_another_question_under_an_old_key_begins_anew(live, shown, monkeypatch):
+def test_another_question_with_an_old_key_starts_again(live, shown, monkeypatch):
     predict.ask("sectors", "How many?")
     field("sectors").inputs[0].value = "8"
     predict.reveal("sectors", 4)
@@ -201,7 +199,7 @@ def test_another_question_under_an_old_key_begins_anew(live, shown, monkeypatch)
     assert answers.read("sectors").answer == 5
 
 
-def test_the_answering_cell_alone_after_a_restart(live, shown, monkeypatch):
+def test_revealing_without_asking_after_a_restart(live, shown, monkeypatch):
     predict.ask("sectors", "How many?", unit="sectors")
     field("sectors").inputs[0].value = "8"
     restart(monkeypatch)
@@ -211,7 +209,7 @@ def test_the_answering_cell_alone_after_a_restart(live, shown, monkeypatch):
     assert shown[-1].text == "7"
 
 
-def test_a_disk_that_cannot_be_written_is_told_in_the_field(live, shown, monkeypatch):
+def test_an_unwritable_disk_is_reported_in_the_field(live, shown, monkeypatch):
     (live / "file").write_text("")
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(live / "file" / "below"))
     predict.ask("sectors", "How many?")
@@ -287,18 +285,13 @@ WRONG = [
     (lambda: (predict.ask("a", "1?"), predict.reveal("a", float("nan"))), "is not a number"),
     (lambda: (predict.ask("a", "1?"), predict.reveal("a", None)), "is not a number"),
     (lambda: (predict.ask("a", "1?"), predict.reveal("a", torch.ones(2))), "more than one number"),
-    (
-        lambda: (predict.ask("a", "?", choices=["x", "y"]), predict.reveal("a", "z")),
-        "'z' is not one of the choices",
-    ),
+    (lambda: (predict.ask("a", "?", choices=["x", "y"]), predict.reveal("a", "z")), "'z'"),
 ]
 
 
 @pytest.mark.parametrize(("what", "told"), WRONG)
 @pytest.mark.parametrize("widgets", ["plain", "widgets"])
-def test_what_an_author_got_wrong_is_a_sentence_and_raises_in_tests(
-    live, shown, monkeypatch, what, told, widgets
-):
+def test_an_authors_mistake_is_shown_and_raises_in_tests(live, shown, monkeypatch, what, told, widgets):
     monkeypatch.setenv("WORKBOOK_WIDGETS", widgets)
     what()
     assert told in shown[-1].text
@@ -333,15 +326,10 @@ predict.review()
 """
 
 
-def test_a_batch_neither_reads_nor_writes_what_is_kept(make_notebook, live):
+def test_a_batch_neither_reads_nor_writes_saved_answers(make_notebook, live):
     path = make_notebook("asked", *CELLS.strip().split("\n###\n"))
-    progress.update(
-        "predictions",
-        "sectors",
-        lambda entry: answers.entry_of(
-            answers.Kept(Question("sectors", "How many sectors?", unit="sectors"), 8)
-        ),
-    )
+    kept = answers.Kept(Question("sectors", "How many sectors?", unit="sectors"), 8)
+    progress.update("predictions", "sectors", lambda entry: answers.entry_of(kept))
     before = (live / "progress" / "predictions.json").read_bytes()
     report = batch.run_course([path], live / "out")
     assert report.ok, repr(report)
@@ -372,5 +360,5 @@ def test_outside_a_notebook_it_is_text(live):
     ]
 
 
-def test_a_guess_says_so():
+def test_a_guess_is_labeled():
     assert "a guess" in views.heading(Question("a", "How many?", guess=True))

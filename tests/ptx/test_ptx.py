@@ -115,8 +115,7 @@ def test_square_rows_at_every_stage():
     assert len(square.sass_reading.find("LDG")) == 8 and len(square.sass_reading.find("FMUL")) == 8
 
 
-@pytest.mark.parametrize("num_warps", [1, 4, 32])
-@pytest.mark.parametrize("target", ["sm_75", "sm_100"])
+@pytest.mark.parametrize(("num_warps", "target"), [(1, "sm_75"), (32, "sm_100")])
 def test_loads_are_the_block_over_the_threads(num_warps, target):
     reading = compiled(num_warps=num_warps, target=target).reading
     assert len(reading.loads) == len(reading.find("mul.f32")) == 1024 // (32 * num_warps)
@@ -146,7 +145,7 @@ def test_spills_are_seen_without_a_toolkit(target, monkeypatch):
     assert crowded.sass_reading.find("STL") and crowded.reading.reqntid == (32, 1, 1)
 
 
-def test_spills_of_cuda_are_nvrtcs_own_word(monkeypatch):
+def test_spills_of_cuda_come_from_nvrtc(monkeypatch):
     """Its PTX may be newer than Triton's assembler can read, and its flags decide what is spilled."""
     monkeypatch.setattr(artifacts, "_tool", _only_disassemble(artifacts._tool))
     crowded, roomy = (ptx.cuda_stages(CROWDED_CUDA, flags=flags) for flags in (("--maxrregcount=24",), ()))
@@ -169,7 +168,7 @@ def sine_kernel(x_ptr, y_ptr, BLOCK_SIZE: tl.constexpr):
     tl.store(y_ptr + cols, libdevice.sin(tl.load(x_ptr + cols)))
 
 
-def test_local_memory_is_no_spill():
+def test_local_memory_is_not_a_spill():
     """The sine of a double keeps an array for large angles: Triton's n_spills counts it, and nothing was
     spilled.
 
@@ -208,7 +207,7 @@ def test_a_product_and_a_sum_are_one_instruction_where_a_launch_would_fuse_them(
     assert (set_on, set_off) == (on + on + off, off + on + off)
 
 
-def test_a_second_compile_is_the_first_one():
+def test_a_second_compilation_is_cached():
     assert compiled() is compiled()
     assert compiled() is compiled(target=90) is compiled(divisible_by_16=("input_ptr", "output_ptr"))
     assert compiled() is not compiled(num_warps=8)
@@ -223,28 +222,24 @@ def test_autotuned_kernels_are_unwrapped():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"target": "sm_61"}, "no target 'sm_61' here; choose from sm_75"),
-        ({"target": "hopper"}, "no target 'hopper'"),
-        ({"signature": SIGNATURE | {"rows": "i32"}}, "no argument 'rows'; it has output_ptr"),
-        (
-            {"signature": {"output_ptr": "*fp32"}},
-            "'input_ptr' of rows_kernel is missing; add it to signature",
-        ),
-        ({"constexprs": {}}, "'BLOCK_SIZE' of rows_kernel is missing; add it to constexprs"),
+        ({"target": "sm_61"}, "'sm_61'"),
+        ({"signature": SIGNATURE | {"rows": "i32"}}, "'rows'"),
+        ({"signature": {"output_ptr": "*fp32"}}, "'input_ptr' of rows_kernel"),
+        ({"constexprs": {}}, "'BLOCK_SIZE' of rows_kernel"),
         ({"constexprs": {"BLOCK_SIZE": 1024, "n_cols": 5}}, "both in signature and in constexprs"),
-        ({"signature": SIGNATURE | {"n_cols": "int"}}, "type 'int', which Triton does not know"),
-        ({"num_warps": 3}, "num_warps is 3; a block has 1, 2, 4"),
-        ({"divisible_by_16": ("n_rows",)}, "divisible_by_16 names 'n_rows'"),
-        ({"warps": 4}, "no compile option 'warps'"),
+        ({"signature": SIGNATURE | {"n_cols": "int"}}, "'int'"),
+        ({"num_warps": 3}, "num_warps is 3"),
+        ({"divisible_by_16": ("n_rows",)}, "'n_rows'"),
+        ({"warps": 4}, "'warps'"),
     ],
 )
-def test_wrong_arguments_get_one_sentence(changes, words):
+def test_wrong_arguments_are_named(changes, words):
     with pytest.raises(ValueError) as caught:
         compiled(**changes)
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_what_is_not_a_kernel():
+def test_only_kernels_are_accepted():
     with pytest.raises(ValueError, match=r"takes a @triton\.jit function.*cuda_stages"):
         ptx.stages(torch.square, signature={})
 
@@ -288,7 +283,7 @@ def test_works_in_a_process_made_for_the_interpreter():
             t.test_a_kernel_that_does_not_compile_names_its_line()
         except AssertionError as error:
             print(error)
-        t.test_local_memory_is_no_spill()
+        t.test_local_memory_is_not_a_spill()
     """
     assert interpreted_process(code) == "8 True True"
 
@@ -309,7 +304,7 @@ def test_one_second_python_compiles_for_the_interpreter_until_it_ends():
     assert error.startswith("the second Python process") and "failed: TypeError" in error
 
 
-def test_what_a_kernel_prints_while_it_compiles_is_no_answer():
+def test_output_of_a_kernel_during_compilation_is_ignored():
     code = """
         loud = t.loud_kernel
         print(len(ptx.stages(loud, signature={"x_ptr": "*fp32"},
@@ -318,7 +313,7 @@ def test_what_a_kernel_prints_while_it_compiles_is_no_answer():
     assert interpreted_process(code) == "1"
 
 
-def test_a_changed_module_is_compiled_anew_for_the_interpreter(tmp_path):
+def test_a_changed_module_is_compiled_again_for_the_interpreter(tmp_path):
     begin = "import triton\nimport triton.language as tl\n\n\n@triton.jit\n"
     (tmp_path / "steps_of_mine.py").write_text(f"{begin}def step(x):\n    return x * 3.0\n")
     (tmp_path / "kernels_of_mine.py").write_text(
@@ -361,21 +356,13 @@ def test_tritons_own_call_takes_a_kernel_of_the_interpreter():
     assert interpreted_process(code).split() == ["True", "True"]
 
 
-def test_the_interpreter_runs_a_kernel_that_also_compiles():
-    x = torch.randn(5, 37)
-    y = torch.full_like(x, float("nan"))
-    ptx.interpreted(rows_kernel)[(5,)](y, x, x.stride(0), y.stride(0), 37, BLOCK_SIZE=64)
-    assert torch.equal(y, x * x)
-    assert len(compiled().reading.loads) == 8
-
-
 # Layouts
 # ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("changes", "neighbours"), [({}, 1), ({"divisible_by_16": tuple(SIGNATURE)}, 4)])
 @pytest.mark.parametrize("num_warps", [1, 4])
-def test_a_layout_deals_each_column_once_and_agrees_with_the_ptx(changes, neighbours, num_warps):
+def test_a_layout_has_each_column_once_and_agrees_with_the_ptx(changes, neighbours, num_warps):
     made = compiled(num_warps=num_warps, **changes)
     layout = ptx.layout_of(made)
     assert (layout.neighbours, layout.n_threads) == (neighbours, 32 * num_warps)
@@ -388,16 +375,16 @@ def test_a_layout_deals_each_column_once_and_agrees_with_the_ptx(changes, neighb
     assert list(figure.data[1].x) == [c % layout.a_round for c in layout.columns(5)]
 
 
-def test_a_block_smaller_than_its_threads_is_held_several_times():
+def test_a_block_smaller_than_its_threads_is_replicated():
     layout = ptx.layout_of(compiled(constexprs={"BLOCK_SIZE": 64}))
     assert layout.columns(5) == layout.columns(69) == [5]
     ptx.draw_layout(compiled(constexprs={"BLOCK_SIZE": 64}))
 
 
-def test_what_has_no_layout_to_draw():
+def test_kernels_without_a_layout_are_refused():
     with pytest.raises(ValueError, match="NVRTC shows no ttgir"):
         ptx.layout_of(ptx.cuda_stages(CUDA, kernel="square"))
-    with pytest.raises(ValueError, match="There is no thread 128; the block has threads 0 to 127"):
+    with pytest.raises(ValueError, match=r"128.*0 to 127"):
         ptx.draw_layout(compiled(), thread=128)
 
 
@@ -478,18 +465,7 @@ def test_read_ptx_counts_what_is_there():
     assert (first.maxntid, first.reqntid) == ((64, 2, 1), None)
     assert first.registers_declared == {"pred": 4, "b32": 11, "f64": 4}
     assert first.labels == ("start", "$L__done")
-    assert [i.parts[0] for i in first.instructions] == [
-        "setp",
-        "bra",
-        "ld",
-        "st",
-        "ld",
-        "ld",
-        "ld",
-        "cp",
-        "st",
-        "ret",
-    ]
+    assert " ".join(i.parts[0] for i in first.instructions) == "setp bra ld st ld ld ld cp st ret"
     assert [i.opcode for i in first.loads] == ["ld.global.nc.L1::no_allocate.v4.f32", "ld.u8"]
     wide, store = first.loads[0], first.stores[0]
     assert (wide.predicate, wide.n_bytes, wide.operands[1]) == ("!%p1", 16, "[%rd1+16]")
@@ -615,10 +591,8 @@ def test_side_by_side_takes_kernels_of_both_languages():
         ptx.side_by_side()
 
 
-def test_reprs_say_what_matters():
-    assert repr(compiled()).startswith(
-        "rows_kernel for sm_90, 4 warps: 8 loads of up to 4 bytes, 8 stores of up to 4 bytes"
-    )
+def test_reprs_and_their_errors():
+    assert repr(compiled()).startswith("rows_kernel for sm_90, 4 warps: 8 loads of up to 4 bytes")
     assert "shared memory: not named" in repr(compiled().reading)
     with pytest.raises(ValueError, match="no stage 'asm'"):
         compiled().text("asm")

@@ -12,7 +12,7 @@ from helpers.timing.changes import LEAST_US, Change, Estimate, change_since
 from helpers.timing.stats import median_interval
 
 
-def test_a_quotient_holds_its_truth_as_often_as_it_says(seed):
+def test_the_interval_of_a_quotient_covers_its_truth(seed):
     """Medians with their intervals, of two runs that differ by 10 %: the quotient's interval holds 1.1 at 95
     %.
     """
@@ -65,7 +65,7 @@ def test_a_change_must_show_over_both_references():
         (1.0, 0.0, False, False),
     ],
 )
-def test_beyond_the_interval_and_worth_a_word(value, half, slower, faster):
+def test_a_change_has_to_exceed_the_interval_and_the_threshold(value, half, slower, faster):
     change = Change(Estimate(value, value - half, value + half))
     assert (change.slower, change.faster) == (slower, faster)
 

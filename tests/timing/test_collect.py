@@ -72,7 +72,7 @@ def test_it_ends_as_soon_as_the_samples_suffice(gpu):
     assert gpu.batches[1:] == [10, 10, 20] and run.n_rounds == 40
 
 
-def test_a_least_number_of_rounds_goes_before_the_budget(gpu):
+def test_the_minimum_of_rounds_overrides_the_budget(gpu):
     run, _ = gpu.collect(10.0, narrow=lambda run: True, budget_s=0, min_rounds=25)
     assert run.n_rounds == 25
 
@@ -82,7 +82,7 @@ def test_batches_are_no_larger_than_asked(gpu):
     assert max(gpu.batches) == 50 and gpu.batches.count(50) > 10
 
 
-def test_what_held_the_clocks_is_noted(gpu):
+def test_reasons_for_lower_clocks_are_noted(gpu):
     gpu.held, gpu.mhz = ("power cap",), [1980, 1410]
     _, conditions = gpu.collect(10.0)
     assert conditions.sm_clock_mhz == (1980, 1410)
@@ -104,7 +104,7 @@ def test_many_in_one_run(gpu):
     assert ratios == [1, 0.5, 2] and found["half"].n_samples == sum(gpu.batches[1:]) >= 50
 
 
-def test_a_batch_too_small_to_show_the_clocks_step_does_not_forget_it():
+def test_a_small_batch_keeps_the_clocks_step():
     def run(step_us):
         return Run((Samples((1.0,), {"k": (1.0,)}, ("k",)),), step_us)
 

@@ -53,7 +53,7 @@ def run(kernel=square, timer=None, **more):
     return sweep(kernel, **{**defaults, "timer": timer or FakeTimer(), "device": "cpu", **more})
 
 
-def test_a_row_for_each_shape_and_point():
+def test_a_sweep_has_a_row_per_shape_and_point():
     df = run(block_size=[256, 1024], num_warps=[4, 8])
     assert list(df.columns) == [
         "n_rows", "n_cols", "block_size", "num_warps",
@@ -66,7 +66,7 @@ def test_a_row_for_each_shape_and_point():
     assert first.gb_per_s == pytest.approx(2 * 3 * 8 * 4 / 10.0 / 1e3)
 
 
-def test_without_axes_there_is_a_row_a_shape():
+def test_without_axes_there_is_a_row_per_shape():
     df = run(n_bytes=1e6)
     assert list(df.n_cols) == [8, 16] and list(df.gb_per_s) == [100.0, 100.0]
 
@@ -96,7 +96,7 @@ def test_a_stale_right_answer_in_the_output_does_not_help():
     assert set(run(cached).verdict) == {"wrong"}  # … and the second only looks right
 
 
-def test_a_refused_launch_keeps_its_reason_and_the_sweep_goes_on():
+def test_a_refused_launch_keeps_its_reason_and_the_sweep_continues():
     def picky(x, num_warps):
         if num_warps > 16:
             raise RuntimeError("out of resource: threads\nRequired: 2048")
@@ -115,7 +115,7 @@ def test_a_timer_that_fails_refuses_the_row():
     assert set(df.verdict) == {"refused"} and df.reason[0] == "ValueError: launched nothing"
 
 
-def test_the_timer_is_told_cache_and_budget():
+def test_the_timer_gets_cache_and_budget():
     timer = FakeTimer()
     run(timer=timer, l2="warm", budget_s=0.25, shapes=[(2, 2)])
     assert timer.asked == [{"l2": "warm", "budget_s": 0.25}]
@@ -144,7 +144,7 @@ def test_shapes_of_other_ranks():
         ({"n_cols": [1]}, "'n_cols' is a column of the result"),
     ],
 )
-def test_bad_input_is_one_clear_sentence(more, message):
+def test_invalid_arguments_are_named(more, message):
     with pytest.raises(ValueError, match=message):
         run(**more)
 
