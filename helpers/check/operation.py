@@ -240,8 +240,8 @@ def bounds_of(
                 continue
             e, now = as_rows(e), as_rows(now)
             if moved[i] is None:
-                kept = torch.float64 if dtypes[i] == torch.float64 else torch.float32
-                moved[i] = torch.zeros(e.shape, dtype=kept, device=e.device)
+                float_dtype = torch.float64 if dtypes[i] == torch.float64 else torch.float32
+                moved[i] = torch.zeros(e.shape, dtype=float_dtype, device=e.device)
             for at in pieces(e):
                 moved[i][at] = moved[i][at].hypot(
                     (_difference(now[at], e[at]) / _MOVED_BY).to(moved[i].dtype)

@@ -189,17 +189,17 @@ def _build(
     output = io.StringIO()
     start = time.perf_counter()
     try:
-        module, kept = make(partial, output)
+        module, build_facts = make(partial, output)
         built = {"what": what, "seconds": time.perf_counter() - start, "module": Path(module.__file__).stem}
-        (partial / "built.json").write_text(json.dumps(built | kept))
+        (partial / "built.json").write_text(json.dumps(built | build_facts))
         shutil.rmtree(home, ignore_errors=True)
         os.replace(partial, home)
     except Exception as error:
-        said = f"{output.getvalue()}\n{error}"
+        messages = f"{output.getvalue()}\n{error}"
         if emulated:
             # Without the columns: they are those of the translated text.
-            said = re.sub(r"(\.cu:\d+):\d+:", r"\1:", said)
-        raise BuildError(readable_errors(said, texts)) from None
+            messages = re.sub(r"(\.cu:\d+):\d+:", r"\1:", messages)
+        raise BuildError(readable_errors(messages, texts)) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     module.__file__ = str(home / Path(module.__file__).name)

@@ -194,11 +194,11 @@ def translated(cuda_source: str, file: str) -> str:
 
 def emulator_flags(flags: Sequence[str]) -> list[str]:
     """Returns the C++ compiler's options: those of nvcc's that it knows, and the emulator's own."""
-    kept = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
+    known_flags = [flag for flag in flags if re.match(r"-(O[0-3s]?$|D|I|std=)", flag)]
     if platform.machine() == "x86_64" and "g++" in device.find_tool("c++").resolve().name:
         # threadIdx and its like are thread-local; this makes them cheap to reach.
-        kept.append("-mtls-dialect=gnu2")
-    return kept
+        known_flags.append("-mtls-dialect=gnu2")
+    return known_flags
 
 
 def checked_once(

@@ -112,13 +112,13 @@ def _run(commands: list[list[str]], folder: Path) -> None:
     try:
         for command in commands:
             running.append(subprocess.Popen(command, cwd=folder, env=environment, **output))
-        said = [process.communicate()[0] for process in running]
+        outputs = [process.communicate()[0] for process in running]
     except BaseException:  # the learner's interrupt
         for process in running:
             process.kill()
         raise
     if any(process.returncode for process in running):
-        raise BuildError("\n".join(said))
+        raise BuildError("\n".join(outputs))
 
 
 def _runtime_folder(toolkit: Path) -> Path:

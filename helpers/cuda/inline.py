@@ -158,8 +158,8 @@ def load(
         with extension.building_with_torch(what.get("arch", ""), output):
             return cpp_extension.load(name, given, build_directory=str(folder), **flags), {}
 
-    shown = {file.name: texts[str(file)] for file in files}
-    module = cache.load_cached(name, what, make, shown, emulated=emulated)
+    texts_by_name = {file.name: texts[str(file)] for file in files}
+    module = cache.load_cached(name, what, make, texts_by_name, emulated=emulated)
     if emulated:
         bound = [one for one in dir(module) if not one.startswith("_") and callable(getattr(module, one))]
         source = texts[str(kernels[0])]

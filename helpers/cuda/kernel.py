@@ -134,12 +134,12 @@ def parameters(source: str, name: str) -> tuple[KernelParameter, ...]:
     found = []
     for one in filter(None, (part.strip() for part in match[1].split(","))):
         declared = re.sub(r"\b__restrict__\b|\b__restrict\b|\b__grid_constant__\b", " ", one).split("=")[0]
-        whole = re.fullmatch(r"(.*?)(\w+)", " ".join(declared.split()))
-        if whole is None or not whole[1].strip():
+        type_and_name = re.fullmatch(r"(.*?)(\w+)", " ".join(declared.split()))
+        if type_and_name is None or not type_and_name[1].strip():
             raise ValueError(
                 f"{name}: the parameter {one!r} is not of the form `type name`, such as `float* x`."
             )
-        parameter = KernelParameter(whole[1].strip(), whole[2])
+        parameter = KernelParameter(type_and_name[1].strip(), type_and_name[2])
         if "*" not in parameter.type and parameter.plain not in _VALUES:
             raise ValueError(
                 f"{name}: {one!r} cannot be passed from Python; parameters are pointers, integers, float, "
@@ -334,18 +334,18 @@ def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_c
             12.8.
     """
     known = (driver_cuda // 1000, driver_cuda % 1000 // 10)
-    said = (
+    problem = (
         f"The driver, which knows CUDA up to {toolkit.named(known)}, refused what {made_by} made for "
         f"{target} ({error})."
     )
     if here != target:
-        return f"{said} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
+        return f"{problem} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
     if made_by.misfit:
-        return f"{said} {made_by.misfit}"
+        return f"{problem} {made_by.misfit}"
     if made_by.version > known:
         line = toolkit.install_line(toolkit.named(known))
-        return f"{said} Update the driver, or take its CUDA's NVRTC: {line}"
-    return f"{said} Update the driver."
+        return f"{problem} Update the driver, or take its CUDA's NVRTC: {line}"
+    return f"{problem} Update the driver."
 
 
 def _driver(result: tuple, doing: str) -> Any:
@@ -368,14 +368,14 @@ def _emulator_launch(
     sizes = "int gx, int gy, int gz, int bx, int by, int bz, int64_t shared"
     signature = f"void workbook_launch({', '.join([sizes, *given])})"
     body = f"{name}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({passed});"
-    kept = ["-O2", *(flag for flag in flags if flag.startswith(("-D", "-I")))]
+    known_flags = ["-O2", *(flag for flag in flags if flag.startswith(("-D", "-I")))]
     module = extension.load_cuda(
         f"{name}_emulated",
         f"{source}\n{signature} {{ {body} }}\n",
         ["workbook_launch"],
         cpp_source=f"{signature};\n",
         torch_headers=False,
-        flags=kept,
+        flags=known_flags,
         device="emulator",
     )
 

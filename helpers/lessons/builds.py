@@ -91,9 +91,9 @@ def reading(folder: Path) -> tuple[int, float]:
 
     The files include the headers of PyTorch and of the system. The result is cached in the build folder.
     """
-    kept = folder / "reading.json"
-    if kept.exists():
-        n_files, seconds = json.loads(kept.read_text())
+    cache_file = folder / "reading.json"
+    if cache_file.exists():
+        n_files, seconds = json.loads(cache_file.read_text())
         return n_files, seconds
     if (folder / "build.ninja").exists():
         line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
@@ -105,7 +105,7 @@ def reading(folder: Path) -> tuple[int, float]:
     listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
     seconds = time.perf_counter() - start
     n_files = len(listed.replace("\\\n", " ").split()) - 1
-    kept.write_text(json.dumps([n_files, seconds]))
+    cache_file.write_text(json.dumps([n_files, seconds]))
     return n_files, seconds
 
 

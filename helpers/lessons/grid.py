@@ -225,7 +225,7 @@ def draw_writers(
     n_rows, n_cols = shape
     area = _shown_area(traced.writers(argument), n_rows, n_cols, corner)
     n_bytes = int(traced.accesses.loc[traced.accesses["argument"] == argument, "n_bytes"].iloc[0])
-    fig = _colour_map(area)
+    fig = _color_map(area)
     lines = [*_sector_lines(area, n_cols, n_bytes), *_block_lines(area)]
     if area.n_rows > n_rows:
         right = area.n_cols - 0.5
@@ -237,7 +237,7 @@ def draw_writers(
     bx, by, bz = traced.blocks[-1]
     size = f"{bx} × {by}" + (f" × {bz}" if bz > 1 else "")
     asked = f"{traced.sectors_per_request(argument):.3g} sectors a request"
-    note = f"a colour: a warp · white line: 32-byte sector · dark line: block · {asked}"
+    note = f"color: warp · white line: 32-byte sector · dark line: block · {asked}"
     title = title or f"{traced.accesses['kernel'].iloc[-1]}, blocks of {size}"
     plots.layout(fig, title, "column", "row", note=note, height=90 + 14 * min(area.n_rows, 40) + 60)
     fig.update_xaxes(showgrid=False, zeroline=False)
@@ -340,7 +340,7 @@ def _shown_area(who: pd.DataFrame, n_rows: int, n_cols: int, corner: Sequence[in
     return _Area(shown_rows, shown_cols, who[inside], row[inside], col[inside])
 
 
-def _colour_map(area: _Area) -> go.Figure:
+def _color_map(area: _Area) -> go.Figure:
     """Draws a color per warp, with the writer of an element as hover text.
 
     Elements that no thread wrote have no color, and their hover text says so.
@@ -351,12 +351,12 @@ def _colour_map(area: _Area) -> go.Figure:
     who = area.who
     # Adjacent warps and blocks have different colors.
     warps = who["warp"] + 2 * who["block_x"] + 3 * who["block_y"] + 5 * who["block_z"]
-    colour = area.matrix(warps % 7, np.nan)
+    color = area.matrix(warps % 7, np.nan)
     scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
     look = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False, "hoverongaps": False}
     numbers, hover = _hover(area)
-    fig = go.Figure(go.Heatmap(z=colour, customdata=numbers, hovertemplate=hover, opacity=0.8, **look))
-    unwritten = np.isnan(colour)
+    fig = go.Figure(go.Heatmap(z=color, customdata=numbers, hovertemplate=hover, opacity=0.8, **look))
+    unwritten = np.isnan(color)
     if unwritten.any():
         nobody = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
         fig.add_heatmap(z=np.where(unwritten, 0.0, np.nan), hovertemplate=nobody, opacity=0.0, **look)
@@ -410,8 +410,8 @@ def _block_lines(area: _Area) -> list[dict]:
     return upright + level
 
 
-def _line(x0: float, x1: float, y0: float, y1: float, width: int, colour: str) -> dict:
-    line = {"width": width, "color": colour}
+def _line(x0: float, x1: float, y0: float, y1: float, width: int, color: str) -> dict:
+    line = {"width": width, "color": color}
     return {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line}
 
 

@@ -92,9 +92,9 @@ class Game:
         for button in (*self.picks[trap].values(), self.seen[trap]):
             button.disabled = True
         missed = [timer for timer, picked in picks.items() if picked != (timer in truth)]
-        mine = f" You had {', '.join(missed)} the other way." if missed else " You had them all."
-        said = f"{answer(truth)} {WHY.get(trap, '')}{mine}"
-        self.answers[trap].value = f'<div role="status">{html.escape(said)}</div>'
+        result = f" You had {', '.join(missed)} the other way." if missed else " You had them all."
+        sentences = f"{answer(truth)} {WHY.get(trap, '')}{result}"
+        self.answers[trap].value = f'<div role="status">{html.escape(sentences)}</div>'
         n, right = len(self._right) * len(picks), sum(self._right.values())
         self.score.value = f"<b>{right} of {n} timers right</b>"
 
@@ -103,7 +103,7 @@ def answer(truth: dict[str, str]) -> str:
     """Returns a sentence with the timers that a trap deceives and what each of them reported."""
     if not truth:
         return "It deceives none."
-    return f"It deceives {'; '.join(f'{timer} ({told})' for timer, told in truth.items())}."
+    return f"It deceives {'; '.join(f'{timer} ({reported})' for timer, reported in truth.items())}."
 
 
 def game(traps: pd.DataFrame) -> Shown:
@@ -113,10 +113,10 @@ def game(traps: pd.DataFrame) -> Shown:
         traps: As in `deceived`.
     """
     truth = deceived(traps)
-    said = {trap: f"{answer(told)} {WHY.get(trap, '')}".strip() for trap, told in truth.items()}
+    sentences = {trap: f"{answer(reported)} {WHY.get(trap, '')}".strip() for trap, reported in truth.items()}
     folds = "".join(
         f"<details><summary>{html.escape(trap)}</summary>{html.escape(answers)}</details>"
-        for trap, answers in said.items()
+        for trap, answers in sentences.items()
     )
     text = f"{len(truth)} traps; in JupyterLab you pick the timers that each deceives."
     live = Game(list(traps["timer"].unique()), truth) if frontend() == "widgets" else None

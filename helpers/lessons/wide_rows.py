@@ -41,7 +41,7 @@ _POINTS = (("bfloat16", 131_072), ("bfloat16", 262_144), ("bfloat16", 393_216), 
 # one trick less
 
 
-def restless() -> Any:
+def kernel_without_nap() -> Any:
     """Returns the tuned kernel without its nap, so that waiting programs poll the words all the time."""
     import triton
 
@@ -97,7 +97,7 @@ def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
     from helpers.kernels import softmax as kernels
 
     plan, stride, block = _launch(trick, tuple(x.shape), x.dtype, x.device)
-    kernel = restless() if trick == NO_NAP else kernels.softmax_split_kernel
+    kernel = kernel_without_nap() if trick == NO_NAP else kernels.softmax_split_kernel
     if plan.parts > kernels.max_parts(x.device, plan.num_warps, plan.max_registers):
         raise ValueError(f"without: the {plan.parts} programs of a row may not fit on this GPU at once.")
 
@@ -342,7 +342,7 @@ def why(rows: pd.DataFrame) -> str:
 
     Every sentence follows from the rows.
     """
-    told = []
+    paragraphs = []
     for (dtype, n_cols), point in rows.groupby(["dtype", "n_cols"], sort=False):
         by_name = point.set_index("contestant")
         ours, floor = by_name.loc["ours"], 2 * ELEMENTS * (2 if dtype == "bfloat16" else 4) / 1e9
@@ -368,8 +368,8 @@ def why(rows: pd.DataFrame) -> str:
                 "; ".join(reasons) or "as many bytes, and DRAM equally busy: the counters do not part the two"
             )
             lines.append(f"{NAMES.get(name, name)} takes {times:.2f} times our time: {because}.")
-        told.append(" ".join(lines))
-    return "\n\n".join(told)
+        paragraphs.append(" ".join(lines))
+    return "\n\n".join(paragraphs)
 
 
 # the league's figure

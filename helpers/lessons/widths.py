@@ -229,7 +229,7 @@ def verdict(rows: pd.DataFrame) -> str:
     """Returns the counters' verdict on the two widths in Markdown. Every sentence follows from the rows."""
     p = pairs(rows)
     least, most = p.loc[p.time.idxmin()], p.loc[p.time.idxmax()]
-    told = [
+    paragraphs = [
         f"**Time.** 4-byte loads take between {_times(least.time)} ({least.launch}) and {_times(most.time)} "
         f"({most.launch}) as long as 16-byte loads.",
         _work(p),
@@ -238,7 +238,7 @@ def verdict(rows: pd.DataFrame) -> str:
         _queue(p),
         _registers(p),
     ]
-    return "\n\n".join(filter(None, told))
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def _times(ratio: float) -> str:
@@ -267,38 +267,40 @@ def _sectors(p: pd.DataFrame) -> str:
     if not apart.any():
         return "**Sectors.** A warp's 4-byte load touches 4 sectors and uses all of each, in every launch."
     kernels = sorted({launch.split(",")[0] for launch in p.launch[apart]})
-    told = (
+    sentence = (
         f"**Sectors.** In the {' and the '.join(kernels)} kernel a warp's 4-byte load touches "
         f"{p.a_request[apart].max():.0f} sectors "
-        "and uses a part of each: Triton gave a thread four neighbours, and where it may not load them at "
+        "and uses a part of each: Triton gave a thread four neighbors, and where it may not load them at "
         "once it loads "
         "them one after the other."
     )
     if apart.all():
-        return told
+        return sentence
     first, second = p.time[apart], p.time[~apart]
-    told += f" Elsewhere such a load touches {p.a_request[~apart].max():.0f} and uses all. "
+    sentence += f" Elsewhere such a load touches {p.a_request[~apart].max():.0f} and uses all. "
     spans = (
         f"{first.min():.3f} to {first.max():.3f} times as long as wide loads, the second "
         f"{second.min():.3f} to {second.max():.3f}"
     )
     parted = first.min() > second.max()
     end = "this is what parts the two places" if parted else "so this alone does not part the two places"
-    return f"{told}The first kind takes {spans}: {end}."
+    return f"{sentence}The first kind takes {spans}: {end}."
 
 
 def _limits(p: pd.DataFrame) -> str:
     issue, requests = p.issue_percent_4.max(), p.requests_percent_4.max()
-    told = (
+    sentence = (
         f"**Limits.** The schedulers issue in at most {issue:.0f} % of cycles, and the load units take a "
         f"request in at most {requests:.0f} %"
     )
     if max(issue, requests) < _IDLE:
         return (
-            f"{told}: neither is used up, so neither the instructions nor the requests are what costs time."
+            f"{sentence}: neither is used up, so neither the instructions nor the requests are what costs "
+            "time."
         )
     return (
-        f"{told}: one of them is close to its limit, and there more instructions or requests are more time."
+        f"{sentence}: one of them is close to its limit, and there more instructions or requests are more "
+        "time."
     )
 
 
@@ -307,7 +309,7 @@ def _queue(p: pd.DataFrame) -> str:
     if not len(slow) or not len(rest):
         return ""
     worse, better = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
-    told = (
+    sentence = (
         "**The queue.** A warp whose next load finds the queue of the load unit full waits (`lg_throttle`). "
         "Over the "
         f"16-byte version its share of all waits changes by {worse:+.0f} points where 4-byte loads are over "
@@ -315,14 +317,14 @@ def _queue(p: pd.DataFrame) -> str:
         f"and by {better:+.0f} elsewhere"
     )
     if worse > better + 5:
-        return f"{told}: the slower launches are those whose requests queue."
-    return f"{told}: so the queue does not tell the two places apart."
+        return f"{sentence}: the slower launches are those whose requests queue."
+    return f"{sentence}: so the queue does not tell the two places apart."
 
 
 def _registers(p: pd.DataFrame) -> str:
     rows = p[p.launch.str.startswith("rows")]
     few, many = rows.loc[rows.elements.idxmin()], rows.loc[rows.elements.idxmax()]
-    told = (
+    sentence = (
         f"**Registers.** The row kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and "
         f"{many.time:.3f} with "
         f"{many.elements}. There 4-byte loads need {many.registers_4:.0f} registers a thread instead of "
@@ -331,5 +333,5 @@ def _registers(p: pd.DataFrame) -> str:
         f"{many.warps_percent_16:.0f} %"
     )
     if many.time > few.time + 0.01 and many.warps_percent_4 < many.warps_percent_16:
-        return f"{told}: fewer warps wait for the same memory."
-    return f"{told}; it made no difference of 1 %."
+        return f"{sentence}: fewer warps wait for the same memory."
+    return f"{sentence}; it made no difference of 1 %."

@@ -38,9 +38,9 @@ def summary_table(report: Report | Kernel) -> Styler:
 
     `summary` itself returns more columns, as plain numbers.
     """
-    shown = plots.table(summary(report), _SUMMARY)
-    shown = shown.format(_breakable, subset=["function", "demangled name"])
-    return shown.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
+    styler = plots.table(summary(report), _SUMMARY)
+    styler = styler.format(_breakable, subset=["function", "demangled name"])
+    return styler.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
 
 
 def _breakable(name: str) -> str:
@@ -158,13 +158,13 @@ def draw_over_time(kernel: Kernel, *, title: str = "") -> go.Figure:
     time = over_time(kernel)
     fig = make_subplots(2, 1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.06)
     curves = {"sm_active": "SMs at work", "dram_read": "DRAM reads", "dram_write": "DRAM writes"}
-    for (column, name), colour, marker in zip(curves.items(), (2, 0, 3), plots.MARKERS, strict=False):
+    for (column, name), color, marker in zip(curves.items(), (2, 0, 3), plots.MARKERS, strict=False):
         fig.add_scatter(
             x=time["time_us"],
             y=time[f"{column}_percent"],
             name=name,
             mode="lines+markers",
-            line_color=plots.PALETTE[colour],
+            line_color=plots.PALETTE[color],
             marker_symbol=marker,
             row=1,
             col=1,
@@ -241,13 +241,13 @@ def draw_hot_instructions(kernel: Kernel, *, title: str = "") -> go.Figure:
     code["stall"] = code["top_stall"].where(code["top_stall"].isin(common), "other")
     fig = go.Figure()
     sampled = code[code["samples"] > 0].groupby("stall", sort=False)
-    for (stall, group), colour in zip(sampled, plots.PALETTE, strict=False):
+    for (stall, group), color in zip(sampled, plots.PALETTE, strict=False):
         fig.add_bar(
             x=group.index,
             y=group["samples_percent"],
             name=stall,
             width=0.9,
-            marker_color=colour,
+            marker_color=color,
             customdata=group[["sass", "source"]],
             hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{y:.1f} %",
         )

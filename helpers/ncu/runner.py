@@ -290,14 +290,14 @@ def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300)
             if error.reason in _REPLAYED:
                 raise records.CannotMeasure(str(error)) from error
             raise error
-        return [{"line": without_folders(said)} for said in text.splitlines()]
+        return [{"line": without_folders(printed)} for printed in text.splitlines()]
 
     try:
-        said = records.measured(record, live, params={"line": without_folders(line)})
+        recorded = records.measured(record, live, params={"line": without_folders(line)})
     except records.NoRecord as none:
         print(none)
     else:
-        print(*said["line"], sep="\n")
+        print(*recorded["line"], sep="\n")
 
 
 def without_folders(text: str) -> str:

@@ -198,20 +198,20 @@ def dots(
     if low and high:
         up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
         error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
-    beside = error is not None or reference is not None
+    annotated = error is not None or reference is not None
     fig = go.Figure(
         go.Scatter(
             x=list(df[x]),
             y=list(df[y].astype(str)),
             error_x=error,
-            mode="markers" if beside else "markers+text",
+            mode="markers" if annotated else "markers+text",
             text=words,
             textposition="top center",
             marker={"size": 11, "color": PALETTE[0]},
             showlegend=False,
         )
     )
-    if beside:
+    if annotated:
         # Text at the marker would overlap the interval or the reference line.
         edge = 10 ** limits[1] if log_x else limits[1]
         look = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}

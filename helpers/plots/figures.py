@@ -84,16 +84,16 @@ def throughput(
     fig = go.Figure()
     for i, (name, rows) in enumerate(usable.groupby(series, sort=False)):
         rows = rows.sort_values(x)
-        colour = PALETTE[i % len(PALETTE)]
+        color = PALETTE[i % len(PALETTE)]
         fig.add_trace(
             go.Scatter(
                 x=list(rows[x]),
                 y=list(rows[y]),
-                error_y=error_bar(rows, y, colour),
+                error_y=error_bar(rows, y, color),
                 mode="lines+markers" if len(rows) > 1 else "markers",
                 name=str(name),
-                line={"color": colour, "width": 2},
-                marker={"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
+                line={"color": color, "width": 2},
+                marker={"color": color, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
             )
         )
     draw_ceilings(fig, ceilings, ends=[usable[x].min(), usable[x].max()])
@@ -254,8 +254,8 @@ def _roofs(intensities: pd.Series, bandwidths: Mapping[str, float], peaks: Mappi
     left, right = min(intensities.min(), ridge) / 4, max(intensities.max(), ridge) * 4
     top = max(peaks.values(), default=math.inf)
 
-    def roof(i: int, xs: list[float], ys: list[float], name: str, colour: str) -> go.Scatter:
-        line = {"dash": DASHES[i % len(DASHES)], "color": colour, "width": 1.8}
+    def roof(i: int, xs: list[float], ys: list[float], name: str, color: str) -> go.Scatter:
+        line = {"dash": DASHES[i % len(DASHES)], "color": color, "width": 1.8}
         return go.Scatter(x=xs, y=ys, mode="lines", line=line, name=name, hoverinfo="name")
 
     roofs = []

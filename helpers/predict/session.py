@@ -151,7 +151,7 @@ def _tell(error: Misasked) -> None:
     _show(Shown(str(error), views.problem(str(error))))
 
 
-def _show(shown: Shown) -> None:
+def _show(output: Shown) -> None:
     from IPython.display import display
 
-    display(shown)
+    display(output)

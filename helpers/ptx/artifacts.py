@@ -203,7 +203,7 @@ def _tool(name: str, code: bytes, *options: str, bundled: str = "") -> str:
     import triton
 
     bundled = bundled or getattr(triton.knobs.nvidia, name).path
-    complaint = ""
+    message = ""
     with tempfile.NamedTemporaryFile(suffix=".ptx" if name == "ptxas" else ".cubin") as file:
         file.write(code)
         file.flush()
@@ -212,8 +212,8 @@ def _tool(name: str, code: bytes, *options: str, bundled: str = "") -> str:
             if done.returncode == 0:
                 return done.stdout or done.stderr  # ptxas reports on the second
             # The first line says what is wrong, the last one that it failed.
-            complaint = complaint or (done.stderr.strip().splitlines() or ["no reason given"])[0]
-    raise CompileError(f"{name}, which comes with Triton, could not read the kernel: {complaint}")
+            message = message or (done.stderr.strip().splitlines() or ["no reason given"])[0]
+    raise CompileError(f"{name}, which comes with Triton, could not read the kernel: {message}")
 
 
 def facts(stages: Stages) -> dict[str, Any]:

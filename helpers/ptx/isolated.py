@@ -85,13 +85,13 @@ def error_summary(error: Any, kernel: Any = None) -> str:
     if node is None or not text:
         return message
     lines = text.split("\n")
-    shown = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
+    code = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
     if kernel is None:
-        return f"`{shown}`: {message}"
+        return f"`{code}`: {message}"
     # Triton counts lines from the `def`, below the decorators.
     source, start = inspect.getsourcelines(kernel.fn)
     start += next((n for n, line in enumerate(source) if line.lstrip().startswith("def ")), 0)
-    return f"line {start + node.lineno - 1}, `{shown}`: {message}"
+    return f"line {start + node.lineno - 1}, `{code}`: {message}"
 
 
 def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from helpers.ptx.artifacts import Stages
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Tints of the palette's first colours on white: dark text is readable on them on any page.
+# Tints of the palette's first colors on white: dark text is readable on them on any page.
 _TINTS = ("#CFE3F1", "#FBE8C6", "#CDEBE0", "#F7D9C6")
 _LAYOUT = re.compile(
     r"#blocked = .*sizePerThread = \[(\d+)\], threadsPerWarp = \[(\d+)\], warpsPerCTA = \[(\d+)\]"

@@ -148,16 +148,16 @@ def styled(kind: str, text: str) -> str:
 
 
 def _pane_html(
-    kind: str, title: str, lines: Sequence[Line], colours: dict[int, tuple[int, int, int]], height: str
+    kind: str, title: str, lines: Sequence[Line], colors: dict[int, tuple[int, int, int]], height: str
 ) -> str:
     wide = max((len(str(line.number)) for line in lines), default=1)
     deep = max((len(str(line.source_line or "")) for line in lines), default=1)
     rows = []
     for line in lines:
-        rgb = colours.get(line.source_line or -1)
-        colour = ",".join(map(str, rgb)) if rgb else "0,0,0"
+        rgb = colors.get(line.source_line or -1)
+        color = ",".join(map(str, rgb)) if rgb else "0,0,0"
         tint = (
-            f"background:rgba({colour},.22);border-left:4px solid rgb({colour})"
+            f"background:rgba({color},.22);border-left:4px solid rgb({color})"
             if rgb
             else "border-left:4px solid transparent"
         )

@@ -73,11 +73,11 @@ def show(mode: str, name: str, text: str, *provenances: Provenance, nearest: str
 
     gpus = " and ".join(provenance.gpu["name"] for provenance in provenances)
     _shown[name] = f"{mode}, {gpus}", nearest
-    colour = "#0072B2" if mode == "live" else "#D55E00"
+    color = "#0072B2" if mode == "live" else "#D55E00"
     publish_display_data(
         {
             "text/plain": text,
-            "text/html": f'<div style="border-left:4px solid {colour};padding:2px 8px;font-size:90%">'
+            "text/html": f'<div style="border-left:4px solid {color};padding:2px 8px;font-size:90%">'
             f"{html.escape(text)}</div>",
             PROVENANCE_MIME: {
                 "record": name,

@@ -118,18 +118,18 @@ def measure_overhead(
             is up to 0.5 ms, and down to 2 × `turns` × 3 times above 3 ms.
         turns: the number of repetitions, 2 or 8.
     """
-    kept = max(2, min(6, int(3000 / about_us)))
-    dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are discarded
+    n_measured = max(2, min(6, int(3000 / about_us)))
+    n_dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are discarded
     unwatched: list[list[float]] = [[] for _ in functions]
     watched: list[list[float]] = [[] for _ in functions]
     late = [False] * len(functions)
     for turn in range(turns):
-        for under in (False, True) if turn % 2 == 0 else (True, False):
-            with under_cupti() if under else contextlib.nullcontext():
-                found, host_us = event_times(functions, flush, dropped + kept)
+        for with_cupti in (False, True) if turn % 2 == 0 else (True, False):
+            with under_cupti() if with_cupti else contextlib.nullcontext():
+                found, host_us = event_times(functions, flush, n_dropped + n_measured)
             late = [was or us > _HOST_LATE_US for was, us in zip(late, host_us, strict=True)]
-            for medians, times in zip(watched if under else unwatched, found, strict=True):
-                medians.append(statistics.median(times[dropped:]))
+            for medians, times in zip(watched if with_cupti else unwatched, found, strict=True):
+                medians.append(statistics.median(times[n_dropped:]))
     return [_overhead(*own) for own in zip(unwatched, watched, late, strict=True)]
 
 

@@ -82,11 +82,11 @@ def load_trace(path: str | os.PathLike) -> Trace:
     listed = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
         raise ValueError(f"{path} is not a trace: it is JSON, but has no list of traceEvents.")
-    kept = [e for e in listed if e.get("ph") == "X" and e.get("cat") in KIND and "ts" in e]
-    start = min((float(e["ts"]) for e in kept), default=0.0)
+    complete = [e for e in listed if e.get("ph") == "X" and e.get("cat") in KIND and "ts" in e]
+    start = min((float(e["ts"]) for e in complete), default=0.0)
     events = [
         {**e, "ts": float(e["ts"]) - start, "dur": float(e.get("dur", 0.0)), "args": e.get("args") or {}}
-        for e in kept
+        for e in complete
     ]
     return Trace(path, tuple(sorted(events, key=lambda e: (e["ts"], -e["dur"]))))
 
@@ -102,5 +102,5 @@ def trimmed(document: dict) -> bytes:
             wanted = ("External id", "correlation")
             event["args"] = {k: v for k, v in event.get("args", {}).items() if k in wanted}
         small.append(event)
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": small}
-    return gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), 9, mtime=0)
+    result = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": small}
+    return gzip.compress(json.dumps(result, separators=(",", ":")).encode(), 9, mtime=0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 # Okabe and Ito's palette, which people with color blindness can distinguish: https://jfly.uni-koeln.de/color/
-_COLOURS = {
+_COLORS = {
     "range": ("#999999", "ranges and steps"),
     "op": ("#56B4E9", "operators on the CPU"),
     "runtime": ("#E69F00", "CUDA calls on the CPU"),
@@ -117,7 +117,7 @@ class _Lane:
 
 
 def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
-    for kind, (colour, legend) in _COLOURS.items():
+    for kind, (color, legend) in _COLORS.items():
         some = [b for b in bars if b.kind == kind]
         # Clip bars at the left edge of the view, so that their names are visible.
         base = [max(b.start_us, left_us) for b in some]
@@ -128,11 +128,11 @@ def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
                 x=[b.start_us + b.duration_us - left for b, left in zip(some, base, strict=True)],
                 y=[b.y for b in some],
                 width=0.86,
-                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
+                marker={"color": color, "line": {"color": "white", "width": 0.5}},
                 text=[b.label for b in some],
                 textposition="inside",
                 insidetextanchor="start",
-                insidetextfont={"color": plots.text_on(colour)},
+                insidetextfont={"color": plots.text_on(color)},
                 hovertext=[b.hover for b in some],
                 hoverinfo="text",
                 name=legend,

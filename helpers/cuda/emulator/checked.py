@@ -245,10 +245,10 @@ def unwritten_allowed() -> Iterator[None]:
 
 def _explain(hosted: _Hosted) -> EmulatorError | KeyboardInterrupt:
     text = hosted.library.wb_failure().decode(errors="replace")
-    cause, kernel, argument, expression, *numbers, said = text.split("\t", 12)
+    cause, kernel, argument, expression, *numbers, problem = text.split("\t", 12)
     bx, by, bz, tx, ty, tz, line, outside = map(int, numbers)
     message = f"{kernel}, block {_short(bx, by, bz)}, thread {_short(tx, ty, tz)}"
-    message += f", line {line}: {said}." if line else f": {said}."
+    message += f", line {line}: {problem}." if line else f": {problem}."
     if cause == "interrupted":
         return KeyboardInterrupt(message)
     lines = hosted.source.splitlines()
