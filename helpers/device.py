@@ -362,8 +362,8 @@ def _problems(driver: str | None, torch) -> list[str]:
             )
         else:
             found.append(f"The driver ({driver}) is installed, but torch can't use a GPU: {why}.")
-    if (compiler := nvrtc()) and compiler.misfit:
-        found.append(compiler.misfit)
+    if (compiler := nvrtc()) and compiler.problem:
+        found.append(compiler.problem)
     if has_gpu() and find_tool("ncu") and counters_allowed() is False:
         found.append(
             "ncu is installed but may not read the counters (ERR_NVGPUCTRPERM): run as root, or set the "

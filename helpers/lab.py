@@ -64,8 +64,8 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
     return verdict
 
 
-def _update_progress(lab: str, id: str, how: Callable[[dict], dict]) -> None:
-    if problem := progress_store.update(lab, id, how):
+def _update_progress(lab: str, id: str, change: Callable[[dict], dict]) -> None:
+    if problem := progress_store.update(lab, id, change):
         print(f"Your progress was not saved: {problem}.")
 
 
@@ -155,8 +155,8 @@ class Progress:
         table = f"<b>{html.escape(self._title())}</b><table><tr>{cells}</tr>{body}</table>"
         if not self.predictions.answered:
             return table
-        says = html.escape(" ".join(self._predicted()))
-        return f"{table}<details><summary>{says}</summary>{self.predictions.table_html()}</details>"
+        predicted = html.escape(" ".join(self._predicted()))
+        return f"{table}<details><summary>{predicted}</summary>{self.predictions.table_html()}</details>"
 
 
 def progress(lab: str) -> Progress:

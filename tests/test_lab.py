@@ -186,9 +186,9 @@ def test_progress_carries_the_lessons_predictions(labs, monkeypatch):
     )
     assert "redict" not in repr(lab.progress("03_triton"))
     assert lab.progress("03_triton")._repr_mimebundle_() == {}
-    answers.keep(sectors, 8)
+    answers.store(sectors, 8)
     answers.note_reveal(sectors, 4)
-    answers.keep(Question("other", "Of another lesson?"), 8)
+    answers.store(Question("other", "Of another lesson?"), 8)
     shown = lab.progress("03_triton")
     assert "Answered: 1 of 2 questions." in repr(shown) and "Right: 0 of 1" in repr(shown)
     assert "How many &lt;sectors&gt;?" in shown._repr_html_() and "another lesson" not in shown._repr_html_()

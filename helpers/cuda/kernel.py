@@ -340,8 +340,8 @@ def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_c
     )
     if here != target:
         return f"{problem} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
-    if made_by.misfit:
-        return f"{problem} {made_by.misfit}"
+    if made_by.problem:
+        return f"{problem} {made_by.problem}"
     if made_by.version > known:
         line = toolkit.install_line(toolkit.named(known))
         return f"{problem} Update the driver, or take its CUDA's NVRTC: {line}"

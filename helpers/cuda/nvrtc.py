@@ -106,7 +106,7 @@ def _errors(log: str, source: str, found: toolkit.Nvrtc) -> str:
     """Returns the errors of a compilation, with a note if CUDA's headers are included but missing."""
     errors = readable_errors(log, {"kernel.cu": source})
     if found.include is None and re.search(r'open source file "(cuda_|cooperative_groups|mma)', errors):
-        errors += f"\n{found.misfit}"
+        errors += f"\n{found.problem}"
     return errors
 
 
@@ -117,8 +117,8 @@ def _refusal(log: str, options: list[str], library: _Library, found: toolkit.Nvr
     target = next(o for o in options if "-arch" in o).partition("=")[2].replace("compute_", "sm_")
     known = library.targets()
     problem = f"{found} does not compile for {target}; it knows {', '.join(f'sm_{n}' for n in known)}."
-    if found.misfit:
-        return f"{problem} {found.misfit}"
+    if found.problem:
+        return f"{problem} {found.problem}"
     if int(re.sub(r"\D", "", target)) > known[-1]:
         problem += " A newer CUDA may: a torch that is built for one brings its NVRTC."
     return problem

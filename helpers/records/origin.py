@@ -123,14 +123,14 @@ def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | 
         if not math.isfinite(numbers[name]):
             raise ValueError(f"Headline {label!r}: {name} is {number!r}, but must be a finite number.")
     source, nearest = _shown[of]
-    more = {"figures": numbers} if numbers else {}
+    optional = {"figures": numbers} if numbers else {}
     if nearest:
-        more["nearest"] = nearest
+        optional["nearest"] = nearest
     publish_display_data(
         {
             "text/plain": f"{label}: {value} ({source})",
             "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} "
             f"<small>({html.escape(source)})</small>",
-            HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **more},
+            HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **optional},
         }
     )

@@ -71,7 +71,7 @@ def compare_many(
         raise KeyError(f"compare_many: {against!r} is not one of the functions {', '.join(labels)}.")
     reference = labels.index(against)
 
-    def narrow(run: Run) -> bool:
+    def is_precise(run: Run) -> bool:
         timings = relative_timings(labels, run, reference)
         widths = (timing.ratio_ci95[1] - timing.ratio_ci95[0] for timing in timings)
         return run.n_rounds >= 50 and all(width <= 0.004 for width in widths)
@@ -81,7 +81,7 @@ def compare_many(
         labels,
         l2=l2,
         budget_s=budget_s,
-        narrow=narrow,
+        is_precise=is_precise,
         min_rounds=min_rounds,
         max_rounds=200,
     )
@@ -95,13 +95,16 @@ def relative_timings(labels: Sequence[str], run: Run, reference: int) -> list[Re
         ratio, interval = 1.0, (1.0, 1.0)
         if i != reference:
             ratio, interval = ratio_interval(
-                own.times, base.times, resolution=run.step_us, offsets=(own.unsure_us, base.unsure_us)
+                own.times,
+                base.times,
+                resolution=run.step_us,
+                offsets=(own.uncertainty_us, base.uncertainty_us),
             )
         found.append(
             RelativeTiming(
                 label=label,
                 median_us=own.median_us,
-                ci95_us=median_interval(own.times, resolution=run.step_us + own.unsure_us),
+                ci95_us=median_interval(own.times, resolution=run.step_us + own.uncertainty_us),
                 ratio=ratio,
                 ratio_ci95=interval,
                 n_samples=len(own.times),
