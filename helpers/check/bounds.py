@@ -163,8 +163,8 @@ class Bound:
         most = torch.stack([part.nan_to_num_(0.0) for part in parts.values()]).amax(dim=0)
         return torch.maximum(fixed, torch.minimum(most, cap))
 
-    def says(self, index: tuple[int, ...], expected: torch.Tensor) -> str:
-        """Which rule determines what is allowed at one element, in a sentence."""
+    def explain(self, index: tuple[int, ...], expected: torch.Tensor) -> str:
+        """A sentence that explains which rule determines what is allowed at one element."""
         row, column = divmod(_flat(index, expected.shape), row_length(expected.shape))
         at = slice(row, row + 1), slice(column, column + 1)
         parts = {name: float(part) for name, part in self.parts(as_rows(expected)[at], *at).items()}

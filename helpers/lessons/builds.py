@@ -153,11 +153,11 @@ def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleTyp
         command = [sys.executable, "setup.py", "build_ext", "--inplace"]
         start = time.perf_counter()
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        took = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         if done.returncode:
             raise BuildError(readable_errors(done.stdout + done.stderr, dict(files)))
     print(
-        f"python setup.py build_ext --inplace took {took:.1f} s this time and left",
+        f"python setup.py build_ext --inplace took {seconds:.1f} s this time and left",
         *sorted(p.name for p in folder.iterdir()),
     )
     return import_from(next(folder.glob(f"{name}*.so")), name)

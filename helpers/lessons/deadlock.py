@@ -54,26 +54,26 @@ def follow(n_rows: int, parts: int, places: int, *, neighbours: bool = True) -> 
             f"you passed {n_rows} rows, {parts} parts and {places} places."
         )
     row_of = [p // parts if neighbours else p % n_rows for p in range(n)]
-    to_start, free = deque(range(n)), list(range(places))
+    not_started, free = deque(range(n)), list(range(places))
     events: list[tuple[int, int, str]] = []  # time, program, the activity that ends
     place, published, waiting_programs = {}, {}, defaultdict(list)
-    stretches = []
+    intervals = []
 
-    def note(program: int, what: str, start: int, end: int) -> None:
+    def add_interval(program: int, what: str, start: int, end: int) -> None:
         if end > start:
             row = row_of[program]
             part = program % parts if neighbours else program // n_rows
-            stretches.append((program, row, part, place[program], what, start, end))
+            intervals.append((program, row, part, place[program], what, start, end))
 
-    def begin(now: int) -> None:
-        while to_start and free:
-            program = to_start.popleft()
+    def start_programs(now: int) -> None:
+        while not_started and free:
+            program = not_started.popleft()
             place[program] = heapq.heappop(free)
-            note(program, LOADS, now, now + LOAD)
+            add_interval(program, LOADS, now, now + LOAD)
             heapq.heappush(events, (now + LOAD, program, LOADS))
 
     now = 0
-    begin(now)
+    start_programs(now)
     while events:
         now, program, ended = heapq.heappop(events)
         if ended == WRITES:
@@ -83,20 +83,20 @@ def follow(n_rows: int, parts: int, places: int, *, neighbours: bool = True) -> 
             waiting_programs[row_of[program]].append(program)
             if len(waiting_programs[row_of[program]]) == parts:
                 for one in waiting_programs.pop(row_of[program]):
-                    note(one, WAITS, published[one], now)
-                    note(one, WRITES, now, now + WRITE)
+                    add_interval(one, WAITS, published[one], now)
+                    add_interval(one, WRITES, now, now + WRITE)
                     heapq.heappush(events, (now + WRITE, one, WRITES))
         if not events or events[0][0] > now:
-            begin(now)
+            start_programs(now)
     for programs in waiting_programs.values():
         for one in programs:
-            note(one, HANGS, published[one], now + _AFTER)
+            add_interval(one, HANGS, published[one], now + _AFTER)
     columns = ["program", "row", "part", "place", "what", "start", "end"]
-    table = pd.DataFrame(sorted(stretches), columns=columns)
+    table = pd.DataFrame(sorted(intervals), columns=columns)
     table.attrs |= {
         "hangs": bool(waiting_programs),
         "published": len(published),
-        "not_started": list(to_start),
+        "not_started": list(not_started),
     }
     return table
 
@@ -193,13 +193,14 @@ def draw(
 
 
 def _title(table: pd.DataFrame, parts: int, places: int) -> str:
-    left = table.attrs["not_started"]
+    not_started = table.attrs["not_started"]
     heading = f"{parts} programs a row, {places} places: "
     if not table.attrs["hangs"]:
         return f"{heading}all end<br><sub>number: program · color: row · pale: waits · hatched: writes</sub>"
-    who = f"program {left[0]}" if len(left) == 1 else f"programs {left[0]} to {left[-1]}"
+    first, last = not_started[0], not_started[-1]
+    programs = f"program {first}" if len(not_started) == 1 else f"programs {first} to {last}"
     return (
-        f"{heading}it hangs<br><sub>number: program · color: row · {who} cannot start: "
+        f"{heading}it hangs<br><sub>number: program · color: row · {programs} cannot start: "
         "waiting programs occupy all places</sub>"
     )
 

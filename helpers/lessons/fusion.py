@@ -68,13 +68,13 @@ def awkward_rows(
     return (x,)
 
 
-def row_of(name: str, took: Timing, shape: Sequence[int], n_bytes: int) -> dict[str, Any]:
+def row_of(name: str, timing_result: Timing, shape: Sequence[int], n_bytes: int) -> dict[str, Any]:
     """Returns a timing as a row of a record: `kernel`, `n_rows`, `n_cols`, `median_us`, its confidence
     interval, and the effective `gb_per_s`.
     """
-    low, high = took.ci95_us
-    row = {"kernel": name, "n_rows": shape[0], "n_cols": shape[1], "median_us": took.median_us}
-    return row | {"ci_low_us": low, "ci_high_us": high, "gb_per_s": took.gb_per_s(n_bytes)}
+    low, high = timing_result.ci95_us
+    row = {"kernel": name, "n_rows": shape[0], "n_cols": shape[1], "median_us": timing_result.median_us}
+    return row | {"ci_low_us": low, "ci_high_us": high, "gb_per_s": timing_result.gb_per_s(n_bytes)}
 
 
 def time_softmax(
@@ -147,10 +147,10 @@ def launched_by(
     """
     from helpers import timing, trace
 
-    took = timing.time_gpu(lambda: f(x), budget_s=0.1)
-    names = [f"{k.calls} × {trace.short_name(k.name)}" for k in took.kernels]
-    row = {"function": function, "form": form, "launches": sum(k.calls for k in took.kernels)}
-    row |= {"median_us": took.median_us, "gb_per_s": took.gb_per_s(2 * x.nbytes)}
+    timing_result = timing.time_gpu(lambda: f(x), budget_s=0.1)
+    names = [f"{k.calls} × {trace.short_name(k.name)}" for k in timing_result.kernels]
+    row = {"function": function, "form": form, "launches": sum(k.calls for k in timing_result.kernels)}
+    row |= {"median_us": timing_result.median_us, "gb_per_s": timing_result.gb_per_s(2 * x.nbytes)}
     return row | {"kernels": ", ".join(names)}
 
 

@@ -114,10 +114,12 @@ def game(traps: pd.DataFrame) -> Shown:
     """
     truth = deceived(traps)
     sentences = {trap: f"{answer(reported)} {WHY.get(trap, '')}".strip() for trap, reported in truth.items()}
-    folds = "".join(
+    sections = "".join(
         f"<details><summary>{html.escape(trap)}</summary>{html.escape(answers)}</details>"
         for trap, answers in sentences.items()
     )
     text = f"{len(truth)} traps; in JupyterLab you pick the timers that each deceives."
     live = Game(list(traps["timer"].unique()), truth) if frontend() == "widgets" else None
-    return Shown(text, f"<div>Which timers does each trap deceive? Decide, then open it.{folds}</div>", live)
+    return Shown(
+        text, f"<div>Which timers does each trap deceive? Decide, then open it.{sections}</div>", live
+    )

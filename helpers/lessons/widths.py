@@ -263,27 +263,27 @@ def _sectors(p: pd.DataFrame) -> str:
     """Describes whether a warp's narrow load uses the sectors that it touches, and whether that explains the
     launches' times.
     """
-    apart = p.a_request > 4.5
-    if not apart.any():
+    partial_use = p.a_request > 4.5
+    if not partial_use.any():
         return "**Sectors.** A warp's 4-byte load touches 4 sectors and uses all of each, in every launch."
-    kernels = sorted({launch.split(",")[0] for launch in p.launch[apart]})
+    kernels = sorted({launch.split(",")[0] for launch in p.launch[partial_use]})
     sentence = (
         f"**Sectors.** In the {' and the '.join(kernels)} kernel a warp's 4-byte load touches "
-        f"{p.a_request[apart].max():.0f} sectors "
+        f"{p.a_request[partial_use].max():.0f} sectors "
         "and uses a part of each: Triton gave a thread four neighbors, and where it may not load them at "
         "once it loads "
         "them one after the other."
     )
-    if apart.all():
+    if partial_use.all():
         return sentence
-    first, second = p.time[apart], p.time[~apart]
-    sentence += f" Elsewhere such a load touches {p.a_request[~apart].max():.0f} and uses all. "
+    first, second = p.time[partial_use], p.time[~partial_use]
+    sentence += f" Elsewhere such a load touches {p.a_request[~partial_use].max():.0f} and uses all. "
     spans = (
         f"{first.min():.3f} to {first.max():.3f} times as long as wide loads, the second "
         f"{second.min():.3f} to {second.max():.3f}"
     )
-    parted = first.min() > second.max()
-    end = "this is what parts the two places" if parted else "so this alone does not part the two places"
+    separated = first.min() > second.max()
+    end = "this is what parts the two places" if separated else "so this alone does not part the two places"
     return f"{sentence}The first kind takes {spans}: {end}."
 
 
@@ -308,15 +308,13 @@ def _queue(p: pd.DataFrame) -> str:
     slow, rest = p[p.time > 1.01], p[p.time <= 1.01]
     if not len(slow) or not len(rest):
         return ""
-    worse, better = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
+    slow_change, other_change = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
     sentence = (
         "**The queue.** A warp whose next load finds the queue of the load unit full waits (`lg_throttle`). "
-        "Over the "
-        f"16-byte version its share of all waits changes by {worse:+.0f} points where 4-byte loads are over "
-        "1 % slower, "
-        f"and by {better:+.0f} elsewhere"
+        f"Over the 16-byte version its share of all waits changes by {slow_change:+.0f} points where 4-byte "
+        f"loads are over 1 % slower, and by {other_change:+.0f} elsewhere"
     )
-    if worse > better + 5:
+    if slow_change > other_change + 5:
         return f"{sentence}: the slower launches are those whose requests queue."
     return f"{sentence}: so the queue does not tell the two places apart."
 

@@ -75,11 +75,11 @@ def draw_requests(
     """
     import plotly.graph_objects as go
 
-    carried, needed, notes = [], [], []
+    sector_starts, needed, notes = [], [], []
     for name, addresses in requests.items():
         touched = sorted({b // 32 for a in addresses for b in (a, a + lane_bytes - 1)})
         place = {sector: 32 * i for i, sector in enumerate(touched)}
-        carried += [(name, start) for start in place.values()]
+        sector_starts += [(name, start) for start in place.values()]
         # A lane that spans two sectors is drawn as two pieces.
         for a in addresses:
             pieces = {b // 32: b for b in range(a + lane_bytes - 1, a - 1, -1)}
@@ -90,9 +90,9 @@ def draw_requests(
     fig = go.Figure()
     outline = {"color": plots.TEXT_COLOUR, "width": 1}
     fig.add_bar(
-        y=[name for name, _ in carried],
-        base=[start for _, start in carried],
-        x=[32] * len(carried),
+        y=[name for name, _ in sector_starts],
+        base=[start for _, start in sector_starts],
+        x=[32] * len(sector_starts),
         name="a sector of 32 bytes",
         marker={"color": plots.GRID_COLOUR, "line": outline},
     )

@@ -98,7 +98,7 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
             f"The script failed while Nsight Compute ran it ({_first(ncu_lines)}):\n{tail}", "script", output
         )
     if "No kernels were profiled" in output:
-        wanted = " and ".join(
+        filters = " and ".join(
             f"{what} {options[key]!r}"
             for key, what in (("kernel", "the kernel name"), ("nvtx", "the NVTX range"))
             if options.get(key)
@@ -106,8 +106,8 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
         launched = re.findall(r"^\s*\d+\.\s+(.+)$", output.partition("Available Kernels:")[2], re.MULTILINE)
         names = f" It launched {', '.join(launched[:8])}." if launched else ""
         return NcuError(
-            f"The script ran, but no launch matched {wanted}.{names}"
-            if wanted
+            f"The script ran, but no launch matched {filters}.{names}"
+            if filters
             else "The script ran, but it launched no kernel on the GPU, so there is nothing to profile.",
             "no-kernels",
             output,

@@ -167,8 +167,8 @@ def run(
             print(script_output(text), end="")
         if code or not partial.is_file():
             raise diagnose(text, code, options)
-        with atomic.atomic_write(out) as near:
-            shutil.copyfile(partial, near)
+        with atomic.atomic_write(out) as temporary:
+            shutil.copyfile(partial, temporary)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return out

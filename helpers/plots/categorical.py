@@ -74,7 +74,7 @@ def bars(
     if usable.empty:
         raise ValueError(f"bars: no row of the table has a value in {y!r} that can be drawn.")
     fig = go.Figure()
-    named: list[str] = []
+    named_ticks: list[str] = []
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
     for i, (name, rows) in enumerate(groups):
         labels, values = list(rows[x].astype(str)), list(rows[y])
@@ -82,7 +82,7 @@ def bars(
         words = [f" {format(v, value_format)} " for v in values]
         places = _places(values, ceilings, log_y)
         if not series and "none" in places:
-            named = [
+            named_ticks = [
                 f"{label}<br>{word.strip()}" if place == "none" else label
                 for label, word, place in zip(labels, words, places, strict=True)
             ]
@@ -104,19 +104,19 @@ def bars(
             )
         )
     draw_ceilings(fig, ceilings, horizontal=horizontal)
-    across, along = x_title or axis_title(x), y_title or axis_title(y)
+    x_label, y_label = x_title or axis_title(x), y_title or axis_title(y)
     note = join_notes(origin_of(df), left_out)
     if horizontal:
-        across, along = along, across
-    layout(fig, title, across, along, note=note, height=height)
+        x_label, y_label = y_label, x_label
+    layout(fig, title, x_label, y_label, note=note, height=height)
     fig.update_layout(barmode="group", showlegend=bool(series or ceilings))
     values_axis, names_axis = (
         (fig.update_xaxes, fig.update_yaxes) if horizontal else (fig.update_yaxes, fig.update_xaxes)
     )
     values_axis(**(log_axis(usable[y]) if log_y else {"rangemode": "tozero", "tickformat": ",~f"}))
     names_axis(type="category", showgrid=False)
-    if named:
-        names_axis(tickvals=list(range(len(named))), ticktext=named)
+    if named_ticks:
+        names_axis(tickvals=list(range(len(named_ticks))), ticktext=named_ticks)
     if horizontal:
         fig.update_yaxes(autorange="reversed")
     return fig
@@ -136,10 +136,10 @@ def _places(values: Sequence[float], ceilings: Mapping[str, float] | None, log: 
         # A logarithmic bar starts below all values, and narrow bars or low ceilings leave no room for a
         # label at the base.
         return ["none"] * len(values)
-    near = [any(v - 0.05 * top <= line <= v + 0.3 * top for line in lines) for v in values]
+    near_ceiling = [any(v - 0.05 * top <= line <= v + 0.3 * top for line in lines) for v in values]
     return [
         "inside" if v >= 0.25 * top else "none" if close else "outside"
-        for v, close in zip(values, near, strict=True)
+        for v, close in zip(values, near_ceiling, strict=True)
     ]
 
 

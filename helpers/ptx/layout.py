@@ -87,7 +87,7 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
     import plotly.graph_objects as go
 
     layout = layout_of(stages)
-    held = layout.columns(thread)
+    elements = layout.columns(thread)
     wide = min(layout.a_round, layout.n_elements)
     warps = [c // layout.neighbours // 32 for c in range(wide)]
     tints = [_TINTS[w % len(_TINTS)] for w in range(layout.num_warps)]
@@ -110,13 +110,13 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
             hovertemplate="%{text}<extra></extra>",
         )
     )
-    side = "right" if held[0] % wide < 0.8 * wide else "left"
-    runs = held[:: layout.neighbours]
+    side = "right" if elements[0] % wide < 0.8 * wide else "left"
+    runs = elements[:: layout.neighbours]
     names = [f"{c}" if layout.neighbours == 1 else f"{c} to {c + layout.neighbours - 1}" for c in runs]
     fig.add_trace(
         go.Scatter(
-            x=[c % wide for c in held],
-            y=[c // wide for c in held],
+            x=[c % wide for c in elements],
+            y=[c // wide for c in elements],
             mode="markers",
             marker={"symbol": "square", "size": 9 if layout.neighbours == 1 else 5, "color": "#111111"},
             hoverinfo="skip",
@@ -135,8 +135,8 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
             showlegend=False,
         )
     )
-    many = "elements" if len(held) > 1 else "element"
-    title = f"The {len(held)} {many} that thread {thread} holds, one a register"
+    many = "elements" if len(elements) > 1 else "element"
+    title = f"The {len(elements)} {many} that thread {thread} holds, one a register"
     note = f"{layout.n_elements:,} columns, {layout.num_warps} warps (one tint each) · {stages.name}"
     plots.layout(
         fig,

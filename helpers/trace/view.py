@@ -144,11 +144,11 @@ def _draw_arrows(figure: go.Figure, bars: list[_Bar]) -> None:
     work = {b.link: b for b in bars if b.kind in ("kernel", "memcpy", "memset") and b.link is not None}
     xs, ys = [], []
     for call in bars:
-        done = work.get(call.link) if call.kind == "runtime" else None
-        if done:
+        launched = work.get(call.link) if call.kind == "runtime" else None
+        if launched:
             # None ends a line segment.
-            xs += [call.start_us, done.start_us, None]
-            ys += [call.y + 0.43, done.y - 0.43, None]
+            xs += [call.start_us, launched.start_us, None]
+            ys += [call.y + 0.43, launched.y - 0.43, None]
     if xs:
         line = {"color": plots.TEXT_COLOUR, "width": 1, "dash": "dot"}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
@@ -159,17 +159,17 @@ def _bars_and_lanes(trace: Trace) -> tuple[list[_Bar], list[_Lane]]:
     for name, events in _groups(trace):
         if not events:
             continue
-        # `ends` holds the end times of the open events: a nested event is drawn one row below its parent.
-        deepest, ends = 0, []
+        # `open_ends` has the end times of the open events; a nested event is drawn one row below its parent.
+        max_depth, open_ends = 0, []
         for event in events:
-            while ends and ends[-1] <= event["ts"]:
-                ends.pop()
-            deepest = max(deepest, len(ends))
-            bars.append(_bar(event, top + len(ends)))
-            ends.append(event["ts"] + event["dur"])
-        lanes.append(_Lane(name, top, top + deepest))
+            while open_ends and open_ends[-1] <= event["ts"]:
+                open_ends.pop()
+            max_depth = max(max_depth, len(open_ends))
+            bars.append(_bar(event, top + len(open_ends)))
+            open_ends.append(event["ts"] + event["dur"])
+        lanes.append(_Lane(name, top, top + max_depth))
         # The gap leaves room for the arrows.
-        top += deepest + 1.6
+        top += max_depth + 1.6
     return bars, lanes
 
 
