@@ -140,25 +140,25 @@ def load(
     if emulated and len(kernels) > 1:
         raise ValueError("Without a GPU, load() takes one .cu file: put the kernels into one.")
     flags = {"extra_cflags": list(extra_cflags or []), "extra_cuda_cflags": list(extra_cuda_cflags or [])}
-    what: dict = {"files": texts, "flags": flags}
+    build_inputs: dict = {"files": texts, "flags": flags}
     translated = ""
     if emulated:
         translated = extension.translated(texts[str(kernels[0])], kernels[0].name)
         flags["extra_cflags"] += extension.emulator_flags([])
-        what |= {"emulator_text": translated, "emulator_headers": extension.emulator_headers()}
+        build_inputs |= {"emulator_text": translated, "emulator_headers": extension.emulator_headers()}
     elif kernels:
-        what |= extension.gpu_identity()
+        build_inputs |= extension.gpu_identity()
 
     def make(folder: Path, output: io.StringIO) -> tuple[ModuleType, dict]:
         source_files = [str(file) for file in files if file.suffix != ".cu" or not emulated]
         if emulated:
             (folder / f"{kernels[0].stem}_emulated.cpp").write_text(translated)
             source_files.append(str(folder / f"{kernels[0].stem}_emulated.cpp"))
-        with extension.building_with_torch(what.get("arch", ""), output):
+        with extension.building_with_torch(build_inputs.get("arch", ""), output):
             return cpp_extension.load(name, source_files, build_directory=str(folder), **flags), {}
 
     texts_by_name = {file.name: texts[str(file)] for file in files}
-    module = cache.load_cached(name, what, make, texts_by_name, emulated=emulated)
+    module = cache.load_cached(name, build_inputs, make, texts_by_name, emulated=emulated)
     if emulated:
         function_names = [
             one for one in dir(module) if not one.startswith("_") and callable(getattr(module, one))

@@ -226,7 +226,7 @@ def watched(watcher: Callable[[LoadedKernel, tuple, tuple, int], bool]) -> Itera
 def _as_three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
     sizes = (value,) if isinstance(value, int) else tuple(value)
     if not 1 <= len(sizes) <= 3 or not all(isinstance(s, int) and s > 0 for s in sizes):
-        raise ValueError(f"{what} is one to three whole numbers above 0; it was given {value!r}.")
+        raise ValueError(f"{what} must be one to three positive integers, not {value!r}.")
     return (*sizes, *(1,) * (3 - len(sizes)))
 
 

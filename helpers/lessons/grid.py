@@ -209,9 +209,9 @@ def trace(run: Callable[[], object]) -> GridTrace:
     )
     # Lanes that execute the same place in the source for the same number of times do so in one request.
     execution = pd.DataFrame({"launch": launch, "block": block, "thread": thread, "site": site})
-    execution["turn"] = execution.groupby(["launch", "block", "thread", "site"], sort=False).cumcount()
+    execution["visit"] = execution.groupby(["launch", "block", "thread", "site"], sort=False).cumcount()
     execution["warp"] = execution["thread"] // 32
-    table["request"] = execution.groupby(["launch", "block", "warp", "site", "turn"], sort=False).ngroup()
+    table["request"] = execution.groupby(["launch", "block", "warp", "site", "visit"], sort=False).ngroup()
     sizes = tuple(tuple(map(int, b)) for b in blocks), tuple(tuple(map(int, g)) for g in grids)
     return GridTrace(table, *sizes, raw.result)
 

@@ -351,17 +351,17 @@ def why(rows: pd.DataFrame) -> str:
         lines = [f"**{dtype}, {n_cols:,} columns** (floor {floor:.2f} GB)."]
         for name, other in by_name.drop(index="ours").iterrows():
             times = other.ncu_us / ours.ncu_us
-            moved, mine = other.read_gb + other.written_gb, ours.read_gb + ours.written_gb
+            other_gb, our_gb = other.read_gb + other.written_gb, ours.read_gb + ours.written_gb
             reasons = []
-            if moved > 1.1 * mine:
-                part = "" if moved >= 0.9 * times * mine else ", which is a part of it"
-                reasons.append(f"it moves {moved:.2f} GB through DRAM, ours {mine:.2f}{part}")
+            if other_gb > 1.1 * our_gb:
+                part = "" if other_gb >= 0.9 * times * our_gb else ", which is a part of it"
+                reasons.append(f"it moves {other_gb:.2f} GB through DRAM, ours {our_gb:.2f}{part}")
             elif abs(other.dram_percent - ours.dram_percent) > 2:
                 reasons.append(
                     f"as many bytes, and DRAM busy {other.dram_percent:.0f} % of its peak; under ours "
                     f"{ours.dram_percent:.0f} %"
                 )
-            if moved < 0.9 * times * mine and other.issue_percent > max(50, ours.issue_percent + 20):
+            if other_gb < 0.9 * times * our_gb and other.issue_percent > max(50, ours.issue_percent + 20):
                 reasons.append(
                     f"its schedulers issue in {other.issue_percent:.0f} % of all cycles, under ours in "
                     f"{ours.issue_percent:.0f} %"

@@ -29,7 +29,7 @@ def replaced_clocks() -> list[str]:
 
 
 def odd_results(results: Iterable[Any]) -> list[str]:
-    """A note for each kind of result whose values may not be computed yet; no result is kept."""
+    """A note for each kind of result whose values may not be computed yet; no result is stored."""
     kinds = dict.fromkeys(kind for result in results for kind in _odd_kinds(result))
     return [
         f"the function returned a {kind}: what it computes when that is used is not in this time"

@@ -54,7 +54,7 @@ class Overhead:
     def __repr__(self) -> str:
         figures = f"{self.unwatched_us:,.2f} µs alone, {self.watched_us:,.2f} µs watched, by CUDA events"
         if self.host_late:
-            return f"{figures}: the host was late, so this tells nothing about the kernel"
+            return f"{figures}: the host was late, so this says nothing about the kernel"
         percent = 100 * self.added_us / self.unwatched_us if self.unwatched_us else 0.0
         verdict = "slows it" if self.slows else "does not slow it visibly"
         return (

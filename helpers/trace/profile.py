@@ -182,7 +182,7 @@ def capture(
     if active < 1:
         raise ValueError(f"capture() needs at least one active step to record, but got active={active}.")
     with tempfile.TemporaryDirectory() as folder:
-        full_trace = Path(folder) / "whole.json"
+        full_trace = Path(folder) / "full.json"
         plan = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1)
         with (
             _only_profiler(),

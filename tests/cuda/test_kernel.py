@@ -60,7 +60,7 @@ def test_a_kernel_to_call():
         ((None, None, "2", 1), {}, TypeError, "double factor takes a number; it was given '2'"),
         ((None, None, 2, 1.5), {}, TypeError, "const long long n takes an integer; it was given 1.5"),
         ((None, None, 2, 2**63), {}, TypeError, "was given 9223372036854775808, which does not fit"),
-        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid is one to three whole numbers above 0"),
+        ((None, None, 2, 0), {"grid": 0}, ValueError, "grid must be one to three positive integers"),
         ((None, None, 2, 0), {"block": (1024, 2)}, ValueError, "at most 1,024 threads"),
     ],
 )

@@ -385,7 +385,7 @@ def test_a_layout_deals_each_column_once_and_agrees_with_the_ptx(changes, neighb
     last = layout.columns(layout.n_threads - 1)[0]
     assert str(last) in {i.operands[-1] for i in made.reading.find("and.b32")}
     figure = ptx.draw_layout(made, thread=5)
-    assert list(figure.data[1].x) == [c % layout.a_round for c in layout.columns(5)]
+    assert list(figure.data[1].x) == [c % layout.elements_per_round for c in layout.columns(5)]
 
 
 def test_a_block_smaller_than_its_threads_is_held_several_times():
