@@ -14,9 +14,8 @@ from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size
 if TYPE_CHECKING:
     import torch
 
-_PERTURBATION = (
-    2.0**-24
-)  # relative to each input; small enough to be linear, and far above float64's own roundings
+# Relative to each input; small enough to be linear, and far above float64's own roundings.
+_PERTURBATION = 2.0**-24
 _DRAWS = (4, 16)  # draws of random signs: for many results, and for fewer than a window of them
 _N_PROBES = 3  # single elements of each input that are changed, until this many have changed a result
 
@@ -99,8 +98,8 @@ class Operation:
 
         if not any(self._floats()):
             return
-        if (own := self.in_own_dtype()) is not None:
-            yield own[number]
+        if (own_results := self.in_own_dtype()) is not None:
+            yield own_results[number]
         with contextlib.suppress(RuntimeError, TypeError):  # references that refuse float64
             for results in self.perturbed(_DRAWS[0]):
                 yield results[number]
@@ -234,7 +233,7 @@ def bounds_of(
     """
     import torch
 
-    own = operation.in_own_dtype(exactly=precision == "ieee")
+    own_results = operation.in_own_dtype(exactly=precision == "ieee")
     fewest = min((e.numel() for e in expected), default=0)
     n_draws = _DRAWS[fewest < NARROW]
     perturbed: list[torch.Tensor | None] = [None] * len(expected)
@@ -258,7 +257,9 @@ def bounds_of(
             continue
         name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
         terms = None if perturbed[i] is None else _spread(perturbed[i].div_(math.sqrt(n_draws)))
-        bound = Bound(dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), _own_error(own, i, e), terms)
+        bound = Bound(
+            dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), _own_error(own_results, i, e), terms
+        )
         bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
     return bounds
 
@@ -271,10 +272,11 @@ def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.
     import torch
 
     on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
-    if not on_gpu or bound.own is None or bound.terms is None:
+    if not on_gpu or bound.reference_error is None or bound.terms is None:
         return bound
     reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
-    error, within_reach = bound.own.square().mean().sqrt(), reached * bound.terms.square().mean().sqrt()
+    error = bound.reference_error.square().mean().sqrt()
+    within_reach = reached * bound.terms.square().mean().sqrt()
     if error <= FACTOR * within_reach:
         return bound
     exact = _own_error(operation.in_own_dtype(exactly=True), number, expected)

@@ -194,7 +194,7 @@ def draw(
 
 def _title(table: pd.DataFrame, parts: int, places: int) -> str:
     not_started = table.attrs["not_started"]
-    heading = f"{parts} programs a row, {places} places: "
+    heading = f"{parts} programs per row, {places} places: "
     if not table.attrs["hangs"]:
         return f"{heading}all end<br><sub>number: program · color: row · pale: waits · hatched: writes</sub>"
     first, last = not_started[0], not_started[-1]

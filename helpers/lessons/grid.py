@@ -239,7 +239,7 @@ def draw_writers(
     fig.update_layout(shapes=lines)
     bx, by, bz = traced.blocks[-1]
     size = f"{bx} × {by}" + (f" × {bz}" if bz > 1 else "")
-    request_note = f"{traced.sectors_per_request(argument):.3g} sectors a request"
+    request_note = f"{traced.sectors_per_request(argument):.3g} sectors per request"
     note = f"color: warp · white line: 32-byte sector · dark line: block · {request_note}"
     title = title or f"{traced.accesses['kernel'].iloc[-1]}, blocks of {size}"
     plots.layout(fig, title, "column", "row", note=note, height=90 + 14 * min(area.n_rows, 40) + 60)

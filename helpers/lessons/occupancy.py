@@ -79,7 +79,7 @@ def draw(rows: pd.DataFrame, *, title: str = "") -> go.Figure:
                 y=part.ncu_us,
                 text=launched,
                 mode="markers",
-                name=f"{n_bytes} bytes a thread's load",
+                name=f"{n_bytes} bytes per load",
                 legendgroup=str(n_bytes),
                 showlegend=column == 1,
                 marker={"size": 10, "color": plots.PALETTE[i], "symbol": plots.MARKERS[i]},

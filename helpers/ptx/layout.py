@@ -136,7 +136,7 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
         )
     )
     many = "elements" if len(elements) > 1 else "element"
-    title = f"The {len(elements)} {many} that thread {thread} holds, one a register"
+    title = f"The {len(elements)} {many} that thread {thread} holds, one per register"
     note = f"{layout.n_elements:,} columns, {layout.num_warps} warps (one tint each) · {stages.name}"
     plots.layout(
         fig,

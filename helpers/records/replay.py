@@ -146,8 +146,8 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
         >>> list(rows.columns[:2])
         ['operation', 'median_us']
     """
-    own = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
-    return _replayed_table(_Request(name, {}, dict(params or {})), "Too long for a lesson. ", own)
+    own_gpu = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
+    return _replayed_table(_Request(name, {}, dict(params or {})), "Too long for a lesson. ", own_gpu)
 
 
 def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFrame]:
@@ -276,10 +276,10 @@ def _frame(rows) -> pd.DataFrame:
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
-def _replayed_table(request: _Request, why: str, own: str | None = None) -> pd.DataFrame:
+def _replayed_table(request: _Request, why: str, own_gpu: str | None = None) -> pd.DataFrame:
     import pandas as pd
 
-    found = _recorded(request, why, own)
+    found = _recorded(request, why, own_gpu)
     frame = pd.DataFrame(found.case["rows"], columns=found.case["columns"])
     frame.attrs["provenance"] = _show_replayed(request, found, why)
     return frame
@@ -300,15 +300,15 @@ class _Found:
     fallback_note: str
 
 
-def _recorded(request: _Request, why: str, own: str | None = None) -> _Found:
+def _recorded(request: _Request, why: str, own_gpu: str | None = None) -> _Found:
     """The record to replay: the first set's whose nearest case measured the requested sources.
 
     Args:
         request: the record.
         why: why it isn't measured here, a sentence and a space; "" if there is no GPU.
-        own: the set of this machine's GPU, which is preferred to the replayed one.
+        own_gpu: the set of this machine's GPU, which is preferred to the replayed one.
     """
-    order = sorted(replay_order(), key=lambda gpu: gpu.name != own)
+    order = sorted(replay_order(), key=lambda gpu: gpu.name != own_gpu)
     changed_in: dict[Path, list[str]] = {}
     for gpu in order:
         path = gpu / f"{request.name}.json"
@@ -318,8 +318,10 @@ def _recorded(request: _Request, why: str, own: str | None = None) -> _Found:
         case = min(cases, key=lambda c: _distance(request.params, c["params"]))
         changed = [n for n, h in request.hashes.items() if case["provenance"]["sources"].get(n) != h]
         if not changed:
-            here = own or gpu == order[0]
-            return _Found(path, case, "" if here else _fallback_note(order[0], changed_in.get(order[0])))
+            is_first_choice = own_gpu or gpu == order[0]
+            return _Found(
+                path, case, "" if is_first_choice else _fallback_note(order[0], changed_in.get(order[0]))
+            )
         changed_in[gpu] = changed
     if changed_in:
         raise KernelChanged(next(iter(changed_in.values())), why)

@@ -166,7 +166,7 @@ def _sort(events, order: list[int], n_functions: int) -> Run:
             kernels[index].setdefault(name, []).append(us)
         last_launched[index] = tuple(e.name() for e in found)
     samples = (
-        Samples(tuple(own), {name: tuple(values) for name, values in by_name.items()}, launched)
-        for own, by_name, launched in zip(times, kernels, last_launched, strict=True)
+        Samples(tuple(durations), {name: tuple(values) for name, values in by_name.items()}, launched)
+        for durations, by_name, launched in zip(times, kernels, last_launched, strict=True)
     )
     return Run(tuple(samples), clock_step_us([event.duration_ns() for event in activities]))

@@ -91,24 +91,24 @@ def compare_many(
 def relative_timings(labels: Sequence[str], run: Run, reference: int) -> list[RelativeTiming]:
     """Summarize a run: one `RelativeTiming` per function, relative to the function at index `reference`."""
     found, base = [], run.functions[reference]
-    for i, (label, own) in enumerate(zip(labels, run.functions, strict=True)):
+    for i, (label, samples) in enumerate(zip(labels, run.functions, strict=True)):
         ratio, interval = 1.0, (1.0, 1.0)
         if i != reference:
             ratio, interval = ratio_interval(
-                own.times,
+                samples.times,
                 base.times,
                 resolution=run.step_us,
-                offsets=(own.uncertainty_us, base.uncertainty_us),
+                offsets=(samples.uncertainty_us, base.uncertainty_us),
             )
         found.append(
             RelativeTiming(
                 label=label,
-                median_us=own.median_us,
-                ci95_us=median_interval(own.times, resolution=run.step_us + own.uncertainty_us),
+                median_us=samples.median_us,
+                ci95_us=median_interval(samples.times, resolution=run.step_us + samples.uncertainty_us),
                 ratio=ratio,
                 ratio_ci95=interval,
-                n_samples=len(own.times),
-                added_us=own.added_us,
+                n_samples=len(samples.times),
+                added_us=samples.added_us,
             )
         )
     return found

@@ -89,8 +89,8 @@ def event_times(
             host[i].append(1e6 * (now_s() - began))
             pairs[i].append((start, end))
     wait_for_gpu()
-    times = [[1e3 * start.elapsed_time(end) for start, end in own] for own in pairs]
-    return times, [statistics.median(own) for own in host]
+    times = [[1e3 * start.elapsed_time(end) for start, end in function_events] for function_events in pairs]
+    return times, [statistics.median(host_us) for host_us in host]
 
 
 @contextlib.contextmanager

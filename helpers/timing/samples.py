@@ -69,7 +69,7 @@ class Run:
         """This run, followed by a later batch of the same functions."""
         pairs = zip(self.functions, later.functions, strict=True)
         step_us = min((step for step in (self.step_us, later.step_us) if step), default=0.0)
-        return Run(tuple(earlier.followed_by(later) for earlier, later in pairs), step_us)
+        return Run(tuple(old.followed_by(new) for old, new in pairs), step_us)
 
 
 @dataclass(frozen=True)
