@@ -192,7 +192,7 @@ def _run(comparison: _Comparison, inputs: tuple[Any, ...], case: str, expected: 
     if on_gpu:
         torch.cuda.synchronize()
     if expected is not None:
-        value = buffers[0] if expected.is_one else buffers
+        value = buffers[0] if expected.is_single else buffers
     if as_results(value) is None:
         raise Mismatch(f"{comparison.name} on {case}: it returned {type(value).__name__}, not a tensor.")
     for i, (copy, original) in enumerate(zip(copies, inputs, strict=True)):

@@ -23,10 +23,10 @@ class Results:
     """What a function returned: its tensors, and whether it was a single tensor rather than a tuple."""
 
     tensors: tuple[torch.Tensor, ...]
-    is_one: bool
+    is_single: bool
 
     def __str__(self) -> str:
-        return "one tensor" if self.is_one else f"{len(self.tensors)} results"
+        return "one tensor" if self.is_single else f"{len(self.tensors)} results"
 
 
 def as_results(value: Any) -> Results | None:
@@ -67,7 +67,7 @@ def expected_of(name: str, reference: Callable, inputs: Sequence[Any]) -> Result
         raise ValueError(
             f"The reference of {name} returned {what}; it must return a tensor or a tuple of tensors."
         )
-    return Results(tuple(widened(one) for one in found.tensors), found.is_one)
+    return Results(tuple(widened(one) for one in found.tensors), found.is_single)
 
 
 def assert_result(
@@ -109,10 +109,10 @@ def assert_result(
     if results is None:
         raise Mismatch(f"{name} on {case}: it returned {type(got).__name__}, not a tensor.")
     expected = expected or expected_of(name, reference, inputs)
-    if results.is_one != expected.is_one or len(results.tensors) != len(expected.tensors):
+    if results.is_single != expected.is_single or len(results.tensors) != len(expected.tensors):
         raise Mismatch(f"{name} on {case}: it returned {results}, but the reference gives {expected}.")
     n = len(results.tensors)
-    cases = [case] if results.is_one else [f"{case}, result {i}" for i in range(n)]
+    cases = [case] if results.is_single else [f"{case}, result {i}" for i in range(n)]
     for g, e, where in zip(results.tensors, expected.tensors, cases, strict=True):
         if tuple(g.shape) != tuple(e.shape):
             raise Mismatch(f"{name} on {where}: shape {tuple(g.shape)}, but {tuple(e.shape)} was expected.")

@@ -165,9 +165,9 @@ def build_lock(folder: Path, timeout_s: float | None = None) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     file.seek(0)
-                    holder = file.read().strip() or "an unknown process"
+                    owner = file.read().strip() or "an unknown process"
                     raise BuildError(
-                        f"Another build of {folder.name} is still running: {holder}. End it, or wait and run "
+                        f"Another build of {folder.name} is still running: {owner}. End it, or wait and run "
                         "this again."
                     ) from None
                 time.sleep(0.1)

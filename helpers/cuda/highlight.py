@@ -26,7 +26,7 @@ _QUOTES = (String.Double, String.Single)
 
 # The style of each kind of token: the name of JupyterLab's color, a color that is readable on white and on
 # black for pages without that theme, such as Colab, and more CSS. The first kind that contains a token wins.
-_LOOKS = (
+_TOKEN_STYLES = (
     (Comment.PreprocFile, "string", "#c9584c", ""),
     (Comment.Preproc, "keyword", "#8e63ce", ""),
     (Comment, "comment", "#5f8b8f", "font-style:italic"),
@@ -133,7 +133,7 @@ def _lexer(text: str) -> Lexer:
 
 def _span(kind: Any, piece: str) -> str:
     """Returns one token as HTML."""
-    for parent, name, color, extra_style in _LOOKS:
+    for parent, name, color, extra_style in _TOKEN_STYLES:
         if kind in parent:
             style = ";".join(
                 filter(None, [f"color:var(--jp-mirror-editor-{name}-color, {color})", extra_style])

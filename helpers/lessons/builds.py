@@ -102,9 +102,9 @@ def reading(folder: Path) -> tuple[int, float]:
         compile_main = json.loads((folder / "built.json").read_text())["commands"][0]
         command = [*compile_main[: compile_main.index("-c")], "-M", "main.cpp"]
     start = time.perf_counter()
-    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    dependencies = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
     seconds = time.perf_counter() - start
-    n_files = len(listed.replace("\\\n", " ").split()) - 1
+    n_files = len(dependencies.replace("\\\n", " ").split()) - 1
     cache_file.write_text(json.dumps([n_files, seconds]))
     return n_files, seconds
 

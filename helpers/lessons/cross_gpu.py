@@ -109,8 +109,8 @@ def draw_speedups(table: pd.DataFrame) -> go.Figure:
     ratio = copy_ratio(table)
     for y, label in ((ratio, f"the copies' ratio, {ratio:.2f}"), (1, "no faster")):
         fig.add_hline(y=y, line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.5})
-        above = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-        fig.add_annotation(y=y, text=label, **above)
+        label_style = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+        fig.add_annotation(y=y, text=label, **label_style)
     title = f"How many times as fast on an {new} as on an {known}"
     plots.layout(fig, title, "bytes moved, MB (log scale)", "times as fast", note=machines(table), height=460)
     fig.update_xaxes(**plots.log_axis(table.n_bytes / 1e6))
@@ -161,8 +161,8 @@ def transfer(sweep: pd.DataFrame) -> pd.DataFrame:
     torch_times = sweep[sweep.kernel.eq("torch.square")].set_index(SHAPE)
     rows = []
     for (n_cols, dtype), _ in sweep[sweep.kernel.eq("Triton flat")].groupby(SHAPE, sort=False):
-        here = launches(sweep, n_cols, dtype)
-        best = here.loc[here[f"us_{known}"].idxmin()]
+        table = launches(sweep, n_cols, dtype)
+        best = table.loc[table[f"us_{known}"].idxmin()]
         row = {"n_cols": n_cols, "dtype": dtype, **{key: int(best[key]) for key in LAUNCH}}
         for gpu in (known, new):
             row[f"over_torch_{gpu}"] = (

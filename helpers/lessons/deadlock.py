@@ -120,21 +120,21 @@ def draw(
         table = follow(n_rows, parts, n, neighbours=neighbours)
         tables.append(table)
         for what, (opacity, pattern) in stages.items():
-            some = table[table.what == what]
-            colors = [plots.PALETTE[row % 7] for row in some.row]
-            named = "" if what in (WAITS, WRITES) else what
+            subset = table[table.what == what]
+            colors = [plots.PALETTE[row % 7] for row in subset.row]
+            label = "" if what in (WAITS, WRITES) else what
             fig.add_trace(
                 go.Bar(
                     orientation="h",
-                    y=[f"place {one}" for one in some.place],
-                    x=list(some.end - some.start),
-                    base=list(some.start),
+                    y=[f"place {one}" for one in subset.place],
+                    x=list(subset.end - subset.start),
+                    base=list(subset.start),
                     width=0.8,
                     visible=n == places[0],
                     showlegend=False,
                     text=[
-                        f"{p}" if what == LOADS else what if named or e - s > 1 else ""
-                        for p, s, e in zip(some.program, some.start, some.end, strict=True)
+                        f"{p}" if what == LOADS else what if label or e - s > 1 else ""
+                        for p, s, e in zip(subset.program, subset.start, subset.end, strict=True)
                     ],
                     textposition="inside",
                     insidetextanchor="middle",
@@ -155,7 +155,8 @@ def draw(
                         },
                     },
                     customdata=[
-                        (p, r, q, what) for p, r, q in zip(some.program, some.row, some.part, strict=True)
+                        (p, r, q, what)
+                        for p, r, q in zip(subset.program, subset.row, subset.part, strict=True)
                     ],
                     hovertemplate="program %{customdata[0]}: row %{customdata[1]}, part %{customdata[2]}, "
                     "%{customdata[3]}<extra></extra>",

@@ -164,12 +164,16 @@ def run_steps(
         lines = report.read_text().splitlines() if report.exists() else []
     outcomes = [FailureOutcome(*json.loads(line)) for line in lines]
     for label, _ in steps[len(outcomes) :]:
-        first = len(outcomes) == len(lines)
-        last_words = done.stderr.strip().split("\n")[-1]
-        died = (
-            f"the process died here (exit status {done.returncode}){': ' + last_words if last_words else ''}"
+        is_first_missing = len(outcomes) == len(lines)
+        last_line = done.stderr.strip().split("\n")[-1]
+        death_message = (
+            f"the process died here (exit status {done.returncode}){': ' + last_line if last_line else ''}"
         )
         outcomes.append(
-            FailureOutcome(label, "ProcessDied", died if first else "not reached: the process was dead")
+            FailureOutcome(
+                label,
+                "ProcessDied",
+                death_message if is_first_missing else "not reached: the process was dead",
+            )
         )
     return tuple(outcomes)

@@ -59,9 +59,8 @@ class GridTrace:
 
         Returns:
             A DataFrame with a row per kernel, line and expression: n_requests, sectors_per_request (mean),
-                most
-            (the largest number of sectors in one request), needed (the mean number of sectors that the bytes
-            of a request would fill) and bytes_used_percent.
+            most (the largest number of sectors in one request), needed (the mean number of sectors that the
+            bytes of a request would fill) and bytes_used_percent.
         """
         import numpy as np
         import pandas as pd
@@ -278,8 +277,8 @@ def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str 
             line[byte // 4 : (byte + n_bytes) // 4] = number
     labels = [f"{label}: {_sectors_of(request)} sectors" for label, request in rows]
     hover = "float %{x}<br>thread %{z}<extra></extra>"
-    look = {"colorscale": "Viridis", "zmin": 0, "zmax": 31, "hoverongaps": False, "hovertemplate": hover}
-    fig = go.Figure(go.Heatmap(z=lane, y=labels, colorbar={"title": "thread"}, **look))
+    style = {"colorscale": "Viridis", "zmin": 0, "zmax": 31, "hoverongaps": False, "hovertemplate": hover}
+    fig = go.Figure(go.Heatmap(z=lane, y=labels, colorbar={"title": "thread"}, **style))
     parts = [_line(x - 0.5, x - 0.5, -0.5, len(rows) - 0.5, 1, "white") for x in range(8, last // 4, 8)]
     fig.update_layout(shapes=parts)
     title = title or "One warp's loads"
@@ -356,14 +355,14 @@ def _color_map(area: _Area) -> go.Figure:
     warps = writers["warp"] + 2 * writers["block_x"] + 3 * writers["block_y"] + 5 * writers["block_z"]
     color = area.matrix(warps % 7, np.nan)
     scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
-    look = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False, "hoverongaps": False}
+    style = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False, "hoverongaps": False}
     numbers, hover = _hover(area)
-    fig = go.Figure(go.Heatmap(z=color, customdata=numbers, hovertemplate=hover, opacity=0.8, **look))
+    fig = go.Figure(go.Heatmap(z=color, customdata=numbers, hovertemplate=hover, opacity=0.8, **style))
     unwritten = np.isnan(color)
     if unwritten.any():
         hover_unwritten = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
         fig.add_heatmap(
-            z=np.where(unwritten, 0.0, np.nan), hovertemplate=hover_unwritten, opacity=0.0, **look
+            z=np.where(unwritten, 0.0, np.nan), hovertemplate=hover_unwritten, opacity=0.0, **style
         )
     return fig
 

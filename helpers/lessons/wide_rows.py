@@ -135,9 +135,8 @@ def changes(trick: str, dtype: str, n_cols: int) -> bool:
     import torch
 
     shape, of_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
-    any_device = torch.device(
-        "cpu"
-    )  # the answer depends on the shape, not on the available GPU, which may be too small to share such rows
+    # The answer depends on the shape, not on the available GPU, which may be too small to share such rows.
+    any_device = torch.device("cpu")
     tuned = _launch(AS_TUNED, shape, of_dtype, any_device)
     return trick == NO_NAP or _launch(trick, shape, of_dtype, any_device) != tuned
 
@@ -413,10 +412,10 @@ def draw_league(
         for dtype in dtypes:
             part = rows[rows.dtype.eq(dtype)]
             for i, (contestant, name) in enumerate(NAMES.items()):
-                some = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
+                subset = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
                 fig.add_scatter(
-                    x=list(some.n_cols),
-                    y=list(some.of_peak),
+                    x=list(subset.n_cols),
+                    y=list(subset.of_peak),
                     mode="lines+markers",
                     name=name,
                     legendgroup=name,

@@ -204,25 +204,29 @@ def draw_occupancy(kernel: Kernel, *, title: str = "") -> go.Figure:
     from plotly.subplots import make_subplots
 
     curves = occupancy_curves(kernel)
-    here = {
+    current = {
         "threads a block": kernel.block[0] * kernel.block[1] * kernel.block[2],
         "registers a thread": int(kernel.metrics["launch__registers_per_thread"]),
     }
     fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.06)
-    for column, (what, value) in enumerate(here.items(), start=1):
+    for column, (what, value) in enumerate(current.items(), start=1):
         curve = curves[curves["what"] == what]
         if curve.empty:
             continue
-        now = curve.iloc[[(curve["value"] - value).abs().argmin()]]
-        for points, name, look in (
+        current_point = curve.iloc[[(curve["value"] - value).abs().argmin()]]
+        for points, name, style in (
             (curve, "if this changed", {"mode": "lines", "line": {"shape": "hv", "color": plots.PALETTE[0]}}),
-            (now, "this kernel", {"mode": "markers", "marker": {"size": 12, "color": plots.PALETTE[3]}}),
+            (
+                current_point,
+                "this kernel",
+                {"mode": "markers", "marker": {"size": 12, "color": plots.PALETTE[3]}},
+            ),
         ):
             x, y = points["value"], points["occupancy_percent"]
-            fig.add_scatter(x=x, y=y, name=name, showlegend=column == 1, row=1, col=column, **look)
+            fig.add_scatter(x=x, y=y, name=name, showlegend=column == 1, row=1, col=column, **style)
         fig.update_xaxes(title_text=what, rangemode="tozero", row=1, col=column)
     plots.layout(fig, title, height=400)
-    for column, what in enumerate(here, start=1):
+    for column, what in enumerate(current, start=1):
         fig.update_xaxes(title_text=what, row=1, col=column)
     fig.update_yaxes(rangemode="tozero", title_text="")
     fig.update_yaxes(title_text="theoretical occupancy (%)", row=1, col=1)

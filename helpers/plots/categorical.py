@@ -79,12 +79,12 @@ def bars(
     for i, (name, rows) in enumerate(groups):
         labels, values = list(rows[x].astype(str)), list(rows[y])
         error = error_bar(rows, y, TEXT_COLOUR)
-        words = [f" {format(v, value_format)} " for v in values]
+        value_texts = [f" {format(v, value_format)} " for v in values]
         places = _places(values, ceilings, log_y)
         if not series and "none" in places:
             named_ticks = [
                 f"{label}<br>{word.strip()}" if place == "none" else label
-                for label, word, place in zip(labels, words, places, strict=True)
+                for label, word, place in zip(labels, value_texts, places, strict=True)
             ]
         fig.add_trace(
             go.Bar(
@@ -95,7 +95,7 @@ def bars(
                 orientation="h" if horizontal else "v",
                 name=str(name),
                 marker={"color": PALETTE[i % len(PALETTE)]},
-                text=None if series else words,
+                text=None if series else value_texts,
                 textposition=None if series else places if ceilings else "outside",
                 insidetextfont={"color": text_on(PALETTE[i % len(PALETTE)])},
                 insidetextanchor="start",
@@ -194,7 +194,7 @@ def dots(
     first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
     limits = _limits(first, last, log_x, reference, at_least)
     error = None
-    words = [format(v, value_format) for v in df[x]]
+    value_texts = [format(v, value_format) for v in df[x]]
     if low and high:
         up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
         error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
@@ -205,7 +205,7 @@ def dots(
             y=list(df[y].astype(str)),
             error_x=error,
             mode="markers" if annotated else "markers+text",
-            text=words,
+            text=value_texts,
             textposition="top center",
             marker={"size": 11, "color": PALETTE[0]},
             showlegend=False,
@@ -214,8 +214,8 @@ def dots(
     if annotated:
         # Text at the marker would overlap the interval or the reference line.
         edge = 10 ** limits[1] if log_x else limits[1]
-        look = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
-        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **look)
+        text_style = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
+        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=value_texts, **text_style)
     if reference is not None:
         fig.add_vline(x=reference, line={"dash": "dash", "color": TEXT_COLOUR})
     layout(fig, title, x_title or axis_title(x), note=origin_of(df), height=height or 150 + 40 * len(df))

@@ -165,9 +165,9 @@ def heatmap(
     # Cells without a value are gray, so that it is clear that their text belongs to a cell.
     gray = [[1 if value is None and word else None for value, word in line] for line in cell_contents]
     if any(cell for line in gray for cell in line):
-        words = [[word if value is None else "" for value, word in line] for line in cell_contents]
+        gray_texts = [[word if value is None else "" for value, word in line] for line in cell_contents]
         flat = [[0, "#C8C8C8"], [1, "#C8C8C8"]]
-        fig.add_trace(go.Heatmap(z=gray, text=words, colorscale=flat, showscale=False, **common))
+        fig.add_trace(go.Heatmap(z=gray, text=gray_texts, colorscale=flat, showscale=False, **common))
     layout(fig, title, axis_title(x), axis_title(y), note=origin_of(df), height=height)
     fig.update_xaxes(type="category", showgrid=False)
     fig.update_yaxes(type="category", showgrid=False)

@@ -118,22 +118,22 @@ class _Lane:
 
 def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
     for kind, (color, legend) in _COLORS.items():
-        some = [b for b in bars if b.kind == kind]
+        subset = [b for b in bars if b.kind == kind]
         # Clip bars at the left edge of the view, so that their names are visible.
-        base = [max(b.start_us, left_us) for b in some]
-        if some:
+        base = [max(b.start_us, left_us) for b in subset]
+        if subset:
             figure.add_bar(
                 orientation="h",
                 base=base,
-                x=[b.start_us + b.duration_us - left for b, left in zip(some, base, strict=True)],
-                y=[b.y for b in some],
+                x=[b.start_us + b.duration_us - left for b, left in zip(subset, base, strict=True)],
+                y=[b.y for b in subset],
                 width=0.86,
                 marker={"color": color, "line": {"color": "white", "width": 0.5}},
-                text=[b.label for b in some],
+                text=[b.label for b in subset],
                 textposition="inside",
                 insidetextanchor="start",
                 insidetextfont={"color": plots.text_on(color)},
-                hovertext=[b.hover for b in some],
+                hovertext=[b.hover for b in subset],
                 hoverinfo="text",
                 name=legend,
             )
