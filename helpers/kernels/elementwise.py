@@ -220,7 +220,7 @@ def require_place(x: torch.Tensor) -> None:
         )
 
 
-def walked_as(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
+def merge_dimensions(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
     """Returns sizes and strides that visit `x` in the order of `y`'s memory, in as few dimensions as
     possible.
 
@@ -322,7 +322,7 @@ def _forward(kernel, x: torch.Tensor) -> torch.Tensor:
         if y.stride() == x.stride():
             _launch(kernel, n_elements, y, x)
             return y
-        sizes, strides = walked_as(x, y)
+        sizes, strides = merge_dimensions(x, y)
         if len(sizes) == 1 and strides == [1]:
             _launch(kernel, n_elements, y, x)
         elif len(sizes) <= 4:

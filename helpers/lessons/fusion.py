@@ -337,8 +337,10 @@ def league_gaps(league: pd.DataFrame) -> pd.DataFrame:
         if peers.empty or not group.contestant.eq("ours").any():
             continue
         best = peers.loc[peers.ours_ratio.idxmin()]
-        tie = best.ratio_low <= 1 <= best.ratio_high
-        fastest = "no difference seen" if tie else "ours" if best.ours_ratio > 1 else best.contestant
+        no_difference = best.ratio_low <= 1 <= best.ratio_high
+        fastest = (
+            "no difference seen" if no_difference else "ours" if best.ours_ratio > 1 else best.contestant
+        )
         rows.append(
             dict(zip(points, point, strict=True))
             | {"best_peer": best.contestant, "peer_over_ours": best.ours_ratio}

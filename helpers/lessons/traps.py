@@ -66,7 +66,7 @@ class Game:
     def __init__(self, timers: list[str], truth: dict[str, dict[str, str]]) -> None:
         import ipywidgets as w
 
-        self._truth, self._right = truth, {}
+        self._truth, self._n_right = truth, {}
         self.picks, self.seen, self.answers = {}, {}, {}
         self.score = w.HTML()
         rows = []
@@ -88,14 +88,14 @@ class Game:
         """Shows which timers a trap deceives, adds the correct picks to the score, and locks the picks."""
         truth = self._truth[trap]
         picks = {timer: button.value for timer, button in self.picks[trap].items()}
-        self._right[trap] = sum(picked == (timer in truth) for timer, picked in picks.items())
+        self._n_right[trap] = sum(picked == (timer in truth) for timer, picked in picks.items())
         for button in (*self.picks[trap].values(), self.seen[trap]):
             button.disabled = True
         missed = [timer for timer, picked in picks.items() if picked != (timer in truth)]
         result = f" You had {', '.join(missed)} the other way." if missed else " You had them all."
         sentences = f"{answer(truth)} {WHY.get(trap, '')}{result}"
         self.answers[trap].value = f'<div role="status">{html.escape(sentences)}</div>'
-        n, right = len(self._right) * len(picks), sum(self._right.values())
+        n, right = len(self._n_right) * len(picks), sum(self._n_right.values())
         self.score.value = f"<b>{right} of {n} timers right</b>"
 
 

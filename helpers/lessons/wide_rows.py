@@ -134,11 +134,11 @@ def changes(trick: str, dtype: str, n_cols: int) -> bool:
     """
     import torch
 
-    shape, of_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
+    shape, torch_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
     # The answer depends on the shape, not on the available GPU, which may be too small to share such rows.
     any_device = torch.device("cpu")
-    tuned = _launch(AS_TUNED, shape, of_dtype, any_device)
-    return trick == NO_NAP or _launch(trick, shape, of_dtype, any_device) != tuned
+    tuned = _launch(AS_TUNED, shape, torch_dtype, any_device)
+    return trick == NO_NAP or _launch(trick, shape, torch_dtype, any_device) != tuned
 
 
 def tricks() -> list[dict[str, Any]]:
@@ -406,7 +406,7 @@ def draw_league(
     days = {gpu: table.attrs["provenance"].date for gpu, table in leagues.items()}
     fig = make_subplots(rows=1, cols=len(leagues), shared_yaxes=True, horizontal_spacing=0.04,
                         subplot_titles=[f"{names[gpu]}, {days[gpu]}" for gpu in leagues])  # fmt: skip
-    of_dtype = []
+    trace_dtypes = []
     for column, table in enumerate(leagues.values(), start=1):
         rows = wide_softmaxes(table)
         for dtype in dtypes:
@@ -427,19 +427,19 @@ def draw_league(
                     marker={"symbol": plots.MARKERS[i], "size": 8},
                     hovertemplate=name + ", %{x:,} columns: %{y:.1f} %<extra></extra>",
                 )
-                of_dtype.append(dtype)
+                trace_dtypes.append(dtype)
             copy = part[part.contestant.eq("copy")].sort_values("n_cols")
             fig.add_scatter(
                 x=list(copy.n_cols), y=list(copy.of_peak), mode="lines", name="a copy", legendgroup="copy",
                 showlegend=column == 1, visible=dtype == dtypes[0], row=1, col=column,
                 line={"color": plots.TEXT_COLOUR, "width": 2, "dash": "dash"},
             )  # fmt: skip
-            of_dtype.append(dtype)
+            trace_dtypes.append(dtype)
     buttons = [
         {
             "label": _SHORT[one],
             "method": "update",
-            "args": [{"visible": [one == dtype for dtype in of_dtype]}],
+            "args": [{"visible": [one == dtype for dtype in trace_dtypes]}],
         }
         for one in dtypes
     ]

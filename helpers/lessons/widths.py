@@ -73,7 +73,7 @@ def launcher(x: torch.Tensor, y: torch.Tensor, shape: Shape, n_bytes: int) -> Ca
     return lambda: kernel[grid](*arguments, BLOCK_SIZE=shape.block_size, num_warps=shape.num_warps)
 
 
-def _each() -> list[tuple[Shape, int, Callable[[], Any]]]:
+def _all_launches() -> list[tuple[Shape, int, Callable[[], Any]]]:
     import torch
 
     x = torch.randn(SIDE, SIDE, device="cuda")
@@ -124,7 +124,7 @@ def _of_rows(wide: Any, narrow: Any, n_rows: int, n_cols: int, l2: str) -> list[
 
 def launch_each() -> None:
     """Launches each shape and width once, in order, for Nsight Compute."""
-    for _, _, launch in _each():
+    for _, _, launch in _all_launches():
         launch()
 
 
@@ -137,17 +137,21 @@ def measured() -> list[dict[str, Any]]:
     counted = _counted()
     rows = []
     for shape in SHAPES:
-        timed = {n: launch for s, n, launch in _each() if s == shape}
+        timed = {n: launch for s, n, launch in _all_launches() if s == shape}
         both = timing.compare(timed[4], timed[16], labels=("narrow", "wide"), l2="cold")
         for n, one in zip(WIDTHS, (both.a, both.b), strict=True):
             row = {"kernel": shape.kernel, "block_size": shape.block_size, "num_warps": shape.num_warps}
-            row |= {"elements": shape.elements, "load_bytes": _right(shape, n), "median_us": one.median_us}
+            row |= {
+                "elements": shape.elements,
+                "load_bytes": _checked_load_bytes(shape, n),
+                "median_us": one.median_us,
+            }
             row |= {"narrow_over_wide": both.ratio, "ratio_low": both.ci95[0], "ratio_high": both.ci95[1]}
             rows.append(row | counted[len(rows)])
     return rows
 
 
-def _right(shape: Shape, n_bytes: int) -> int:
+def _checked_load_bytes(shape: Shape, n_bytes: int) -> int:
     """Checks one launch with poisoned output memory, and returns the widest load in its PTX."""
     import torch
 
@@ -251,12 +255,12 @@ def _work(p: pd.DataFrame) -> str:
         requests = f"{p.requests.mean():.1f} times"
     instructions = f"{p.instructions.min():.1f} to {p.instructions.max():.1f} times the instructions"
     dram = (p.dram_mb - 1).abs().max()
-    dram_ = (
+    dram_sentence = (
         "the same bytes from DRAM within 2 %"
         if dram < 0.02
         else f"DRAM traffic that differs by up to {100 * dram:.0f} %"
     )
-    return f"**Work.** 4-byte loads need {requests} the requests, {instructions}, and {dram_}."
+    return f"**Work.** 4-byte loads need {requests} the requests, {instructions}, and {dram_sentence}."
 
 
 def _sectors(p: pd.DataFrame) -> str:

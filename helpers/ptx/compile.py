@@ -215,7 +215,7 @@ def _compile_anywhere(kernel: Any, request: Mapping[str, Any]) -> Stages:
     """Compiles in this process, or in a second one if the kernel was defined for the interpreter."""
     target = f"sm_{request['capability']}"
     if type(kernel).__name__ == "InterpretedFunction":
-        result = isolated.compile_elsewhere(kernel.fn, request)
+        result = isolated.compile_in_subprocess(kernel.fn, request)
     else:
         result = isolated.compile_here(kernel, request)
     if "error" in result:

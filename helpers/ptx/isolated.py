@@ -94,7 +94,7 @@ def error_summary(error: Any, kernel: Any = None) -> str:
     return f"line {start + node.lineno - 1}, `{code}`: {message}"
 
 
-def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
+def compile_in_subprocess(function: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compiles the kernel around `function` in a second Python process without the interpreter.
 
     Returns the same values as `compile_here`.
@@ -104,13 +104,13 @@ def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
     with _lock:
         try:
             return _compiler(modules).compile(job)
-        except _Ended as ended:
+        except _CompilerExited as error:
             return {
-                "error": f"the second Python process, which compiles without the interpreter, failed: {ended}"
+                "error": f"the second Python process, which compiles without the interpreter, failed: {error}"
             }
 
 
-class _Ended(RuntimeError):
+class _CompilerExited(RuntimeError):
     """The second Python process has ended; the message is the last line that it printed."""
 
 
@@ -144,7 +144,7 @@ class _Compiler:
         """Sends one job and returns the answer.
 
         Raises:
-            _Ended: the process did not answer.
+            _CompilerExited: the process did not answer.
         """
         try:
             pickle.dump(job, self.process.stdin)
@@ -154,7 +154,7 @@ class _Compiler:
             self.end()
             self.errors.seek(0)
             lines = self.errors.read().decode(errors="replace").strip().splitlines()
-            raise _Ended((lines or ["it printed nothing"])[-1]) from None
+            raise _CompilerExited((lines or ["it printed nothing"])[-1]) from None
         except BaseException:  # after an interrupt, the answer to this job must not be read as the next one
             self.end()
             raise

@@ -80,6 +80,8 @@ def ratio_interval(
     """
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     ratio = statistics.median(ratios)
-    of_a, of_b = ratio / statistics.median(a), ratio / statistics.median(b)
-    step = resolution * (of_a + of_b) / 2
-    return ratio, median_interval(ratios, resolution=step + math.hypot(offsets[0] * of_a, offsets[1] * of_b))
+    scale_a, scale_b = ratio / statistics.median(a), ratio / statistics.median(b)
+    step = resolution * (scale_a + scale_b) / 2
+    return ratio, median_interval(
+        ratios, resolution=step + math.hypot(offsets[0] * scale_a, offsets[1] * scale_b)
+    )

@@ -302,7 +302,7 @@ def test_one_second_python_compiles_for_the_interpreter_until_it_ends():
         print("the same:", isolated._running[0].process is first)
         first.kill(), first.wait()
         print("another:", len(t.compiled(num_warps=16).reading.loads))
-        print(isolated.compile_elsewhere(t.rows_kernel.fn, {"divisible": None})["error"])
+        print(isolated.compile_in_subprocess(t.rows_kernel.fn, {"divisible": None})["error"])
     """
     same, another, error = interpreted_process(code).splitlines()
     assert (same, another) == ("the same: True", "another: 2")
