@@ -108,8 +108,8 @@ def truth_us(fn: Callable[[], Any]) -> float:
 
     with tempfile.TemporaryDirectory() as folder:
         path = trace.capture(step, path=Path(folder) / "truth.json.gz", active=30)
-        kernels = trace.kernels(trace.load_trace(path))
-    return kernels.duration_us[~kernels.name.str.contains("Fill")].median()
+        ran = trace.kernels(trace.load_trace(path))
+    return ran.duration_us[~ran.name.str.contains("Fill")].median()
 
 
 def time_three_squares(timers: Mapping[str, Callable[[Callable[[], Any]], float]]) -> list[dict]:
