@@ -169,8 +169,8 @@ def require(*names: str) -> None:
     for name in names:
         if name not in _TOOLS:
             raise ValueError(f"require() knows {', '.join(_TOOLS)}; it was given {name!r}.")
-        look = {"gpu": has_gpu, "nvrtc": nvrtc}.get(name, functools.partial(find_tool, name))
-        if look() in (False, None):
+        lookup = {"gpu": has_gpu, "nvrtc": nvrtc}.get(name, functools.partial(find_tool, name))
+        if lookup() in (False, None):
             raise Missing(_missing_sentence(name))
 
 
@@ -186,8 +186,8 @@ def _missing_sentence(name: str) -> str:
     what, how = _what_and_how(name)
     if name == "gpu":
         return f"No NVIDIA GPU that torch can use was found; it is needed for {what}. To get one: {how}"
-    thing = {"nvrtc": "NVRTC"}.get(name, name)
-    return f"{thing} is missing; it is needed for {what}. To install it: {how}"
+    label = {"nvrtc": "NVRTC"}.get(name, name)
+    return f"{label} is missing; it is needed for {what}. To install it: {how}"
 
 
 @functools.cache
@@ -266,7 +266,7 @@ def measure_copy(memory_bytes: int) -> float:
     n_bytes = min(1 << 30, memory_bytes // 8)
     source = torch.empty(n_bytes, dtype=torch.uint8, device="cuda").random_()
     target = torch.empty_like(source)
-    began, batches = _clock_s(), []
+    start_s, batches = _clock_s(), []
     while True:
         events = [torch.Event(device="cuda", enable_timing=True) for _ in range(10)]
         for event in events:
@@ -274,8 +274,8 @@ def measure_copy(memory_bytes: int) -> float:
             target.copy_(source)
         torch.accelerator.synchronize()
         batches.append(statistics.median(a.elapsed_time(b) for a, b in itertools.pairwise(events)))
-        took = _clock_s() - began
-        if took > 1 or (took > 0.1 and sum(batch < 1.01 * min(batches) for batch in batches) >= 3):
+        elapsed_s = _clock_s() - start_s
+        if elapsed_s > 1 or (elapsed_s > 0.1 and sum(batch < 1.01 * min(batches) for batch in batches) >= 3):
             return round(2 * n_bytes / min(batches) / 1e6, 1)
 
 
@@ -362,8 +362,8 @@ def _problems(driver: str | None, torch) -> list[str]:
             )
         else:
             found.append(f"The driver ({driver}) is installed, but torch can't use a GPU: {why}.")
-    if (compiler := nvrtc()) and compiler.misfit:
-        found.append(compiler.misfit)
+    if (compiler := nvrtc()) and compiler.problem:
+        found.append(compiler.problem)
     if has_gpu() and find_tool("ncu") and counters_allowed() is False:
         found.append(
             "ncu is installed but may not read the counters (ERR_NVGPUCTRPERM): run as root, or set the "

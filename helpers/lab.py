@@ -58,18 +58,18 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
     exercise = exercises.get(id)
     verdict = attempt(exercise, obj, seed)
     if verdict.mistake != "to-do":
-        _note(exercise, verdict)
+        _store_attempt(exercise, verdict)
     if not verdict.passed:
         raise NotYet(verdict) from None
     return verdict
 
 
-def _keep(lab: str, id: str, how: Callable[[dict], dict]) -> None:
-    if problem := progress_store.update(lab, id, how):
+def _update_progress(lab: str, id: str, change: Callable[[dict], dict]) -> None:
+    if problem := progress_store.update(lab, id, change):
         print(f"Your progress was not saved: {problem}.")
 
 
-def _note(exercise: Exercise, verdict: Verdict) -> None:
+def _store_attempt(exercise: Exercise, verdict: Verdict) -> None:
     def change(entry: dict) -> dict:
         tries = entry.get("tries", 0)
         entry["tries"] = (tries if isinstance(tries, int) else 0) + 1
@@ -81,7 +81,7 @@ def _note(exercise: Exercise, verdict: Verdict) -> None:
             entry["last"] = verdict.mistake
         return entry
 
-    _keep(exercise.lab, exercise.id, change)
+    _update_progress(exercise.lab, exercise.id, change)
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class Progress:
         table = f"<b>{html.escape(self._title())}</b><table><tr>{cells}</tr>{body}</table>"
         if not self.predictions.answered:
             return table
-        says = html.escape(" ".join(self._predicted()))
-        return f"{table}<details><summary>{says}</summary>{self.predictions.table_html()}</details>"
+        predicted = html.escape(" ".join(self._predicted()))
+        return f"{table}<details><summary>{predicted}</summary>{self.predictions.table_html()}</details>"
 
 
 def progress(lab: str) -> Progress:
@@ -169,10 +169,10 @@ def progress(lab: str) -> Progress:
         UnknownExercise: No lab has this name.
     """
     lab = aliases.current(str(lab))
-    kept = progress_store.read(lab) if lab in exercises.LABS else {}
+    entries = progress_store.read(lab) if lab in exercises.LABS else {}
     rows = []
     for exercise in exercises.of_lab(lab):
-        entry = kept.get(exercise.id, {})
+        entry = entries.get(exercise.id, {})
         state = "passed" if entry.get("passed") else "tried" if entry.get("tries") else "to do"
         tries = entry.get("tries")
         rows.append(
@@ -199,7 +199,7 @@ def reset(id: str) -> None:
     """
     exercise = exercises.get(id)
     starter = _starter(exercise.id)
-    _keep(exercise.lab, exercise.id, lambda entry: {"tries": entry.get("tries", 0)})
+    _update_progress(exercise.lab, exercise.id, lambda entry: {"tries": entry.get("tries", 0)})
     shell = _shell()
     if shell is None:
         print(starter)

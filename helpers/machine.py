@@ -65,8 +65,8 @@ class Survey:
     ok: bool
 
     def _lines(self) -> list[str]:
-        have = {f.name: f.here for f in self.findings}
-        first = f"Python {have['Python']} · torch {have['torch']} · triton {have['triton'] or 'missing'}"
+        found = {f.name: f.here for f in self.findings}
+        first = f"Python {found['Python']} · torch {found['torch']} · triton {found['triton'] or 'missing'}"
         if self.gpu:
             peak = f", peak {self.gpu.peak_gb_per_s:,.0f}" if self.gpu.peak_gb_per_s else ""
             second = (

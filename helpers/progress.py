@@ -33,18 +33,18 @@ def read(name: str) -> dict[str, dict]:
     for path in (*_old_files(name), _file(name)):
         entries = _entries(path)
         for key in sorted(entries, key=lambda key: aliases.current(key) == key):  # old names first
-            today = aliases.current(key)
-            found[today] = {**found.get(today, {}), **entries[key]}
+            current_key = aliases.current(key)
+            found[current_key] = {**found.get(current_key, {}), **entries[key]}
     return found
 
 
-def update(name: str, key: str, how: Callable[[dict], dict]) -> str:
+def update(name: str, key: str, change: Callable[[dict], dict]) -> str:
     """Change one entry and write the file atomically.
 
     Args:
         name: The file's name without its ending.
         key: The entry's key.
-        how: Takes the entry, or an empty one, and returns the new one.
+        change: Takes the entry, or an empty one, and returns the new one.
 
     Returns:
         Why it could not be stored, or an empty string.
@@ -52,7 +52,7 @@ def update(name: str, key: str, how: Callable[[dict], dict]) -> str:
     try:
         with _locked(name):
             entries = read(name)
-            entries[key] = how(entries.get(key, {}))
+            entries[key] = change(entries.get(key, {}))
             with atomic.atomic_write(_file(name)) as file:
                 file.write_text(json.dumps(entries, indent=1), "utf-8")
             for old in _old_files(name):  # its entries are in the new file now

@@ -22,9 +22,9 @@ def pairs() -> list[dict[str, str]]:
 def add(torch: str, triton: str) -> None:
     """Adds a pair for which everything passed, without build suffixes such as the +cpu of 2.13.0+cpu."""
     new = {"torch": torch.partition("+")[0], "triton": triton.partition("+")[0]}
-    kept = [pair for pair in pairs() if pair != new] + [new]
-    kept.sort(key=lambda pair: _numbers(pair["torch"]))
-    FILE.write_text("[\n  " + ",\n  ".join(map(json.dumps, kept)) + "\n]\n")
+    all_pairs = [pair for pair in pairs() if pair != new] + [new]
+    all_pairs.sort(key=lambda pair: _numbers(pair["torch"]))
+    FILE.write_text("[\n  " + ",\n  ".join(map(json.dumps, all_pairs)) + "\n]\n")
 
 
 def problems(installed: Mapping[str, str | None]) -> list[str]:

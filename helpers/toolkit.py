@@ -47,7 +47,7 @@ class Nvrtc:
         return f"NVRTC {named(self.version)}"
 
     @property
-    def misfit(self) -> str:
+    def problem(self) -> str:
         """What doesn't fit this machine, in a sentence with the command that fixes it; "" if
         everything fits.
         """
@@ -115,11 +115,11 @@ def install_line(cuda: str | None) -> str:
 def _closest(found: Iterable[tuple[tuple[int, int], object]], wanted: tuple[int, int] | None):
     """Returns the (version, thing) closest to the wanted version, else the newest; the first of equals."""
 
-    def nearness(one: tuple) -> tuple:
+    def rank(one: tuple) -> tuple:
         version = one[0]
         return wanted is not None and version[0] == wanted[0], version == wanted, version
 
-    return max(found, key=nearness, default=None)
+    return max(found, key=rank, default=None)
 
 
 def _folders(wheels: tuple[str, ...], below: tuple[str, ...], home: Path | None) -> Iterator[Path]:

@@ -165,7 +165,7 @@ from helpers import lab
 from helpers.exercises import Exercise, Verdict
 one = Exercise("double-it", "03_triton", "", "double", cases=None, judge=None)
 for _ in range(25):
-    lab._note(one, Verdict("double-it", False, ""))
+    lab._store_attempt(one, Verdict("double-it", False, ""))
 """
     running = [subprocess.Popen([sys.executable, "-c", code], env=dict(os.environ)) for _ in range(2)]
     assert [process.wait(timeout=120) for process in running] == [0, 0]
@@ -185,9 +185,9 @@ def test_progress_includes_the_lessons_predictions(labs, monkeypatch):
     monkeypatch.setattr(answers, "keys_by_lesson", lambda: by_lesson)
     assert "redict" not in repr(lab.progress("03_triton"))
     assert lab.progress("03_triton")._repr_mimebundle_() == {}
-    answers.keep(sectors, 8)
+    answers.store(sectors, 8)
     answers.note_reveal(sectors, 4)
-    answers.keep(Question("other", "Of another lesson?"), 8)
+    answers.store(Question("other", "Of another lesson?"), 8)
     shown = lab.progress("03_triton")
     assert "Answered: 1 of 2 questions." in repr(shown) and "Right: 0 of 1" in repr(shown)
     assert "How many &lt;sectors&gt;?" in shown._repr_html_() and "another lesson" not in shown._repr_html_()

@@ -55,7 +55,7 @@ def test_of_wheels_side_by_side_torch_decides(tmp_path, cuda, taken):
     put(packages, "wheel 13", "13.5")
     found = toolkit.find_nvrtc(cuda)
     libraries, include = LAYOUTS[f"wheel {taken[0]}"]
-    assert found.version == taken and found.misfit == ""
+    assert found.version == taken and found.problem == ""
     assert found.library == packages / libraries / f"libnvrtc.so.{taken[0]}"
     assert found.builtins.name == f"libnvrtc-builtins.so.{taken[0]}.{taken[1]}"
     assert found.include == packages / include
@@ -84,7 +84,7 @@ def test_the_headers_are_never_of_another_major_version(tmp_path):
     put(packages, "wheel 13", "13.5")
     found = toolkit.find_nvrtc("12.8")
     assert found.version == (12, 8) and found.include is None
-    assert found.misfit.startswith(
+    assert found.problem.startswith(
         "CUDA's headers (cuda_fp16.h and others) for NVRTC 12.8 are missing: pip install"
     )
 
@@ -93,21 +93,21 @@ def test_the_only_one_is_taken_and_the_misfit_has_the_line_that_fixes_it(tmp_pat
     put(tmp_path / "packages", "wheel 13", "13.5")
     found = toolkit.find_nvrtc("12.8")
     assert found.version == (13, 5)
-    assert all(fact in found.misfit for fact in ("CUDA 12.8", "NVRTC 13.5", "driver"))
-    assert found.misfit.endswith('pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"')
+    assert all(fact in found.problem for fact in ("CUDA 12.8", "NVRTC 13.5", "driver"))
+    assert found.problem.endswith('pip install "cuda-toolkit[cudart,nvrtc]==12.8.*"')
 
 
 def test_an_older_one_is_a_misfit_that_drivers_take(tmp_path):
     put(tmp_path / "packages", "wheel 12", "12.8")
-    said = toolkit.find_nvrtc("13.0").misfit
+    said = toolkit.find_nvrtc("13.0").problem
     assert all(fact in said for fact in ("CUDA 13.0", "NVRTC 12.8")) and "driver" not in said
     assert said.endswith('pip install "cuda-toolkit[cudart,nvrtc]==13.0.*"')
 
 
 def test_one_that_cannot_compile_for_blackwell_is_named(tmp_path):
     put(tmp_path / "packages", "wheel 12", "12.6")
-    misfit = toolkit.find_nvrtc("12.6").misfit
-    assert "NVRTC 12.6" in misfit and "sm_100" in misfit
+    problem = toolkit.find_nvrtc("12.6").problem
+    assert "NVRTC 12.6" in problem and "sm_100" in problem
 
 
 def test_half_an_installation_is_none(tmp_path):

@@ -113,8 +113,8 @@ class Bound:
         n_terms: how many inputs a result depends on; 1 for an elementwise operation.
         size: each row's root mean square, shape (rows, 1), float64; the rows are those of
             `closeness.as_rows`.
-        own: the reference's own error in the inputs' dtype, (rows, columns); None if it doesn't run in that
-            dtype.
+        reference_error: the reference's own error in the inputs' dtype, (rows, columns); None if it doesn't
+            run in that dtype.
         terms: the root of the summed squares of each result's terms, (rows, columns); None without float
             inputs.
     """
@@ -123,7 +123,7 @@ class Bound:
     rounding: Rounding
     n_terms: float
     size: torch.Tensor
-    own: torch.Tensor | None = None
+    reference_error: torch.Tensor | None = None
     terms: torch.Tensor | None = None
 
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
@@ -137,8 +137,8 @@ class Bound:
             "inputs": self.rounding.unit * (e.abs() + terms),
             "sums": self.rounding.sums * math.sqrt(depth) * (partial + terms),
         }
-        if self.own is not None:
-            found["own"] = self.own[rows, columns].double()
+        if self.reference_error is not None:
+            found["reference"] = self.reference_error[rows, columns].double()
         return found
 
     def parts(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
@@ -163,8 +163,8 @@ class Bound:
         most = torch.stack([part.nan_to_num_(0.0) for part in parts.values()]).amax(dim=0)
         return torch.maximum(fixed, torch.minimum(most, cap))
 
-    def says(self, index: tuple[int, ...], expected: torch.Tensor) -> str:
-        """Which rule determines what is allowed at one element, in a sentence."""
+    def explain(self, index: tuple[int, ...], expected: torch.Tensor) -> str:
+        """A sentence that explains which rule determines what is allowed at one element."""
         row, column = divmod(_flat(index, expected.shape), row_length(expected.shape))
         at = slice(row, row + 1), slice(column, column + 1)
         parts = {name: float(part) for name, part in self.parts(as_rows(expected)[at], *at).items()}
@@ -175,7 +175,7 @@ class Bound:
             why = f"the fixed tolerance of {name_of(self.dtype)}; the operation itself causes smaller errors"
             return f"Allowed at {index}: {fixed:.2g}, {why}."
         why = {
-            "own": f"the error of the reference itself in {name}",
+            "reference": f"the error of the reference itself in {name}",
             "inputs": f"what one rounding of each input to {name} changes in the float64 reference",
             "sums": f"the error that the roundings of a sum of {self.n_terms:,.0f} terms can reach in {name}",
         }[which]

@@ -19,7 +19,7 @@ _TOLERANCE = {
     "float16": (2e-3, 1e-4),
     "bfloat16": (1.6e-2, 1e-3),
 }
-_SHOWN = 4
+_MAX_LISTED = 4
 STEP = 1 << 24  # elements compared at once, because a float64 copy of everything might not fit into memory
 NARROW = 17  # rows with fewer elements are combined
 
@@ -199,14 +199,14 @@ def message(
 
     where = wrong.nonzero()
     lines = [f"{name} on {case}: {n_wrong:,} of {got.numel():,} elements differ."]
-    for index in where[:_SHOWN].tolist():
+    for index in where[:_MAX_LISTED].tolist():
         at = tuple(index)
-        want = expected[at].to(got.dtype)  # float64 has digits that the result cannot have
-        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(want)}")
-    if n_wrong > _SHOWN:
-        lines.append(f"  … and {n_wrong - _SHOWN:,} more")
-    never = bool(torch.isnan(got[wrong]).all()) if got.is_floating_point() else False
-    if never and not torch.isnan(expected[wrong]).any():
+        target = expected[at].to(got.dtype)  # float64 has digits that the result cannot have
+        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(target)}")
+    if n_wrong > _MAX_LISTED:
+        lines.append(f"  … and {n_wrong - _MAX_LISTED:,} more")
+    only_nan = bool(torch.isnan(got[wrong]).all()) if got.is_floating_point() else False
+    if only_nan and not torch.isnan(expected[wrong]).any():
         lines.append(
             "  Every wrong element is NaN: the output was filled with NaN, and the kernel never wrote them."
         )

@@ -64,9 +64,9 @@ def assert_matches(
             another function, the poisoned allocations make PyTorch run it uncompiled.
         reference: the same computation in plain PyTorch. It gets the inputs in float64 (in their own dtype
             if it returns integers and refuses float64).
-        shapes: the shapes to try; by default `shapes_around(block_size)`.
-        block_size: the kernel's block size, to try sizes just below, at and above it.
-        timed_shape: the size that will be timed; it is tried as well.
+        shapes: the shapes to test; by default `shapes_around(block_size)`.
+        block_size: the kernel's block size; sizes just below, at and above it are tested.
+        timed_shape: the size that will be timed; it is tested as well.
         dtype: the dtype of the inputs; float32 by default.
         device: "cuda" if there is a GPU, otherwise "cpu".
         make_inputs: `(shape, generator, device, dtype) -> tuple`, for kernels with several inputs; values
@@ -107,13 +107,13 @@ def assert_matches(
 
     dtype = dtype or torch.float32
     device = device or ("cuda" if has_gpu() else "cpu")
-    listed = list(shapes) if shapes is not None else shapes_around(block_size)
-    if not listed and timed_shape is None:
+    base_shapes = list(shapes) if shapes is not None else shapes_around(block_size)
+    if not base_shapes and timed_shape is None:
         raise ValueError("assert_matches() has no shape to try; omit `shapes` or pass at least one.")
     if precision not in PRECISIONS:
         raise ValueError(f'precision must be "tf32", "ieee" or None, not {precision!r}.')
     seed = random.randrange(2**31) if seed is None else seed
-    asked = _Comparison(
+    comparison = _Comparison(
         name or _name(kernel),
         kernel,
         reference,
@@ -124,15 +124,15 @@ def assert_matches(
     )
     generator = torch.Generator(device=device).manual_seed(seed)
     make = make_inputs or one_normal
-    cases = [tuple(s) for s in listed] + ([tuple(timed_shape)] if timed_shape is not None else [])
+    cases = [tuple(s) for s in base_shapes] + ([tuple(timed_shape)] if timed_shape is not None else [])
     for shape in cases:
-        made = make(shape, generator, device, dtype)
-        inputs = (made,) if isinstance(made, torch.Tensor) else tuple(made)
-        _check_case(asked, inputs, f"shape {shape}, {name_of(dtype)}, seed {seed}")
+        generated = make(shape, generator, device, dtype)
+        inputs = (generated,) if isinstance(generated, torch.Tensor) else tuple(generated)
+        _check_case(comparison, inputs, f"shape {shape}, {name_of(dtype)}, seed {seed}")
     if make_inputs is None and shapes is None and dtype.is_floating_point:
         inputs = (special(generator, device, dtype),)
-        _check_case(asked, inputs, f"special values, {name_of(dtype)}, seed {seed}")
-    return Agreement(asked.name, tuple(tuple(s) for s in listed), name_of(dtype))
+        _check_case(comparison, inputs, f"special values, {name_of(dtype)}, seed {seed}")
+    return Agreement(comparison.name, tuple(tuple(s) for s in base_shapes), name_of(dtype))
 
 
 @dataclass(frozen=True)
@@ -155,31 +155,31 @@ def _name(kernel: Callable) -> str:
     return "the kernel" if found == "<lambda>" else found
 
 
-def _check_case(asked: _Comparison, inputs: tuple[Any, ...], case: str) -> None:
+def _check_case(comparison: _Comparison, inputs: tuple[Any, ...], case: str) -> None:
     # Only `out` needs the reference first, for the shapes. Its result stays referenced until the end, so that
     # the kernel cannot get its memory.
-    first = expected_of(asked.name, asked.reference, inputs) if asked.out else None
-    got = _run(asked, inputs, case, first)
+    expected = expected_of(comparison.name, comparison.reference, inputs) if comparison.out else None
+    got = _run(comparison, inputs, case, expected)
     assert_result(
-        asked.name,
+        comparison.name,
         got,
-        asked.reference,
+        comparison.reference,
         inputs,
         case=case,
-        tolerance=asked.tolerance,
-        precision=asked.precision,
-        expected=first,
-        seed=asked.seed,
+        tolerance=comparison.tolerance,
+        precision=comparison.precision,
+        expected=expected,
+        seed=comparison.seed,
     )
 
 
-def _run(asked: _Comparison, inputs: tuple[Any, ...], case: str, first: Results | None) -> Any:
+def _run(comparison: _Comparison, inputs: tuple[Any, ...], case: str, expected: Results | None) -> Any:
     """What the kernel returns on copies of the inputs, or writes into the outputs that it gets."""
     import torch
 
-    kernel, tensors = asked.kernel, [one for one in inputs if isinstance(one, torch.Tensor)]
+    kernel, tensors = comparison.kernel, [one for one in inputs if isinstance(one, torch.Tensor)]
     copies = tuple(one.clone() if isinstance(one, torch.Tensor) else one for one in inputs)
-    arguments, named, buffers = _with_out(asked, copies, first)
+    arguments, outputs_by_name, buffers = _with_out(comparison, copies, expected)
     on_gpu = any(t.is_cuda for t in tensors)
     if on_gpu:
         poison_free_memory(max(t.numel() * t.element_size() for t in tensors))
@@ -188,55 +188,60 @@ def _run(asked: _Comparison, inputs: tuple[Any, ...], case: str, first: Results 
         kernel, torch._dynamo.OptimizedModule
     )
     with contextlib.nullcontext() if compiled else poisoned():
-        value = kernel(*arguments, **named)
+        value = kernel(*arguments, **outputs_by_name)
     if on_gpu:
         torch.cuda.synchronize()
-    if first is not None:
-        value = buffers[0] if first.is_one else buffers
+    if expected is not None:
+        value = buffers[0] if expected.is_single else buffers
     if as_results(value) is None:
-        raise Mismatch(f"{asked.name} on {case}: it returned {type(value).__name__}, not a tensor.")
+        raise Mismatch(f"{comparison.name} on {case}: it returned {type(value).__name__}, not a tensor.")
     for i, (copy, original) in enumerate(zip(copies, inputs, strict=True)):
         if isinstance(copy, torch.Tensor) and not torch.equal(_bits(copy), _bits(original)):
             raise Mismatch(
-                f"{asked.name} on {case}: it changed its input {i}; an out-of-place kernel must not."
+                f"{comparison.name} on {case}: it changed its input {i}; an out-of-place kernel must not."
             )
     return value
 
 
 def _with_out(
-    asked: _Comparison, copies: tuple[Any, ...], first: Results | None
+    comparison: _Comparison, copies: tuple[Any, ...], expected_results: Results | None
 ) -> tuple[list[Any], dict[str, torch.Tensor], tuple[torch.Tensor, ...]]:
     """The kernel's arguments by position and by name, including poisoned outputs, and these outputs."""
     import torch
 
-    if first is None:
+    if expected_results is None:
         return list(copies), {}, ()
-    expected = first.tensors
-    if len(asked.out) != len(expected):
+    expected = expected_results.tensors
+    if len(comparison.out) != len(expected):
         raise ValueError(
-            f"out names {len(asked.out)} of {asked.name}'s parameters, but the reference has "
+            f"out names {len(comparison.out)} of {comparison.name}'s parameters, but the reference has "
             f"{len(expected)} results."
         )
-    wide = {torch.float64: torch.Tensor.is_floating_point, torch.complex128: torch.Tensor.is_complex}
+    kind_tests = {torch.float64: torch.Tensor.is_floating_point, torch.complex128: torch.Tensor.is_complex}
     buffers = []
     for e in expected:
-        alike = wide.get(e.dtype, lambda one: False)
-        dtype = next((one.dtype for one in copies if isinstance(one, torch.Tensor) and alike(one)), e.dtype)
+        same_kind = kind_tests.get(e.dtype, lambda one: False)
+        dtype = next(
+            (one.dtype for one in copies if isinstance(one, torch.Tensor) and same_kind(one)), e.dtype
+        )
         buffers.append(fill_with_poison(torch.empty(e.shape, dtype=dtype, device=e.device)))
-    named = {at: one for at, one in zip(asked.out, buffers, strict=True) if isinstance(at, str)}
-    n_placed = len(copies) + len(buffers) - len(named)
+    outputs_by_name = {
+        at: one for at, one in zip(comparison.out, buffers, strict=True) if isinstance(at, str)
+    }
+    n_positional = len(copies) + len(buffers) - len(outputs_by_name)
     arguments = list(copies)
-    placed = {}
-    for at, one in zip(asked.out, buffers, strict=True):
+    outputs_by_position = {}
+    for at, one in zip(comparison.out, buffers, strict=True):
         if isinstance(at, int):
-            if not -n_placed <= at < n_placed or at % n_placed in placed:
+            if not -n_positional <= at < n_positional or at % n_positional in outputs_by_position:
                 raise ValueError(
-                    f"out={at} is not a free position among the {n_placed} arguments of {asked.name}."
+                    f"out={at} is not a free position among the {n_positional} arguments of "
+                    f"{comparison.name}."
                 )
-            placed[at % n_placed] = one
-    for at in sorted(placed):
-        arguments.insert(at, placed[at])
-    return arguments, named, tuple(buffers)
+            outputs_by_position[at % n_positional] = one
+    for at in sorted(outputs_by_position):
+        arguments.insert(at, outputs_by_position[at])
+    return arguments, outputs_by_name, tuple(buffers)
 
 
 def _bits(tensor: torch.Tensor) -> torch.Tensor:

@@ -14,11 +14,10 @@ from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size
 if TYPE_CHECKING:
     import torch
 
-_MOVED_BY = (
-    2.0**-24
-)  # relative to each input; small enough to be linear, and far above float64's own roundings
+# Relative to each input; small enough to be linear, and far above float64's own roundings.
+_PERTURBATION = 2.0**-24
 _DRAWS = (4, 16)  # draws of random signs: for many results, and for fewer than a window of them
-_POKES = 3  # single elements of each input that are changed, until this many have changed a result
+_N_PROBES = 3  # single elements of each input that are changed, until this many have changed a result
 
 
 def real(tensor: torch.Tensor) -> torch.Tensor:
@@ -78,7 +77,7 @@ class Operation:
         except (RuntimeError, TypeError, ValueError):
             return None  # "not implemented for 'Half'", or two dtypes in one product
 
-    def moved(self, n_draws: int) -> Iterator[tuple[Any, ...]]:
+    def perturbed(self, n_draws: int) -> Iterator[tuple[Any, ...]]:
         """The float64 reference's results with each input x replaced by x * (1 +- 2**-24), with random
         signs.
         """
@@ -88,7 +87,7 @@ class Operation:
             wide = []
             for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
                 generator = self._generator(one, 1000 * draw + number) if is_float else None
-                wide.append(_nudged(one, generator) if is_float else widened(one))
+                wide.append(_perturbed(one, generator) if is_float else widened(one))
             yield results_of(self.reference(*wide))
 
     def exact_results(self, number: int) -> Iterator[torch.Tensor]:
@@ -99,36 +98,40 @@ class Operation:
 
         if not any(self._floats()):
             return
-        if (own := self.in_own_dtype()) is not None:
-            yield own[number]
+        if (own_results := self.in_own_dtype()) is not None:
+            yield own_results[number]
         with contextlib.suppress(RuntimeError, TypeError):  # references that refuse float64
-            for results in self.moved(_DRAWS[0]):
+            for results in self.perturbed(_DRAWS[0]):
                 yield results[number]
 
     def n_terms(self, expected: Sequence[Any]) -> list[float]:
         """For each result how many elements of one input it depends on, averaged over its elements."""
         import torch
 
-        most = [1.0] * len(expected)
+        counts = [1.0] * len(expected)
         for number, (one, is_float) in enumerate(zip(self.inputs, self._floats(), strict=True)):
             if not is_float:
                 continue
             generator = self._generator(one, -1 - number)
-            drawn = torch.randint(one.numel(), (4 * _POKES,), generator=generator, device=one.device)
-            n_seen = 0
-            for index in dict.fromkeys([0, *drawn.tolist()]):
+            indices = torch.randint(one.numel(), (4 * _N_PROBES,), generator=generator, device=one.device)
+            n_effective = 0
+            for index in dict.fromkeys([0, *indices.tolist()]):
                 wide = [widened(value) for value in self.inputs]
-                wide[number] = alone = wide[number].clone()
-                alone.view(-1)[index] += 1 + alone.view(-1)[index].abs().nan_to_num(0.0, 0.0)
-                seen = False
-                for i, (now, e) in enumerate(zip(results_of(self.reference(*wide)), expected, strict=True)):
-                    changed = sum(_n_changed(as_rows(now)[at], as_rows(e)[at]) for at in pieces(as_rows(e)))
-                    most[i] = max(most[i], changed * one.numel() / max(e.numel(), 1))
-                    seen = seen or changed > 0
-                n_seen += seen  # a change next to a NaN, or hidden by a maximum, doesn't count
-                if n_seen == _POKES:
+                wide[number] = changed_input = wide[number].clone()
+                changed_input.view(-1)[index] += 1 + changed_input.view(-1)[index].abs().nan_to_num(0.0, 0.0)
+                has_effect = False
+                for i, (result, e) in enumerate(
+                    zip(results_of(self.reference(*wide)), expected, strict=True)
+                ):
+                    changed = sum(
+                        _n_changed(as_rows(result)[at], as_rows(e)[at]) for at in pieces(as_rows(e))
+                    )
+                    counts[i] = max(counts[i], changed * one.numel() / max(e.numel(), 1))
+                    has_effect = has_effect or changed > 0
+                n_effective += has_effect  # a change next to a NaN, or hidden by a maximum, doesn't count
+                if n_effective == _N_PROBES:
                     break
-        return most
+        return counts
 
     @property
     def n_float_inputs(self) -> int:
@@ -151,7 +154,7 @@ class Operation:
         return torch.Generator(device=like.device).manual_seed((self.seed * 65_537 + stream) % 2**31)
 
 
-def _nudged(one: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def _perturbed(one: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """Multiply each element by 1 + or - 2**-24, with random signs, in double precision."""
     import torch
 
@@ -160,13 +163,13 @@ def _nudged(one: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     for at in pieces(rows):
         shape = rows[at].shape
         signs = torch.randint(0, 2, shape, generator=generator, device=wide.device, dtype=torch.int8)
-        rows[at] *= signs.double().mul_(2 * _MOVED_BY).add_(1 - _MOVED_BY)
+        rows[at] *= signs.double().mul_(2 * _PERTURBATION).add_(1 - _PERTURBATION)
     return wide
 
 
 def _n_changed(now: torch.Tensor, before: torch.Tensor) -> int:
-    both = now.isnan() & before.isnan() if now.is_floating_point() else False
-    return int(((now != before) & ~both).sum()) if both is not False else int((now != before).sum())
+    both_nan = now.isnan() & before.isnan() if now.is_floating_point() else False
+    return int(((now != before) & ~both_nan).sum()) if both_nan is not False else int((now != before).sum())
 
 
 def _difference(result: torch.Tensor, e: torch.Tensor) -> torch.Tensor:
@@ -230,21 +233,21 @@ def bounds_of(
     """
     import torch
 
-    own = operation.in_own_dtype(exactly=precision == "ieee")
+    own_results = operation.in_own_dtype(exactly=precision == "ieee")
     fewest = min((e.numel() for e in expected), default=0)
     n_draws = _DRAWS[fewest < NARROW]
-    moved: list[torch.Tensor | None] = [None] * len(expected)
-    for results in operation.moved(n_draws):
-        for i, (now, e) in enumerate(zip(results, expected, strict=True)):
+    perturbed: list[torch.Tensor | None] = [None] * len(expected)
+    for results in operation.perturbed(n_draws):
+        for i, (result, e) in enumerate(zip(results, expected, strict=True)):
             if not dtypes[i].is_floating_point:
                 continue
-            e, now = as_rows(e), as_rows(now)
-            if moved[i] is None:
-                kept = torch.float64 if dtypes[i] == torch.float64 else torch.float32
-                moved[i] = torch.zeros(e.shape, dtype=kept, device=e.device)
+            e, result = as_rows(e), as_rows(result)
+            if perturbed[i] is None:
+                float_dtype = torch.float64 if dtypes[i] == torch.float64 else torch.float32
+                perturbed[i] = torch.zeros(e.shape, dtype=float_dtype, device=e.device)
             for at in pieces(e):
-                moved[i][at] = moved[i][at].hypot(
-                    (_difference(now[at], e[at]) / _MOVED_BY).to(moved[i].dtype)
+                perturbed[i][at] = perturbed[i][at].hypot(
+                    (_difference(result[at], e[at]) / _PERTURBATION).to(perturbed[i].dtype)
                 )
     n_terms = operation.n_terms(expected)
     bounds: list[Bound | None] = []
@@ -253,8 +256,10 @@ def bounds_of(
             bounds.append(None)
             continue
         name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
-        terms = None if moved[i] is None else _spread(moved[i].div_(math.sqrt(n_draws)))
-        bound = Bound(dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), _own_error(own, i, e), terms)
+        terms = None if perturbed[i] is None else _spread(perturbed[i].div_(math.sqrt(n_draws)))
+        bound = Bound(
+            dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), _own_error(own_results, i, e), terms
+        )
         bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
     return bounds
 
@@ -267,10 +272,11 @@ def _with_tf32(bound: Bound, operation: Operation, number: int, expected: torch.
     import torch
 
     on_gpu = expected.is_cuda and bound.dtype == torch.float32 and bound.n_terms > 1
-    if not on_gpu or bound.own is None or bound.terms is None:
+    if not on_gpu or bound.reference_error is None or bound.terms is None:
         return bound
     reached = bound.rounding.sums * math.sqrt(min(bound.n_terms, LONGEST_SUM))
-    error, within_reach = bound.own.square().mean().sqrt(), reached * bound.terms.square().mean().sqrt()
+    error = bound.reference_error.square().mean().sqrt()
+    within_reach = reached * bound.terms.square().mean().sqrt()
     if error <= FACTOR * within_reach:
         return bound
     exact = _own_error(operation.in_own_dtype(exactly=True), number, expected)
@@ -284,12 +290,12 @@ def without_tf32() -> Iterator[None]:
     """Compute PyTorch's float32 products, convolutions and recurrent layers on a GPU without TF32."""
     import torch
 
-    places = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
-    before = [place.fp32_precision for place in places]
+    backends = (torch.backends.cuda.matmul, torch.backends.cudnn.conv, torch.backends.cudnn.rnn)
+    before = [backend.fp32_precision for backend in backends]
     try:
-        for place in places:
-            place.fp32_precision = "ieee"
+        for backend in backends:
+            backend.fp32_precision = "ieee"
         yield
     finally:
-        for place, one in zip(places, before, strict=True):
-            place.fp32_precision = one
+        for backend, one in zip(backends, before, strict=True):
+            backend.fp32_precision = one

@@ -23,10 +23,10 @@ class Results:
     """What a function returned: its tensors, and whether it was a single tensor rather than a tuple."""
 
     tensors: tuple[torch.Tensor, ...]
-    is_one: bool
+    is_single: bool
 
     def __str__(self) -> str:
-        return "one tensor" if self.is_one else f"{len(self.tensors)} results"
+        return "one tensor" if self.is_single else f"{len(self.tensors)} results"
 
 
 def as_results(value: Any) -> Results | None:
@@ -67,7 +67,7 @@ def expected_of(name: str, reference: Callable, inputs: Sequence[Any]) -> Result
         raise ValueError(
             f"The reference of {name} returned {what}; it must return a tensor or a tuple of tensors."
         )
-    return Results(tuple(widened(one) for one in found.tensors), found.is_one)
+    return Results(tuple(widened(one) for one in found.tensors), found.is_single)
 
 
 def assert_result(
@@ -103,17 +103,17 @@ def assert_result(
         >>> import torch
         >>> from helpers import check
         >>> x = torch.arange(4.0)
-        >>> check.assert_result("mine", x * x, torch.square, [x])  # says nothing: it is right
+        >>> check.assert_result("mine", x * x, torch.square, [x])  # correct, so nothing is raised
     """
-    given = as_results(got)
-    if given is None:
+    results = as_results(got)
+    if results is None:
         raise Mismatch(f"{name} on {case}: it returned {type(got).__name__}, not a tensor.")
     expected = expected or expected_of(name, reference, inputs)
-    if given.is_one != expected.is_one or len(given.tensors) != len(expected.tensors):
-        raise Mismatch(f"{name} on {case}: it returned {given}, but the reference gives {expected}.")
-    n = len(given.tensors)
-    cases = [case] if given.is_one else [f"{case}, result {i}" for i in range(n)]
-    for g, e, where in zip(given.tensors, expected.tensors, cases, strict=True):
+    if results.is_single != expected.is_single or len(results.tensors) != len(expected.tensors):
+        raise Mismatch(f"{name} on {case}: it returned {results}, but the reference gives {expected}.")
+    n = len(results.tensors)
+    cases = [case] if results.is_single else [f"{case}, result {i}" for i in range(n)]
+    for g, e, where in zip(results.tensors, expected.tensors, cases, strict=True):
         if tuple(g.shape) != tuple(e.shape):
             raise Mismatch(f"{name} on {where}: shape {tuple(g.shape)}, but {tuple(e.shape)} was expected.")
         if _inexact(e) and not _inexact(g):
@@ -121,7 +121,7 @@ def assert_result(
                 f"{name} on {where}: dtype {name_of(g.dtype)}, but a floating-point result was expected."
             )
     operation = Operation(reference, tuple(inputs), seed)
-    real_got, real_expected = ([real(one) for one in of.tensors] for of in (given, expected))
+    real_got, real_expected = ([real(one) for one in of.tensors] for of in (results, expected))
     _compare(name, operation, real_got, real_expected, cases, tolerance, precision)
 
 
@@ -141,11 +141,11 @@ def _compare(
     """Raise `Mismatch` for the first result that is off by more than is allowed."""
     import torch
 
-    wrong = [_at_once(g, e, tolerance) for g, e in zip(got, expected, strict=True)]
+    wrong = [_outside_fixed_tolerance(g, e, tolerance) for g, e in zip(got, expected, strict=True)]
     failed = [i for i, one in enumerate(wrong) if one.any()]
     bounds: Sequence[Bound | None] = [None] * len(wrong)
     lines = [""] * len(wrong)
-    if tolerance is None and any(not _never_close(got[i], expected[i], wrong[i]) for i in failed):
+    if tolerance is None and any(not _beyond_any_bound(got[i], expected[i], wrong[i]) for i in failed):
         try:
             bounds = bounds_of(operation, expected, [g.dtype for g in got], precision)
         except torch.OutOfMemoryError:
@@ -157,12 +157,12 @@ def _compare(
                 wrong[i] &= g != other.to(g.dtype)
         elif bound is not None:
             wrong[i] = closeness.outside(g, e, bound.allowed)
-            lines[i] = _why(operation, precision, bound, g, e, wrong[i])
+            lines[i] = _bound_note(operation, precision, bound, g, e, wrong[i])
         if n_wrong := int(wrong[i].sum()):
             raise Mismatch(closeness.message(name, cases[i], g, e, wrong[i], n_wrong, lines[i]))
 
 
-def _at_once(
+def _outside_fixed_tolerance(
     got: torch.Tensor, expected: torch.Tensor, tolerance: tuple[float, float] | None
 ) -> torch.Tensor:
     """The mask of elements that differ by more than the fixed tolerance, which needs only the two results."""
@@ -171,7 +171,7 @@ def _at_once(
     return closeness.outside(got, expected, strict(got.dtype, closeness.size_of_rows(expected)))
 
 
-def _never_close(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> bool:
+def _beyond_any_bound(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> bool:
     """Whether no bound could accept the wrong elements: each is an integer, or NaN or infinite in one
     result.
     """
@@ -192,7 +192,7 @@ def _first_finite(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor
     return None
 
 
-def _why(
+def _bound_note(
     operation: Operation,
     precision: str | None,
     bound: Bound,
@@ -205,7 +205,7 @@ def _why(
     index = _first_finite(got, expected, wrong)
     if index is None:
         return ""
-    line = bound.says(index, expected)
+    line = bound.explain(index, expected)
     has_products = bound.n_terms > 1 and operation.n_float_inputs > 1
     may_be_tf32 = precision is None and bound.rounding.name == "float32" and has_products
     if may_be_tf32 and not closeness.outside(got, expected, in_tf32(bound).allowed).any():

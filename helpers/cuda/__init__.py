@@ -1,10 +1,10 @@
 """Compile C++ and CUDA sources and call what is in them: `load_inline`, `load`, `load_kernel`, `compile_ptx`.
 
-`inline` has torch's `load_inline` and `load`, called the same way without a GPU; `extension` builds modules,
-through torch's `load_inline` or, with `fast_build`, straight through the compilers; `nvrtc` compiles to PTX
-and machine code without nvcc; `kernel` loads one kernel to call; `cache` keeps what is built; `errors` cuts a
-compiler's complaint to what matters. `highlight` shows a program's text in colours (`show`), `text` tells
-CUDA from other text. `emulator` runs CUDA text where there is no GPU.
+`inline` has torch's `load_inline` and `load`, called the same way without a GPU. `extension` builds modules,
+through torch's `load_inline` or, with `fast_build`, by calling the compilers directly. `nvrtc` compiles to
+PTX and machine code without nvcc, `kernel` loads one kernel to call, `cache` stores the builds, and `errors`
+shortens a compiler's output to the relevant lines. `highlight` displays a program with syntax highlighting
+(`show`), and `text` distinguishes CUDA from other text. `emulator` runs CUDA code without a GPU.
 """
 
 from helpers.cuda.cache import BuildInfo, build_folder, info

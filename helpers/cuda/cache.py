@@ -1,4 +1,4 @@
-"""A build cache with one folder per version of the sources; nobody ever sees a half-finished build.
+"""A build cache with one folder per version of the sources; a half-finished build is never visible.
 
 The folder is named after a hash of everything that goes into the build. The lock belongs to the operating
 system, so a killed build can't leave it behind.
@@ -78,7 +78,7 @@ def info(module: ModuleType) -> BuildInfo:
 
 def load_cached(
     name: str,
-    what: dict,
+    build_inputs: dict,
     make: Callable[[Path, io.StringIO], tuple[ModuleType, dict]],
     texts: dict[str, str | None],
     *,
@@ -88,8 +88,8 @@ def load_cached(
 
     Args:
         name: the module's name.
-        what: everything that goes into the build except the name, Python, torch and the C++ compiler, as
-            plain values.
+        build_inputs: everything that goes into the build except the name, Python, torch and the C++
+            compiler, as plain values.
         make: builds in the folder that it is given, writes the compilers' output to the text stream that it
             is given, and imports the module. Returns the module and what to store about the build.
         texts: the sources by the file name that the compiler uses for them.
@@ -103,27 +103,27 @@ def load_cached(
 
     if not name.isidentifier():
         raise ValueError(f"A module's name must be a Python identifier; {name!r} is not.")
-    what = {
-        **what,
+    build_inputs = {
+        **build_inputs,
         "name": name,
         "torch": torch.__version__,
         "python": sys.version,
         "compiler": compiler_identity("c++"),
     }
-    key = hashlib.sha256(json.dumps(what, sort_keys=True).encode()).hexdigest()[:16]
+    key = hashlib.sha256(json.dumps(build_inputs, sort_keys=True).encode()).hexdigest()[:16]
     if key in _loaded:
         return _loaded[key]
-    home = build_folder() / f"{name}-{key}"
-    module, cached = None, _ready(home)
+    folder = build_folder() / f"{name}-{key}"
+    module, cached = None, _ready(folder)
     if not cached:
-        with build_lock(home):
+        with build_lock(folder):
             # Another process may have built it while this one waited.
-            cached = _ready(home)
+            cached = _ready(folder)
             if not cached:
-                module = _build(what, home, make, texts, emulated)
-    built = json.loads((home / "built.json").read_text())
-    module = module or import_built(home, built["module"])
-    module.__workbook_build__ = BuildInfo(name, home, built["seconds"], cached, emulated)
+                module = _build(build_inputs, folder, make, texts, emulated)
+    built = json.loads((folder / "built.json").read_text())
+    module = module or import_built(folder, built["module"])
+    module.__workbook_build__ = BuildInfo(name, folder, built["seconds"], cached, emulated)
     _loaded[key] = module
     return module
 
@@ -137,25 +137,25 @@ def compiler_identity(tool: str) -> str | None:
     return f"{path.resolve()} {stat.st_size} {stat.st_mtime_ns}"
 
 
-def _ready(home: Path) -> bool:
-    return (home / "built.json").is_file()
+def _ready(folder: Path) -> bool:
+    return (folder / "built.json").is_file()
 
 
-def import_built(home: Path, module_name: str) -> ModuleType:
+def import_built(folder: Path, module_name: str) -> ModuleType:
     """Imports the shared object of a build."""
-    spec = importlib.util.spec_from_file_location(module_name, home / f"{module_name}.so")
+    spec = importlib.util.spec_from_file_location(module_name, folder / f"{module_name}.so")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 @contextlib.contextmanager
-def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
+def build_lock(folder: Path, timeout_s: float | None = None) -> Iterator[None]:
     """Holds the lock of a build. The operating system releases it when its holder ends, for
     whatever reason.
     """
-    home.parent.mkdir(parents=True, exist_ok=True)
-    path = home.with_name(home.name + ".lock")
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    path = folder.with_name(folder.name + ".lock")
     deadline = time.monotonic() + (LOCK_TIMEOUT_S if timeout_s is None else timeout_s)
     with path.open("a+") as file:
         while True:
@@ -165,9 +165,9 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     file.seek(0)
-                    holder = file.read().strip() or "an unknown process"
+                    owner = file.read().strip() or "an unknown process"
                     raise BuildError(
-                        f"Another build of {home.name} is still running: {holder}. End it, or wait and run "
+                        f"Another build of {folder.name} is still running: {owner}. End it, or wait and run "
                         "this again."
                     ) from None
                 time.sleep(0.1)
@@ -178,29 +178,33 @@ def build_lock(home: Path, timeout_s: float | None = None) -> Iterator[None]:
 
 
 def _build(
-    what: dict, home: Path, make: Callable, texts: dict[str, str | None], emulated: bool
+    build_inputs: dict, folder: Path, make: Callable, texts: dict[str, str | None], emulated: bool
 ) -> ModuleType:
     """Builds in a private folder and then moves the result into place."""
-    # What killed builds left: nobody works on it, since this process holds the lock.
-    for leftover in home.parent.glob(f"{home.name}.[0-9]*"):
+    # Remove what killed builds left behind; nothing else uses it, since this process holds the lock.
+    for leftover in folder.parent.glob(f"{folder.name}.[0-9]*"):
         shutil.rmtree(leftover, ignore_errors=True)
-    partial = home.with_name(f"{home.name}.{os.getpid()}")
+    partial = folder.with_name(f"{folder.name}.{os.getpid()}")
     partial.mkdir(parents=True)
     output = io.StringIO()
     start = time.perf_counter()
     try:
-        module, kept = make(partial, output)
-        built = {"what": what, "seconds": time.perf_counter() - start, "module": Path(module.__file__).stem}
-        (partial / "built.json").write_text(json.dumps(built | kept))
-        shutil.rmtree(home, ignore_errors=True)
-        os.replace(partial, home)
+        module, build_facts = make(partial, output)
+        built = {
+            "what": build_inputs,
+            "seconds": time.perf_counter() - start,
+            "module": Path(module.__file__).stem,
+        }
+        (partial / "built.json").write_text(json.dumps(built | build_facts))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(partial, folder)
     except Exception as error:
-        said = f"{output.getvalue()}\n{error}"
+        messages = f"{output.getvalue()}\n{error}"
         if emulated:
-            # Without the columns: they are those of the translated text.
-            said = re.sub(r"(\.cu:\d+):\d+:", r"\1:", said)
-        raise BuildError(readable_errors(said, texts)) from None
+            # Drop the column numbers, because they refer to the translated source.
+            messages = re.sub(r"(\.cu:\d+):\d+:", r"\1:", messages)
+        raise BuildError(readable_errors(messages, texts)) from None
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    module.__file__ = str(home / Path(module.__file__).name)
+    module.__file__ = str(folder / Path(module.__file__).name)
     return module

@@ -26,15 +26,15 @@ def readable_errors(output: str, texts: dict[str, str | None]) -> str:
 
     Example:
         >>> from helpers import cuda
-        >>> said = "mine.cu:1:14: error: expected ';' before '}' token"
-        >>> print(cuda.readable_errors(said, {"mine.cu": "int main() {}"}))
+        >>> output = "mine.cu:1:14: error: expected ';' before '}' token"
+        >>> print(cuda.readable_errors(output, {"mine.cu": "int main() {}"}))
         The build failed:
         mine.cu, line 1: expected ';' before '}' token
             int main() {}
                          ^
     """
     found: list[str] = []
-    for line in dict.fromkeys(output.splitlines()):  # nvcc says some things twice
+    for line in dict.fromkeys(output.splitlines()):  # nvcc prints some messages twice
         match = _ERROR.match(line.strip())
         if match:
             file = Path(match["file"]).name

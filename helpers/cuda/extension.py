@@ -264,7 +264,7 @@ def _load(
     emulated: tuple[str, str] | None = None,
     as_given: bool = False,
 ) -> ModuleType:
-    """Builds a module, or imports the finished build.
+    """Builds a module, or imports the cached build.
 
     Args:
         name: the module's name.
@@ -281,7 +281,7 @@ def _load(
             f"`functions` is a list with at least one function's name; it was given {functions!r}."
         )
     built_for = gpu_identity() if cuda else {"arch": "", "nvcc": None}
-    what = {
+    build_inputs = {
         **built_for,
         "cpp": cpp,
         "cuda": cuda,
@@ -290,13 +290,16 @@ def _load(
         "as_given": as_given,
         "flags": flags,
     }
-    quick = headers != "torch" and not as_given and fast_build.supports(cpp)
-    if quick:
-        what["bind"] = fast_build.BIND.read_text()
+    use_fast_build = headers != "torch" and not as_given and fast_build.supports(cpp)
+    if use_fast_build:
+        build_inputs["bind"] = fast_build.BIND.read_text()
     if headers == "stand-in":
-        what["tensors"] = fast_build.TENSORS.read_text()
+        build_inputs["tensors"] = fast_build.TENSORS.read_text()
     if emulated:
-        what["emulated"], what["emulator_text"], what["emulator_headers"] = *emulated, emulator_headers()
+        build_inputs["emulated"], build_inputs["emulator_text"], build_inputs["emulator_headers"] = (
+            *emulated,
+            emulator_headers(),
+        )
     # With #line the compiler's line numbers are those of the learner's text, not of the generated file.
     texts = {f"{name}.cpp": cpp, f"{name}.cu": cuda}
     cpp, cuda = (f'#line 1 "{file}"\n{text}\n' if text else "" for file, text in texts.items())
@@ -307,8 +310,8 @@ def _load(
         cpp = f'#include "{fast_build.TENSORS}"\n{cpp}'
 
     def make(folder: Path, output: io.StringIO) -> tuple[ModuleType, dict]:
-        if not quick:
-            return _build_with_torch(name, what, folder, cpp, cuda, output), {}
+        if not use_fast_build:
+            return _build_with_torch(name, build_inputs, folder, cpp, cuda, output), {}
         commands = fast_build.build(
             folder,
             name,
@@ -321,7 +324,7 @@ def _load(
         )
         return import_built(folder, name), {"commands": commands}
 
-    return load_cached(name, what, make, texts, emulated=emulated is not None)
+    return load_cached(name, build_inputs, make, texts, emulated=emulated is not None)
 
 
 @functools.cache
@@ -332,28 +335,27 @@ def emulator_headers() -> str:
 
 
 def _build_with_torch(
-    name: str, what: dict, folder: Path, cpp: str, cuda: str, output: io.StringIO
+    name: str, build_inputs: dict, folder: Path, cpp: str, cuda: str, output: io.StringIO
 ) -> ModuleType:
     """Calls torch's `load_inline`; its output and that of the compilers goes to `output`."""
     from torch.utils import cpp_extension
 
-    with_torch = what["headers"] == "torch"
-    if not with_torch and not what["as_given"]:
+    with_torch = build_inputs["headers"] == "torch"
+    if not with_torch and not build_inputs["as_given"]:
         cpp = f"#include <cstdint>\n#include <pybind11/pybind11.h>\n{cpp}"
         cuda = f"#include <cstdint>\n{cuda}" if cuda else ""
-    with building_with_torch(what["arch"], output):
+    with building_with_torch(build_inputs["arch"], output):
         module = cpp_extension.load_inline(
             name,
             cpp_sources=[cpp],
             cuda_sources=[cuda] if cuda else [],
-            functions=what["functions"],
+            functions=build_inputs["functions"],
             build_directory=str(folder),
             no_implicit_headers=not with_torch,
             with_pytorch_error_handling=with_torch,
-            **what["flags"],
+            **build_inputs["flags"],
         )
-    # torch 2.15 leaves its lock's file, 2.13 takes it away; this folder has been guarded by ours
-    # (`cache.build_lock`).
+    # torch 2.15 leaves its lock file behind, and 2.13 removes it. `cache.build_lock` protects this folder.
     (folder / "lock").unlink(missing_ok=True)
     return module
 
@@ -368,7 +370,7 @@ def building_with_torch(arch: str, output: io.StringIO) -> Iterator[None]:
     if arch:
         number = arch.removeprefix("sm_")
         environment["TORCH_CUDA_ARCH_LIST"] = f"{number[:-1]}.{number[-1]}"
-        # torch looks once, at its import; nvcc may be where only we look.
+        # torch searches only when it is imported, and not in all the folders that we search.
         if cpp_extension.CUDA_HOME is None:
             cpp_extension.CUDA_HOME = str(device.cuda_toolkit())
     with _environment(environment), contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
@@ -377,12 +379,12 @@ def building_with_torch(arch: str, output: io.StringIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
+    previous = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in previous.items():
             if value is None:
                 os.environ.pop(name, None)
             else:

@@ -20,7 +20,7 @@ BIND = Path(__file__).parent / "emulator" / "include" / "bind.h"
 # `torch::Tensor` and its like without PyTorch's headers; it is included below `bind.h`.
 TENSORS = BIND.with_name("tensors.h")
 _STANDARD = "-std=c++17"
-# torch's own flags for nvcc, so that a text means the same with and without PyTorch's headers
+# torch's own flags for nvcc, so that a source means the same with and without PyTorch's headers
 _NVCC = (
     "-D__CUDA_NO_HALF_OPERATORS__",
     "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -37,11 +37,11 @@ def supports(*texts: str | None) -> bool:
 
 def binding(name: str, functions: Sequence[str]) -> str:
     """Returns the C++ lines that define the module `name`, to be placed below the declarations."""
-    bound = " ".join(f"WORKBOOK_BIND({f})" for f in functions)
+    bindings = " ".join(f"WORKBOOK_BIND({f})" for f in functions)
     methods = " ".join(f"WORKBOOK_METHOD({f})" for f in functions)
     return f"""
 #line 1 "binding"
-{bound}
+{bindings}
 static PyMethodDef workbook_methods[] = {{{methods} {{nullptr, nullptr, 0, nullptr}}}};
 static PyModuleDef_Slot workbook_slots[] = {{{{0, nullptr}}}};  // so that no entry of sys.modules is replaced
 static PyModuleDef workbook_module = {{
@@ -78,14 +78,14 @@ def build(
         The commands that were run; the compilation of main.cpp comes first.
 
     Raises:
-        BuildError: the build failed. The message has the compiler's whole output.
+        BuildError: the build failed. The message has the compiler's complete output.
     """
     compiler = str(device.find_tool("c++"))
     (folder / "main.cpp").write_text(f'#include "{BIND}"\n{cpp}\n{binding(name, functions)}')
     flags = [*([] if any("-std" in flag for flag in flags) else [_STANDARD]), *flags]
-    own = [_STANDARD, "-O2"] if cuda else flags
+    cpp_flags = [_STANDARD, "-O2"] if cuda else flags
     python = f"-I{sysconfig.get_path('include')}"
-    commands = [[compiler, "-fPIC", python, *own, "-c", "main.cpp", "-o", "main.o"]]
+    commands = [[compiler, "-fPIC", python, *cpp_flags, "-c", "main.cpp", "-o", "main.o"]]
     objects, libraries = ["main.o"], []
     if cuda:
         (folder / "cuda.cu").write_text(f"#include <cstdint>\n{cuda}")
@@ -112,13 +112,13 @@ def _run(commands: list[list[str]], folder: Path) -> None:
     try:
         for command in commands:
             running.append(subprocess.Popen(command, cwd=folder, env=environment, **output))
-        said = [process.communicate()[0] for process in running]
+        outputs = [process.communicate()[0] for process in running]
     except BaseException:  # the learner's interrupt
         for process in running:
             process.kill()
         raise
     if any(process.returncode for process in running):
-        raise BuildError("\n".join(said))
+        raise BuildError("\n".join(outputs))
 
 
 def _runtime_folder(toolkit: Path) -> Path:
@@ -128,5 +128,5 @@ def _runtime_folder(toolkit: Path) -> Path:
             return folder
     raise BuildError(
         f"There is no libcudart.so in {toolkit}/lib64: install the CUDA runtime's development files "
-        "(conda install -c conda-forge cuda-cudart-dev), or set CUDA_HOME to a whole toolkit."
+        "(conda install -c conda-forge cuda-cudart-dev), or set CUDA_HOME to a complete toolkit."
     )

@@ -24,9 +24,9 @@ _PTX = re.compile(
 _PYTHON = re.compile(r"^\s*(?:def \w+\(|import \w|from \w[\w.]* import|@\w)", re.MULTILINE)
 _QUOTES = (String.Double, String.Single)
 
-# What a kind of token looks like: JupyterLab's own colour for it, and one that reads on white and on black
-# for where its theme is not, such as Colab. The first kind that holds a token is taken.
-_LOOKS = (
+# The style of each kind of token: the name of JupyterLab's color, a color that is readable on white and on
+# black for pages without that theme, such as Colab, and more CSS. The first kind that contains a token wins.
+_TOKEN_STYLES = (
     (Comment.PreprocFile, "string", "#c9584c", ""),
     (Comment.Preproc, "keyword", "#8e63ce", ""),
     (Comment, "comment", "#5f8b8f", "font-style:italic"),
@@ -133,8 +133,10 @@ def _lexer(text: str) -> Lexer:
 
 def _span(kind: Any, piece: str) -> str:
     """Returns one token as HTML."""
-    for among, name, colour, more in _LOOKS:
-        if kind in among:
-            style = ";".join(filter(None, [f"color:var(--jp-mirror-editor-{name}-color, {colour})", more]))
+    for parent, name, color, extra_style in _TOKEN_STYLES:
+        if kind in parent:
+            style = ";".join(
+                filter(None, [f"color:var(--jp-mirror-editor-{name}-color, {color})", extra_style])
+            )
             return f'<span style="{style}">{html.escape(piece, quote=False)}</span>'
     return html.escape(piece, quote=False)

@@ -20,13 +20,13 @@ from helpers import device
 from helpers.cuda import cache, extension, fast_build
 from helpers.cuda.errors import BuildError
 
-# Those of PyTorch's headers that tensors.h stands in for; the translator leaves out CUDA's own.
-_STOOD_IN = re.compile(
+# The includes of PyTorch's headers that tensors.h replaces; the translator removes CUDA's own.
+_REPLACED_INCLUDES = re.compile(
     r"^([ \t]*#[ \t]*include[ "
     r"\t]*[<\"](?:torch/(?:extension|types|torch|all)\.h|ATen/ATen\.h|c10/util/Exception\.h|c10/core/\w+\.h)[>\"])",
     re.M,
 )
-_UNKNOWN = re.compile(
+_UNKNOWN_NAME = re.compile(
     r"has no member named|is not a member of|was not declared|No such file|no (?:member|type) "
     r"named|undeclared"
 )
@@ -66,8 +66,8 @@ def load_inline(
         helpers.device.Missing: there is no C++ compiler, no ninja, or a GPU without nvcc.
     """
     cpp, cuda = _text(cpp_sources), _text(cuda_sources)
-    bound = [functions] if isinstance(functions, str) else list(functions or [])
-    if not bound:
+    function_names = [functions] if isinstance(functions, str) else list(functions or [])
+    if not function_names:
         raise ValueError("`functions` names at least one function to bind to Python.")
     if no_implicit_headers and with_pytorch_error_handling:
         raise ValueError(
@@ -77,29 +77,28 @@ def load_inline(
     on_gpu = device.has_gpu()
     flags = {"extra_cflags": list(extra_cflags or []), "extra_cuda_cflags": list(extra_cuda_cflags or [])}
     if no_implicit_headers and (on_gpu or not cuda):
-        return extension.load_with_torch(name, bound, cpp, cuda, flags, headers="none")
+        return extension.load_with_torch(name, function_names, cpp, cuda, flags, headers="none")
     if on_gpu:
-        return extension.load_with_torch(name, bound, cpp, cuda, flags, headers="torch")
+        return extension.load_with_torch(name, function_names, cpp, cuda, flags, headers="torch")
     headers = "none" if no_implicit_headers else "stand-in" if fast_build.supports(cpp, cuda) else "torch"
     if headers == "stand-in":
-        cpp, cuda = (_STOOD_IN.sub("", text) for text in (cpp, cuda))
+        cpp, cuda = (_REPLACED_INCLUDES.sub("", text) for text in (cpp, cuda))
     try:
         if cuda:
             nvcc_flags = flags["extra_cuda_cflags"]
             return extension.load_in_emulator(
-                name, cuda, bound, cpp_source=cpp, headers=headers, flags=nvcc_flags
+                name, cuda, function_names, cpp_source=cpp, headers=headers, flags=nvcc_flags
             )
         cpp_flags = flags["extra_cflags"]
         if not any(flag.startswith("-O") for flag in cpp_flags):
             cpp_flags = ["-O2", *cpp_flags]
-        return extension.load_plain(name, cpp, bound, headers=headers, flags=cpp_flags)
+        return extension.load_plain(name, cpp, function_names, headers=headers, flags=cpp_flags)
     except BuildError as error:
-        if headers == "stand-in" and _UNKNOWN.search(str(error)):
+        if headers == "stand-in" and _UNKNOWN_NAME.search(str(error)):
             raise BuildError(
-                f"{error}\nWithout a GPU a small stand-in takes the place of PyTorch's headers. Is this "
-                "name spelled "
-                'right and part of PyTorch, then cuda.load_cuda(…, device="emulator") builds with the real '
-                "ones."
+                f"{error}\nWithout a GPU, a small stand-in replaces PyTorch's headers. If this name is "
+                "spelled correctly and is part of PyTorch, use "
+                'cuda.load_cuda(…, device="emulator"), which builds with the real headers.'
             ) from None
         raise
 
@@ -141,30 +140,32 @@ def load(
     if emulated and len(kernels) > 1:
         raise ValueError("Without a GPU, load() takes one .cu file: put the kernels into one.")
     flags = {"extra_cflags": list(extra_cflags or []), "extra_cuda_cflags": list(extra_cuda_cflags or [])}
-    what: dict = {"files": texts, "flags": flags}
+    build_inputs: dict = {"files": texts, "flags": flags}
     translated = ""
     if emulated:
         translated = extension.translated(texts[str(kernels[0])], kernels[0].name)
         flags["extra_cflags"] += extension.emulator_flags([])
-        what |= {"emulator_text": translated, "emulator_headers": extension.emulator_headers()}
+        build_inputs |= {"emulator_text": translated, "emulator_headers": extension.emulator_headers()}
     elif kernels:
-        what |= extension.gpu_identity()
+        build_inputs |= extension.gpu_identity()
 
     def make(folder: Path, output: io.StringIO) -> tuple[ModuleType, dict]:
-        given = [str(file) for file in files if file.suffix != ".cu" or not emulated]
+        source_files = [str(file) for file in files if file.suffix != ".cu" or not emulated]
         if emulated:
             (folder / f"{kernels[0].stem}_emulated.cpp").write_text(translated)
-            given.append(str(folder / f"{kernels[0].stem}_emulated.cpp"))
-        with extension.building_with_torch(what.get("arch", ""), output):
-            return cpp_extension.load(name, given, build_directory=str(folder), **flags), {}
+            source_files.append(str(folder / f"{kernels[0].stem}_emulated.cpp"))
+        with extension.building_with_torch(build_inputs.get("arch", ""), output):
+            return cpp_extension.load(name, source_files, build_directory=str(folder), **flags), {}
 
-    shown = {file.name: texts[str(file)] for file in files}
-    module = cache.load_cached(name, what, make, shown, emulated=emulated)
+    texts_by_name = {file.name: texts[str(file)] for file in files}
+    module = cache.load_cached(name, build_inputs, make, texts_by_name, emulated=emulated)
     if emulated:
-        bound = [one for one in dir(module) if not one.startswith("_") and callable(getattr(module, one))]
+        function_names = [
+            one for one in dir(module) if not one.startswith("_") and callable(getattr(module, one))
+        ]
         source = texts[str(kernels[0])]
         takes_tensors = any("torch" in text for text in texts.values())
-        extension.checked_once(module, bound, source, takes_tensors=takes_tensors)
+        extension.checked_once(module, function_names, source, takes_tensors=takes_tensors)
     return module
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from helpers import device, toolkit
 from helpers.cuda import extension, nvrtc
 
-# C++'s types by value, and the torch dtypes that a pointer to one may point to.
+# The ctypes of C++ types that are passed by value, and the torch dtypes of pointers.
 _VALUES: dict[str, Any] = {
     "bool": ctypes.c_bool,
     "char": ctypes.c_int8,
@@ -45,7 +45,7 @@ _VALUES: dict[str, Any] = {
     "float": ctypes.c_float,
     "double": ctypes.c_double,
 }
-_POINTED = {
+_POINTER_DTYPES = {
     "float": "float32",
     "double": "float64",
     "__half": "float16",
@@ -78,36 +78,37 @@ class KernelParameter:
         """Returns the ctypes value of an argument. `where` is the device of the tensors, "cuda" or "cpu"."""
         import torch
 
-        about = f"{kernel}: {self.type} {self.name}"
+        description = f"{kernel}: {self.type} {self.name}"
         if "*" in self.type:
             if isinstance(given, torch.Tensor):
-                expected = _POINTED.get(self.plain)
+                expected = _POINTER_DTYPES.get(self.plain)
                 if given.device.type != where:
                     raise TypeError(
-                        f"{about} was given a tensor on {given.device}; this kernel runs on {where} tensors."
+                        f"{description} was given a tensor on {given.device}; this kernel runs on {where} "
+                        "tensors."
                     )
                 if expected and given.dtype != getattr(torch, expected):
                     raise TypeError(
-                        f"{about} was given a {given.dtype} tensor; pass torch.{expected}, or change the "
-                        "kernel."
+                        f"{description} was given a {given.dtype} tensor; pass torch.{expected}, or change "
+                        "the kernel."
                     )
                 return ctypes.c_void_p(given.data_ptr())
             if given is None or type(given) is int:
                 return ctypes.c_void_p(given)
-            raise TypeError(f"{about} takes a tensor, an address or None; it was given {given!r}.")
+            raise TypeError(f"{description} takes a tensor, an address or None; it was given {given!r}.")
         kind = _VALUES[self.plain]
         if kind in (ctypes.c_float, ctypes.c_double):
             if isinstance(given, (int, float)):
                 return kind(given)
-            raise TypeError(f"{about} takes a number; it was given {_short(given)}.")
+            raise TypeError(f"{description} takes a number; it was given {_short(given)}.")
         try:
             number = operator.index(given)
         except TypeError:
-            raise TypeError(f"{about} takes an integer; it was given {_short(given)}.") from None
-        made = kind(number)
-        if made.value != number:
-            raise TypeError(f"{about} was given {number}, which does not fit.")
-        return made
+            raise TypeError(f"{description} takes an integer; it was given {_short(given)}.") from None
+        converted = kind(number)
+        if converted.value != number:
+            raise TypeError(f"{description} was given {number}, which does not fit.")
+        return converted
 
 
 def _short(value: Any) -> str:
@@ -134,12 +135,12 @@ def parameters(source: str, name: str) -> tuple[KernelParameter, ...]:
     found = []
     for one in filter(None, (part.strip() for part in match[1].split(","))):
         declared = re.sub(r"\b__restrict__\b|\b__restrict\b|\b__grid_constant__\b", " ", one).split("=")[0]
-        whole = re.fullmatch(r"(.*?)(\w+)", " ".join(declared.split()))
-        if whole is None or not whole[1].strip():
+        type_and_name = re.fullmatch(r"(.*?)(\w+)", " ".join(declared.split()))
+        if type_and_name is None or not type_and_name[1].strip():
             raise ValueError(
                 f"{name}: the parameter {one!r} is not of the form `type name`, such as `float* x`."
             )
-        parameter = KernelParameter(whole[1].strip(), whole[2])
+        parameter = KernelParameter(type_and_name[1].strip(), type_and_name[2])
         if "*" not in parameter.type and parameter.plain not in _VALUES:
             raise ValueError(
                 f"{name}: {one!r} cannot be passed from Python; parameters are pointers, integers, float, "
@@ -192,18 +193,18 @@ class LoadedKernel:
             RuntimeError: the driver refused the launch.
         """
         if len(args) != len(self.parameters):
-            takes = ", ".join(f"{p.type} {p.name}" for p in self.parameters)
+            expected = ", ".join(f"{p.type} {p.name}" for p in self.parameters)
             raise TypeError(
-                f"{self.name} takes {len(self.parameters)} arguments ({takes}); it was given {len(args)}."
+                f"{self.name} takes {len(self.parameters)} arguments ({expected}); it was given {len(args)}."
             )
-        blocks, threads = _three(grid, "grid"), _three(block, "block")
+        blocks, threads = _as_three(grid, "grid"), _as_three(block, "block")
         if threads[0] * threads[1] * threads[2] > 1024:
             raise ValueError(f"{self.name}: a block has at most 1,024 threads; {threads} are more.")
         values = [
             p.value(given, self.where, self.name) for p, given in zip(self.parameters, args, strict=True)
         ]
-        wanted = [watcher(self, blocks, threads, shared_bytes) for watcher in _watchers]
-        if all(wanted):
+        allowed = [watcher(self, blocks, threads, shared_bytes) for watcher in _watchers]
+        if all(allowed):
             self._launch(values, blocks, threads, shared_bytes)
 
 
@@ -222,10 +223,10 @@ def watched(watcher: Callable[[LoadedKernel, tuple, tuple, int], bool]) -> Itera
         _watchers.remove(watcher)
 
 
-def _three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
+def _as_three(value: int | Sequence[int], what: str) -> tuple[int, int, int]:
     sizes = (value,) if isinstance(value, int) else tuple(value)
     if not 1 <= len(sizes) <= 3 or not all(isinstance(s, int) and s > 0 for s in sizes):
-        raise ValueError(f"{what} is one to three whole numbers above 0; it was given {value!r}.")
+        raise ValueError(f"{what} must be one to three positive integers, not {value!r}.")
     return (*sizes, *(1,) * (3 - len(sizes)))
 
 
@@ -251,20 +252,22 @@ def load_kernel(source: str, name: str, *, flags: Sequence[str] = (), device: st
         helpers.device.Missing: there is no GPU or no NVRTC, or, for the emulator, no C++ compiler.
     """
     where = extension.resolve_device(device)
-    taken = parameters(source, name)
+    kernel_parameters = parameters(source, name)
     start = time.perf_counter()
     if where == "emulator":
-        tensors, launch = "cpu", _emulator_launch(source, name, taken, flags)
+        tensors, launch = "cpu", _emulator_launch(source, name, kernel_parameters, flags)
     else:
         tensors, launch = "cuda", _gpu_launch(source, name, flags)
-    return LoadedKernel(name, taken, tensors, time.perf_counter() - start, launch, source, tuple(flags))
+    return LoadedKernel(
+        name, kernel_parameters, tensors, time.perf_counter() - start, launch, source, tuple(flags)
+    )
 
 
 def _gpu_launch(source: str, name: str, flags: Sequence[str]) -> Callable:
     device.require("gpu")
     target = device.gpu_spec().target
     launch = _GpuLaunch(nvrtc.compile_kernel(source, name, target=target, flags=flags), target)
-    # Load now: what the driver refuses is said here and not at the first launch.
+    # Load it now, so that an error of the driver is raised here and not at the first launch.
     launch.function()
     return launch
 
@@ -289,7 +292,7 @@ class _GpuLaunch:
             _driver(driver.cuCtxSetCurrent(context), "the GPU's context")
         if index not in self._functions:
             loaded = driver.cuModuleLoadData(self._compiled.code)
-            if loaded[0].name in _UNFIT:
+            if loaded[0].name in _INCOMPATIBLE_CODE:
                 known = _driver(driver.cuDriverGetVersion(), "its version")
                 here = "sm_{}{}".format(*torch.cuda.get_device_capability(index))
                 made_by = self._compiled.nvrtc
@@ -305,7 +308,7 @@ class _GpuLaunch:
 
         function = self.function()
         index = torch.cuda.current_device()
-        # Above 48 KiB a kernel must ask first.
+        # Above 48 KiB, a kernel must opt in first.
         if shared_bytes > max(48 << 10, self._shared.get(index, 0)):
             most = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             _driver(driver.cuFuncSetAttribute(function, most, shared_bytes), f"{shared_bytes:,} shared bytes")
@@ -318,8 +321,12 @@ class _GpuLaunch:
         _driver(result, f"the launch with grid {grid} and block {block}")
 
 
-# What the driver says of code that another CUDA, or another GPU, would take.
-_UNFIT = ("CUDA_ERROR_UNSUPPORTED_PTX_VERSION", "CUDA_ERROR_NO_BINARY_FOR_GPU", "CUDA_ERROR_INVALID_IMAGE")
+# The driver's errors for code that another CUDA version or another GPU would accept.
+_INCOMPATIBLE_CODE = (
+    "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    "CUDA_ERROR_INVALID_IMAGE",
+)
 
 
 def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_cuda: int) -> str:
@@ -334,18 +341,18 @@ def refusal(error: str, made_by: toolkit.Nvrtc, target: str, here: str, driver_c
             12.8.
     """
     known = (driver_cuda // 1000, driver_cuda % 1000 // 10)
-    said = (
+    problem = (
         f"The driver, which knows CUDA up to {toolkit.named(known)}, refused what {made_by} made for "
         f"{target} ({error})."
     )
     if here != target:
-        return f"{said} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
-    if made_by.misfit:
-        return f"{said} {made_by.misfit}"
+        return f"{problem} This GPU is {here}: a kernel runs on the kind of GPU that it was loaded for."
+    if made_by.problem:
+        return f"{problem} {made_by.problem}"
     if made_by.version > known:
         line = toolkit.install_line(toolkit.named(known))
-        return f"{said} Update the driver, or take its CUDA's NVRTC: {line}"
-    return f"{said} Update the driver."
+        return f"{problem} Update the driver, or take its CUDA's NVRTC: {line}"
+    return f"{problem} Update the driver."
 
 
 def _driver(result: tuple, doing: str) -> Any:
@@ -360,13 +367,15 @@ def _driver(result: tuple, doing: str) -> Any:
 
 
 def _emulator_launch(
-    source: str, name: str, taken: tuple[KernelParameter, ...], flags: Sequence[str]
+    source: str, name: str, kernel_parameters: tuple[KernelParameter, ...], flags: Sequence[str]
 ) -> Callable:
     """Builds the source and a launcher for the emulator."""
-    given = [f"int64_t a{i}" if "*" in p.type else f"{p.type} a{i}" for i, p in enumerate(taken)]
-    passed = ", ".join(f"({p.type})a{i}" for i, p in enumerate(taken))
+    declarations = [
+        f"int64_t a{i}" if "*" in p.type else f"{p.type} a{i}" for i, p in enumerate(kernel_parameters)
+    ]
+    passed = ", ".join(f"({p.type})a{i}" for i, p in enumerate(kernel_parameters))
     sizes = "int gx, int gy, int gz, int bx, int by, int bz, int64_t shared"
-    signature = f"void workbook_launch({', '.join([sizes, *given])})"
+    signature = f"void workbook_launch({', '.join([sizes, *declarations])})"
     body = f"{name}<<<dim3(gx, gy, gz), dim3(bx, by, bz), shared>>>({passed});"
     module = extension.load_cuda(
         f"{name}_emulated",

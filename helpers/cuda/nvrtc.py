@@ -104,10 +104,10 @@ def _compile(source: str, options: list[str], what: str, name: str | None = None
 
 def _errors(log: str, source: str, found: toolkit.Nvrtc) -> str:
     """Returns the errors of a compilation, with a note if CUDA's headers are included but missing."""
-    said = readable_errors(log, {"kernel.cu": source})
-    if found.include is None and re.search(r'open source file "(cuda_|cooperative_groups|mma)', said):
-        said += f"\n{found.misfit}"
-    return said
+    errors = readable_errors(log, {"kernel.cu": source})
+    if found.include is None and re.search(r'open source file "(cuda_|cooperative_groups|mma)', errors):
+        errors += f"\n{found.problem}"
+    return errors
 
 
 def _refusal(log: str, options: list[str], library: _Library, found: toolkit.Nvrtc) -> str:
@@ -116,12 +116,12 @@ def _refusal(log: str, options: list[str], library: _Library, found: toolkit.Nvr
         return ""
     target = next(o for o in options if "-arch" in o).partition("=")[2].replace("compute_", "sm_")
     known = library.targets()
-    said = f"{found} does not compile for {target}; it knows {', '.join(f'sm_{n}' for n in known)}."
-    if found.misfit:
-        return f"{said} {found.misfit}"
+    problem = f"{found} does not compile for {target}; it knows {', '.join(f'sm_{n}' for n in known)}."
+    if found.problem:
+        return f"{problem} {found.problem}"
     if int(re.sub(r"\D", "", target)) > known[-1]:
-        said += " A newer CUDA may: a torch that is built for one brings its NVRTC."
-    return said
+        problem += " A newer CUDA may: a torch that is built for one brings its NVRTC."
+    return problem
 
 
 def _number(target: str) -> str:

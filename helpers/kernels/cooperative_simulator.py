@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-_REMEMBERED = 4  # reads per program; a waiting loop has no more than that per iteration
-_PATIENCE = 2  # unchanged reads before a program counts as waiting, because some kernels read a row twice
+_MAX_REMEMBERED_READS = 4  # reads per program; a waiting loop has no more than that per iteration
+# After more unchanged reads than this, a program counts as waiting; some kernels read a row twice.
+_MAX_UNCHANGED_READS = 2
 _IDLE_ROUNDS = 8  # rounds in which no program wrote anything or ended
 
 
@@ -61,11 +62,11 @@ class _Program:
     number: int
     index: tuple[int, ...]
     thread: threading.Thread | None = None
-    go: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
+    baton: threading.Semaphore = field(default_factory=lambda: threading.Semaphore(0))
     ended: bool = False
-    rests: bool = False
+    paused: bool = False
     error: BaseException | None = None
-    seen: deque = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+    seen: deque = field(default_factory=lambda: deque(maxlen=_MAX_REMEMBERED_READS))
 
 
 _here = threading.local()
@@ -83,7 +84,7 @@ class _Launch:
         self.__name__, self.__globals__ = function.__name__, function.__globals__
         self.__signature__ = inspect.signature(function)
         self.resident: list[_Program] = []
-        self.back = threading.Semaphore(0)
+        self.returned = threading.Semaphore(0)
         self.n_started, self.progress, self.stopped = 0, 0, False
 
     def __call__(self, **args: Any) -> None:
@@ -99,7 +100,7 @@ class _Launch:
         """
         index = tuple(self.builder.grid_idx)
         while self.chip.places is not None and len(self.resident) >= self.chip.places:
-            self._round(waiting=True)
+            self._round(more_to_start=True)
         program = _Program(self.n_started, index)
         self.n_started += 1
         context = contextvars.copy_context()  # numpy's errstate belongs to the context
@@ -109,12 +110,12 @@ class _Launch:
         self._resume(program)
         if index == tuple(n - 1 for n in self.builder.grid_dim):
             while self.resident:
-                self._round(waiting=False)
+                self._round(more_to_start=False)
 
     def _run(self, program: _Program, args: dict[str, Any]) -> None:
         _here.launch, _here.program = self, program
         try:
-            program.go.acquire()
+            program.baton.acquire()
             if not self.stopped:
                 self.function(**args)
         except _Stopped:
@@ -123,20 +124,20 @@ class _Launch:
             program.error = error
         finally:
             program.ended = True
-            self.back.release()
+            self.returned.release()
 
     def _resume(self, program: _Program) -> None:
         """Gives a program the baton until it waits or ends."""
         self.builder.set_grid_idx(*program.index)
-        program.go.release()
-        self.back.acquire()
+        program.baton.release()
+        self.returned.acquire()
         if program.ended:
             self.progress += 1
             self.resident.remove(program)
             if program.error is not None:
                 raise program.error
 
-    def _round(self, waiting: bool) -> None:
+    def _round(self, more_to_start: bool) -> None:
         """Lets every resident program run until one has ended.
 
         Raises:
@@ -146,41 +147,41 @@ class _Launch:
         while len(self.resident) == n:
             before = self.progress
             for program in list(self.resident):
-                if not program.rests:
+                if not program.paused:
                     self._resume(program)
-            if self.progress == before and any(program.rests for program in self.resident):
+            if self.progress == before and any(program.paused for program in self.resident):
                 for program in self.resident:
-                    program.rests = False
+                    program.paused = False
                 continue
             idle = idle + 1 if self.progress == before else 0
             if idle >= _IDLE_ROUNDS:
-                raise Deadlock(self._who(waiting))
+                raise Deadlock(self._describe_deadlock(more_to_start))
 
-    def _who(self, waiting: bool) -> str:
+    def _describe_deadlock(self, more_to_start: bool) -> str:
         first, last = self.resident[0].number, self.resident[-1].number
         n = len(self.resident)
-        who = f"program {first}" if n == 1 else f"programs {first} to {last}"
+        programs = f"program {first}" if n == 1 else f"programs {first} to {last}"
         if n != last - first + 1:
-            who = f"{n} programs between {first} and {last}"
-        wait = "waits" if n == 1 else "wait"
-        if not waiting:
+            programs = f"{n} programs between {first} and {last}"
+        wait_verb = "waits" if n == 1 else "wait"
+        if not more_to_start:
             return (
-                f"{who} of {self.function.__name__} {wait} for words that nobody will write: all others "
-                "have ended"
+                f"{programs} of {self.function.__name__} {wait_verb} for words that nobody will write: all "
+                "others have ended"
             )
         places = (
             "the chip's only place" if self.chip.places == 1 else f"all {self.chip.places} places of the chip"
         )
-        hold = "holds" if n == 1 else "hold"
+        hold_verb = "holds" if n == 1 else "hold"
         return (
-            f"{who} of {self.function.__name__} {hold} {places} and {wait}; program {self.n_started} "
-            "cannot start"
+            f"{programs} of {self.function.__name__} {hold_verb} {places} and {wait_verb}; program "
+            f"{self.n_started} cannot start"
         )
 
     def wait(self, program: _Program) -> None:
         """Gives the baton back; a waiting program calls this."""
-        self.back.release()
-        program.go.acquire()
+        self.returned.release()
+        program.baton.acquire()
         if self.stopped:
             raise _Stopped
 
@@ -188,13 +189,13 @@ class _Launch:
         """Ends all programs that are still running."""
         self.stopped = True
         for program in self.resident:
-            program.go.release()
+            program.baton.release()
             if program.thread is not None:
                 program.thread.join()
         self.resident.clear()
 
 
-def _read(pointers: Any, values: np.ndarray, plain: bool) -> None:
+def _record_read(pointers: Any, values: np.ndarray, plain: bool) -> None:
     """Records a read. If the program finds the same values as a moment ago, it waits."""
     program = getattr(_here, "program", None)
     if program is None or not values.size:
@@ -202,25 +203,25 @@ def _read(pointers: Any, values: np.ndarray, plain: bool) -> None:
     flat = pointers.data.reshape(-1)
     key, now = (int(flat[0]), int(flat[-1]), flat.size), values.tobytes()
     before = next((one for one in program.seen if one[0] == key), None)
-    times = 1
+    n_unchanged = 1
     if before is not None:
         program.seen.remove(before)
         if before[1] == now:
-            times = before[2] + 1
+            n_unchanged = before[2] + 1
         else:
             _here.launch.chip.plain_waits |= plain
-    program.seen.append((key, now, times))
-    if times > _PATIENCE:
+    program.seen.append((key, now, n_unchanged))
+    if n_unchanged > _MAX_UNCHANGED_READS:
         _here.launch.wait(program)
 
 
-def _wrote() -> None:
+def _record_write() -> None:
     program = getattr(_here, "program", None)
     if program is not None:
         _here.launch.progress += 1
         program.seen.clear()
         if program.number % 2:
-            program.rests = True
+            program.paused = True
             _here.launch.wait(program)
 
 
@@ -246,19 +247,19 @@ def _patches() -> list[tuple[Any, str, Callable]]:
     def load(self: Any, ptrs: Any, mask: Any, *rest: Any, _call=builder.create_masked_load) -> Any:
         got = _call(self, ptrs, mask, *rest)
         volatile = bool(rest[-1]) if rest else False
-        _read(ptrs, got.data[mask.data], plain=not volatile)  # values from `other` are not memory
+        _record_read(ptrs, got.data[mask.data], plain=not volatile)  # values from `other` are not memory
         return got
 
     def store(self: Any, *args: Any, _call=builder.create_masked_store) -> Any:
-        made = _call(self, *args)
-        _wrote()
-        return made
+        result = _call(self, *args)
+        _record_write()
+        return result
 
     def atomic(_call: Callable) -> Callable:
         def run(self: Any, *args: Any) -> Any:
             ptr = next(one for one in args if hasattr(one, "data"))
-            kind, all_of = ptr.get_element_ty(), np.ones_like(ptr.data, dtype=bool)
-            named = next(
+            kind, full_mask = ptr.get_element_ty(), np.ones_like(ptr.data, dtype=bool)
+            mask_argument = next(
                 (
                     one
                     for one in args[1:]
@@ -266,14 +267,14 @@ def _patches() -> list[tuple[Any, str, Callable]]:
                 ),
                 None,
             )
-            mask = all_of if named is None else named.data
+            mask = full_mask if mask_argument is None else mask_argument.data
             got = _call(self, *args)
-            nothing = np.zeros_like(got.data)
-            after = interpreter._interpreter.load(ptr.data, mask, nothing, interpreter._get_np_dtype(kind))
-            if np.where(mask, got.data, nothing).tobytes() != after.tobytes():
-                _wrote()
+            zeros = np.zeros_like(got.data)
+            after = interpreter._interpreter.load(ptr.data, mask, zeros, interpreter._get_np_dtype(kind))
+            if np.where(mask, got.data, zeros).tobytes() != after.tobytes():
+                _record_write()
             else:
-                _read(ptr, after, plain=False)
+                _record_read(ptr, after, plain=False)
             return got
 
         return run
@@ -302,15 +303,15 @@ def chip(places: int | None = None) -> Iterator[Chip]:
     """
     if places is not None and places < 1:
         raise ValueError(f"A chip needs room for at least one program; places={places}.")
-    made = Chip(places)
+    new_chip = Chip(places)
     patches = [] if _chips else _patches()
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    _chips.append(made)
+    originals = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
+    _chips.append(new_chip)
     try:
         for owner, name, new in patches:
             setattr(owner, name, new)
-        yield made
+        yield new_chip
     finally:
-        for owner, name, old in before:
+        for owner, name, old in originals:
             setattr(owner, name, old)
         _chips.pop()

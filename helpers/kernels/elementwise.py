@@ -36,7 +36,7 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16)
 LOAD_BYTES = 16  # the widest load of one thread
 NUM_WARPS = 4  # per program: 2 KB per load, and 16 such programs fill an SM
 _STRIDED_BLOCK, _STRIDED_WARPS = 1024, 4
-_HERE = contextlib.nullcontext()
+_NO_SWITCH = contextlib.nullcontext()
 _compiled: dict[tuple, Any] = {}  # everything that determines a kernel's code -> the compiled kernel
 
 
@@ -159,12 +159,12 @@ class ElementwisePlan:
         return -(-self.n_elements // self.block_size)
 
     def __repr__(self) -> str:
-        a_thread = self.block_size // (32 * self.num_warps)
+        elements_per_thread = self.block_size // (32 * self.num_warps)
         return (
             f"{self.n_elements:,} elements of {str(self.dtype).removeprefix('torch.')}: {self.n_programs:,} "
             f"program{'s' if self.n_programs != 1 else ''} of {self.block_size:,} elements, {self.num_warps} "
-            f"warp{'s' if self.num_warps != 1 else ''} each; {a_thread} elements "
-            f"({a_thread * self.dtype.itemsize} bytes) a thread"
+            f"warp{'s' if self.num_warps != 1 else ''} each; {elements_per_thread} elements "
+            f"({elements_per_thread * self.dtype.itemsize} bytes) a thread"
             + (f", loaded with {self.l2_hint}" if self.l2_hint else "")
         )
 
@@ -191,12 +191,12 @@ def plan_elementwise(
     """
     require_dtype(dtype)
     chip, n_bytes = chip_of(device), n_elements * dtype.itemsize
-    at_once = [a for a in (16, 32, 64) if n_bytes <= chip.n_sms * chip.threads_per_sm * a]
-    bytes_a_thread = (at_once or [LOAD_BYTES])[0]
+    candidates = [a for a in (16, 32, 64) if n_bytes <= chip.n_sms * chip.threads_per_sm * a]
+    bytes_per_thread = (candidates or [LOAD_BYTES])[0]
     return ElementwisePlan(
         n_elements,
         dtype,
-        block_size=bytes_a_thread // dtype.itemsize * 32 * NUM_WARPS,
+        block_size=bytes_per_thread // dtype.itemsize * 32 * NUM_WARPS,
         l2_hint="evict_last" if n_bytes > 4 * chip.l2_bytes else "",
     )
 
@@ -220,7 +220,7 @@ def require_place(x: torch.Tensor) -> None:
         )
 
 
-def walked_as(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
+def merge_dimensions(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
     """Returns sizes and strides that visit `x` in the order of `y`'s memory, in as few dimensions as
     possible.
 
@@ -241,8 +241,8 @@ def walked_as(x: torch.Tensor, y: torch.Tensor) -> tuple[list[int], list[int]]:
 
 def on_device_of(x: torch.Tensor) -> contextlib.AbstractContextManager:
     """Makes x's GPU the current one if it isn't already, because Triton launches on the current GPU."""
-    here = not x.is_cuda or x.get_device() == torch.cuda.current_device()
-    return _HERE if here else torch.cuda.device(x.get_device())
+    is_current = not x.is_cuda or x.get_device() == torch.cuda.current_device()
+    return _NO_SWITCH if is_current else torch.cuda.device(x.get_device())
 
 
 def _launch(kernel, n_elements: int, *tensors: torch.Tensor) -> None:
@@ -322,7 +322,7 @@ def _forward(kernel, x: torch.Tensor) -> torch.Tensor:
         if y.stride() == x.stride():
             _launch(kernel, n_elements, y, x)
             return y
-        sizes, strides = walked_as(x, y)
+        sizes, strides = merge_dimensions(x, y)
         if len(sizes) == 1 and strides == [1]:
             _launch(kernel, n_elements, y, x)
         elif len(sizes) <= 4:
@@ -339,8 +339,8 @@ def _backward(kernel, g: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     n_elements = x.numel()
     if n_elements:
         with on_device_of(x):
-            same = [t if t.stride() == dx.stride() else torch.empty_like(dx).copy_(t) for t in (g, x)]
-            _launch(kernel, n_elements, dx, *same)
+            aligned = [t if t.stride() == dx.stride() else torch.empty_like(dx).copy_(t) for t in (g, x)]
+            _launch(kernel, n_elements, dx, *aligned)
     return dx
 
 

@@ -29,7 +29,7 @@ from helpers.kernels import softmax as softmax_kernels
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def _watched(x: torch.Tensor) -> bool:
+def _needs_dispatcher(x: torch.Tensor) -> bool:
     """Returns whether PyTorch must see the call: for tracing, gradients, a transform or a tensor subclass."""
     return (
         torch.compiler.is_compiling()
@@ -53,7 +53,9 @@ def square(x: torch.Tensor) -> torch.Tensor:
     Raises:
         ValueError: x has another dtype, or is on a device where the kernels can't run.
     """
-    return torch.ops.kernel_workbook.square.default(x) if _watched(x) else elementwise.square_forward(x)
+    return (
+        torch.ops.kernel_workbook.square.default(x) if _needs_dispatcher(x) else elementwise.square_forward(x)
+    )
 
 
 def gelu(x: torch.Tensor) -> torch.Tensor:
@@ -61,7 +63,7 @@ def gelu(x: torch.Tensor) -> torch.Tensor:
 
     The arguments, result and errors are those of `square`.
     """
-    return torch.ops.kernel_workbook.gelu.default(x) if _watched(x) else elementwise.gelu_forward(x)
+    return torch.ops.kernel_workbook.gelu.default(x) if _needs_dispatcher(x) else elementwise.gelu_forward(x)
 
 
 def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
@@ -80,7 +82,11 @@ def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
         ValueError: x has another dtype, or is on a device where the kernels can't run.
         IndexError: x has no such dimension.
     """
-    return torch.ops.kernel_workbook.softmax.default(x, dim) if _watched(x) else _softmax_forward(x, dim)
+    return (
+        torch.ops.kernel_workbook.softmax.default(x, dim)
+        if _needs_dispatcher(x)
+        else _softmax_forward(x, dim)
+    )
 
 
 def _last(x: torch.Tensor, dim: int) -> torch.Tensor:

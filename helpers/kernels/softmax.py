@@ -284,11 +284,11 @@ def launch_split(x: torch.Tensor, y: torch.Tensor, plan: SoftmaxPlan) -> None:
         ValueError: A row needs more programs than are guaranteed to fit on the GPU at once.
     """
     parts = plan.parts
-    fit = max_parts(x.device, plan.num_warps, plan.max_registers)
-    if parts > fit:
+    max_fitting = max_parts(x.device, plan.num_warps, plan.max_registers)
+    if parts > max_fitting:
         raise ValueError(
             f"A row of {plan.n_cols:,} columns would need {parts:,} programs of {plan.part_size:,} at once, "
-            f"and only {fit:,} "
+            f"and only {max_fitting:,} "
             f"of {plan.num_warps} warps surely fit; use a larger block_size, fewer warps or softmax_online."
         )
     words = x  # nothing to exchange
@@ -373,7 +373,7 @@ class SoftmaxPlan:
 
     def __repr__(self) -> str:
         chunks = f"{self.chunks} chunk{'s' * (self.chunks > 1)} of {self.block_size:,}"
-        each = {
+        layout = {
             "tiles": f"{self.rows} row{'s' * (self.rows > 1)} a program in a block of {self.block_size:,}",
             "split": f"a row shared by {self.parts} programs, {chunks} each"
             if self.parts > 1
@@ -381,7 +381,7 @@ class SoftmaxPlan:
             "online": f"1 row a program, two walks in steps of {self.block_size:,}",
         }[self.kernel]
         return (
-            f"{self.n_rows:,} × {self.n_cols:,}: {each}, {self.num_warps} "
+            f"{self.n_rows:,} × {self.n_cols:,}: {layout}, {self.num_warps} "
             f"warp{'s' * (self.num_warps > 1)}, {self.n_programs:,} programs"
         )
 

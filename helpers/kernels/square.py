@@ -200,11 +200,11 @@ def load_square_matrix() -> Callable[..., torch.Tensor]:
         if x.numel():
             with torch.cuda.device_of(x):  # x may not be on the current GPU
                 stream = torch.cuda.current_stream().cuda_stream
-                said = module.launch(x.data_ptr(), y.data_ptr(), *x.shape, *block, stream)
-            if said != "no error":
+                status = module.launch(x.data_ptr(), y.data_ptr(), *x.shape, *block, stream)
+            if status != "no error":
                 raise RuntimeError(
                     f"square_matrix, {tuple(x.shape)} in blocks of {block[0]} × {block[1]}: CUDA reports "
-                    f"{said!r}."
+                    f"{status!r}."
                 )
         return y
 

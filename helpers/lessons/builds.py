@@ -91,9 +91,9 @@ def reading(folder: Path) -> tuple[int, float]:
 
     The files include the headers of PyTorch and of the system. The result is cached in the build folder.
     """
-    kept = folder / "reading.json"
-    if kept.exists():
-        n_files, seconds = json.loads(kept.read_text())
+    cache_file = folder / "reading.json"
+    if cache_file.exists():
+        n_files, seconds = json.loads(cache_file.read_text())
         return n_files, seconds
     if (folder / "build.ninja").exists():
         line = re.search(r"^cflags = (.*)$", (folder / "build.ninja").read_text(), re.M)[1]
@@ -102,10 +102,10 @@ def reading(folder: Path) -> tuple[int, float]:
         compile_main = json.loads((folder / "built.json").read_text())["commands"][0]
         command = [*compile_main[: compile_main.index("-c")], "-M", "main.cpp"]
     start = time.perf_counter()
-    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
+    dependencies = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout
     seconds = time.perf_counter() - start
-    n_files = len(listed.replace("\\\n", " ").split()) - 1
-    kept.write_text(json.dumps([n_files, seconds]))
+    n_files = len(dependencies.replace("\\\n", " ").split()) - 1
+    cache_file.write_text(json.dumps([n_files, seconds]))
     return n_files, seconds
 
 
@@ -153,11 +153,11 @@ def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleTyp
         command = [sys.executable, "setup.py", "build_ext", "--inplace"]
         start = time.perf_counter()
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
-        took = time.perf_counter() - start
+        seconds = time.perf_counter() - start
         if done.returncode:
             raise BuildError(readable_errors(done.stdout + done.stderr, dict(files)))
     print(
-        f"python setup.py build_ext --inplace took {took:.1f} s this time and left",
+        f"python setup.py build_ext --inplace took {seconds:.1f} s this time and left",
         *sorted(p.name for p in folder.iterdir()),
     )
     return import_from(next(folder.glob(f"{name}*.so")), name)

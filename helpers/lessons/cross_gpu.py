@@ -60,9 +60,9 @@ def kernels_of_both(known: str = "h100", new: str = "h200") -> pd.DataFrame:
     for name, column in _RECORDS.items():
         # From the league, only torch's copies are used, because our kernels may have changed since.
         sets = records.stored_by_gpu(name)
-        if lacking := [gpu for gpu in (known, new) if gpu not in sets]:
+        if missing := [gpu for gpu in (known, new) if gpu not in sets]:
             raise records.NoRecord(
-                f"The records of {lacking[0]} have no {name!r}, but those of {', '.join(sets)} do."
+                f"The records of {missing[0]} have no {name!r}, but those of {', '.join(sets)} do."
             )
         keys = ["n_rows", "n_cols", column] + ["op", "dtype"] * (name == "fusion/league")
         rows = sets[known].merge(sets[new], on=keys, suffixes=("_known", "_new"))
@@ -109,8 +109,8 @@ def draw_speedups(table: pd.DataFrame) -> go.Figure:
     ratio = copy_ratio(table)
     for y, label in ((ratio, f"the copies' ratio, {ratio:.2f}"), (1, "no faster")):
         fig.add_hline(y=y, line={"dash": "dash", "color": plots.TEXT_COLOUR, "width": 1.5})
-        above = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
-        fig.add_annotation(y=y, text=label, **above)
+        label_style = {"xref": "paper", "x": 0, "xanchor": "left", "yanchor": "bottom", "showarrow": False}
+        fig.add_annotation(y=y, text=label, **label_style)
     title = f"How many times as fast on an {new} as on an {known}"
     plots.layout(fig, title, "bytes moved, MB (log scale)", "times as fast", note=machines(table), height=460)
     fig.update_xaxes(**plots.log_axis(table.n_bytes / 1e6))
@@ -158,14 +158,16 @@ def transfer(sweep: pd.DataFrame) -> pd.DataFrame:
     import pandas as pd
 
     known, new = sweep.attrs["gpus"]
-    torchs = sweep[sweep.kernel.eq("torch.square")].set_index(SHAPE)
+    torch_times = sweep[sweep.kernel.eq("torch.square")].set_index(SHAPE)
     rows = []
     for (n_cols, dtype), _ in sweep[sweep.kernel.eq("Triton flat")].groupby(SHAPE, sort=False):
-        here = launches(sweep, n_cols, dtype)
-        best = here.loc[here[f"us_{known}"].idxmin()]
+        table = launches(sweep, n_cols, dtype)
+        best = table.loc[table[f"us_{known}"].idxmin()]
         row = {"n_cols": n_cols, "dtype": dtype, **{key: int(best[key]) for key in LAUNCH}}
         for gpu in (known, new):
-            row[f"over_torch_{gpu}"] = torchs.loc[(n_cols, dtype), f"median_us_{gpu}"] / best[f"us_{gpu}"]
+            row[f"over_torch_{gpu}"] = (
+                torch_times.loc[(n_cols, dtype), f"median_us_{gpu}"] / best[f"us_{gpu}"]
+            )
         rows.append(row | {"loss_percent": best[f"loss_{new}"]})
     return pd.DataFrame(rows)
 

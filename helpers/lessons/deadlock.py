@@ -54,46 +54,50 @@ def follow(n_rows: int, parts: int, places: int, *, neighbours: bool = True) -> 
             f"you passed {n_rows} rows, {parts} parts and {places} places."
         )
     row_of = [p // parts if neighbours else p % n_rows for p in range(n)]
-    to_start, free = deque(range(n)), list(range(places))
+    not_started, free = deque(range(n)), list(range(places))
     events: list[tuple[int, int, str]] = []  # time, program, the activity that ends
-    place, published, waiting = {}, {}, defaultdict(list)
-    stretches = []
+    place, published, waiting_programs = {}, {}, defaultdict(list)
+    intervals = []
 
-    def note(program: int, what: str, start: int, end: int) -> None:
+    def add_interval(program: int, what: str, start: int, end: int) -> None:
         if end > start:
             row = row_of[program]
             part = program % parts if neighbours else program // n_rows
-            stretches.append((program, row, part, place[program], what, start, end))
+            intervals.append((program, row, part, place[program], what, start, end))
 
-    def begin(now: int) -> None:
-        while to_start and free:
-            program = to_start.popleft()
+    def start_programs(now: int) -> None:
+        while not_started and free:
+            program = not_started.popleft()
             place[program] = heapq.heappop(free)
-            note(program, LOADS, now, now + LOAD)
+            add_interval(program, LOADS, now, now + LOAD)
             heapq.heappush(events, (now + LOAD, program, LOADS))
 
     now = 0
-    begin(now)
+    start_programs(now)
     while events:
         now, program, ended = heapq.heappop(events)
         if ended == WRITES:
             heapq.heappush(free, place[program])
         else:
             published[program] = now
-            waiting[row_of[program]].append(program)
-            if len(waiting[row_of[program]]) == parts:
-                for one in waiting.pop(row_of[program]):
-                    note(one, WAITS, published[one], now)
-                    note(one, WRITES, now, now + WRITE)
+            waiting_programs[row_of[program]].append(program)
+            if len(waiting_programs[row_of[program]]) == parts:
+                for one in waiting_programs.pop(row_of[program]):
+                    add_interval(one, WAITS, published[one], now)
+                    add_interval(one, WRITES, now, now + WRITE)
                     heapq.heappush(events, (now + WRITE, one, WRITES))
         if not events or events[0][0] > now:
-            begin(now)
-    for programs in waiting.values():
+            start_programs(now)
+    for programs in waiting_programs.values():
         for one in programs:
-            note(one, HANGS, published[one], now + _AFTER)
+            add_interval(one, HANGS, published[one], now + _AFTER)
     columns = ["program", "row", "part", "place", "what", "start", "end"]
-    table = pd.DataFrame(sorted(stretches), columns=columns)
-    table.attrs |= {"hangs": bool(waiting), "published": len(published), "not_started": list(to_start)}
+    table = pd.DataFrame(sorted(intervals), columns=columns)
+    table.attrs |= {
+        "hangs": bool(waiting_programs),
+        "published": len(published),
+        "not_started": list(not_started),
+    }
     return table
 
 
@@ -110,39 +114,39 @@ def draw(
     """
     import plotly.graph_objects as go
 
-    fig, shown = go.Figure(), []
+    fig, tables = go.Figure(), []
     stages = {LOADS: (1.0, ""), WAITS: (0.35, ""), HANGS: (0.35, "x"), WRITES: (1.0, "/")}
     for n in places:
         table = follow(n_rows, parts, n, neighbours=neighbours)
-        shown.append(table)
+        tables.append(table)
         for what, (opacity, pattern) in stages.items():
-            some = table[table.what == what]
-            colours = [plots.PALETTE[row % 7] for row in some.row]
-            named = "" if what in (WAITS, WRITES) else what
+            subset = table[table.what == what]
+            colors = [plots.PALETTE[row % 7] for row in subset.row]
+            label = "" if what in (WAITS, WRITES) else what
             fig.add_trace(
                 go.Bar(
                     orientation="h",
-                    y=[f"place {one}" for one in some.place],
-                    x=list(some.end - some.start),
-                    base=list(some.start),
+                    y=[f"place {one}" for one in subset.place],
+                    x=list(subset.end - subset.start),
+                    base=list(subset.start),
                     width=0.8,
                     visible=n == places[0],
                     showlegend=False,
                     text=[
-                        f"{p}" if what == LOADS else what if named or e - s > 1 else ""
-                        for p, s, e in zip(some.program, some.start, some.end, strict=True)
+                        f"{p}" if what == LOADS else what if label or e - s > 1 else ""
+                        for p, s, e in zip(subset.program, subset.start, subset.end, strict=True)
                     ],
                     textposition="inside",
                     insidetextanchor="middle",
                     textangle=0,
                     constraintext="none",
                     insidetextfont={
-                        "color": [plots.text_on(c) if opacity == 1 else "#000000" for c in colours],
+                        "color": [plots.text_on(c) if opacity == 1 else "#000000" for c in colors],
                         "size": 13,
                     },
                     marker={
-                        "color": [c if opacity == 1 else _pale(c) for c in colours],
-                        "line": {"color": colours, "width": 2},
+                        "color": [c if opacity == 1 else _pale(c) for c in colors],
+                        "line": {"color": colors, "width": 2},
                         "pattern": {
                             "shape": pattern,
                             "fgcolor": plots.PAPER_COLOUR if pattern == "/" else "#767676",
@@ -151,14 +155,15 @@ def draw(
                         },
                     },
                     customdata=[
-                        (p, r, q, what) for p, r, q in zip(some.program, some.row, some.part, strict=True)
+                        (p, r, q, what)
+                        for p, r, q in zip(subset.program, subset.row, subset.part, strict=True)
                     ],
                     hovertemplate="program %{customdata[0]}: row %{customdata[1]}, part %{customdata[2]}, "
                     "%{customdata[3]}<extra></extra>",
                 )
             )
     steps = []
-    for i, (n, table) in enumerate(zip(places, shown, strict=True)):
+    for i, (n, table) in enumerate(zip(places, tables, strict=True)):
         visible = [j // len(stages) == i for j in range(len(places) * len(stages))]
         title = _title(table, parts, n)
         axis = {"yaxis.categoryarray": [f"place {k}" for k in range(n)], "title.text": title}
@@ -167,7 +172,7 @@ def draw(
     fig.update_layout(
         barmode="overlay",
         bargap=0.15,
-        title_text=_title(shown[0], parts, places[0]),
+        title_text=_title(tables[0], parts, places[0]),
         sliders=[
             {
                 "active": 0,
@@ -184,25 +189,23 @@ def draw(
         autorange="reversed",
         showgrid=False,
     )
-    fig.update_xaxes(range=[0, max(int(table.end.max()) for table in shown) + 0.2], dtick=1)
+    fig.update_xaxes(range=[0, max(int(table.end.max()) for table in tables) + 0.2], dtick=1)
     return fig
 
 
 def _title(table: pd.DataFrame, parts: int, places: int) -> str:
-    left = table.attrs["not_started"]
-    said = f"{parts} programs a row, {places} places: "
+    not_started = table.attrs["not_started"]
+    heading = f"{parts} programs per row, {places} places: "
     if not table.attrs["hangs"]:
-        return (
-            f"{said}all end<br><sub>the number is the program, the colour its row; pale: it waits; "
-            "hatched: it writes</sub>"
-        )
-    who = f"program {left[0]}" if len(left) == 1 else f"programs {left[0]} to {left[-1]}"
+        return f"{heading}all end<br><sub>number: program · color: row · pale: waits · hatched: writes</sub>"
+    first, last = not_started[0], not_started[-1]
+    programs = f"program {first}" if len(not_started) == 1 else f"programs {first} to {last}"
     return (
-        f"{said}it hangs<br><sub>the number is the program, the colour its row; {who} cannot start: "
-        "waiting programs have all places</sub>"
+        f"{heading}it hangs<br><sub>number: program · color: row · {programs} cannot start: "
+        "waiting programs occupy all places</sub>"
     )
 
 
-def _pale(colour: str) -> str:
+def _pale(color: str) -> str:
     """Returns a color that is two thirds of the way to white."""
-    return "#" + "".join(f"{(int(colour[i : i + 2], 16) + 2 * 255) // 3:02X}" for i in (1, 3, 5))
+    return "#" + "".join(f"{(int(color[i : i + 2], 16) + 2 * 255) // 3:02X}" for i in (1, 3, 5))

@@ -92,28 +92,30 @@ def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
             "program",
             "program.cu",
         ]
-        how = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
+        process_options = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
         try:
-            subprocess.run(compiler, check=True, **how)
+            subprocess.run(compiler, check=True, **process_options)
             # otherwise it doesn't report lines
-            each = ["--racecheck-report", "all"] if tool == "racecheck" else []
-            said = subprocess.run([str(sanitizer), "--tool", tool, *each, "./program"], **how).stdout
+            options = ["--racecheck-report", "all"] if tool == "racecheck" else []
+            report = subprocess.run(
+                [str(sanitizer), "--tool", tool, *options, "./program"], **process_options
+            ).stdout
         except subprocess.SubprocessError as error:
             return FailureOutcome("run", "not run", str(error))
-    return FailureOutcome("run", "sanitizer", verdict(said))
+    return FailureOutcome("run", "sanitizer", verdict(report))
 
 
-def verdict(said: str) -> str:
+def verdict(report: str) -> str:
     """Returns compute-sanitizer's first error, the line of the program that it names, and the summary.
 
     If the output contains neither, it returns the end of the output.
     """
     found = re.findall(
-        r"========= ((?:Invalid|Error:|Barrier error|Uninitialized|Host API|\w+ SUMMARY).*)", said
+        r"========= ((?:Invalid|Error:|Barrier error|Uninitialized|Host API|\w+ SUMMARY).*)", report
     )
-    line = re.search(r"program\.cu:(\d+)", said)
+    line = re.search(r"program\.cu:(\d+)", report)
     if not found:
-        return said.strip()[-200:]
+        return report.strip()[-200:]
     if len(found) == 1:
         return found[0]
     return f"{found[0]}{f', line {line[1]}' if line else ''} · {found[-1]}"
@@ -162,12 +164,16 @@ def run_steps(
         lines = report.read_text().splitlines() if report.exists() else []
     outcomes = [FailureOutcome(*json.loads(line)) for line in lines]
     for label, _ in steps[len(outcomes) :]:
-        first = len(outcomes) == len(lines)
-        last_words = done.stderr.strip().split("\n")[-1]
-        died = (
-            f"the process died here (exit status {done.returncode}){': ' + last_words if last_words else ''}"
+        is_first_missing = len(outcomes) == len(lines)
+        last_line = done.stderr.strip().split("\n")[-1]
+        death_message = (
+            f"the process died here (exit status {done.returncode}){': ' + last_line if last_line else ''}"
         )
         outcomes.append(
-            FailureOutcome(label, "ProcessDied", died if first else "not reached: the process was dead")
+            FailureOutcome(
+                label,
+                "ProcessDied",
+                death_message if is_first_missing else "not reached: the process was dead",
+            )
         )
     return tuple(outcomes)

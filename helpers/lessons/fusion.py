@@ -68,13 +68,13 @@ def awkward_rows(
     return (x,)
 
 
-def row_of(name: str, took: Timing, shape: Sequence[int], n_bytes: int) -> dict[str, Any]:
+def row_of(name: str, timing_result: Timing, shape: Sequence[int], n_bytes: int) -> dict[str, Any]:
     """Returns a timing as a row of a record: `kernel`, `n_rows`, `n_cols`, `median_us`, its confidence
     interval, and the effective `gb_per_s`.
     """
-    low, high = took.ci95_us
-    row = {"kernel": name, "n_rows": shape[0], "n_cols": shape[1], "median_us": took.median_us}
-    return row | {"ci_low_us": low, "ci_high_us": high, "gb_per_s": took.gb_per_s(n_bytes)}
+    low, high = timing_result.ci95_us
+    row = {"kernel": name, "n_rows": shape[0], "n_cols": shape[1], "median_us": timing_result.median_us}
+    return row | {"ci_low_us": low, "ci_high_us": high, "gb_per_s": timing_result.gb_per_s(n_bytes)}
 
 
 def time_softmax(
@@ -147,10 +147,10 @@ def launched_by(
     """
     from helpers import timing, trace
 
-    took = timing.time_gpu(lambda: f(x), budget_s=0.1)
-    names = [f"{k.calls} × {trace.short_name(k.name)}" for k in took.kernels]
-    row = {"function": function, "form": form, "launches": sum(k.calls for k in took.kernels)}
-    row |= {"median_us": took.median_us, "gb_per_s": took.gb_per_s(2 * x.nbytes)}
+    timing_result = timing.time_gpu(lambda: f(x), budget_s=0.1)
+    names = [f"{k.calls} × {trace.short_name(k.name)}" for k in timing_result.kernels]
+    row = {"function": function, "form": form, "launches": sum(k.calls for k in timing_result.kernels)}
+    row |= {"median_us": timing_result.median_us, "gb_per_s": timing_result.gb_per_s(2 * x.nbytes)}
     return row | {"kernels": ", ".join(names)}
 
 
@@ -263,18 +263,18 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
     def piece(
         panel: int, row: int, start: float, width: float, program: int, text: str, color: str = ""
     ) -> None:
-        colour = color or plots.PALETTE[program % 7]
+        fill = color or plots.PALETTE[program % 7]
         fig.add_trace(
             go.Bar(
                 orientation="h", y=[row], base=[start], x=[width], width=0.8, text=[text], textangle=0,
                 textposition="inside", insidetextanchor="middle", hoverinfo="skip", showlegend=False,
-                insidetextfont={"color": plots.text_on(colour)},
-                marker={"color": colour, "line": {"color": "white", "width": 2}},
+                insidetextfont={"color": plots.text_on(fill)},
+                marker={"color": fill, "line": {"color": "white", "width": 2}},
             ),
             row=1, col=panel,
         )  # fmt: skip
 
-    shades = [(_paler(colour), colour) for colour in plots.PALETTE[:7]]
+    shades = [(_paler(color), color) for color in plots.PALETTE[:7]]
     for row in range(n_rows):
         piece(1, row, 0, n_cols, row, f"program {row}")
         piece(1, row, n_cols, padded - n_cols, row, "−∞", color="#C8C8C8")
@@ -295,7 +295,7 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
                 col=3,
             )
     plots.layout(fig, "Which program holds what", height=320)
-    note = "colour: the program · ⇄: what neighbours exchange is two numbers, a maximum and a sum"
+    note = "color: program · ⇄: neighbors exchange two numbers, a maximum and a sum"
     fig.update_layout(title_text=f"Which program holds what<br><sub>{note}</sub>", barmode="overlay")
     fig.update_layout(margin={"t": 110})
     fig.update_xaxes(title_text="columns", range=[0, padded], showgrid=False, dtick=block)
@@ -304,9 +304,9 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
     return fig
 
 
-def _paler(colour: str) -> str:
+def _paler(color: str) -> str:
     """Returns a color that is halfway to white."""
-    return "#" + "".join(f"{(int(colour[i : i + 2], 16) + 255) // 2:02X}" for i in (1, 3, 5))
+    return "#" + "".join(f"{(int(color[i : i + 2], 16) + 255) // 2:02X}" for i in (1, 3, 5))
 
 
 # the league
@@ -337,8 +337,10 @@ def league_gaps(league: pd.DataFrame) -> pd.DataFrame:
         if peers.empty or not group.contestant.eq("ours").any():
             continue
         best = peers.loc[peers.ours_ratio.idxmin()]
-        tie = best.ratio_low <= 1 <= best.ratio_high
-        fastest = "no difference seen" if tie else "ours" if best.ours_ratio > 1 else best.contestant
+        no_difference = best.ratio_low <= 1 <= best.ratio_high
+        fastest = (
+            "no difference seen" if no_difference else "ours" if best.ours_ratio > 1 else best.contestant
+        )
         rows.append(
             dict(zip(points, point, strict=True))
             | {"best_peer": best.contestant, "peer_over_ours": best.ours_ratio}

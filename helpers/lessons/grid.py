@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 SECTOR = 32
 _USES = ("read", "write", "update", "atomic", "use")
 # The largest number of elements in a plot.
-_SHOWN = 4096
+_MAX_ELEMENTS = 4096
 
 
 @dataclass(frozen=True)
@@ -59,9 +59,8 @@ class GridTrace:
 
         Returns:
             A DataFrame with a row per kernel, line and expression: n_requests, sectors_per_request (mean),
-                most
-            (the largest number of sectors in one request), needed (the mean number of sectors that the bytes
-            of a request would fill) and bytes_used_percent.
+            most (the largest number of sectors in one request), needed (the mean number of sectors that the
+            bytes of a request would fill) and bytes_used_percent.
         """
         import numpy as np
         import pandas as pd
@@ -81,9 +80,9 @@ class GridTrace:
             .groupby([*keys, "request"], sort=False)["n_bytes"]
             .sum()
         )
-        each = pd.DataFrame({"touched": touched, "used": used}).reset_index()
-        each["needed"] = np.ceil(each["used"] / SECTOR)
-        found = each.groupby(keys, sort=False).agg(
+        per_request = pd.DataFrame({"touched": touched, "used": used}).reset_index()
+        per_request["needed"] = np.ceil(per_request["used"] / SECTOR)
+        found = per_request.groupby(keys, sort=False).agg(
             n_requests=("touched", "size"),
             sectors_per_request=("touched", "mean"),
             most=("touched", "max"),
@@ -101,9 +100,11 @@ class GridTrace:
             ValueError: The run has no access to an argument of that name.
         """
         table = self.sectors()
-        mine = table[(table["argument"] == argument) & ((table["access"] == access) | (access is None))]
-        self._need(mine, argument)
-        return float((mine["sectors_per_request"] * mine["n_requests"]).sum() / mine["n_requests"].sum())
+        matching = table[(table["argument"] == argument) & ((table["access"] == access) | (access is None))]
+        self._require_access(matching, argument)
+        return float(
+            (matching["sectors_per_request"] * matching["n_requests"]).sum() / matching["n_requests"].sum()
+        )
 
     def writers(self, argument: str) -> pd.DataFrame:
         """Returns which thread wrote each element of an argument last.
@@ -115,11 +116,11 @@ class GridTrace:
             ValueError: The run wrote nothing to an argument of that name.
         """
         a = self.accesses
-        mine = a[(a["argument"] == argument) & (a["access"] != "read")]
-        self._need(mine, argument)
-        columns = ["element", *_PLACES, "warp", "lane"]
-        last = mine.drop_duplicates("element", keep="last")[columns].set_index("element")
-        last["n_writes"] = mine.groupby("element").size()
+        matching = a[(a["argument"] == argument) & (a["access"] != "read")]
+        self._require_access(matching, argument)
+        columns = ["element", *_COORDINATES, "warp", "lane"]
+        last = matching.drop_duplicates("element", keep="last")[columns].set_index("element")
+        last["n_writes"] = matching.groupby("element").size()
         return last.sort_index().reset_index()
 
     def never_written(self, argument: str, n: int) -> list[int]:
@@ -145,15 +146,16 @@ class GridTrace:
         """
         return draw_writers(self, argument, shape, title=title, corner=corner)
 
-    def _need(self, rows, argument: str) -> None:
+    def _require_access(self, rows, argument: str) -> None:
         if not len(rows):
-            there = ", ".join(sorted(set(self.accesses["argument"]))) or "none"
+            available = ", ".join(sorted(set(self.accesses["argument"]))) or "none"
             raise ValueError(
-                f"The traced run has no such access to {argument!r}. It accessed these arguments: {there}."
+                f"The traced run has no such access to {argument!r}. It accessed these arguments: "
+                f"{available}."
             )
 
 
-_PLACES = ("block_x", "block_y", "block_z", "thread_x", "thread_y", "thread_z")
+_COORDINATES = ("block_x", "block_y", "block_z", "thread_x", "thread_y", "thread_z")
 
 
 def trace(run: Callable[[], object]) -> GridTrace:
@@ -205,10 +207,10 @@ def trace(run: Callable[[], object]) -> GridTrace:
         }
     )
     # Lanes that execute the same place in the source for the same number of times do so in one request.
-    who = pd.DataFrame({"launch": launch, "block": block, "thread": thread, "site": site})
-    who["turn"] = who.groupby(["launch", "block", "thread", "site"], sort=False).cumcount()
-    who["warp"] = who["thread"] // 32
-    table["request"] = who.groupby(["launch", "block", "warp", "site", "turn"], sort=False).ngroup()
+    execution = pd.DataFrame({"launch": launch, "block": block, "thread": thread, "site": site})
+    execution["visit"] = execution.groupby(["launch", "block", "thread", "site"], sort=False).cumcount()
+    execution["warp"] = execution["thread"] // 32
+    table["request"] = execution.groupby(["launch", "block", "warp", "site", "visit"], sort=False).ngroup()
     sizes = tuple(tuple(map(int, b)) for b in blocks), tuple(tuple(map(int, g)) for g in grids)
     return GridTrace(table, *sizes, raw.result)
 
@@ -225,7 +227,7 @@ def draw_writers(
     n_rows, n_cols = shape
     area = _shown_area(traced.writers(argument), n_rows, n_cols, corner)
     n_bytes = int(traced.accesses.loc[traced.accesses["argument"] == argument, "n_bytes"].iloc[0])
-    fig = _colour_map(area)
+    fig = _color_map(area)
     lines = [*_sector_lines(area, n_cols, n_bytes), *_block_lines(area)]
     if area.n_rows > n_rows:
         right = area.n_cols - 0.5
@@ -236,8 +238,8 @@ def draw_writers(
     fig.update_layout(shapes=lines)
     bx, by, bz = traced.blocks[-1]
     size = f"{bx} × {by}" + (f" × {bz}" if bz > 1 else "")
-    asked = f"{traced.sectors_per_request(argument):.3g} sectors a request"
-    note = f"a colour: a warp · white line: 32-byte sector · dark line: block · {asked}"
+    request_note = f"{traced.sectors_per_request(argument):.3g} sectors per request"
+    note = f"color: warp · white line: 32-byte sector · dark line: block · {request_note}"
     title = title or f"{traced.accesses['kernel'].iloc[-1]}, blocks of {size}"
     plots.layout(fig, title, "column", "row", note=note, height=90 + 14 * min(area.n_rows, 40) + 60)
     fig.update_xaxes(showgrid=False, zeroline=False)
@@ -261,9 +263,9 @@ def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str 
     rows: list[tuple[str, pd.DataFrame]] = []
     for label, traced in traces.items():
         a = traced.accesses
-        mine = a[(a["argument"] == argument) & (a["access"] == "read")]
-        traced._need(mine, argument)
-        first = mine[(mine[["block_x", "block_y", "block_z", "warp"]] == 0).all(axis=1)]
+        matching = a[(a["argument"] == argument) & (a["access"] == "read")]
+        traced._require_access(matching, argument)
+        first = matching[(matching[["block_x", "block_y", "block_z", "warp"]] == 0).all(axis=1)]
         # The source of a square reads its element twice, but the compiler loads it once.
         first = first.drop_duplicates(["thread_x", "thread_y", "thread_z", "byte"])
         for number, (_, request) in enumerate(first.groupby("request"), 1):
@@ -275,8 +277,8 @@ def draw_requests(traces: Mapping[str, GridTrace], argument: str, *, title: str 
             line[byte // 4 : (byte + n_bytes) // 4] = number
     labels = [f"{label}: {_sectors_of(request)} sectors" for label, request in rows]
     hover = "float %{x}<br>thread %{z}<extra></extra>"
-    look = {"colorscale": "Viridis", "zmin": 0, "zmax": 31, "hoverongaps": False, "hovertemplate": hover}
-    fig = go.Figure(go.Heatmap(z=lane, y=labels, colorbar={"title": "thread"}, **look))
+    style = {"colorscale": "Viridis", "zmin": 0, "zmax": 31, "hoverongaps": False, "hovertemplate": hover}
+    fig = go.Figure(go.Heatmap(z=lane, y=labels, colorbar={"title": "thread"}, **style))
     parts = [_line(x - 0.5, x - 0.5, -0.5, len(rows) - 0.5, 1, "white") for x in range(8, last // 4, 8)]
     fig.update_layout(shapes=parts)
     title = title or "One warp's loads"
@@ -301,14 +303,14 @@ class _Area:
     Attributes:
         n_rows: The number of rows shown, including rows past the end of the matrix if they were written.
         n_cols: The number of columns shown.
-        who: A row per element that was written in this area, as in `GridTrace.writers`.
+        writers: A row per element that was written in this area, as in `GridTrace.writers`.
         row: The matrix rows of these elements as an int array.
         col: Their columns.
     """
 
     n_rows: int
     n_cols: int
-    who: pd.DataFrame
+    writers: pd.DataFrame
     row: np.ndarray
     col: np.ndarray
 
@@ -324,23 +326,23 @@ class _Area:
         return spread
 
 
-def _shown_area(who: pd.DataFrame, n_rows: int, n_cols: int, corner: Sequence[int] | None) -> _Area:
-    element = who["element"].to_numpy()
+def _shown_area(writers: pd.DataFrame, n_rows: int, n_cols: int, corner: Sequence[int] | None) -> _Area:
+    element = writers["element"].to_numpy()
     row, col = element // n_cols, element % n_cols
     if corner is None:
         shown_rows, shown_cols = max(n_rows, int(row.max()) + 1), n_cols
     else:
         shown_rows, shown_cols = min(n_rows, corner[0]), min(n_cols, corner[1])
-    if shown_rows * shown_cols > _SHOWN:
+    if shown_rows * shown_cols > _MAX_ELEMENTS:
         raise ValueError(
-            f"A plot shows at most {_SHOWN:,} elements, but this one would have {shown_rows * shown_cols:,}; "
-            "pass a smaller `corner`."
+            f"A plot shows at most {_MAX_ELEMENTS:,} elements, but this one would have "
+            f"{shown_rows * shown_cols:,}; pass a smaller `corner`."
         )
     inside = (element >= 0) & (row < shown_rows) & (col < shown_cols)
-    return _Area(shown_rows, shown_cols, who[inside], row[inside], col[inside])
+    return _Area(shown_rows, shown_cols, writers[inside], row[inside], col[inside])
 
 
-def _colour_map(area: _Area) -> go.Figure:
+def _color_map(area: _Area) -> go.Figure:
     """Draws a color per warp, with the writer of an element as hover text.
 
     Elements that no thread wrote have no color, and their hover text says so.
@@ -348,18 +350,20 @@ def _colour_map(area: _Area) -> go.Figure:
     import numpy as np
     import plotly.graph_objects as go
 
-    who = area.who
+    writers = area.writers
     # Adjacent warps and blocks have different colors.
-    warps = who["warp"] + 2 * who["block_x"] + 3 * who["block_y"] + 5 * who["block_z"]
-    colour = area.matrix(warps % 7, np.nan)
+    warps = writers["warp"] + 2 * writers["block_x"] + 3 * writers["block_y"] + 5 * writers["block_z"]
+    color = area.matrix(warps % 7, np.nan)
     scale = [((i + step) / 7, shade) for i, shade in enumerate(plots.PALETTE[:7]) for step in (0, 1)]
-    look = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False, "hoverongaps": False}
+    style = {"colorscale": scale, "zmin": 0, "zmax": 6, "showscale": False, "hoverongaps": False}
     numbers, hover = _hover(area)
-    fig = go.Figure(go.Heatmap(z=colour, customdata=numbers, hovertemplate=hover, opacity=0.8, **look))
-    unwritten = np.isnan(colour)
+    fig = go.Figure(go.Heatmap(z=color, customdata=numbers, hovertemplate=hover, opacity=0.8, **style))
+    unwritten = np.isnan(color)
     if unwritten.any():
-        nobody = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
-        fig.add_heatmap(z=np.where(unwritten, 0.0, np.nan), hovertemplate=nobody, opacity=0.0, **look)
+        hover_unwritten = "element (%{y}, %{x})<br>nobody wrote it<extra></extra>"
+        fig.add_heatmap(
+            z=np.where(unwritten, 0.0, np.nan), hovertemplate=hover_unwritten, opacity=0.0, **style
+        )
     return fig
 
 
@@ -371,8 +375,8 @@ def _hover(area: _Area) -> tuple[np.ndarray, str]:
     """
     import numpy as np
 
-    columns = ["element", *_PLACES, "warp", "lane", "n_writes"]
-    values = area.who[columns].to_numpy()
+    columns = ["element", *_COORDINATES, "warp", "lane", "n_writes"]
+    values = area.writers[columns].to_numpy()
     small = np.int16 if values.size == 0 or values.max() < 2**15 else np.int32
     at = {column: f"%{{customdata[{i}]}}" for i, column in enumerate(columns)}
     block, thread = (", ".join(at[f"{what}_{axis}"] for axis in "xyz") for what in ("block", "thread"))
@@ -397,7 +401,7 @@ def _sector_lines(area: _Area, n_cols: int, n_bytes: int) -> list[dict]:
 
 def _block_lines(area: _Area) -> list[dict]:
     """Returns dark lines between elements that different blocks wrote."""
-    numbers = area.who.groupby(["block_x", "block_y", "block_z"]).ngroup()
+    numbers = area.writers.groupby(["block_x", "block_y", "block_z"]).ngroup()
     block = area.matrix(numbers, -1, int)
     upright = [
         _line(c + 0.5, c + 0.5, r0 - 0.5, r1 + 0.5, 2, "#333333")
@@ -410,8 +414,8 @@ def _block_lines(area: _Area) -> list[dict]:
     return upright + level
 
 
-def _line(x0: float, x1: float, y0: float, y1: float, width: int, colour: str) -> dict:
-    line = {"width": width, "color": colour}
+def _line(x0: float, x1: float, y0: float, y1: float, width: int, color: str) -> dict:
+    line = {"width": width, "color": color}
     return {"type": "line", "x0": x0, "x1": x1, "y0": y0, "y1": y1, "line": line}
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-_APART = 1.25  # times as many warps; below that, two launches count as equal
+_MIN_RATIO = 1.25  # times as many warps; below that, two launches count as equal
 _SHAPE = "kernel == 'Triton flat' and n_cols == 4096 and dtype == 'float32'"
 
 
@@ -31,13 +31,13 @@ def launches(counted: pd.DataFrame) -> pd.DataFrame:
         since a thread issues all its loads before it needs one) and `ncu_us`.
     """
     rows = counted.query(f"{_SHAPE} and block_size >= 32 * num_warps")
-    of_a_warp = 32 * rows.load_sectors / rows.load_requests
+    bytes_per_request = 32 * rows.load_sectors / rows.load_requests
     threads = rows.occupancy_percent / 100 * counted.attrs["provenance"].gpu["max_threads_per_sm"]
     return rows.assign(
         BLOCK_SIZE=rows.block_size.astype(int),
         num_warps=rows.num_warps.astype(int),
         warps_percent=rows.occupancy_percent,
-        load_bytes=(of_a_warp / 32).round().astype(int),
+        load_bytes=(bytes_per_request / 32).round().astype(int),
         waiting_kb=threads * 4 * rows.block_size / (32 * rows.num_warps) / 1000,
     )[["BLOCK_SIZE", "num_warps", "warps_percent", "load_bytes", "waiting_kb", "ncu_us"]].reset_index(
         drop=True
@@ -53,7 +53,7 @@ def faster_with_more(rows: pd.DataFrame) -> tuple[int, int]:
     pairs = [
         (few, many)
         for few, many in itertools.combinations(rows.sort_values("warps_percent").itertuples(), 2)
-        if many.warps_percent > _APART * few.warps_percent
+        if many.warps_percent > _MIN_RATIO * few.warps_percent
     ]
     return sum(many.ncu_us < few.ncu_us for few, many in pairs), len(pairs)
 
@@ -79,7 +79,7 @@ def draw(rows: pd.DataFrame, *, title: str = "") -> go.Figure:
                 y=part.ncu_us,
                 text=launched,
                 mode="markers",
-                name=f"{n_bytes} bytes a thread's load",
+                name=f"{n_bytes} bytes per load",
                 legendgroup=str(n_bytes),
                 showlegend=column == 1,
                 marker={"size": 10, "color": plots.PALETTE[i], "symbol": plots.MARKERS[i]},

@@ -42,19 +42,19 @@ def f_for_all(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, threa
     blocks = -(-n // threads)
     fig = go.Figure()
     for block in range(blocks):
-        colour = plots.PALETTE[block % 6]
-        own = range(block * threads, (block + 1) * threads)
+        color = plots.PALETTE[block % 6]
+        indices = range(block * threads, (block + 1) * threads)
         fig.add_shape(
             type="rect",
-            x0=own[0] - 0.46,
-            x1=own[-1] + 0.46,
+            x0=indices[0] - 0.46,
+            x1=indices[-1] + 0.46,
             y0=0.56,
             y1=1.32,
-            line={"color": colour, "width": 2},
+            line={"color": color, "width": 2},
         )
-        fig.add_annotation(x=(own[0] + own[-1]) / 2, y=0.7, text=f"block {block}", showarrow=False)
-        for i in own:
-            _draw_thread(fig, i, i - own[0], colour, (float(x[i]), float(y[i])) if i < n else None)
+        fig.add_annotation(x=(indices[0] + indices[-1]) / 2, y=0.7, text=f"block {block}", showarrow=False)
+        for i in indices:
+            _draw_thread(fig, i, i - indices[0], color, (float(x[i]), float(y[i])) if i < n else None)
     plots.layout(fig, "f(i) for all i", height=330)
     fig.update_layout(showlegend=False, margin={"l": 70, "r": 20, "t": 60, "b": 20}, dragmode=False)
     fig.update_xaxes(visible=False, range=[-0.8, blocks * threads - 0.2])
@@ -65,13 +65,13 @@ def f_for_all(fn: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor, threa
     return fig
 
 
-def _draw_thread(
-    fig: go.Figure, i: int, thread: int, colour: str, values: tuple[float, float] | None
-) -> None:
+def _draw_thread(fig: go.Figure, i: int, thread: int, color: str, values: tuple[float, float] | None) -> None:
     """Draws a thread of a block with element `i`: its input above and its output below, if it has an
     element.
     """
-    about = f"thread {thread}: element {i}" if values else f"thread {thread}: no element {i}, nothing to do"
+    hover_text = (
+        f"thread {thread}: element {i}" if values else f"thread {thread}: no element {i}, nothing to do"
+    )
     if values:
         for y, value in zip((2, 0), values, strict=True):
             fig.add_shape(
@@ -80,7 +80,7 @@ def _draw_thread(
                 x1=i + 0.4,
                 y0=y - 0.2,
                 y1=y + 0.2,
-                line={"color": colour, "width": 1},
+                line={"color": color, "width": 1},
             )
             fig.add_annotation(x=i, y=y, text=f"{value:g}", showarrow=False)
         for tail, head in ((1.78, 1.2), (0.53, 0.24)):
@@ -89,9 +89,10 @@ def _draw_thread(
                 showarrow=True, arrowhead=2, arrowsize=0.9, arrowwidth=1.2, arrowcolor=plots.TEXT_COLOUR,
             )  # fmt: skip
     fig.add_scatter(
-        x=[i], y=[1], mode="markers+text", text=["f" if values else "–"], hovertext=[about], hoverinfo="text",
-        marker={"size": 24, "color": colour, "opacity": 1.0 if values else 0.35},
-        textfont={"color": plots.text_on(colour) if values else plots.TEXT_COLOUR, "size": 14},
+        x=[i], y=[1], mode="markers+text", text=["f" if values else "–"],
+        hovertext=[hover_text], hoverinfo="text",
+        marker={"size": 24, "color": color, "opacity": 1.0 if values else 0.35},
+        textfont={"color": plots.text_on(color) if values else plots.TEXT_COLOUR, "size": 14},
     )  # fmt: skip
 
 
@@ -127,8 +128,8 @@ def time_three_squares(timers: Mapping[str, Callable[[Callable[[], Any]], float]
     for shape in [(8, 1024), (n_fitting, 1024), (16384, 8192)]:
         square = partial(torch.square, torch.randn(shape, device="cuda"))
         check.assert_matches(torch.square, lambda x: x * x, timed_shape=shape)
-        figures = {"trace": truth_us(square)} | {name: timer(square) for name, timer in timers.items()}
-        rows.append({"square of": "{:,} × {:,}".format(*shape), **figures})
+        times = {"trace": truth_us(square)} | {name: timer(square) for name, timer in timers.items()}
+        rows.append({"square of": "{:,} × {:,}".format(*shape), **times})
     return rows
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import torch
 
 SQUARED, MASKED, LEFT_OUT = "squared", "masked off", "in no block"
-_LOOK = {
+_MARKERS = {
     SQUARED: {"symbol": "square", "color": plots.PALETTE[0]},
     MASKED: {"symbol": "square-open", "color": plots.TEXT_COLOUR},
     LEFT_OUT: {"symbol": "x", "color": plots.PALETTE[3]},
@@ -91,14 +91,14 @@ def draw(*tables: pd.DataFrame, titles: tuple[str, ...] = ()) -> go.Figure:
     )
     drawn: set[str] = set()
     for i, table in enumerate(tables, start=1):
-        for what, look in _LOOK.items():
-            some = table[table.what == what]
-            if some.empty:
+        for what, marker_style in _MARKERS.items():
+            subset = table[table.what == what]
+            if subset.empty:
                 continue
             fig.add_scatter(
-                x=list(some.element), y=[f"program {p}" for p in some.program], mode="markers", name=what,
+                x=list(subset.element), y=[f"program {p}" for p in subset.program], mode="markers", name=what,
                 legendgroup=what, showlegend=what not in drawn, row=i, col=1,
-                marker={**look, "size": 17, "line": {"width": 2}},
+                marker={**marker_style, "size": 17, "line": {"width": 2}},
                 hovertemplate="element %{x}, %{y}: " + what + "<extra></extra>",
             )  # fmt: skip
             drawn.add(what)

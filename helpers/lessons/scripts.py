@@ -89,8 +89,8 @@ def debug_lines(printed: str, most: int = 4) -> list[dict[str, str]]:
         "then": r"[\w.]*Error: .*",
     }
     return [
-        {"by": who, "printed": line}
-        for who, pattern in patterns.items()
+        {"by": source, "printed": line}
+        for source, pattern in patterns.items()
         for line in sorted({m.strip() for m in re.findall(rf"^{pattern}$", printed, re.MULTILINE)})[:most]
     ]
 

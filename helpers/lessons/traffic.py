@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 # In-place operations that overwrite their first argument without reading it.
 _OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_")
 # Operations that only allocate memory or return metadata, without accessing elements.
-_NOTHING_MOVED = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach")
+_MOVE_NOTHING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach")
 
 
 def count_traffic(fn: Callable[..., Any], *inputs: Any) -> pd.DataFrame:
@@ -63,7 +63,7 @@ def count_traffic(fn: Callable[..., Any], *inputs: Any) -> pd.DataFrame:
 def _row(func: Any, args: tuple, kwargs: Mapping[str, Any], result: Any) -> dict[str, Any] | None:
     """Returns what one call of an operator moved, or None if it moved nothing."""
     name = func._schema.name.removeprefix("aten::")
-    if name in _NOTHING_MOVED or func.is_view:
+    if name in _MOVE_NOTHING or func.is_view:
         return None
     read: dict[tuple, torch.Tensor] = {}
     written: dict[int, torch.Tensor] = {}

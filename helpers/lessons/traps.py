@@ -66,7 +66,7 @@ class Game:
     def __init__(self, timers: list[str], truth: dict[str, dict[str, str]]) -> None:
         import ipywidgets as w
 
-        self._truth, self._right = truth, {}
+        self._truth, self._n_right = truth, {}
         self.picks, self.seen, self.answers = {}, {}, {}
         self.score = w.HTML()
         rows = []
@@ -88,14 +88,14 @@ class Game:
         """Shows which timers a trap deceives, adds the correct picks to the score, and locks the picks."""
         truth = self._truth[trap]
         picks = {timer: button.value for timer, button in self.picks[trap].items()}
-        self._right[trap] = sum(picked == (timer in truth) for timer, picked in picks.items())
+        self._n_right[trap] = sum(picked == (timer in truth) for timer, picked in picks.items())
         for button in (*self.picks[trap].values(), self.seen[trap]):
             button.disabled = True
         missed = [timer for timer, picked in picks.items() if picked != (timer in truth)]
-        mine = f" You had {', '.join(missed)} the other way." if missed else " You had them all."
-        said = f"{answer(truth)} {WHY.get(trap, '')}{mine}"
-        self.answers[trap].value = f'<div role="status">{html.escape(said)}</div>'
-        n, right = len(self._right) * len(picks), sum(self._right.values())
+        result = f" You had {', '.join(missed)} the other way." if missed else " You had them all."
+        sentences = f"{answer(truth)} {WHY.get(trap, '')}{result}"
+        self.answers[trap].value = f'<div role="status">{html.escape(sentences)}</div>'
+        n, right = len(self._n_right) * len(picks), sum(self._n_right.values())
         self.score.value = f"<b>{right} of {n} timers right</b>"
 
 
@@ -103,7 +103,7 @@ def answer(truth: dict[str, str]) -> str:
     """Returns a sentence with the timers that a trap deceives and what each of them reported."""
     if not truth:
         return "It deceives none."
-    return f"It deceives {'; '.join(f'{timer} ({told})' for timer, told in truth.items())}."
+    return f"It deceives {'; '.join(f'{timer} ({reported})' for timer, reported in truth.items())}."
 
 
 def game(traps: pd.DataFrame) -> Shown:
@@ -113,11 +113,13 @@ def game(traps: pd.DataFrame) -> Shown:
         traps: As in `deceived`.
     """
     truth = deceived(traps)
-    said = {trap: f"{answer(told)} {WHY.get(trap, '')}".strip() for trap, told in truth.items()}
-    folds = "".join(
+    sentences = {trap: f"{answer(reported)} {WHY.get(trap, '')}".strip() for trap, reported in truth.items()}
+    sections = "".join(
         f"<details><summary>{html.escape(trap)}</summary>{html.escape(answers)}</details>"
-        for trap, answers in said.items()
+        for trap, answers in sentences.items()
     )
     text = f"{len(truth)} traps; in JupyterLab you pick the timers that each deceives."
     live = Game(list(traps["timer"].unique()), truth) if frontend() == "widgets" else None
-    return Shown(text, f"<div>Which timers does each trap deceive? Decide, then open it.{folds}</div>", live)
+    return Shown(
+        text, f"<div>Which timers does each trap deceive? Decide, then open it.{sections}</div>", live
+    )

@@ -41,16 +41,16 @@ _POINTS = (("bfloat16", 131_072), ("bfloat16", 262_144), ("bfloat16", 393_216), 
 # one trick less
 
 
-def restless() -> Any:
+def kernel_without_nap() -> Any:
     """Returns the tuned kernel without its nap, so that waiting programs poll the words all the time."""
     import triton
 
     from helpers.kernels import softmax
 
-    own = softmax.softmax_split_kernel.fn
-    names = {**own.__globals__, "nap": _no_nap()}
-    copy = types.FunctionType(own.__code__, names, own.__name__, own.__defaults__)
-    copy.__annotations__ = own.__annotations__  # the annotations mark constant arguments
+    original = softmax.softmax_split_kernel.fn
+    names = {**original.__globals__, "nap": _no_nap()}
+    copy = types.FunctionType(original.__code__, names, original.__name__, original.__defaults__)
+    copy.__annotations__ = original.__annotations__  # the annotations mark constant arguments
     return triton.jit(copy)
 
 
@@ -97,7 +97,7 @@ def without(trick: str, x: torch.Tensor) -> Callable[[], torch.Tensor]:
     from helpers.kernels import softmax as kernels
 
     plan, stride, block = _launch(trick, tuple(x.shape), x.dtype, x.device)
-    kernel = restless() if trick == NO_NAP else kernels.softmax_split_kernel
+    kernel = kernel_without_nap() if trick == NO_NAP else kernels.softmax_split_kernel
     if plan.parts > kernels.max_parts(x.device, plan.num_warps, plan.max_registers):
         raise ValueError(f"without: the {plan.parts} programs of a row may not fit on this GPU at once.")
 
@@ -134,12 +134,11 @@ def changes(trick: str, dtype: str, n_cols: int) -> bool:
     """
     import torch
 
-    shape, of_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
-    anywhere = torch.device(
-        "cpu"
-    )  # the answer depends on the shape, not on the available GPU, which may be too small to share such rows
-    tuned = _launch(AS_TUNED, shape, of_dtype, anywhere)
-    return trick == NO_NAP or _launch(trick, shape, of_dtype, anywhere) != tuned
+    shape, torch_dtype = (ELEMENTS // n_cols, n_cols), getattr(torch, dtype)
+    # The answer depends on the shape, not on the available GPU, which may be too small to share such rows.
+    any_device = torch.device("cpu")
+    tuned = _launch(AS_TUNED, shape, torch_dtype, any_device)
+    return trick == NO_NAP or _launch(trick, shape, torch_dtype, any_device) != tuned
 
 
 def tricks() -> list[dict[str, Any]]:
@@ -159,19 +158,19 @@ def tricks() -> list[dict[str, Any]]:
     found = []
     for dtype, n_cols in _POINTS:
         x = torch.randn(ELEMENTS // n_cols, n_cols, device="cuda", dtype=getattr(torch, dtype))
-        right, y = torch.softmax(x, dim=1), torch.empty_like(x)
+        expected, y = torch.softmax(x, dim=1), torch.empty_like(x)
         calls: dict[str, Callable[[], Any]] = {"copy": lambda x=x, y=y: y.copy_(x)}
         for trick in (AS_TUNED, *TRICKS):
             try:
                 call = without(trick, x)
             except ValueError as error:
                 raise records.CannotMeasure(str(error)) from error
-            if not torch.allclose(call(), right, rtol=2e-2 if dtype == "bfloat16" else 1e-4, atol=0):
+            if not torch.allclose(call(), expected, rtol=2e-2 if dtype == "bfloat16" else 1e-4, atol=0):
                 raise RuntimeError(
                     f"The softmax of {n_cols:,} {dtype} columns is wrong for the variant {trick!r}."
                 )
             calls[trick] = call
-        del right
+        del expected
         timings = compare_many(calls, against=AS_TUNED, budget_s=0.4)
         for trick, one in timings.items():
             row = {"trick": trick, "dtype": dtype, "n_cols": n_cols, "median_us": one.median_us}
@@ -312,22 +311,24 @@ def of_report(report: Any) -> list[dict[str, Any]]:
     """
     from helpers import ncu
 
-    seen = ncu.summary(report)
+    table = ncu.summary(report)
     found: dict[str, dict[str, Any]] = {}
-    for kernel, row in zip(report, seen.to_dict("records"), strict=True):
-        named = next((one for one in kernel.nvtx if one.count("|") == 2), None)
-        if named is None:
+    for kernel, row in zip(report, table.to_dict("records"), strict=True):
+        range_name = next((one for one in kernel.nvtx if one.count("|") == 2), None)
+        if range_name is None:
             continue
-        name, dtype, n_cols = named.split("|")
+        name, dtype, n_cols = range_name.split("|")
         empty = {"launches": 0, "ncu_us": 0.0, "read_gb": 0.0, "written_gb": 0.0, "longest_us": 0.0}
-        sums = found.setdefault(named, {"contestant": name, "dtype": dtype, "n_cols": int(n_cols)} | empty)
-        sums["launches"] += 1
-        sums["ncu_us"] += kernel.duration_us
-        sums["read_gb"] += row["dram_read_bytes"] / 1e9
-        sums["written_gb"] += row["dram_write_bytes"] / 1e9
-        if kernel.duration_us > sums["longest_us"]:
+        totals = found.setdefault(
+            range_name, {"contestant": name, "dtype": dtype, "n_cols": int(n_cols)} | empty
+        )
+        totals["launches"] += 1
+        totals["ncu_us"] += kernel.duration_us
+        totals["read_gb"] += row["dram_read_bytes"] / 1e9
+        totals["written_gb"] += row["dram_write_bytes"] / 1e9
+        if kernel.duration_us > totals["longest_us"]:
             m = kernel.metrics
-            sums |= {
+            totals |= {
                 "longest_us": kernel.duration_us,
                 "dram_percent": float(m["gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"]),
                 "issue_percent": float(m["sm__issue_active.avg.pct_of_peak_sustained_elapsed"]),
@@ -342,34 +343,34 @@ def why(rows: pd.DataFrame) -> str:
 
     Every sentence follows from the rows.
     """
-    told = []
+    paragraphs = []
     for (dtype, n_cols), point in rows.groupby(["dtype", "n_cols"], sort=False):
         by_name = point.set_index("contestant")
         ours, floor = by_name.loc["ours"], 2 * ELEMENTS * (2 if dtype == "bfloat16" else 4) / 1e9
         lines = [f"**{dtype}, {n_cols:,} columns** (floor {floor:.2f} GB)."]
-        for name, peer in by_name.drop(index="ours").iterrows():
-            times = peer.ncu_us / ours.ncu_us
-            moved, mine = peer.read_gb + peer.written_gb, ours.read_gb + ours.written_gb
+        for name, other in by_name.drop(index="ours").iterrows():
+            times = other.ncu_us / ours.ncu_us
+            other_gb, our_gb = other.read_gb + other.written_gb, ours.read_gb + ours.written_gb
             reasons = []
-            if moved > 1.1 * mine:
-                part = "" if moved >= 0.9 * times * mine else ", which is a part of it"
-                reasons.append(f"it moves {moved:.2f} GB through DRAM, ours {mine:.2f}{part}")
-            elif abs(peer.dram_percent - ours.dram_percent) > 2:
+            if other_gb > 1.1 * our_gb:
+                part = "" if other_gb >= 0.9 * times * our_gb else ", which is a part of it"
+                reasons.append(f"it moves {other_gb:.2f} GB through DRAM, ours {our_gb:.2f}{part}")
+            elif abs(other.dram_percent - ours.dram_percent) > 2:
                 reasons.append(
-                    f"as many bytes, and DRAM busy {peer.dram_percent:.0f} % of its peak; under ours "
+                    f"as many bytes, and DRAM busy {other.dram_percent:.0f} % of its peak; under ours "
                     f"{ours.dram_percent:.0f} %"
                 )
-            if moved < 0.9 * times * mine and peer.issue_percent > max(50, ours.issue_percent + 20):
+            if other_gb < 0.9 * times * our_gb and other.issue_percent > max(50, ours.issue_percent + 20):
                 reasons.append(
-                    f"its schedulers issue in {peer.issue_percent:.0f} % of all cycles, under ours in "
+                    f"its schedulers issue in {other.issue_percent:.0f} % of all cycles, under ours in "
                     f"{ours.issue_percent:.0f} %"
                 )
-            because = (
+            explanation = (
                 "; ".join(reasons) or "as many bytes, and DRAM equally busy: the counters do not part the two"
             )
-            lines.append(f"{NAMES.get(name, name)} takes {times:.2f} times our time: {because}.")
-        told.append(" ".join(lines))
-    return "\n\n".join(told)
+            lines.append(f"{NAMES.get(name, name)} takes {times:.2f} times our time: {explanation}.")
+        paragraphs.append(" ".join(lines))
+    return "\n\n".join(paragraphs)
 
 
 # the league's figure
@@ -405,16 +406,16 @@ def draw_league(
     days = {gpu: table.attrs["provenance"].date for gpu, table in leagues.items()}
     fig = make_subplots(rows=1, cols=len(leagues), shared_yaxes=True, horizontal_spacing=0.04,
                         subplot_titles=[f"{names[gpu]}, {days[gpu]}" for gpu in leagues])  # fmt: skip
-    of_dtype = []
+    trace_dtypes = []
     for column, table in enumerate(leagues.values(), start=1):
         rows = wide_softmaxes(table)
         for dtype in dtypes:
             part = rows[rows.dtype.eq(dtype)]
             for i, (contestant, name) in enumerate(NAMES.items()):
-                some = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
+                subset = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
                 fig.add_scatter(
-                    x=list(some.n_cols),
-                    y=list(some.of_peak),
+                    x=list(subset.n_cols),
+                    y=list(subset.of_peak),
                     mode="lines+markers",
                     name=name,
                     legendgroup=name,
@@ -426,19 +427,19 @@ def draw_league(
                     marker={"symbol": plots.MARKERS[i], "size": 8},
                     hovertemplate=name + ", %{x:,} columns: %{y:.1f} %<extra></extra>",
                 )
-                of_dtype.append(dtype)
+                trace_dtypes.append(dtype)
             copy = part[part.contestant.eq("copy")].sort_values("n_cols")
             fig.add_scatter(
                 x=list(copy.n_cols), y=list(copy.of_peak), mode="lines", name="a copy", legendgroup="copy",
                 showlegend=column == 1, visible=dtype == dtypes[0], row=1, col=column,
                 line={"color": plots.TEXT_COLOUR, "width": 2, "dash": "dash"},
             )  # fmt: skip
-            of_dtype.append(dtype)
+            trace_dtypes.append(dtype)
     buttons = [
         {
             "label": _SHORT[one],
             "method": "update",
-            "args": [{"visible": [one == dtype for dtype in of_dtype]}],
+            "args": [{"visible": [one == dtype for dtype in trace_dtypes]}],
         }
         for one in dtypes
     ]

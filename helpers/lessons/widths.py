@@ -73,7 +73,7 @@ def launcher(x: torch.Tensor, y: torch.Tensor, shape: Shape, n_bytes: int) -> Ca
     return lambda: kernel[grid](*arguments, BLOCK_SIZE=shape.block_size, num_warps=shape.num_warps)
 
 
-def _each() -> list[tuple[Shape, int, Callable[[], Any]]]:
+def _all_launches() -> list[tuple[Shape, int, Callable[[], Any]]]:
     import torch
 
     x = torch.randn(SIDE, SIDE, device="cuda")
@@ -124,7 +124,7 @@ def _of_rows(wide: Any, narrow: Any, n_rows: int, n_cols: int, l2: str) -> list[
 
 def launch_each() -> None:
     """Launches each shape and width once, in order, for Nsight Compute."""
-    for _, _, launch in _each():
+    for _, _, launch in _all_launches():
         launch()
 
 
@@ -137,17 +137,21 @@ def measured() -> list[dict[str, Any]]:
     counted = _counted()
     rows = []
     for shape in SHAPES:
-        timed = {n: launch for s, n, launch in _each() if s == shape}
+        timed = {n: launch for s, n, launch in _all_launches() if s == shape}
         both = timing.compare(timed[4], timed[16], labels=("narrow", "wide"), l2="cold")
         for n, one in zip(WIDTHS, (both.a, both.b), strict=True):
             row = {"kernel": shape.kernel, "block_size": shape.block_size, "num_warps": shape.num_warps}
-            row |= {"elements": shape.elements, "load_bytes": _right(shape, n), "median_us": one.median_us}
+            row |= {
+                "elements": shape.elements,
+                "load_bytes": _checked_load_bytes(shape, n),
+                "median_us": one.median_us,
+            }
             row |= {"narrow_over_wide": both.ratio, "ratio_low": both.ci95[0], "ratio_high": both.ci95[1]}
             rows.append(row | counted[len(rows)])
     return rows
 
 
-def _right(shape: Shape, n_bytes: int) -> int:
+def _checked_load_bytes(shape: Shape, n_bytes: int) -> int:
     """Checks one launch with poisoned output memory, and returns the widest load in its PTX."""
     import torch
 
@@ -229,7 +233,7 @@ def verdict(rows: pd.DataFrame) -> str:
     """Returns the counters' verdict on the two widths in Markdown. Every sentence follows from the rows."""
     p = pairs(rows)
     least, most = p.loc[p.time.idxmin()], p.loc[p.time.idxmax()]
-    told = [
+    paragraphs = [
         f"**Time.** 4-byte loads take between {_times(least.time)} ({least.launch}) and {_times(most.time)} "
         f"({most.launch}) as long as 16-byte loads.",
         _work(p),
@@ -238,7 +242,7 @@ def verdict(rows: pd.DataFrame) -> str:
         _queue(p),
         _registers(p),
     ]
-    return "\n\n".join(filter(None, told))
+    return "\n\n".join(filter(None, paragraphs))
 
 
 def _times(ratio: float) -> str:
@@ -251,54 +255,56 @@ def _work(p: pd.DataFrame) -> str:
         requests = f"{p.requests.mean():.1f} times"
     instructions = f"{p.instructions.min():.1f} to {p.instructions.max():.1f} times the instructions"
     dram = (p.dram_mb - 1).abs().max()
-    dram_ = (
+    dram_sentence = (
         "the same bytes from DRAM within 2 %"
         if dram < 0.02
         else f"DRAM traffic that differs by up to {100 * dram:.0f} %"
     )
-    return f"**Work.** 4-byte loads need {requests} the requests, {instructions}, and {dram_}."
+    return f"**Work.** 4-byte loads need {requests} the requests, {instructions}, and {dram_sentence}."
 
 
 def _sectors(p: pd.DataFrame) -> str:
     """Describes whether a warp's narrow load uses the sectors that it touches, and whether that explains the
     launches' times.
     """
-    apart = p.a_request > 4.5
-    if not apart.any():
+    partial_use = p.a_request > 4.5
+    if not partial_use.any():
         return "**Sectors.** A warp's 4-byte load touches 4 sectors and uses all of each, in every launch."
-    kernels = sorted({launch.split(",")[0] for launch in p.launch[apart]})
-    told = (
+    kernels = sorted({launch.split(",")[0] for launch in p.launch[partial_use]})
+    sentence = (
         f"**Sectors.** In the {' and the '.join(kernels)} kernel a warp's 4-byte load touches "
-        f"{p.a_request[apart].max():.0f} sectors "
-        "and uses a part of each: Triton gave a thread four neighbours, and where it may not load them at "
+        f"{p.a_request[partial_use].max():.0f} sectors "
+        "and uses a part of each: Triton gave a thread four neighbors, and where it may not load them at "
         "once it loads "
         "them one after the other."
     )
-    if apart.all():
-        return told
-    first, second = p.time[apart], p.time[~apart]
-    told += f" Elsewhere such a load touches {p.a_request[~apart].max():.0f} and uses all. "
+    if partial_use.all():
+        return sentence
+    first, second = p.time[partial_use], p.time[~partial_use]
+    sentence += f" Elsewhere such a load touches {p.a_request[~partial_use].max():.0f} and uses all. "
     spans = (
         f"{first.min():.3f} to {first.max():.3f} times as long as wide loads, the second "
         f"{second.min():.3f} to {second.max():.3f}"
     )
-    parted = first.min() > second.max()
-    end = "this is what parts the two places" if parted else "so this alone does not part the two places"
-    return f"{told}The first kind takes {spans}: {end}."
+    separated = first.min() > second.max()
+    end = "this is what parts the two places" if separated else "so this alone does not part the two places"
+    return f"{sentence}The first kind takes {spans}: {end}."
 
 
 def _limits(p: pd.DataFrame) -> str:
     issue, requests = p.issue_percent_4.max(), p.requests_percent_4.max()
-    told = (
+    sentence = (
         f"**Limits.** The schedulers issue in at most {issue:.0f} % of cycles, and the load units take a "
         f"request in at most {requests:.0f} %"
     )
     if max(issue, requests) < _IDLE:
         return (
-            f"{told}: neither is used up, so neither the instructions nor the requests are what costs time."
+            f"{sentence}: neither is used up, so neither the instructions nor the requests are what costs "
+            "time."
         )
     return (
-        f"{told}: one of them is close to its limit, and there more instructions or requests are more time."
+        f"{sentence}: one of them is close to its limit, and there more instructions or requests are more "
+        "time."
     )
 
 
@@ -306,23 +312,21 @@ def _queue(p: pd.DataFrame) -> str:
     slow, rest = p[p.time > 1.01], p[p.time <= 1.01]
     if not len(slow) or not len(rest):
         return ""
-    worse, better = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
-    told = (
+    slow_change, other_change = ((g.queue_percent_4 - g.queue_percent_16).mean() for g in (slow, rest))
+    sentence = (
         "**The queue.** A warp whose next load finds the queue of the load unit full waits (`lg_throttle`). "
-        "Over the "
-        f"16-byte version its share of all waits changes by {worse:+.0f} points where 4-byte loads are over "
-        "1 % slower, "
-        f"and by {better:+.0f} elsewhere"
+        f"Over the 16-byte version its share of all waits changes by {slow_change:+.0f} points where 4-byte "
+        f"loads are over 1 % slower, and by {other_change:+.0f} elsewhere"
     )
-    if worse > better + 5:
-        return f"{told}: the slower launches are those whose requests queue."
-    return f"{told}: so the queue does not tell the two places apart."
+    if slow_change > other_change + 5:
+        return f"{sentence}: the slower launches are those whose requests queue."
+    return f"{sentence}: so the queue does not tell the two places apart."
 
 
 def _registers(p: pd.DataFrame) -> str:
     rows = p[p.launch.str.startswith("rows")]
     few, many = rows.loc[rows.elements.idxmin()], rows.loc[rows.elements.idxmax()]
-    told = (
+    sentence = (
         f"**Registers.** The row kernel's ratio is {few.time:.3f} with {few.elements} elements a thread and "
         f"{many.time:.3f} with "
         f"{many.elements}. There 4-byte loads need {many.registers_4:.0f} registers a thread instead of "
@@ -331,5 +335,5 @@ def _registers(p: pd.DataFrame) -> str:
         f"{many.warps_percent_16:.0f} %"
     )
     if many.time > few.time + 0.01 and many.warps_percent_4 < many.warps_percent_16:
-        return f"{told}: fewer warps wait for the same memory."
-    return f"{told}; it made no difference of 1 %."
+        return f"{sentence}: fewer warps wait for the same memory."
+    return f"{sentence}; it made no difference of 1 %."

@@ -38,9 +38,9 @@ def summary_table(report: Report | Kernel) -> Styler:
 
     `summary` itself returns more columns, as plain numbers.
     """
-    shown = plots.table(summary(report), _SUMMARY)
-    shown = shown.format(_breakable, subset=["function", "demangled name"])
-    return shown.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
+    styler = plots.table(summary(report), _SUMMARY)
+    styler = styler.format(_breakable, subset=["function", "demangled name"])
+    return styler.set_properties(subset=["grid", "block"], **{"white-space": "nowrap"})
 
 
 def _breakable(name: str) -> str:
@@ -75,11 +75,11 @@ def draw_requests(
     """
     import plotly.graph_objects as go
 
-    carried, needed, notes = [], [], []
+    sector_starts, needed, notes = [], [], []
     for name, addresses in requests.items():
         touched = sorted({b // 32 for a in addresses for b in (a, a + lane_bytes - 1)})
         place = {sector: 32 * i for i, sector in enumerate(touched)}
-        carried += [(name, start) for start in place.values()]
+        sector_starts += [(name, start) for start in place.values()]
         # A lane that spans two sectors is drawn as two pieces.
         for a in addresses:
             pieces = {b // 32: b for b in range(a + lane_bytes - 1, a - 1, -1)}
@@ -90,9 +90,9 @@ def draw_requests(
     fig = go.Figure()
     outline = {"color": plots.TEXT_COLOUR, "width": 1}
     fig.add_bar(
-        y=[name for name, _ in carried],
-        base=[start for _, start in carried],
-        x=[32] * len(carried),
+        y=[name for name, _ in sector_starts],
+        base=[start for _, start in sector_starts],
+        x=[32] * len(sector_starts),
         name="a sector of 32 bytes",
         marker={"color": plots.GRID_COLOUR, "line": outline},
     )
@@ -158,13 +158,13 @@ def draw_over_time(kernel: Kernel, *, title: str = "") -> go.Figure:
     time = over_time(kernel)
     fig = make_subplots(2, 1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.06)
     curves = {"sm_active": "SMs at work", "dram_read": "DRAM reads", "dram_write": "DRAM writes"}
-    for (column, name), colour, marker in zip(curves.items(), (2, 0, 3), plots.MARKERS, strict=False):
+    for (column, name), color, marker in zip(curves.items(), (2, 0, 3), plots.MARKERS, strict=False):
         fig.add_scatter(
             x=time["time_us"],
             y=time[f"{column}_percent"],
             name=name,
             mode="lines+markers",
-            line_color=plots.PALETTE[colour],
+            line_color=plots.PALETTE[color],
             marker_symbol=marker,
             row=1,
             col=1,
@@ -204,25 +204,29 @@ def draw_occupancy(kernel: Kernel, *, title: str = "") -> go.Figure:
     from plotly.subplots import make_subplots
 
     curves = occupancy_curves(kernel)
-    here = {
+    current = {
         "threads a block": kernel.block[0] * kernel.block[1] * kernel.block[2],
         "registers a thread": int(kernel.metrics["launch__registers_per_thread"]),
     }
     fig = make_subplots(1, 2, shared_yaxes=True, horizontal_spacing=0.06)
-    for column, (what, value) in enumerate(here.items(), start=1):
+    for column, (what, value) in enumerate(current.items(), start=1):
         curve = curves[curves["what"] == what]
         if curve.empty:
             continue
-        now = curve.iloc[[(curve["value"] - value).abs().argmin()]]
-        for points, name, look in (
+        current_point = curve.iloc[[(curve["value"] - value).abs().argmin()]]
+        for points, name, style in (
             (curve, "if this changed", {"mode": "lines", "line": {"shape": "hv", "color": plots.PALETTE[0]}}),
-            (now, "this kernel", {"mode": "markers", "marker": {"size": 12, "color": plots.PALETTE[3]}}),
+            (
+                current_point,
+                "this kernel",
+                {"mode": "markers", "marker": {"size": 12, "color": plots.PALETTE[3]}},
+            ),
         ):
             x, y = points["value"], points["occupancy_percent"]
-            fig.add_scatter(x=x, y=y, name=name, showlegend=column == 1, row=1, col=column, **look)
+            fig.add_scatter(x=x, y=y, name=name, showlegend=column == 1, row=1, col=column, **style)
         fig.update_xaxes(title_text=what, rangemode="tozero", row=1, col=column)
     plots.layout(fig, title, height=400)
-    for column, what in enumerate(here, start=1):
+    for column, what in enumerate(current, start=1):
         fig.update_xaxes(title_text=what, row=1, col=column)
     fig.update_yaxes(rangemode="tozero", title_text="")
     fig.update_yaxes(title_text="theoretical occupancy (%)", row=1, col=1)
@@ -241,13 +245,13 @@ def draw_hot_instructions(kernel: Kernel, *, title: str = "") -> go.Figure:
     code["stall"] = code["top_stall"].where(code["top_stall"].isin(common), "other")
     fig = go.Figure()
     sampled = code[code["samples"] > 0].groupby("stall", sort=False)
-    for (stall, group), colour in zip(sampled, plots.PALETTE, strict=False):
+    for (stall, group), color in zip(sampled, plots.PALETTE, strict=False):
         fig.add_bar(
             x=group.index,
             y=group["samples_percent"],
             name=stall,
             width=0.9,
-            marker_color=colour,
+            marker_color=color,
             customdata=group[["sass", "source"]],
             hovertemplate="%{customdata[0]}<br>%{customdata[1]}<br>%{y:.1f} %",
         )

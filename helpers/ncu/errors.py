@@ -51,7 +51,7 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
     """
     options = options or {}
     ncu_lines = [line for line in output.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]
-    said = " ".join(ncu_lines)
+    messages = " ".join(ncu_lines)
     if "ERR_NVGPUCTRPERM" in output:
         return NcuError(PERMISSION, "permission", output)
     # Check for a failed script before "no kernels were profiled", because a failure also causes that message.
@@ -63,7 +63,7 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
     if re.search(
         r"LibraryNotLoaded|compatible driver|[Dd]river.{0,40}not (compatible|supported)|failed to connect "
         r"to the CUDA driver",
-        said,
+        messages,
     ):
         return NcuError(
             f"Nsight Compute and the NVIDIA driver ({device.driver_version() or 'unknown'}) are not "
@@ -75,7 +75,7 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
     if re.search(
         r"driver resource was unavailable|concurrently collecting "
         r"profiling|InterprocessLock|nsight-compute-lock",
-        said,
+        messages,
     ):
         return NcuError(
             "Something else is profiling this GPU (another ncu, nsys, DCGM or a monitoring agent), or "
@@ -87,18 +87,18 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
     if re.search(
         r"[Uu]nrecogni[sz]ed option|[Uu]nknown|[Ii]nvalid (argument|option|value)|Failed to find "
         r"(section|metric|set)",
-        said,
+        messages,
     ):
         return NcuError(
             f"Nsight Compute does not accept these options: {_first(ncu_lines)}", "option", output
         )
-    if "application returned an error code" in said:
+    if "application returned an error code" in messages:
         tail = "\n".join(script_output(output).splitlines()[-15:])
         return NcuError(
             f"The script failed while Nsight Compute ran it ({_first(ncu_lines)}):\n{tail}", "script", output
         )
     if "No kernels were profiled" in output:
-        wanted = " and ".join(
+        filters = " and ".join(
             f"{what} {options[key]!r}"
             for key, what in (("kernel", "the kernel name"), ("nvtx", "the NVTX range"))
             if options.get(key)
@@ -106,8 +106,8 @@ def diagnose(output: str, exit_status: int = 1, options: dict | None = None) -> 
         launched = re.findall(r"^\s*\d+\.\s+(.+)$", output.partition("Available Kernels:")[2], re.MULTILINE)
         names = f" It launched {', '.join(launched[:8])}." if launched else ""
         return NcuError(
-            f"The script ran, but no launch matched {wanted}.{names}"
-            if wanted
+            f"The script ran, but no launch matched {filters}.{names}"
+            if filters
             else "The script ran, but it launched no kernel on the GPU, so there is nothing to profile.",
             "no-kernels",
             output,

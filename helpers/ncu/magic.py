@@ -103,11 +103,11 @@ def bring(code: str, namespace: Mapping[str, Any]) -> Brought:
     brought = Brought()
     for name in free_names(code):
         if name in namespace:
-            _bring_one(name, namespace, brought, "The cell")
+            _copy_one(name, namespace, brought, "The cell")
     return brought
 
 
-def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: str) -> None:
+def _copy_one(name: str, namespace: Mapping[str, Any], brought: Brought, user: str) -> None:
     if name in brought.names:
         return
     value = namespace[name]
@@ -128,7 +128,7 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
         module = getattr(function, "__module__", None)
         if not (inspect.isfunction(function) or inspect.isclass(function) or inspect.isbuiltin(function)):
             raise ValueError(
-                f"{who} uses {name}, which is a {type(value).__name__} in your notebook. A profiled cell "
+                f"{user} uses {name}, which is a {type(value).__name__} in your notebook. A profiled cell "
                 "runs in its own process, and only modules, functions, kernels and plain values can be "
                 f"copied there: create {name} inside the cell."
             )
@@ -141,12 +141,12 @@ def _bring_one(name: str, namespace: Mapping[str, Any], brought: Brought, who: s
                 source = textwrap.dedent(inspect.getsource(function))
             except (OSError, TypeError) as error:
                 raise ValueError(
-                    f"{who} uses {name}, whose source Python cannot find; define it inside the cell."
+                    f"{user} uses {name}, whose source Python cannot find; define it inside the cell."
                 ) from error
             brought.names.append(name)  # added before its dependencies, because it may use itself
             for inner in free_names(source):
                 if inner in namespace:
-                    _bring_one(inner, namespace, brought, name)
+                    _copy_one(inner, namespace, brought, name)
             brought.lines.append(source.rstrip())
             if function is value:
                 brought.launching.append(source.rstrip())

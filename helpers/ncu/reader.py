@@ -63,8 +63,8 @@ class Metrics(Mapping):
     def __getitem__(self, name: str) -> Any:
         metric = self._action.metric_by_name(name)
         if metric is None:
-            near = difflib.get_close_matches(name, self._action.metric_names(), n=3, cutoff=0.5)
-            hint = f"; similar names are {', '.join(near)}" if near else ""
+            similar = difflib.get_close_matches(name, self._action.metric_names(), n=3, cutoff=0.5)
+            hint = f"; similar names are {', '.join(similar)}" if similar else ""
             raise KeyError(f"this launch has no counter {name!r}{hint}. Was its section collected?")
         return metric.value()
 
@@ -323,7 +323,7 @@ def number(kernel: Kernel, name: str, factor: float = 1.0) -> float:
     return float("nan") if value is None else float(value) * factor
 
 
-def _whole(kernel: Kernel, name: str) -> float | int:
+def _integer(kernel: Kernel, name: str) -> float | int:
     value = kernel.metrics.get(name)
     return float("nan") if value is None else int(value)
 
@@ -353,7 +353,7 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
     for k in launches_of(report):
         estimate = _estimate(k)
         duration = float("nan") if k.duration_us is None else k.duration_us
-        read, written = _whole(k, "dram__bytes_read.sum"), _whole(k, "dram__bytes_write.sum")
+        read, written = _integer(k, "dram__bytes_read.sum"), _integer(k, "dram__bytes_write.sum")
         rows.append(
             {
                 "est_speedup_percent": estimate,
@@ -365,7 +365,7 @@ def summary(report: Report | Kernel) -> pd.DataFrame:
                 "memory_throughput_percent": number(
                     k, "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed"
                 ),
-                "registers_per_thread": _whole(k, "launch__registers_per_thread"),
+                "registers_per_thread": _integer(k, "launch__registers_per_thread"),
                 "grid_size": ", ".join(map(str, k.grid)),
                 "block_size": ", ".join(map(str, k.block)),
                 "waves_per_sm": number(k, "launch__waves_per_multiprocessor"),

@@ -124,7 +124,7 @@ def readable_html(markup: str) -> str:
     for match in MARK.finditer(markup):
         pieces.append(html.escape(markup[end : match.start()]))
         text, address = mark_parts(match)
-        shown = html.escape(text)
-        pieces.append(f'<a href="{html.escape(address)}">{shown}</a>' if address else f"<i>{shown}</i>")
+        label = html.escape(text)
+        pieces.append(f'<a href="{html.escape(address)}">{label}</a>' if address else f"<i>{label}</i>")
         end = match.end()
     return "".join([*pieces, html.escape(markup[end:])])

@@ -167,8 +167,8 @@ def run(
             print(script_output(text), end="")
         if code or not partial.is_file():
             raise diagnose(text, code, options)
-        with atomic.atomic_write(out) as near:
-            shutil.copyfile(partial, near)
+        with atomic.atomic_write(out) as temporary:
+            shutil.copyfile(partial, temporary)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     return out
@@ -290,14 +290,14 @@ def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300)
             if error.reason in _REPLAYED:
                 raise records.CannotMeasure(str(error)) from error
             raise error
-        return [{"line": without_folders(said)} for said in text.splitlines()]
+        return [{"line": without_folders(printed)} for printed in text.splitlines()]
 
     try:
-        said = records.measured(record, live, params={"line": without_folders(line)})
+        recorded = records.measured(record, live, params={"line": without_folders(line)})
     except records.NoRecord as none:
         print(none)
     else:
-        print(*said["line"], sep="\n")
+        print(*recorded["line"], sep="\n")
 
 
 def without_folders(text: str) -> str:

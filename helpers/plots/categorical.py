@@ -74,17 +74,17 @@ def bars(
     if usable.empty:
         raise ValueError(f"bars: no row of the table has a value in {y!r} that can be drawn.")
     fig = go.Figure()
-    named: list[str] = []
+    named_ticks: list[str] = []
     groups = usable.groupby(series, sort=False) if series else [(axis_title(y), usable)]
     for i, (name, rows) in enumerate(groups):
         labels, values = list(rows[x].astype(str)), list(rows[y])
         error = error_bar(rows, y, TEXT_COLOUR)
-        words = [f" {format(v, value_format)} " for v in values]
+        value_texts = [f" {format(v, value_format)} " for v in values]
         places = _places(values, ceilings, log_y)
         if not series and "none" in places:
-            named = [
+            named_ticks = [
                 f"{label}<br>{word.strip()}" if place == "none" else label
-                for label, word, place in zip(labels, words, places, strict=True)
+                for label, word, place in zip(labels, value_texts, places, strict=True)
             ]
         fig.add_trace(
             go.Bar(
@@ -95,7 +95,7 @@ def bars(
                 orientation="h" if horizontal else "v",
                 name=str(name),
                 marker={"color": PALETTE[i % len(PALETTE)]},
-                text=None if series else words,
+                text=None if series else value_texts,
                 textposition=None if series else places if ceilings else "outside",
                 insidetextfont={"color": text_on(PALETTE[i % len(PALETTE)])},
                 insidetextanchor="start",
@@ -104,19 +104,19 @@ def bars(
             )
         )
     draw_ceilings(fig, ceilings, horizontal=horizontal)
-    across, along = x_title or axis_title(x), y_title or axis_title(y)
+    x_label, y_label = x_title or axis_title(x), y_title or axis_title(y)
     note = join_notes(origin_of(df), left_out)
     if horizontal:
-        across, along = along, across
-    layout(fig, title, across, along, note=note, height=height)
+        x_label, y_label = y_label, x_label
+    layout(fig, title, x_label, y_label, note=note, height=height)
     fig.update_layout(barmode="group", showlegend=bool(series or ceilings))
     values_axis, names_axis = (
         (fig.update_xaxes, fig.update_yaxes) if horizontal else (fig.update_yaxes, fig.update_xaxes)
     )
     values_axis(**(log_axis(usable[y]) if log_y else {"rangemode": "tozero", "tickformat": ",~f"}))
     names_axis(type="category", showgrid=False)
-    if named:
-        names_axis(tickvals=list(range(len(named))), ticktext=named)
+    if named_ticks:
+        names_axis(tickvals=list(range(len(named_ticks))), ticktext=named_ticks)
     if horizontal:
         fig.update_yaxes(autorange="reversed")
     return fig
@@ -136,10 +136,10 @@ def _places(values: Sequence[float], ceilings: Mapping[str, float] | None, log: 
         # A logarithmic bar starts below all values, and narrow bars or low ceilings leave no room for a
         # label at the base.
         return ["none"] * len(values)
-    near = [any(v - 0.05 * top <= line <= v + 0.3 * top for line in lines) for v in values]
+    near_ceiling = [any(v - 0.05 * top <= line <= v + 0.3 * top for line in lines) for v in values]
     return [
         "inside" if v >= 0.25 * top else "none" if close else "outside"
-        for v, close in zip(values, near, strict=True)
+        for v, close in zip(values, near_ceiling, strict=True)
     ]
 
 
@@ -194,28 +194,28 @@ def dots(
     first, last = float(df[[x, *ends]].min().min()), float(df[[x, *ends]].max().max())
     limits = _limits(first, last, log_x, reference, at_least)
     error = None
-    words = [format(v, value_format) for v in df[x]]
+    value_texts = [format(v, value_format) for v in df[x]]
     if low and high:
         up, down = (df[high] - df[x]).fillna(0), (df[x] - df[low]).fillna(0)
         error = {"type": "data", "symmetric": False, "array": list(up), "arrayminus": list(down)}
-    beside = error is not None or reference is not None
+    annotated = error is not None or reference is not None
     fig = go.Figure(
         go.Scatter(
             x=list(df[x]),
             y=list(df[y].astype(str)),
             error_x=error,
-            mode="markers" if beside else "markers+text",
-            text=words,
+            mode="markers" if annotated else "markers+text",
+            text=value_texts,
             textposition="top center",
             marker={"size": 11, "color": PALETTE[0]},
             showlegend=False,
         )
     )
-    if beside:
+    if annotated:
         # Text at the marker would overlap the interval or the reference line.
         edge = 10 ** limits[1] if log_x else limits[1]
-        look = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
-        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=words, **look)
+        text_style = {"mode": "text", "textposition": "top left", "hoverinfo": "skip", "showlegend": False}
+        fig.add_scatter(x=[edge] * len(df), y=list(df[y].astype(str)), text=value_texts, **text_style)
     if reference is not None:
         fig.add_vline(x=reference, line={"dash": "dash", "color": TEXT_COLOUR})
     layout(fig, title, x_title or axis_title(x), note=origin_of(df), height=height or 150 + 40 * len(df))

@@ -84,16 +84,16 @@ def throughput(
     fig = go.Figure()
     for i, (name, rows) in enumerate(usable.groupby(series, sort=False)):
         rows = rows.sort_values(x)
-        colour = PALETTE[i % len(PALETTE)]
+        color = PALETTE[i % len(PALETTE)]
         fig.add_trace(
             go.Scatter(
                 x=list(rows[x]),
                 y=list(rows[y]),
-                error_y=error_bar(rows, y, colour),
+                error_y=error_bar(rows, y, color),
                 mode="lines+markers" if len(rows) > 1 else "markers",
                 name=str(name),
-                line={"color": colour, "width": 2},
-                marker={"color": colour, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
+                line={"color": color, "width": 2},
+                marker={"color": color, "symbol": MARKERS[i % len(MARKERS)], "size": 7},
             )
         )
     draw_ceilings(fig, ceilings, ends=[usable[x].min(), usable[x].max()])
@@ -146,9 +146,9 @@ def heatmap(
         raise ValueError(f"heatmap: several rows have the same {x} and {y}; keep one row per pair.")
     columns, rows = sorted(df[x].unique()), sorted(df[y].unique())
     cells = {(r[x], r[y]): r for r in df.to_dict("records")}
-    read = [[_value_and_text(cells.get((c, r)), z, z_format) for c in columns] for r in rows]
-    values = [[value for value, _ in line] for line in read]
-    text = [[text for _, text in line] for line in read]
+    cell_contents = [[_value_and_text(cells.get((c, r)), z, z_format) for c in columns] for r in rows]
+    values = [[value for value, _ in line] for line in cell_contents]
+    text = [[text for _, text in line] for line in cell_contents]
     common = {
         "x": [str(c) for c in columns],
         "y": [str(r) for r in rows],
@@ -163,11 +163,11 @@ def heatmap(
     if from_zero:
         fig.update_traces(zmin=0, zmax=max((v for line in values for v in line if v is not None), default=1))
     # Cells without a value are gray, so that it is clear that their text belongs to a cell.
-    grey = [[1 if value is None and word else None for value, word in line] for line in read]
-    if any(cell for line in grey for cell in line):
-        words = [[word if value is None else "" for value, word in line] for line in read]
+    gray = [[1 if value is None and word else None for value, word in line] for line in cell_contents]
+    if any(cell for line in gray for cell in line):
+        gray_texts = [[word if value is None else "" for value, word in line] for line in cell_contents]
         flat = [[0, "#C8C8C8"], [1, "#C8C8C8"]]
-        fig.add_trace(go.Heatmap(z=grey, text=words, colorscale=flat, showscale=False, **common))
+        fig.add_trace(go.Heatmap(z=gray, text=gray_texts, colorscale=flat, showscale=False, **common))
     layout(fig, title, axis_title(x), axis_title(y), note=origin_of(df), height=height)
     fig.update_xaxes(type="category", showgrid=False)
     fig.update_yaxes(type="category", showgrid=False)
@@ -249,13 +249,13 @@ def _roofs(intensities: pd.Series, bandwidths: Mapping[str, float], peaks: Mappi
     """Returns a roofline's ceilings as lines that extend beyond the kernels and the ridge on both sides."""
     import plotly.graph_objects as go
 
-    steepest = max(bandwidths.values())
-    ridge = max(peaks.values()) / steepest if peaks else intensities.max() * 10
+    max_bandwidth = max(bandwidths.values())
+    ridge = max(peaks.values()) / max_bandwidth if peaks else intensities.max() * 10
     left, right = min(intensities.min(), ridge) / 4, max(intensities.max(), ridge) * 4
     top = max(peaks.values(), default=math.inf)
 
-    def roof(i: int, xs: list[float], ys: list[float], name: str, colour: str) -> go.Scatter:
-        line = {"dash": DASHES[i % len(DASHES)], "color": colour, "width": 1.8}
+    def roof(i: int, xs: list[float], ys: list[float], name: str, color: str) -> go.Scatter:
+        line = {"dash": DASHES[i % len(DASHES)], "color": color, "width": 1.8}
         return go.Scatter(x=xs, y=ys, mode="lines", line=line, name=name, hoverinfo="name")
 
     roofs = []
@@ -267,6 +267,8 @@ def _roofs(intensities: pd.Series, bandwidths: Mapping[str, float], peaks: Mappi
     # A peak starts where the highest memory ceiling reaches it.
     for i, (name, value) in enumerate(peaks.items()):
         roofs.append(
-            roof(i, [value / steepest, right], [value, value], f"{name}: {value:,.0f} GFLOP/s", PALETTE[4])
+            roof(
+                i, [value / max_bandwidth, right], [value, value], f"{name}: {value:,.0f} GFLOP/s", PALETTE[4]
+            )
         )
     return roofs

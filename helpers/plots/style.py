@@ -42,8 +42,8 @@ _UNITS = {"_us": "µs", "_ms": "ms", "_s": "s", "_bytes": "bytes", "_percent": "
 def contrast(a: str, b: str) -> float:
     """Returns the WCAG 2.2 contrast ratio (1 to 21) of two colors given as "#RRGGBB"."""
 
-    def luminance(colour: str) -> float:
-        channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    def luminance(color: str) -> float:
+        channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
@@ -51,9 +51,9 @@ def contrast(a: str, b: str) -> float:
     return (high + 0.05) / (low + 0.05)
 
 
-def text_on(colour: str) -> str:
+def text_on(color: str) -> str:
     """Returns black or white, whichever is more readable on a color given as "#RRGGBB"."""
-    return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, colour))
+    return max(("#000000", "#FFFFFF"), key=lambda text: contrast(text, color))
 
 
 def axis_title(column: str) -> str:
@@ -177,7 +177,7 @@ def _interval(df: pd.DataFrame, y: str) -> tuple[Sequence[float], Sequence[float
     return None
 
 
-def error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
+def error_bar(df: pd.DataFrame, y: str, color: str) -> dict | None:
     """Returns Plotly error bars for `y`, or None if the table has no interval."""
     distances = _interval(df, y)
     if distances is None:
@@ -188,7 +188,7 @@ def error_bar(df: pd.DataFrame, y: str, colour: str) -> dict | None:
         "symmetric": False,
         "array": up,
         "arrayminus": down,
-        "color": colour,
+        "color": color,
         "thickness": 1.2,
         "width": 3,
     }

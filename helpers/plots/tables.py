@@ -38,10 +38,10 @@ def table(df: pd.DataFrame, columns: Mapping[str, str], *, decimals: int | Mappi
         True
     """
     require_columns(df, list(columns), "table")
-    shown = df[list(columns)].reset_index(drop=True)
-    words = [columns[c] for c in columns if any(isinstance(v, str) for v in shown[c])]
+    visible = df[list(columns)].reset_index(drop=True)
+    words = [columns[c] for c in columns if any(isinstance(v, str) for v in visible[c])]
     places = {} if isinstance(decimals, int) else {columns[c]: f"{{:,.{n}f}}" for c, n in decimals.items()}
-    styler = shown.rename(columns=dict(columns)).style.hide(axis="index")
+    styler = visible.rename(columns=dict(columns)).style.hide(axis="index")
     styler.format(
         places or None,
         precision=decimals if isinstance(decimals, int) else 1,

@@ -21,7 +21,7 @@ LESSONS = Path(__file__).with_name("lessons.json")  # `workbook form` writes it
 
 
 @dataclass(frozen=True)
-class Kept:
+class StoredAnswer:
     """The stored state of one question.
 
     Attributes:
@@ -51,18 +51,18 @@ def keys_by_lesson() -> Mapping[str, tuple[str, ...]]:
         return {}
 
 
-def read(key: str) -> Kept | None:
+def read(key: str) -> StoredAnswer | None:
     """Returns the stored state of a question, or None if it was never answered."""
     return parse(key, progress.read(FILE).get(key))
 
 
-def read_all() -> dict[str, Kept]:
+def read_all() -> dict[str, StoredAnswer]:
     """Returns all stored answers by key."""
     found = {key: parse(key, entry) for key, entry in progress.read(FILE).items()}
-    return {key: kept for key, kept in found.items() if kept is not None}
+    return {key: stored for key, stored in found.items() if stored is not None}
 
 
-def parse(key: str, entry: Any) -> Kept | None:
+def parse(key: str, entry: Any) -> StoredAnswer | None:
     """Parses an entry of the file. Returns None if it is broken or not an answer."""
     try:
         choices = entry["choices"]
@@ -79,46 +79,50 @@ def parse(key: str, entry: Any) -> Kept | None:
         truth = None if entry.get("truth") is None else question.truth(entry["truth"])
     except (TypeError, KeyError, ValueError):
         return None
-    return Kept(question, answer, str(entry.get("revealed", "")), truth) if question.fits(answer) else None
+    return (
+        StoredAnswer(question, answer, str(entry.get("revealed", "")), truth)
+        if question.fits(answer)
+        else None
+    )
 
 
-def entry_of(kept: Kept) -> dict[str, Any]:
+def entry_of(stored: StoredAnswer) -> dict[str, Any]:
     """Returns an entry that `parse` can read."""
-    question = kept.question
+    question = stored.question
     return {
         "question": question.text,
         "choices": question.choices,
         "unit": question.unit,
         "measured": question.measured,
         "guess": question.guess,
-        "answer": kept.answer,
-        "revealed": kept.revealed,
-        "truth": kept.truth,
+        "answer": stored.answer,
+        "revealed": stored.revealed,
+        "truth": stored.truth,
     }
 
 
-def keep(question: Question, answer: Answer) -> str:
+def store(question: Question, answer: Answer) -> str:
     """Stores an answer, unless an answer to the same question has already been revealed.
 
     Returns "", or the reason why the answer could not be stored.
     """
 
-    def how(entry: dict) -> dict:
-        kept = parse(question.key, entry)
-        if kept is not None and kept.revealed and kept.question == question:
+    def change(entry: dict) -> dict:
+        stored = parse(question.key, entry)
+        if stored is not None and stored.revealed and stored.question == question:
             return entry
-        return entry_of(Kept(question, answer))
+        return entry_of(StoredAnswer(question, answer))
 
-    return progress.update(FILE, question.key, how)
+    return progress.update(FILE, question.key, change)
 
 
 def note_reveal(question: Question, truth: str | float) -> None:
     """Stores when the truth was first shown and what it was, if the learner had answered."""
 
-    def how(entry: dict) -> dict:
-        kept = parse(question.key, entry)
-        if kept is None or kept.revealed:
+    def change(entry: dict) -> dict:
+        stored = parse(question.key, entry)
+        if stored is None or stored.revealed:
             return entry
-        return entry_of(Kept(kept.question, kept.answer, time.strftime("%Y-%m-%d %H:%M"), truth))
+        return entry_of(StoredAnswer(stored.question, stored.answer, time.strftime("%Y-%m-%d %H:%M"), truth))
 
-    progress.update(FILE, question.key, how)  # if storing fails, this session still shows both
+    progress.update(FILE, question.key, change)  # if storing fails, this session still shows both

@@ -8,7 +8,7 @@ from __future__ import annotations
 import html
 from collections.abc import Callable
 
-from helpers.predict.answers import Kept
+from helpers.predict.answers import StoredAnswer
 from helpers.predict.questions import Answer, Question, number_words, read_number
 from helpers.predict.views import heading
 
@@ -22,18 +22,20 @@ class Field:
         state: the line below the inputs that shows what has been saved.
     """
 
-    def __init__(self, question: Question, kept: Kept | None, keep: Callable[[Answer], str]) -> None:
+    def __init__(
+        self, question: Question, stored: StoredAnswer | None, save: Callable[[Answer], str]
+    ) -> None:
         """Creates the field.
 
         Args:
             question: the question.
-            kept: the stored answer, or None.
-            keep: saves an answer, and returns "" or the reason why it could not be saved.
+            stored: the stored answer, or None.
+            save: saves an answer, and returns "" or the reason why it could not be saved.
         """
         import ipywidgets as w
 
-        self.question, self._keep = question, keep
-        self._last = kept.answer if kept else None
+        self.question, self._save = question, save
+        self._last = stored.answer if stored else None
         self.state = w.HTML()
         self.button = w.Button(description="Save", layout={"width": "6em"})
         self.button.on_click(lambda button: self._answered())
@@ -41,17 +43,17 @@ class Field:
             self.inputs = [
                 w.RadioButtons(
                     options=list(question.choices),
-                    value=kept.answer if kept else None,
+                    value=stored.answer if stored else None,
                     layout={"width": "max-content", "max_width": "100%"},
                 )
             ]
             row = self.inputs
         else:
-            ends = kept.answer if kept and question.measured else [kept.answer] if kept else ["", ""]
+            ends = stored.answer if stored and question.measured else [stored.answer] if stored else ["", ""]
             names = ("low", "high") if question.measured else ("your answer",)
             self.inputs = [
                 w.Text(
-                    value=number_words(end) if kept else "",
+                    value=number_words(end) if stored else "",
                     placeholder=name,
                     continuous_update=False,
                     layout={"width": "9em"},
@@ -66,10 +68,12 @@ class Field:
             one.observe(lambda change: self._answered(), "value")
         layout = {"align_items": "center", "grid_gap": "8px"}
         self.box = w.VBox([w.HTML(heading(question)), w.HBox(row, layout=layout), self.state])
-        if kept and kept.revealed:
-            self.close(kept)
-        elif kept:
-            self._say(f"saved: {question.words(kept.answer)}. You can change it until the answer is shown.")
+        if stored and stored.revealed:
+            self.close(stored)
+        elif stored:
+            self._show_status(
+                f"saved: {question.words(stored.answer)}. You can change it until the answer is shown."
+            )
 
     def read(self) -> Answer | None:
         """Returns the answer in the field, or None if there is none yet."""
@@ -83,17 +87,17 @@ class Field:
     def _answered(self) -> None:
         answer = self.read()
         if answer is not None:
-            problem = self._keep(answer)
+            problem = self._save(answer)
             if not problem:
                 self._last = answer
             words = self.question.words(answer)
-            self._say(
+            self._show_status(
                 f"not saved: {problem}"
                 if problem
                 else f"saved: {words}. You can change it until the answer is shown."
             )
             return
-        stays = (
+        reminder = (
             "" if self._last is None else (f" Your last answer is still: {self.question.words(self._last)}.")
         )
         wrong = [
@@ -102,25 +106,25 @@ class Field:
             if one.value and one.value.strip() and read_number(one.value, self.question.unit) is None
         ]
         if wrong:
-            self._say(
-                f"not saved: “{wrong[0].strip()[:40]}” is not a number. Write it as 1,024 or 0.5.{stays}"
+            self._show_status(
+                f"not saved: “{wrong[0].strip()[:40]}” is not a number. Write it as 1,024 or 0.5.{reminder}"
             )
         elif self.question.measured:
-            self._say(f"not saved yet: a range needs both ends.{stays}")
+            self._show_status(f"not saved yet: a range needs both ends.{reminder}")
         else:
-            self._say(f"not saved: the field is empty.{stays}")
+            self._show_status(f"not saved: the field is empty.{reminder}")
 
-    def close(self, kept: Kept) -> None:
+    def close(self, stored: StoredAnswer) -> None:
         """Locks the field after the truth was shown, and displays a message that says so."""
         for one in (*self.inputs, self.button):
             one.disabled = True
-        self._say(
-            f"You said {self.question.words(kept.answer)} before you saw the answer, and that is the one "
+        self._show_status(
+            f"You said {self.question.words(stored.answer)} before you saw the answer, and that is the one "
             "that "
             "counts."
         )
 
-    def _say(self, text: str) -> None:
+    def _show_status(self, text: str) -> None:
         self.state.value = f'<div role="status"><small>{html.escape(text)}</small></div>'
 
 

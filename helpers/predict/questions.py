@@ -15,7 +15,7 @@ _THOUSANDS = re.compile(r"[+-]?\d{1,3}([ ,'_\u00a0\u202f]\d{3})+(\.\d+)?")
 _NEAR = 0.01  # an answer to a non-integer truth may be off by 1%
 
 
-class Misasked(ValueError):
+class InvalidQuestion(ValueError):
     """An author's mistake in a question or its answer; the message is one sentence."""
 
 
@@ -43,18 +43,20 @@ class Question:
         """Checks that the question is valid.
 
         Raises:
-            Misasked: the question is not valid.
+            InvalidQuestion: the question is not valid.
         """
         if not isinstance(self.key, str) or not _KEY.fullmatch(self.key):
-            raise Misasked(f"The key {self.key!r} is not made of words; write it like 'sectors-16x16'.")
+            raise InvalidQuestion(
+                f"The key {self.key!r} is not made of words; write it like 'sectors-16x16'."
+            )
         if not isinstance(self.text, str) or not self.text.strip():
-            raise Misasked(f"{self.key}: the question has no text.")
+            raise InvalidQuestion(f"{self.key}: the question has no text.")
         if self.choices is None:
             return
         if len(self.choices) < 2 or len(set(self.choices)) < len(self.choices):
-            raise Misasked(f"{self.key}: pass at least two choices, all different.")
+            raise InvalidQuestion(f"{self.key}: pass at least two choices, all different.")
         if self.measured or self.unit:
-            raise Misasked(f"{self.key}: a question with choices has neither a unit nor a range.")
+            raise InvalidQuestion(f"{self.key}: a question with choices has neither a unit nor a range.")
 
     def fits(self, answer: Any) -> bool:
         """Whether an answer has the right type for this question."""
@@ -68,21 +70,21 @@ class Question:
         """Returns the truth as a plain string or number.
 
         Raises:
-            Misasked: the value has the wrong type, or is not one of the choices.
+            InvalidQuestion: the value has the wrong type, or is not one of the choices.
         """
         if callable(item := getattr(value, "item", None)):  # a NumPy or PyTorch scalar
             try:
                 value = item()
             except (RuntimeError, ValueError):
-                raise Misasked(f"{self.key}: the answer is more than one number.") from None
+                raise InvalidQuestion(f"{self.key}: the answer is more than one number.") from None
         if self.choices is not None:
             if value not in self.choices:
-                raise Misasked(
+                raise InvalidQuestion(
                     f"{self.key}: {value!r} is not one of the choices ({', '.join(self.choices)})."
                 )
             return value
         if not _is_number(value):
-            raise Misasked(f"{self.key}: the answer {str(value)[:80]!r} is not a number.")
+            raise InvalidQuestion(f"{self.key}: the answer {str(value)[:80]!r} is not a number.")
         return value
 
     def hit(self, answer: Answer, truth: str | float) -> bool:

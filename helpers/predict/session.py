@@ -16,7 +16,7 @@ from typing import Any
 
 from helpers.predict import answers, summary, views
 from helpers.predict.field import Field, works
-from helpers.predict.questions import Answer, Misasked, Question
+from helpers.predict.questions import Answer, InvalidQuestion, Question
 from helpers.widgets.shown import Shown
 
 
@@ -27,18 +27,18 @@ class _OpenQuestion:
     Attributes:
         question: the question.
         field: the newest interactive field, or None.
-        shown: whether the truth was shown after the question was asked, to a learner who had not answered.
+        revealed: whether the truth was shown after the question was asked, to a learner who had not answered.
     """
 
     question: Question
     field: Field | None = None
-    shown: bool = False
+    revealed: bool = False
 
-    def keep(self, answer: Answer) -> str:
+    def save(self, answer: Answer) -> str:
         """Saves an answer from the field. Returns "" or the reason why it could not be saved."""
-        if self.shown:
+        if self.revealed:
             return "the answer has been shown. Run this cell again if you still want to predict."
-        problem = answers.keep(self.question, answer)
+        problem = answers.store(self.question, answer)
         return f"{problem}." if problem else ""
 
 
@@ -64,21 +64,21 @@ def ask(
         measured: whether the answer is a measured value, for which you give a range that you are 90% sure of.
         guess: whether the answer cannot be derived from the text before the question.
     """
-    made = Question(key, question, None if choices is None else tuple(choices), unit, measured, guess)
+    new_question = Question(key, question, None if choices is None else tuple(choices), unit, measured, guess)
     try:
-        made.require()
+        new_question.require()
         earlier = _asked.get(key)
-        if earlier is not None and earlier.question != made:
-            raise Misasked(f"{key} is the key of two questions; give each question its own key.")
-    except Misasked as error:
-        _tell(error)
+        if earlier is not None and earlier.question != new_question:
+            raise InvalidQuestion(f"{key} is the key of two questions; give each question its own key.")
+    except InvalidQuestion as error:
+        _show_error(error)
         return
-    asked = _asked[key] = _OpenQuestion(made)
+    asked = _asked[key] = _OpenQuestion(new_question)
     if _live():
-        kept = answers.read(key)
-        same = kept if kept is not None and kept.question == made else None
-        asked.field = Field(made, same, asked.keep)
-    _show(Shown(views.question_text(made), views.question_html(made), asked.field))
+        stored = answers.read(key)
+        same = stored if stored is not None and stored.question == new_question else None
+        asked.field = Field(new_question, same, asked.save)
+    _show(Shown(views.question_text(new_question), views.question_html(new_question), asked.field))
 
 
 def reveal(key: str, value: Any) -> None:
@@ -89,33 +89,33 @@ def reveal(key: str, value: Any) -> None:
         value: the answer: one of the choices, or a number.
     """
     asked = _asked.get(key)
-    kept = answers.read(key) if _live() else None
+    stored = answers.read(key) if _live() else None
     try:
         if asked is not None:
             question = asked.question
-        elif kept is not None:  # it was asked before the kernel was restarted
-            question = kept.question
+        elif stored is not None:  # it was asked before the kernel was restarted
+            question = stored.question
         else:
-            raise Misasked(f"{key} was not asked before it was revealed.")
+            raise InvalidQuestion(f"{key} was not asked before it was revealed.")
         truth = question.truth(value)
-    except Misasked as error:
+    except InvalidQuestion as error:
         if asked is None and not _strict():  # the cell that asks was not run: show the value anyway
             _show(Shown(str(value), views.problem(f"It is {value}.")))
             return
-        _tell(error)
+        _show_error(error)
         return
     if not _live():
         _show(Shown(views.reveal_text(question, None, truth), views.reveal_fold(question, truth)))
         return
-    if kept is not None and kept.question != question:
-        kept = None
-    if kept is not None:
+    if stored is not None and stored.question != question:
+        stored = None
+    if stored is not None:
         answers.note_reveal(question, truth)
         if asked is not None and asked.field is not None:
-            asked.field.close(kept)
+            asked.field.close(stored)
     elif asked is not None:
-        asked.shown = True
-    _show(Shown(views.reveal_text(question, kept, truth), views.reveal_html(question, kept, truth)))
+        asked.revealed = True
+    _show(Shown(views.reveal_text(question, stored, truth), views.reveal_html(question, stored, truth)))
 
 
 def review() -> None:
@@ -144,14 +144,14 @@ def _strict() -> bool:
     return bool(os.environ.get("WORKBOOK_STRICT"))
 
 
-def _tell(error: Misasked) -> None:
+def _show_error(error: InvalidQuestion) -> None:
     """Shows what is wrong, or raises the error if an author should see it."""
     if _strict():
         raise error
     _show(Shown(str(error), views.problem(str(error))))
 
 
-def _show(shown: Shown) -> None:
+def _show(output: Shown) -> None:
     from IPython.display import display
 
-    display(shown)
+    display(output)

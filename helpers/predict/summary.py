@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from helpers.predict import answers
-from helpers.predict.answers import Kept
+from helpers.predict.answers import StoredAnswer
 from helpers.predict.questions import Question
 from helpers.predict.views import outcome
 
@@ -31,7 +31,7 @@ class Summary:
 
     n_asked: int
     questions: tuple[Question, ...]
-    answered: Mapping[str, Kept]
+    answered: Mapping[str, StoredAnswer]
 
     def sentences(self) -> list[str]:
         """Returns sentences about how well the learner predicted, for the learner and the teacher."""
@@ -40,20 +40,20 @@ class Summary:
                 "You have predicted nothing yet: a question counts if you answer it before you see the "
                 "answer."
             ]
-        seen = [kept for kept in self.answered.values() if kept.truth is not None]
-        exact = [kept for kept in seen if not kept.question.measured and not kept.question.guess]
-        ranges = [kept for kept in seen if kept.question.measured]
-        says = [f"Answered: {len(self.answered)} of {_count(self.n_asked, 'question')}."]
+        revealed = [stored for stored in self.answered.values() if stored.truth is not None]
+        exact = [stored for stored in revealed if not stored.question.measured and not stored.question.guess]
+        ranges = [stored for stored in revealed if stored.question.measured]
+        sentences = [f"Answered: {len(self.answered)} of {_count(self.n_asked, 'question')}."]
         if exact:
-            right = sum(kept.hit for kept in exact)
-            says.append(f"Right: {right} of {len(exact)} answers that can be worked out.")
+            right = sum(stored.hit for stored in exact)
+            sentences.append(f"Right: {right} of {len(exact)} answers that can be worked out.")
         if ranges:
-            inside = sum(kept.hit for kept in ranges)
-            says.append(
+            inside = sum(stored.hit for stored in ranges)
+            sentences.append(
                 f"The range contained the truth: {inside} of {len(ranges)}. If you are 90 % sure of each "
                 "range, about 9 in 10 should."
             )
-        return says
+        return sentences
 
     def rows(self) -> list[tuple[str, str, str, str]]:
         """Returns the rows (question, answer, truth, comparison).
@@ -62,15 +62,15 @@ class Summary:
         """
         found = []
         for question in self.questions:
-            kept = self.answered.get(question.key)
+            stored = self.answered.get(question.key)
             asked = question.text + (" (a guess)" if question.guess else "")
-            if kept is None:
+            if stored is None:
                 found.append((asked, "", "", ""))
-            elif kept.truth is None:
-                found.append((asked, question.words(kept.answer), "", "not revealed yet"))
+            elif stored.truth is None:
+                found.append((asked, question.words(stored.answer), "", "not revealed yet"))
             else:
-                said, is_now = question.words(kept.answer), question.words(kept.truth)
-                found.append((asked, said, is_now, outcome(kept, kept.truth)))
+                answer, truth = question.words(stored.answer), question.words(stored.truth)
+                found.append((asked, answer, truth, outcome(stored, stored.truth)))
         return found
 
     def table_text(self) -> str:
@@ -96,7 +96,7 @@ class Summary:
         """Returns data that `parse` can read."""
         return {
             "asked": self.n_asked,
-            "answers": {key: answers.entry_of(kept) for key, kept in self.answered.items()},
+            "answers": {key: answers.entry_of(stored) for key, stored in self.answered.items()},
         }
 
 
@@ -116,12 +116,12 @@ def of_session(asked: Mapping[str, Question]) -> Summary:
 
 
 def _summary(keys: tuple[str, ...], asked: Mapping[str, Question]) -> Summary:
-    kept = answers.read_all()
+    stored = answers.read_all()
     # Answers to questions that have changed since then do not count.
     answered = {
-        key: kept[key]
+        key: stored[key]
         for key in keys
-        if key in kept and asked.get(key, kept[key].question) == kept[key].question
+        if key in stored and asked.get(key, stored[key].question) == stored[key].question
     }
     known = {**{key: one.question for key, one in answered.items()}, **asked}
     return Summary(len(keys), tuple(known[key] for key in keys if key in known), answered)
@@ -136,21 +136,21 @@ def parse(data: Any) -> Summary | None:
         return None
     answered = {}
     for key, entry in itertools.islice(data["answers"].items(), _MOST_ENTRIES):
-        kept = answers.parse(key, entry)
-        if kept is not None and _is_short(kept):
-            answered[key] = kept
+        stored = answers.parse(key, entry)
+        if stored is not None and _is_short(stored):
+            answered[key] = stored
     if not answered:
         return None
     n_asked = data.get("asked")
     plausible = type(n_asked) is int and len(answered) <= n_asked <= _MOST_ENTRIES
-    questions = tuple(kept.question for kept in answered.values())
+    questions = tuple(stored.question for stored in answered.values())
     return Summary(n_asked if plausible else len(answered), questions, answered)
 
 
-def _is_short(kept: Kept) -> bool:
-    question = kept.question
+def _is_short(stored: StoredAnswer) -> bool:
+    question = stored.question
     choices = question.choices or ()
-    texts = (question.key, question.text, question.unit, kept.revealed, *choices)
+    texts = (question.key, question.text, question.unit, stored.revealed, *choices)
     return len(choices) <= _MOST_CHOICES and all(len(text) <= _LONGEST for text in texts)
 
 

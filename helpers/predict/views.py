@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import html
 
-from helpers.predict.answers import Kept
+from helpers.predict.answers import StoredAnswer
 from helpers.predict.questions import Question
 
 _BOX = (
@@ -16,14 +16,14 @@ _BOX = (
 )
 # JupyterLab uses keys to move between cells; an element with this attribute handles its own keys.
 _KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
-SURE = "a range that you are 90 % sure of"
+RANGE_HINT = "a range that you are 90 % sure of"
 
 
 def heading(question: Question) -> str:
     """Returns the question as HTML, with a hint about the kind of answer."""
     guess = " <i>(a guess: the text above does not give the answer)</i>" if question.guess else ""
-    sure = f" <i>Give {SURE}.</i>" if question.measured else ""
-    return f"<b>Predict.</b> {html.escape(question.text)}{sure}{guess}"
+    range_hint = f" <i>Give {RANGE_HINT}.</i>" if question.measured else ""
+    return f"<b>Predict.</b> {html.escape(question.text)}{range_hint}{guess}"
 
 
 def boxed(*parts: str) -> str:
@@ -33,9 +33,9 @@ def boxed(*parts: str) -> str:
 
 def question_text(question: Question) -> str:
     """Returns the question as plain text."""
-    wants = ", ".join(question.choices) if question.choices else question.unit
-    sure = f" ({SURE})" if question.measured else ""
-    return f"Predict. {question.text}{sure}" + (f" [{wants}]" if wants else "")
+    expected = ", ".join(question.choices) if question.choices else question.unit
+    range_hint = f" ({RANGE_HINT})" if question.measured else ""
+    return f"Predict. {question.text}{range_hint}" + (f" [{expected}]" if expected else "")
 
 
 def question_html(question: Question) -> str:
@@ -60,34 +60,34 @@ def question_html(question: Question) -> str:
     )
 
 
-def outcome(kept: Kept, truth: str | float) -> str:
+def outcome(stored: StoredAnswer, truth: str | float) -> str:
     """Returns how the answer compares with the truth, or "" if it is simply wrong."""
-    hit = kept.question.hit(kept.answer, truth)
-    if kept.question.measured:
+    hit = stored.question.hit(stored.answer, truth)
+    if stored.question.measured:
         return "✓ inside the range" if hit else "outside the range"
     return "✓ right" if hit else ""
 
 
-def reveal_text(question: Question, kept: Kept | None, truth: str | float) -> str:
+def reveal_text(question: Question, stored: StoredAnswer | None, truth: str | float) -> str:
     """Returns the answer as plain text, such as "You said 8; it is 4"."""
-    is_now = f"It is {question.words(truth)}."
-    if kept is None:
-        return is_now
-    says = outcome(kept, truth)
-    ending = f": {says}" if says else ""
-    return f"You said {question.words(kept.answer)}; it is {question.words(truth)}{ending}."
+    truth_sentence = f"It is {question.words(truth)}."
+    if stored is None:
+        return truth_sentence
+    result = outcome(stored, truth)
+    ending = f": {result}" if result else ""
+    return f"You said {question.words(stored.answer)}; it is {question.words(truth)}{ending}."
 
 
-def reveal_html(question: Question, kept: Kept | None, truth: str | float) -> str:
+def reveal_html(question: Question, stored: StoredAnswer | None, truth: str | float) -> str:
     """Returns the answer as HTML, for notebooks that save answers."""
     value = f"<b>{html.escape(question.words(truth))}</b>"
     asked = f"<small>{html.escape(question.text)}</small>"
-    if kept is None:
+    if stored is None:
         return boxed(asked, f"It is {value}.")
-    says = outcome(kept, truth)
-    ending = f": {says}" if says else ""
-    said = f"<b>{html.escape(question.words(kept.answer))}</b>"
-    return boxed(asked, f"You said {said}; it is {value}{ending}.")
+    result = outcome(stored, truth)
+    ending = f": {result}" if result else ""
+    answer = f"<b>{html.escape(question.words(stored.answer))}</b>"
+    return boxed(asked, f"You said {answer}; it is {value}{ending}.")
 
 
 def reveal_fold(question: Question, truth: str | float) -> str:

@@ -130,7 +130,7 @@ class Stages:
             rf"Function properties for {re.escape(self.kernel)}\s*\n.*?(\d+) bytes spill stores", text
         )
         if match is None:
-            raise CompileError(f"ptxas told nothing about the spills of {self.kernel} for {self.target}.")
+            raise CompileError(f"ptxas reported nothing about the spills of {self.kernel} for {self.target}.")
         return min(self.local_bytes, int(match[1]))
 
     def _cuda_report(self) -> str:
@@ -203,17 +203,17 @@ def _tool(name: str, code: bytes, *options: str, bundled: str = "") -> str:
     import triton
 
     bundled = bundled or getattr(triton.knobs.nvidia, name).path
-    complaint = ""
+    message = ""
     with tempfile.NamedTemporaryFile(suffix=".ptx" if name == "ptxas" else ".cubin") as file:
         file.write(code)
         file.flush()
         for path in filter(None, (bundled, device.find_tool(name))):
             done = subprocess.run([path, *options, file.name], capture_output=True, text=True, check=False)
             if done.returncode == 0:
-                return done.stdout or done.stderr  # ptxas reports on the second
-            # The first line says what is wrong, the last one that it failed.
-            complaint = complaint or (done.stderr.strip().splitlines() or ["no reason given"])[0]
-    raise CompileError(f"{name}, which comes with Triton, could not read the kernel: {complaint}")
+                return done.stdout or done.stderr  # ptxas prints its report to stderr
+            # The first line has the cause; the last one only reports that the tool failed.
+            message = message or (done.stderr.strip().splitlines() or ["no reason given"])[0]
+    raise CompileError(f"{name}, which comes with Triton, could not read the kernel: {message}")
 
 
 def facts(stages: Stages) -> dict[str, Any]:

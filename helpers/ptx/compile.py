@@ -51,10 +51,10 @@ def ASTSource(
     `stages` for such kernels.
     """
     import triton
-    from triton.compiler import ASTSource as TritonsSource
+    from triton.compiler import ASTSource as TritonASTSource
 
     kernel = triton.JITFunction(fn.fn) if type(fn).__name__ == "InterpretedFunction" else fn
-    return TritonsSource(fn=kernel, signature=signature, constexprs=constexprs, attrs=attrs)
+    return TritonASTSource(fn=kernel, signature=signature, constexprs=constexprs, attrs=attrs)
 
 
 def stages(
@@ -215,17 +215,17 @@ def _compile_anywhere(kernel: Any, request: Mapping[str, Any]) -> Stages:
     """Compiles in this process, or in a second one if the kernel was defined for the interpreter."""
     target = f"sm_{request['capability']}"
     if type(kernel).__name__ == "InterpretedFunction":
-        made = isolated.compile_elsewhere(kernel.fn, request)
+        result = isolated.compile_in_subprocess(kernel.fn, request)
     else:
-        made = isolated.compile_here(kernel, request)
-    if "error" in made:
-        raise CompileError(f"{kernel.fn.__name__} does not compile for {target}: {made['error']}")
-    return _triton_stages(kernel.fn, target, made)
+        result = isolated.compile_here(kernel, request)
+    if "error" in result:
+        raise CompileError(f"{kernel.fn.__name__} does not compile for {target}: {result['error']}")
+    return _triton_stages(kernel.fn, target, result)
 
 
-def _triton_stages(function: Any, target: str, made: dict[str, Any]) -> Stages:
+def _triton_stages(function: Any, target: str, result: dict[str, Any]) -> Stages:
     lines, first = inspect.getsourcelines(function)
-    asm, metadata = made["asm"], made["metadata"]
+    asm, metadata = result["asm"], result["metadata"]
     return Stages(
         kernel=metadata["name"],
         language="triton",
@@ -249,8 +249,8 @@ def from_compiled(kernel: Any, compiled: Any) -> Stages:
         kernel: the `@triton.jit` function.
         compiled: the return value of the launch.
     """
-    made = isolated.plain(compiled)
-    return _triton_stages(_unwrap(kernel).fn, f"sm_{made['capability']}", made)
+    result = isolated.plain(compiled)
+    return _triton_stages(_unwrap(kernel).fn, f"sm_{result['capability']}", result)
 
 
 def cuda_stages(

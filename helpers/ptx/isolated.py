@@ -85,32 +85,32 @@ def error_summary(error: Any, kernel: Any = None) -> str:
     if node is None or not text:
         return message
     lines = text.split("\n")
-    shown = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
+    code = lines[node.lineno - 1].strip() if 0 < node.lineno <= len(lines) else ""
     if kernel is None:
-        return f"`{shown}`: {message}"
+        return f"`{code}`: {message}"
     # Triton counts lines from the `def`, below the decorators.
     source, start = inspect.getsourcelines(kernel.fn)
     start += next((n for n, line in enumerate(source) if line.lstrip().startswith("def ")), 0)
-    return f"line {start + node.lineno - 1}, `{shown}`: {message}"
+    return f"line {start + node.lineno - 1}, `{code}`: {message}"
 
 
-def compile_elsewhere(function: Any, request: dict[str, Any]) -> dict[str, Any]:
+def compile_in_subprocess(function: Any, request: dict[str, Any]) -> dict[str, Any]:
     """Compiles the kernel around `function` in a second Python process without the interpreter.
 
     Returns the same values as `compile_here`.
     """
     modules: dict[str, int | None] = {}
-    order = {"kernel": describe(function, {}, modules), "request": request}
+    job = {"kernel": describe(function, {}, modules), "request": request}
     with _lock:
         try:
-            return _compiler(modules).compile(order)
-        except _Ended as ended:
+            return _compiler(modules).compile(job)
+        except _CompilerExited as error:
             return {
-                "error": f"the second Python process, which compiles without the interpreter, failed: {ended}"
+                "error": f"the second Python process, which compiles without the interpreter, failed: {error}"
             }
 
 
-class _Ended(RuntimeError):
+class _CompilerExited(RuntimeError):
     """The second Python process has ended; the message is the last line that it printed."""
 
 
@@ -137,25 +137,25 @@ class _Compiler:
     def fits(self, environment: dict[str, str], modules: dict[str, int | None]) -> bool:
         """Whether this process may use the compiler, and no module that it imported has changed."""
         same = all(self.modules.get(name, stamp) == stamp for name, stamp in modules.items())
-        mine = self.owner == os.getpid() and self.environment == environment
-        return mine and same and self.process.poll() is None
+        belongs_here = self.owner == os.getpid() and self.environment == environment
+        return belongs_here and same and self.process.poll() is None
 
-    def compile(self, order: dict[str, Any]) -> dict[str, Any]:
-        """Sends one order and returns the answer.
+    def compile(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Sends one job and returns the answer.
 
         Raises:
-            _Ended: the process did not answer.
+            _CompilerExited: the process did not answer.
         """
         try:
-            pickle.dump(order, self.process.stdin)
+            pickle.dump(job, self.process.stdin)
             self.process.stdin.flush()
             return pickle.load(self.process.stdout)
         except (EOFError, OSError):
             self.end()
             self.errors.seek(0)
             lines = self.errors.read().decode(errors="replace").strip().splitlines()
-            raise _Ended((lines or ["it printed nothing"])[-1]) from None
-        except BaseException:  # after an interrupt, the answer to this order must not be read as the next one
+            raise _CompilerExited((lines or ["it printed nothing"])[-1]) from None
+        except BaseException:  # after an interrupt, the answer to this job must not be read as the next one
             self.end()
             raise
 
@@ -184,16 +184,16 @@ def _compiler(modules: dict[str, int | None]) -> _Compiler:
 
 
 def serve() -> None:
-    """Runs in the second process: reads orders, compiles and answers until the input ends."""
+    """Runs in the second process: reads jobs, compiles and answers until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the notebook handles interrupts
-    orders, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    jobs, answers = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # output of a kernel during compilation must not mix with the answers
     while True:
         try:
-            order = pickle.load(orders)
+            job = pickle.load(jobs)
         except EOFError:
             return
-        pickle.dump(compile_here(_rebuild(order["kernel"], {}), order["request"]), answers)
+        pickle.dump(compile_here(_rebuild(job["kernel"], {}), job["request"]), answers)
         answers.flush()
 
 
@@ -256,34 +256,39 @@ def _describe_value(
     )
 
 
-def _rebuild(order: dict[str, Any], made: dict[str, Any]) -> Any:
+def _rebuild(description: dict[str, Any], kernels: dict[str, Any]) -> Any:
     """Recreates the kernel from its description as a `JITFunction`."""
     import importlib
 
     import triton
     import triton.language as tl
 
-    if "again" in order:
-        return made[order["again"]]
+    if "again" in description:
+        return kernels[description["again"]]
     namespace: dict[str, Any] = {"__name__": "kernel"}
-    for name, (kind, value) in order["globals"].items():
+    for name, (kind, value) in description["globals"].items():
         if kind == "module":
             namespace[name] = importlib.import_module(value[0])
         elif kind == "attribute":
             namespace[name] = getattr(importlib.import_module(value[0]), value[1])
         elif kind == "function":
-            namespace[name] = _rebuild(value, made)
+            namespace[name] = _rebuild(value, kernels)
         else:
             namespace[name] = tl.constexpr(value) if kind == "constexpr" else value
-    text = order["text"]
-    linecache.cache[order["file"]] = (len(text), None, text.splitlines(keepends=True), order["file"])
+    text = description["text"]
+    linecache.cache[description["file"]] = (
+        len(text),
+        None,
+        text.splitlines(keepends=True),
+        description["file"],
+    )
     tree = ast.parse(text)
     tree.body[0].decorator_list = []
-    exec(compile(tree, order["file"], "exec"), namespace)
-    function = namespace[order["name"]]
+    exec(compile(tree, description["file"], "exec"), namespace)
+    function = namespace[description["name"]]
     # Triton finds the source by its first line (of the decorators), and that line is part of its cache key.
-    function.__code__ = function.__code__.replace(co_firstlineno=order["line"])
+    function.__code__ = function.__code__.replace(co_firstlineno=description["line"])
     kernel = triton.jit(function)
-    made[order["key"]] = kernel
-    namespace[order["name"]] = kernel
+    kernels[description["key"]] = kernel
+    namespace[description["name"]] = kernel
     return kernel

@@ -13,7 +13,7 @@ from typing import Any
 from helpers.ptx.artifacts import CompileError, Stages
 from helpers.ptx.compile import cuda_stages, from_compiled, interpreted, parse_target, stages_as_launched
 
-_POINTED = {
+_POINTER_TYPES = {
     "float64": "fp64",
     "float32": "fp32",
     "float16": "fp16",
@@ -71,59 +71,61 @@ class Launch:
         return 32 * stages.num_warps if self.block is None else math.prod(self.block)
 
     def _request(self, capability: int) -> dict[str, Any]:
-        """How Triton specialises this launch (`specialize_impl` in triton/runtime/jit.py), for
+        """How Triton specializes this launch (`specialize_impl` in triton/runtime/jit.py), for
         `isolated.compile_here`.
         """
         names = list(self.arguments)
         signature: dict[str, Any] = {}
-        seen = _Specialisation({}, [])
-        plain = _not_specialised(self.kernel, names)
+        specialization = _Specialization({}, [])
+        plain = _unspecialized(self.kernel, names)
         constexprs = _constexprs(self.kernel)
         for i, (name, value) in enumerate(self.arguments.items()):
             if name in constexprs:
-                signature[name], seen.constants[(i,)] = "constexpr", getattr(value, "value", value)
+                signature[name], specialization.constants[(i,)] = "constexpr", getattr(value, "value", value)
             else:
-                signature[name] = seen.type_of(value, (i,), special=name not in plain, what=name)
+                signature[name] = specialization.type_of(value, (i,), specialize=name not in plain, what=name)
         return {
             "signature": signature,
-            "constexprs": seen.constants,
-            "divisible": seen.divisible,
+            "constexprs": specialization.constants,
+            "divisible": specialization.divisible,
             "capability": capability,
             "options": _options(self.options),
         }
 
 
 @dataclass(frozen=True)
-class _Specialisation:
+class _Specialization:
     """What the compiler may know of a launch's arguments, by their paths."""
 
     constants: dict[tuple[int, ...], Any]
     divisible: list[tuple[int, ...]]
 
-    def type_of(self, value: Any, path: tuple[int, ...], *, special: bool, what: str) -> Any:
-        """The type of an argument; what is special about its value is noted."""
-        if value is None or (special and type(value) is int and value == 1):
+    def type_of(self, value: Any, path: tuple[int, ...], *, specialize: bool, what: str) -> Any:
+        """The type of an argument; records what the compiler may assume about its value."""
+        if value is None or (specialize and type(value) is int and value == 1):
             self.constants[path] = value
             return "constexpr"
         if isinstance(value, bool):
             return "u1"
         if isinstance(value, int):
-            if special and value % 16 == 0:
+            if specialize and value % 16 == 0:
                 self.divisible.append(path)
             return "i32" if -(2**31) <= value < 2**31 else "u64" if value >= 2**63 else "i64"
         if isinstance(value, float):
             return "fp32"
         if isinstance(value, tuple):
             parts = enumerate(value)
-            return tuple(self.type_of(v, (*path, i), special=special, what=f"{what}[{i}]") for i, v in parts)
-        pointed = _POINTED.get(str(getattr(value, "dtype", "")).removeprefix("torch."))
-        if pointed is None or not hasattr(value, "data_ptr"):
+            return tuple(
+                self.type_of(v, (*path, i), specialize=specialize, what=f"{what}[{i}]") for i, v in parts
+            )
+        pointer_type = _POINTER_TYPES.get(str(getattr(value, "dtype", "")).removeprefix("torch."))
+        if pointer_type is None or not hasattr(value, "data_ptr"):
             raise CompileError(
                 f"{what} is a {type(value).__name__}, and for such an argument nothing compiles here."
             )
-        if special and value.data_ptr() % 16 == 0:
+        if specialize and value.data_ptr() % 16 == 0:
             self.divisible.append(path)
-        return f"*{pointed}"
+        return f"*{pointer_type}"
 
 
 def _constexprs(kernel: Any) -> set[str]:
@@ -132,7 +134,7 @@ def _constexprs(kernel: Any) -> set[str]:
     return {name for name, hint in hints.items() if "constexpr" in str(getattr(hint, "__name__", hint))}
 
 
-def _not_specialised(kernel: Any, names: Sequence[str]) -> set[str]:
+def _unspecialized(kernel: Any, names: Sequence[str]) -> set[str]:
     """The arguments that `@triton.jit(do_not_specialize=…)` names, by name or number."""
     given = getattr(kernel, "do_not_specialize", None) or getattr(kernel, "kwargs", {}).get(
         "do_not_specialize"
@@ -166,45 +168,45 @@ def launches(*, run: bool = True) -> Iterator[list[Launch]]:
     from helpers import device
     from helpers.cuda import kernel as cuda_kernel
 
-    seen: list[Launch] = []
+    recorded: list[Launch] = []
     run_compiled, run_interpreted = JITFunction.run, InterpretedFunction.run
     on_gpu = device.has_gpu()
 
-    def noted(kernel: Any, args: tuple, grid: Any, given: dict, compiled: Any = None) -> None:
+    def record_launch(kernel: Any, args: tuple, grid: Any, given: dict, compiled: Any = None) -> None:
         names = kernel.arg_names
         named = {**dict(zip(names, args, strict=False)), **{n: v for n, v in given.items() if n in names}}
         defaults = _defaults(kernel)
         arguments = {n: named.get(n, defaults.get(n)) for n in names}
         options = {n: v for n, v in given.items() if n not in names}
         size = grid(arguments) if callable(grid) else grid
-        seen.append(Launch(kernel, (*size, *(1,) * (3 - len(size))), arguments=arguments, options=options,
+        recorded.append(Launch(kernel, (*size, *(1,) * (3 - len(size))), arguments=arguments, options=options,
                            compiled=compiled))  # fmt: skip
 
     def compiled(self, *args, grid, warmup=False, **given):
         if warmup or (run and on_gpu):
-            made = run_compiled(self, *args, grid=grid, warmup=warmup, **given)
+            compiled_kernel = run_compiled(self, *args, grid=grid, warmup=warmup, **given)
             if not warmup:
-                noted(self, args, grid, given, made)
-            return made
-        noted(self, args, grid, given)
+                record_launch(self, args, grid, given, compiled_kernel)
+            return compiled_kernel
+        record_launch(self, args, grid, given)
         if run:
             run_interpreted(interpreted(self), *args, grid=grid, warmup=False, **given)
         return None
 
     def in_interpreter(self, *args, grid, warmup=False, **given):
         if not warmup:
-            noted(self, args, grid, given)
+            record_launch(self, args, grid, given)
         if run:
             run_interpreted(self, *args, grid=grid, warmup=warmup, **given)
 
     def loaded(kernel: Any, grid: tuple, block: tuple, shared_bytes: int) -> bool:
-        seen.append(Launch(kernel, grid, block, shared_bytes))
+        recorded.append(Launch(kernel, grid, block, shared_bytes))
         return run
 
     JITFunction.run, InterpretedFunction.run = compiled, in_interpreter
     try:
         with cuda_kernel.watched(loaded):
-            yield seen
+            yield recorded
     finally:
         JITFunction.run, InterpretedFunction.run = run_compiled, run_interpreted
 

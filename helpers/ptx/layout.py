@@ -12,7 +12,7 @@ from helpers.ptx.artifacts import Stages
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-# Tints of the palette's first colours on white: dark text is readable on them on any page.
+# Tints of the palette's first colors on white: dark text is readable on them on any page.
 _TINTS = ("#CFE3F1", "#FBE8C6", "#CDEBE0", "#F7D9C6")
 _LAYOUT = re.compile(
     r"#blocked = .*sizePerThread = \[(\d+)\], threadsPerWarp = \[(\d+)\], warpsPerCTA = \[(\d+)\]"
@@ -39,14 +39,14 @@ class Layout:
         return 32 * self.num_warps
 
     @property
-    def a_round(self) -> int:
+    def elements_per_round(self) -> int:
         """Elements per round."""
         return self.neighbours * self.n_threads
 
     @property
     def n_rounds(self) -> int:
         """Rounds per block; at least one, in which several threads may hold the same element."""
-        return max(1, self.n_elements // self.a_round)
+        return max(1, self.n_elements // self.elements_per_round)
 
     def columns(self, thread: int) -> list[int]:
         """Returns the elements that a thread holds, one per register, in order.
@@ -56,7 +56,7 @@ class Layout:
         """
         if not 0 <= thread < self.n_threads:
             raise ValueError(f"There is no thread {thread}; the block has threads 0 to {self.n_threads - 1}.")
-        first = [self.a_round * n + self.neighbours * thread for n in range(self.n_rounds)]
+        first = [self.elements_per_round * n + self.neighbours * thread for n in range(self.n_rounds)]
         return [(c + i) % self.n_elements for c in first for i in range(self.neighbours)]
 
 
@@ -87,19 +87,19 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
     import plotly.graph_objects as go
 
     layout = layout_of(stages)
-    held = layout.columns(thread)
-    wide = min(layout.a_round, layout.n_elements)
-    warps = [c // layout.neighbours // 32 for c in range(wide)]
+    elements = layout.columns(thread)
+    width = min(layout.elements_per_round, layout.n_elements)
+    warps = [c // layout.neighbours // 32 for c in range(width)]
     tints = [_TINTS[w % len(_TINTS)] for w in range(layout.num_warps)]
     steps = [[edge / layout.num_warps, tint] for w, tint in enumerate(tints) for edge in (w, w + 1)]
     words = [
-        [f"column {n * wide + c}: thread {c // layout.neighbours}, warp {w}" for c, w in enumerate(warps)]
+        [f"column {n * width + c}: thread {c // layout.neighbours}, warp {w}" for c, w in enumerate(warps)]
         for n in range(layout.n_rounds)
     ]
     fig = go.Figure(
         go.Heatmap(
             z=[warps] * layout.n_rounds,
-            x=list(range(wide)),
+            x=list(range(width)),
             y=list(range(layout.n_rounds)),
             text=words,
             colorscale=steps,
@@ -110,13 +110,13 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
             hovertemplate="%{text}<extra></extra>",
         )
     )
-    side = "right" if held[0] % wide < 0.8 * wide else "left"
-    runs = held[:: layout.neighbours]
+    side = "right" if elements[0] % width < 0.8 * width else "left"
+    runs = elements[:: layout.neighbours]
     names = [f"{c}" if layout.neighbours == 1 else f"{c} to {c + layout.neighbours - 1}" for c in runs]
     fig.add_trace(
         go.Scatter(
-            x=[c % wide for c in held],
-            y=[c // wide for c in held],
+            x=[c % width for c in elements],
+            y=[c // width for c in elements],
             mode="markers",
             marker={"symbol": "square", "size": 9 if layout.neighbours == 1 else 5, "color": "#111111"},
             hoverinfo="skip",
@@ -125,8 +125,8 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
     )
     fig.add_trace(
         go.Scatter(
-            x=[c % wide + (layout.neighbours if side == "right" else -1) for c in runs],
-            y=[c // wide for c in runs],
+            x=[c % width + (layout.neighbours if side == "right" else -1) for c in runs],
+            y=[c // width for c in runs],
             mode="text",
             text=[f"  {name}  " for name in names],
             textposition=f"middle {side}",
@@ -135,8 +135,8 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
             showlegend=False,
         )
     )
-    many = "elements" if len(held) > 1 else "element"
-    title = f"The {len(held)} {many} that thread {thread} holds, one a register"
+    many = "elements" if len(elements) > 1 else "element"
+    title = f"The {len(elements)} {many} that thread {thread} holds, one per register"
     note = f"{layout.n_elements:,} columns, {layout.num_warps} warps (one tint each) · {stages.name}"
     plots.layout(
         fig,
@@ -148,5 +148,5 @@ def draw_layout(stages: Stages, *, thread: int = 5) -> go.Figure:
     )
     fig.update_yaxes(autorange="reversed", dtick=1, showgrid=False)
     step = 32 * layout.neighbours * -(-layout.num_warps // 8)  # where a warp begins
-    fig.update_xaxes(showgrid=False, range=[-0.5, wide - 0.5], tickvals=list(range(0, wide, step)))
+    fig.update_xaxes(showgrid=False, range=[-0.5, width - 0.5], tickvals=list(range(0, width, step)))
     return fig

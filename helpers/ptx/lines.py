@@ -84,7 +84,7 @@ def _places(text: str) -> list[tuple[int, str, int, int] | None]:
             found.append(None)
             continue
         place = match.groups()[:3]
-        own = int(place[1])
+        source_line = int(place[1])
         if match[4]:
             outer[place] = match.groups()[3:6]
         for _ in range(50):
@@ -94,7 +94,7 @@ def _places(text: str) -> list[tuple[int, str, int, int] | None]:
         # If the debug information consists only of line tables, LLVM lists the callers in the comment:
         # `// a.py:6:15 @[ b.py:12:15 ]`.
         callers = re.findall(r"@\[ [^\[\]]*?:(\d+):\d+", match[7] or "")
-        found.append((number, match[1], own, int(callers[-1]) if callers else int(place[1])))
+        found.append((number, match[1], source_line, int(callers[-1]) if callers else int(place[1])))
     return found
 
 
@@ -116,8 +116,8 @@ def _callers(ptx: str) -> dict[tuple[str, int], int | None]:
     files = dict(re.findall(r'^\s*\.file\s+(\d+)\s+"([^"]+)"', ptx, flags=re.M))
     found: dict[tuple[str, int], int | None] = {}
     for place in filter(None, _places(ptx)):
-        _, file, own, outermost = place
-        key = (files.get(file, "").rsplit("/", 1)[-1], own)
+        _, file, source_line, outermost = place
+        key = (files.get(file, "").rsplit("/", 1)[-1], source_line)
         found[key] = outermost if found.get(key, outermost) == outermost else None
     return found
 

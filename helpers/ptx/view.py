@@ -82,9 +82,9 @@ def pane(stages: Stages, kind: str) -> list[Line]:
     span = _span(kind, rows, stages.kernel)
     found = []
     for n in span:
-        cut = show(rows[n])
-        if cut is not None and cut.strip():
-            found.append(Line(n + 1, mapped[n], cut.expandtabs(4).rstrip()))
+        cleaned = show(rows[n])
+        if cleaned is not None and cleaned.strip():
+            found.append(Line(n + 1, mapped[n], cleaned.expandtabs(4).rstrip()))
     return found
 
 
@@ -148,25 +148,25 @@ def styled(kind: str, text: str) -> str:
 
 
 def _pane_html(
-    kind: str, title: str, lines: Sequence[Line], colours: dict[int, tuple[int, int, int]], height: str
+    kind: str, title: str, lines: Sequence[Line], colors: dict[int, tuple[int, int, int]], height: str
 ) -> str:
-    wide = max((len(str(line.number)) for line in lines), default=1)
-    deep = max((len(str(line.source_line or "")) for line in lines), default=1)
+    number_width = max((len(str(line.number)) for line in lines), default=1)
+    source_width = max((len(str(line.source_line or "")) for line in lines), default=1)
     rows = []
     for line in lines:
-        rgb = colours.get(line.source_line or -1)
-        colour = ",".join(map(str, rgb)) if rgb else "0,0,0"
+        rgb = colors.get(line.source_line or -1)
+        color = ",".join(map(str, rgb)) if rgb else "0,0,0"
         tint = (
-            f"background:rgba({colour},.22);border-left:4px solid rgb({colour})"
+            f"background:rgba({color},.22);border-left:4px solid rgb({color})"
             if rgb
             else "border-left:4px solid transparent"
         )
-        own = "" if kind == "source" else f"{line.number:>{wide}} "
-        tag = f"{line.source_line if line.source_line else '':>{deep}}"
+        line_number = "" if kind == "source" else f"{line.number:>{number_width}} "
+        tag = f"{line.source_line if line.source_line else '':>{source_width}}"
         # Spaces between two tags are lost where a page is tidied up, as nbconvert does; these are not.
         indent = "&nbsp;" * (2 + len(line.text) - len(line.text.lstrip()))
         rows.append(
-            f'<div style="{tint};padding:0 6px"><span style="opacity:.75">{own}</span>'
+            f'<div style="{tint};padding:0 6px"><span style="opacity:.75">{line_number}</span>'
             f"<b>{tag}</b>{indent}{styled(kind, line.text.lstrip())}</div>"
         )
     return (

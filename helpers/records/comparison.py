@@ -88,23 +88,27 @@ def compare(
 
 def _required(name: str, gpus: Sequence[str]) -> list[str]:
     """The sets' names, after checking that each set has the record."""
-    there = sets()
+    available = sets()
     if isinstance(gpus, str) or len(set(gpus)) < 2:
-        raise ValueError(f"compare() needs two or more GPUs, such as {tuple(there)}, not {gpus!r}.")
+        raise ValueError(f"compare() needs two or more GPUs, such as {tuple(available)}, not {gpus!r}.")
     for gpu in gpus:
-        if gpu not in there:
+        if gpu not in available:
             raise NoRecord(
-                f"There is no set of records {gpu!r} in {folder()}; available: {', '.join(there)}."
+                f"There is no set of records {gpu!r} in {folder()}; available: {', '.join(available)}."
             )
-    names = {gpu: record_names(gpu) for gpu in there}
+    names = {gpu: record_names(gpu) for gpu in available}
     if not any(name in found for found in names.values()):
-        like = difflib.get_close_matches(name, sorted(set().union(*names.values())), 3, 0.5)
-        guess = f"did you mean {' or '.join(map(repr, like))}?" if like else "`workbook records` lists them."
+        similar = difflib.get_close_matches(name, sorted(set().union(*names.values())), 3, 0.5)
+        guess = (
+            f"did you mean {' or '.join(map(repr, similar))}?"
+            if similar
+            else "`workbook records` lists them."
+        )
         raise NoRecord(f"There is no record {name!r}; {guess}")
     for gpu in gpus:
         if name not in names[gpu]:
-            having = ", ".join(g for g in there if name in names[g])
-            raise NoRecord(f"The records of {gpu} have no {name!r}; those of {having} do.")
+            others = ", ".join(g for g in available if name in names[g])
+            raise NoRecord(f"The records of {gpu} have no {name!r}; those of {others} do.")
     return list(dict.fromkeys(gpus))
 
 
@@ -112,10 +116,10 @@ def _require_same_kernels(name: str, provenances: dict[str, Provenance]) -> None
     (first, base), *others = provenances.items()
     for gpu, provenance in others:
         kernels = {**base.sources, **provenance.sources}
-        differ = sorted(k for k in kernels if base.sources.get(k) != provenance.sources.get(k))
-        if differ:
+        changed = sorted(k for k in kernels if base.sources.get(k) != provenance.sources.get(k))
+        if changed:
             raise ValueError(
-                f"Record {name!r}: {first} and {gpu} measured different versions of {', '.join(differ)}, so "
+                f"Record {name!r}: {first} and {gpu} measured different versions of {', '.join(changed)}, so "
                 "a difference would not only be due to the GPU. Record one of them again, or pass "
                 "any_kernels=True."
             )

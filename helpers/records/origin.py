@@ -73,11 +73,11 @@ def show(mode: str, name: str, text: str, *provenances: Provenance, nearest: str
 
     gpus = " and ".join(provenance.gpu["name"] for provenance in provenances)
     _shown[name] = f"{mode}, {gpus}", nearest
-    colour = "#0072B2" if mode == "live" else "#D55E00"
+    color = "#0072B2" if mode == "live" else "#D55E00"
     publish_display_data(
         {
             "text/plain": text,
-            "text/html": f'<div style="border-left:4px solid {colour};padding:2px 8px;font-size:90%">'
+            "text/html": f'<div style="border-left:4px solid {color};padding:2px 8px;font-size:90%">'
             f"{html.escape(text)}</div>",
             PROVENANCE_MIME: {
                 "record": name,
@@ -123,14 +123,14 @@ def headline(label: str, value: str, *, of: str, figures: Mapping[str, float] | 
         if not math.isfinite(numbers[name]):
             raise ValueError(f"Headline {label!r}: {name} is {number!r}, but must be a finite number.")
     source, nearest = _shown[of]
-    more = {"figures": numbers} if numbers else {}
+    optional = {"figures": numbers} if numbers else {}
     if nearest:
-        more["nearest"] = nearest
+        optional["nearest"] = nearest
     publish_display_data(
         {
             "text/plain": f"{label}: {value} ({source})",
             "text/html": f"<b>{html.escape(label)}</b>: {html.escape(value)} "
             f"<small>({html.escape(source)})</small>",
-            HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **more},
+            HEADLINE_MIME: {"label": label, "value": value, "source": source, "record": of, **optional},
         }
     )

@@ -85,9 +85,9 @@ def measured(
         >>> rows.attrs["provenance"].gpu["warp_size"]
         32
     """
-    asked = replace(_Request.of(name, sources, params), stand_in=stand_in)
+    request = replace(_Request.of(name, sources, params), stand_in=stand_in)
     return _live_or_replayed(
-        lambda: _live_table(asked, live, also or {}), lambda why: _replayed_table(asked, why)
+        lambda: _live_table(request, live, also or {}), lambda why: _replayed_table(request, why)
     )
 
 
@@ -118,8 +118,10 @@ def measured_file(
         RuntimeError: `live` wrote no file.
         ValueError: the name is not of the form "lesson/what".
     """
-    asked = _Request.of(name, sources, params)
-    return _live_or_replayed(lambda: _live_file(asked, live, suffix), lambda why: _replayed_file(asked, why))
+    request = _Request.of(name, sources, params)
+    return _live_or_replayed(
+        lambda: _live_file(request, live, suffix), lambda why: _replayed_file(request, why)
+    )
 
 
 def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFrame:
@@ -144,8 +146,8 @@ def stored(name: str, *, params: Mapping[str, Any] | None = None) -> pd.DataFram
         >>> list(rows.columns[:2])
         ['operation', 'median_us']
     """
-    own = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
-    return _replayed_table(_Request(name, {}, dict(params or {})), "Too long for a lesson. ", own)
+    own_gpu = gpu_folder_name(device.gpu_spec().name) if device.has_gpu() else None
+    return _replayed_table(_Request(name, {}, dict(params or {})), "Too long for a lesson. ", own_gpu)
 
 
 def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFrame]:
@@ -164,7 +166,7 @@ def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFram
     """
     import pandas as pd
 
-    asked, found = _Request.of(name, sources, None), {}
+    request, found = _Request.of(name, sources, None), {}
     for gpu in replay_order():
         path = gpu / f"{name}.json"
         try:
@@ -173,7 +175,7 @@ def stored_by_gpu(name: str, *, sources: Iterable = ()) -> dict[str, pd.DataFram
             continue
         if text and (case := json.loads(text)["cases"][0]):
             provenance = Provenance(**case["provenance"])
-            if all(provenance.sources.get(kernel) == sha for kernel, sha in asked.prints.items()):
+            if all(provenance.sources.get(kernel) == sha for kernel, sha in request.hashes.items()):
                 found[gpu.name] = pd.DataFrame(case["rows"], columns=case["columns"])
                 found[gpu.name].attrs["provenance"] = provenance
     return found
@@ -184,7 +186,7 @@ class _Request:
     """The record that a lesson asks for: name, hashes of the kernels, parameters, and what stands in."""
 
     name: str
-    prints: dict[str, str]
+    hashes: dict[str, str]
     params: dict[str, Any]
     stand_in: str = ""
 
@@ -208,30 +210,30 @@ def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Re
         return replayed(f"{why} ")
 
 
-def _live_table(asked: _Request, live: Callable, also: Mapping[str, Any]) -> pd.DataFrame:
-    provenance = _provenance_of(asked)
+def _live_table(request: _Request, live: Callable, also: Mapping[str, Any]) -> pd.DataFrame:
+    provenance = _provenance_of(request)
     frame = _frame(live())
     rows = json.loads(frame.to_json(orient="records", double_precision=15))
-    _keep(asked, provenance, {"rows": rows, "columns": list(frame.columns), **also})
+    _store(request, provenance, {"rows": rows, "columns": list(frame.columns), **also})
     frame.attrs["provenance"] = provenance
     return frame
 
 
-def _live_file(asked: _Request, live: Callable[[Path], object], suffix: str) -> Path:
-    provenance = _provenance_of(asked)
-    base = _live_base(asked, provenance)
-    target = base.with_name(f"{base.name}{_case_suffix(asked.params)}{suffix}")
+def _live_file(request: _Request, live: Callable[[Path], object], suffix: str) -> Path:
+    provenance = _provenance_of(request)
+    base = _live_base(request, provenance)
+    target = base.with_name(f"{base.name}{_case_suffix(request.params)}{suffix}")
     with atomic.atomic_write(target) as file:
         live(file)
         if not file.is_file():
-            raise RuntimeError(f"Record {asked.name!r}: the measurement wrote no file {file.name}.")
+            raise RuntimeError(f"Record {request.name!r}: the measurement wrote no file {file.name}.")
         if _recording():
-            _forget_the_checkout(file)
-    _keep(asked, provenance, {"file": target.name})
+            _hide_checkout_path(file)
+    _store(request, provenance, {"file": target.name})
     return target
 
 
-def _forget_the_checkout(path: Path) -> None:
+def _hide_checkout_path(path: Path) -> None:
     """Replace this checkout's path, which ncu's reports contain, by a neutral one of the same length."""
     here = os.fsencode(Path(__file__).resolve().parents[2])
     neutral = b"/notebooks".ljust(len(here), b"_")[: len(here)]
@@ -240,27 +242,27 @@ def _forget_the_checkout(path: Path) -> None:
         path.write_bytes(content.replace(here + b"/", neutral + b"/"))
 
 
-def _provenance_of(asked: _Request) -> Provenance:
-    return replace(live_provenance(), sources=asked.prints)
+def _provenance_of(request: _Request) -> Provenance:
+    return replace(live_provenance(), sources=request.hashes)
 
 
 def _recording() -> bool:
     return os.environ.get("WORKBOOK_RECORD") == "1"
 
 
-def _live_base(asked: _Request, provenance: Provenance) -> Path:
+def _live_base(request: _Request, provenance: Provenance) -> Path:
     """The path of a live result without its suffix: among the records, or in the cache if not recording."""
     where = folder() if _recording() else device.cache_folder() / "live"
-    return where / gpu_folder_name(provenance.gpu["name"]) / asked.name
+    return where / gpu_folder_name(provenance.gpu["name"]) / request.name
 
 
-def _keep(asked: _Request, provenance: Provenance, result: dict) -> None:
+def _store(request: _Request, provenance: Provenance, result: dict) -> None:
     """Store what was measured, if this run records, and display that it was measured here."""
     if _recording():
-        base = _live_base(asked, provenance)
-        case = {"params": asked.params, "provenance": asdict(provenance), **result}
-        write_case(base.with_name(base.name + ".json"), asked.name, case)
-    show("live", asked.name, f"Measured here: {provenance}.", provenance)
+        base = _live_base(request, provenance)
+        case = {"params": request.params, "provenance": asdict(provenance), **result}
+        write_case(base.with_name(base.name + ".json"), request.name, case)
+    show("live", request.name, f"Measured here: {provenance}.", provenance)
 
 
 def _case_suffix(params: dict) -> str:
@@ -274,18 +276,18 @@ def _frame(rows) -> pd.DataFrame:
     return rows if isinstance(rows, pd.DataFrame) else pd.DataFrame(list(rows))
 
 
-def _replayed_table(asked: _Request, why: str, own: str | None = None) -> pd.DataFrame:
+def _replayed_table(request: _Request, why: str, own_gpu: str | None = None) -> pd.DataFrame:
     import pandas as pd
 
-    found = _recorded(asked, why, own)
+    found = _recorded(request, why, own_gpu)
     frame = pd.DataFrame(found.case["rows"], columns=found.case["columns"])
-    frame.attrs["provenance"] = _show_replayed(asked, found, why)
+    frame.attrs["provenance"] = _show_replayed(request, found, why)
     return frame
 
 
-def _replayed_file(asked: _Request, why: str) -> Path:
-    found = _recorded(asked, why)
-    _show_replayed(asked, found, why)
+def _replayed_file(request: _Request, why: str) -> Path:
+    found = _recorded(request, why)
+    _show_replayed(request, found, why)
     return found.path.parent / found.case["file"]
 
 
@@ -295,61 +297,63 @@ class _Found:
 
     path: Path
     case: dict
-    elsewhere: str
+    fallback_note: str
 
 
-def _recorded(asked: _Request, why: str, own: str | None = None) -> _Found:
+def _recorded(request: _Request, why: str, own_gpu: str | None = None) -> _Found:
     """The record to replay: the first set's whose nearest case measured the requested sources.
 
     Args:
-        asked: the record.
+        request: the record.
         why: why it isn't measured here, a sentence and a space; "" if there is no GPU.
-        own: the set of this machine's GPU, which is preferred to the replayed one.
+        own_gpu: the set of this machine's GPU, which is preferred to the replayed one.
     """
-    order = sorted(replay_order(), key=lambda gpu: gpu.name != own)
+    order = sorted(replay_order(), key=lambda gpu: gpu.name != own_gpu)
     changed_in: dict[Path, list[str]] = {}
     for gpu in order:
-        path = gpu / f"{asked.name}.json"
+        path = gpu / f"{request.name}.json"
         if not path.is_file():
             continue
         cases = json.loads(path.read_text())["cases"]
-        case = min(cases, key=lambda c: _distance(asked.params, c["params"]))
-        changed = [n for n, h in asked.prints.items() if case["provenance"]["sources"].get(n) != h]
+        case = min(cases, key=lambda c: _distance(request.params, c["params"]))
+        changed = [n for n, h in request.hashes.items() if case["provenance"]["sources"].get(n) != h]
         if not changed:
-            here = own or gpu == order[0]
-            return _Found(path, case, "" if here else _elsewhere(order[0], changed_in.get(order[0])))
+            is_first_choice = own_gpu or gpu == order[0]
+            return _Found(
+                path, case, "" if is_first_choice else _fallback_note(order[0], changed_in.get(order[0]))
+            )
         changed_in[gpu] = changed
     if changed_in:
         raise KernelChanged(next(iter(changed_in.values())), why)
     raise NoRecord(
-        f"{why or 'There is no GPU here. '}There is no record of {asked.name!r} in {folder()} either; "
+        f"{why or 'There is no GPU here. '}There is no record of {request.name!r} in {folder()} either; "
         "run this lesson once on a GPU with WORKBOOK_RECORD=1 (make record)."
     )
 
 
-def _elsewhere(gpu: Path, changed: list[str] | None) -> str:
+def _fallback_note(gpu: Path, changed: list[str] | None) -> str:
     """Why a record isn't taken from the replayed set: it has none, or one of another kernel version."""
     if changed:
         return f" The records of {gpu.name} measured another version of {', '.join(sorted(changed))}."
     return f" The records of {gpu.name} have no such measurement."
 
 
-def _show_replayed(asked: _Request, found: _Found, why: str) -> Provenance:
+def _show_replayed(request: _Request, found: _Found, why: str) -> Provenance:
     """Display where a replayed case comes from, and how it differs from what was requested."""
     case = found.case
     provenance = Provenance(**case["provenance"])
-    text = f"{why}Replayed, not measured here: {provenance}.{found.elsewhere}"
-    if asked.stand_in:
-        text += f" The figures are those of {asked.stand_in}, not of yours."
+    text = f"{why}Replayed, not measured here: {provenance}.{found.fallback_note}"
+    if request.stand_in:
+        text += f" The figures are those of {request.stand_in}, not of yours."
     nearest = ""
-    if case["params"] != asked.params:
-        wanted = ", ".join(f"{k}={v}" for k, v in asked.params.items())
+    if case["params"] != request.params:
+        wanted = ", ".join(f"{k}={v}" for k, v in request.params.items())
         nearest = ", ".join(f"{k}={v}" for k, v in case["params"].items())
         text += (
             f" {wanted or 'A case without parameters'} was never recorded; this is the nearest record, "
             f"{nearest}."
         )
-    show("replayed", asked.name, text, provenance, nearest=nearest)
+    show("replayed", request.name, text, provenance, nearest=nearest)
     return provenance
 
 

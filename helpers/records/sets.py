@@ -87,9 +87,9 @@ def replay_order() -> list[Path]:
     """
     names, wanted = sets(), os.environ.get("WORKBOOK_REPLAY")
     if wanted and wanted not in names:
-        there = ", ".join(sorted(names)) or "none"
+        available = ", ".join(sorted(names)) or "none"
         raise NoRecord(
-            f"WORKBOOK_REPLAY is {wanted!r}, but {folder()} has no set of that name; available: {there}."
+            f"WORKBOOK_REPLAY is {wanted!r}, but {folder()} has no set of that name; available: {available}."
         )
     return [folder() / name for name in sorted(names, key=lambda name: name != wanted)]
 

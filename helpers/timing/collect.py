@@ -14,7 +14,7 @@ from helpers.timing.cupti import Flush, ProfilerBusy, TimingError, measure
 from helpers.timing.overhead import Overhead, suspected_overhead
 from helpers.timing.samples import Conditions, Run, Samples
 
-_MOST_ADDED = 0.25  # as a fraction of a function's time; CUPTI added 7 % at most in our measurements
+_MAX_OVERHEAD = 0.25  # as a fraction of a function's time; CUPTI added 7 % at most in our measurements
 
 
 def collect(
@@ -23,12 +23,12 @@ def collect(
     *,
     l2: str,
     budget_s: float,
-    narrow: Callable[[Run], bool],
+    is_precise: Callable[[Run], bool],
     min_rounds: int = 10,
     max_rounds: int = 400,
     before: Callable[[], Any] | None = None,
 ) -> tuple[Run, Conditions]:
-    """Warm up, measure batches until `narrow` is satisfied or time is up, and subtract what CUPTI adds.
+    """Warm up, measure batches until `is_precise` is satisfied or time is up, and subtract what CUPTI adds.
 
     Args:
         functions: functions without arguments that launch kernels on the current stream.
@@ -36,7 +36,7 @@ def collect(
         l2: the state of the L2 cache before each call, as in `time_gpu`.
         budget_s: how many seconds to measure at most, not counting the warm-up and the measurement of
             CUPTI's overhead.
-        narrow: whether the run so far suffices; nothing has been subtracted from it yet.
+        is_precise: whether the run so far suffices; nothing has been subtracted from it yet.
         min_rounds: the minimum number of rounds, whatever the budget. A round calls each function once.
         max_rounds: the maximum number of rounds per batch.
         before: called before each measured call; its time doesn't count.
@@ -53,8 +53,8 @@ def collect(
     flush = Flush(l2, before)
     notes = [*timing_notes.replaced_clocks(), *warm_up(functions), *timing_notes.constant_inputs(functions)]
     measure(functions, flush, 2)  # CUPTI's first use takes seconds, and its first durations are discarded
-    began = now_s()
-    clock_before, held_before = _sm_clock()
+    start_s = now_s()
+    clock_before, limits_before = _sm_clock()
     run: Run | None = None
     rounds = min(10, min_rounds)
     while True:
@@ -62,19 +62,19 @@ def collect(
         batch = measure(functions, flush, rounds)
         took = now_s() - start
         run = batch if run is None else run.followed_by(batch)
-        left = budget_s - (now_s() - began)
-        if run.n_rounds >= min_rounds and (left <= 0 or narrow(run)):
+        left = budget_s - (now_s() - start_s)
+        if run.n_rounds >= min_rounds and (left <= 0 or is_precise(run)):
             break
         # double the number of rounds, as long as the budget allows
         fitting = min(run.n_rounds, max_rounds, int(rounds * left / took))
         rounds = max(4, min_rounds - run.n_rounds, fitting)
-    clock_after, held_after = _sm_clock()
+    clock_after, limits_after = _sm_clock()
     overheads = suspected_overhead(functions, flush, [samples.median_us for samples in run.functions])
-    run = take_off(run, overheads, labels)
-    seconds = now_s() - began
-    held = sorted(set(held_before) | set(held_after))
-    if held:
-        notes.append(f"the driver limited the clocks: {', '.join(held)}")
+    run = subtract_overhead(run, overheads, labels)
+    seconds = now_s() - start_s
+    limits = sorted(set(limits_before) | set(limits_after))
+    if limits:
+        notes.append(f"the driver limited the clocks: {', '.join(limits)}")
     if (
         clock_before
         and clock_after
@@ -85,7 +85,7 @@ def collect(
     return run, Conditions(l2=l2, flush=flush.text, sm_clock_mhz=clocks, seconds=seconds, notes=tuple(notes))
 
 
-def take_off(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[str]) -> Run:
+def subtract_overhead(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[str]) -> Run:
     """Subtract from each function's times what CUPTI adds to them.
 
     This is done if CUPTI slows the function and a call launches one kernel. If CUPTI slows any of the
@@ -107,7 +107,7 @@ def take_off(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[st
         for samples, overhead in zip(run.functions, overheads, strict=True)
     ]
     for label, samples, overhead in zip(labels, run.functions, usable, strict=True):
-        if overhead and abs(overhead.added_us) > max(_MOST_ADDED * samples.median_us, 5, overhead.half_us):
+        if overhead and abs(overhead.added_us) > max(_MAX_OVERHEAD * samples.median_us, 5, overhead.half_us):
             raise TimingError(
                 f"{label} takes {overhead.unwatched_us:,.1f} µs without a profiler and "
                 f"{overhead.watched_us:,.1f} µs with one, measured with CUDA events. The profiler's overhead "

@@ -62,8 +62,8 @@ def clock_step_us(durations_ns: Sequence[int]) -> float:
     The result is 0.0 if there are too few distinct durations. CUPTI's conversion to nanoseconds shifts
     single values by 1 or 2 ns, so values that close count as one.
     """
-    centres = clusters(durations_ns)
-    gaps = [b - a for (a, _), (b, _) in itertools.pairwise(centres)]
+    centers = clusters(durations_ns)
+    gaps = [b - a for (a, _), (b, _) in itertools.pairwise(centers)]
     if len(gaps) <= 3:
         return 0.0
     return statistics.median(gap for gap in gaps if gap < 1.5 * min(gaps)) / 1e3
@@ -143,30 +143,30 @@ def _sort(events, order: list[int], n_functions: int) -> Run:
             flush_streams.add(event.device_resource_id())
     times: list[list[float]] = [[] for _ in range(n_functions)]
     kernels: list[dict[str, list[float]]] = [{} for _ in range(n_functions)]
-    launched_last: list[tuple[str, ...]] = [()] * n_functions
-    for which, found in zip(order, per_call, strict=True):
+    last_launched: list[tuple[str, ...]] = [()] * n_functions
+    for index, found in zip(order, per_call, strict=True):
         if not found:
             raise TimingError(
                 "The function launched nothing on the GPU. Does it really run the kernel, or is its result "
                 "lazy or cached?"
             )
-        strays = {e.device_resource_id() for e in found} - flush_streams
-        if strays:
+        other_streams = {e.device_resource_id() for e in found} - flush_streams
+        if other_streams:
             raise TimingError(
                 f"The function launched {short_name(found[0].name())} on another stream than the current "
                 "one. "
                 "Time it inside `with torch.cuda.stream(that_stream)`, or let it use "
                 "torch.cuda.current_stream()."
             )
-        times[which].append(sum(e.duration_ns() for e in found) / 1e3)
+        times[index].append(sum(e.duration_ns() for e in found) / 1e3)
         sums: dict[str, float] = {}
         for e in found:
             sums[e.name()] = sums.get(e.name(), 0.0) + e.duration_ns() / 1e3
         for name, us in sums.items():
-            kernels[which].setdefault(name, []).append(us)
-        launched_last[which] = tuple(e.name() for e in found)
+            kernels[index].setdefault(name, []).append(us)
+        last_launched[index] = tuple(e.name() for e in found)
     samples = (
-        Samples(tuple(own), {name: tuple(values) for name, values in by_name.items()}, launched)
-        for own, by_name, launched in zip(times, kernels, launched_last, strict=True)
+        Samples(tuple(durations), {name: tuple(values) for name, values in by_name.items()}, launched)
+        for durations, by_name, launched in zip(times, kernels, last_launched, strict=True)
     )
     return Run(tuple(samples), clock_step_us([event.duration_ns() for event in activities]))

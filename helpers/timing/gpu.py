@@ -134,7 +134,7 @@ def _timing(samples: Samples, step_us: float, conditions: Conditions, goal: floa
         )
     return Timing(
         median_us=median,
-        ci95_us=(low - samples.unsure_us, high + samples.unsure_us),
+        ci95_us=(low - samples.uncertainty_us, high + samples.uncertainty_us),
         n_samples=len(samples.times),
         kernels=tuple(
             TimedKernel(name, samples.launched.count(name) or 1, statistics.median(values))
@@ -181,12 +181,14 @@ def time_gpu(
     """
     goal = 0.005
 
-    def narrow(run: Run) -> bool:
+    def is_precise(run: Run) -> bool:
         (samples,) = run.functions
         low, high = median_interval(samples.times)
         return run.n_rounds >= 40 and high - low <= max(goal * samples.median_us, 0.05)
 
-    run, conditions = collect([fn], ["The function"], l2=l2, budget_s=budget_s, narrow=narrow, before=before)
+    run, conditions = collect(
+        [fn], ["The function"], l2=l2, budget_s=budget_s, is_precise=is_precise, before=before
+    )
     return _timing(run.functions[0], run.step_us, conditions, goal)
 
 
@@ -218,15 +220,18 @@ def compare(
         helpers.device.Missing, TimingError: as in `time_gpu`.
     """
 
-    def narrow(run: Run) -> bool:
+    def is_precise(run: Run) -> bool:
         first, second = run.functions
         low, high = ratio_interval(first.times, second.times)[1]
         return run.n_rounds >= 50 and high - low <= 0.004
 
-    run, conditions = collect([a, b], labels, l2=l2, budget_s=budget_s, narrow=narrow)
+    run, conditions = collect([a, b], labels, l2=l2, budget_s=budget_s, is_precise=is_precise)
     first, second = run.functions
     ratio, interval = ratio_interval(
-        first.times, second.times, resolution=run.step_us, offsets=(first.unsure_us, second.unsure_us)
+        first.times,
+        second.times,
+        resolution=run.step_us,
+        offsets=(first.uncertainty_us, second.uncertainty_us),
     )
     return Comparison(
         labels=labels,
@@ -257,5 +262,5 @@ def profiler_overhead(fn: Callable[[], Any], *, l2: str = "cold") -> Overhead:
     require_gpu_alone()
     flush = Flush(l2)
     warm_up([fn])
-    about = measure([fn], flush, 4).functions[0].median_us  # it also refuses what launches nothing
-    return measure_overhead([fn], flush, about)[0]
+    estimate_us = measure([fn], flush, 4).functions[0].median_us  # it also refuses what launches nothing
+    return measure_overhead([fn], flush, estimate_us)[0]

@@ -71,7 +71,7 @@ def compare_many(
         raise KeyError(f"compare_many: {against!r} is not one of the functions {', '.join(labels)}.")
     reference = labels.index(against)
 
-    def narrow(run: Run) -> bool:
+    def is_precise(run: Run) -> bool:
         timings = relative_timings(labels, run, reference)
         widths = (timing.ratio_ci95[1] - timing.ratio_ci95[0] for timing in timings)
         return run.n_rounds >= 50 and all(width <= 0.004 for width in widths)
@@ -81,7 +81,7 @@ def compare_many(
         labels,
         l2=l2,
         budget_s=budget_s,
-        narrow=narrow,
+        is_precise=is_precise,
         min_rounds=min_rounds,
         max_rounds=200,
     )
@@ -91,21 +91,24 @@ def compare_many(
 def relative_timings(labels: Sequence[str], run: Run, reference: int) -> list[RelativeTiming]:
     """Summarize a run: one `RelativeTiming` per function, relative to the function at index `reference`."""
     found, base = [], run.functions[reference]
-    for i, (label, own) in enumerate(zip(labels, run.functions, strict=True)):
+    for i, (label, samples) in enumerate(zip(labels, run.functions, strict=True)):
         ratio, interval = 1.0, (1.0, 1.0)
         if i != reference:
             ratio, interval = ratio_interval(
-                own.times, base.times, resolution=run.step_us, offsets=(own.unsure_us, base.unsure_us)
+                samples.times,
+                base.times,
+                resolution=run.step_us,
+                offsets=(samples.uncertainty_us, base.uncertainty_us),
             )
         found.append(
             RelativeTiming(
                 label=label,
-                median_us=own.median_us,
-                ci95_us=median_interval(own.times, resolution=run.step_us + own.unsure_us),
+                median_us=samples.median_us,
+                ci95_us=median_interval(samples.times, resolution=run.step_us + samples.uncertainty_us),
                 ratio=ratio,
                 ratio_ci95=interval,
-                n_samples=len(own.times),
-                added_us=own.added_us,
+                n_samples=len(samples.times),
+                added_us=samples.added_us,
             )
         )
     return found

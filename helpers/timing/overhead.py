@@ -54,7 +54,7 @@ class Overhead:
     def __repr__(self) -> str:
         figures = f"{self.unwatched_us:,.2f} µs alone, {self.watched_us:,.2f} µs watched, by CUDA events"
         if self.host_late:
-            return f"{figures}: the host was late, so this tells nothing about the kernel"
+            return f"{figures}: the host was late, so this says nothing about the kernel"
         percent = 100 * self.added_us / self.unwatched_us if self.unwatched_us else 0.0
         verdict = "slows it" if self.slows else "does not slow it visibly"
         return (
@@ -89,8 +89,8 @@ def event_times(
             host[i].append(1e6 * (now_s() - began))
             pairs[i].append((start, end))
     wait_for_gpu()
-    times = [[1e3 * start.elapsed_time(end) for start, end in own] for own in pairs]
-    return times, [statistics.median(own) for own in host]
+    times = [[1e3 * start.elapsed_time(end) for start, end in function_events] for function_events in pairs]
+    return times, [statistics.median(host_us) for host_us in host]
 
 
 @contextlib.contextmanager
@@ -105,7 +105,7 @@ def under_cupti() -> Iterator[Any]:
 
 
 def measure_overhead(
-    functions: Sequence[Fn], flush: Callable[[], None], about_us: float, turns: int = _FULL
+    functions: Sequence[Fn], flush: Callable[[], None], about_us: float, repetitions: int = _FULL
 ) -> list[Overhead]:
     """Time each function with events, without and with CUPTI, in an alternating order so that drift
     cancels.
@@ -114,22 +114,22 @@ def measure_overhead(
         functions: functions without arguments that launch on the current stream and have been called
             before.
         flush: brings the L2 cache into the same state before each call.
-        about_us: about how long all functions take together. Each is called 2 × `turns` × 8 times if that
-            is up to 0.5 ms, and down to 2 × `turns` × 3 times above 3 ms.
-        turns: the number of repetitions, 2 or 8.
+        about_us: about how long all functions take together. Each is called 2 × `repetitions` × 8 times if
+            that is up to 0.5 ms, and down to 2 × `repetitions` × 3 times above 3 ms.
+        repetitions: how often to measure without and with CUPTI, 2 or 8.
     """
-    kept = max(2, min(6, int(3000 / about_us)))
-    dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are discarded
+    n_measured = max(2, min(6, int(3000 / about_us)))
+    n_dropped = 2 if about_us < 3000 else 1  # CUPTI's first calls of a session are discarded
     unwatched: list[list[float]] = [[] for _ in functions]
     watched: list[list[float]] = [[] for _ in functions]
     late = [False] * len(functions)
-    for turn in range(turns):
-        for under in (False, True) if turn % 2 == 0 else (True, False):
-            with under_cupti() if under else contextlib.nullcontext():
-                found, host_us = event_times(functions, flush, dropped + kept)
-            late = [was or us > _HOST_LATE_US for was, us in zip(late, host_us, strict=True)]
-            for medians, times in zip(watched if under else unwatched, found, strict=True):
-                medians.append(statistics.median(times[dropped:]))
+    for repetition in range(repetitions):
+        for with_cupti in (False, True) if repetition % 2 == 0 else (True, False):
+            with under_cupti() if with_cupti else contextlib.nullcontext():
+                found, host_us = event_times(functions, flush, n_dropped + n_measured)
+            late = [was_late or us > _HOST_LATE_US for was_late, us in zip(late, host_us, strict=True)]
+            for medians, times in zip(watched if with_cupti else unwatched, found, strict=True):
+                medians.append(statistics.median(times[n_dropped:]))
     return [_overhead(*own) for own in zip(unwatched, watched, late, strict=True)]
 
 

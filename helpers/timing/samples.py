@@ -34,7 +34,7 @@ class Samples:
         return statistics.median(self.times)
 
     @property
-    def unsure_us(self) -> float:
+    def uncertainty_us(self) -> float:
         """The uncertainty at 95 % of what was subtracted: all times may be off by this much together."""
         return self.overhead.half_us if self.added_us else 0.0
 
@@ -69,7 +69,7 @@ class Run:
         """This run, followed by a later batch of the same functions."""
         pairs = zip(self.functions, later.functions, strict=True)
         step_us = min((step for step in (self.step_us, later.step_us) if step), default=0.0)
-        return Run(tuple(mine.followed_by(new) for mine, new in pairs), step_us)
+        return Run(tuple(old.followed_by(new) for old, new in pairs), step_us)
 
 
 @dataclass(frozen=True)

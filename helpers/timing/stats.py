@@ -11,7 +11,7 @@ _BLOCKS = 8
 _STUDENT = 2.365  # the 97.5 % point of Student's t with 7 degrees of freedom
 
 
-def _repetition(samples: Sequence[float]) -> float:
+def _variance_inflation(samples: Sequence[float]) -> float:
     """By which factor the variance of the median exceeds that of independent samples; at least 1.
 
     Successive samples are correlated when clocks or the temperature drift. We compare the fraction of
@@ -23,8 +23,8 @@ def _repetition(samples: Sequence[float]) -> float:
         return 1.0
     median = statistics.median(samples)
     below = [(x < median) + 0.5 * (x == median) for x in samples]
-    cuts = [round(i * n / _BLOCKS) for i in range(_BLOCKS + 1)]
-    shares = [statistics.fmean(below[i:j]) for i, j in itertools.pairwise(cuts)]
+    edges = [round(i * n / _BLOCKS) for i in range(_BLOCKS + 1)]
+    shares = [statistics.fmean(below[i:j]) for i, j in itertools.pairwise(edges)]
     return max(1.0, statistics.variance(shares) * (n / _BLOCKS) / 0.25)
 
 
@@ -51,8 +51,8 @@ def median_interval(samples: Sequence[float], *, resolution: float = 0.0) -> tup
     """
     ordered = sorted(samples)
     n = len(ordered)
-    repeated = _repetition(samples)
-    half = (_STUDENT if repeated > 1 else 1.96) * math.sqrt(n * repeated) / 2
+    inflation = _variance_inflation(samples)
+    half = (_STUDENT if inflation > 1 else 1.96) * math.sqrt(n * inflation) / 2
     low, high = math.floor(n / 2 - half), math.ceil(n / 2 + half)
     return ordered[max(low - 1, 0)] - resolution, ordered[min(high, n - 1)] + resolution
 
@@ -80,6 +80,8 @@ def ratio_interval(
     """
     ratios = [x / y for x, y in zip(a, b, strict=True)]
     ratio = statistics.median(ratios)
-    of_a, of_b = ratio / statistics.median(a), ratio / statistics.median(b)
-    step = resolution * (of_a + of_b) / 2
-    return ratio, median_interval(ratios, resolution=step + math.hypot(offsets[0] * of_a, offsets[1] * of_b))
+    scale_a, scale_b = ratio / statistics.median(a), ratio / statistics.median(b)
+    step = resolution * (scale_a + scale_b) / 2
+    return ratio, median_interval(
+        ratios, resolution=step + math.hypot(offsets[0] * scale_a, offsets[1] * scale_b)
+    )

@@ -118,7 +118,7 @@ def sweep(
             )
     if timer is None:
         from helpers.timing.gpu import time_gpu as timer
-    asked = _SweepArguments(
+    arguments = _SweepArguments(
         kernel=kernel,
         name=name or getattr(kernel, "__name__", type(kernel).__name__),
         reference=reference,
@@ -138,7 +138,7 @@ def sweep(
         from tqdm.auto import tqdm
 
         plan = tqdm(plan, desc="sweep", unit="row", leave=False)
-    rows = [{**_shape_columns(shape), **point, **_measure(asked, shape, point)} for shape, point in plan]
+    rows = [{**_shape_columns(shape), **point, **_measure(arguments, shape, point)} for shape, point in plan]
     columns = [
         *dict.fromkeys(itertools.chain.from_iterable(_shape_columns(s) for s in shapes)),
         *axes,
@@ -163,25 +163,25 @@ def _one_line(error: BaseException) -> str:
     return (lines[0] if lines else type(error).__name__)[:300]
 
 
-def _measure(asked: _SweepArguments, shape: tuple[int, ...], point: dict[str, Any]) -> dict[str, Any]:
+def _measure(arguments: _SweepArguments, shape: tuple[int, ...], point: dict[str, Any]) -> dict[str, Any]:
     """The results of one row: checked, then timed."""
     from helpers import check
     from helpers.device import Missing
 
-    at_point = functools.partial(asked.kernel, **point) if point else asked.kernel
+    at_point = functools.partial(arguments.kernel, **point) if point else arguments.kernel
     try:
         check.assert_matches(
             at_point,
-            asked.reference,
+            arguments.reference,
             shapes=[shape],
-            dtype=asked.dtype,
-            device=asked.device,
-            make_inputs=asked.make_inputs,
-            name=asked.name,
-            tolerance=asked.tolerance,
+            dtype=arguments.dtype,
+            device=arguments.device,
+            make_inputs=arguments.make_inputs,
+            name=arguments.name,
+            tolerance=arguments.tolerance,
         )
-        inputs = _inputs(asked, shape)
-        timing = asked.timer(lambda: at_point(*inputs), l2=asked.l2, budget_s=asked.budget_s)
+        inputs = _inputs(arguments, shape)
+        timing = arguments.timer(lambda: at_point(*inputs), l2=arguments.l2, budget_s=arguments.budget_s)
     except check.Mismatch as error:
         return _row("wrong", _one_line(error))
     except Missing:
@@ -189,10 +189,10 @@ def _measure(asked: _SweepArguments, shape: tuple[int, ...], point: dict[str, An
         raise
     except Exception as error:
         # It is a result, not a failure, if the kernel, Triton or the driver refuses a launch.
-        _require_living_gpu(asked.device, error)
+        _require_working_gpu(arguments.device, error)
         return _row("refused", f"{type(error).__name__}: {_one_line(error)}")
     low, high = timing.ci95_us
-    moved = asked.n_bytes(*inputs) if callable(asked.n_bytes) else asked.n_bytes
+    moved = arguments.n_bytes(*inputs) if callable(arguments.n_bytes) else arguments.n_bytes
     return _row(
         "ok",
         median_us=timing.median_us,
@@ -203,19 +203,19 @@ def _measure(asked: _SweepArguments, shape: tuple[int, ...], point: dict[str, An
     )
 
 
-def _inputs(asked: _SweepArguments, shape: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
+def _inputs(arguments: _SweepArguments, shape: tuple[int, ...]) -> tuple[torch.Tensor, ...]:
     import torch
 
-    device, dtype = asked.device, asked.dtype
-    generator = torch.Generator(device=device).manual_seed(asked.seed)
-    if asked.make_inputs is not None:
-        return tuple(asked.make_inputs(shape, generator, device, dtype))
+    device, dtype = arguments.device, arguments.dtype
+    generator = torch.Generator(device=device).manual_seed(arguments.seed)
+    if arguments.make_inputs is not None:
+        return tuple(arguments.make_inputs(shape, generator, device, dtype))
     if dtype.is_floating_point:
         return (torch.randn(shape, generator=generator, device=device, dtype=dtype),)
     return (torch.randint(-100, 100, shape, generator=generator, device=device, dtype=dtype),)
 
 
-def _require_living_gpu(device: str, error: BaseException) -> None:
+def _require_working_gpu(device: str, error: BaseException) -> None:
     """Stop the sweep if the error left the GPU unusable: every later row would fail as well."""
     if not str(device).startswith("cuda"):
         return

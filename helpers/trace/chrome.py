@@ -18,7 +18,7 @@ DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 FLOW = "ac2g"  # Kineto's arrows from a CUDA call to the work that it launched
 KIND = {"cpu_op": "op", "user_annotation": "range", "gpu_user_annotation": "range", "kernel": "kernel"}
 KIND |= {"gpu_memcpy": "memcpy", "gpu_memset": "memset", "cuda_runtime": "runtime", "cuda_driver": "runtime"}
-KEPT = (*KIND, FLOW)
+USED_CATEGORIES = (*KIND, FLOW)
 
 
 @dataclass(frozen=True)
@@ -79,22 +79,22 @@ def load_trace(path: str | os.PathLike) -> Trace:
     except (ValueError, OSError, EOFError, zlib.error) as error:
         raise ValueError(f"{path} is not a trace: it is not valid JSON ({error}).") from error
     # The format also allows a plain list of events.
-    listed = document.get("traceEvents") if isinstance(document, dict) else document
-    if not isinstance(listed, list) or not all(isinstance(e, dict) for e in listed):
+    all_events = document.get("traceEvents") if isinstance(document, dict) else document
+    if not isinstance(all_events, list) or not all(isinstance(e, dict) for e in all_events):
         raise ValueError(f"{path} is not a trace: it is JSON, but has no list of traceEvents.")
-    kept = [e for e in listed if e.get("ph") == "X" and e.get("cat") in KIND and "ts" in e]
-    start = min((float(e["ts"]) for e in kept), default=0.0)
+    complete = [e for e in all_events if e.get("ph") == "X" and e.get("cat") in KIND and "ts" in e]
+    start = min((float(e["ts"]) for e in complete), default=0.0)
     events = [
         {**e, "ts": float(e["ts"]) - start, "dur": float(e.get("dur", 0.0)), "args": e.get("args") or {}}
-        for e in kept
+        for e in complete
     ]
     return Trace(path, tuple(sorted(events, key=lambda e: (e["ts"], -e["dur"]))))
 
 
 def trimmed(document: dict) -> bytes:
     """Returns the events that are needed, starting at time 0, as gzip. Equal events give equal bytes."""
-    events = [e for e in document["traceEvents"] if e.get("cat") in KEPT or e.get("ph") == "M"]
-    start = min((e["ts"] for e in events if e.get("cat") in KEPT), default=0.0)
+    events = [e for e in document["traceEvents"] if e.get("cat") in USED_CATEGORIES or e.get("ph") == "M"]
+    start = min((e["ts"] for e in events if e.get("cat") in USED_CATEGORIES), default=0.0)
     small = []
     for event in events:
         event = {**event, "ts": round(max(event.get("ts", start) - start, 0.0), 3)}
@@ -102,5 +102,5 @@ def trimmed(document: dict) -> bytes:
             wanted = ("External id", "correlation")
             event["args"] = {k: v for k, v in event.get("args", {}).items() if k in wanted}
         small.append(event)
-    whole = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": small}
-    return gzip.compress(json.dumps(whole, separators=(",", ":")).encode(), 9, mtime=0)
+    result = {"schemaVersion": 1, "displayTimeUnit": "ms", "traceEvents": small}
+    return gzip.compress(json.dumps(result, separators=(",", ":")).encode(), 9, mtime=0)

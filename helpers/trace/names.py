@@ -74,12 +74,12 @@ def read_kernel_name(name: str) -> KernelName:
     plain = text.replace("(anonymous namespace)", "{anonymous}").replace("<unnamed>", "{anonymous}")
     plain = plain.replace("operator()", "operator{}").replace("operator ()", "operator{}")
     head = plain[: _find(plain, "(")]
-    opens = head.find("<")
-    qualified = (head if opens < 0 else head[:opens]).split(" ")[-1]
-    *spaces, function = qualified.split("::")
+    opening = head.find("<")
+    qualified = (head if opening < 0 else head[:opening]).split(" ")[-1]
+    *namespaces, function = qualified.split("::")
     template = ()
-    if opens >= 0:
-        inside = head[opens + 1 : _find(head, ">", opens + 1)]
+    if opening >= 0:
+        inside = head[opening + 1 : _find(head, ">", opening + 1)]
         template = tuple(re.sub(r"^\((?:unsigned )?\w+\)(?=-?\w)", "", part) for part in _split(inside))
     meanings = _ARGUMENTS.get(function, ())
     functors = [
@@ -93,7 +93,7 @@ def read_kernel_name(name: str) -> KernelName:
     elif function == "unrolled_elementwise_kernel":
         width = 1
     rows = [(_tidy(argument), meaning) for argument, meaning in zip(template, meanings, strict=False)]
-    namespace = "::".join(part.replace("{anonymous}", "(anonymous namespace)") for part in spaces)
+    namespace = "::".join(part.replace("{anonymous}", "(anonymous namespace)") for part in namespaces)
     pointers = int(array[1]) if array else None
     return KernelName(text, namespace, function, template, width, functor, pointers, tuple(rows))
 
@@ -140,8 +140,8 @@ def _tidy(argument: str) -> str:
 
 def _innermost(functor: str) -> str:
     """Returns `MulFunctor` for `BinaryFunctor<float, float, float, MulFunctor<float>>`."""
-    inner = re.findall(r"\b([A-Za-z]\w*Functor\w*)", functor)
-    return inner[-1] if inner else re.match(r"[\w?]*", functor)[0]
+    functors = re.findall(r"\b([A-Za-z]\w*Functor\w*)", functor)
+    return functors[-1] if functors else re.match(r"[\w?]*", functor)[0]
 
 
 def short_name(name: str) -> str:

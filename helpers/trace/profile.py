@@ -182,14 +182,14 @@ def capture(
     if active < 1:
         raise ValueError(f"capture() needs at least one active step to record, but got active={active}.")
     with tempfile.TemporaryDirectory() as folder:
-        whole = Path(folder) / "whole.json"
+        full_trace = Path(folder) / "full.json"
         plan = torch.profiler.schedule(wait=wait, warmup=warmup, active=active, repeat=1)
         with (
             _only_profiler(),
             torch.profiler.profile(
                 activities=_activities(),
                 schedule=plan,
-                on_trace_ready=lambda p: p.export_chrome_trace(str(whole)),
+                on_trace_ready=lambda p: p.export_chrome_trace(str(full_trace)),
                 acc_events=True,  # older versions warn without it, even though there is only one cycle
             ) as prof,
         ):
@@ -198,7 +198,7 @@ def capture(
                 if synchronize:
                     _synchronize()
                 prof.step()
-        data = trimmed(json.loads(whole.read_bytes()))
+        data = trimmed(json.loads(full_trace.read_bytes()))
     if len(data) > max_bytes:
         raise ValueError(
             f"The trace has {len(data):,} bytes, above {max_bytes:,}: record fewer steps (active={active})."
@@ -257,9 +257,9 @@ def call_tree(trace: Trace, *, depth: int | None = None) -> str:
         depth: the number of levels to show; all by default.
     """
     table = ops(trace)
-    shown = table if depth is None else table[table.depth < depth]
+    visible = table if depth is None else table[table.depth < depth]
     return "\n".join(
-        "   " * row.depth + ("└─ " if row.depth else "") + row.name for row in shown.itertuples()
+        "   " * row.depth + ("└─ " if row.depth else "") + row.name for row in visible.itertuples()
     )
 
 

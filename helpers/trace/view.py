@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 # Okabe and Ito's palette, which people with color blindness can distinguish: https://jfly.uni-koeln.de/color/
-_COLOURS = {
+_COLORS = {
     "range": ("#999999", "ranges and steps"),
     "op": ("#56B4E9", "operators on the CPU"),
     "runtime": ("#E69F00", "CUDA calls on the CPU"),
@@ -117,23 +117,23 @@ class _Lane:
 
 
 def _draw_bars(figure: go.Figure, bars: list[_Bar], left_us: float) -> None:
-    for kind, (colour, legend) in _COLOURS.items():
-        some = [b for b in bars if b.kind == kind]
+    for kind, (color, legend) in _COLORS.items():
+        subset = [b for b in bars if b.kind == kind]
         # Clip bars at the left edge of the view, so that their names are visible.
-        base = [max(b.start_us, left_us) for b in some]
-        if some:
+        base = [max(b.start_us, left_us) for b in subset]
+        if subset:
             figure.add_bar(
                 orientation="h",
                 base=base,
-                x=[b.start_us + b.duration_us - left for b, left in zip(some, base, strict=True)],
-                y=[b.y for b in some],
+                x=[b.start_us + b.duration_us - left for b, left in zip(subset, base, strict=True)],
+                y=[b.y for b in subset],
                 width=0.86,
-                marker={"color": colour, "line": {"color": "white", "width": 0.5}},
-                text=[b.label for b in some],
+                marker={"color": color, "line": {"color": "white", "width": 0.5}},
+                text=[b.label for b in subset],
                 textposition="inside",
                 insidetextanchor="start",
-                insidetextfont={"color": plots.text_on(colour)},
-                hovertext=[b.hover for b in some],
+                insidetextfont={"color": plots.text_on(color)},
+                hovertext=[b.hover for b in subset],
                 hoverinfo="text",
                 name=legend,
             )
@@ -144,11 +144,11 @@ def _draw_arrows(figure: go.Figure, bars: list[_Bar]) -> None:
     work = {b.link: b for b in bars if b.kind in ("kernel", "memcpy", "memset") and b.link is not None}
     xs, ys = [], []
     for call in bars:
-        done = work.get(call.link) if call.kind == "runtime" else None
-        if done:
+        launched = work.get(call.link) if call.kind == "runtime" else None
+        if launched:
             # None ends a line segment.
-            xs += [call.start_us, done.start_us, None]
-            ys += [call.y + 0.43, done.y - 0.43, None]
+            xs += [call.start_us, launched.start_us, None]
+            ys += [call.y + 0.43, launched.y - 0.43, None]
     if xs:
         line = {"color": plots.TEXT_COLOUR, "width": 1, "dash": "dot"}
         figure.add_scatter(x=xs, y=ys, mode="lines", line=line, hoverinfo="skip", name="launch → work")
@@ -159,17 +159,17 @@ def _bars_and_lanes(trace: Trace) -> tuple[list[_Bar], list[_Lane]]:
     for name, events in _groups(trace):
         if not events:
             continue
-        # `ends` holds the end times of the open events: a nested event is drawn one row below its parent.
-        deepest, ends = 0, []
+        # `open_ends` has the end times of the open events; a nested event is drawn one row below its parent.
+        max_depth, open_ends = 0, []
         for event in events:
-            while ends and ends[-1] <= event["ts"]:
-                ends.pop()
-            deepest = max(deepest, len(ends))
-            bars.append(_bar(event, top + len(ends)))
-            ends.append(event["ts"] + event["dur"])
-        lanes.append(_Lane(name, top, top + deepest))
+            while open_ends and open_ends[-1] <= event["ts"]:
+                open_ends.pop()
+            max_depth = max(max_depth, len(open_ends))
+            bars.append(_bar(event, top + len(open_ends)))
+            open_ends.append(event["ts"] + event["dur"])
+        lanes.append(_Lane(name, top, top + max_depth))
         # The gap leaves room for the arrows.
-        top += deepest + 1.6
+        top += max_depth + 1.6
     return bars, lanes
 
 

@@ -66,7 +66,7 @@ def test_another_nvrtc_version_compiles_and_the_doctor_names_it(monkeypatch):
     monkeypatch.setattr(toolkit, "find_nvrtc", lambda *_: found)
     assert ".entry" in cuda.compile_ptx(SQUARE)
     survey = device.survey()
-    assert survey.ok and f"!!  {found.misfit}" in survey.doctor() and found.misfit in repr(survey)
+    assert survey.ok and f"!!  {found.problem}" in survey.doctor() and found.problem in repr(survey)
 
 
 def test_missing_headers_are_named_if_a_kernel_includes_one(monkeypatch):

@@ -139,7 +139,7 @@ def test_the_kernel_without_a_nap_does_not_sleep() -> None:
     signature = pointers | dict.fromkeys(("input_row_stride", "output_row_stride", "n_cols"), "i32")
     sizes = {"PARTS": 16, "PARTS_BLOCK": 32, "WORDS_STRIDE": 16, "CHUNK": 1024, "CHUNKS": 8, "ALIGN": 8}
     sizes |= {"REPACK": True, "PUBLISH_ONLY": False}
-    kernels = softmax.softmax_split_kernel, wide_rows.restless()
+    kernels = softmax.softmax_split_kernel, wide_rows.kernel_without_nap()
     texts = [ptx.stages(one, signature=signature, constexprs=sizes, target="sm_90").ptx for one in kernels]
     assert ["nanosleep" in text for text in texts] == [True, False]
     taken = [inspect.signature(one.fn) for one in kernels]

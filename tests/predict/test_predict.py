@@ -15,7 +15,7 @@ import torch
 
 from helpers import predict, progress
 from helpers.predict import answers, session, views
-from helpers.predict.questions import Misasked, Question, number_words, read_number
+from helpers.predict.questions import InvalidQuestion, Question, number_words, read_number
 from workbook import batch
 
 
@@ -157,7 +157,7 @@ def test_an_answer_survives_a_restart_and_may_change_until_it_is_revealed(live, 
     restart(monkeypatch)
     predict.ask("sectors", "How many?", unit="sectors")
     assert field("sectors").inputs[0].disabled
-    assert answers.keep(Question("sectors", "How many?", unit="sectors"), 4) == ""
+    assert answers.store(Question("sectors", "How many?", unit="sectors"), 4) == ""
     assert answers.read("sectors").answer == 16  # the first one counts
     predict.reveal("sectors", 5)
     assert answers.read("sectors").truth == 4
@@ -297,13 +297,13 @@ def test_an_authors_mistake_is_shown_and_raises_in_tests(live, shown, monkeypatc
     assert told in shown[-1].text
     monkeypatch.setenv("WORKBOOK_STRICT", "1")
     restart(monkeypatch)
-    with pytest.raises(Misasked, match=re.escape(told)):
+    with pytest.raises(InvalidQuestion, match=re.escape(told)):
         what()
 
 
 def test_an_answer_without_its_question_raises_in_tests(live, shown, monkeypatch):
     monkeypatch.setenv("WORKBOOK_STRICT", "1")
-    with pytest.raises(Misasked, match="never-asked"):
+    with pytest.raises(InvalidQuestion, match="never-asked"):
         predict.reveal("never-asked", 7)
 
 
@@ -328,8 +328,8 @@ predict.review()
 
 def test_a_batch_neither_reads_nor_writes_saved_answers(make_notebook, live):
     path = make_notebook("asked", *CELLS.strip().split("\n###\n"))
-    kept = answers.Kept(Question("sectors", "How many sectors?", unit="sectors"), 8)
-    progress.update("predictions", "sectors", lambda entry: answers.entry_of(kept))
+    answer = answers.StoredAnswer(Question("sectors", "How many sectors?", unit="sectors"), 8)
+    progress.update("predictions", "sectors", lambda entry: answers.entry_of(answer))
     before = (live / "progress" / "predictions.json").read_bytes()
     report = batch.run_course([path], live / "out")
     assert report.ok, repr(report)

@@ -297,7 +297,7 @@ def test_one_second_python_compiles_for_the_interpreter_until_it_ends():
         print("the same:", isolated._running[0].process is first)
         first.kill(), first.wait()
         print("another:", len(t.compiled(num_warps=16).reading.loads))
-        print(isolated.compile_elsewhere(t.rows_kernel.fn, {"divisible": None})["error"])
+        print(isolated.compile_in_subprocess(t.rows_kernel.fn, {"divisible": None})["error"])
     """
     same, another, error = interpreted_process(code).splitlines()
     assert (same, another) == ("the same: True", "another: 2")
@@ -372,7 +372,7 @@ def test_a_layout_has_each_column_once_and_agrees_with_the_ptx(changes, neighbou
     last = layout.columns(layout.n_threads - 1)[0]
     assert str(last) in {i.operands[-1] for i in made.reading.find("and.b32")}
     figure = ptx.draw_layout(made, thread=5)
-    assert list(figure.data[1].x) == [c % layout.a_round for c in layout.columns(5)]
+    assert list(figure.data[1].x) == [c % layout.elements_per_round for c in layout.columns(5)]
 
 
 def test_a_block_smaller_than_its_threads_is_replicated():

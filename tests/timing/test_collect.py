@@ -46,10 +46,10 @@ class MadeUp:
 
         return run
 
-    def collect(self, *us, narrow=lambda run: False, **more):
+    def collect(self, *us, is_precise=lambda run: False, **more):
         """Samples of functions that take so many µs."""
         functions = [self.function(own) for own in us]
-        options = {"l2": "cold", "budget_s": 0.1, "narrow": narrow} | more
+        options = {"l2": "cold", "budget_s": 0.1, "is_precise": is_precise} | more
         return collect.collect(functions, [f"f{i}" for i in range(len(us))], **options)
 
 
@@ -68,12 +68,12 @@ def test_it_ends_with_the_budget_and_keeps_every_batch_of_every_function(gpu):
 
 
 def test_it_ends_as_soon_as_the_samples_suffice(gpu):
-    run, _ = gpu.collect(10.0, narrow=lambda run: run.n_rounds >= 40, budget_s=100)
+    run, _ = gpu.collect(10.0, is_precise=lambda run: run.n_rounds >= 40, budget_s=100)
     assert gpu.batches[1:] == [10, 10, 20] and run.n_rounds == 40
 
 
 def test_the_minimum_of_rounds_overrides_the_budget(gpu):
-    run, _ = gpu.collect(10.0, narrow=lambda run: True, budget_s=0, min_rounds=25)
+    run, _ = gpu.collect(10.0, is_precise=lambda run: True, budget_s=0, min_rounds=25)
     assert run.n_rounds == 25
 
 

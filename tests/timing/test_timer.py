@@ -172,7 +172,7 @@ def settled(functions, kernels=1) -> Run:
     """The run after what CUPTI adds has been looked for and taken off."""
     run = run_of(functions, kernels)
     overheads = overhead.suspected_overhead(functions, None, [own.median_us for own in run.functions])
-    return collect.take_off(run, overheads, [f"f{i}" for i in range(len(functions))])
+    return collect.subtract_overhead(run, overheads, [f"f{i}" for i in range(len(functions))])
 
 
 @pytest.mark.parametrize("slowed", [(450, 19.0, 2.7), (20, 1.4, 4.0), (180, 2.2, 4.5), (5000, 90.0, 2.0)])
@@ -182,9 +182,9 @@ def test_the_profilers_overhead_is_subtracted(pairs_of_events, slowed):
     steady = (400, 0.0, 2.7)
     first, second = settled([slowed, steady]).functions
     assert first.added_us == pytest.approx(added, rel=0.25, abs=0.5)
-    assert abs(first.added_us - added) < 2 * first.unsure_us + 0.05
+    assert abs(first.added_us - added) < 2 * first.uncertainty_us + 0.05
     assert first.median_us == pytest.approx(alone, rel=0.006)
-    assert second.times == run_of([steady]).functions[0].times and second.unsure_us == 0
+    assert second.times == run_of([steady]).functions[0].times and second.uncertainty_us == 0
     assert "the profiler slows it (+" in repr(first.overhead)
 
 
@@ -200,7 +200,7 @@ def test_equal_functions_are_treated_alike(pairs_of_events):
     wolves = 0
     for _ in range(50):
         a, b = settled([(400, 1.3, 2.7), (400, 1.3, 2.7)]).functions
-        offsets = (a.unsure_us, b.unsure_us)
+        offsets = (a.uncertainty_us, b.uncertainty_us)
         low, high = timing.ratio_interval(a.times, b.times, resolution=0.032, offsets=offsets)[1]
         wolves += not low <= 1 <= high
     assert wolves <= 3
@@ -222,7 +222,7 @@ def test_a_function_that_does_something_else_when_watched_is_refused(alone, watc
     run = Run((Samples((watched,) * 40, {}, ("k",)),))
     found = overhead.Overhead(alone, watched, watched - alone, 0.5)
     with pytest.raises(timing.TimingError, match=r"^softmax takes .* something else"):
-        collect.take_off(run, [found], ["softmax"])
+        collect.subtract_overhead(run, [found], ["softmax"])
 
 
 # --------------------------------------------------------------------------------------- what a timer can

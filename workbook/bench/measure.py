@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.timing import cupti
 from helpers.timing.clock import now_s, wait_for_gpu
-from helpers.timing.collect import take_off
+from helpers.timing.collect import subtract_overhead
 from helpers.timing.interleaved import compare_many
 from helpers.timing.overhead import suspected_overhead
 from workbook.bench.compiled import describe_kernels
@@ -114,7 +114,7 @@ def untimeable(functions: Mapping[str, Call]) -> dict[str, str]:
     for label, call in functions.items():
         try:
             run = cupti.measure([call], flush, 4)
-            take_off(run, suspected_overhead([call], flush, [run.functions[0].median_us]), [label])
+            subtract_overhead(run, suspected_overhead([call], flush, [run.functions[0].median_us]), [label])
         except cupti.TimingError as error:
             found[label] = str(error)
     return found

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     import torch
 
 _POISON_BYTE = 0x5B  # 0x5B5B5B5B: no result is that by chance; check.poisoned() uses NaN and 0x5A
-_MARK = "EmulatorError: "
-_FRAMES = 6
+_ERROR_PREFIX = "EmulatorError: "
+_N_CALLER_FRAMES = 6
 
 
 class EmulatorError(RuntimeError):
@@ -62,7 +62,7 @@ class EmulatorError(RuntimeError):
 
 
 @dataclass(eq=False)
-class _Hosted:
+class _EmulatedModule:
     """A loaded module and its metadata."""
 
     library: ctypes.CDLL
@@ -75,7 +75,7 @@ class _Hosted:
         return [tuple(self.library.wb_launch(i).decode().split("\t")) for i in range(first, n)]
 
 
-_hosted: list[_Hosted] = []
+_modules: list[_EmulatedModule] = []
 _traces: list[LaunchTrace] = []  # those that are entered now
 _unwritten_raises: ContextVar[bool] = ContextVar("unwritten_raises", default=True)
 
@@ -94,45 +94,45 @@ def attach(module: ModuleType, functions: Sequence[str], source: str, *, torch_h
     library.wb_accesses.restype = ctypes.c_void_p
     library.wb_n_accesses.restype = ctypes.c_ulonglong
     library.wb_add_range.argtypes = [ctypes.c_ulonglong, ctypes.c_ulonglong]
-    hosted = _Hosted(library, source, translate.translate(source).sites)
-    _hosted.append(hosted)
+    emulated = _EmulatedModule(library, source, translate.translate(source).sites)
+    _modules.append(emulated)
     if _traces:  # built inside the call that is being traced
-        hosted.library.wb_trace(1)
+        emulated.library.wb_trace(1)
     for name in functions:
-        setattr(module, name, _guarded(getattr(module, name), hosted, torch_headers))
+        setattr(module, name, _checked(getattr(module, name), emulated, torch_headers))
 
 
-def _guarded(function: Callable, hosted: _Hosted, torch_headers: bool) -> Callable:
+def _checked(function: Callable, emulated: _EmulatedModule, torch_headers: bool) -> Callable:
     @functools.wraps(function, assigned=("__name__", "__doc__"))
     def call(*args, **kwargs):
         values = [*args, *kwargs.values()]
         tensors = [t for v in values for t in _tensors(v)]
         # A wrapper that takes tensors has sizes among its numbers.
-        least = 1 << 32 if torch_headers else 0xFFFF
-        tensors += _behind([v for v in values if type(v) is int and v > least])
+        min_address = 1 << 32 if torch_headers else 0xFFFF
+        tensors += _owners_of([v for v in values if type(v) is int and v > min_address])
         ranges = {(t.untyped_storage().data_ptr(), t.untyped_storage().nbytes()) for t in tensors}
         n = len(ranges)
         starts, sizes = zip(*ranges, strict=True) if ranges else ((), ())
         array = ctypes.c_ulonglong * max(n, 1)
-        hosted.library.wb_ranges(n, array(*starts), array(*sizes))
+        emulated.library.wb_ranges(n, array(*starts), array(*sizes))
         try:
             if not torch_headers:
                 return function(*args, **kwargs)
-            with _watched(hosted) as born:
+            with _track_allocations(emulated) as watch:
                 result = function(*args, **kwargs)
             if _unwritten_raises.get():
-                _check_written(function.__name__, result, born)
+                _check_written(function.__name__, result, watch)
             return result
         except RuntimeError as error:
-            if not str(error).startswith(_MARK):
+            if not str(error).startswith(_ERROR_PREFIX):
                 raise
-            raise _explain(hosted) from None
+            raise _explain(emulated) from None
         finally:
-            hosted.library.wb_ranges(0, array(), array())
+            emulated.library.wb_ranges(0, array(), array())
             for trace in _traces:
-                trace.note(hosted)
+                trace.note(emulated)
 
-    # torch.compile sees one call that it cannot look into, as it does on a GPU.
+    # torch.compile sees one call that it can't trace into, as it does on a GPU.
     call._torchdynamo_disable = True
     return call
 
@@ -148,7 +148,7 @@ def _tensors(value) -> Iterator[torch.Tensor]:
             yield from _tensors(one)
 
 
-def _behind(addresses: list[int]) -> list[torch.Tensor]:
+def _owners_of(addresses: list[int]) -> list[torch.Tensor]:
     """Returns the tensors that own these addresses: the callers' variables first, then all live tensors.
 
     A function that is called with `x.data_ptr()` gets a number. To know where that memory ends, the tensor
@@ -160,13 +160,13 @@ def _behind(addresses: list[int]) -> list[torch.Tensor]:
     def search(objects) -> None:
         for t in (t for o in objects for t in _tensors(o)):
             start = t.untyped_storage().data_ptr()
-            mine = {a for a in missing if start <= a < start + t.untyped_storage().nbytes()}
-            if mine:
+            covered = {a for a in missing if start <= a < start + t.untyped_storage().nbytes()}
+            if covered:
                 found.append(t)
-                missing.difference_update(mine)
+                missing.difference_update(covered)
 
     frame = sys._getframe(2)
-    for _ in range(_FRAMES):
+    for _ in range(_N_CALLER_FRAMES):
         if frame is None or not missing:
             break
         search(list(frame.f_locals.values()))
@@ -180,7 +180,7 @@ def _behind(addresses: list[int]) -> list[torch.Tensor]:
     return found
 
 
-def _watched(hosted: _Hosted):
+def _track_allocations(emulated: _EmulatedModule):
     """While it is active, the checks know every tensor that torch creates, and empty ones are poisoned."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -195,7 +195,7 @@ def _watched(hosted: _Hosted):
             result = func(*args, **(kwargs or {}))
             for t in _tensors(result):
                 storage = t.untyped_storage()
-                hosted.library.wb_add_range(storage.data_ptr(), storage.nbytes())
+                emulated.library.wb_add_range(storage.data_ptr(), storage.nbytes())
                 if func in empty:
                     _poison(t)
                     self.poisoned.append(t)
@@ -220,13 +220,13 @@ def _check_written(name: str, result, watch) -> None:
         if not t.numel() or t.untyped_storage().data_ptr() not in starts or size not in (2, 4, 8):
             continue  # a byte may be 0x5B by chance
         poison = int.from_bytes(bytes([_POISON_BYTE]) * size, "little", signed=True)
-        left = (t.detach().view(views[size]) == poison).nonzero()
-        if len(left):
-            at = tuple(left[0].tolist())
+        unwritten = (t.detach().view(views[size]) == poison).nonzero()
+        if len(unwritten):
+            at = tuple(unwritten[0].tolist())
             which = "the returned tensor" if isinstance(result, torch.Tensor) else f"returned tensor {number}"
             raise EmulatorError(
-                f"{name}: {len(left):,} of {t.numel():,} elements of {which} were never written; the first "
-                f"is {at}.",
+                f"{name}: {len(unwritten):,} of {t.numel():,} elements of {which} were never written; the "
+                f"first is {at}.",
                 cause="unwritten",
                 kernel=name,
                 argument=which,
@@ -243,15 +243,15 @@ def unwritten_allowed() -> Iterator[None]:
         _unwritten_raises.reset(token)
 
 
-def _explain(hosted: _Hosted) -> EmulatorError | KeyboardInterrupt:
-    text = hosted.library.wb_failure().decode(errors="replace")
-    cause, kernel, argument, expression, *numbers, said = text.split("\t", 12)
+def _explain(emulated: _EmulatedModule) -> EmulatorError | KeyboardInterrupt:
+    text = emulated.library.wb_failure().decode(errors="replace")
+    cause, kernel, argument, expression, *numbers, problem = text.split("\t", 12)
     bx, by, bz, tx, ty, tz, line, outside = map(int, numbers)
     message = f"{kernel}, block {_short(bx, by, bz)}, thread {_short(tx, ty, tz)}"
-    message += f", line {line}: {said}." if line else f": {said}."
+    message += f", line {line}: {problem}." if line else f": {problem}."
     if cause == "interrupted":
         return KeyboardInterrupt(message)
-    lines = hosted.source.splitlines()
+    lines = emulated.source.splitlines()
     if 0 < line <= len(lines):
         message += f"\n    {lines[line - 1].strip()}"
     return EmulatorError(
@@ -279,20 +279,20 @@ class LaunchTrace:
 
     def __init__(self) -> None:
         # Where this trace begins in the record of each module; an outer trace may have filled it already.
-        self._first = {one: (one.library.wb_n_launches(), one.library.wb_n_accesses()) for one in _hosted}
-        self._called: list[_Hosted] = []
+        self._first = {one: (one.library.wb_n_launches(), one.library.wb_n_accesses()) for one in _modules}
+        self._called: list[_EmulatedModule] = []
 
-    def note(self, hosted: _Hosted) -> None:
+    def note(self, emulated: _EmulatedModule) -> None:
         """Notes that a function of this module was called."""
-        if hosted not in self._called:
-            self._called.append(hosted)
+        if emulated not in self._called:
+            self._called.append(emulated)
 
-    def first(self, hosted: _Hosted) -> tuple[int, int]:
+    def first(self, emulated: _EmulatedModule) -> tuple[int, int]:
         """Returns the positions of this trace's first launch and first access in a module's record."""
-        return self._first.get(hosted, (0, 0))
+        return self._first.get(emulated, (0, 0))
 
     @property
-    def launched(self) -> list[_Hosted]:
+    def launched(self) -> list[_EmulatedModule]:
         """The modules that launched kernels, in the order of their first calls."""
         return [one for one in self._called if one.launches(self.first(one)[0])]
 
@@ -311,7 +311,7 @@ def tracing() -> Iterator[LaunchTrace]:
         The trace. It can be read until the next outermost trace begins.
     """
     if not _traces:
-        for one in _hosted:
+        for one in _modules:
             one.library.wb_trace(1)
     trace = LaunchTrace()
     _traces.append(trace)
@@ -320,7 +320,7 @@ def tracing() -> Iterator[LaunchTrace]:
     finally:
         _traces.remove(trace)
         if not _traces:
-            for one in _hosted:
+            for one in _modules:
                 one.library.wb_trace(0)
 
 
@@ -365,21 +365,21 @@ def record(run: Callable[[], object]) -> Recording:
 
     with tracing() as trace:
         result = run()
-    hosts = trace.launched
-    if len(hosts) != 1:
+    modules = trace.launched
+    if len(modules) != 1:
         raise ValueError(
             "A traced run takes a call that launches kernels of exactly one module built with "
-            f'device="emulator"; this one launched kernels of {len(hosts)}.'
+            f'device="emulator"; this one launched kernels of {len(modules)}.'
         )
-    (hosted,) = hosts
-    first_launch, first_access = trace.first(hosted)
+    (emulated,) = modules
+    first_launch, first_access = trace.first(emulated)
     kind = np.dtype(_ACCESS)
-    n_bytes = hosted.library.wb_n_accesses() * kind.itemsize
-    raw = ctypes.string_at(hosted.library.wb_accesses(), n_bytes) if n_bytes else b""
+    n_bytes = emulated.library.wb_n_accesses() * kind.itemsize
+    raw = ctypes.string_at(emulated.library.wb_accesses(), n_bytes) if n_bytes else b""
     accesses = np.frombuffer(raw, kind)[first_access:].copy()
     accesses["launch"] -= first_launch
     launches = []
-    for name, *words in hosted.launches(first_launch):
+    for name, *words in emulated.launches(first_launch):
         sizes = tuple(map(int, words[:6]))
         launches.append((name, sizes[:3], sizes[3:], tuple(words[6:])))
-    return Recording(accesses, tuple(launches), hosted.sites, result)
+    return Recording(accesses, tuple(launches), emulated.sites, result)

@@ -115,7 +115,7 @@ class CudaText:
     def is_at(self, i: int, *texts: str) -> bool:
         return 0 <= i < len(self.tokens) and self.tokens[i].kind != "string" and self.tokens[i].text in texts
 
-    def word(self, i: int) -> bool:
+    def is_word(self, i: int) -> bool:
         return 0 <= i < len(self.tokens) and self.tokens[i].kind == "word"
 
     def replace(self, i: int, j: int, text: str) -> None:
@@ -123,10 +123,10 @@ class CudaText:
         start, end = self.tokens[i].start, self.tokens[j].end
         self.edits.append((start, end, 0, text + "\n" * self.source.count("\n", start, end)))
 
-    def before(self, i: int, text: str) -> None:
+    def insert_before(self, i: int, text: str) -> None:
         self.edits.append((self.tokens[i].start, self.tokens[i].start, len(self.edits), text))
 
-    def after(self, i: int, text: str) -> None:
+    def insert_after(self, i: int, text: str) -> None:
         self.edits.append((self.tokens[i].end, self.tokens[i].end, -len(self.edits), text))
 
     def tokenize(self) -> None:
@@ -144,13 +144,13 @@ class CudaText:
             if kind == "mark" and text in "([{":
                 stack.append(index)
             elif kind == "mark" and text in ")]}" and stack:
-                opened = stack.pop()
-                self.tokens[opened].partner, self.tokens[index].partner = index, opened
+                opening = stack.pop()
+                self.tokens[opening].partner, self.tokens[index].partner = index, opening
 
     def collect_types(self) -> None:
         for i, token in enumerate(self.tokens):
-            if (token.text in ("typename", "class", "struct", "enum", "union") and self.word(i + 1)) or (
-                token.text == "using" and self.word(i + 1) and self.is_at(i + 2, "=")
+            if (token.text in ("typename", "class", "struct", "enum", "union") and self.is_word(i + 1)) or (
+                token.text == "using" and self.is_word(i + 1) and self.is_at(i + 2, "=")
             ):
                 self.types.add(self.tokens[i + 1].text)
             elif token.text == "typedef":
@@ -164,13 +164,13 @@ class CudaText:
         j = i - 1
         while self.is_at(j, *QUALIFIERS):
             j -= 1
-        if not (self.word(j) and self.tokens[j].text in self.types) or self.is_at(j - 1, ".", "->"):
+        if not (self.is_word(j) and self.tokens[j].text in self.types) or self.is_at(j - 1, ".", "->"):
             return None
         while (
-            self.word(j) and (self.tokens[j].text in self.types or self.is_at(j, *QUALIFIERS))
+            self.is_word(j) and (self.tokens[j].text in self.types or self.is_at(j, *QUALIFIERS))
         ) or self.is_at(j, "::"):
             j -= 1
-            if self.is_at(j + 1, "::") and self.word(j):
+            if self.is_at(j + 1, "::") and self.is_word(j):
                 j -= 1
         return j + 1
 
@@ -202,7 +202,7 @@ class CudaText:
             if self.is_cast(closing):
                 return self.operand_after(closing + 1)
             i = closing
-        elif self.word(i):
+        elif self.is_word(i):
             while self.is_at(i + 1, "::"):
                 i += 2
             if self.tokens[i].text.endswith("_cast") and self.is_at(i + 1, "<"):
@@ -237,9 +237,9 @@ class CudaText:
         j += 1
         while self.is_at(j, "const", "volatile", "static", "constexpr", "unsigned"):
             j += 1
-        return self.word(j) and self.tokens[j].text in self.types and self.word(j + 1)
+        return self.is_word(j) and self.tokens[j].text in self.types and self.is_word(j + 1)
 
-    def edited(self) -> str:
+    def apply_edits(self) -> str:
         """Returns the source with all edits applied."""
         out, at = [], 0
         for start, end, _, text in sorted(self.edits, key=lambda e: (e[0], e[1] > e[0], e[2])):

@@ -94,10 +94,10 @@ class _Function:
 def _known_calls() -> frozenset[str]:
     """Returns the names with two leading underscores that the headers in `include/` define."""
     text = "".join(p.read_text() for p in sorted(HEADERS.glob("*.h")))
-    made = {
+    atomics = {
         name + tail for name in re.findall(r"WB_ATOMIC\((\w+)", text) for tail in ("", "_block", "_system")
     }
-    return frozenset(re.findall(r"\b(__\w+)(?=\(|\()", text)) | made | {"__restrict__"}
+    return frozenset(re.findall(r"\b(__\w+)(?=\(|\()", text)) | atomics | {"__restrict__"}
 
 
 @dataclass
@@ -107,7 +107,7 @@ class _Translator(CudaText):
 
     # ---- what the host cannot do
 
-    def refuse(self, i: int, what: str) -> None:
+    def unsupported(self, i: int, what: str) -> None:
         raise Unsupported(self.line(i), f"{what} needs a GPU: the host does not run it")
 
     def check_words(self) -> None:
@@ -116,28 +116,28 @@ class _Translator(CudaText):
                 if _DROPPED_HEADER.search(token.text):
                     self.replace(i, i, "")
                 elif _FOREIGN_HEADER.search(token.text):
-                    self.refuse(i, re.search(r'[<"](.*)[>"]', token.text)[1])
+                    self.unsupported(i, re.search(r'[<"](.*)[>"]', token.text)[1])
             elif token.kind == "word":
-                called = self.is_at(i + 1, "(")
+                is_call = self.is_at(i + 1, "(")
                 if token.text in _FOREIGN_WORDS and not (
                     token.text in ("clock", "texture", "cub")
-                    and not called
+                    and not is_call
                     and not self.is_at(i + 1, "<", "::")
                 ):
                     if token.text != "asm" or self.in_device(i):
-                        self.refuse(i, _FOREIGN_WORDS[token.text])
+                        self.unsupported(i, _FOREIGN_WORDS[token.text])
                 elif token.text == "cuda" and self.is_at(i + 1, "::") and not self.is_at(i - 1, "::"):
-                    self.refuse(i, "libcu++ (cuda::)")
+                    self.unsupported(i, "libcu++ (cuda::)")
                 elif (
                     token.text.startswith("__")
-                    and called
+                    and is_call
                     and token.text not in _known_calls()
                     and self.in_device(i)
                 ):
                     defined = re.search(rf"\b(define|void|int|float|\w+_t|T)\s+{token.text}\b", self.source)
                     if not (token.text.startswith("__builtin") or defined):
-                        self.refuse(i, f"{token.text}()")
-                elif token.text == "is_cuda" and called:
+                        self.unsupported(i, f"{token.text}()")
+                elif token.text == "is_cuda" and is_call:
                     self.replace(i, i, "is_cpu")
                 elif token.text == "kCUDA":
                     self.replace(i, i, "kCPU")
@@ -199,7 +199,7 @@ class _Translator(CudaText):
                 depth += 1
             elif text in ">)]}":
                 depth -= 1
-            elif depth == 0 and self.word(i) and not self.is_at(i - 1, "=") and last != "=":
+            elif depth == 0 and self.is_word(i) and not self.is_at(i - 1, "=") and last != "=":
                 last = text
         return names
 
@@ -211,21 +211,21 @@ class _Translator(CudaText):
             names = self.name_parameters(function)
             self.kernels.append(function.name)
             quoted = ", ".join(f'"{n}"' for n in names) or "nullptr"
-            self.after(
+            self.insert_after(
                 function.body[0],
                 f" static const char* const wb_names[] = {{{quoted}}}; static const wb::Kernel "
                 f'wb_kernel{{"{function.name}", wb_names, {len(names)}}};'
                 " wb::ctx.kernel = &wb_kernel;",
             )
         scalars: set[str] = set()
-        done: set[int] = set()  # tokens that a declaration has dealt with
+        handled: set[int] = set()  # tokens that a declaration has dealt with
         for i in range(function.first, last + 1):
-            if i in done:
+            if i in handled:
                 continue
             if self.is_at(i, "__shared__"):
-                done |= self.shared(i, scalars)
+                handled |= self.shared(i, scalars)
             elif self.is_at(i, "<<<"):
-                self.refuse(i, "a launch from device code (dynamic parallelism)")
+                self.unsupported(i, "a launch from device code (dynamic parallelism)")
             elif self.is_at(i, "reinterpret_cast"):
                 self.replace(i, i, "wb::reinterpret")
             elif self.is_at(i, "__restrict__", "__restrict", "__noinline__"):
@@ -233,27 +233,29 @@ class _Translator(CudaText):
             elif self.is_at(i, "assert") and self.is_at(i + 1, "("):
                 closing = self.tokens[i + 1].partner
                 self.replace(i, i, "wb::assert_that")
-                self.before(closing, f", {self.site(i, closing)}")
+                self.insert_before(closing, f", {self.site(i, closing)}")
             elif self.is_at(i, "*"):
-                self.star(i, done)
+                self.star(i, handled)
             elif self.is_at(i, "["):
-                self.subscript(i, done)
-            elif self.word(i) and self.tokens[i].text in scalars and not self.is_at(i - 1, ".", "->", "::"):
+                self.subscript(i, handled)
+            elif (
+                self.is_word(i) and self.tokens[i].text in scalars and not self.is_at(i - 1, ".", "->", "::")
+            ):
                 tag = self.use(i, i)
-                self.after(i, f"[wb::{tag}(0, {self.site(i, i)})]")
+                self.insert_after(i, f"[wb::{tag}(0, {self.site(i, i)})]")
 
     def site(self, i: int, j: int) -> int:
         self.sites.append((self.line(i), " ".join(self.text(i, j).split())))
         return len(self.sites) - 1
 
-    def star(self, i: int, done: set[int]) -> None:
+    def star(self, i: int, handled: set[int]) -> None:
         start = self.type_before(i)
         if start is not None:
-            self.pointer_type(i, start, done)
+            self.pointer_type(i, start, handled)
         elif not self.operand_ends(i - 1) or (self.is_at(i - 1, ")") and self.is_cast(i - 1)):
             self.dereference(i)
 
-    def pointer_type(self, i: int, start: int, done: set[int]) -> None:
+    def pointer_type(self, i: int, start: int, handled: set[int]) -> None:
         last = i
         while self.is_at(last + 1, "*"):
             last += 1
@@ -261,10 +263,10 @@ class _Translator(CudaText):
             return
         if "auto" in self.text(start, i - 1).split():
             self.replace(start, last, "auto ")
-            done |= set(range(start, last + 1))
+            handled |= set(range(start, last + 1))
             return
-        done |= set(range(i, last + 1))
-        self.before(start, "wb::ptr<")
+        handled |= set(range(i, last + 1))
+        self.insert_before(start, "wb::ptr<")
         self.replace(last, last, "> ")
         # float *a = x, *b = y; is two declarations: a pointer's star belongs to its name
         depth, j = 0, start - 1
@@ -280,8 +282,8 @@ class _Translator(CudaText):
             elif self.is_at(j, ","):
                 if self.is_at(j + 1, "*"):
                     self.replace(j, j + 1, f"; wb::ptr<{kind}> ")
-                    done.add(j + 1)
-                elif self.word(j + 1) and self.is_at(j + 2, "=", ",", ";", "["):
+                    handled.add(j + 1)
+                elif self.is_word(j + 1) and self.is_at(j + 2, "=", ",", ";", "["):
                     self.replace(j, j, f"; {kind}")
             j += 1
 
@@ -299,7 +301,7 @@ class _Translator(CudaText):
         else:
             tag = "R"
         self.replace(i, i, "(")
-        self.after(end, f")[wb::{tag}(0, {site})]")
+        self.insert_after(end, f")[wb::{tag}(0, {site})]")
 
     def use(self, first: int, last: int) -> str:
         """Returns how the element named by these tokens is used: R, W, M, P or N."""
@@ -320,7 +322,7 @@ class _Translator(CudaText):
             return "M"
         return "M" if self.is_at(first - 1, "++", "--") else "R"
 
-    def subscript(self, i: int, done: set[int]) -> None:
+    def subscript(self, i: int, handled: set[int]) -> None:
         if not self.operand_ends(i - 1):
             return
         first = i - 1
@@ -334,18 +336,20 @@ class _Translator(CudaText):
                 first -= 2
                 continue
             break
-        declares = self.word(first) and (self.type_before(first) is not None or self.next_declarator(first))
+        is_declaration = self.is_word(first) and (
+            self.type_before(first) is not None or self.next_declarator(first)
+        )
         brackets = [i]
         while self.is_at(self.tokens[brackets[-1]].partner + 1, "["):
             brackets.append(self.tokens[brackets[-1]].partner + 1)
-        done |= set(brackets)
-        if declares:
+        handled |= set(brackets)
+        if is_declaration:
             return
         last = self.tokens[brackets[-1]].partner
         tag, site = self.use(first, last), self.site(first, last)
         for bracket in brackets:
-            self.after(bracket, f"wb::{tag}(")
-            self.before(self.tokens[bracket].partner, f", {site})")
+            self.insert_after(bracket, f"wb::{tag}(")
+            self.insert_before(self.tokens[bracket].partner, f", {site})")
 
     def shared(self, i: int, scalars: set[str]) -> set[int]:
         """Translates one `__shared__` declaration and returns its tokens."""
@@ -359,7 +363,7 @@ class _Translator(CudaText):
             end = self.tokens[end].partner if self.is_at(end, "(", "[", "{") else end
             end += 1
         j, kind = i + 1, []
-        while not (self.word(j) and (self.is_at(j + 1, "[", ";", ","))):
+        while not (self.is_word(j) and (self.is_at(j + 1, "[", ";", ","))):
             if self.is_at(j, "__align__", "alignas"):
                 j = self.tokens[j + 1].partner + 1
                 continue
@@ -411,7 +415,7 @@ class _Translator(CudaText):
                     first -= 1
                 first -= 1
             while self.is_at(first - 1, "::"):
-                first -= 2 if self.word(first - 2) else 1
+                first -= 2 if self.is_word(first - 2) else 1
             end = i + 1
             while end + 2 < len(self.tokens) and not all(self.is_at(end + k, ">") for k in range(3)):
                 end = self.tokens[end].partner if self.is_at(end, "(", "[", "{") else end
@@ -419,7 +423,7 @@ class _Translator(CudaText):
             if end + 2 >= len(self.tokens):
                 raise Unsupported(self.line(i), "this <<< has no >>>")
             name = " ".join(self.text(first, i - 1).split())
-            self.before(first, "wb::launch([&](auto... wb_arguments) { ")
+            self.insert_before(first, "wb::launch([&](auto... wb_arguments) { ")
             self.replace(i, i, f'(wb_arguments...); }}, "{name}", wb::Config(')
             self.replace(end, end + 2, "))")
 
@@ -431,7 +435,7 @@ class _Translator(CudaText):
         self.launches()
         rows = ", ".join(f'{{{n}, R"wb({t[:80]})wb"}}' for n, t in self.sites)
         table = f"\nnamespace wb {{ const Site sites[] = {{{rows}}}; }}\n"
-        return Translation(self.edited() + table, tuple(self.kernels), tuple(self.sites))
+        return Translation(self.apply_edits() + table, tuple(self.kernels), tuple(self.sites))
 
 
 def translate(source: str) -> Translation:
