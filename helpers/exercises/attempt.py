@@ -90,10 +90,10 @@ def run_cases(
             return replace(verdict, n_cases=n_cases, seed=seed)
         alone = again(case) if again is not None and _has_elements(outcome) else None
         if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
-            said = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
+            reason = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
             sentence = (
                 f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give "
-                f"its result: {said}"
+                f"its result: {reason}"
             )
             return replace(
                 verdict,
@@ -109,10 +109,10 @@ def run_cases(
         moved = counted or moved
         n_cases += 1
         earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
-    left_out = _in_words(skipped)
+    reasons = _in_words(skipped)
     n_not_tried = sum(map(len, skipped.values()))
     if not n_cases:
-        sentence = f"{exercise.id}: no case could be tried here{': ' if left_out else ''}{left_out}."
+        sentence = f"{exercise.id}: no case could be tried here{': ' if reasons else ''}{reasons}."
         return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed, n_not_tried=n_not_tried)
     speed = ""
     if timed and exercise.speed is not None and on == "cuda":
@@ -123,11 +123,11 @@ def run_cases(
     if exercise.speed is not None and exercise.speed.at_least and not speed:
         why = "there is no GPU here, so no speed was measured" if on != "cuda" else "no speed was measured"
         skipped[why] = ["its speed"]
-        n_not_tried, left_out = n_not_tried + 1, _in_words(skipped)
+        n_not_tried, reasons = n_not_tried + 1, _in_words(skipped)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"
     sentence += f", {moved}" if moved else ""
     sentence += f", {speed}" if speed else ""
-    sentence += f"; passed, {n_not_tried} not tried: {left_out}" if left_out else ""
+    sentence += f"; passed, {n_not_tried} not tried: {reasons}" if reasons else ""
     return Verdict(
         exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed, n_not_tried=n_not_tried
     )

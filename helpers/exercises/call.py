@@ -20,7 +20,7 @@ from helpers.exercises import guard, launches, replay, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
 from helpers.exercises.portable import portable, same_bits
 
-_KEPT = 1 << 22  # elements: larger results are not kept for a second look
+_MOST_STORED = 1 << 22  # elements: larger results are not kept for a second look
 _TRACED = 1 << 13  # elements: a host run of more is not traced
 
 
@@ -209,7 +209,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         facts["same_memory"] = value.numel() > 0 and any(
             t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for t in tensors
         )
-        facts["earlier_changed"] = _keep(state, value)
+        facts["earlier_changed"] = _store_result(state, value)
         if (n_written := launches.written_by_kernels(seen, value)) is not None:
             facts["written"] = n_written
     # Of a far view only the elements travel.
@@ -227,12 +227,12 @@ def _outside(seen: launches.Seen, blocks: guard.Blocks) -> dict:
         return {}
 
 
-def _keep(state: _Prepared, value: torch.Tensor) -> bool:
+def _store_result(state: _Prepared, value: torch.Tensor) -> bool:
     """Whether the last call's result has changed since; also keeps this one."""
     changed = False
     if state.result is not None and state.bits is not None:
         changed = state.result.shape == state.bits.shape and not same_bits(state.result, state.bits)
-    small = value.numel() <= _KEPT
+    small = value.numel() <= _MOST_STORED
     state.result, state.bits = (value, value.detach().clone()) if small else (None, None)
     return changed
 

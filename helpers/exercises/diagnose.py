@@ -223,15 +223,15 @@ def _strides(seen: Evidence) -> tuple[str, str] | None:
     if x.is_contiguous() or not seen.n_wrong or x.dim() == 0:
         return None
     own, dense = x.stride(), _dense(x.shape)
-    tried = {"memory read as if the tensor were contiguous": dense}
+    layouts = {"memory read as if the tensor were contiguous": dense}
     if x.dim() == 2:
-        tried["memory read with the row stride, but with neighboring columns"] = (own[0], 1)
-        tried["memory read with the column stride, but without gaps between the rows"] = (
+        layouts["memory read with the row stride, but with neighboring columns"] = (own[0], 1)
+        layouts["memory read with the column stride, but without gaps between the rows"] = (
             own[1] * x.shape[1],
             own[1],
         )
-        tried["memory read with the row and column strides swapped"] = (own[1], own[0])
-    for name, strides in tried.items():
+        layouts["memory read with the row and column strides swapped"] = (own[1], own[0])
+    for name, strides in layouts.items():
         read, valid = _read(x, strides)
         if seen.explains(seen.would_give(read), valid):
             return "wrong-stride", f"that is {name}"

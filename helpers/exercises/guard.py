@@ -225,19 +225,19 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
     if values.device.type == "cpu":
         memory = mmap.mmap(-1, n * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
         blocks.far.append(memory)
-        whole = torch.frombuffer(memory, dtype=values.dtype)
+        storage = torch.frombuffer(memory, dtype=values.dtype)
     else:
-        whole = torch.empty(n, dtype=values.dtype, device=values.device)
-    blocks.far.append(whole)
-    blocks.know(whole)
+        storage = torch.empty(n, dtype=values.dtype, device=values.device)
+    blocks.far.append(storage)
+    blocks.know(storage)
     row = values[0].numel()
     for i in range(n_rows):
         wrapped = (i * stride + (1 << 31)) % (1 << 32) - (1 << 31)
         for at in (base + i * stride, base + wrapped):
-            check.fill_with_poison(whole[max(at - 256, 0) : at + row + 256])
+            check.fill_with_poison(storage[max(at - 256, 0) : at + row + 256])
     # a storage that begins with the view, as an ordinary tensor's does
     if values.is_cuda:
-        own = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(whole[base:]))
+        own = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(storage[base:]))
     else:
         own = torch.frombuffer(memory, dtype=values.dtype, offset=base * size)
     view = own.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
@@ -275,8 +275,8 @@ class Guarded(TorchDispatchMode):
         extent = 1 + sum((n - 1) * s for n, s in zip(t.size(), t.stride(), strict=True))
         size = t.element_size()
         _, middle = self.blocks.make(extent * size, size, t.device, _OUTSIDE_OUTPUT)
-        whole = _as(t.dtype, middle, 0, (extent,), (1,))
-        check.fill_with_poison(whole)
+        filled = _as(t.dtype, middle, 0, (extent,), (1,))
+        check.fill_with_poison(filled)
         return _as(t.dtype, middle, 0, t.size(), t.stride())
 
 

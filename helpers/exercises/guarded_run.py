@@ -83,7 +83,7 @@ DOES_NOT_BUILD: Conditions = {
 def of_runs(faults: Conditions, values: Conditions) -> Conditions:
     """The conditions for an exercise whose kernel is run by `into_new_memory`.
 
-    The exercise's section of `hints.toml` needs `what = "{said}"`.
+    The exercise's section of `hints.toml` needs `what = "{problem}"`.
 
     Args:
         faults: for what the emulator found, by `s.cause`, `s.argument`, `s.block` and `s.thread`.
@@ -99,26 +99,26 @@ def of_runs(faults: Conditions, values: Conditions) -> Conditions:
 
 
 def seen_run(seen: Seen) -> Iterable[Seen]:
-    """What `of_runs` is asked about: the fields of the run, with `said`, what is wrong in words, and
+    """What `of_runs` is asked about: the fields of the run, with `problem`, what is wrong in words, and
     `details`.
     """
     fields = ("refused", "trouble", "cause", "argument", "block", "thread", "changed", "outside")
     run = {name: seen.got.get(name) for name in fields} | {"bad": None, "fault": ""}
-    said, details = "", ""
+    problem, details = "", ""
     if run["trouble"]:
-        said, _, details = run["trouble"].partition("\n")
-        said, run["fault"] = said.removesuffix("."), run["cause"].replace(" ", "-")
+        problem, _, details = run["trouble"].partition("\n")
+        problem, run["fault"] = problem.removesuffix("."), run["cause"].replace(" ", "-")
     elif run["changed"]:
-        said = "it changed an input"
+        problem = "it changed an input"
     elif run["outside"]:
-        said = f"it wrote {counted(run['outside'], 'element')} outside its output"
+        problem = f"it wrote {counted(run['outside'], 'element')} outside its output"
     elif "out" in seen.got:
         out, expected = seen.got["out"].cpu(), seen.want.cpu().double()
         if message := _mismatch(out, expected, seen.case.label):
             first, _, details = message.partition("\n")
-            said = first.rpartition(": ")[2]
+            problem = first.rpartition(": ")[2]
             run |= {"out": out, "expected": expected, "bad": is_wrong(out.double(), expected)}
-    yield seen.also(**run, said=said, details=details)
+    yield seen.also(**run, problem=problem, details=details)
 
 
 def _mismatch(out: torch.Tensor, expected: torch.Tensor, label: str) -> str:

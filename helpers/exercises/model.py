@@ -139,8 +139,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line).replace("  ", "&nbsp; ") for line in self._lines())
-        colour = "#1a7f37" if self.passed else "#b35900"
-        return f'<div style="border-left: 4px solid {colour}; padding-left: 0.6em">{lines}</div>'
+        color = "#1a7f37" if self.passed else "#b35900"
+        return f'<div style="border-left: 4px solid {color}; padding-left: 0.6em">{lines}</div>'
 
 
 def graded_elsewhere(*_: Any) -> Any:

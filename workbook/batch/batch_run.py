@@ -155,7 +155,7 @@ class _Batch:
 
     def run(self, *, fail_fast: bool) -> RunReport:
         """Run the points and write the index; while they run, too."""
-        with self.progress.whole(len(self.jobs)) as self.bar:
+        with self.progress.for_batch(len(self.jobs)) as self.bar:
             try:
                 self._write_index(running=True)
                 self._run_points(fail_fast)

@@ -149,13 +149,13 @@ class ClusterExecutor:
             ) from error
 
     def _wait_for_workers(self) -> dict[str, dict]:
-        said = False
+        announced = False
         while not (workers := self._client.scheduler_info(n_workers=-1)["workers"]):
             if self._client.status != "running":
-                raise UsageError(self._gone())
-            if not said:
+                raise UsageError(self._scheduler_gone())
+            if not announced:
                 _say(f"Waiting for a worker; start one with: dask worker {self._scheduler}")
-                said = True
+                announced = True
             time.sleep(0.5)
         return workers
 
@@ -192,7 +192,7 @@ class ClusterExecutor:
         try:
             found = self._client.run(what, *arguments, on_error="return")
         except (OSError, futures.CancelledError) as error:
-            raise UsageError(self._gone()) from error
+            raise UsageError(self._scheduler_gone()) from error
         for address, answer in found.items():
             if isinstance(answer, Exception) and not isinstance(answer, OSError):
                 raise UsageError(
@@ -222,7 +222,7 @@ class ClusterExecutor:
             )
         except Exception:
             self._lost = True
-            _resolve(future, error=SchedulerLost(self._gone()))
+            _resolve(future, error=SchedulerLost(self._scheduler_gone()))
             return
         self._sent[future] = task
         task.add_done_callback(lambda task: self._ended(point, future, task))
@@ -265,7 +265,7 @@ class ClusterExecutor:
         if self._stopping:
             return Stopped()
         self._lost = True
-        return SchedulerLost(self._gone())
+        return SchedulerLost(self._scheduler_gone())
 
     def _elsewhere(self, point: Point, future: futures.Future, why: str, address: str) -> bool:
         """Give a point to the workers that have not refused one; returns whether there are any."""
@@ -278,7 +278,7 @@ class ClusterExecutor:
                 self._send(point, future, sorted(fit))
             return bool(fit)
 
-    def _gone(self) -> str:
+    def _scheduler_gone(self) -> str:
         return (
             f"The scheduler {self._scheduler} is gone. Finished notebooks are in {self._out}: "
             "the same command with --resume continues from there."

@@ -161,8 +161,8 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
             why = f" within {_start_timeout(watch.point)} s"
         return Failure("start", f"The kernel did not start{why}", _tail(log))
     where = f"cell {cell_name(cell, watch.number)}"
-    shown = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
-    traceback = _short(_ANSI.sub("", "\n".join(shown.traceback)), _TRACEBACK) if shown else ""
+    output = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
+    traceback = _short(_ANSI.sub("", "\n".join(output.traceback)), _TRACEBACK) if output else ""
     line = _line(traceback, cell.get("execution_count"))
     if watch.over:
         kind, message = watch.over[0], f"{where} was stopped: {watch.over[1]}"

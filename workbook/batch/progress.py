@@ -30,7 +30,7 @@ class Progress:
         self._now: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def whole(self, total: int) -> tqdm:
+    def for_batch(self, total: int) -> tqdm:
         """The bar that counts finished points; a context manager."""
         return tqdm(total=total, desc="Notebooks", position=0, disable=None, bar_format=_FORMAT)
 

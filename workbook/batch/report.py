@@ -188,16 +188,16 @@ def _row(run: NotebookRun, report: RunReport, origins: bool) -> str:
     since = f"<br><small>finished {escaped(ended)}</small>" if run.status == "kept" else ""
     slow = f"<code>{escaped(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""
     memory = f"<br><small>peak {run.peak_mb / 1000:.1f} GB</small>" if run.peak_mb else ""
-    shown, status = _status(run), run.status
+    label, status = _status(run), run.status
     if (cell := (report.running or {}).get(run.name)) is not None:
-        shown = status = "running"
+        label = status = "running"
         slow = escaped(cell)
         if (report.out / RUNNING / f"{run.name}.ipynb").is_file():
             files += f' · <a href="{RUNNING}/{href}.ipynb">what it has put out so far</a>'
     origin = f"<td>{_unbroken_dates(run.where)}{_gpu(run)}</td>" if origins else ""
     return (
         f"<tr><td>{title}<br><small>{name}{files}</small>{given}</td>"
-        f'<td class="status {status.replace(" ", "-")}">{shown}{since}</td>'
+        f'<td class="status {status.replace(" ", "-")}">{label}{since}</td>'
         f'<td class="number">{f"{run.seconds:.1f}" if run.seconds else ""}</td>'
         f"<td>{slow}{memory}</td>{origin}</tr>"
     )

@@ -49,8 +49,8 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
     names: list[str] = []
     for i, cell in enumerate(notebook.cells):
         found = set(tags(cell))
-        shown = found | ({"hide-input"} if found & _FOLDED else set())
-        cell.metadata = nbformat.from_dict({"tags": sorted(shown)})
+        shown_tags = found | ({"hide-input"} if found & _FOLDED else set())
+        cell.metadata = nbformat.from_dict({"tags": sorted(shown_tags)})
         if cell.cell_type == "code":
             names = cell.metadata["kw_cells"] = []
             cell.outputs = [made for output in cell.outputs if (made := _output(output)) is not None]

@@ -36,14 +36,14 @@ def figure_html(figure: Mapping[str, Any]) -> str:
     controls = [_slider(one, i) for i, one in enumerate(sliders)]
     controls += [_menu(one, len(sliders) + i) for i, one in enumerate(menus)]
     steps = [one.get("steps") or [] for one in sliders] + [one.get("buttons") or [] for one in menus]
-    kept = {
+    data = {
         "data": figure.get("data", []),
         "layout": layout,
         "controls": [
             [{"method": s.get("method", "update"), "args": s.get("args", [])} for s in all_] for all_ in steps
         ],
     }
-    text = json.dumps(kept, separators=(",", ":")).replace("</", "<\\/")  # a title may hold </script>
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # a title may hold </script>
     name, note = (*title, "")[:2] if title else ("", "")
     caption = f"<figcaption>{name}{f'<small>{note}</small>' if note else ''}</figcaption>" if name else ""
     shows = html.escape(described(figure), quote=True)
@@ -61,13 +61,13 @@ def described(figure: Mapping[str, Any]) -> str:
     layout = figure.get("layout", {})
     parts = [plain(part) for part in _title(layout.get("title"))] or ["Figure"]
     for axis in ("xaxis", "yaxis"):
-        if said := plain(_text((layout.get(axis) or {}).get("title"))):
-            parts.append(f"{axis[0]}: {said}")
+        if words := plain(_text((layout.get(axis) or {}).get("title"))):
+            parts.append(f"{axis[0]}: {words}")
     for trace in figure.get("data", []):
         if trace.get("visible") in (False, "legendonly"):
             continue
-        if said := _trace(trace):
-            parts.append(said)
+        if words := _trace(trace):
+            parts.append(words)
     moves = [
         plain(_text((one.get("currentvalue") or {}).get("prefix"))) for one in layout.get("sliders") or []
     ]

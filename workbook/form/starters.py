@@ -118,19 +118,19 @@ class _Region:
         return [f"{indent}raise NotImplementedError(", f"{indent}    {quoted}", f"{indent})"]
 
 
-def derive(solution: NotebookNode, shown: str, root: Path) -> Derived:
+def derive(solution: NotebookNode, filename: str, root: Path) -> Derived:
     """Derive the starter of a solution.
 
     Args:
         solution: The solution, in canonical form; it is not changed.
-        shown: The file's name, for messages.
+        filename: The file's name, for messages.
         root: The checkout, in which the targets of relative links must exist.
     """
     notebook = copy.deepcopy(solution)
     problems: list[str] = []
     cells: dict[str, str] = {}
     for cell in notebook.cells:
-        where = f"{shown}: cell {cell.id}"
+        where = f"{filename}: cell {cell.id}"
         if cell.cell_type == "markdown":
             cell.source = _relink(cell.source, where, root, problems)
         if cell.cell_type == "code":

@@ -132,13 +132,13 @@ FOUR_CLOCKS = Exercise(
 # ------------------------------------------------------------------------------------------- their summary
 def _summary_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(label: str, samples: list[float], n_warmup: int) -> Case:
-        kept = samples[n_warmup:]
+        counted = samples[n_warmup:]
         expected: dict[str, float] | None = None
-        if kept:
-            spread = statistics.stdev(kept) if len(kept) > 1 else 0.0
+        if counted:
+            spread = statistics.stdev(counted) if len(counted) > 1 else 0.0
             expected = {
-                "mean_us": statistics.fmean(kept),
-                "median_us": statistics.median(kept),
+                "mean_us": statistics.fmean(counted),
+                "median_us": statistics.median(counted),
                 "spread_us": spread,
             }
         label = f"{label}, n_warmup={n_warmup}"
@@ -162,7 +162,7 @@ _FIGURES = {"mean_us": statistics.fmean, "median_us": statistics.median, "spread
 
 
 def _about_samples(samples: list[float], n_warmup: int) -> dict[str, Any]:
-    return {"kept": samples[n_warmup:], "in_order": sorted(samples[n_warmup:])}
+    return {"counted": samples[n_warmup:], "in_order": sorted(samples[n_warmup:])}
 
 
 def _the_summary(seen: Seen) -> Iterable[Seen]:
@@ -190,10 +190,10 @@ _SUMMARY_MISTAKES = {
                 not isinstance(s.got, dict) or not all(is_number(s.got.get(k)) for k in s.want)
             ),
             "warm-up": _with_warm_up,
-            "unsorted": lambda s: s.at == "median_us" and s.near(s.kept[len(s.kept) // 2]),
-            "even-count": lambda s: s.at == "median_us" and s.near(s.in_order[len(s.kept) // 2]),
-            "population": lambda s: s.at == "spread_us" and s.near(statistics.pstdev(s.kept)),
-            "variance": lambda s: s.at == "spread_us" and s.near(statistics.variance(s.kept)),
+            "unsorted": lambda s: s.at == "median_us" and s.near(s.counted[len(s.counted) // 2]),
+            "even-count": lambda s: s.at == "median_us" and s.near(s.in_order[len(s.counted) // 2]),
+            "population": lambda s: s.at == "spread_us" and s.near(statistics.pstdev(s.counted)),
+            "variance": lambda s: s.at == "spread_us" and s.near(statistics.variance(s.counted)),
             "range": lambda s: s.at == "spread_us" and s.near(s.in_order[-1] - s.in_order[0]),
             "drops-slow": lambda s: s.at == "mean_us" and s.near(statistics.fmean(s.in_order[:-1])),
             "figure": lambda s: s.at,

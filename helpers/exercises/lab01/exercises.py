@@ -119,10 +119,10 @@ def _groups(seen: Seen) -> Iterable[Seen]:
             pairs = [
                 (got, right) for got, (kind, right) in zip(seen.got, seen.want, strict=True) if kind in kinds
             ]
-            whole = kinds is one.kinds
-            label = one.label if whole else samples.LABELS[kinds[0]]
+            all_kinds = kinds is one.kinds
+            label = one.label if all_kinds else samples.LABELS[kinds[0]]
             yield seen.also(
-                real=one.real, label=label, whole=whole, details=details, **_shares(pairs, one.real)
+                real=one.real, label=label, all_kinds=all_kinds, details=details, **_shares(pairs, one.real)
             )
 
 
@@ -141,9 +141,9 @@ def _unknown_answer(s: Seen) -> str:
 _NOISE_MISTAKES = {
     "answer": _unknown_answer,
     **under(
-        lambda s: s.real is False and s.share > (_MOST_FALSE_ALARMS if s.whole else _MOST_OF_A_KIND),
+        lambda s: s.real is False and s.share > (_MOST_FALSE_ALARMS if s.all_kinds else _MOST_OF_A_KIND),
         {
-            "false-alarms/always": lambda s: s.share > (0.8 if s.whole else 0.95),
+            "false-alarms/always": lambda s: s.share > (0.8 if s.all_kinds else 0.95),
             "false-alarms/often": always,
         },
     ),

@@ -80,8 +80,8 @@ def wrapped(difference: Any, x: Any, device: str, kernel: Proxy) -> dict:
         flat = []
         for address in (input, output):
             owner, offset = _owner(address, 4 * n, device, made)
-            whole = torch.empty(0, dtype=torch.float32, device=owner.device)
-            flat.append(whole.set_(owner.untyped_storage(), offset // 4, (n,)))
+            elements = torch.empty(0, dtype=torch.float32, device=owner.device)
+            flat.append(elements.set_(owner.untyped_storage(), offset // 4, (n,)))
         source, target = flat
         if source.data_ptr() == target.data_ptr():
             raise NotALaunch("launch was given the input's address for the output too")

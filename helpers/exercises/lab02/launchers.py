@@ -143,9 +143,9 @@ class Built:
         on_gpu = tensors[0].is_cuda
         stream = torch.cuda.current_stream().cuda_stream if on_gpu else 0
         module = self.module if on_gpu else self.on_host()
-        said = getattr(module, self.launcher.function)(*(t.data_ptr() for t in tensors), *numbers, stream)
-        if said != "no error":
-            raise RuntimeError(f"the launch was not accepted: {said}")
+        status = getattr(module, self.launcher.function)(*(t.data_ptr() for t in tensors), *numbers, stream)
+        if status != "no error":
+            raise RuntimeError(f"the launch was not accepted: {status}")
 
 
 def kernel(name: str) -> Callable[[Any], Built]:
@@ -177,7 +177,7 @@ def load(name: str, text: Any) -> Built:
 
     Raises:
         helpers.cuda.BuildError: not a text, no such kernel in it, more in it than kernels, or the compiler's
-            complaint.
+            error.
     """
     launcher, text = LAUNCHERS[name], as_text(text)
     if problem := cuda_text.problem(text):

@@ -104,7 +104,7 @@ def data() -> Data:
         "widen-where-sectors-repeat": Claim(
             min(many) > max(same),
             "the sectors separate the larger gains from the smaller ones",
-            suits=("gain-where-sectors-repeat", "gain-not-by-loads", "gain-not-by-registers"),
+            acts_on=("gain-where-sectors-repeat", "gain-not-by-loads", "gain-not-by-registers"),
         ),
         "leave-the-row-kernel": Claim(
             max(same) < 1.06, f"the row kernel gains at most {100 * (max(same) - 1):.1f} %"

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from typing import Any
 
 SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32"}
-WANTED = "a @triton.jit function with the arguments x_ptr, y_ptr, n_elements and BLOCK_SIZE"
 _GUARD = 4096  # elements before and behind: more than a block can reach past the end by its last program
 _CLAIMS = {
     "tt.divisibility": "multiple_of",
@@ -106,8 +105,8 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
         own = set(range(program * block_size, min((program + 1) * block_size, n)))
         for what, tensor in (("loads", x), ("stores", y)):
             elements = {(address - tensor.data_ptr()) // 4 for address in touched[what]}
-            strange = min(elements - own, default=None)
-            found[what].append((program, len(own - elements), strange))
+            other = min(elements - own, default=None)
+            found[what].append((program, len(own - elements), other))
     return found
 
 

@@ -161,8 +161,8 @@ def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
             yield case(f"{name}: ", row["n_blocks"], row["n_sms"], row["blocks_per_sm"])
     for _ in range(12):
         n_sms, each = rng.choice((16, 40, 68, 108, 132, 148)), rng.randrange(1, 33)
-        whole = n_sms * each * rng.randrange(1, 9)
-        yield case("", max(1, whole + rng.choice((-1, 0, 1, rng.randrange(n_sms * each)))), n_sms, each)
+        full = n_sms * each * rng.randrange(1, 9)
+        yield case("", max(1, full + rng.choice((-1, 0, 1, rng.randrange(n_sms * each)))), n_sms, each)
 
 
 def _about_waves(n_blocks: int, n_sms: int, each: int) -> dict[str, float]:

@@ -108,20 +108,20 @@ def data() -> Data:
         "fewer-instructions": Claim(
             more_work > 1.3,
             f"the other launch does the same work with 1 / {more_work:.2f} of them",
-            suits=by_work,
+            acts_on=by_work,
             allows=bound,
         ),
         "fewer-registers": Claim(
             blocks[1] < blocks[0],
             f"registers let an SM hold {blocks[1]:.0f} blocks",
-            suits=by_warps,
+            acts_on=by_warps,
             allows=bound,
         ),
         "smaller-blocks": Claim(
             blocks[1] * threads < fit - 32,
             f"{allocated:.0f} registers are allocated per thread, so {fit:,} threads fit on an SM, and "
             f"{blocks[1]:.0f} blocks of {threads} already are {blocks[1] * threads:,.0f}",
-            suits=by_warps,
+            acts_on=by_warps,
             allows=bound,
         ),
         "more-blocks": Claim(waves[1] < 1, f"there are already {waves[1]:.0f} waves of blocks"),

@@ -315,7 +315,7 @@ def traps() -> dict[str, Any]:
     import torch
 
     x = torch.randn(1 << 22, device="cuda")
-    kept, side = torch.square(x), torch.cuda.Stream()
+    result, side = torch.square(x), torch.cuda.Stream()
 
     def elsewhere() -> None:
         with torch.cuda.stream(side):
@@ -323,7 +323,7 @@ def traps() -> dict[str, Any]:
 
     functions = {
         "an honest kernel": lambda: torch.square(x),
-        "keeps its result": lambda: kept,
+        "keeps its result": lambda: result,
         "another stream": elsewhere,
     }
     return {name: TimedRealGpu(function) for name, function in functions.items()}

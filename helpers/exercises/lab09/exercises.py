@@ -42,7 +42,7 @@ MERGE = answer_exercise(
     minutes=15,
 )
 
-SHARE = rows.knows_waiting(
+SHARE = rows.recognize_deadlocks(
     kernel_exercise(
         "share-a-row",
         LAB,
@@ -60,7 +60,7 @@ SHARE = rows.knows_waiting(
     )
 )
 
-COPY = rows.knows_waiting(
+COPY = rows.recognize_deadlocks(
     kernel_exercise(
         "beat-the-copy",
         LAB,

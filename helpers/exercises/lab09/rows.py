@@ -174,7 +174,7 @@ WAITING = Table(
 )
 
 
-def knows_waiting(exercise: Exercise) -> Exercise:
+def recognize_deadlocks(exercise: Exercise) -> Exercise:
     """Return the exercise with a judge that also recognizes deadlocks, unsafe waits and wrong refusals."""
 
     def judge(case: Case, outcome: Outcome) -> Verdict | None:

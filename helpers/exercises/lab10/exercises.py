@@ -141,14 +141,14 @@ def _named(s: Seen) -> str:
 
 def _slow_here(s: Seen) -> str:
     loss = s.want.loss(_launch(s), new=False)
-    said = f"{_named(s)} is {_above(loss)} % slower than the best launch on the GPU of the table itself"
-    return said if loss > MOST_PERCENT else ""
+    sentence = f"{_named(s)} is {_above(loss)} % slower than the best launch on the GPU of the table itself"
+    return sentence if loss > MOST_PERCENT else ""
 
 
 def _slow_there(s: Seen) -> str:
     loss = s.want.loss(_launch(s))
-    said = f"{_named(s)} is {_above(loss)} % slower there than the best launch"
-    return f"{said}; at most {MOST_PERCENT:g} % is fine" if loss > MOST_PERCENT else ""
+    sentence = f"{_named(s)} is {_above(loss)} % slower there than the best launch"
+    return f"{sentence}; at most {MOST_PERCENT:g} % is fine" if loss > MOST_PERCENT else ""
 
 
 def _starts_too_many(s: Seen) -> bool:
@@ -182,27 +182,27 @@ def _claim_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(label, (claim,), expected=sorted(claims.objections(claim)))
 
 
-def _said(s: Seen) -> list:
+def _listed(s: Seen) -> list:
     """The learner's objections. (A set is sent as a dict.)"""
     return s.got["a set"] if isinstance(s.got, dict) and list(s.got) == ["a set"] else s.got
 
 
 def _no_list(s: Seen) -> bool:
-    said = _said(s)
-    return not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said)
+    listed = _listed(s)
+    return not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed)
 
 
 def _unknown(s: Seen) -> str:
-    unknown = [one for one in _said(s) if one not in claims.BREAKS]
+    unknown = [one for one in _listed(s) if one not in claims.BREAKS]
     return f"{unknown[0]!r} is not one of the objections" if unknown else ""
 
 
 def _misses(objection: str) -> Condition:
-    return lambda s: objection in s.want and objection not in _said(s)
+    return lambda s: objection in s.want and objection not in _listed(s)
 
 
 def _objects(objection: str) -> Condition:
-    return lambda s: objection in _said(s) and objection not in s.want
+    return lambda s: objection in _listed(s) and objection not in s.want
 
 
 _CLAIM_MISTAKES = {
