@@ -73,7 +73,7 @@ def run_cases(
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
     on = where(exercise)
-    n_cases, skipped, earlier, moved = 0, {}, [], ""
+    n_cases, skipped, earlier, traffic = 0, {}, [], ""
     for case in exercise.cases(rng, on):
         if on == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
@@ -86,7 +86,7 @@ def run_cases(
         if verdict is not None and verdict.passed:
             return replace(verdict, n_cases=n_cases + 1, seed=seed)
         if verdict is not None:
-            verdict = _looked_at_again(verdict, case, outcome, call, earlier)
+            verdict = _recheck(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
         alone = again(case) if again is not None and _has_elements(outcome) else None
         if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
@@ -106,7 +106,7 @@ def run_cases(
         failed, counted = judge_traffic(exercise, case, outcome)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
-        moved = counted or moved
+        traffic = counted or traffic
         n_cases += 1
         earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
     reasons = _in_words(skipped)
@@ -125,7 +125,7 @@ def run_cases(
         skipped[why] = ["its speed"]
         n_not_tried, reasons = n_not_tried + 1, _in_words(skipped)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"
-    sentence += f", {moved}" if moved else ""
+    sentence += f", {traffic}" if traffic else ""
     sentence += f", {speed}" if speed else ""
     sentence += f"; passed, {n_not_tried} not tried: {reasons}" if reasons else ""
     return Verdict(
@@ -149,7 +149,7 @@ def _has_bfloat16(case: Case) -> bool:
     return any(str(getattr(one, "dtype", "")) == "torch.bfloat16" for one in case.args)
 
 
-def _looked_at_again(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
+def _recheck(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
     """Recognize two mistakes that a single call doesn't show: an answer that never changes, and one that
     varies.
     """

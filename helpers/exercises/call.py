@@ -18,7 +18,7 @@ import torch
 
 from helpers.exercises import guard, launches, replay, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
-from helpers.exercises.portable import portable, same_bits
+from helpers.exercises.portable import portable, same_bits, type_with_article
 
 _MOST_STORED = 1 << 22  # elements: larger results are not kept for a second look
 _TRACED = 1 << 13  # elements: a host run of more is not traced
@@ -143,7 +143,8 @@ def _prepare(exercise: Exercise, obj: Any) -> _Prepared | Outcome:
 
 
 def _not_callable(exercise: Exercise, made: Any) -> Outcome:
-    return Outcome(error=f"{exercise.name} is {_article(made)}, not a function", error_type="NotCallable")
+    what = f"still {made}" if made is None or made is Ellipsis else type_with_article(made)
+    return Outcome(error=f"{exercise.name} is {what}, not a function", error_type="NotCallable")
 
 
 def _plain_call(state: _Prepared, call: Callable, case: Case) -> Outcome:
@@ -213,7 +214,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         if (n_written := launches.written_by_kernels(seen, value)) is not None:
             facts["written"] = n_written
     # Of a far view only the elements travel.
-    after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.far else t for t in args)
+    after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.keep_alive else t for t in args)
     return Outcome(portable(value), args_after=after, facts=facts)
 
 
@@ -262,10 +263,3 @@ def _line(error: BaseException, obj: Any) -> int:
         if file == own or "ipykernel_" in file or file.startswith("<ipython-input"):
             found = number
     return found
-
-
-def _article(value: Any) -> str:
-    kind = type(value).__name__
-    if value is None or value is Ellipsis:
-        return f"still {value}"
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

@@ -117,8 +117,8 @@ class WriteUpJudge:
     data: Callable[[Mapping[str, Any]], Data]
 
     def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
-        if fell := raised(self.exercise, self.name, case, outcome):
-            return fell
+        if error_verdict := raised(self.exercise, self.name, case, outcome):
+            return error_verdict
         value = outcome.value
         given = value.get("write_up", value) if isinstance(value, dict) else value
         if unfinished := self.unfinished(given):
@@ -128,7 +128,7 @@ class WriteUpJudge:
         agreed: list[str] = []
         if not problems:
             about = self.data(value)
-            problems, agreed = (list(about.problems), []) if about.problems else _against(about, given)
+            problems, agreed = (list(about.problems), []) if about.problems else _compare(about, given)
         problems += _of_the_words(given)
         lines = [f"  agrees: {one}" for one in agreed]
         if not problems:
@@ -200,7 +200,7 @@ def _of_the_figures(figures: Any) -> list[Problem]:
     return found
 
 
-def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
+def _compare(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
     """Where the write-up disagrees with the data, and where it agrees."""
     problems: list[Problem] = []
     agreed: list[str] = []

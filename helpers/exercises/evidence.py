@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -105,3 +106,8 @@ def poison_left(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     elif got.dtype is not torch.bool:
         left |= bits(got) == 0x5A
     return left & (got != expected.to(got.dtype))
+
+
+def in_float64(value: Any) -> Any:
+    """A floating-point tensor in float64; anything else unchanged."""
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value

@@ -98,14 +98,14 @@ class Blocks:
     """All banded allocations of one call."""
 
     blocks: list[Block] = field(default_factory=list)
-    far: list[Any] = field(default_factory=list)  # keeps lazily committed memory alive
+    keep_alive: list[Any] = field(default_factory=list)  # keeps lazily committed memory alive
     # where other memory lies that may be touched: that of the latest tensors
-    known: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=1024))
+    allowed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=1024))
 
-    def know(self, t: torch.Tensor) -> None:
+    def allow(self, t: torch.Tensor) -> None:
         """Note the memory of a tensor that has no bands of its own."""
         storage = t.untyped_storage()
-        self.known.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+        self.allowed.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
 
     def make(self, n_bytes: int, size: int, device, outside: int, **about) -> tuple[Block, torch.Tensor]:
         """A block and the tensor of bytes in its middle, whose storage is exactly that middle."""
@@ -114,17 +114,19 @@ class Blocks:
         if torch.device(device).type == "cpu":
             memory = _memory(total)
             raw = torch.from_numpy(memory)
-            middle = torch.from_numpy(memory[band : band + n_bytes])
+            interior = torch.from_numpy(memory[band : band + n_bytes])
         else:
             raw = torch.empty(total, dtype=torch.uint8, device=device)
             # Through DLPack the storage begins and ends with the middle: nothing tells the learner's code
             # about the bands.
-            middle = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(raw[band : band + n_bytes]))
+            interior = torch.utils.dlpack.from_dlpack(
+                torch.utils.dlpack.to_dlpack(raw[band : band + n_bytes])
+            )
         raw[:band] = outside
         raw[band + n_bytes :] = outside
         block = Block(raw, band, band + n_bytes, outside, size, **about)
         self.blocks.append(block)
-        return block, middle
+        return block, interior
 
     def writes_outside(self) -> int:
         """How many elements of all bands were overwritten."""
@@ -135,10 +137,10 @@ class Blocks:
         return sum(block.writes_in_gaps() for block in self.blocks)
 
 
-def _as(dtype, middle: torch.Tensor, offset: int, size, stride) -> torch.Tensor:
+def _as(dtype, interior: torch.Tensor, offset: int, size, stride) -> torch.Tensor:
     """A tensor over a storage; not a view of another tensor, as far as autograd is concerned."""
-    return torch.empty(0, dtype=dtype, device=middle.device).set_(
-        middle.untyped_storage(), offset, tuple(size), tuple(stride)
+    return torch.empty(0, dtype=dtype, device=interior.device).set_(
+        interior.untyped_storage(), offset, tuple(size), tuple(stride)
     )
 
 
@@ -172,18 +174,18 @@ def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: _Seen) -> torch.Tensor:
     if where not in seen:
         floating = t.is_floating_point() or t.is_complex()
         outside = _OUTSIDE_INPUT if floating else _OUTSIDE_INTEGER
-        block, middle = blocks.make(storage.nbytes(), size, t.device, outside, is_input=True)
-        middle.copy_(torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage))
-        block.inside = middle.clone()
+        block, interior = blocks.make(storage.nbytes(), size, t.device, outside, is_input=True)
+        interior.copy_(torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage))
+        block.inside = interior.clone()
         block.gaps = torch.ones(storage.nbytes(), dtype=torch.bool, device=t.device)
-        seen[where] = middle, block.gaps
-    middle, gaps = seen[where]
+        seen[where] = interior, block.gaps
+    interior, gaps = seen[where]
     if t.numel():
         own = torch.arange(gaps.numel() // size, device=t.device).as_strided(
             t.size(), t.stride(), t.storage_offset()
         )
         gaps[: gaps.numel() // size * size].view(-1, size)[own.reshape(-1)] = False
-    placed = _as(t.dtype, middle, t.storage_offset(), t.size(), t.stride())
+    placed = _as(t.dtype, interior, t.storage_offset(), t.size(), t.stride())
     return placed.requires_grad_(t.requires_grad) if t.requires_grad else placed
 
 
@@ -224,12 +226,12 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
             raise MemoryError(f"{n * size / 1e9:.1f} GB are not free on this GPU")
     if values.device.type == "cpu":
         memory = mmap.mmap(-1, n * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-        blocks.far.append(memory)
+        blocks.keep_alive.append(memory)
         storage = torch.frombuffer(memory, dtype=values.dtype)
     else:
         storage = torch.empty(n, dtype=values.dtype, device=values.device)
-    blocks.far.append(storage)
-    blocks.know(storage)
+    blocks.keep_alive.append(storage)
+    blocks.allow(storage)
     row = values[0].numel()
     for i in range(n_rows):
         wrapped = (i * stride + (1 << 31)) % (1 << 32) - (1 << 31)
@@ -266,7 +268,7 @@ class Guarded(TorchDispatchMode):
                     return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.layout is torch.strided:
-            self.blocks.know(result)
+            self.blocks.allow(result)
         return result
 
     def _banded(self, t: torch.Tensor) -> torch.Tensor:
@@ -274,10 +276,10 @@ class Guarded(TorchDispatchMode):
             return t
         extent = 1 + sum((n - 1) * s for n, s in zip(t.size(), t.stride(), strict=True))
         size = t.element_size()
-        _, middle = self.blocks.make(extent * size, size, t.device, _OUTSIDE_OUTPUT)
-        filled = _as(t.dtype, middle, 0, (extent,), (1,))
+        _, interior = self.blocks.make(extent * size, size, t.device, _OUTSIDE_OUTPUT)
+        filled = _as(t.dtype, interior, 0, (extent,), (1,))
         check.fill_with_poison(filled)
-        return _as(t.dtype, middle, 0, t.size(), t.stride())
+        return _as(t.dtype, interior, 0, t.size(), t.stride())
 
 
 def _backend(args) -> Any:

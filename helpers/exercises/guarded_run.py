@@ -43,8 +43,10 @@ def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape:
     x, blocks = inputs[0], guard.Blocks()
     before = [t.clone() for t in inputs]
     # 0x5A fills the memory outside the output: reading it gives a large number, and a write there is noticed.
-    _, middle = blocks.make(4 * math.prod(shape), 4, x.device, 0x5A)
-    out = torch.empty(0, dtype=torch.float32, device=x.device).set_(middle.untyped_storage(), 0, tuple(shape))
+    _, interior = blocks.make(4 * math.prod(shape), 4, x.device, 0x5A)
+    out = torch.empty(0, dtype=torch.float32, device=x.device).set_(
+        interior.untyped_storage(), 0, tuple(shape)
+    )
     out.fill_(_POISON)
     try:
         launch(out)

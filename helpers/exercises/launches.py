@@ -214,25 +214,25 @@ def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
     for block in blocks.blocks:
         if block.address <= low and high < block.address + block.stop - block.start:
             return
-    if any(start <= low and high < stop for start, stop in blocks.known):
+    if any(start <= low and high < stop for start, stop in blocks.allowed):
         return
-    left = addresses
+    rest = addresses
     n_outside = 0
     for block in blocks.blocks:
         start, n = block.raw.data_ptr(), block.raw.numel()
-        here = (left >= start) & (left < start + n)
-        inside = (left >= block.address) & (left < start + block.stop)
-        n_outside += int((here & ~inside).sum())
-        left = left[~here]
-    for start, stop in blocks.known:
-        left = left[(left < start) | (left >= stop)]
-    if left.size:
+        in_block = (rest >= start) & (rest < start + n)
+        inside = (rest >= block.address) & (rest < start + block.stop)
+        n_outside += int((in_block & ~inside).sum())
+        rest = rest[~in_block]
+    for start, stop in blocks.allowed:
+        rest = rest[(rest < start) | (rest >= stop)]
+    if rest.size:
         for start, stop in _living():
-            if bool(((left >= start) & (left < stop)).any()):
-                blocks.known.append((start, stop))
-                left = left[(left < start) | (left >= stop)]
-        if left.size:
-            raise OutsideEveryTensor(f"{seen.kernel} {what} {left.size:,} elements far outside every tensor")
+            if bool(((rest >= start) & (rest < stop)).any()):
+                blocks.allowed.append((start, stop))
+                rest = rest[(rest < start) | (rest >= stop)]
+        if rest.size:
+            raise OutsideEveryTensor(f"{seen.kernel} {what} {rest.size:,} elements far outside every tensor")
     if what == "reads":
         seen.reads_outside += n_outside
     else:

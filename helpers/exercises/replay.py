@@ -44,7 +44,7 @@ class Record:
     problem: str = ""
     _kernels: dict[str, int] = field(default_factory=dict)
     _memory: dict[int, int] = field(default_factory=dict)  # address -> number
-    _held: list[torch.Tensor] = field(default_factory=list)  # so that no address is used twice
+    _stored: list[torch.Tensor] = field(default_factory=list)  # so that no address is used twice
     _tensors: list[torch.Tensor] = field(default_factory=list)  # as they were passed
     _contents: dict[int, torch.Tensor] = field(default_factory=dict)  # as the last launch left them
     _launches: list[dict[str, Any]] = field(default_factory=list)
@@ -57,17 +57,19 @@ class Record:
         if self.problem:
             return run()
         try:
-            noted = self._noted(kernel, grid, args, kwargs)
+            launch = self._describe_launch(kernel, grid, args, kwargs)
         except (NotRecorded, triton_text.NotAlone, triton_text.NoKernel, OSError) as error:
             self.problem = str(error)
             return run()
         result = run()
-        for number in noted["own"]:
-            self._contents[number] = _bytes(self._held[number]).clone()
-        self._launches.append(noted)
+        for number in launch["own"]:
+            self._contents[number] = _bytes(self._stored[number]).clone()
+        self._launches.append(launch)
         return result
 
-    def _noted(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _describe_launch(
+        self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
         if len(self._launches) >= _MOST_LAUNCHES:
             raise NotRecorded(f"there are more than {_MOST_LAUNCHES} launches in a call")
         names = list(inspect.signature(kernel.fn).parameters)
@@ -79,36 +81,38 @@ class Record:
             grid = grid({**kwargs, **bound.arguments})
         text = _text(kernel.fn, kernel)
         number = self._kernels.setdefault(text, len(self._kernels))
-        touches: set[int] = set()
-        noted = {
+        numbers: set[int] = set()
+        launch = {
             "kernel": number,
             "grid": tuple(int(n) for n in (grid if isinstance(grid, tuple | list) else (grid,))),
-            "args": [self._described(one, touches) for one in args],
-            "kwargs": {name: self._described(one, touches) for name, one in kwargs.items()},
+            "args": [self._described(one, numbers) for one in args],
+            "kwargs": {name: self._described(one, numbers) for name, one in kwargs.items()},
         }
         # What lies in the arguments the case itself says, and it may span gigabytes.
-        own = sorted(one for one in touches if self._held[one].untyped_storage().data_ptr() not in self.given)
-        if sum(self._held[one].untyped_storage().nbytes() for one in own) > _MOST_BYTES:
+        own = sorted(
+            one for one in numbers if self._stored[one].untyped_storage().data_ptr() not in self.given
+        )
+        if sum(self._stored[one].untyped_storage().nbytes() for one in own) > _MOST_BYTES:
             raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
         changed = {}
         for one in own:
-            now = _bytes(self._held[one])
+            now = _bytes(self._stored[one])
             before = self._contents.get(one)
             if before is None or not torch.equal(before, now):
                 self._n_bytes += now.numel()
                 changed[one] = now.cpu().clone()
         if self._n_bytes > _MOST_BYTES:
             raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
-        return {**noted, "before": changed, "own": own}
+        return {**launch, "before": changed, "own": own}
 
-    def _described(self, value: Any, touches: set[int]) -> Any:
+    def _described(self, value: Any, numbers: set[int]) -> Any:
         if isinstance(value, torch.Tensor):
             number = self._number(value)
-            touches.add(number)
+            numbers.add(number)
             self._tensors.append(value)
             return _view(value, number)
         if isinstance(value, tuple | list):
-            return tuple(self._described(one, touches) for one in value)
+            return tuple(self._described(one, numbers) for one in value)
         if value is None or type(value) in (bool, int, float, str):
             return value
         name = getattr(value, "name", "")
@@ -121,8 +125,8 @@ class Record:
     def _number(self, t: torch.Tensor) -> int:
         address = t.untyped_storage().data_ptr()
         if address not in self._memory:
-            self._memory[address] = len(self._held)
-            self._held.append(t)
+            self._memory[address] = len(self._stored)
+            self._stored.append(t)
         return self._memory[address]
 
     def plan(self, result: Any) -> dict[str, Any]:
@@ -138,16 +142,16 @@ class Record:
         addresses = {number: address for address, number in self._memory.items()}
         memory = [
             {"argument": self.given.get(addresses[n], -1), "n_bytes": _bytes(one).numel()}
-            for n, one in enumerate(self._held)
+            for n, one in enumerate(self._stored)
         ]
         return {
             "kernels": list(self._kernels),
             "memory": memory,
             "launches": self._launches,
-            "result": self._found(result),
+            "result": self._locate(result),
         }
 
-    def _found(self, result: torch.Tensor) -> dict[str, Any]:
+    def _locate(self, result: torch.Tensor) -> dict[str, Any]:
         """Where the result lies, or what it is a copy of."""
         about = {"shape": tuple(result.shape), "dtype": str(result.dtype).removeprefix("torch.")}
         if result.untyped_storage().data_ptr() in self._memory:
@@ -305,14 +309,14 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
 
 def _tensor(where: tuple, memory: list[torch.Tensor]) -> torch.Tensor:
     number, dtype, size, stride, offset = where
-    held = memory[number]
+    stored = memory[number]
     # its storage must hold all of it: set_ would make it larger
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
     itemsize = getattr(torch, dtype).itemsize
-    if offset < 0 or min(stride, default=0) < 0 or (last + 1) * itemsize > held.untyped_storage().nbytes():
+    if offset < 0 or min(stride, default=0) < 0 or (last + 1) * itemsize > stored.untyped_storage().nbytes():
         raise NotRecorded("a tensor lies outside of its memory")
-    empty = torch.empty(0, dtype=getattr(torch, dtype), device=held.device)
-    return empty.set_(held.untyped_storage(), offset, tuple(size), tuple(stride))
+    empty = torch.empty(0, dtype=getattr(torch, dtype), device=stored.device)
+    return empty.set_(stored.untyped_storage(), offset, tuple(size), tuple(stride))
 
 
 def _value(value: Any, memory: list[torch.Tensor]) -> Any:

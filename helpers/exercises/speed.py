@@ -57,7 +57,7 @@ def measure(made: Callable, args: tuple) -> Outcome:
     args = (args[0].clone(), *args[1:])  # the judge turns the contents that were given
     n_turned = 0
 
-    def turn() -> None:
+    def rotate_contents() -> None:
         nonlocal n_turned
         args[0].copy_(turned(args[0], 1))
         n_turned += 1
@@ -66,8 +66,8 @@ def measure(made: Callable, args: tuple) -> Outcome:
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
             made(*args)
         torch.cuda.synchronize()
-        median_us = timing.time_gpu(lambda: made(*args), before=turn).median_us
-        turn()
+        median_us = timing.time_gpu(lambda: made(*args), before=rotate_contents).median_us
+        rotate_contents()
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
             got = made(*args)
         torch.cuda.synchronize()
@@ -85,10 +85,10 @@ def turned(x: torch.Tensor, times: int) -> torch.Tensor:
     return x.reshape(-1).roll(times * _TURN % max(x.numel(), 1)).view_as(x)
 
 
-def ceiling_for(reached: float, written: float) -> float:
+def ceiling_for(gb_per_s: float, written: float) -> float:
     """The copy's GB/s; the copy is measured once more before a kernel is reported to be above it."""
     spec = device.gpu_spec()
-    if reached <= limit(written) * spec.copy_gb_per_s:
+    if gb_per_s <= limit(written) * spec.copy_gb_per_s:
         return spec.copy_gb_per_s
     return max(spec.copy_gb_per_s, device.measure_copy(spec.memory_bytes))
 

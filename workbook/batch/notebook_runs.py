@@ -233,8 +233,8 @@ class RunReport:
         rows = [("notebook", "status", "seconds", "slowest cell", figures)]
         for run in self.runs:
             slow = f"{run.slowest[0]} ({run.slowest[1]:.1f} s)" if run.slowest else ""
-            took = f"{run.seconds:.1f}" if run.seconds else ""
-            rows.append((run.name, run.status, took, slow, run.where))
+            seconds = f"{run.seconds:.1f}" if run.seconds else ""
+            rows.append((run.name, run.status, seconds, slow, run.where))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         return [
             "  ".join(

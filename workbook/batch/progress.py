@@ -68,10 +68,14 @@ class Progress:
         Returns:
             The estimate, or None as long as no point has ended.
         """
-        took = [run.seconds for run in ended if run.status != "kept" and run.seconds]
+        durations = [run.seconds for run in ended if run.status != "kept" and run.seconds]
         running = len(self.running)
-        to_come = total - len(ended) - running / 2  # those that run are half done, on average
-        return statistics.fmean(took) * to_come / self.at_once if took and to_come > 0 else None
+        n_remaining = total - len(ended) - running / 2  # those that run are half done, on average
+        return (
+            statistics.fmean(durations) * n_remaining / self.at_once
+            if durations and n_remaining > 0
+            else None
+        )
 
 
 def counted(ended: Sequence[NotebookRun], running: int, left: str) -> str:

@@ -308,7 +308,7 @@ WIDE_LOADS = Exercise(
     ),
     text=triton_text.text_of,
     prepare=triton_text.build,
-    adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
+    adapters={"run": wide.run, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
 )
 
 EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS, BLOG)

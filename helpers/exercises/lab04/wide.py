@@ -63,7 +63,7 @@ def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: s
     return {"ptx": made.ptx}
 
 
-def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
+def run(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
     """Square n random floats with the kernel: on the CPU, with its hints checked, and on the GPU if one is
     available.
     """
@@ -100,28 +100,28 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
     last = -(-n // block_size) - 1
     found: dict[str, Any] = {"loads": [], "stores": []}
     for program in (last - 1, last):
-        with _addresses_noted(program, last + 1) as touched:
+        with _record_addresses(program, last + 1) as addresses:
             ptx.interpreted(kernel)[(1,)](x, y, n, BLOCK_SIZE=block_size, num_warps=num_warps)
         own = set(range(program * block_size, min((program + 1) * block_size, n)))
         for what, tensor in (("loads", x), ("stores", y)):
-            elements = {(address - tensor.data_ptr()) // 4 for address in touched[what]}
+            elements = {(address - tensor.data_ptr()) // 4 for address in addresses[what]}
             other = min(elements - own, default=None)
             found[what].append((program, len(own - elements), other))
     return found
 
 
 @contextlib.contextmanager
-def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
+def _record_addresses(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
     """Let Triton's interpreter run one program of many, and note the addresses of its loads and stores."""
     import numpy as np
     from triton.runtime import interpreter
 
     builder = interpreter.interpreter_builder
-    touched: dict[str, list[int]] = {"loads": [], "stores": []}
+    addresses: dict[str, list[int]] = {"loads": [], "stores": []}
 
     def note(what: str, pointers: Any, mask: Any) -> None:
         active = np.broadcast_to(mask.data, pointers.data.shape).astype(bool)
-        touched[what] += pointers.data[active].astype(np.int64).tolist()
+        addresses[what] += pointers.data[active].astype(np.int64).tolist()
 
     def load(pointers: Any, mask: Any, other: Any, *how: Any) -> Any:
         note("loads", pointers, mask)
@@ -142,7 +142,7 @@ def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[i
     }.items():
         setattr(builder, name, instead)
     try:
-        yield touched
+        yield addresses
     finally:
         for name in ("create_masked_load", "create_masked_store", "set_grid_idx"):
             delattr(builder, name)
@@ -190,19 +190,19 @@ def _hints_watched() -> Iterator[list[str]]:
     from triton.runtime import interpreter
 
     handle = interpreter.TensorHandle
-    keep = handle.set_attr
+    original = handle.set_attr
     false: list[str] = []
 
     def set_attr(self: Any, key: str, value: Any) -> None:
         if key in _CLAIMS and not _holds(key, self, value):
             false.append(f"tl.{_CLAIMS[key]}(…, {value[0] if len(value) == 1 else list(value)})")
-        keep(self, key, value)
+        original(self, key, value)
 
     handle.set_attr = set_attr
     try:
         yield false
     finally:
-        handle.set_attr = keep
+        handle.set_attr = original
 
 
 def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
@@ -212,8 +212,8 @@ def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
     import numpy as np
 
     data = np.asarray(handle.data)
-    pointed = getattr(handle.dtype, "element_ty", None)
-    neighbour = 1 if pointed is None else pointed.primitive_bitwidth // 8  # pointers count bytes
+    pointee = getattr(handle.dtype, "element_ty", None)
+    neighbour = 1 if pointee is None else pointee.primitive_bitwidth // 8  # pointers count bytes
     if data.dtype == bool:
         data = data.astype(np.int8)
     data = np.atleast_1d(data).astype(np.int64)

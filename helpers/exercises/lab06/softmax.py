@@ -106,10 +106,10 @@ def _only_first_columns(s: Evidence) -> str:
     """How many columns were written, if the later ones never were; otherwise ""."""
     got = s.got[~s.expected.isnan().any(dim=1)]
     n = got.shape[1]
-    never = got.isnan().all(dim=0)
-    first = int(n - never.flip(0).long().cumprod(0).sum())
-    only_these = len(got) and 0 < first < n and not got[:, :first].isnan().any()
-    return f"only the first {first:,} of {n:,} columns were written" if only_these else ""
+    all_nan = got.isnan().all(dim=0)
+    first = int(n - all_nan.flip(0).long().cumprod(0).sum())
+    first_columns_only = len(got) and 0 < first < n and not got[:, :first].isnan().any()
+    return f"only the first {first:,} of {n:,} columns were written" if first_columns_only else ""
 
 
 def _wrong_sum(s: Evidence) -> bool:
@@ -169,8 +169,8 @@ def merge_cases(rng: random.Random) -> Iterator[Case]:
         for i in range(n):
             if rng.random() < 0.1:
                 row[i] = -math.inf
-        cuts = sorted(rng.choices(range(n + 1), k=rng.randrange(1, 8)))
-        parts = [part(row[a:b]) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
+        borders = sorted(rng.choices(range(n + 1), k=rng.randrange(1, 8)))
+        parts = [part(row[a:b]) for a, b in zip([0, *borders], [*borders, n], strict=True)]
         order = [rng.randrange(left) for left in range(len(parts) - 1, 0, -1)]
         label = f"a row of {n} in {len(parts)} parts, merged in some order"
         yield Case(label, (parts, order), expected=part(row), call="fold")
