@@ -223,11 +223,11 @@ def _draw_offline(output: NotebookNode, name: str) -> bool:
 
 def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str], str]) -> str:
     """Translate a relative link in a notebook in `folder` for a page in `out`."""
-    aim = folder / unquote(link)
-    aim = aim.parent.resolve() / aim.name
-    if (aim.parent, aim.name) in pages:
-        return quote(pages[aim.parent, aim.name])
-    return quote(Path(os.path.relpath(aim, out)).as_posix()) if aim.exists() else link
+    target = folder / unquote(link)
+    target = target.parent.resolve() / target.name
+    if (target.parent, target.name) in pages:
+        return quote(pages[target.parent, target.name])
+    return quote(Path(os.path.relpath(target, out)).as_posix()) if target.exists() else link
 
 
 def copy_plotly(assets: Path) -> None:

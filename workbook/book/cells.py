@@ -53,7 +53,9 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
         cell.metadata = nbformat.from_dict({"tags": sorted(shown_tags)})
         if cell.cell_type == "code":
             names = cell.metadata["kw_cells"] = []
-            cell.outputs = [made for output in cell.outputs if (made := _output(output)) is not None]
+            cell.outputs = [
+                converted for output in cell.outputs if (converted := _output(output)) is not None
+            ]
         else:
             cell.source = _REMOTE_IMAGE.sub(r"\1", _BADGE.sub("", relinked(cell.source, entry.path, course)))
             if i == 0:
@@ -77,12 +79,12 @@ def relinked(text: str, path: str, course: Course) -> str:
     def link(match: re.Match) -> str:
         words, to, anchor = match[1], match[2], match[3] or ""
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(to)))
-        there = course.project.root / target
-        if target in course.paths or (there.is_file() and there.suffix == ".png"):
+        path = course.project.root / target
+        if target in course.paths or (path.is_file() and path.suffix == ".png"):
             return match[0]
-        if target.startswith("..") or not there.exists() or not course.project.published:
+        if target.startswith("..") or not path.exists() or not course.project.published:
             return words
-        kind = "tree" if there.is_dir() else "blob"
+        kind = "tree" if path.is_dir() else "blob"
         address = f"https://github.com/{course.project.repository}/{kind}/main/{quote(target)}{anchor}"
         return f"[{words}]({address})"
 

@@ -142,13 +142,13 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
     cells = [cell for cell in notebook.cells if cell.source.strip() or tags(cell)]
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     for cell in cells:
         cell.source = cell.source.strip("\n").replace("\r\n", "\n")
         if cell.cell_type != "markdown" or not any(line.endswith("  ") for line in cell.source.splitlines()):
             cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines())
-        cell.id = _word_id(cell, taken)
-        taken.add(cell.id)
+        cell.id = _word_id(cell, used_ids)
+        used_ids.add(cell.id)
         cell.metadata = nbformat.from_dict(_metadata(cell))
         if cell.cell_type == "code":
             _form_code(cell, filename, project, problems)
@@ -266,10 +266,10 @@ def _form_lesson(
     title.source = "\n\n".join(part for part in parts if part)
 
 
-def _word_id(cell: NotebookNode, taken: set[str]) -> str:
+def _word_id(cell: NotebookNode, used_ids: set[str]) -> str:
     """The cell's own id if it is made of words and still free, otherwise words from its first line."""
     own = cell.get("id", "")
-    if _WORDS.fullmatch(own) and not _HEX_ID.fullmatch(own) and own not in taken:
+    if _WORDS.fullmatch(own) and not _HEX_ID.fullmatch(own) and own not in used_ids:
         return own
     lines = [line for line in cell.source.splitlines() if re.search(r"[A-Za-z]{2}", line)] or [cell.cell_type]
     named = next(
@@ -280,7 +280,7 @@ def _word_id(cell: NotebookNode, taken: set[str]) -> str:
     if _HEX_ID.fullmatch(base):
         base = f"cell-{base}"
     name, n = base, 1
-    while name in taken:
+    while name in used_ids:
         n += 1
         name = f"{base}-{n}"
     return name

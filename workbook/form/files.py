@@ -182,20 +182,20 @@ def _form_starter(
     elif path.read_text("utf-8") == text:
         return
     else:
-        want, have = starters.load(text), starters.load(canonical(path, project).text)
-        print_have = starters.fingerprint(have)
-        if print_have == starters.fingerprint(want):
+        new, current = starters.load(text), starters.load(canonical(path, project).text)
+        current_fingerprint = starters.fingerprint(current)
+        if current_fingerprint == starters.fingerprint(new):
             outcome.differences.append(
                 f"{name} has stored outputs, or its badge, setup cell or layout is not the canonical one."
             )
-        elif print_have == recorded:
+        elif current_fingerprint == recorded:
             outcome.differences.append(
-                f"{name}: {starters.changed_cells(have, want)} is out of date, because the solution changed; "
-                "run `workbook form`."
+                f"{name}: {starters.changed_cells(current, new)} is out of date, because the solution "
+                "changed; run `workbook form`."
             )
         else:
             outcome.problems.append(
-                f"{name} was edited manually ({starters.changed_cells(have, want)}), so it is not "
+                f"{name} was edited manually ({starters.changed_cells(current, new)}), so it is not "
                 "overwritten. Starters are derived from solutions, so make your change there. To replace the "
                 "starter, delete it and run `workbook form`."
             )

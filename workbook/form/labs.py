@@ -28,11 +28,11 @@ def structure(
     """
     problems: list[str] = []
     cells = solution.cells
-    place = {cell.id: i for i, cell in enumerate(cells)}
+    positions = {cell.id: i for i, cell in enumerate(cells)}
     groups = exercise_groups(solution)
     seen = [names[0] for names in groups]
     for names in groups:
-        after = place[names[-1]] + 1
+        after = positions[names[-1]] + 1
         following = cells[after] if after < len(cells) else None
         problems += _check_cell(following, names[0], filename, known and known.get(lab, {}))
     checks = {f"check-{name}" for name in seen}
@@ -45,10 +45,10 @@ def structure(
         problems.append(f"{filename}: no cell is tagged exercise.")
     for name in seen if known is not None else ():
         if name not in known.get(lab, {}):
-            home = next((other for other, ids in known.items() if name in ids), None)
+            other_lab = next((other for other, ids in known.items() if name in ids), None)
             unknown = f"{filename}: helpers.exercises has no exercise {name} for {lab}"
-            if home:
-                problems.append(f"{unknown}; it belongs to {home}.")
+            if other_lab:
+                problems.append(f"{unknown}; it belongs to {other_lab}.")
             else:
                 problems.append(f"{unknown}; it has {', '.join(known.get(lab, {})) or 'none'}.")
     for name in known.get(lab, {}) if known is not None else ():
