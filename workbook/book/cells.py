@@ -79,12 +79,12 @@ def relinked(text: str, path: str, course: Course) -> str:
     def link(match: re.Match) -> str:
         words, to, anchor = match[1], match[2], match[3] or ""
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(to)))
-        path = course.project.root / target
-        if target in course.paths or (path.is_file() and path.suffix == ".png"):
+        linked = course.project.root / target
+        if target in course.paths or (linked.is_file() and linked.suffix == ".png"):
             return match[0]
-        if target.startswith("..") or not path.exists() or not course.project.published:
+        if target.startswith("..") or not linked.exists() or not course.project.published:
             return words
-        kind = "tree" if path.is_dir() else "blob"
+        kind = "tree" if linked.is_dir() else "blob"
         address = f"https://github.com/{course.project.repository}/{kind}/main/{quote(target)}{anchor}"
         return f"[{words}]({address})"
 
