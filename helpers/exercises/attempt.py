@@ -38,10 +38,10 @@ def attempt(exercise: Exercise, obj: Any, seed: int | None = None, *, timed: boo
     Args:
         exercise: from `helpers.exercises.get`.
         obj: the learner's function, class or CUDA text.
-        seed: of the hidden cases; a new one each time by default. The verdict holds it.
-        timed: whether the speed is measured, where there is a GPU and the exercise has one.
+        seed: of the hidden cases; a new one each time by default. The verdict contains it.
+        timed: whether to measure the speed, if a GPU is available and the exercise requires one.
     """
-    if exercise.cases is graded_elsewhere:  # the check of a cell that does more; what the grader finds counts
+    if exercise.cases is graded_elsewhere:  # this check only runs in the grader
         return Verdict(exercise.id, True, f"{exercise.id} is checked by the grader.")
     return run_cases(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
 
@@ -55,17 +55,17 @@ def run_cases(
     claimed: bool = False,
     again: Callable[[Case], Outcome | None] | None = None,
 ) -> Verdict:
-    """Make the hidden cases, have each called, and judge until the first that fails.
+    """Make the hidden cases, call each, and judge the outcomes until one fails.
 
     Args:
         exercise: from `helpers.exercises.get`.
-        call: `(case) -> Outcome`. What it is given holds `expected`: a call that sends the case elsewhere
-            leaves that out.
+        call: `(case) -> Outcome`. The case contains `expected`, which must be removed before the case is sent
+            to another process.
         seed: of the hidden cases.
         timed: as in `attempt`.
-        claimed: whether a speed comes from a process that may say what it likes.
-        again: `(case) -> Outcome or None`, asked after a case that agrees: what its kernels give by
-            themselves.
+        claimed: whether the speed is reported by a process that can't be trusted.
+        again: `(case) -> Outcome or None`, called after a case that passes; the result of launching the
+            recorded kernels again, without the learner's Python code.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.

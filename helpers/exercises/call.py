@@ -1,4 +1,4 @@
-"""Make one call of a learner's object and note everything that the judge needs to know about it.
+"""Make one call of a learner's object and record everything that the judge needs to know about it.
 
 `call_here` runs in the notebook and in the grader's processes, which get cases without their expected
 results. In a notebook a case with a `served` function runs here as a whole; in the grader, `ask_here` makes
@@ -20,8 +20,8 @@ from helpers.exercises import guard, launches, replay, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
 from helpers.exercises.portable import portable, same_bits, type_with_article
 
-_MOST_STORED = 1 << 22  # elements: larger results are not kept for a second look
-_TRACED = 1 << 13  # elements: a host run of more is not traced
+_MOST_STORED = 1 << 22  # elements: larger results are not stored for comparison after the next call
+_TRACED = 1 << 13  # elements: a run on the host with more elements is not traced
 
 
 @dataclass
@@ -63,12 +63,12 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     """Call the learner's object with one case, in this process.
 
     Args:
-        exercise: says how: what to prepare, whether tensors are guarded, whose launches are counted.
+        exercise: what to prepare, whether tensors are guarded, and whose launches are counted.
         obj: the learner's object, as it came from the notebook.
-        case: label, args, kwargs and call; `expected` is not looked at.
+        case: label, args, kwargs and call; `expected` is ignored.
 
     Returns:
-        An `Outcome`; nothing that the learner's code raises passes through, but for KeyboardInterrupt.
+        An `Outcome`; it holds whatever the learner's code raises, except KeyboardInterrupt.
     """
     state = _prepare(exercise, obj)
     if isinstance(state, Outcome):
@@ -104,7 +104,7 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
 
 
 def text_here(exercise: Exercise, obj: Any) -> Text | Outcome:
-    """The learner's answer as text, or an outcome that says why there is none."""
+    """The learner's answer as text, or an outcome with the reason why there is none."""
     try:
         return obj if isinstance(obj, Text) else Text(exercise.text(obj))
     except (Exception, SystemExit) as error:
@@ -213,7 +213,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         facts["earlier_changed"] = _store_result(state, value)
         if (n_written := launches.written_by_kernels(seen, value)) is not None:
             facts["written"] = n_written
-    # Of a far view only the elements travel.
+    # Only the elements of a far view are sent.
     after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.keep_alive else t for t in args)
     return Outcome(portable(value), args_after=after, facts=facts)
 
@@ -224,12 +224,12 @@ def _outside(seen: launches.Seen, blocks: guard.Blocks) -> dict:
             "guard_writes": max(blocks.writes_outside(), seen.writes_outside),
             "guard_reads": seen.reads_outside,
         }
-    except RuntimeError:  # a GPU that met an illegal access answers nothing any more
+    except RuntimeError:  # after an illegal access the GPU fails every call
         return {}
 
 
 def _store_result(state: _Prepared, value: torch.Tensor) -> bool:
-    """Whether the last call's result has changed since; also keeps this one."""
+    """Store this call's result; return whether the last call's result has changed since."""
     changed = False
     if state.result is not None and state.bits is not None:
         changed = state.result.shape == state.bits.shape and not same_bits(state.result, state.bits)
@@ -239,7 +239,7 @@ def _store_result(state: _Prepared, value: torch.Tensor) -> bool:
 
 
 def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcome:
-    """An outcome from an exception: what it says, and the learner's line."""
+    """An outcome from an exception: its message, and the line in the learner's code."""
     facts = dict(facts or {})
     line = _line(error, obj)
     # Triton's interpreter wraps what a kernel raised.

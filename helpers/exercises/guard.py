@@ -2,8 +2,8 @@
 heap.
 
 Inputs are copied, and new tensors are made, in the middle of larger blocks. Their storages end where the
-tensor ends. Before and after them are `BAND` elements that belong to nobody: NaN around inputs, a pattern
-around outputs. A write there is counted afterwards, and a read there brings NaN into the result. The views
+tensor ends. Before and after them are `BAND` elements that belong to nobody: NaN around inputs and a pattern
+around outputs. Writes there are counted after the call, and a read there puts NaN into the result. The views
 that a case passes keep their sizes, strides, offsets and the values in their gaps.
 """
 
@@ -25,27 +25,27 @@ from helpers import check
 
 BAND = 1 << 16  # elements on each side: as large as any block that a learner would use
 _OUTSIDE_INPUT = 0xFF  # bytes: NaN in every floating-point format
-_OUTSIDE_OUTPUT = 0x5A  # not NaN, as a product of two NaNs is one: what is written there is seen
+_OUTSIDE_OUTPUT = 0x5A  # not NaN: otherwise writing a NaN there would go unnoticed
 _OUTSIDE_INTEGER = 0xA5
 # Python 3.11 does not name it.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0x40)
-_POOLED = 8 << 20  # bytes of the largest memory that is kept
+_POOLED = 8 << 20  # bytes: larger blocks are not reused
 FAR = "far rows"  # the key of a recipe in a case's arguments, see `far_rows`
 
 _pool: list[np.ndarray] = []
 
 
 def _references(pool: list[np.ndarray]) -> Iterator[int]:
-    """How many references there are to each array: arrays and tensors over its memory have one each."""
+    """The number of references to each array; every array or tensor that views its memory has one."""
     for one in pool:
         yield sys.getrefcount(one)
 
 
-_IDLE = next(_references([np.empty(1, dtype=np.uint8)]))  # depends on the version of Python
+_IDLE = next(_references([np.empty(1, dtype=np.uint8)]))  # it depends on the Python version
 
 
 def _memory(n_bytes: int) -> np.ndarray:
-    """Memory on the CPU, reused once nothing points into it, because fresh pages cost more than a small
+    """CPU memory, which is reused once nothing points into it, because new pages take longer than a small
     kernel.
     """
     for i, n_references in enumerate(_references(_pool)):
@@ -99,16 +99,16 @@ class Blocks:
 
     blocks: list[Block] = field(default_factory=list)
     keep_alive: list[Any] = field(default_factory=list)  # keeps lazily committed memory alive
-    # where other memory lies that may be touched: that of the latest tensors
+    # address ranges of other memory that may be accessed, that of the latest tensors
     allowed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=1024))
 
     def allow(self, t: torch.Tensor) -> None:
-        """Note the memory of a tensor that has no bands of its own."""
+        """Allow accesses to the memory of a tensor that has no guard bands."""
         storage = t.untyped_storage()
         self.allowed.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
 
     def make(self, n_bytes: int, size: int, device, outside: int, **about) -> tuple[Block, torch.Tensor]:
-        """A block and the tensor of bytes in its middle, whose storage is exactly that middle."""
+        """A block, and the byte tensor between its bands, whose storage ends where the bands begin."""
         band = BAND * size
         total = (2 * band + n_bytes + 7) // 8 * 8
         if torch.device(device).type == "cpu":
@@ -117,8 +117,7 @@ class Blocks:
             interior = torch.from_numpy(memory[band : band + n_bytes])
         else:
             raw = torch.empty(total, dtype=torch.uint8, device=device)
-            # Through DLPack the storage begins and ends with the middle: nothing tells the learner's code
-            # about the bands.
+            # DLPack makes a storage of exactly these bytes, so the learner's code can't find the bands.
             interior = torch.utils.dlpack.from_dlpack(
                 torch.utils.dlpack.to_dlpack(raw[band : band + n_bytes])
             )
@@ -149,7 +148,7 @@ def place(value: Any, blocks: Blocks) -> Any:
     return _place(value, blocks, {})
 
 
-# Address of a storage that was copied to the copy's bytes, and which of them are gaps.
+# Address of a copied storage -> the copy's bytes, and a mask of those that are gaps.
 _Seen = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -202,7 +201,7 @@ def far_rows(values: torch.Tensor, row_stride: int, turned: bool = False) -> dic
 
 
 def _far_rows_of(recipe: dict) -> torch.Tensor:
-    """The values, with those first that are far apart."""
+    """The values, with the dimension that is far apart first."""
     return recipe[FAR].t().contiguous() if recipe.get("turned") else recipe[FAR]
 
 
@@ -220,7 +219,7 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
     n = far_bytes(recipe) // size
     base = BAND + (1 << 31)
     if values.is_cuda:
-        torch.cuda.empty_cache()  # what torch keeps of earlier calls is free, too
+        torch.cuda.empty_cache()  # the memory that torch has cached counts as free, too
         free, _ = torch.cuda.mem_get_info()
         if n * size > 0.6 * free:
             raise MemoryError(f"{n * size / 1e9:.1f} GB are not free on this GPU")
@@ -237,7 +236,7 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
         wrapped = (i * stride + (1 << 31)) % (1 << 32) - (1 << 31)
         for at in (base + i * stride, base + wrapped):
             check.fill_with_poison(storage[max(at - 256, 0) : at + row + 256])
-    # a storage that begins with the view, as an ordinary tensor's does
+    # the storage begins with the view, as an ordinary tensor's does
     if values.is_cuda:
         own = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(storage[base:]))
     else:
@@ -247,7 +246,7 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
 
 
 class Guarded(TorchDispatchMode):
-    """While entered, tensors that torch makes without filling them are poisoned and banded."""
+    """In this mode, torch's uninitialized allocations get poison and guard bands."""
 
     def __init__(self, blocks: Blocks):
         super().__init__()
@@ -259,8 +258,7 @@ class Guarded(TorchDispatchMode):
         if func in self.empty:
             return self._banded(func(*args, **kwargs))
         if func.namespace not in ("aten", "prim", "prims", "profiler"):
-            # A custom operator: its own allocations are to be seen too, so its body runs with this mode
-            # entered.
+            # Run the body of a custom operator in this mode, too, so that its allocations are guarded.
             key = _backend(args)
             every = torch._C.DispatchKey.CompositeExplicitAutograd  # what torch.library.custom_op registers
             if key is not None and any(func.has_kernel_for_dispatch_key(one) for one in (key, every)):
@@ -290,7 +288,7 @@ def _backend(args) -> Any:
 
 
 def is_compiled(obj: Any) -> bool:
-    """Whether it was made by torch.compile, whose code doesn't run under a dispatch mode."""
+    """Whether it was compiled by torch.compile, whose code doesn't run in a dispatch mode."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None:
         return False
@@ -299,6 +297,6 @@ def is_compiled(obj: Any) -> bool:
 
 @contextmanager
 def guarded(blocks: Blocks) -> Iterator[None]:
-    """Band and poison every allocation made inside."""
+    """Put guard bands and poison around every allocation in this block."""
     with Guarded(blocks):
         yield

@@ -1,4 +1,4 @@
-"""One run of a learner's CUDA kernel into an output between guard bands, and the table of what it can show.
+"""Run a learner's CUDA kernel once with guard bands around its output; conditions for what the run shows.
 
 The labs whose answers are CUDA text share this module.
 """
@@ -23,7 +23,7 @@ def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape:
     """Run once into an output full of NaN between guard bands.
 
     Args:
-        launch: launches the kernel with the output that it is given, on the inputs' device.
+        launch: `(out) -> None`, launches the kernel on the inputs' device.
         inputs: float32 tensors that the kernel reads.
         shape: of the output.
 
@@ -73,7 +73,7 @@ def trouble(error: EmulatorError) -> dict:
     }
 
 
-# What a text that doesn't build gets as a hint, if it is for the launcher: `Table.raises`.
+# Conditions for a text that doesn't build (`Table.raises`).
 DOES_NOT_BUILD: Conditions = {
     "does-not-build/kernel": lambda s: s.got.error_type == "BuildError" and "has no kernel" in s.got.error,
     "does-not-build/text": lambda s: (
@@ -89,7 +89,7 @@ def of_runs(faults: Conditions, values: Conditions) -> Conditions:
 
     Args:
         faults: for what the emulator found, by `s.cause`, `s.argument`, `s.block` and `s.thread`.
-        values: for wrong values, by `s.out`, `s.expected` and `s.bad`, which says where they are wrong.
+        values: for wrong values, by `s.out`, `s.expected` and `s.bad`, a mask of the wrong elements.
     """
     return {
         "launch": lambda s: s.refused,
@@ -101,8 +101,8 @@ def of_runs(faults: Conditions, values: Conditions) -> Conditions:
 
 
 def seen_run(seen: Seen) -> Iterable[Seen]:
-    """What `of_runs` is asked about: the fields of the run, with `problem`, what is wrong in words, and
-    `details`.
+    """The facts that the conditions of `of_runs` use: the fields of the run, `problem`, which is the end of a
+    sentence, and `details`.
     """
     fields = ("refused", "trouble", "cause", "argument", "block", "thread", "changed", "outside")
     run = {name: seen.got.get(name) for name in fields} | {"bad": None, "fault": ""}

@@ -15,7 +15,7 @@ import numpy as np
 
 from helpers.exercises.guard import Blocks
 
-_MOST_STORED = 1 << 24  # addresses that are noted of a call
+_MOST_STORED = 1 << 24  # addresses that are recorded per call
 
 # How the names of torch's kernels, and of the libraries that it calls, begin.
 _NOT_THE_LEARNERS = (
@@ -36,8 +36,8 @@ _NOT_THE_LEARNERS = (
 
 
 class OutsideEveryTensor(RuntimeError):
-    """A pointer of an interpreted kernel is in no tensor and no guard band. The kernel was stopped before the
-    access.
+    """A pointer of an interpreted kernel is outside every tensor and guard band. The kernel was stopped
+    before the access.
     """
 
 
@@ -46,9 +46,9 @@ class Seen:
     """What was observed during one call. `launched` is None if it couldn't be observed.
 
     `stored` has the addresses that interpreted kernels wrote to, as arrays; None if kernels were compiled or
-    wrote too often to note everything. `read_bytes` and `written_bytes` are what interpreted kernels loaded
-    and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs that one
-    program loaded in a launch; None if kernels were compiled.
+    wrote too often to record every address. `read_bytes` and `written_bytes` are what interpreted kernels
+    loaded and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs
+    that one program loaded in a launch; None if kernels were compiled.
     """
 
     launched: list[str] | None = None
@@ -82,7 +82,7 @@ class Seen:
             self.most_read = max(self.most_read, self.by_program[program])
 
     def compiled(self) -> None:
-        """Nothing is known of what a compiled kernel touches."""
+        """Record that a compiled kernel ran, whose accesses can't be observed."""
         self.stored = self.read_bytes = self.written_bytes = self.most_read = None
 
 
@@ -169,8 +169,8 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 def written_by_kernels(seen: Seen, result: Any) -> int | None:
     """How many elements of a result interpreted kernels wrote to; None if that isn't known.
 
-    If they wrote none of them, the result may be a copy. Then it is how many elements they wrote at all, at
-    most the number of elements of the result.
+    If they wrote none of them, the result may be a copy. Then it is the total number of elements that they
+    wrote, limited to the size of the result.
     """
     if seen.stored is None or result.device.type != "cpu" or not seen.launched:
         return None
@@ -184,8 +184,8 @@ def written_by_kernels(seen: Seen, result: Any) -> int | None:
 
 
 def _nothing_promised(ptrs: Any) -> Any:
-    """What a masked-off part contains if no `other` is given: the interpreter would use zeros, but a GPU
-    promises nothing.
+    """What a masked-off part contains if no `other` is given: the interpreter would use zeros, but on a GPU
+    they are undefined.
     """
     from triton.runtime import interpreter
 
@@ -207,7 +207,7 @@ def _in_input(blocks: Blocks, addresses: Any) -> bool:
 
 
 def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
-    """Sort the addresses of one access into tensors, bands and nowhere."""
+    """Classify the addresses of one access: inside a tensor, in a guard band, or outside both."""
     if not addresses.size:
         return
     low, high = int(addresses.min()), int(addresses.max())
@@ -261,8 +261,7 @@ def host_cuda_watched(small: bool) -> Iterator[Seen]:
     from helpers.cuda import emulator
 
     seen = Seen()
-    # The judge sees poison by itself, and can say which part was written: the result is wanted, not the
-    # exception.
+    # Return the result instead of raising: the judge recognizes poison and can report which part was written.
     with emulator.unwritten_allowed():
         if not small:
             yield seen

@@ -62,7 +62,7 @@ class Seen(SimpleNamespace):
         return close(self.value, *candidates, rel=rel, abs=abs)
 
     def also(self, **facts: Any) -> Seen:
-        """A copy that knows more."""
+        """A copy with more facts."""
         return Seen(**(vars(self) | facts))
 
 
@@ -72,7 +72,7 @@ class Table:
 
     Attributes:
         exercise, lab: where the sentences are: below the exercise's id, in the lab's `hints.toml`.
-        conditions: key -> condition, in the order in which they are tried.
+        conditions: key -> condition, in the order in which they are checked.
         raises: the same for calls that raised, where `s.got` is the outcome.
 
     Raises:
@@ -193,7 +193,7 @@ def _equal(got: Any, want: Any, tolerance: tuple[float, float]) -> bool:
 
 # ------------------------------------------------------------------------------- conditions that labs share
 def always(s: Any) -> bool:
-    """The condition of a table's last row."""
+    """A condition that is always true, for a table's last row."""
     return True
 
 
@@ -203,7 +203,7 @@ def close(value: float, *candidates: float, rel: float = 1e-9, abs: float = 1e-9
 
 
 def under(condition: Condition, conditions: Conditions) -> dict[str, Condition]:
-    """The conditions, each of which now also needs this one."""
+    """The conditions, each combined with this one by `and`."""
     return {key: _both(condition, other) for key, other in conditions.items()}
 
 
@@ -250,8 +250,8 @@ class TableJudge:
             is wrong may be "": then the exception is quoted.
         name: of what the learner writes.
         facts: `(*args) -> dict`, as in `seen_answer`.
-        parts: `(seen) -> iterable of Seen`, if the table is to be asked about several parts of the answer,
-            one after another. If they have `details`, these are shown below the sentence.
+        parts: `(seen) -> iterable of Seen`, to check several parts of the answer, one after another. Their
+            `details`, if any, are printed below the sentence.
         tolerance: relative, or relative and absolute.
     """
 

@@ -104,7 +104,7 @@ class Verdict:
         details: the first wrong elements, one per line; for a write-up, where it agrees with the data and
             where it doesn't.
         n_cases: cases that were called and agreed.
-        n_not_tried: cases that couldn't be tried here; the sentence of a pass says so.
+        n_not_tried: cases that couldn't run here, which `sentence` mentions if the rest passed.
         words: the words of a write-up, for the teacher; cleaned and shortened, but not judged.
         speed: "94 % of the copy ceiling", on a GPU.
         seed: of the hidden cases; the same seed gives the same cases.
@@ -152,7 +152,7 @@ def graded_elsewhere(*_: Any) -> Any:
 
 @dataclass(frozen=True)
 class Raises:
-    """A `Case.expected` that says that the call must be refused.
+    """A `Case.expected` for a call that must raise an exception.
 
     Attributes:
         types: names of exceptions, one of which must be raised.
@@ -164,7 +164,7 @@ class Raises:
 
 
 class Text(str):
-    """An answer that is text. The process that builds it has nothing else from the learner's process."""
+    """An answer that is text. The process that builds it gets nothing else from the learner's process."""
 
 
 @dataclass(frozen=True)

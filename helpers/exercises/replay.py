@@ -2,9 +2,9 @@
 it again.
 
 The learner's process records them; a process that never ran the learner's Python builds the kernels from
-their texts and launches them on memory of its own. What torch did between two launches comes along as
-contents; what torch did instead of a launch does not: the memory of the result begins empty or poisoned
-there, and is looked at afterwards.
+their texts and launches them on memory of its own. What torch computed between two launches is recorded as
+memory contents. What torch computed instead of a launch is lost, because the result's memory starts out empty
+or poisoned there and is checked afterwards.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from helpers.exercises.portable import same_bits
 from helpers.kernels import cooperative_simulator
 
 _MOST_LAUNCHES = 64
-_MOST_BYTES = 64 << 20  # of all memory that is recorded of one call
+_MOST_BYTES = 64 << 20  # of all memory that is recorded per call
 _TENSOR, _DTYPE = "@tensor", "@dtype"
 
 
 class NotRecorded(ValueError):
-    """A call's launches cannot be run again; the message says why."""
+    """A call's launches cannot be replayed; the message gives the reason."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Record:
     def launch(
         self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
-        """Note a launch and do it."""
+        """Record a launch and run it."""
         if self.problem:
             return run()
         try:
@@ -88,7 +88,7 @@ class Record:
             "args": [self._described(one, numbers) for one in args],
             "kwargs": {name: self._described(one, numbers) for name, one in kwargs.items()},
         }
-        # What lies in the arguments the case itself says, and it may span gigabytes.
+        # The arguments' contents are part of the case, so they aren't recorded; they may span gigabytes.
         own = sorted(
             one for one in numbers if self._stored[one].untyped_storage().data_ptr() not in self.given
         )
@@ -130,10 +130,10 @@ class Record:
         return self._memory[address]
 
     def plan(self, result: Any) -> dict[str, Any]:
-        """What gives this result, as plain data.
+        """The launches that compute this result, as plain data.
 
         Raises:
-            NotRecorded: that is not possible.
+            NotRecorded: they can't be replayed.
         """
         if self.problem:
             raise NotRecorded(self.problem)
@@ -152,7 +152,7 @@ class Record:
         }
 
     def _locate(self, result: torch.Tensor) -> dict[str, Any]:
-        """Where the result lies, or what it is a copy of."""
+        """Where in memory the result is, or which tensor it is a copy of."""
         about = {"shape": tuple(result.shape), "dtype": str(result.dtype).removeprefix("torch.")}
         if result.untyped_storage().data_ptr() in self._memory:
             return {**_view(result, self._number(result)), "turned": False, **about}
@@ -202,7 +202,7 @@ def _bytes(t: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def recorded(args: Sequence[Any]) -> Iterator[Record]:
-    """Record every Triton launch made inside.
+    """Record every Triton launch in this block.
 
     Args:
         args: of the call.
@@ -238,26 +238,26 @@ def recorded(args: Sequence[Any]) -> Iterator[Record]:
 
 
 def function(plan: dict[str, Any]) -> Callable[..., torch.Tensor]:
-    """A plan as a function of the call's arguments: it launches what was launched, and gives what lies in the
-    result.
+    """A function of the call's arguments that replays a plan and returns the result's memory.
 
     Raises:
-        helpers.exercises.triton_text.NotAlone: a kernel's text holds more than kernels.
+        helpers.exercises.triton_text.NotAlone: a kernel's text contains more than kernels.
     """
     kernels = [_build(text) for text in plan["kernels"]]
     return lambda *args: _run(plan, kernels, args, None)
 
 
 def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) -> int:
-    """How many elements of the result the launches write: they run on a result full of something else.
+    """How many elements of the result the launches write, found by running them on a result that was filled
+    with another value.
 
-    Elements that hold just that are looked at once more, with another filling.
+    Elements that end up with exactly this value are checked again with another one.
 
     Args:
         plan: what was recorded.
         args: of the call, which are copied.
-        right: the result of the plan's function. An element that is 0 there counts as written: adding it
-            shows nothing.
+        right: the result of the plan's function. An element that is 0 there counts as written, because adding
+            0 leaves no trace.
     """
     kernels = [_build(text) for text in plan["kernels"]]
     fillings: tuple[float, float] = (1, 0) if right.dtype == torch.bool else (90, 91)
@@ -276,7 +276,7 @@ def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) ->
 
 
 def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: float | None) -> torch.Tensor:
-    """Launch everything; with `fill` the result begins with that, and only launches change it."""
+    """Run all launches. `fill` sets the result's initial contents, which only launches change."""
     device = next((one.device for one in args if isinstance(one, torch.Tensor)), torch.device("cpu"))
     memory: list[torch.Tensor] = []
     for one in plan["memory"]:
@@ -295,7 +295,7 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
                 memory[number].copy_(contents)
         values = [_value(one, memory) for one in launch["args"]]
         named = {name: _value(one, memory) for name, one in launch["kwargs"].items()}
-        with cooperative_simulator.chip():  # programs that wait for each other need a place each
+        with cooperative_simulator.chip():  # programs that wait for each other must all be resident
             kernels[launch["kernel"]][launch["grid"]](*values, **named)
     about = plan["result"]
     if (
@@ -310,7 +310,7 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
 def _tensor(where: tuple, memory: list[torch.Tensor]) -> torch.Tensor:
     number, dtype, size, stride, offset = where
     stored = memory[number]
-    # its storage must hold all of it: set_ would make it larger
+    # the storage must be large enough, because set_ would enlarge it
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
     itemsize = getattr(torch, dtype).itemsize
     if offset < 0 or min(stride, default=0) < 0 or (last + 1) * itemsize > stored.untyped_storage().nbytes():

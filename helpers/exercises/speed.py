@@ -19,7 +19,9 @@ from helpers.exercises.model import SPEED, Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import SpeedPlan
 
 _ABOVE = 1.05  # of the copy ceiling
-_ABOVE_READING = 1.2  # for what hardly writes: memory reads faster than it turns between reading and writing
+_ABOVE_READING = (
+    1.2  # for kernels that write little: reading alone is faster than alternating reads and writes
+)
 _BYTES = 256 << 20  # of the first input
 _TURN = 4097  # elements that the contents move before a timed call
 
@@ -32,7 +34,7 @@ def timed_case(plan: SpeedPlan, rng: random.Random) -> Case:
     shape = plan.shape or ((n,) if plan.cases.ndim == 1 else (n // 4096, 4096))
     cases, seed = plan.cases, rng.getrandbits(31)
     if cases.make is None and getattr(torch, main).is_floating_point:
-        # Made on the GPU: so many values would take long on the host.
+        # Made on the GPU, because this many values would take long on the host.
         generator = torch.Generator("cuda").manual_seed(seed)
 
         def make(shape, rng, dtype, device):
@@ -54,7 +56,7 @@ def measure(made: Callable, args: tuple) -> Outcome:
         median.
     """
     torch.cuda.empty_cache()
-    args = (args[0].clone(), *args[1:])  # the judge turns the contents that were given
+    args = (args[0].clone(), *args[1:])  # a copy, because the judge rotates the original contents
     n_turned = 0
 
     def rotate_contents() -> None:
@@ -75,7 +77,7 @@ def measure(made: Callable, args: tuple) -> Outcome:
         return Outcome(facts={"untimed": "the GPU's memory is too small for the size that is timed"})
     except (Exception, SystemExit) as error:
         if isinstance(error, timing.ProfilerBusy):
-            return Outcome(facts={"untimed": str(error)})  # no fault of the kernel
+            return Outcome(facts={"untimed": str(error)})  # this isn't the kernel's fault
         return Outcome(error=f"{type(error).__name__}: {error}", error_type=type(error).__name__)
     return Outcome(got, facts={"us": median_us, "turned": n_turned})
 
