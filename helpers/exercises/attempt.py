@@ -41,7 +41,7 @@ def attempt(exercise: Exercise, obj: Any, seed: int | None = None, *, timed: boo
         seed: of the hidden cases; a new one each time by default. The verdict contains it.
         timed: whether to measure the speed, if a GPU is available and the exercise requires one.
     """
-    if exercise.cases is graded_elsewhere:  # this check only runs in the grader
+    if exercise.cases is graded_elsewhere:  # the grader runs the real check
         return Verdict(exercise.id, True, f"{exercise.id} is checked by the grader.")
     return run_cases(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
 

@@ -67,7 +67,7 @@ _HARMLESS_LINE = re.compile(
 
 
 def problem(text: str) -> str:
-    """Why a text is more than kernels, as a sentence; "" where it is fine."""
+    """Why a text is more than kernels, as a sentence; "" if it is fine."""
     spliced = re.sub(r"\\[ \t]*\r?\n", " ", text)
     if "??/" in spliced or "%:" in spliced:
         return "The text has trigraphs or digraphs; write the characters themselves."

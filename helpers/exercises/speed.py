@@ -19,9 +19,7 @@ from helpers.exercises.model import SPEED, Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import SpeedPlan
 
 _ABOVE = 1.05  # of the copy ceiling
-_ABOVE_READING = (
-    1.2  # for kernels that write little: reading alone is faster than alternating reads and writes
-)
+_ABOVE_READING = 1.2  # for kernels that write little, because reading alone is faster
 _BYTES = 256 << 20  # of the first input
 _TURN = 4097  # elements that the contents move before a timed call
 

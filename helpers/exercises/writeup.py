@@ -17,7 +17,7 @@ from helpers.exercises.portable import portable
 
 __all__ = ["MOST", "WriteUp", "as_plain", "as_text", "cleaned", "from_text", "is_write_up", "readable"]
 
-MOST = 3000  # characters of a learner's words that are kept
+MOST = 3000  # characters of a learner's words that are stored
 _MOST_NAME, _MOST_LISTED = 80, 20
 _FORM = "a write-up"  # marks the form among plain values
 

@@ -49,7 +49,7 @@ def _simulate(ask: Callable[..., Outcome], true: dict) -> Outcome | dict:
 
 
 def _each_clock(seen: Seen) -> Iterable[Seen]:
-    """The whole answer first, and then one clock after another."""
+    """All clocks at once, and then each clock by itself."""
     seen = seen.also(readings=seen.got["readings"], n_behind_others=seen.got.get("n_behind_others"), clock="")
     yield seen
     for clock in CLOCKS:
@@ -99,7 +99,7 @@ _CLOCK_MISTAKES = {
     "waited": _of(_NOT_WAITING, lambda s: s.us > s.kernel_us / 2),
     "nothing": _of(_NOT_WAITING, lambda s: s.us < s.launch_us),
     "not-waited": _of(_WAITING, lambda s: s.us < s.kernel_us),
-    # At most the warm-up found other work in the queue, so what the clock waited for is the learner's own.
+    # Only the warm-up can have met other work in the queue, so the clock waited for the learner's own work.
     "own-launch": _of(_WAITING, lambda s: _too_long(s) and s.n_behind_others in (0, 1)),
     "leftover": _of(_WAITING, _too_long),
     "marks/none": _of(_PAIR, lambda s: s.us < s.kernel_us),
@@ -166,7 +166,7 @@ def _about_samples(samples: list[float], n_warmup: int) -> dict[str, Any]:
 
 
 def _the_summary(seen: Seen) -> Iterable[Seen]:
-    """What was returned, without what else the adapter noted."""
+    """The returned summary, without the adapter's other facts."""
     found = seen.got
     noted = {"changed": found["changed"], "refused": found.get("refused")}
     summary = seen_answer(seen.case, found.get("found"), _about_samples)

@@ -171,8 +171,8 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
             expected=(x.double() * factor.double()[:, None]).to(device),
             call="run",
         )
-    # `expected` is the least percentage of the sectors' bytes to be used; rows of 100 columns start inside
-    # one.
+    # `expected` is the smallest allowed percentage of the sectors' bytes; rows of 100 columns start inside a
+    # sector.
     for height, width, least in [(64, 256, 75), (rng.randrange(40, 70), 100, 60)]:
         yield Case(
             f"a traced run on a {height} × {width} matrix", (height, width), expected=least, call="count"
@@ -251,7 +251,7 @@ def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _in_text(tile: str):
-    """The condition that a run failed whose text has a bad tile, unless the run shows something more
+    """The condition that a run failed and its text has a bad tile, unless the run shows something more
     specific.
     """
 

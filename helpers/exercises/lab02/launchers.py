@@ -108,20 +108,18 @@ LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TR
 
 @dataclass(frozen=True)
 class Built:
-    """A learner's kernel with its launcher, built: for this machine's GPU where there is one, else for the
-    host.
-    """
+    """A learner's kernel with its launcher, built for this machine's GPU or, without one, for the host."""
 
     launcher: Launcher
     text: str
     module: ModuleType
 
     def on_host(self) -> ModuleType:
-        """The same text for the host; built at the first call where there is a GPU."""
+        """The same text built for the host; with a GPU, it is built on the first call."""
         return self.module if cuda.info(self.module).emulated else _load(self.launcher, self.text, "emulator")
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The kernel's result in a new tensor, by blocks of 16 × 16 where the launcher asks for a shape."""
+        """The kernel's result in a new tensor, with blocks of 16 × 16 if the launcher takes a block shape."""
         import torch
 
         height, width = inputs[0].shape
@@ -136,7 +134,8 @@ class Built:
 
         Raises:
             RuntimeError: the launch was not accepted.
-            helpers.cuda.emulator.checked.EmulatorError: on the host, what a kernel must not do.
+            helpers.cuda.emulator.checked.EmulatorError: on the host, if the kernel does something that it
+            must not do.
         """
         import torch
 
@@ -149,7 +148,7 @@ class Built:
 
 
 def kernel(name: str) -> Callable[[Any], Built]:
-    """What an exercise's `prepare` is: CUDA text -> `Built`.
+    """The `prepare` of an exercise: CUDA text -> `Built`.
 
     Args:
         name: of a launcher, such as "transpose".
@@ -158,10 +157,10 @@ def kernel(name: str) -> Callable[[Any], Built]:
 
 
 def as_text(answer: Any) -> str:
-    """The CUDA text that an answer is.
+    """The answer's CUDA text.
 
     Raises:
-        helpers.cuda.BuildError: it is none.
+        helpers.cuda.BuildError: it isn't a text.
     """
     if isinstance(answer, str):
         return answer
@@ -254,7 +253,7 @@ def _about(built: Built) -> dict:
 
 
 def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ()) -> grid.GridTrace:
-    """Run the kernel on the host on a (height, width) matrix and keep every access.
+    """Run the kernel on the host on a (height, width) matrix and record every access.
 
     Raises:
         helpers.cuda.emulator.checked.EmulatorError, helpers.cuda.BuildError: as in any run and build for the
@@ -271,7 +270,9 @@ def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ())
 
 
 def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
-    """For "input" and "output": sectors a request, and per cent of the sectors' bytes that were asked for."""
+    """For "input" and "output": sectors per request, and the percentage of the sectors' bytes that were
+    requested.
+    """
     found = {}
     for argument in ("input", "output"):
         table = run.sectors()

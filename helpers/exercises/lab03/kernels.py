@@ -2,7 +2,7 @@
 
 They are written in plain torch, so that a learner's test of many sizes is fast without a GPU, too. From the
 outside they behave like the Triton kernels whose mistakes they have. Each is made anew for every test, so
-that none remembers an earlier one.
+that none remembers an earlier test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HiddenKernel:
 
 
 def _filled(y: torch.Tensor) -> bool:
-    """Whether somebody filled this memory with NaN, or with one other number, before the kernel got it."""
+    """Whether the test filled this memory with NaN or another constant before the kernel got it."""
     if not y.numel():
         return False
     first = y.reshape(-1)[0]
@@ -182,7 +182,7 @@ def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
 _VALUES = "Compare only the values, and allow rounding: torch.allclose(got, expected, equal_nan=True)."
 _LAYOUT = "The docstring says nothing about the output's memory layout, so compare values, not strides."
 
-# From what most tests see to what few do.
+# From mistakes that most tests find to those that few find.
 KERNELS: dict[str, HiddenKernel] = {
     "torch-square": _right(
         _once(torch.square),

@@ -71,7 +71,7 @@ def _data(value: Mapping[str, Any]) -> Data:
 
 
 def _of_time(given: Mapping[str, Any]) -> str:
-    """What in a write-up is about time; "" if nothing is."""
+    """What in a write-up refers to time, or ""."""
     named = [one for one in given["figures"] if one in _TIMES]
     return given["finding"] if given["finding"] in _FASTER else (named or [""])[0]
 

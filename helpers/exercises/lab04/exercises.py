@@ -196,7 +196,7 @@ OUTPUT_CODE = answer_exercise(
 
 # ------------------------------------------------------------------------------------------------ wide loads
 _WIDE = "wide-loads"
-_RAGGED = 1823 * 781  # a multiple of neither a block nor of 2
+_RAGGED = 1823 * 781  # not a multiple of a block or of 2
 
 
 def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
@@ -221,7 +221,7 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _parts(seen: Seen) -> Iterable[Seen]:
-    """What a case's call found: a run, the PTX's loads and stores, or each access of the last programs."""
+    """The facts of a case's call: a run, the PTX's loads and stores, or each access of the last programs."""
     found, case = seen.got, seen.case
     if "no_kernel" in found:
         yield seen.also(call="")

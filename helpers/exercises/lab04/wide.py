@@ -1,8 +1,8 @@
 """Runs and compiles the kernel of lab 04's `wide-loads`, which is made from its text.
 
-A kernel whose compiled form is right may still be wrong, and the other way round: Triton believes a hint such
-as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is compiled for a size
-that nothing is known about, run on memory with guard bands, and every hint is compared with its values.
+The compiled code can look right although the kernel computes wrong results, and the other way around: Triton
+believes a hint such as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is compiled
+for an unknown size, run on memory with guard bands, and every hint is compared with its values.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32"}
-_GUARD = 4096  # elements before and behind: more than a block can reach past the end by its last program
+_GUARD = 4096  # elements before and after: more than the last program's block can reach past the end
 _CLAIMS = {
     "tt.divisibility": "multiple_of",
     "tt.contiguity": "max_contiguous",
@@ -39,10 +39,10 @@ def compiled(kernel: Any, block_size: int, num_warps: int, target: str) -> dict[
 
 
 def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: str) -> dict[str, str]:
-    """The PTX with n_elements known when it is compiled: a branch that this size never takes is not in it.
+    """The PTX with n_elements known at compile time, without branches that this size never takes.
 
-    A kernel may ask something of a number that it cannot ask of a constant, such as
-    `n_elements.to(tl.int64)`: where it does not compile like this, there is "no_constant" instead.
+    A kernel may call a method that a runtime value has and a constant lacks, such as
+    `n_elements.to(tl.int64)`: if it does not compile like this, "no_constant" is returned instead.
     """
     from helpers import ptx
 
@@ -81,10 +81,11 @@ def run(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict
 
 
 def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
-    """Where the last two programs of a launch over n elements read and write, without memory of that size.
+    """Where the last two programs of a launch over n elements read and write, without allocating that much
+    memory.
 
     The programs run in Triton's interpreter with their real numbers. The addresses of their loads and stores
-    are noted, but nothing is read or written there.
+    are recorded, but not accessed.
 
     Returns:
         "loads" and "stores": for each of the two programs its number, how many of its own elements it leaves
@@ -112,7 +113,7 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _record_addresses(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
-    """Let Triton's interpreter run one program of many, and note the addresses of its loads and stores."""
+    """Let Triton's interpreter run one program of many, and record the addresses of its loads and stores."""
     import numpy as np
     from triton.runtime import interpreter
 
@@ -134,7 +135,7 @@ def _record_addresses(program: int, n_programs: int) -> Iterator[dict[str, list[
     def place(*_: int) -> None:
         builder.grid_dim, builder.grid_idx = (n_programs, 1, 1), (program, 0, 0)
 
-    # As attributes of the one builder they go before those of its class.
+    # Attributes of the builder object take precedence over those of its class.
     for name, instead in {
         "create_masked_load": load,
         "create_masked_store": store,
@@ -186,7 +187,9 @@ def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, whe
 
 @contextlib.contextmanager
 def _hints_watched() -> Iterator[list[str]]:
-    """Compare each hint with its values while Triton's interpreter runs a kernel; yields the false ones."""
+    """Compare each hint with its values while Triton's interpreter runs a kernel; yields the hints that are
+    false.
+    """
     from triton.runtime import interpreter
 
     handle = interpreter.TensorHandle

@@ -91,7 +91,7 @@ def _row_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
     yield case(0, 3124, 781, 4)
     yield case(1, 3124, 781, 4)
-    yield case(2, 3124, 781, 4)  # its stride taken for elements would put it on a boundary
+    yield case(2, 3124, 781, 4)  # aligned if its stride were in elements
     yield case(8, 3124, 781, 4)
     yield case(3, 792 * 4, 781, 4)
     yield case(5, 3124, 512, 4)
@@ -248,7 +248,7 @@ LIMITER = answer_exercise(
 _ACT = "act-on-advice"
 _KEYS = ("n_programs", "program_stride", "element_stride", "n_elements", "after_us")
 _MAX_BLOCK = 1 << 16
-_LISTED = 1 << 20  # elements: of larger matrices the offsets are not all listed
+_LISTED = 1 << 20  # elements: larger matrices are too large to list all offsets
 _WITHIN = 0.30  # of the measured time
 
 
@@ -271,7 +271,7 @@ def _about_act(n_rows: int, n_cols: int, shortest_us: float, copy_gb_per_s: floa
 
 
 def _not_all(s: Any) -> str:
-    """What a launch squares if it isn't each element once, counted."""
+    """How many elements a launch squares, if it isn't each element once."""
     programs, each, n = s.got["n_programs"], s.got["n_elements"], s.got["n_programs"] * s.got["n_elements"]
     verb = "squares" if programs == 1 else "square"
     return f"{counted(programs, 'program')} of {counted(each, 'element')} {verb} {n:,}, not {s.n:,}" * (

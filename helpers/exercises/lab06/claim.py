@@ -6,11 +6,11 @@ from helpers.exercises import recorded_data
 from helpers.exercises.consistency import Claim, Data, Figure
 from helpers.exercises.factories import free_exercise
 
-K = 8192  # of the product whose GELU a colleague wants to fuse into it
+K = 8192  # of the product into which a colleague wants to fuse a GELU
 
 
 def data() -> Data:
-    """What the records of lesson 06 say about fused and separate kernels."""
+    """The recorded data of lesson 06 on fused and separate kernels."""
     softmax = recorded_data.table("fusion/five-operations").set_index("kernel").median_us
     forms = recorded_data.table("fusion/compile-kernels")
     gelu = forms[forms.function.str.startswith("GELU")].set_index("form")

@@ -31,7 +31,7 @@ class Kernel:
 
 @dataclass
 class _Read:
-    """What was between two marks, for the judge."""
+    """What ran between two marks, for the judge."""
 
     us: float
     n_calls: int
@@ -102,7 +102,7 @@ class TimedGpu(SimulatedQueue):
             base = kernel.warm_us if self._warm else kernel.cold_us
             clock = self._clock()
             took = base * clock * slowed * slow * (1 + 0.002 * self._random.random())
-            if not kernel.current:  # another queue: no mark of this one waits for it
+            if not kernel.current:  # another stream: no mark of this one waits for it
                 self._host += self.launch_us
             else:
                 idle = max(0.0, self._host + self.launch_us - self._free)
@@ -114,7 +114,7 @@ class TimedGpu(SimulatedQueue):
         return ran
 
     def _clock(self) -> float:
-        """How many times as long kernels take at the current clock."""
+        """The factor by which kernels are slower at the current clock."""
         return 1 + (self.ramp - 1) * max(0.0, 1 - self._worked_us / self.ramp_us)
 
     def flush(self) -> None:
@@ -144,7 +144,7 @@ class TimedGpu(SimulatedQueue):
         ]
 
     def note(self, start: _TimedMark, stop: _TimedMark) -> None:
-        """Record what was between two marks that were read."""
+        """Record what ran between two marks that were read."""
         log = self._log[start.place : stop.place]
         kinds = [what for what, _, _ in log]
         idle = sum(idle for _, _, idle in log)
@@ -164,7 +164,7 @@ class TimedGpu(SimulatedQueue):
 
 @dataclass
 class _TimedMark(Mark):
-    """A mark that knows what was put into the queue before it."""
+    """A mark that stores its position in the log of the queue."""
 
     gpu: TimedGpu
     place: int
@@ -298,7 +298,8 @@ def examples() -> list[dict[str, Any]]:
 
 
 def traps() -> dict[str, Any]:
-    """A GPU for each of three functions: an honest one, one that launches nothing, and one on another stream.
+    """A GPU for each of three functions: an ordinary one, one that launches nothing, and one on another
+    stream.
 
     They are real if a GPU is available, and otherwise simulated.
     """

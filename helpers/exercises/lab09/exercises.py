@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LAB = rows.LAB
 OF_A_COPY = 0.9
-WIDE = (960, 131_072)  # 503 MB of float32: as much as a process that is graded can send
+WIDE = (960, 131_072)  # 503 MB of float32, the most that a graded process can send
 
 
 def _log_softmax(x: torch.Tensor, places: int) -> torch.Tensor:

@@ -9,13 +9,13 @@ from typing import Any
 
 Claim = dict[str, Any]
 _GPUS = ("A100", "H100", "H200", "L4", "T4")
-# What a copy reaches there, roughly: a claim brings the figure with it.
+# Roughly what a copy reaches there; each claim contains the figure.
 _COPY_GB_PER_S = {"A100": 1400.0, "H100": 3000.0, "H200": 4250.0, "L4": 250.0, "T4": 240.0}
-ABOVE = 1.05  # of a copy: what no kernel reaches whose bytes really move
+ABOVE = 1.05  # of a copy: no kernel that moves all its bytes reaches this
 
 
 def sound(rng: random.Random) -> Claim:
-    """A claim without anything wrong."""
+    """A justified claim."""
     gpu = rng.choice(_GPUS)
     copy_gb_per_s, n_bytes = _COPY_GB_PER_S[gpu], rng.randrange(10**8, 4 * 10**9)
     ours = n_bytes / copy_gb_per_s / 1e3 / rng.uniform(0.6, 1.02)

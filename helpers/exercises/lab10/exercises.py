@@ -43,7 +43,7 @@ def _time_cases(rng: random.Random) -> Iterator[Case]:
     yield case([large()], warm=True)
     yield case([50 << 20], warm=True)  # just fits
     yield case([(50 << 20) + 4], warm=True)
-    yield case([30 << 20, 30 << 20], warm=True)  # each fits, both do not
+    yield case([30 << 20, 30 << 20], warm=True)  # each fits, but both together don't
     yield case([10 << 20, 20 << 20], warm=True)
     yield case([])
 
@@ -90,7 +90,7 @@ PREDICT = answer_exercise(
 
 
 # --------------------------------------------------------------------------- choose launches for another GPU
-MOST_PERCENT = 5.0  # that a choice may lose against the best launch of a GPU
+MOST_PERCENT = 5.0  # by which a choice may be slower than the best launch of a GPU
 # Pairs of GPUs that are made up: where programs start slowly, the usual 4 KB a program (or 8) are too few,
 # and the largest programs are slow elsewhere.
 SIMULATED = (
@@ -103,7 +103,7 @@ SIMULATED = (
 
 def _launch_cases(rng: random.Random, device: str) -> Iterator[Case]:
     pairs = [*gpu_pairs.recorded(), *(gpu_pairs.simulated(rng, **how) for how in SIMULATED)]
-    while _one_for_all(pairs):  # in 55 of 200 draws: an answer that looks at nothing would pass
+    while _one_for_all(pairs):  # in 55 of 200 draws, a constant answer would pass
         pairs = [*gpu_pairs.recorded(), *(gpu_pairs.simulated(rng, **how) for how in SIMULATED)]
     for pair in pairs:
         yield Case(pair.label, pair.args, expected=pair)
