@@ -189,7 +189,7 @@ class _Batch:
         future.add_done_callback(self.finished.put)
 
     def _finish(self, point: Point, future: Future[NotebookRun], *, retry: bool = True) -> None:
-        """A point has ended: keep its row, or begin it again."""
+        """A point has ended: store its row, or run it again."""
         run = future.result()
         run = dataclasses.replace(run, attempts=max(run.attempts, point.attempt))
         died = run.failure and run.failure.kind in ("died", "start") and not point.job.refusal

@@ -30,7 +30,7 @@ from workbook.project import UNPUBLISHED, Project
 
 CHECKED = "nbval-check-output"
 HIDDEN = "hide-input"
-# How JupyterLab and Colab keep a cell's code folded.
+# The metadata with which JupyterLab and Colab fold a cell's code.
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
 METADATA = {
     "accelerator": "GPU",

@@ -103,7 +103,7 @@ def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield Case("a traced run on a 5 × 7 matrix", (5, 7, 4, 4), expected=1, call="writers")
 
 
-_judge_guard = run_reports.judge(
+_judge_guard = run_reports.make_judge(
     "fix-the-guard",
     "DIFFERENCE_CUDA",
     first={"many-writers": lambda s: s.writers is not None and s.writers != s.want},
@@ -186,7 +186,7 @@ def _factor_of_columns(s: Seen) -> bool:
     return x.shape[1] > 1 and not is_wrong(s.out.double()[:, :n], x[:, :n] * factor[None, :n]).any()
 
 
-_judge_rows = run_reports.judge(
+_judge_rows = run_reports.make_judge(
     "rows-not-columns",
     "SCALE_ROWS_CUDA",
     first={"strided": lambda s: s.case.call == "count" and run_reports.strided(s)},
@@ -271,7 +271,7 @@ def _is_reshaped_input(s: Seen) -> bool:
     return s.out.numel() and not is_wrong(s.out.reshape(-1), s.case.args[0][0].cpu().reshape(-1)).any()
 
 
-_judge_tiles = run_reports.judge(
+_judge_tiles = run_reports.make_judge(
     "transpose-in-tiles",
     "TRANSPOSE_CUDA",
     first={

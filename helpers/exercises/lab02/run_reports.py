@@ -14,10 +14,10 @@ from helpers.exercises.mistakes import Conditions, Seen, Table, TableJudge, alwa
 LAB = "02_load_inline"
 
 
-def judge(
+def make_judge(
     id: str, name: str, faults: Conditions, values: Conditions, first: Conditions | None = None
 ) -> TableJudge:
-    """The judge of an exercise whose answer is a kernel's text.
+    """Make the judge of an exercise whose answer is a kernel's text.
 
     Args:
         id, name: of the exercise.

@@ -1,8 +1,8 @@
 """Runs and compiles the kernel of lab 04's `wide-loads`, which is made from its text.
 
 The compiled code can look right although the kernel computes wrong results, and the other way around: Triton
-believes a hint such as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is compiled
-for an unknown size, run on memory with guard bands, and every hint is compared with its values.
+believes a hint such as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is
+compiled for an unknown size, run on memory with guard bands, and every hint is compared with its values.
 """
 
 from __future__ import annotations

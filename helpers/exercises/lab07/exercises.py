@@ -90,7 +90,7 @@ def _exercise(id: str, title: str, name: str, minutes: int, cases, cold: bool) -
         name=name,
         minutes=minutes,
         cases=cases,
-        judge=partial(judge.judge, id, name, cold),
+        judge=partial(judge.judge_timer, id, name, cold),
         served={"simulate": judge.simulate},
     )
 

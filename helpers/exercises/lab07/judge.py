@@ -171,7 +171,7 @@ WRONG_TIME = Table(
 )
 
 
-def judge(id: str, name: str, cold: bool, case: Case, outcome: Outcome) -> Verdict | None:
+def judge_timer(id: str, name: str, cold: bool, case: Case, outcome: Outcome) -> Verdict | None:
     """Judge what a timer returned for one simulated GPU.
 
     Args:
