@@ -20,10 +20,10 @@ from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_els
 from helpers.exercises.speed import judge_speed, timed_case
 from helpers.exercises.traffic import judge_traffic
 
-__all__ = ["attempt", "call_here", "run_cases", "where"]
+__all__ = ["attempt", "call_here", "run_cases"]
 
 
-def where(exercise: Exercise) -> str:
+def device_for(exercise: Exercise) -> str:
     """The device of the exercise's tensors: "cuda" if a GPU is available and its kernels are compiled."""
     interpreted = exercise.must_launch == "triton" and os.environ.get("TRITON_INTERPRET", "0") not in (
         "",
@@ -72,10 +72,10 @@ def run_cases(
     """
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
-    on = where(exercise)
+    device_type = device_for(exercise)
     n_cases, skipped, earlier, traffic = 0, {}, [], ""
-    for case in exercise.cases(rng, on):
-        if on == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
+    for case in exercise.cases(rng, device_type):
+        if device_type == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
             continue
         outcome = call(case)
@@ -115,13 +115,17 @@ def run_cases(
         sentence = f"{exercise.id}: no case could be tried here{': ' if reasons else ''}{reasons}."
         return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed, n_not_tried=n_not_tried)
     speed = ""
-    if timed and exercise.speed is not None and on == "cuda":
+    if timed and exercise.speed is not None and device_type == "cuda":
         case = timed_case(exercise.speed, rng)
         failed, speed = judge_speed(exercise, case, call(case), claimed)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
     if exercise.speed is not None and exercise.speed.at_least and not speed:
-        why = "there is no GPU here, so no speed was measured" if on != "cuda" else "no speed was measured"
+        why = (
+            "there is no GPU here, so no speed was measured"
+            if device_type != "cuda"
+            else "no speed was measured"
+        )
         skipped[why] = ["its speed"]
         n_not_tried, reasons = n_not_tried + 1, _in_words(skipped)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"

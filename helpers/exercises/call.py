@@ -256,10 +256,10 @@ def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcom
 
 def _line(error: BaseException, obj: Any) -> int:
     """The last line of the traceback that is in a notebook's cell or in the learner's own file."""
-    own = getattr(getattr(obj, "__code__", None), "co_filename", None)
+    own_file = getattr(getattr(obj, "__code__", None), "co_filename", None)
     found = 0
     for frame, number in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
-        if file == own or "ipykernel_" in file or file.startswith("<ipython-input"):
+        if file == own_file or "ipykernel_" in file or file.startswith("<ipython-input"):
             found = number
     return found

@@ -24,9 +24,9 @@ _BY_KIND = {
 }
 
 
-def of_values(seen: Evidence, own: Table) -> tuple[str, str, str]:
+def of_values(seen: Evidence, table: Table) -> tuple[str, str, str]:
     """(mistake, what can be seen, hint) of a wrong result; the exercise's own table comes first."""
-    if found := own.first_match(seen):
+    if found := table.first_match(seen):
         return found
     experiments = (
         _large_or_special,
@@ -220,15 +220,15 @@ def _strides(seen: Evidence) -> tuple[str, str] | None:
     x = seen.x
     if x.is_contiguous() or not seen.n_wrong or x.dim() == 0:
         return None
-    own, dense = x.stride(), _dense(x.shape)
+    actual, dense = x.stride(), _dense(x.shape)
     layouts = {"memory read as if the tensor were contiguous": dense}
     if x.dim() == 2:
-        layouts["memory read with the row stride, but with neighboring columns"] = (own[0], 1)
+        layouts["memory read with the row stride, but with neighboring columns"] = (actual[0], 1)
         layouts["memory read with the column stride, but without gaps between the rows"] = (
-            own[1] * x.shape[1],
-            own[1],
+            actual[1] * x.shape[1],
+            actual[1],
         )
-        layouts["memory read with the row and column strides swapped"] = (own[1], own[0])
+        layouts["memory read with the row and column strides swapped"] = (actual[1], actual[0])
     for name, strides in layouts.items():
         read, valid = _read(x, strides)
         if seen.explains(seen.would_give(read), valid):
@@ -260,10 +260,10 @@ def _precision(seen: Evidence) -> tuple[str, str] | None:
     got, expected = seen.got, seen.expected
     if not seen.n_wrong or not got.is_floating_point() or got.element_size() < 4:
         return None
-    where = seen.wrong & got.isfinite() & expected.isfinite() & (expected != 0)
-    if 2 * int(where.sum()) < seen.n_wrong:
+    finite = seen.wrong & got.isfinite() & expected.isfinite() & (expected != 0)
+    if 2 * int(finite.sum()) < seen.n_wrong:
         return None
-    errors = ((got.double() - expected) / expected)[where]
+    errors = ((got.double() - expected) / expected)[finite]
     if len(errors) < 8 or float(errors.abs().kthvalue(int(0.95 * len(errors))).values) > 2**-4:
         return None
     typical = float(errors.abs().median())
@@ -272,7 +272,7 @@ def _precision(seen: Evidence) -> tuple[str, str] | None:
         return "inaccurate", share
     # Rounding is noise: its sign changes about every second time from one value to the next larger one. The
     # sign of an approximation's error doesn't.
-    signs = errors[expected[where].argsort()] > 0
+    signs = errors[expected[finite].argsort()] > 0
     changes = float((signs[1:] != signs[:-1]).double().mean())
     return ("half-precision" if changes > 0.25 else "inaccurate"), share
 

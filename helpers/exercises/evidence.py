@@ -72,11 +72,11 @@ class Evidence:
         """Whether the wrong elements have these values."""
         if values is None or values.shape != self.got.shape:
             return False
-        where = self.wrong if valid is None else self.wrong & valid
-        n = int(where.sum())
+        mask = self.wrong if valid is None else self.wrong & valid
+        n = int(mask.sum())
         if not n or 2 * n < self.n_wrong:
             return False
-        agree = ~check.wrong_elements(self.got, values, self.tolerance) & where
+        agree = ~check.wrong_elements(self.got, values, self.tolerance) & mask
         return int(agree.sum()) >= _EXPLAINED * n
 
     def like(self, values: torch.Tensor | None, rel: float, abs: float) -> bool:

@@ -168,41 +168,41 @@ def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: _Seen) -> torch.Tensor:
     storage = t.untyped_storage()
     if not storage.nbytes():
         return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=t.device)
-    where = storage.data_ptr()
+    address = storage.data_ptr()
     size = t.element_size()
-    if where not in seen:
+    if address not in seen:
         floating = t.is_floating_point() or t.is_complex()
         outside = _OUTSIDE_INPUT if floating else _OUTSIDE_INTEGER
         block, interior = blocks.make(storage.nbytes(), size, t.device, outside, is_input=True)
         interior.copy_(torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage))
         block.inside = interior.clone()
         block.gaps = torch.ones(storage.nbytes(), dtype=torch.bool, device=t.device)
-        seen[where] = interior, block.gaps
-    interior, gaps = seen[where]
+        seen[address] = interior, block.gaps
+    interior, gaps = seen[address]
     if t.numel():
-        own = torch.arange(gaps.numel() // size, device=t.device).as_strided(
+        used = torch.arange(gaps.numel() // size, device=t.device).as_strided(
             t.size(), t.stride(), t.storage_offset()
         )
-        gaps[: gaps.numel() // size * size].view(-1, size)[own.reshape(-1)] = False
+        gaps[: gaps.numel() // size * size].view(-1, size)[used.reshape(-1)] = False
     placed = _as(t.dtype, interior, t.storage_offset(), t.size(), t.stride())
     return placed.requires_grad_(t.requires_grad) if t.requires_grad else placed
 
 
-def far_rows(values: torch.Tensor, row_stride: int, turned: bool = False) -> dict:
+def far_rows(values: torch.Tensor, row_stride: int, transposed: bool = False) -> dict:
     """A recipe for a 2-D (or 1-D) view whose rows are `row_stride` elements apart, beyond 32-bit offsets.
 
-    If it is `turned`, the columns of a 2-D view are that far apart instead, and the elements of a column are
+    With `transposed`, the columns of a 2-D view are that far apart instead, and the elements of a column are
     neighbors.
 
     The memory is allocated where the call is made. On a CPU it is committed lazily, so only touched pages
     exist. Its base is in the middle, and there is poison where an offset that wrapped in 32 bits would point.
     """
-    return {FAR: values, "row_stride": row_stride, "turned": turned}
+    return {FAR: values, "row_stride": row_stride, "transposed": transposed}
 
 
 def _far_rows_of(recipe: dict) -> torch.Tensor:
     """The values, with the dimension that is far apart first."""
-    return recipe[FAR].t().contiguous() if recipe.get("turned") else recipe[FAR]
+    return recipe[FAR].t().contiguous() if recipe.get("transposed") else recipe[FAR]
 
 
 def far_bytes(recipe: dict) -> int:
@@ -238,11 +238,11 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
             check.fill_with_poison(storage[max(at - 256, 0) : at + row + 256])
     # the storage begins with the view, as an ordinary tensor's does
     if values.is_cuda:
-        own = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(storage[base:]))
+        storage_tensor = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(storage[base:]))
     else:
-        own = torch.frombuffer(memory, dtype=values.dtype, offset=base * size)
-    view = own.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
-    return view.t() if recipe.get("turned") else view
+        storage_tensor = torch.frombuffer(memory, dtype=values.dtype, offset=base * size)
+    view = storage_tensor.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
+    return view.t() if recipe.get("transposed") else view
 
 
 class Guarded(TorchDispatchMode):

@@ -123,7 +123,7 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 
     def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
         addresses = ptrs.data[mask.data]
-        _look(seen, blocks, addresses, "reads")
+        _classify(seen, blocks, addresses, "reads")
         seen.count(ptrs, mask, reads=True)
         if _in_input(blocks, addresses):
             seen.count_input(addresses.size, tuple(self.grid_idx))
@@ -132,19 +132,19 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
         return _call(self, ptrs, mask, *rest, **named)
 
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
-        _look(seen, blocks, ptrs.data[mask.data], "writes")
+        _classify(seen, blocks, ptrs.data[mask.data], "writes")
         note(ptrs.data[mask.data])
         seen.count(ptrs, mask, reads=False)
         return _call(self, ptrs, value, mask, *rest, **named)
 
     def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
-        _look(seen, blocks, ptr.data[mask.data], "writes")
+        _classify(seen, blocks, ptr.data[mask.data], "writes")
         note(ptr.data[mask.data])
         seen.count(ptr, mask, reads=False)
         return _call(self, op, ptr, val, mask, *rest, **named)
 
     def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
-        _look(seen, blocks, ptr.data.reshape(-1), "writes")
+        _classify(seen, blocks, ptr.data.reshape(-1), "writes")
         note(ptr.data)
         return _call(self, ptr, *rest, **named)
 
@@ -178,9 +178,11 @@ def written_by_kernels(seen: Seen, result: Any) -> int | None:
         np.arange(n).reshape([-1 if i == dim else 1 for i in range(result.dim())]) * stride
         for dim, (n, stride) in enumerate(zip(result.shape, result.stride(), strict=True))
     )
-    mine = result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
+    result_addresses = (
+        result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
+    )
     stored = np.unique(np.concatenate(seen.stored or [np.zeros(0, dtype=np.int64)]))
-    return int(np.isin(mine, stored).sum()) or min(len(stored), mine.size)
+    return int(np.isin(result_addresses, stored).sum()) or min(len(stored), result_addresses.size)
 
 
 def _nothing_promised(ptrs: Any) -> Any:
@@ -206,7 +208,7 @@ def _in_input(blocks: Blocks, addresses: Any) -> bool:
     )
 
 
-def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
+def _classify(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
     """Classify the addresses of one access: inside a tensor, in a guard band, or outside both."""
     if not addresses.size:
         return

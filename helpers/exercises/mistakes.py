@@ -88,8 +88,8 @@ class Table:
         written, keys = sentences(self.lab, self.exercise), [*self.raises, *self.conditions]
         kinds = {_kind(key) for key in keys}
         without_sentence = [key for key in keys if not {key, _kind(key)} & {*written, *HINTS}]
-        own = _of_lab(_file(self.lab)).get(self.exercise, {})
-        without_condition = [key for key in own if keys and key not in {*keys, *kinds, "what"}]
+        section = _of_lab(_file(self.lab)).get(self.exercise, {})
+        without_condition = [key for key in section if keys and key not in {*keys, *kinds, "what"}]
         if without_sentence or without_condition:
             raise ValueError(
                 f"{_file(self.lab)}, [{self.exercise}]: the table and its sentences differ; "
@@ -164,9 +164,12 @@ def seen_answer(
             the right answer.
         tolerance: relative, or relative and absolute.
     """
-    want, both = case.expected, tolerance if isinstance(tolerance, tuple) else (max(tolerance, 1e-9), 1e-9)
-    part = _first_wrong_part(got, want, both)
-    known = {"case": case, "got": got, "want": want, "tolerance": both, "at": part}
+    want, tolerances = (
+        case.expected,
+        tolerance if isinstance(tolerance, tuple) else (max(tolerance, 1e-9), 1e-9),
+    )
+    part = _first_wrong_part(got, want, tolerances)
+    known = {"case": case, "got": got, "want": want, "tolerance": tolerances, "at": part}
     known |= {"value": got, "right": want} if part is None else {"value": got[part], "right": want[part]}
     if facts is not None:
         signature = inspect.signature(facts)

@@ -76,8 +76,8 @@ class Outcome:
             result has changed; and "written", how many of its elements interpreted Triton kernels wrote.
             Interpreted Triton kernels: "read_bytes" and "written_bytes", what they loaded and stored in
             total, and "most_read", the most elements of the inputs that one program loaded in a launch.
-            A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "turned", how
-            often the contents were rotated (`speed.turned`) before the call whose result is `value`; or
+            A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "n_rotations",
+            how often the contents were rotated (`speed.rotated`) before the call whose result is `value`; or
             "untimed", why it wasn't timed.
         line: the line of the learner's cell or file that raised; 0 if it isn't known.
     """

@@ -155,13 +155,13 @@ class Record:
         """Where in memory the result is, or which tensor it is a copy of."""
         about = {"shape": tuple(result.shape), "dtype": str(result.dtype).removeprefix("torch.")}
         if result.untyped_storage().data_ptr() in self._memory:
-            return {**_view(result, self._number(result)), "turned": False, **about}
+            return {**_view(result, self._number(result)), "transposed": False, **about}
         for t in self._tensors:
-            for turned in (False, True):
-                if (turned and t.dim() != 2) or t.numel() < result.numel():
+            for transposed in (False, True):
+                if (transposed and t.dim() != 2) or t.numel() < result.numel():
                     continue
-                if same_bits(_copy(t, turned, about["shape"], result.dtype), result):
-                    return {**_view(t, self._number(t)), "turned": turned, **about}
+                if same_bits(_copy(t, transposed, about["shape"], result.dtype), result):
+                    return {**_view(t, self._number(t)), "transposed": transposed, **about}
         raise NotRecorded("the result lies in no memory that a kernel is given, and is no copy of any")
 
 
@@ -189,11 +189,11 @@ def _view(t: torch.Tensor, number: int) -> dict[str, Any]:
     return {_TENSOR: where}
 
 
-def _copy(t: torch.Tensor, turned: bool, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+def _copy(t: torch.Tensor, transposed: bool, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     n = 1
     for size in shape:
         n *= size
-    return (t.t() if turned else t).reshape(-1)[:n].reshape(tuple(shape)).to(dtype)
+    return (t.t() if transposed else t).reshape(-1)[:n].reshape(tuple(shape)).to(dtype)
 
 
 def _bytes(t: torch.Tensor) -> torch.Tensor:
@@ -216,22 +216,22 @@ def recorded(args: Sequence[Any]) -> Iterator[Record]:
     record = Record(given)
     before = {owner: owner.run for owner in (JITFunction, InterpretedFunction)}
 
-    def patched(own: Callable) -> Callable:
+    def patched(original: Callable) -> Callable:
         def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
             def launch() -> Any:
-                return own(self, *args, grid=grid, warmup=warmup, **kwargs)
+                return original(self, *args, grid=grid, warmup=warmup, **kwargs)
 
             return launch() if warmup else record.launch(self, grid, args, kwargs, launch)
 
         return run
 
-    for owner, own in before.items():
-        owner.run = patched(own)
+    for owner, original in before.items():
+        owner.run = patched(original)
     try:
         yield record
     finally:
-        for owner, own in before.items():
-            owner.run = own
+        for owner, original in before.items():
+            owner.run = original
 
 
 # ------------------------------------------------------------------------------------------------ run again
@@ -285,13 +285,13 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
         else:
             memory.append(torch.empty(one["n_bytes"], dtype=torch.uint8, device=device))
     result = _tensor(plan["result"][_TENSOR], memory)
-    own = plan["result"][_TENSOR][0]
+    result_number = plan["result"][_TENSOR][0]
     if fill is not None:
         result.fill_(fill)
     for launch in plan["launches"]:
         for number, contents in launch["before"].items():
             given = plan["memory"][number]["argument"] >= 0
-            if not (given or (fill is not None and number == own)):
+            if not (given or (fill is not None and number == result_number)):
                 memory[number].copy_(contents)
         values = [_value(one, memory) for one in launch["args"]]
         named = {name: _value(one, memory) for name, one in launch["kwargs"].items()}
@@ -301,10 +301,10 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
     if (
         about[_TENSOR][1] == about["dtype"]
         and tuple(about[_TENSOR][2]) == tuple(about["shape"])
-        and not about["turned"]
+        and not about["transposed"]
     ):
         return result
-    return _copy(result, about["turned"] is True, about["shape"], getattr(torch, about["dtype"]))
+    return _copy(result, about["transposed"] is True, about["shape"], getattr(torch, about["dtype"]))
 
 
 def _tensor(where: tuple, memory: list[torch.Tensor]) -> torch.Tensor:

@@ -50,17 +50,17 @@ def measure(made: Callable, args: tuple) -> Outcome:
     doesn't know what is right.
 
     Returns:
-        The result for the last call's contents, how often they were rotated before it (`turned`), and the
+        The result for the last call's contents, `n_rotations`, how often they were rotated before it, and the
         median.
     """
     torch.cuda.empty_cache()
     args = (args[0].clone(), *args[1:])  # a copy, because the judge rotates the original contents
-    n_turned = 0
+    n_rotations = 0
 
     def rotate_contents() -> None:
-        nonlocal n_turned
-        args[0].copy_(turned(args[0], 1))
-        n_turned += 1
+        nonlocal n_rotations
+        args[0].copy_(rotated(args[0], 1))
+        n_rotations += 1
 
     try:
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
@@ -77,10 +77,10 @@ def measure(made: Callable, args: tuple) -> Outcome:
         if isinstance(error, timing.ProfilerBusy):
             return Outcome(facts={"untimed": str(error)})  # this isn't the kernel's fault
         return Outcome(error=f"{type(error).__name__}: {error}", error_type=type(error).__name__)
-    return Outcome(got, facts={"us": median_us, "turned": n_turned})
+    return Outcome(got, facts={"us": median_us, "n_rotations": n_rotations})
 
 
-def turned(x: torch.Tensor, times: int) -> torch.Tensor:
+def rotated(x: torch.Tensor, times: int) -> torch.Tensor:
     """A contiguous tensor's contents after that many rotations: the same values in other places."""
     return x.reshape(-1).roll(times * _TURN % max(x.numel(), 1)).view_as(x)
 
@@ -122,10 +122,15 @@ def judge_speed(
         return replace(verdict, hint=HINTS["raises"]), ""
     if "untimed" in outcome.facts:
         return None, ""
-    us, n_turned, got = outcome.facts.get("us"), outcome.facts.get("turned"), outcome.value
-    if type(us) not in (int, float) or not 0 < us < math.inf or type(n_turned) is not int or n_turned < 1:
-        return fails(f"{us!r} µs for calls on {n_turned!r} contents is no time", "no-time")
-    args = (turned(args[0], n_turned), *args[1:])
+    us, n_rotations, got = outcome.facts.get("us"), outcome.facts.get("n_rotations"), outcome.value
+    if (
+        type(us) not in (int, float)
+        or not 0 < us < math.inf
+        or type(n_rotations) is not int
+        or n_rotations < 1
+    ):
+        return fails(f"{us!r} µs for calls on {n_rotations!r} contents is no time", "no-time")
+    args = (rotated(args[0], n_rotations), *args[1:])
     right = plan.reference(*args)
     if not isinstance(got, torch.Tensor) or got.shape != right.shape:
         return fails("the result has another shape than at smaller sizes", "wrong-shape")

@@ -225,7 +225,7 @@ def _function_problem(function: ast.FunctionDef, known: set[str], modules: dict[
     if [ast.unparse(one) for one in function.decorator_list] != ["triton.jit"]:
         return f"{function.name} has another decorator than @triton.jit"
     arguments = function.args
-    own = {arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    parameters = {arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     if arguments.vararg or arguments.kwarg:
         return f"{function.name} takes any number of arguments"
     for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
@@ -239,11 +239,11 @@ def _function_problem(function: ast.FunctionDef, known: set[str], modules: dict[
             if isinstance(node, _NO_STATEMENTS):
                 return f"{function.name} holds {ast.unparse(node)[:60]!r}"
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                own.add(node.id)
-    if shadowed := own & modules.keys():
+                parameters.add(node.id)
+    if shadowed := parameters & modules.keys():
         return f"{function.name} gives {min(shadowed)} another value"
     for statement in function.body:
-        if wrong := _expressions_problem(statement, known | own, modules):
+        if wrong := _expressions_problem(statement, known | parameters, modules):
             return wrong
     return ""
 

@@ -191,14 +191,14 @@ def _without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
-def _load(launcher: Launcher, text: str, where: str) -> ModuleType:
+def _load(launcher: Launcher, text: str, device: str) -> ModuleType:
     return cuda.load_cuda(
         f"lab02_{launcher.name}",
         text + launcher.text,
         [launcher.function],
         cpp_source=launcher.declaration,
         torch_headers=False,
-        device=where,
+        device=device,
     )
 
 
@@ -276,11 +276,11 @@ def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
     found = {}
     for argument in ("input", "output"):
         table = run.sectors()
-        mine = table[table["argument"] == argument]
-        n = mine["n_requests"].sum()
-        touched = mine["sectors_per_request"] * mine["n_requests"]
-        used = float((touched * mine["bytes_used_percent"]).sum() / touched.sum())
-        found[argument] = (float(touched.sum() / n), used)
+        accesses = table[table["argument"] == argument]
+        n = accesses["n_requests"].sum()
+        sectors = accesses["sectors_per_request"] * accesses["n_requests"]
+        used = float((sectors * accesses["bytes_used_percent"]).sum() / sectors.sum())
+        found[argument] = (float(sectors.sum() / n), used)
     return found
 
 
@@ -297,8 +297,10 @@ def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
     except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}
     writes = a[(a["argument"] == "output") & (a["access"] != "read")]
-    places = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
-    return {"writers": int(writes.drop_duplicates(["element", *places]).groupby("element").size().max())}
+    thread_columns = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
+    return {
+        "writers": int(writes.drop_duplicates(["element", *thread_columns]).groupby("element").size().max())
+    }
 
 
 def count(built: Built, height: int, width: int) -> dict:

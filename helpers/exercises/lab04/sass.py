@@ -102,12 +102,12 @@ def hidden(rng: random.Random) -> Iterator[tuple[str, str, str, str]]:
     A compiler may generate the same instructions for both (CUDA 13.0's does of a softplus with fast math for
     sm_86, on one machine): such a pair is replaced by the same change of another formula.
     """
-    where = [(name, rng.choice(TARGETS)) for name in rng.sample(sorted(FORMULAS), 3)]
+    formulas = [(name, rng.choice(TARGETS)) for name in rng.sample(sorted(FORMULAS), 3)]
     changes = list(CHANGES) * 2
     rng.shuffle(changes)
     for n, change in enumerate(changes):
-        places = [where[n % len(where)], *((name, rng.choice(TARGETS)) for name in FORMULAS)]
-        for name, target in places:
+        candidates = [formulas[n % len(formulas)], *((name, rng.choice(TARGETS)) for name in FORMULAS)]
+        for name, target in candidates:
             before, after = pair(name, change, target, rng)
             if change == "same" or _opcodes(before) != _opcodes(after):
                 break

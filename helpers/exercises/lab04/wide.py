@@ -103,11 +103,11 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
     for program in (last - 1, last):
         with _record_addresses(program, last + 1) as addresses:
             ptx.interpreted(kernel)[(1,)](x, y, n, BLOCK_SIZE=block_size, num_warps=num_warps)
-        own = set(range(program * block_size, min((program + 1) * block_size, n)))
+        own_elements = set(range(program * block_size, min((program + 1) * block_size, n)))
         for what, tensor in (("loads", x), ("stores", y)):
             elements = {(address - tensor.data_ptr()) // 4 for address in addresses[what]}
-            other = min(elements - own, default=None)
-            found[what].append((program, len(own - elements), other))
+            other = min(elements - own_elements, default=None)
+            found[what].append((program, len(own_elements - elements), other))
     return found
 
 
@@ -157,15 +157,15 @@ def _no_kernel(kernel: Any) -> str:
     return "" if arguments == [*SIGNATURE, "BLOCK_SIZE"] else f"a kernel of {', '.join(arguments)}"
 
 
-def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, where: str) -> dict[str, Any]:
+def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, device: str) -> dict[str, Any]:
     """One launch between guard bands: NaN around the input, and around the output a value that no
     square has.
     """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(n, generator=generator).to(where)
-    memory = torch.full((n + 2 * _GUARD,), float("nan"), device=where)
+    values = torch.randn(n, generator=generator).to(device)
+    memory = torch.full((n + 2 * _GUARD,), float("nan"), device=device)
     memory[_GUARD : _GUARD + n] = values
     result = torch.full_like(memory, -1.0)
     x, y = memory[_GUARD : _GUARD + n], result[_GUARD : _GUARD + n]
@@ -181,7 +181,7 @@ def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, whe
         "unwritten": int((y == -1.0).sum()),
         "outside": int((band != -1.0).sum()),
         "input_changed": not torch.equal(x, values),
-        "where": "on the GPU" if where == "cuda" else "in the interpreter",
+        "where": "on the GPU" if device == "cuda" else "in the interpreter",
     }
 
 

@@ -142,8 +142,8 @@ ROW_SECTORS = answer_exercise(
 
 # ----------------------------------------------------------------------------------------- waves, and a tail
 def _waves(n_blocks: int, n_sms: int, blocks_per_sm: int) -> tuple[float, float]:
-    at_once = n_sms * blocks_per_sm
-    return n_blocks / at_once, ((n_blocks - 1) % at_once + 1) / at_once if n_blocks else 0.0
+    n_resident = n_sms * blocks_per_sm
+    return n_blocks / n_resident, ((n_blocks - 1) % n_resident + 1) / n_resident if n_blocks else 0.0
 
 
 def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:

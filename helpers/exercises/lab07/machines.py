@@ -101,15 +101,15 @@ class TimedGpu(SimulatedQueue):
         for kernel in kernels:
             base = kernel.warm_us if self._warm else kernel.cold_us
             clock = self._clock()
-            took = base * clock * slowed * slow * (1 + 0.002 * self._random.random())
+            duration_us = base * clock * slowed * slow * (1 + 0.002 * self._random.random())
             if not kernel.current:  # another stream: no mark of this one waits for it
                 self._host += self.launch_us
             else:
                 idle = max(0.0, self._host + self.launch_us - self._free)
-                self._put(took, self.launch_us)
+                self._put(duration_us, self.launch_us)
                 self._log.append(("warm" if self._warm else "cold", clock, idle))
-            self._worked_us += took
-            ran.append((kernel, took))
+            self._worked_us += duration_us
+            ran.append((kernel, duration_us))
         self._warm = self._warm or bool(kernels)
         return ran
 
@@ -119,10 +119,10 @@ class TimedGpu(SimulatedQueue):
 
     def flush(self) -> None:
         """Put a kernel that overwrites the whole L2 into the queue."""
-        took = self.flush_us * self._clock()
+        duration_us = self.flush_us * self._clock()
         idle = max(0.0, self._host + self.launch_us - self._free)
-        self._put(took, self.launch_us)
-        self._worked_us += took
+        self._put(duration_us, self.launch_us)
+        self._worked_us += duration_us
         self._warm = False
         self._log.append(("flush", 1.0, idle))
 
@@ -137,10 +137,10 @@ class TimedGpu(SimulatedQueue):
         ran = self._call(self.profiler)
         self.wait()
         del self._log[before:]
-        self.traced_us.append(sum(took for _, took in ran))
+        self.traced_us.append(sum(duration_us for _, duration_us in ran))
         return [
-            {"kernel": f"kernel_{i}", "us": took, "on_current_stream": kernel.current}
-            for i, (kernel, took) in enumerate(ran)
+            {"kernel": f"kernel_{i}", "us": duration_us, "on_current_stream": kernel.current}
+            for i, (kernel, duration_us) in enumerate(ran)
         ]
 
     def note(self, start: _TimedMark, stop: _TimedMark) -> None:
