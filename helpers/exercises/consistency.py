@@ -186,17 +186,13 @@ def _of_the_figures(figures: Any) -> list[Problem]:
         return [Problem("form", f"figures is {brief(figures, 60)}", hint)]
     found = []
     if len(figures) > _MOST:
-        sentence = f"there are {len(figures):,} figures"
-        found.append(Problem("form", sentence, "Give only those that your finding is based on."))
+        what = f"there are {len(figures):,} figures"
+        found.append(Problem("form", what, "Give only those that your finding is based on."))
     for name, number in list(figures.items())[:_MOST]:
         if not _is_finite(number):
             large = is_number(number) and number == number
-            sentence = (
-                f"the figure {brief(name, 40)} is {'too large a number' if large else brief(number, 60)}"
-            )
-            found.append(
-                Problem("form", sentence, "A figure is a plain number, and its unit is in its name.")
-            )
+            what = f"the figure {brief(name, 40)} is {'too large a number' if large else brief(number, 60)}"
+            found.append(Problem("form", what, "A figure is a plain number, and its unit is in its name."))
     return found
 
 
@@ -210,33 +206,29 @@ def _compare(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[
         name = given[kind].strip()
         claim = claims.get(name)
         if claim is None:
-            sentence = f"the task has no {kind} {brief(name, 60)}" if name else f"there is no {kind} yet"
-            problems.append(
-                Problem("unknown-name" if name else "incomplete", sentence, _choose(kind, claims))
-            )
+            what = f"the task has no {kind} {brief(name, 60)}" if name else f"there is no {kind} yet"
+            problems.append(Problem("unknown-name" if name else "incomplete", what, _choose(kind, claims)))
             continue
         chosen[kind] = claim
         if claim.supported is None:
-            sentence = f"{data.called} {_do(data)} not decide the {kind} {name!r}: {claim.because}"
+            what = f"{data.called} {_do(data)} not decide the {kind} {name!r}: {claim.because}"
             hint = f"Choose a {kind} that the data support, and say in your words what remains open."
-            problems.append(Problem("not-decided", sentence, hint))
+            problems.append(Problem("not-decided", what, hint))
         elif not claim.supported:
-            sentence = f"the {kind} {name!r} is contradicted by {data.called}: {claim.because}"
+            what = f"the {kind} {name!r} is contradicted by {data.called}: {claim.because}"
             problems.append(
-                Problem(
-                    f"{kind}-contradicted", sentence, "Which figure would look different if it were true?"
-                )
+                Problem(f"{kind}-contradicted", what, "Which figure would look different if it were true?")
             )
         elif claim.evidence and not any(one in right for one in claim.evidence):
-            sentence = f"there is no evidence for the {kind} {name!r}: none of your figures supports it"
-            problems.append(Problem("no-evidence", sentence, f"Give one of {', '.join(claim.evidence)}."))
+            what = f"there is no evidence for the {kind} {name!r}: none of your figures supports it"
+            problems.append(Problem("no-evidence", what, f"Give one of {', '.join(claim.evidence)}."))
         else:
             agreed.append(f"{kind} {name}, because {claim.because}")
     finding, change = chosen.get("finding"), chosen.get("change")
     if finding and change and change.acts_on and given["finding"].strip() not in change.acts_on:
-        sentence = f"the change {given['change']!r} doesn't act on your finding, {given['finding']!r}"
+        what = f"the change {given['change']!r} doesn't act on your finding, {given['finding']!r}"
         hint = f"It acts on {', '.join(change.acts_on)}. Choose another finding or another change."
-        problems.append(Problem("change-elsewhere", sentence, hint))
+        problems.append(Problem("change-elsewhere", what, hint))
     if change and change.supported:
         _predictions(data, given, change, problems, agreed)
     _questions(data, given, problems, agreed)
@@ -253,27 +245,27 @@ def _figures(
         if figure is None:
             if name not in data.predicted:
                 known = ", ".join((*data.figures, *data.predicted))
-                sentence = f"the task has no figure {brief(name, 40)}"
-                problems.append(Problem("unknown-name", sentence, f"The figures are {known}."))
+                what = f"the task has no figure {brief(name, 40)}"
+                problems.append(Problem("unknown-name", what, f"The figures are {known}."))
         elif figure.holds(number):
             right[name] = number
             agreed.append(f"{name} = {number:,.6g}, {figure.source}")
         else:
             than = "too large" if number > figure.value else "too small"
-            sentence = (
+            what = (
                 f"{name} = {number:,.6g} is {than}: {data.called} contradict{_s(data)} it. It is "
                 f"{figure.source}"
             )
             problems.append(
                 Problem(
                     "figure-contradicted",
-                    sentence,
+                    what,
                     "Compute it from the data in a cell of your own, and print it.",
                 )
             )
     if len(right) < data.n_figures and not any(one.mistake == "figure-contradicted" for one in problems):
-        sentence = f"only {len(right)} of at least {data.n_figures} measured figures are given"
-        problems.append(Problem("incomplete", sentence, f"Choose from {', '.join(data.figures)}."))
+        what = f"only {len(right)} of at least {data.n_figures} measured figures are given"
+        problems.append(Problem("incomplete", what, f"Choose from {', '.join(data.figures)}."))
     return right
 
 
@@ -285,10 +277,8 @@ def _predictions(
         bound, number = change.allows.get(name), given["figures"].get(name)
         if number is None:
             if bound is not None:
-                sentence = f"your change {given['change']!r} has no prediction yet"
-                problems.append(
-                    Problem("incomplete", sentence, f"Give the figure {name}: what do you expect?")
-                )
+                what = f"your change {given['change']!r} has no prediction yet"
+                problems.append(Problem("incomplete", what, f"Give the figure {name}: what do you expect?"))
         elif bound is None:
             agreed.append(
                 f"{name} = {number:,.6g} is your prediction; {data.called} {_do(data)} not bound it"
@@ -296,9 +286,9 @@ def _predictions(
         elif bound[0] <= number <= bound[1]:
             agreed.append(f"{name} = {number:,.6g} is possible: {bound[2]}")
         else:
-            sentence = f"{name} = {number:,.6g} can't result from {given['change']!r}: {bound[2]}"
+            what = f"{name} = {number:,.6g} can't result from {given['change']!r}: {bound[2]}"
             hint = "What does the change leave as it is, and how long does that take? Start with that."
-            problems.append(Problem("prediction-impossible", sentence, hint))
+            problems.append(Problem("prediction-impossible", what, hint))
 
 
 def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]) -> None:
@@ -307,18 +297,18 @@ def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], ag
     for name in dict.fromkeys(given["undecided"]):
         claim = data.questions.get(name)
         if claim is None:
-            sentence = f"the task has no question {brief(name, 60)}"
-            problems.append(Problem("unknown-name", sentence, _choose("question", data.questions)))
+            what = f"the task has no question {brief(name, 60)}"
+            problems.append(Problem("unknown-name", what, _choose("question", data.questions)))
         elif claim.supported is None:
             n_open += 1
             agreed.append(f"{name} is left open, as you say: {claim.because}")
         else:
-            sentence = f"{data.called} {_do(data)} decide {name!r}: {claim.because}"
-            problems.append(Problem("decided", sentence, "Only leave open what no figure here decides."))
+            what = f"{data.called} {_do(data)} decide {name!r}: {claim.because}"
+            problems.append(Problem("decided", what, "Only leave open what no figure here decides."))
     if n_open < data.n_undecided and not any(one.mistake == "decided" for one in problems):
-        sentence = "you haven't said what the data leave open"
+        what = "you haven't said what the data leave open"
         problems.append(
-            Problem("incomplete", sentence, _choose("question", data.questions) + " Name it in undecided.")
+            Problem("incomplete", what, _choose("question", data.questions) + " Name it in undecided.")
         )
 
 
@@ -336,18 +326,16 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
     if not words:
         return [Problem("no-words", "there are no words yet", hint)]
     if len(words) < _FEWEST_WORDS or distinct < _FEWEST_DISTINCT:
-        sentence = f"{len(words)} words, {distinct} of them different, are too few to follow"
-        return [Problem("few-words", sentence, hint)]
+        what = f"{len(words)} words, {distinct} of them different, are too few to follow"
+        return [Problem("few-words", what, hint)]
     if len(set(head)) < _AGAIN * len(head):
         return [Problem("few-words", "the words say the same again and again", hint)]
     figures = given["figures"] if isinstance(given["figures"], dict) else {}
     numbers = [one for one in list(figures.values())[:_MOST] if _is_finite(one)]
     if numbers and not any(_same(written, one) for written in _NUMBER.findall(text) for one in numbers):
-        sentence = "the words name none of your figures"
+        what = "the words name none of your figures"
         return [
-            Problem(
-                "no-figure-in-words", sentence, "Say in a sentence what one of them shows, with the number."
-            )
+            Problem("no-figure-in-words", what, "Say in a sentence what one of them shows, with the number.")
         ]
     return []
 
