@@ -264,8 +264,8 @@ def timed(monkeypatch):
     case = Case("timed", (x,), call=SPEED)
 
     def judge(value=None, claimed=False, **facts):
-        value = torch.square(speed.turned(x, 3)) if value is None else value
-        outcome = Outcome(value, facts={"us": 0.2, "turned": 3, **facts})
+        value = torch.square(speed.rotated(x, 3)) if value is None else value
+        outcome = Outcome(value, facts={"us": 0.2, "n_rotations": 3, **facts})
         return speed.judge_speed(exercise, case, outcome, claimed)
 
     return judge
@@ -295,7 +295,7 @@ def test_timing_in_the_judges_process_keeps_the_contents(timed, monkeypatch):
         monkeypatch.setattr(torch.cuda, name, lambda: None)
     x = torch.arange(2048.0)
     outcome = speed.measure(torch.square, (x,))
-    assert outcome.facts == {"us": 0.2, "turned": 6} and torch.equal(x, torch.arange(2048.0))
+    assert outcome.facts == {"us": 0.2, "n_rotations": 6} and torch.equal(x, torch.arange(2048.0))
     assert timed(outcome.value, **outcome.facts) == (None, "82 % of the copy ceiling")
 
 
@@ -307,8 +307,8 @@ def test_timing_in_the_judges_process_keeps_the_contents(timed, monkeypatch):
         ({"us": float("inf")}, "no-time"),
         ({"us": 0.0}, "no-time"),
         ({"us": True}, "no-time"),
-        ({"turned": 0}, "no-time"),
-        ({"turned": 2}, "fast-but-partial"),  # an answer for earlier contents
+        ({"n_rotations": 0}, "no-time"),
+        ({"n_rotations": 2}, "fast-but-partial"),  # an answer for earlier contents
         ({"value": torch.zeros(3)}, "wrong-shape"),
         ({"value": {}}, "wrong-shape"),
     ],

@@ -1,4 +1,4 @@
-"""What maintains and runs the course: the `workbook` command and what is behind it. Lessons do not import it.
+"""The `workbook` command, which maintains and runs the course, and its packages. Lessons do not import it.
 
 `cli` is the command, with one module per family of subcommands. `batch` runs notebooks, `form` keeps them in
 one canonical form and derives the labs' starters, `grade` grades learners' notebooks, `book` builds pages of

@@ -35,7 +35,7 @@ def value_lists(texts: Sequence[str], option: str) -> dict[str, list[str]]:
     return {name: _split(text, f"{option} {name}") for name, text in assignments(texts, option).items()}
 
 
-def _split(text: str, shown: str) -> list[str]:
+def _split(text: str, name: str) -> list[str]:
     values, depth, quote, current = [], 0, "", ""
     for character in text:
         if quote:
@@ -55,8 +55,8 @@ def _split(text: str, shown: str) -> list[str]:
     if quote or depth:
         what = "quote" if quote else "bracket"
         raise UsageError(
-            f"{shown}={text} has a {what} that is not closed; put a value that contains one in quotes."
+            f"{name}={text} has a {what} that is not closed; put a value that contains one in quotes."
         )
     if not all(values):
-        raise UsageError(f"{shown}={text} has an empty value; write for example {shown}=1,8,64.")
+        raise UsageError(f"{name}={text} has an empty value; write for example {name}=1,8,64.")
     return values

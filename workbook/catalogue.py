@@ -42,7 +42,7 @@ class RecordSummary:
 
 
 @dataclass
-class Texts:
+class KernelSources:
     """The source of today's kernels.
 
     Attributes:
@@ -78,13 +78,13 @@ class Texts:
         self.shas.add(records.fingerprint(text)[1])
 
 
-def texts_today(root: Path | None) -> Texts:
+def current_sources(root: Path | None) -> KernelSources:
     """Collect the source of every kernel in the package.
 
     Args:
         root: a checkout, whose notebooks, solutions and benchmarks are read as well.
     """
-    found = Texts()
+    found = KernelSources()
     here = Path(kernels.__file__).parent
     for _, block in read_kernels(here).values():
         found.add(block)
@@ -100,13 +100,13 @@ def texts_today(root: Path | None) -> Texts:
     return found
 
 
-def summaries(gpus: Sequence[str], name: str, today: Texts) -> dict[str, dict[str, RecordSummary]]:
+def summaries(gpus: Sequence[str], name: str, current: KernelSources) -> dict[str, dict[str, RecordSummary]]:
     """Summarize the records, by their name and then by GPU.
 
     Args:
         gpus: the sets to list; all sets if empty.
         name: only records whose names contain this are listed.
-        today: the source of today's kernels, from `texts_today`.
+        current: the source of today's kernels, from `current_sources`.
 
     Raises:
         UsageError: there is no such set or no such record, or a record is damaged.
@@ -126,7 +126,7 @@ def summaries(gpus: Sequence[str], name: str, today: Texts) -> dict[str, dict[st
                     cases = read_cases(records.folder() / gpu / f"{record}.json")
                 except ValueError as error:
                     raise UsageError(str(error)) from error
-                table.setdefault(record, {})[gpu] = _summary(cases, today)
+                table.setdefault(record, {})[gpu] = _summary(cases, current)
     if not table:
         raise UsageError(
             f"There is no record {f'with {name!r} in its name ' if name else ''}in {records.folder()}."
@@ -134,20 +134,20 @@ def summaries(gpus: Sequence[str], name: str, today: Texts) -> dict[str, dict[st
     return dict(sorted(table.items()))
 
 
-def changed_kernels(cases: Sequence[dict[str, Any]], today: Texts) -> list[str]:
+def changed_kernels(cases: Sequence[dict[str, Any]], current: KernelSources) -> list[str]:
     """The names of a record's kernels that have changed since it was measured, sorted."""
-    return sorted(_outdated(cases, today) & today.functions - {records.UNNAMED})
+    return sorted(_outdated(cases, current) & current.functions - {records.UNNAMED})
 
 
-def _outdated(cases: Sequence[dict[str, Any]], today: Texts) -> set[str]:
+def _outdated(cases: Sequence[dict[str, Any]], current: KernelSources) -> set[str]:
     """The names of the kernels whose recorded source is not among today's."""
     sources = [item for case in cases for item in (case["provenance"].get("sources") or {}).items()]
-    return {kernel for kernel, sha in sources if sha not in today.shas}
+    return {kernel for kernel, sha in sources if sha not in current.shas}
 
 
-def _summary(cases: Sequence[dict[str, Any]], today: Texts) -> RecordSummary:
-    changed = changed_kernels(cases, today)
-    not_found = sorted(_outdated(cases, today) - {*changed})
+def _summary(cases: Sequence[dict[str, Any]], current: KernelSources) -> RecordSummary:
+    changed = changed_kernels(cases, current)
+    not_found = sorted(_outdated(cases, current) - {*changed})
     has_kernels = any(case["provenance"]["sources"] for case in cases)
     newest = max((case["provenance"] for case in cases), key=lambda provenance: provenance["date"])
     state = NONE if not has_kernels else CHANGED if changed else UNKNOWN if not_found else CURRENT

@@ -56,8 +56,8 @@ def _one(part: str, text: str, here: list[Gpu]) -> str:
     if len(uuids) != 1:
         listed = "; ".join(f"{gpu.index}: {gpu.name}, {', '.join((gpu.uuid, *gpu.parts))}" for gpu in here)
         matches = "several GPUs" if uuids else "no GPU of this machine"
-        shown = part.strip() or "an empty name"
-        raise UsageError(f"--gpus {text}: {shown} matches {matches}; there are {listed}.")
+        name = part.strip() or "an empty name"
+        raise UsageError(f"--gpus {text}: {name} matches {matches}; there are {listed}.")
     return uuids[0]
 
 

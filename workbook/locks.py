@@ -44,7 +44,7 @@ class Lock:
             os.pwrite(self._fd, text.encode(), 0)
 
     def close(self, *, keep: bool = False) -> None:
-        """Release the lock, and remove its file unless it is to be kept."""
+        """Release the lock, and remove its file unless `keep` is set."""
         if not keep:
             self.path.unlink(missing_ok=True)
         os.close(self._fd)

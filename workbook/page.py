@@ -1,5 +1,5 @@
-"""What all report pages share: an HTML document that needs no network, and the machine and versions that made
-it.
+"""Shared parts of all report pages: an HTML document that needs no network, and the machine and versions that
+made it.
 """
 
 from __future__ import annotations

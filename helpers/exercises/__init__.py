@@ -9,10 +9,10 @@ explains how to write an exercise's table of mistakes, `hints` has the sentences
 
 `ADAPTERS` names the modules of the labs' packages that contain no answers. While a notebook is graded, the
 learner's process can read only these, and `hold` gives it exercises without cases and judges. `KEPT_BACK`
-names records that answer an exercise. `cuda_text` and `triton_text` check answers that are text. `proxies`
-gives a learner's function access to an object that stays with the judge, and `gpus` has the GPUs that the
-labs' clocks read. `guarded_run` runs a CUDA kernel once between guard bands, and `replay` records what a call
-launched, so that it can be launched again elsewhere.
+names the records that would give an answer away, so that process can't read them either. `cuda_text` and
+`triton_text` check answers that are text. `proxies` gives a learner's function access to an object that stays
+with the judge, and `gpus` has the GPUs that the labs' clocks read. `guarded_run` runs a CUDA kernel once
+between guard bands, and `replay` records what a call launched, so that it can be launched again elsewhere.
 
 To run one: `model` defines exercises, cases, outcomes and verdicts. `attempt` makes the cases and asks for a
 verdict on each. `call` makes one call between the bands of `guard`, while `launches` notes which kernels run.
@@ -118,7 +118,7 @@ def _of_lab(lab: str) -> tuple[Exercise, ...]:
     except ModuleNotFoundError as error:
         if error.name != package:
             raise
-        return ()  # a lesson whose lab is not written yet
+        return ()  # a lesson without a lab
 
 
 def all_ids() -> tuple[str, ...]:

@@ -18,8 +18,8 @@ class AnswerJudge:
 
     Attributes:
         exercise, name: the exercise's id, and the name of the learner's function.
-        mistakes: the table that a wrong answer is looked up in.
-        facts: what the table is told about a case (`mistakes.seen_answer`).
+        mistakes: the table of mistakes in which a wrong answer is looked up.
+        facts: makes facts about a case for the table (`mistakes.seen_answer`).
         tolerance: relative, for floats.
         extra_keys: whether a dict may have more keys than it should.
     """
@@ -106,6 +106,6 @@ def brief(value: Any, width: int = 160) -> str:
     """A value's text, cut to one short line."""
     try:
         text = " ".join(repr(value).split())
-    except ValueError:  # a whole number of more digits than Python prints
+    except ValueError:  # an int with more digits than Python converts to text
         text = f"a {type(value).__name__} that is too long to show"
     return text if len(text) <= width else f"{text[: width - 1]}…"

@@ -20,10 +20,10 @@ from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_els
 from helpers.exercises.speed import judge_speed, timed_case
 from helpers.exercises.traffic import judge_traffic
 
-__all__ = ["attempt", "call_here", "run_cases", "where"]
+__all__ = ["attempt", "call_here", "run_cases"]
 
 
-def where(exercise: Exercise) -> str:
+def device_for(exercise: Exercise) -> str:
     """The device of the exercise's tensors: "cuda" if a GPU is available and its kernels are compiled."""
     interpreted = exercise.must_launch == "triton" and os.environ.get("TRITON_INTERPRET", "0") not in (
         "",
@@ -38,10 +38,10 @@ def attempt(exercise: Exercise, obj: Any, seed: int | None = None, *, timed: boo
     Args:
         exercise: from `helpers.exercises.get`.
         obj: the learner's function, class or CUDA text.
-        seed: of the hidden cases; a new one each time by default. The verdict holds it.
-        timed: whether the speed is measured, where there is a GPU and the exercise has one.
+        seed: of the hidden cases; a new one each time by default. The verdict contains it.
+        timed: whether to measure the speed, if a GPU is available and the exercise requires one.
     """
-    if exercise.cases is graded_elsewhere:  # the check of a cell that does more; what the grader finds counts
+    if exercise.cases is graded_elsewhere:  # the grader runs the real check
         return Verdict(exercise.id, True, f"{exercise.id} is checked by the grader.")
     return run_cases(exercise, lambda case: call_here(exercise, obj, case), seed, timed=timed)
 
@@ -55,27 +55,27 @@ def run_cases(
     claimed: bool = False,
     again: Callable[[Case], Outcome | None] | None = None,
 ) -> Verdict:
-    """Make the hidden cases, have each called, and judge until the first that fails.
+    """Make the hidden cases, call each, and judge the outcomes until one fails.
 
     Args:
         exercise: from `helpers.exercises.get`.
-        call: `(case) -> Outcome`. What it is given holds `expected`: a call that sends the case elsewhere
-            leaves that out.
+        call: `(case) -> Outcome`. The case contains `expected`, which must be removed before the case is sent
+            to another process.
         seed: of the hidden cases.
         timed: as in `attempt`.
-        claimed: whether a speed comes from a process that may say what it likes.
-        again: `(case) -> Outcome or None`, asked after a case that agrees: what its kernels give by
-            themselves.
+        claimed: whether the speed is reported by a process that can't be trusted.
+        again: `(case) -> Outcome or None`, called after a case that passes; the result of launching the
+            recorded kernels again, without the learner's Python code.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.
     """
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
-    on = where(exercise)
-    n_cases, skipped, earlier, moved = 0, {}, [], ""
-    for case in exercise.cases(rng, on):
-        if on == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
+    device_type = device_for(exercise)
+    n_cases, skipped, earlier, traffic = 0, {}, [], ""
+    for case in exercise.cases(rng, device_type):
+        if device_type == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
             continue
         outcome = call(case)
@@ -86,14 +86,14 @@ def run_cases(
         if verdict is not None and verdict.passed:
             return replace(verdict, n_cases=n_cases + 1, seed=seed)
         if verdict is not None:
-            verdict = _looked_at_again(verdict, case, outcome, call, earlier)
+            verdict = _recheck(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
         alone = again(case) if again is not None and _has_elements(outcome) else None
         if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
-            said = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
+            reason = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
             sentence = (
                 f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give "
-                f"its result: {said}"
+                f"its result: {reason}"
             )
             return replace(
                 verdict,
@@ -106,28 +106,32 @@ def run_cases(
         failed, counted = judge_traffic(exercise, case, outcome)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
-        moved = counted or moved
+        traffic = counted or traffic
         n_cases += 1
         earlier.append((case, outcome.value) if not exercise.guarded else (case, None))
-    left_out = _in_words(skipped)
+    reasons = _in_words(skipped)
     n_not_tried = sum(map(len, skipped.values()))
     if not n_cases:
-        sentence = f"{exercise.id}: no case could be tried here{': ' if left_out else ''}{left_out}."
+        sentence = f"{exercise.id}: no case could be tried here{': ' if reasons else ''}{reasons}."
         return Verdict(exercise.id, False, sentence, mistake="not-tried", seed=seed, n_not_tried=n_not_tried)
     speed = ""
-    if timed and exercise.speed is not None and on == "cuda":
+    if timed and exercise.speed is not None and device_type == "cuda":
         case = timed_case(exercise.speed, rng)
         failed, speed = judge_speed(exercise, case, call(case), claimed)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
     if exercise.speed is not None and exercise.speed.at_least and not speed:
-        why = "there is no GPU here, so no speed was measured" if on != "cuda" else "no speed was measured"
+        why = (
+            "there is no GPU here, so no speed was measured"
+            if device_type != "cuda"
+            else "no speed was measured"
+        )
         skipped[why] = ["its speed"]
-        n_not_tried, left_out = n_not_tried + 1, _in_words(skipped)
+        n_not_tried, reasons = n_not_tried + 1, _in_words(skipped)
     sentence = f"{exercise.id}: {n_cases} {'case agrees' if n_cases == 1 else 'cases agree'}"
-    sentence += f", {moved}" if moved else ""
+    sentence += f", {traffic}" if traffic else ""
     sentence += f", {speed}" if speed else ""
-    sentence += f"; passed, {n_not_tried} not tried: {left_out}" if left_out else ""
+    sentence += f"; passed, {n_not_tried} not tried: {reasons}" if reasons else ""
     return Verdict(
         exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed, n_not_tried=n_not_tried
     )
@@ -149,7 +153,7 @@ def _has_bfloat16(case: Case) -> bool:
     return any(str(getattr(one, "dtype", "")) == "torch.bfloat16" for one in case.args)
 
 
-def _looked_at_again(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
+def _recheck(verdict: Verdict, case: Case, outcome: Outcome, call, earlier: list) -> Verdict:
     """Recognize two mistakes that a single call doesn't show: an answer that never changes, and one that
     varies.
     """

@@ -1,4 +1,4 @@
-"""Make one call of a learner's object and note everything that the judge needs to know about it.
+"""Make one call of a learner's object and record everything that the judge needs to know about it.
 
 `call_here` runs in the notebook and in the grader's processes, which get cases without their expected
 results. In a notebook a case with a `served` function runs here as a whole; in the grader, `ask_here` makes
@@ -18,10 +18,10 @@ import torch
 
 from helpers.exercises import guard, launches, replay, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
-from helpers.exercises.portable import portable, same_bits
+from helpers.exercises.portable import portable, same_bits, type_with_article
 
-_KEPT = 1 << 22  # elements: larger results are not kept for a second look
-_TRACED = 1 << 13  # elements: a host run of more is not traced
+_MOST_STORED = 1 << 22  # elements: larger results are not stored for comparison after the next call
+_TRACED = 1 << 13  # elements: a run on the host with more elements is not traced
 
 
 @dataclass
@@ -63,12 +63,12 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
     """Call the learner's object with one case, in this process.
 
     Args:
-        exercise: says how: what to prepare, whether tensors are guarded, whose launches are counted.
+        exercise: what to prepare, whether tensors are guarded, and whose launches are counted.
         obj: the learner's object, as it came from the notebook.
-        case: label, args, kwargs and call; `expected` is not looked at.
+        case: label, args, kwargs and call; `expected` is ignored.
 
     Returns:
-        An `Outcome`; nothing that the learner's code raises passes through, but for KeyboardInterrupt.
+        An `Outcome`; it holds whatever the learner's code raises, except KeyboardInterrupt.
     """
     state = _prepare(exercise, obj)
     if isinstance(state, Outcome):
@@ -104,7 +104,7 @@ def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
 
 
 def text_here(exercise: Exercise, obj: Any) -> Text | Outcome:
-    """The learner's answer as text, or an outcome that says why there is none."""
+    """The learner's answer as text, or an outcome with the reason why there is none."""
     try:
         return obj if isinstance(obj, Text) else Text(exercise.text(obj))
     except (Exception, SystemExit) as error:
@@ -143,7 +143,8 @@ def _prepare(exercise: Exercise, obj: Any) -> _Prepared | Outcome:
 
 
 def _not_callable(exercise: Exercise, made: Any) -> Outcome:
-    return Outcome(error=f"{exercise.name} is {_article(made)}, not a function", error_type="NotCallable")
+    what = f"still {made}" if made is None or made is Ellipsis else type_with_article(made)
+    return Outcome(error=f"{exercise.name} is {what}, not a function", error_type="NotCallable")
 
 
 def _plain_call(state: _Prepared, call: Callable, case: Case) -> Outcome:
@@ -209,11 +210,11 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
         facts["same_memory"] = value.numel() > 0 and any(
             t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for t in tensors
         )
-        facts["earlier_changed"] = _keep(state, value)
+        facts["earlier_changed"] = _store_result(state, value)
         if (n_written := launches.written_by_kernels(seen, value)) is not None:
             facts["written"] = n_written
-    # Of a far view only the elements travel.
-    after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.far else t for t in args)
+    # Only the elements of a far view are sent.
+    after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.keep_alive else t for t in args)
     return Outcome(portable(value), args_after=after, facts=facts)
 
 
@@ -223,22 +224,22 @@ def _outside(seen: launches.Seen, blocks: guard.Blocks) -> dict:
             "guard_writes": max(blocks.writes_outside(), seen.writes_outside),
             "guard_reads": seen.reads_outside,
         }
-    except RuntimeError:  # a GPU that met an illegal access answers nothing any more
+    except RuntimeError:  # after an illegal access the GPU fails every call
         return {}
 
 
-def _keep(state: _Prepared, value: torch.Tensor) -> bool:
-    """Whether the last call's result has changed since; also keeps this one."""
+def _store_result(state: _Prepared, value: torch.Tensor) -> bool:
+    """Store this call's result; return whether the last call's result has changed since."""
     changed = False
     if state.result is not None and state.bits is not None:
         changed = state.result.shape == state.bits.shape and not same_bits(state.result, state.bits)
-    small = value.numel() <= _KEPT
+    small = value.numel() <= _MOST_STORED
     state.result, state.bits = (value, value.detach().clone()) if small else (None, None)
     return changed
 
 
 def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcome:
-    """An outcome from an exception: what it says, and the learner's line."""
+    """An outcome from an exception: its message, and the line in the learner's code."""
     facts = dict(facts or {})
     line = _line(error, obj)
     # Triton's interpreter wraps what a kernel raised.
@@ -255,17 +256,10 @@ def _raised(error: BaseException, obj: Any, facts: dict | None = None) -> Outcom
 
 def _line(error: BaseException, obj: Any) -> int:
     """The last line of the traceback that is in a notebook's cell or in the learner's own file."""
-    own = getattr(getattr(obj, "__code__", None), "co_filename", None)
+    own_file = getattr(getattr(obj, "__code__", None), "co_filename", None)
     found = 0
     for frame, number in traceback.walk_tb(error.__traceback__):
         file = frame.f_code.co_filename
-        if file == own or "ipykernel_" in file or file.startswith("<ipython-input"):
+        if file == own_file or "ipykernel_" in file or file.startswith("<ipython-input"):
             found = number
     return found
-
-
-def _article(value: Any) -> str:
-    kind = type(value).__name__
-    if value is None or value is Ellipsis:
-        return f"still {value}"
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

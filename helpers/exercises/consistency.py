@@ -54,17 +54,17 @@ class Claim:
     """What the data say about a name that a learner may choose.
 
     Attributes:
-        stands: True if the data support it, False if they contradict it, None if they don't decide it.
+        supported: True if the data support it, False if they contradict it, None if they don't decide it.
         because: the measurement that shows this, a clause with its figures.
         evidence: names of figures, at least one of which has to be given with it.
-        suits: for a change, the findings that it acts on; empty if it goes with any.
+        acts_on: for a change, the findings that it acts on; empty if it goes with any.
         allows: figure that the learner predicts -> (least, most, why), as far as the data bound it.
     """
 
-    stands: bool | None
+    supported: bool | None
     because: str
     evidence: tuple[str, ...] = ()
-    suits: tuple[str, ...] = ()
+    acts_on: tuple[str, ...] = ()
     allows: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
 
 
@@ -84,7 +84,7 @@ class Data:
         called: what they are called in sentences, "the trace".
         figures: name -> `Figure`.
         findings, changes: name -> `Claim`.
-        questions: name -> `Claim`, for what a learner may call undecided: `stands` is None if it is.
+        questions: name -> `Claim`, for what a learner may call undecided: `supported` is None if it is.
         predicted: names of figures that weren't measured, but are what the learner expects of the change;
             `Claim.allows` bounds them.
         n_figures: how many measured figures have to be given.
@@ -117,23 +117,23 @@ class WriteUpJudge:
     data: Callable[[Mapping[str, Any]], Data]
 
     def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
-        if fell := raised(self.exercise, self.name, case, outcome):
-            return fell
+        if error_verdict := raised(self.exercise, self.name, case, outcome):
+            return error_verdict
         value = outcome.value
         given = value.get("write_up", value) if isinstance(value, dict) else value
         if unfinished := self.unfinished(given):
             return unfinished
-        words = writeup.told(given)
+        words = writeup.readable(given)
         problems = _of_the_form(given)
         agreed: list[str] = []
         if not problems:
             about = self.data(value)
-            problems, agreed = (list(about.problems), []) if about.problems else _against(about, given)
+            problems, agreed = (list(about.problems), []) if about.problems else _compare(about, given)
         problems += _of_the_words(given)
         lines = [f"  agrees: {one}" for one in agreed]
         if not problems:
-            says = f"{self.exercise}: your write-up agrees with the data. Your teacher reads your words."
-            return Verdict(self.exercise, True, says, details="\n".join(lines), words=words)
+            sentence = f"{self.exercise}: your write-up agrees with the data. Your teacher reads your words."
+            return Verdict(self.exercise, True, sentence, details="\n".join(lines), words=words)
         first, *rest = problems
         lines = [f"  also: {one.sentence}" for one in rest] + lines
         return Verdict(
@@ -150,12 +150,14 @@ class WriteUpJudge:
         """The verdict on an empty write-up or another object; None if there is a write-up to judge."""
         if not writeup.is_write_up(given):
             kind = given.get("of type", "") if isinstance(given, dict) else type(given).__name__
-            says = f"{self.exercise}: {self.name} is not a WriteUp{f', but of type {kind}' if kind else ''}."
+            sentence = (
+                f"{self.exercise}: {self.name} is not a WriteUp{f', but of type {kind}' if kind else ''}."
+            )
             hint = (
                 f"Write {self.name} = WriteUp(finding=…, figures={{…}}, change=…, words=…), as in the "
                 "starter."
             )
-            return Verdict(self.exercise, False, says, mistake="no-write-up", hint=hint)
+            return Verdict(self.exercise, False, sentence, mistake="no-write-up", hint=hint)
         filled = (given[name] for name in ("finding", "figures", "change", "words", "undecided"))
         if all(one is None or (isinstance(one, (str, dict, list, tuple)) and not one) for one in filled):
             return Verdict(self.exercise, False, f"{self.exercise} is still to do.", mistake="to-do")
@@ -184,17 +186,17 @@ def _of_the_figures(figures: Any) -> list[Problem]:
         return [Problem("form", f"figures is {brief(figures, 60)}", hint)]
     found = []
     if len(figures) > _MOST:
-        says = f"there are {len(figures):,} figures"
-        found.append(Problem("form", says, "Give only those that your finding is based on."))
+        what = f"there are {len(figures):,} figures"
+        found.append(Problem("form", what, "Give only those that your finding is based on."))
     for name, number in list(figures.items())[:_MOST]:
         if not _is_finite(number):
             large = is_number(number) and number == number
-            says = f"the figure {brief(name, 40)} is {'too large a number' if large else brief(number, 60)}"
-            found.append(Problem("form", says, "A figure is a plain number, and its unit is in its name."))
+            what = f"the figure {brief(name, 40)} is {'too large a number' if large else brief(number, 60)}"
+            found.append(Problem("form", what, "A figure is a plain number, and its unit is in its name."))
     return found
 
 
-def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
+def _compare(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[str]]:
     """Where the write-up disagrees with the data, and where it agrees."""
     problems: list[Problem] = []
     agreed: list[str] = []
@@ -204,30 +206,30 @@ def _against(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[
         name = given[kind].strip()
         claim = claims.get(name)
         if claim is None:
-            said = f"the task has no {kind} {brief(name, 60)}" if name else f"there is no {kind} yet"
-            problems.append(Problem("unknown-name" if name else "incomplete", said, _choose(kind, claims)))
+            what = f"the task has no {kind} {brief(name, 60)}" if name else f"there is no {kind} yet"
+            problems.append(Problem("unknown-name" if name else "incomplete", what, _choose(kind, claims)))
             continue
         chosen[kind] = claim
-        if claim.stands is None:
-            says = f"{data.called} {_do(data)} not decide the {kind} {name!r}: {claim.because}"
+        if claim.supported is None:
+            what = f"{data.called} {_do(data)} not decide the {kind} {name!r}: {claim.because}"
             hint = f"Choose a {kind} that the data support, and say in your words what remains open."
-            problems.append(Problem("not-decided", says, hint))
-        elif not claim.stands:
-            says = f"the {kind} {name!r} is contradicted by {data.called}: {claim.because}"
+            problems.append(Problem("not-decided", what, hint))
+        elif not claim.supported:
+            what = f"the {kind} {name!r} is contradicted by {data.called}: {claim.because}"
             problems.append(
-                Problem(f"{kind}-contradicted", says, "Which figure would look different if it were true?")
+                Problem(f"{kind}-contradicted", what, "Which figure would look different if it were true?")
             )
         elif claim.evidence and not any(one in right for one in claim.evidence):
-            says = f"there is no evidence for the {kind} {name!r}: none of your figures supports it"
-            problems.append(Problem("no-evidence", says, f"Give one of {', '.join(claim.evidence)}."))
+            what = f"there is no evidence for the {kind} {name!r}: none of your figures supports it"
+            problems.append(Problem("no-evidence", what, f"Give one of {', '.join(claim.evidence)}."))
         else:
             agreed.append(f"{kind} {name}, because {claim.because}")
     finding, change = chosen.get("finding"), chosen.get("change")
-    if finding and change and change.suits and given["finding"].strip() not in change.suits:
-        says = f"the change {given['change']!r} doesn't act on your finding, {given['finding']!r}"
-        hint = f"It acts on {', '.join(change.suits)}. Choose another finding or another change."
-        problems.append(Problem("change-elsewhere", says, hint))
-    if change and change.stands:
+    if finding and change and change.acts_on and given["finding"].strip() not in change.acts_on:
+        what = f"the change {given['change']!r} doesn't act on your finding, {given['finding']!r}"
+        hint = f"It acts on {', '.join(change.acts_on)}. Choose another finding or another change."
+        problems.append(Problem("change-elsewhere", what, hint))
+    if change and change.supported:
         _predictions(data, given, change, problems, agreed)
     _questions(data, given, problems, agreed)
     return problems, agreed
@@ -243,27 +245,27 @@ def _figures(
         if figure is None:
             if name not in data.predicted:
                 known = ", ".join((*data.figures, *data.predicted))
-                says = f"the task has no figure {brief(name, 40)}"
-                problems.append(Problem("unknown-name", says, f"The figures are {known}."))
+                what = f"the task has no figure {brief(name, 40)}"
+                problems.append(Problem("unknown-name", what, f"The figures are {known}."))
         elif figure.holds(number):
             right[name] = number
             agreed.append(f"{name} = {number:,.6g}, {figure.source}")
         else:
             than = "too large" if number > figure.value else "too small"
-            says = (
+            what = (
                 f"{name} = {number:,.6g} is {than}: {data.called} contradict{_s(data)} it. It is "
                 f"{figure.source}"
             )
             problems.append(
                 Problem(
                     "figure-contradicted",
-                    says,
+                    what,
                     "Compute it from the data in a cell of your own, and print it.",
                 )
             )
     if len(right) < data.n_figures and not any(one.mistake == "figure-contradicted" for one in problems):
-        says = f"only {len(right)} of at least {data.n_figures} measured figures are given"
-        problems.append(Problem("incomplete", says, f"Choose from {', '.join(data.figures)}."))
+        what = f"only {len(right)} of at least {data.n_figures} measured figures are given"
+        problems.append(Problem("incomplete", what, f"Choose from {', '.join(data.figures)}."))
     return right
 
 
@@ -275,8 +277,8 @@ def _predictions(
         bound, number = change.allows.get(name), given["figures"].get(name)
         if number is None:
             if bound is not None:
-                says = f"your change {given['change']!r} has no prediction yet"
-                problems.append(Problem("incomplete", says, f"Give the figure {name}: what do you expect?"))
+                what = f"your change {given['change']!r} has no prediction yet"
+                problems.append(Problem("incomplete", what, f"Give the figure {name}: what do you expect?"))
         elif bound is None:
             agreed.append(
                 f"{name} = {number:,.6g} is your prediction; {data.called} {_do(data)} not bound it"
@@ -284,9 +286,9 @@ def _predictions(
         elif bound[0] <= number <= bound[1]:
             agreed.append(f"{name} = {number:,.6g} is possible: {bound[2]}")
         else:
-            says = f"{name} = {number:,.6g} can't result from {given['change']!r}: {bound[2]}"
+            what = f"{name} = {number:,.6g} can't result from {given['change']!r}: {bound[2]}"
             hint = "What does the change leave as it is, and how long does that take? Start with that."
-            problems.append(Problem("prediction-impossible", says, hint))
+            problems.append(Problem("prediction-impossible", what, hint))
 
 
 def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]) -> None:
@@ -295,18 +297,18 @@ def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], ag
     for name in dict.fromkeys(given["undecided"]):
         claim = data.questions.get(name)
         if claim is None:
-            says = f"the task has no question {brief(name, 60)}"
-            problems.append(Problem("unknown-name", says, _choose("question", data.questions)))
-        elif claim.stands is None:
+            what = f"the task has no question {brief(name, 60)}"
+            problems.append(Problem("unknown-name", what, _choose("question", data.questions)))
+        elif claim.supported is None:
             n_open += 1
             agreed.append(f"{name} is left open, as you say: {claim.because}")
         else:
-            says = f"{data.called} {_do(data)} decide {name!r}: {claim.because}"
-            problems.append(Problem("decided", says, "Only leave open what no figure here decides."))
+            what = f"{data.called} {_do(data)} decide {name!r}: {claim.because}"
+            problems.append(Problem("decided", what, "Only leave open what no figure here decides."))
     if n_open < data.n_undecided and not any(one.mistake == "decided" for one in problems):
-        says = "you haven't said what the data leave open"
+        what = "you haven't said what the data leave open"
         problems.append(
-            Problem("incomplete", says, _choose("question", data.questions) + " Name it in undecided.")
+            Problem("incomplete", what, _choose("question", data.questions) + " Name it in undecided.")
         )
 
 
@@ -324,27 +326,27 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
     if not words:
         return [Problem("no-words", "there are no words yet", hint)]
     if len(words) < _FEWEST_WORDS or distinct < _FEWEST_DISTINCT:
-        says = f"{len(words)} words, {distinct} of them different, are too few to follow"
-        return [Problem("few-words", says, hint)]
+        what = f"{len(words)} words, {distinct} of them different, are too few to follow"
+        return [Problem("few-words", what, hint)]
     if len(set(head)) < _AGAIN * len(head):
         return [Problem("few-words", "the words say the same again and again", hint)]
     figures = given["figures"] if isinstance(given["figures"], dict) else {}
     numbers = [one for one in list(figures.values())[:_MOST] if _is_finite(one)]
-    if numbers and not any(_same(said, one) for said in _NUMBER.findall(text) for one in numbers):
-        says = "the words name none of your figures"
+    if numbers and not any(_same(written, one) for written in _NUMBER.findall(text) for one in numbers):
+        what = "the words name none of your figures"
         return [
-            Problem("no-figure-in-words", says, "Say in a sentence what one of them shows, with the number.")
+            Problem("no-figure-in-words", what, "Say in a sentence what one of them shows, with the number.")
         ]
     return []
 
 
 def _same(text: str, number: float) -> bool:
     """Whether a number in a text is this one, rounded, and perhaps in a larger or smaller unit."""
-    said = float(re.sub(r"[,_'\u202f\u00a0]", "", text))
+    value = float(re.sub(r"[,_'\u202f\u00a0]", "", text))
     decimals = len(text.partition(".")[2])
     steps = {10.0**power for power in (0, 3, -3, 6, -6)}
-    near = (abs(said - abs(number) * step) <= max(0.5 * 10.0**-decimals, 0.01 * said) for step in steps)
-    return (0 < said < math.inf and any(near)) or said == number == 0
+    near = (abs(value - abs(number) * step) <= max(0.5 * 10.0**-decimals, 0.01 * value) for step in steps)
+    return (0 < value < math.inf and any(near)) or value == number == 0
 
 
 def _is_finite(value: Any) -> bool:

@@ -67,16 +67,16 @@ _HARMLESS_LINE = re.compile(
 
 
 def problem(text: str) -> str:
-    """Why a text is more than kernels, as a sentence; "" where it is fine."""
+    """Why a text is more than kernels, as a sentence; "" if it is fine."""
     spliced = re.sub(r"\\[ \t]*\r?\n", " ", text)
     if "??/" in spliced or "%:" in spliced:
         return "The text has trigraphs or digraphs; write the characters themselves."
     tokens: list[tuple[str, str]] = []
     macros: dict[str, bool] = {}  # name -> whether it takes arguments
     for found in _TOKEN.finditer(spliced):
-        kind, said = found.lastgroup, found[0]
-        if kind == "line" or (kind == "sign" and said == "#"):
-            line = re.sub(r"//.*|/\*.*?\*/", "", said).strip()
+        kind, token = found.lastgroup, found[0]
+        if kind == "line" or (kind == "sign" and token == "#"):
+            line = re.sub(r"//.*|/\*.*?\*/", "", token).strip()
             define = _DEFINE.fullmatch(line)
             if define:
                 macros[define[1]] = define[2] is not None
@@ -87,21 +87,21 @@ def problem(text: str) -> str:
             elif not _HARMLESS_LINE.fullmatch(line):
                 return f"The text has the line {line[:60]!r}: the check takes kernels alone."
         elif kind != "space":
-            tokens.append((kind, said))
+            tokens.append((kind, token))
     return _tokens_problem(tokens, macros)
 
 
 def _macro_problem(name: str, takes_arguments: bool, body: list[tuple[str, str]]) -> str:
     depth = 0
-    for _, said in body:
-        depth += said in ("(", "{", "[")
-        depth -= said in (")", "}", "]")
+    for _, token in body:
+        depth += token in ("(", "{", "[")
+        depth -= token in (")", "}", "]")
         if depth < 0:
             break
     if depth:
         return f"The macro {name} opens a parenthesis that it does not close."
-    words = [said for kind, said in body if kind == "word"]
-    if not takes_arguments and any(said == "(" for _, said in body) and words and body[0][1] == "(":
+    words = [token for kind, token in body if kind == "word"]
+    if not takes_arguments and any(token == "(" for _, token in body) and words and body[0][1] == "(":
         return f"The macro {name} begins with a parenthesis: make it a constant, constexpr int {name} = …;."
     return ""
 
@@ -113,37 +113,42 @@ def _tokens_problem(tokens: list[tuple[str, str]], macros: dict[str, bool]) -> s
         for (_, a), (kind, b) in itertools.pairwise(tokens)
         if a in ("struct", "union", "typename", "class", "enum") and kind == "word"
     }
-    for i, (kind, said) in enumerate(tokens):
+    for i, (kind, token) in enumerate(tokens):
         before = tokens[i - 1] if i else ("", "")
         after = tokens[i + 1][1] if i + 1 < len(tokens) else ""
         if kind == "text":
-            if "%n" in said.replace("%%", "") or not _in_printf(tokens, i):
-                return f"The text has the string {said[:40]}; only printf takes one."
-        elif said in ("##", "::", "[[", "\\", "#", "`", "@"):
-            return f"The text has {said!r}, which no kernel of this lab needs."
+            if "%n" in token.replace("%%", "") or not _in_printf(tokens, i):
+                return f"The text has the string {token[:40]}; only printf takes one."
+        elif token in ("##", "::", "[[", "\\", "#", "`", "@"):
+            return f"The text has {token!r}, which no kernel of this lab needs."
         elif kind == "word":
-            if said in _FORBIDDEN or said.lower().startswith("wb_"):
-                return f"The text has {said!r}: the check takes kernels alone."
-            if said.startswith("__") and not _OF_CUDA.fullmatch(said):
-                return f"The text uses {said}, which the check does not know."
+            if token in _FORBIDDEN or token.lower().startswith("wb_"):
+                return f"The text has {token!r}: the check takes kernels alone."
+            if token.startswith("__") and not _OF_CUDA.fullmatch(token):
+                return f"The text uses {token}, which the check does not know."
             if after == "(" and not (
-                said in defined
-                or said in _KEYWORDS
-                or said in _CALLED
-                or said in types
-                or _OF_CUDA.fullmatch(said)
+                token in defined
+                or token in _KEYWORDS
+                or token in _CALLED
+                or token in types
+                or _OF_CUDA.fullmatch(token)
             ):
                 # a variable may begin with its value in parentheses: `float4 v(…)`
                 if before[0] == "word" and before[1] in types - {"auto"}:
                     continue
-                return f"The text calls {said}(…), which neither it nor CUDA defines."
-            if said in defined and after != "(":
+                return f"The text calls {token}(…), which neither it nor CUDA defines."
+            if token in defined and after != "(":
                 return (
-                    f"The text has {said!r} both as a function and as something else; give one another name."
+                    f"The text has {token!r} both as a function and as something else; give one another name."
                 )
-            if said in macros and macros[said] and before[0] == "word" and before[1] not in _KEYWORDS | types:
-                return f"The text has {before[1]!r} directly before the macro {said}."
-        elif said == "(" and before[1] in (")", "]") and not _is_cast(tokens, i - 1, types):
+            if (
+                token in macros
+                and macros[token]
+                and before[0] == "word"
+                and before[1] not in _KEYWORDS | types
+            ):
+                return f"The text has {before[1]!r} directly before the macro {token}."
+        elif token == "(" and before[1] in (")", "]") and not _is_cast(tokens, i - 1, types):
             return "The text calls what an expression gives; call a function by its name."
     return ""
 
@@ -152,12 +157,12 @@ def _defined(tokens: list[tuple[str, str]]) -> set[str]:
     """The functions that the text itself defines: a name, parameters and a body, outside of every body."""
     found, depth, i = set(), 0, 0
     while i < len(tokens):
-        said = tokens[i][1]
-        depth += (said == "{") - (said == "}")
+        token = tokens[i][1]
+        depth += (token == "{") - (token == "}")
         if depth == 0 and tokens[i][0] == "word" and i + 1 < len(tokens) and tokens[i + 1][1] == "(":
             end = _closing(tokens, i + 1)
             if end + 1 < len(tokens) and tokens[end + 1][1] == "{":
-                found.add(said)
+                found.add(token)
                 i = end
         i += 1
     return found
@@ -190,8 +195,8 @@ def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str])
     return (
         owner not in _CASTS
         and all(
-            said in types or said in ("*", "&", "const", "volatile", "__restrict__")
-            for _, said in tokens[i + 1 : closing]
+            token in types or token in ("*", "&", "const", "volatile", "__restrict__")
+            for _, token in tokens[i + 1 : closing]
         )
         and closing - i > 1
     )

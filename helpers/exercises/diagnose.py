@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
-from helpers.exercises.evidence import Evidence
+from helpers.exercises.evidence import Evidence, in_float64
 from helpers.exercises.mistakes import Table
 
 _BY_KIND = {
@@ -24,11 +24,11 @@ _BY_KIND = {
 }
 
 
-def of_values(seen: Evidence, own: Table) -> tuple[str, str, str]:
+def of_values(seen: Evidence, table: Table) -> tuple[str, str, str]:
     """(mistake, what can be seen, hint) of a wrong result; the exercise's own table comes first."""
-    if found := own.first_match(seen):
+    if found := table.first_match(seen):
         return found
-    looks = (
+    experiments = (
         _large_or_special,
         _misaligned,
         _shifted,
@@ -41,8 +41,8 @@ def of_values(seen: Evidence, own: Table) -> tuple[str, str, str]:
         _exchanged,
         _precision,
     )
-    for look in looks:
-        found = look(seen)
+    for experiment in experiments:
+        found = experiment(seen)
         if found:
             return found[0], found[1], ""
     return _by_kind(seen), "", ""
@@ -80,7 +80,7 @@ def _answers(seen: Evidence) -> tuple[str, str] | None:
     if any(seen.explains(seen.reference(args)) for args in seen.before):
         return "stale-answer", "they are the values for an earlier call's input"
     for one in seen.args:
-        if isinstance(one, torch.Tensor) and one.shape == got.shape and seen.explains(_float64(one)):
+        if isinstance(one, torch.Tensor) and one.shape == got.shape and seen.explains(in_float64(one)):
             if 2 * seen.n_wrong < got.numel():
                 return "fast-but-partial", "the wrong ones are the input's own values"
             return "returns-input", "they are the input's own values"
@@ -91,10 +91,6 @@ def _answers(seen: Evidence) -> tuple[str, str] | None:
     return None
 
 
-def _float64(x: torch.Tensor) -> torch.Tensor:
-    return x.double() if x.is_floating_point() else x
-
-
 def _blanks(seen: Evidence) -> tuple[str, str] | None:
     """Parts that were never computed: they are still poison or zero."""
     if not seen.n_wrong:
@@ -102,27 +98,27 @@ def _blanks(seen: Evidence) -> tuple[str, str] | None:
     if bool((seen.wrong & ~seen.blank).any()):
         return _first_columns(seen)
     n = seen.got.numel()
-    never = "never written" if bool(seen.unwritten[seen.wrong].all()) else "never computed"
+    state = "never written" if bool(seen.unwritten[seen.wrong].all()) else "never computed"
     if seen.kind == "many":
-        return "fast-but-partial", f"at this size {seen.n_wrong:,} elements were {never}"
+        return "fast-but-partial", f"at this size {seen.n_wrong:,} elements were {state}"
     if seen.kind == "far":
         return "int32-overflow", "what was read is somewhere else"
     if seen.kind == "view" and not seen.x.is_contiguous():
-        return "wrong-stride", f"they were {never}" if never == "never written" else ""
+        return "wrong-stride", f"they were {state}" if state == "never written" else ""
     if seen.n_wrong == n:
         # also what sums that were added to poison look like
-        return "uninitialised-output", f"{'it was' if n == 1 else 'they were'} {never}"
+        return "uninitialised-output", f"{'it was' if n == 1 else 'they were'} {state}"
     n_cols = seen.got.shape[-1] if seen.got.dim() else 1
     rows = seen.wrong.reshape(-1, n_cols)
     flat = seen.wrong.reshape(-1)
-    if _one_a_row(rows) or (seen.n_wrong == 1 and bool(flat[0] | flat[-1])):
-        return "off-by-one", f"they were {never}" if seen.n_wrong > 1 else f"it was {never}"
+    if _one_per_row(rows) or (seen.n_wrong == 1 and bool(flat[0] | flat[-1])):
+        return "off-by-one", f"they were {state}" if seen.n_wrong > 1 else f"it was {state}"
     first = int(flat.int().argmax())
     if bool(flat[first:].all()) and first:
         if n - first < first and seen.kind == "size":
-            return "missing-tail", f"the last {n - first:,} were {never}"
+            return "missing-tail", f"the last {n - first:,} were {state}"
         return "only-first-block", f"only the first {first:,} of {n:,} were computed"
-    return _first_columns(seen) or ("fast-but-partial", f"{seen.n_wrong:,} elements were {never}")
+    return _first_columns(seen) or ("fast-but-partial", f"{seen.n_wrong:,} elements were {state}")
 
 
 def _first_columns(seen: Evidence) -> tuple[str, str] | None:
@@ -140,7 +136,7 @@ def _first_columns(seen: Evidence) -> tuple[str, str] | None:
     return "only-first-block", what
 
 
-def _one_a_row(rows: torch.Tensor) -> bool:
+def _one_per_row(rows: torch.Tensor) -> bool:
     """Whether exactly the first or exactly the last column is wrong."""
     if rows.shape[1] < 2 or int(rows.sum()) != rows.shape[0]:
         return False
@@ -168,14 +164,16 @@ def _overflow(seen: Evidence) -> tuple[str, str] | None:
     """Infinity or NaN where a finite number is expected."""
     if not seen.n_wrong or not seen.got.is_floating_point():
         return None
-    lost = seen.wrong & ~seen.got.isfinite() & seen.expected.to(seen.got.dtype).isfinite()
+    non_finite = seen.wrong & ~seen.got.isfinite() & seen.expected.to(seen.got.dtype).isfinite()
     if seen.kind != "huge":
-        lost &= ~seen.unwritten
-    if not bool(lost.any()):
+        non_finite &= ~seen.unwritten
+    if not bool(non_finite.any()):
         return None
-    moved = seen.would_give(seen.x.double() + 3) if seen.x.is_floating_point() else None
-    same = moved is not None and torch.allclose(moved, seen.expected, rtol=1e-6, atol=1e-9, equal_nan=True)
-    return ("no-maximum" if same else "overflow"), f"{int(lost.sum()):,} of them are infinite or NaN"
+    shifted = seen.would_give(seen.x.double() + 3) if seen.x.is_floating_point() else None
+    same = shifted is not None and torch.allclose(
+        shifted, seen.expected, rtol=1e-6, atol=1e-9, equal_nan=True
+    )
+    return ("no-maximum" if same else "overflow"), f"{int(non_finite.sum()):,} of them are infinite or NaN"
 
 
 def _shifted(seen: Evidence) -> tuple[str, str] | None:
@@ -208,8 +206,8 @@ def _exchanged(seen: Evidence) -> tuple[str, str] | None:
     other = seen.expected.t().contiguous().view_as(seen.got)
     if seen.explains(other) or seen.explains(seen.expected.contiguous().view(n_cols, n_rows).t()):
         return "transposed", "they are the right values in transposed order"
-    turned = seen.x.contiguous().view(n_cols, n_rows).t()
-    if seen.explains(seen.would_give(turned)):
+    transposed = seen.x.contiguous().view(n_cols, n_rows).t()
+    if seen.explains(seen.would_give(transposed)):
         return "transposed", "they are right for an input that is read column by column"
     along = seen.would_give(seen.x.t())
     if along is not None and along.shape == (n_cols, n_rows) and seen.explains(along.t()):
@@ -222,16 +220,16 @@ def _strides(seen: Evidence) -> tuple[str, str] | None:
     x = seen.x
     if x.is_contiguous() or not seen.n_wrong or x.dim() == 0:
         return None
-    own, dense = x.stride(), _dense(x.shape)
-    tried = {"memory read as if the tensor were contiguous": dense}
+    actual, dense = x.stride(), _dense(x.shape)
+    layouts = {"memory read as if the tensor were contiguous": dense}
     if x.dim() == 2:
-        tried["memory read with the row stride, but with neighboring columns"] = (own[0], 1)
-        tried["memory read with the column stride, but without gaps between the rows"] = (
-            own[1] * x.shape[1],
-            own[1],
+        layouts["memory read with the row stride, but with neighboring columns"] = (actual[0], 1)
+        layouts["memory read with the column stride, but without gaps between the rows"] = (
+            actual[1] * x.shape[1],
+            actual[1],
         )
-        tried["memory read with the row and column strides swapped"] = (own[1], own[0])
-    for name, strides in tried.items():
+        layouts["memory read with the row and column strides swapped"] = (actual[1], actual[0])
+    for name, strides in layouts.items():
         read, valid = _read(x, strides)
         if seen.explains(seen.would_give(read), valid):
             return "wrong-stride", f"that is {name}"
@@ -262,10 +260,10 @@ def _precision(seen: Evidence) -> tuple[str, str] | None:
     got, expected = seen.got, seen.expected
     if not seen.n_wrong or not got.is_floating_point() or got.element_size() < 4:
         return None
-    where = seen.wrong & got.isfinite() & expected.isfinite() & (expected != 0)
-    if 2 * int(where.sum()) < seen.n_wrong:
+    finite = seen.wrong & got.isfinite() & expected.isfinite() & (expected != 0)
+    if 2 * int(finite.sum()) < seen.n_wrong:
         return None
-    errors = ((got.double() - expected) / expected)[where]
+    errors = ((got.double() - expected) / expected)[finite]
     if len(errors) < 8 or float(errors.abs().kthvalue(int(0.95 * len(errors))).values) > 2**-4:
         return None
     typical = float(errors.abs().median())
@@ -274,7 +272,7 @@ def _precision(seen: Evidence) -> tuple[str, str] | None:
         return "inaccurate", share
     # Rounding is noise: its sign changes about every second time from one value to the next larger one. The
     # sign of an approximation's error doesn't.
-    signs = errors[expected[where].argsort()] > 0
+    signs = errors[expected[finite].argsort()] > 0
     changes = float((signs[1:] != signs[:-1]).double().mean())
     return ("half-precision" if changes > 0.25 else "inaccurate"), share
 

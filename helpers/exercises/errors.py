@@ -25,9 +25,9 @@ def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdi
     if text is not None:
         sentence = f"{exercise} is still to do: {text}" if text else f"{exercise} is still to do."
         return Verdict(exercise, False, sentence, case.label, "to-do")
-    mistake, said = _kind(name, case, outcome)
+    mistake, message = _kind(name, case, outcome)
     where = f" (line {outcome.line})" if outcome.line else ""
-    first, _, rest = said.partition("\n")
+    first, _, rest = message.partition("\n")
     if first == "The build failed:" and rest:
         first, _, rest = rest.partition("\n")
         first = f"the build failed: {first}"
@@ -65,8 +65,8 @@ def _kind(name: str, case: Case, outcome: Outcome) -> tuple[str, str]:
         return "does-not-build", outcome.error.partition(": ")[2]
     if "Compilation" in outcome.error_type:  # Triton's: the source comes first and the reason last
         *source, reason = outcome.error.strip().splitlines()
-        said = "\n".join([f"{name} raised {outcome.error_type}: {reason.strip()}", *source])
-        return of_error(case, outcome), said
+        message = "\n".join([f"{name} raised {outcome.error_type}: {reason.strip()}", *source])
+        return of_error(case, outcome), message
     return of_error(case, outcome), f"{name} raised {outcome.error}"
 
 
@@ -76,23 +76,25 @@ def of_error(case: Case, outcome: Outcome) -> str:
 
     kind = case.expected.kind if isinstance(case.expected, Hidden) else "extra"
     x = next((one for one in case.args if isinstance(one, torch.Tensor)), None)
-    said, cause = outcome.error.lower(), outcome.facts.get("cause")
+    message, cause = outcome.error.lower(), outcome.facts.get("cause")
     strided = x is not None and not x.is_contiguous()
     if cause in _CAUSES:
         return _CAUSES[cause]
-    if "active driver" in said:
+    if "active driver" in message:
         return "no-gpu"
     if cause in ("out of bounds", "no tensor") or outcome.error_type == "OutsideEveryTensor":
         return "int32-overflow" if kind == "far" else "wrong-stride" if strided else "missing-mask"
-    if "illegal memory access" in said:
+    if "illegal memory access" in message:
         return "int32-overflow" if kind == "far" else "illegal-access"
-    if "misaligned address" in said:
+    if "misaligned address" in message:
         return "misaligned"
-    if "maximum tensor numel" in said:
+    if "maximum tensor numel" in message:
         return "block-too-large"
-    if outcome.error_type == "OverflowError" and ("math range" in said or "result out of range" in said):
+    if outcome.error_type == "OverflowError" and (
+        "math range" in message or "result out of range" in message
+    ):
         return "exp-overflows"
-    if "power of 2" in said or "power of two" in said:
+    if "power of 2" in message or "power of two" in message:
         return "power-of-two-only"
     if kind == "empty" or (x is not None and not x.numel()):
         return "empty-fails"
@@ -124,9 +126,9 @@ def judge_refusal(exercise: str, name: str, case: Case, outcome: Outcome) -> Ver
         return wrong(
             f"{name} must refuse it with a {types}, but it raised {outcome.error}", "wrong-exception"
         )
-    said = outcome.error.partition(": ")[2].lower()
+    message = outcome.error.partition(": ")[2].lower()
     for words in expected.mention:
-        if not any(word.lower() in said for word in words):
-            told = f"{name} refuses it, but its message does not say {' or '.join(map(repr, words))}"
-            return wrong(f"{told}: {outcome.error}", "unclear-message")
+        if not any(word.lower() in message for word in words):
+            reason = f"{name} refuses it, but its message does not say {' or '.join(map(repr, words))}"
+            return wrong(f"{reason}: {outcome.error}", "unclear-message")
     return None

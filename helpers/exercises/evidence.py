@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 
@@ -71,11 +72,11 @@ class Evidence:
         """Whether the wrong elements have these values."""
         if values is None or values.shape != self.got.shape:
             return False
-        where = self.wrong if valid is None else self.wrong & valid
-        n = int(where.sum())
+        mask = self.wrong if valid is None else self.wrong & valid
+        n = int(mask.sum())
         if not n or 2 * n < self.n_wrong:
             return False
-        agree = ~check.wrong_elements(self.got, values, self.tolerance) & where
+        agree = ~check.wrong_elements(self.got, values, self.tolerance) & mask
         return int(agree.sum()) >= _EXPLAINED * n
 
     def like(self, values: torch.Tensor | None, rel: float, abs: float) -> bool:
@@ -105,3 +106,8 @@ def poison_left(got: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
     elif got.dtype is not torch.bool:
         left |= bits(got) == 0x5A
     return left & (got != expected.to(got.dtype))
+
+
+def in_float64(value: Any) -> Any:
+    """A floating-point tensor in float64; anything else unchanged."""
+    return value.double() if isinstance(value, torch.Tensor) and value.is_floating_point() else value

@@ -88,7 +88,7 @@ def kernel_exercise(
     from helpers.exercises import inputs, judge
 
     plan = cases or CasePlan()
-    judged = judge.KernelJudge(
+    kernel_judge = judge.KernelJudge(
         exercise=id,
         name=name,
         reference=reference,
@@ -104,7 +104,7 @@ def kernel_exercise(
         name=name,
         minutes=minutes,
         cases=lambda rng, device: inputs.kernel_cases(plan, rng, device),
-        judge=judged,
+        judge=kernel_judge,
         adapters=dict(adapters or {}),
         prepare=prepare,
         speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape, at_least=speed_at_least),

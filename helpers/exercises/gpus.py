@@ -1,4 +1,4 @@
-"""GPUs with a queue, for the labs' clocks: what a simulated one and a real one share.
+"""GPUs with a queue, for the labs' clocks: the interface of simulated and real GPUs.
 
 A simulated GPU has known times, so that a clock or a timer can be judged on any machine; the real one has the
 same methods. A lab's own GPUs are in its `machines`.
@@ -13,12 +13,12 @@ from typing import Any
 
 
 class NotReached(RuntimeError):
-    """A mark was read before the GPU got there."""
+    """A mark was read before the GPU reached it."""
 
 
 @dataclass
 class Mark:
-    """A place in a simulated queue, with the time at which the GPU gets to it."""
+    """A position in a simulated queue, with the time at which the GPU reaches it."""
 
     gpu: SimulatedQueue
     us: float
@@ -70,7 +70,7 @@ class SimulatedQueue:
         return self._host
 
     def mark(self) -> Mark:
-        """Put a mark into the queue; the GPU notes the time when it gets there."""
+        """Put a mark into the queue; the GPU records the time when it reaches the mark."""
         self._host += self.mark_us
         self._free = max(self._free, self._host)
         return Mark(self, self._free)
@@ -87,7 +87,7 @@ class _RealMark:
 
 @dataclass(frozen=True)
 class RealGpu:
-    """This machine's GPU with a simulated one's methods. `operation` puts one launch into the
+    """This machine's GPU, with the methods of a simulated one. `operation` puts one launch into the
     current stream.
     """
 

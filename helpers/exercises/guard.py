@@ -2,8 +2,8 @@
 heap.
 
 Inputs are copied, and new tensors are made, in the middle of larger blocks. Their storages end where the
-tensor ends. Before and after them are `BAND` elements that belong to nobody: NaN around inputs, a pattern
-around outputs. A write there is counted afterwards, and a read there brings NaN into the result. The views
+tensor ends. Before and after them are `BAND` elements that belong to nobody: NaN around inputs and a pattern
+around outputs. Writes there are counted after the call, and a read there puts NaN into the result. The views
 that a case passes keep their sizes, strides, offsets and the values in their gaps.
 """
 
@@ -25,27 +25,27 @@ from helpers import check
 
 BAND = 1 << 16  # elements on each side: as large as any block that a learner would use
 _OUTSIDE_INPUT = 0xFF  # bytes: NaN in every floating-point format
-_OUTSIDE_OUTPUT = 0x5A  # not NaN, as a product of two NaNs is one: what is written there is seen
+_OUTSIDE_OUTPUT = 0x5A  # not NaN: otherwise writing a NaN there would go unnoticed
 _OUTSIDE_INTEGER = 0xA5
 # Python 3.11 does not name it.
 _NO_RESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0x40)
-_POOLED = 8 << 20  # bytes of the largest memory that is kept
+_POOLED = 8 << 20  # bytes: larger blocks are not reused
 FAR = "far rows"  # the key of a recipe in a case's arguments, see `far_rows`
 
 _pool: list[np.ndarray] = []
 
 
 def _references(pool: list[np.ndarray]) -> Iterator[int]:
-    """How many references there are to each array: arrays and tensors over its memory have one each."""
+    """The number of references to each array; every array or tensor that views its memory has one."""
     for one in pool:
         yield sys.getrefcount(one)
 
 
-_IDLE = next(_references([np.empty(1, dtype=np.uint8)]))  # depends on the version of Python
+_IDLE = next(_references([np.empty(1, dtype=np.uint8)]))  # it depends on the Python version
 
 
 def _memory(n_bytes: int) -> np.ndarray:
-    """Memory on the CPU, reused once nothing points into it, because fresh pages cost more than a small
+    """CPU memory, which is reused once nothing points into it, because new pages take longer than a small
     kernel.
     """
     for i, n_references in enumerate(_references(_pool)):
@@ -98,33 +98,34 @@ class Blocks:
     """All banded allocations of one call."""
 
     blocks: list[Block] = field(default_factory=list)
-    far: list[Any] = field(default_factory=list)  # keeps lazily committed memory alive
-    # where other memory lies that may be touched: that of the latest tensors
-    known: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=1024))
+    keep_alive: list[Any] = field(default_factory=list)  # keeps lazily committed memory alive
+    # address ranges of other memory that may be accessed, that of the latest tensors
+    allowed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=1024))
 
-    def know(self, t: torch.Tensor) -> None:
-        """Note the memory of a tensor that has no bands of its own."""
+    def allow(self, t: torch.Tensor) -> None:
+        """Allow accesses to the memory of a tensor that has no guard bands."""
         storage = t.untyped_storage()
-        self.known.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
+        self.allowed.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
 
     def make(self, n_bytes: int, size: int, device, outside: int, **about) -> tuple[Block, torch.Tensor]:
-        """A block and the tensor of bytes in its middle, whose storage is exactly that middle."""
+        """A block, and the byte tensor between its bands, whose storage ends where the bands begin."""
         band = BAND * size
         total = (2 * band + n_bytes + 7) // 8 * 8
         if torch.device(device).type == "cpu":
             memory = _memory(total)
             raw = torch.from_numpy(memory)
-            middle = torch.from_numpy(memory[band : band + n_bytes])
+            interior = torch.from_numpy(memory[band : band + n_bytes])
         else:
             raw = torch.empty(total, dtype=torch.uint8, device=device)
-            # Through DLPack the storage begins and ends with the middle: nothing tells the learner's code
-            # about the bands.
-            middle = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(raw[band : band + n_bytes]))
+            # DLPack makes a storage of exactly these bytes, so the learner's code can't find the bands.
+            interior = torch.utils.dlpack.from_dlpack(
+                torch.utils.dlpack.to_dlpack(raw[band : band + n_bytes])
+            )
         raw[:band] = outside
         raw[band + n_bytes :] = outside
         block = Block(raw, band, band + n_bytes, outside, size, **about)
         self.blocks.append(block)
-        return block, middle
+        return block, interior
 
     def writes_outside(self) -> int:
         """How many elements of all bands were overwritten."""
@@ -135,10 +136,10 @@ class Blocks:
         return sum(block.writes_in_gaps() for block in self.blocks)
 
 
-def _as(dtype, middle: torch.Tensor, offset: int, size, stride) -> torch.Tensor:
+def _as(dtype, interior: torch.Tensor, offset: int, size, stride) -> torch.Tensor:
     """A tensor over a storage; not a view of another tensor, as far as autograd is concerned."""
-    return torch.empty(0, dtype=dtype, device=middle.device).set_(
-        middle.untyped_storage(), offset, tuple(size), tuple(stride)
+    return torch.empty(0, dtype=dtype, device=interior.device).set_(
+        interior.untyped_storage(), offset, tuple(size), tuple(stride)
     )
 
 
@@ -147,7 +148,7 @@ def place(value: Any, blocks: Blocks) -> Any:
     return _place(value, blocks, {})
 
 
-# Address of a storage that was copied to the copy's bytes, and which of them are gaps.
+# Address of a copied storage -> the copy's bytes, and a mask of those that are gaps.
 _Seen = dict[int, tuple[torch.Tensor, torch.Tensor]]
 
 
@@ -167,41 +168,41 @@ def _place_tensor(t: torch.Tensor, blocks: Blocks, seen: _Seen) -> torch.Tensor:
     storage = t.untyped_storage()
     if not storage.nbytes():
         return torch.empty_strided(t.size(), t.stride(), dtype=t.dtype, device=t.device)
-    where = storage.data_ptr()
+    address = storage.data_ptr()
     size = t.element_size()
-    if where not in seen:
+    if address not in seen:
         floating = t.is_floating_point() or t.is_complex()
         outside = _OUTSIDE_INPUT if floating else _OUTSIDE_INTEGER
-        block, middle = blocks.make(storage.nbytes(), size, t.device, outside, is_input=True)
-        middle.copy_(torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage))
-        block.inside = middle.clone()
+        block, interior = blocks.make(storage.nbytes(), size, t.device, outside, is_input=True)
+        interior.copy_(torch.empty(0, dtype=torch.uint8, device=t.device).set_(storage))
+        block.inside = interior.clone()
         block.gaps = torch.ones(storage.nbytes(), dtype=torch.bool, device=t.device)
-        seen[where] = middle, block.gaps
-    middle, gaps = seen[where]
+        seen[address] = interior, block.gaps
+    interior, gaps = seen[address]
     if t.numel():
-        own = torch.arange(gaps.numel() // size, device=t.device).as_strided(
+        used = torch.arange(gaps.numel() // size, device=t.device).as_strided(
             t.size(), t.stride(), t.storage_offset()
         )
-        gaps[: gaps.numel() // size * size].view(-1, size)[own.reshape(-1)] = False
-    placed = _as(t.dtype, middle, t.storage_offset(), t.size(), t.stride())
+        gaps[: gaps.numel() // size * size].view(-1, size)[used.reshape(-1)] = False
+    placed = _as(t.dtype, interior, t.storage_offset(), t.size(), t.stride())
     return placed.requires_grad_(t.requires_grad) if t.requires_grad else placed
 
 
-def far_rows(values: torch.Tensor, row_stride: int, turned: bool = False) -> dict:
+def far_rows(values: torch.Tensor, row_stride: int, transposed: bool = False) -> dict:
     """A recipe for a 2-D (or 1-D) view whose rows are `row_stride` elements apart, beyond 32-bit offsets.
 
-    If it is `turned`, the columns of a 2-D view are that far apart instead, and the elements of a column are
+    With `transposed`, the columns of a 2-D view are that far apart instead, and the elements of a column are
     neighbors.
 
     The memory is allocated where the call is made. On a CPU it is committed lazily, so only touched pages
     exist. Its base is in the middle, and there is poison where an offset that wrapped in 32 bits would point.
     """
-    return {FAR: values, "row_stride": row_stride, "turned": turned}
+    return {FAR: values, "row_stride": row_stride, "transposed": transposed}
 
 
 def _far_rows_of(recipe: dict) -> torch.Tensor:
-    """The values, with those first that are far apart."""
-    return recipe[FAR].t().contiguous() if recipe.get("turned") else recipe[FAR]
+    """The values, with the dimension that is far apart first."""
+    return recipe[FAR].t().contiguous() if recipe.get("transposed") else recipe[FAR]
 
 
 def far_bytes(recipe: dict) -> int:
@@ -218,34 +219,34 @@ def _far_view(recipe: dict, blocks: Blocks) -> torch.Tensor:
     n = far_bytes(recipe) // size
     base = BAND + (1 << 31)
     if values.is_cuda:
-        torch.cuda.empty_cache()  # what torch keeps of earlier calls is free, too
+        torch.cuda.empty_cache()  # the memory that torch has cached counts as free, too
         free, _ = torch.cuda.mem_get_info()
         if n * size > 0.6 * free:
             raise MemoryError(f"{n * size / 1e9:.1f} GB are not free on this GPU")
     if values.device.type == "cpu":
         memory = mmap.mmap(-1, n * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NO_RESERVE)
-        blocks.far.append(memory)
-        whole = torch.frombuffer(memory, dtype=values.dtype)
+        blocks.keep_alive.append(memory)
+        storage = torch.frombuffer(memory, dtype=values.dtype)
     else:
-        whole = torch.empty(n, dtype=values.dtype, device=values.device)
-    blocks.far.append(whole)
-    blocks.know(whole)
+        storage = torch.empty(n, dtype=values.dtype, device=values.device)
+    blocks.keep_alive.append(storage)
+    blocks.allow(storage)
     row = values[0].numel()
     for i in range(n_rows):
         wrapped = (i * stride + (1 << 31)) % (1 << 32) - (1 << 31)
         for at in (base + i * stride, base + wrapped):
-            check.fill_with_poison(whole[max(at - 256, 0) : at + row + 256])
-    # a storage that begins with the view, as an ordinary tensor's does
+            check.fill_with_poison(storage[max(at - 256, 0) : at + row + 256])
+    # the storage begins with the view, as an ordinary tensor's does
     if values.is_cuda:
-        own = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(whole[base:]))
+        storage_tensor = torch.utils.dlpack.from_dlpack(torch.utils.dlpack.to_dlpack(storage[base:]))
     else:
-        own = torch.frombuffer(memory, dtype=values.dtype, offset=base * size)
-    view = own.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
-    return view.t() if recipe.get("turned") else view
+        storage_tensor = torch.frombuffer(memory, dtype=values.dtype, offset=base * size)
+    view = storage_tensor.as_strided(values.shape, (stride, *values.stride()[1:])).copy_(values)
+    return view.t() if recipe.get("transposed") else view
 
 
 class Guarded(TorchDispatchMode):
-    """While entered, tensors that torch makes without filling them are poisoned and banded."""
+    """In this mode, torch's uninitialized allocations get poison and guard bands."""
 
     def __init__(self, blocks: Blocks):
         super().__init__()
@@ -257,8 +258,7 @@ class Guarded(TorchDispatchMode):
         if func in self.empty:
             return self._banded(func(*args, **kwargs))
         if func.namespace not in ("aten", "prim", "prims", "profiler"):
-            # A custom operator: its own allocations are to be seen too, so its body runs with this mode
-            # entered.
+            # Run the body of a custom operator in this mode, too, so that its allocations are guarded.
             key = _backend(args)
             every = torch._C.DispatchKey.CompositeExplicitAutograd  # what torch.library.custom_op registers
             if key is not None and any(func.has_kernel_for_dispatch_key(one) for one in (key, every)):
@@ -266,7 +266,7 @@ class Guarded(TorchDispatchMode):
                     return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
         result = func(*args, **kwargs)
         if isinstance(result, torch.Tensor) and result.layout is torch.strided:
-            self.blocks.know(result)
+            self.blocks.allow(result)
         return result
 
     def _banded(self, t: torch.Tensor) -> torch.Tensor:
@@ -274,10 +274,10 @@ class Guarded(TorchDispatchMode):
             return t
         extent = 1 + sum((n - 1) * s for n, s in zip(t.size(), t.stride(), strict=True))
         size = t.element_size()
-        _, middle = self.blocks.make(extent * size, size, t.device, _OUTSIDE_OUTPUT)
-        whole = _as(t.dtype, middle, 0, (extent,), (1,))
-        check.fill_with_poison(whole)
-        return _as(t.dtype, middle, 0, t.size(), t.stride())
+        _, interior = self.blocks.make(extent * size, size, t.device, _OUTSIDE_OUTPUT)
+        filled = _as(t.dtype, interior, 0, (extent,), (1,))
+        check.fill_with_poison(filled)
+        return _as(t.dtype, interior, 0, t.size(), t.stride())
 
 
 def _backend(args) -> Any:
@@ -288,7 +288,7 @@ def _backend(args) -> Any:
 
 
 def is_compiled(obj: Any) -> bool:
-    """Whether it was made by torch.compile, whose code doesn't run under a dispatch mode."""
+    """Whether it was compiled by torch.compile, whose code doesn't run in a dispatch mode."""
     dynamo = sys.modules.get("torch._dynamo")
     if dynamo is None:
         return False
@@ -297,6 +297,6 @@ def is_compiled(obj: Any) -> bool:
 
 @contextmanager
 def guarded(blocks: Blocks) -> Iterator[None]:
-    """Band and poison every allocation made inside."""
+    """Put guard bands and poison around every allocation in this block."""
     with Guarded(blocks):
         yield

@@ -1,4 +1,4 @@
-"""One run of a learner's CUDA kernel into an output between guard bands, and the table of what it can show.
+"""Run a learner's CUDA kernel once with guard bands around its output; conditions for what the run shows.
 
 The labs whose answers are CUDA text share this module.
 """
@@ -23,7 +23,7 @@ def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape:
     """Run once into an output full of NaN between guard bands.
 
     Args:
-        launch: launches the kernel with the output that it is given, on the inputs' device.
+        launch: `(out) -> None`, launches the kernel on the inputs' device.
         inputs: float32 tensors that the kernel reads.
         shape: of the output.
 
@@ -43,8 +43,10 @@ def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape:
     x, blocks = inputs[0], guard.Blocks()
     before = [t.clone() for t in inputs]
     # 0x5A fills the memory outside the output: reading it gives a large number, and a write there is noticed.
-    _, middle = blocks.make(4 * math.prod(shape), 4, x.device, 0x5A)
-    out = torch.empty(0, dtype=torch.float32, device=x.device).set_(middle.untyped_storage(), 0, tuple(shape))
+    _, interior = blocks.make(4 * math.prod(shape), 4, x.device, 0x5A)
+    out = torch.empty(0, dtype=torch.float32, device=x.device).set_(
+        interior.untyped_storage(), 0, tuple(shape)
+    )
     out.fill_(_POISON)
     try:
         launch(out)
@@ -71,7 +73,7 @@ def trouble(error: EmulatorError) -> dict:
     }
 
 
-# What a text that doesn't build gets as a hint, if it is for the launcher: `Table.raises`.
+# Conditions for a text that doesn't build (`Table.raises`).
 DOES_NOT_BUILD: Conditions = {
     "does-not-build/kernel": lambda s: s.got.error_type == "BuildError" and "has no kernel" in s.got.error,
     "does-not-build/text": lambda s: (
@@ -83,11 +85,11 @@ DOES_NOT_BUILD: Conditions = {
 def of_runs(faults: Conditions, values: Conditions) -> Conditions:
     """The conditions for an exercise whose kernel is run by `into_new_memory`.
 
-    The exercise's section of `hints.toml` needs `what = "{said}"`.
+    The exercise's section of `hints.toml` needs `what = "{problem}"`.
 
     Args:
         faults: for what the emulator found, by `s.cause`, `s.argument`, `s.block` and `s.thread`.
-        values: for wrong values, by `s.out`, `s.expected` and `s.bad`, which says where they are wrong.
+        values: for wrong values, by `s.out`, `s.expected` and `s.bad`, a mask of the wrong elements.
     """
     return {
         "launch": lambda s: s.refused,
@@ -99,26 +101,26 @@ def of_runs(faults: Conditions, values: Conditions) -> Conditions:
 
 
 def seen_run(seen: Seen) -> Iterable[Seen]:
-    """What `of_runs` is asked about: the fields of the run, with `said`, what is wrong in words, and
-    `details`.
+    """The facts that the conditions of `of_runs` use: the fields of the run, `problem`, which is the end of a
+    sentence, and `details`.
     """
     fields = ("refused", "trouble", "cause", "argument", "block", "thread", "changed", "outside")
     run = {name: seen.got.get(name) for name in fields} | {"bad": None, "fault": ""}
-    said, details = "", ""
+    problem, details = "", ""
     if run["trouble"]:
-        said, _, details = run["trouble"].partition("\n")
-        said, run["fault"] = said.removesuffix("."), run["cause"].replace(" ", "-")
+        problem, _, details = run["trouble"].partition("\n")
+        problem, run["fault"] = problem.removesuffix("."), run["cause"].replace(" ", "-")
     elif run["changed"]:
-        said = "it changed an input"
+        problem = "it changed an input"
     elif run["outside"]:
-        said = f"it wrote {counted(run['outside'], 'element')} outside its output"
+        problem = f"it wrote {counted(run['outside'], 'element')} outside its output"
     elif "out" in seen.got:
         out, expected = seen.got["out"].cpu(), seen.want.cpu().double()
         if message := _mismatch(out, expected, seen.case.label):
             first, _, details = message.partition("\n")
-            said = first.rpartition(": ")[2]
+            problem = first.rpartition(": ")[2]
             run |= {"out": out, "expected": expected, "bad": is_wrong(out.double(), expected)}
-    yield seen.also(**run, said=said, details=details)
+    yield seen.also(**run, problem=problem, details=details)
 
 
 def _mismatch(out: torch.Tensor, expected: torch.Tensor, label: str) -> str:

@@ -47,8 +47,8 @@ def poison(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
 
 def with_row_gaps(x: torch.Tensor, before: int = 3, after: int = 6) -> torch.Tensor:
     """The same values, with NaN between the rows."""
-    whole = poison((*x.shape[:-1], x.shape[-1] + before + after), x)
-    view = whole[..., before : before + x.shape[-1]]
+    padded = poison((*x.shape[:-1], x.shape[-1] + before + after), x)
+    view = padded[..., before : before + x.shape[-1]]
     view.copy_(x)
     return view
 
@@ -56,8 +56,8 @@ def with_row_gaps(x: torch.Tensor, before: int = 3, after: int = 6) -> torch.Ten
 def with_steps(x: torch.Tensor, step: int = 2, dim: int = -1) -> torch.Tensor:
     """The same values, every `step`-th element of `dim` of a larger tensor full of NaN."""
     dim %= x.dim()
-    whole = poison([n * step if i == dim else n for i, n in enumerate(x.shape)], x)
-    view = whole[tuple(slice(None, None, step) if i == dim else slice(None) for i in range(x.dim()))]
+    padded = poison([n * step if i == dim else n for i, n in enumerate(x.shape)], x)
+    view = padded[tuple(slice(None, None, step) if i == dim else slice(None) for i in range(x.dim()))]
     view.copy_(x)
     return view
 

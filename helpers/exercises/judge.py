@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
 
 import torch
 
@@ -16,9 +15,9 @@ from helpers.exercises import diagnose, errors, evidence, guard
 from helpers.exercises.hints import HINTS
 from helpers.exercises.mistakes import Table
 from helpers.exercises.model import AGAIN, SPEED, Case, Hidden, Outcome, Raises, Verdict
-from helpers.exercises.portable import same_bits
+from helpers.exercises.portable import same_bits, type_with_article
 
-_SHOWN = 4
+_MOST_LISTED = 4
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ class KernelJudge:
             self._result(case, outcome, args, expected)
             or self._inputs(case, outcome, args)
             or self._values(case, outcome, args, before, hidden, expected)
-            or self._beside(case, outcome)
+            or self._memory_and_launches(case, outcome)
         )
 
     def _error(self, case: Case, outcome: Outcome) -> Verdict:
@@ -57,14 +56,14 @@ class KernelJudge:
 
     def expected(self, args: tuple) -> torch.Tensor:
         """The reference's result for plain arguments, floating-point tensors in float64."""
-        return self.reference(*(_wide(one) for one in args))
+        return self.reference(*(evidence.in_float64(one) for one in args))
 
     def tolerance_for(self, dtype: torch.dtype) -> tuple[float, float] | None:
         if isinstance(self.tolerance, Mapping):
             return self.tolerance.get(str(dtype).removeprefix("torch."))
         return self.tolerance
 
-    def _say(self, case: Case, what: str, mistake: str, hint: str = "", details: str = "") -> Verdict:
+    def _wrong(self, case: Case, what: str, mistake: str, hint: str = "", details: str = "") -> Verdict:
         sentence = f"{self.exercise}, {case.label}: {what}."
         hint = hint or HINTS.get(mistake, "")
         return Verdict(self.exercise, False, sentence, case.label, mistake, hint, details=details)
@@ -72,23 +71,23 @@ class KernelJudge:
     def _result(self, case: Case, outcome: Outcome, args: tuple, expected: torch.Tensor) -> Verdict | None:
         got = outcome.value
         if not isinstance(got, torch.Tensor):
-            what = "nothing" if got is None else f"{_article(got)} instead of a tensor"
-            return self._say(case, f"{self.name} returned {what}", "no-tensor")
+            what = "nothing" if got is None else f"{type_with_article(got)} instead of a tensor"
+            return self._wrong(case, f"{self.name} returned {what}", "no-tensor")
         first = next((one for one in args if isinstance(one, torch.Tensor)), expected)
         if got.shape != expected.shape:
-            turned = got.dim() > 1 and tuple(got.shape) == tuple(reversed(expected.shape))
+            transposed = got.dim() > 1 and tuple(got.shape) == tuple(reversed(expected.shape))
             what = f"the result has shape {tuple(got.shape)}, but {tuple(expected.shape)} is right"
-            return self._say(case, what, "transposed" if turned else "wrong-shape")
+            return self._wrong(case, what, "transposed" if transposed else "wrong-shape")
         dtype = self.out_dtype and getattr(torch, self.out_dtype)
         if dtype is None and not (first.is_floating_point() and not expected.is_floating_point()):
             dtype = first.dtype
         if (dtype and got.dtype != dtype) or (not dtype and got.is_floating_point()):
-            want = str(dtype or expected.dtype).removeprefix("torch.")
-            what = f"the result is {str(got.dtype).removeprefix('torch.')}, but {want} is right"
-            return self._say(case, what, "wrong-dtype")
+            dtype_name = str(dtype or expected.dtype).removeprefix("torch.")
+            what = f"the result is {str(got.dtype).removeprefix('torch.')}, but {dtype_name} is right"
+            return self._wrong(case, what, "wrong-dtype")
         if outcome.facts.get("device", first.device.type) != first.device.type:
             what = f"the result is on {outcome.facts['device']}, but the input is on {first.device.type}"
-            return self._say(case, what, "wrong-device")
+            return self._wrong(case, what, "wrong-device")
         return None
 
     def _inputs(self, case: Case, outcome: Outcome, args: tuple) -> Verdict | None:
@@ -96,7 +95,7 @@ class KernelJudge:
             if isinstance(given, torch.Tensor) and not same_bits(after.to(given.device), given):
                 which = f"input {number}" if len(args) > 1 else "its input"
                 same = " and returned it" if outcome.facts.get("same_memory") else ""
-                return self._say(case, f"{self.name} changed {which}{same}", "in-place")
+                return self._wrong(case, f"{self.name} changed {which}{same}", "in-place")
         return None
 
     def _values(self, case, outcome: Outcome, args, before, hidden: Hidden, expected) -> Verdict | None:
@@ -122,14 +121,14 @@ class KernelJudge:
         )
         mistake, what, hint = diagnose.of_values(seen, self.mistakes)
         if not n_wrong:
-            return self._say(case, what, mistake, hint)
+            return self._wrong(case, what, mistake, hint)
         share = "all" if n_wrong == got.numel() else f"{n_wrong:,} of {got.numel():,}"
         one = (
             "its one element is"
             if got.numel() == 1
             else f"{share} elements {'is' if n_wrong == 1 else 'are'}"
         )
-        return self._say(
+        return self._wrong(
             case,
             f"{one} wrong{'; ' + what if what else ''}",
             mistake,
@@ -137,10 +136,10 @@ class KernelJudge:
             first_wrong(got, expected, wrong),
         )
 
-    def _beside(self, case: Case, outcome: Outcome) -> Verdict | None:
+    def _memory_and_launches(self, case: Case, outcome: Outcome) -> Verdict | None:
         if outcome.facts.get("earlier_changed"):
             what = f"the result of the call before changed when {self.name} was called again"
-            return self._say(case, what, "shared-output")
+            return self._wrong(case, what, "shared-output")
         launched = outcome.facts.get("launched")
         if self.must_launch and launched == [] and outcome.value.numel():
             kernel = {"triton": "Triton kernel", "cuda": "CUDA kernel"}[self.must_launch]
@@ -158,7 +157,7 @@ class KernelJudge:
                 f"{self.name}'s Triton kernel wrote {n_written:,} of the result's {n:,} elements: it is "
                 "right, but something else computed it"
             )
-            return self._say(case, what, "no-launch")
+            return self._wrong(case, what, "no-launch")
         return None
 
 
@@ -177,26 +176,15 @@ def effective(case: Case) -> tuple[tuple, tuple]:
 
 def first_wrong(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor) -> str:
     """The first wrong elements, one per line: index, value, and expected value in the result's dtype."""
-    where = wrong.nonzero()
+    indices = wrong.nonzero()
     lines = []
-    for index in where[:_SHOWN].tolist():
+    for index in indices[:_MOST_LISTED].tolist():
         at = tuple(index)
         lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(expected[at].to(got.dtype))}")
-    if len(where) > _SHOWN:
-        lines.append(f"  … and {len(where) - _SHOWN:,} more")
+    if len(indices) > _MOST_LISTED:
+        lines.append(f"  … and {len(indices) - _MOST_LISTED:,} more")
     return "\n".join(lines)
 
 
 def _number(value: torch.Tensor) -> str:
     return f"{value.item():.7g}" if value.is_floating_point() else str(value.item())
-
-
-def _wide(value: Any) -> Any:
-    if isinstance(value, torch.Tensor) and value.is_floating_point():
-        return value.double()
-    return value
-
-
-def _article(value: Any) -> str:
-    kind = value["of type"] if isinstance(value, dict) and "of type" in value else type(value).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

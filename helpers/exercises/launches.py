@@ -15,7 +15,7 @@ import numpy as np
 
 from helpers.exercises.guard import Blocks
 
-_MOST_STORED = 1 << 24  # addresses that are noted of a call
+_MOST_STORED = 1 << 24  # addresses that are recorded per call
 
 # How the names of torch's kernels, and of the libraries that it calls, begin.
 _NOT_THE_LEARNERS = (
@@ -36,8 +36,8 @@ _NOT_THE_LEARNERS = (
 
 
 class OutsideEveryTensor(RuntimeError):
-    """A pointer of an interpreted kernel is in no tensor and no guard band. The kernel was stopped before the
-    access.
+    """A pointer of an interpreted kernel is outside every tensor and guard band. The kernel was stopped
+    before the access.
     """
 
 
@@ -46,9 +46,9 @@ class Seen:
     """What was observed during one call. `launched` is None if it couldn't be observed.
 
     `stored` has the addresses that interpreted kernels wrote to, as arrays; None if kernels were compiled or
-    wrote too often to note everything. `read_bytes` and `written_bytes` are what interpreted kernels loaded
-    and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs that one
-    program loaded in a launch; None if kernels were compiled.
+    wrote too often to record every address. `read_bytes` and `written_bytes` are what interpreted kernels
+    loaded and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs
+    that one program loaded in a launch; None if kernels were compiled.
     """
 
     launched: list[str] | None = None
@@ -82,7 +82,7 @@ class Seen:
             self.most_read = max(self.most_read, self.by_program[program])
 
     def compiled(self) -> None:
-        """Nothing is known of what a compiled kernel touches."""
+        """Record that a compiled kernel ran, whose accesses can't be observed."""
         self.stored = self.read_bytes = self.written_bytes = self.most_read = None
 
 
@@ -123,7 +123,7 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 
     def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
         addresses = ptrs.data[mask.data]
-        _look(seen, blocks, addresses, "reads")
+        _classify(seen, blocks, addresses, "reads")
         seen.count(ptrs, mask, reads=True)
         if _in_input(blocks, addresses):
             seen.count_input(addresses.size, tuple(self.grid_idx))
@@ -132,19 +132,19 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
         return _call(self, ptrs, mask, *rest, **named)
 
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
-        _look(seen, blocks, ptrs.data[mask.data], "writes")
+        _classify(seen, blocks, ptrs.data[mask.data], "writes")
         note(ptrs.data[mask.data])
         seen.count(ptrs, mask, reads=False)
         return _call(self, ptrs, value, mask, *rest, **named)
 
     def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
-        _look(seen, blocks, ptr.data[mask.data], "writes")
+        _classify(seen, blocks, ptr.data[mask.data], "writes")
         note(ptr.data[mask.data])
         seen.count(ptr, mask, reads=False)
         return _call(self, op, ptr, val, mask, *rest, **named)
 
     def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
-        _look(seen, blocks, ptr.data.reshape(-1), "writes")
+        _classify(seen, blocks, ptr.data.reshape(-1), "writes")
         note(ptr.data)
         return _call(self, ptr, *rest, **named)
 
@@ -169,8 +169,8 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 def written_by_kernels(seen: Seen, result: Any) -> int | None:
     """How many elements of a result interpreted kernels wrote to; None if that isn't known.
 
-    If they wrote none of them, the result may be a copy. Then it is how many elements they wrote at all, at
-    most the number of elements of the result.
+    If they wrote none of them, the result may be a copy. Then it is the total number of elements that they
+    wrote, limited to the size of the result.
     """
     if seen.stored is None or result.device.type != "cpu" or not seen.launched:
         return None
@@ -178,14 +178,16 @@ def written_by_kernels(seen: Seen, result: Any) -> int | None:
         np.arange(n).reshape([-1 if i == dim else 1 for i in range(result.dim())]) * stride
         for dim, (n, stride) in enumerate(zip(result.shape, result.stride(), strict=True))
     )
-    mine = result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
+    result_addresses = (
+        result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
+    )
     stored = np.unique(np.concatenate(seen.stored or [np.zeros(0, dtype=np.int64)]))
-    return int(np.isin(mine, stored).sum()) or min(len(stored), mine.size)
+    return int(np.isin(result_addresses, stored).sum()) or min(len(stored), result_addresses.size)
 
 
 def _nothing_promised(ptrs: Any) -> Any:
-    """What a masked-off part contains if no `other` is given: the interpreter would use zeros, but a GPU
-    promises nothing.
+    """What a masked-off part contains if no `other` is given: the interpreter would use zeros, but on a GPU
+    they are undefined.
     """
     from triton.runtime import interpreter
 
@@ -206,33 +208,33 @@ def _in_input(blocks: Blocks, addresses: Any) -> bool:
     )
 
 
-def _look(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
-    """Sort the addresses of one access into tensors, bands and nowhere."""
+def _classify(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
+    """Classify the addresses of one access: inside a tensor, in a guard band, or outside both."""
     if not addresses.size:
         return
     low, high = int(addresses.min()), int(addresses.max())
     for block in blocks.blocks:
         if block.address <= low and high < block.address + block.stop - block.start:
             return
-    if any(start <= low and high < stop for start, stop in blocks.known):
+    if any(start <= low and high < stop for start, stop in blocks.allowed):
         return
-    left = addresses
+    rest = addresses
     n_outside = 0
     for block in blocks.blocks:
         start, n = block.raw.data_ptr(), block.raw.numel()
-        here = (left >= start) & (left < start + n)
-        inside = (left >= block.address) & (left < start + block.stop)
-        n_outside += int((here & ~inside).sum())
-        left = left[~here]
-    for start, stop in blocks.known:
-        left = left[(left < start) | (left >= stop)]
-    if left.size:
+        in_block = (rest >= start) & (rest < start + n)
+        inside = (rest >= block.address) & (rest < start + block.stop)
+        n_outside += int((in_block & ~inside).sum())
+        rest = rest[~in_block]
+    for start, stop in blocks.allowed:
+        rest = rest[(rest < start) | (rest >= stop)]
+    if rest.size:
         for start, stop in _living():
-            if bool(((left >= start) & (left < stop)).any()):
-                blocks.known.append((start, stop))
-                left = left[(left < start) | (left >= stop)]
-        if left.size:
-            raise OutsideEveryTensor(f"{seen.kernel} {what} {left.size:,} elements far outside every tensor")
+            if bool(((rest >= start) & (rest < stop)).any()):
+                blocks.allowed.append((start, stop))
+                rest = rest[(rest < start) | (rest >= stop)]
+        if rest.size:
+            raise OutsideEveryTensor(f"{seen.kernel} {what} {rest.size:,} elements far outside every tensor")
     if what == "reads":
         seen.reads_outside += n_outside
     else:
@@ -261,8 +263,7 @@ def host_cuda_watched(small: bool) -> Iterator[Seen]:
     from helpers.cuda import emulator
 
     seen = Seen()
-    # The judge sees poison by itself, and can say which part was written: the result is wanted, not the
-    # exception.
+    # Return the result instead of raising: the judge recognizes poison and can report which part was written.
     with emulator.unwritten_allowed():
         if not small:
             yield seen

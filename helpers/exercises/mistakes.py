@@ -62,7 +62,7 @@ class Seen(SimpleNamespace):
         return close(self.value, *candidates, rel=rel, abs=abs)
 
     def also(self, **facts: Any) -> Seen:
-        """A copy that knows more."""
+        """A copy with more facts."""
         return Seen(**(vars(self) | facts))
 
 
@@ -72,7 +72,7 @@ class Table:
 
     Attributes:
         exercise, lab: where the sentences are: below the exercise's id, in the lab's `hints.toml`.
-        conditions: key -> condition, in the order in which they are tried.
+        conditions: key -> condition, in the order in which they are checked.
         raises: the same for calls that raised, where `s.got` is the outcome.
 
     Raises:
@@ -87,13 +87,13 @@ class Table:
     def __post_init__(self) -> None:
         written, keys = sentences(self.lab, self.exercise), [*self.raises, *self.conditions]
         kinds = {_kind(key) for key in keys}
-        silent = [key for key in keys if not {key, _kind(key)} & {*written, *HINTS}]
-        own = _of_lab(_file(self.lab)).get(self.exercise, {})
-        unused = [key for key in own if keys and key not in {*keys, *kinds, "what"}]
-        if silent or unused:
+        without_sentence = [key for key in keys if not {key, _kind(key)} & {*written, *HINTS}]
+        section = _of_lab(_file(self.lab)).get(self.exercise, {})
+        without_condition = [key for key in section if keys and key not in {*keys, *kinds, "what"}]
+        if without_sentence or without_condition:
             raise ValueError(
                 f"{_file(self.lab)}, [{self.exercise}]: the table and its sentences differ; "
-                f"without a sentence: {silent}, without a condition: {unused}."
+                f"without a sentence: {without_sentence}, without a condition: {without_condition}."
             )
 
     def first_match(self, seen: Any) -> Found | None:
@@ -101,18 +101,18 @@ class Table:
         raised = isinstance(getattr(seen, "got", None), Outcome)
         for key, condition in (self.raises if raised else self.conditions).items():
             try:
-                if holds := condition(seen):
-                    return self._found(key, seen, holds)
+                if answer := condition(seen):
+                    return self._found(key, seen, answer)
             except Exception:  # an answer may be anything, even something that can't be compared at all
                 continue
         return None
 
-    def _found(self, key: str, seen: Any, holds: bool | str) -> Found:
+    def _found(self, key: str, seen: Any, answer: bool | str) -> Found:
         written = sentences(self.lab, self.exercise)
         texts = next(found[k] for k in (key, _kind(key)) for found in (written, HINTS) if k in found)
-        usual = "" if key in self.raises else written.get("what", "")
-        what, hint = (usual, texts) if isinstance(texts, str) else texts
-        what = holds if isinstance(holds, str) else _filled(what, seen)
+        default_what = "" if key in self.raises else written.get("what", "")
+        what, hint = (default_what, texts) if isinstance(texts, str) else texts
+        what = answer if isinstance(answer, str) else _filled(what, seen)
         return Found(_kind(_filled(key, seen)), what, _filled(hint, seen))
 
 
@@ -164,14 +164,17 @@ def seen_answer(
             the right answer.
         tolerance: relative, or relative and absolute.
     """
-    want, both = case.expected, tolerance if isinstance(tolerance, tuple) else (max(tolerance, 1e-9), 1e-9)
-    part = _first_wrong_part(got, want, both)
-    known = {"case": case, "got": got, "want": want, "tolerance": both, "at": part}
+    want, tolerances = (
+        case.expected,
+        tolerance if isinstance(tolerance, tuple) else (max(tolerance, 1e-9), 1e-9),
+    )
+    part = _first_wrong_part(got, want, tolerances)
+    known = {"case": case, "got": got, "want": want, "tolerance": tolerances, "at": part}
     known |= {"value": got, "right": want} if part is None else {"value": got[part], "right": want[part]}
     if facts is not None:
-        named = inspect.signature(facts)
-        right = {"want": want} if "want" in named.parameters else {}
-        known |= named.bind(*case.args, **right).arguments | facts(*case.args, **right)
+        signature = inspect.signature(facts)
+        right = {"want": want} if "want" in signature.parameters else {}
+        known |= signature.bind(*case.args, **right).arguments | facts(*case.args, **right)
     return Seen(**known)
 
 
@@ -193,7 +196,7 @@ def _equal(got: Any, want: Any, tolerance: tuple[float, float]) -> bool:
 
 # ------------------------------------------------------------------------------- conditions that labs share
 def always(s: Any) -> bool:
-    """The condition of a table's last row."""
+    """A condition that is always true, for a table's last row."""
     return True
 
 
@@ -203,8 +206,8 @@ def close(value: float, *candidates: float, rel: float = 1e-9, abs: float = 1e-9
 
 
 def under(condition: Condition, conditions: Conditions) -> dict[str, Condition]:
-    """The conditions, each of which now also needs this one."""
-    return {key: _both(condition, further) for key, further in conditions.items()}
+    """The conditions, each combined with this one by `and`."""
+    return {key: _both(condition, other) for key, other in conditions.items()}
 
 
 def _both(first: Condition, second: Condition) -> Condition:
@@ -250,8 +253,8 @@ class TableJudge:
             is wrong may be "": then the exception is quoted.
         name: of what the learner writes.
         facts: `(*args) -> dict`, as in `seen_answer`.
-        parts: `(seen) -> iterable of Seen`, if the table is to be asked about several parts of the answer,
-            one after another. If they have `details`, these are shown below the sentence.
+        parts: `(seen) -> iterable of Seen`, to check several parts of the answer, one after another. Their
+            `details`, if any, are printed below the sentence.
         tolerance: relative, or relative and absolute.
     """
 
@@ -266,8 +269,8 @@ class TableJudge:
             found = self.table.first_match(seen_answer(case, outcome, self.facts))
             if found and found.what:
                 return self._verdict(case, found)
-            fell = raised(self.table.exercise, self.name, case, outcome)
-            return replace(fell, mistake=found.key, hint=found.hint) if found else fell
+            error_verdict = raised(self.table.exercise, self.name, case, outcome)
+            return replace(error_verdict, mistake=found.key, hint=found.hint) if found else error_verdict
         for seen in self.parts(seen_answer(case, outcome.value, self.facts, self.tolerance)):
             if found := self.table.first_match(seen):
                 return self._verdict(case, found, getattr(seen, "details", ""))

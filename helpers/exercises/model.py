@@ -76,8 +76,8 @@ class Outcome:
             result has changed; and "written", how many of its elements interpreted Triton kernels wrote.
             Interpreted Triton kernels: "read_bytes" and "written_bytes", what they loaded and stored in
             total, and "most_read", the most elements of the inputs that one program loaded in a launch.
-            A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "turned", how
-            often the contents were rotated (`speed.turned`) before the call whose result is `value`; or
+            A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "n_rotations",
+            how often the contents were rotated (`speed.rotated`) before the call whose result is `value`; or
             "untimed", why it wasn't timed.
         line: the line of the learner's cell or file that raised; 0 if it isn't known.
     """
@@ -104,7 +104,7 @@ class Verdict:
         details: the first wrong elements, one per line; for a write-up, where it agrees with the data and
             where it doesn't.
         n_cases: cases that were called and agreed.
-        n_not_tried: cases that couldn't be tried here; the sentence of a pass says so.
+        n_not_tried: cases that couldn't run here, which `sentence` mentions if the rest passed.
         words: the words of a write-up, for the teacher; cleaned and shortened, but not judged.
         speed: "94 % of the copy ceiling", on a GPU.
         seed: of the hidden cases; the same seed gives the same cases.
@@ -139,8 +139,8 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         lines = "<br>".join(html.escape(line).replace("  ", "&nbsp; ") for line in self._lines())
-        colour = "#1a7f37" if self.passed else "#b35900"
-        return f'<div style="border-left: 4px solid {colour}; padding-left: 0.6em">{lines}</div>'
+        color = "#1a7f37" if self.passed else "#b35900"
+        return f'<div style="border-left: 4px solid {color}; padding-left: 0.6em">{lines}</div>'
 
 
 def graded_elsewhere(*_: Any) -> Any:
@@ -152,7 +152,7 @@ def graded_elsewhere(*_: Any) -> Any:
 
 @dataclass(frozen=True)
 class Raises:
-    """A `Case.expected` that says that the call must be refused.
+    """A `Case.expected` for a call that must raise an exception.
 
     Attributes:
         types: names of exceptions, one of which must be raised.
@@ -164,7 +164,7 @@ class Raises:
 
 
 class Text(str):
-    """An answer that is text. The process that builds it has nothing else from the learner's process."""
+    """An answer that is text. The process that builds it gets nothing else from the learner's process."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class CasePlan:
-    """Which inputs a kernel is tried on; `inputs.kernel_cases` makes the cases.
+    """Which inputs a kernel is called with; `inputs.kernel_cases` makes the cases.
 
     Attributes:
         dtypes: names. Nearly all cases use the first; the others get an odd size and a view each.
         ndim: 1, 2 or another number of dimensions that the inputs have, or "any".
-        strides: False where only contiguous inputs are asked for. Then there is no view and no far row
-            either.
+        strides: False if the inputs are always contiguous. Then there are no views and no far rows.
         empty: whether there are inputs without elements.
         special: whether there are NaN, infinities, zeros and subnormals, and values of several hundred.
         far: whether there is a view whose offsets reach beyond 2**31 elements; only for one input without

@@ -51,3 +51,9 @@ def bits(t: torch.Tensor) -> torch.Tensor:
 def differ(a: Any, b: Any) -> bool:
     """Whether two results of the same call differ; False if they aren't tensors."""
     return isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not same_bits(a, b)
+
+
+def type_with_article(value: Any) -> str:
+    """The type of a value, or of what `portable` converted: "an int", "a Path"."""
+    kind = value["of type"] if isinstance(value, dict) and "of type" in value else type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

@@ -1,5 +1,5 @@
-"""Objects that a learner's function works with but can't inspect: they stay with the judge and expose some
-methods.
+"""Objects that a learner's function uses but can't inspect: they stay in the judge's process and expose only
+some methods.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Any
 
 
 class Proxy:
-    """An object of which a learner's function can only call some methods.
+    """An object that exposes only some of its methods to a learner's function.
 
     In a notebook it is passed as it is. While a notebook is graded it stays in the grader's process, and the
     learner's process has a stand-in that sends each call there.
@@ -27,9 +27,9 @@ class Proxy:
 class KernelProxy(Proxy):
     """A hidden function from a tensor to a tensor. It may change its input, and its results may share memory.
 
-    Its stand-in repeats that: it copies the changes of the input, and puts results that share memory here
-    into shared memory there. It also reports whether new memory was filled with one value, as under
-    `helpers.check.poisoned`.
+    Its stand-in in the learner's process does the same: it copies changes to the input, and results that
+    share memory here share memory there. It also reports whether new memory was filled with one value, as
+    under `helpers.check.poisoned`.
     """
 
     def __init__(self, kernel: Callable) -> None:

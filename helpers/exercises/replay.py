@@ -2,9 +2,9 @@
 it again.
 
 The learner's process records them; a process that never ran the learner's Python builds the kernels from
-their texts and launches them on memory of its own. What torch did between two launches comes along as
-contents; what torch did instead of a launch does not: the memory of the result begins empty or poisoned
-there, and is looked at afterwards.
+their texts and launches them on memory of its own. What torch computed between two launches is recorded as
+memory contents. What torch computed instead of a launch is lost, because the result's memory starts out empty
+or poisoned there and is checked afterwards.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from helpers.exercises.portable import same_bits
 from helpers.kernels import cooperative_simulator
 
 _MOST_LAUNCHES = 64
-_MOST_BYTES = 64 << 20  # of all memory that is recorded of one call
+_MOST_BYTES = 64 << 20  # of all memory that is recorded per call
 _TENSOR, _DTYPE = "@tensor", "@dtype"
 
 
 class NotRecorded(ValueError):
-    """A call's launches cannot be run again; the message says why."""
+    """A call's launches cannot be replayed; the message gives the reason."""
 
 
 @dataclass
@@ -44,7 +44,7 @@ class Record:
     problem: str = ""
     _kernels: dict[str, int] = field(default_factory=dict)
     _memory: dict[int, int] = field(default_factory=dict)  # address -> number
-    _held: list[torch.Tensor] = field(default_factory=list)  # so that no address is used twice
+    _stored: list[torch.Tensor] = field(default_factory=list)  # so that no address is used twice
     _tensors: list[torch.Tensor] = field(default_factory=list)  # as they were passed
     _contents: dict[int, torch.Tensor] = field(default_factory=dict)  # as the last launch left them
     _launches: list[dict[str, Any]] = field(default_factory=list)
@@ -53,21 +53,23 @@ class Record:
     def launch(
         self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], run: Callable[[], Any]
     ) -> Any:
-        """Note a launch and do it."""
+        """Record a launch and run it."""
         if self.problem:
             return run()
         try:
-            noted = self._noted(kernel, grid, args, kwargs)
+            launch = self._describe_launch(kernel, grid, args, kwargs)
         except (NotRecorded, triton_text.NotAlone, triton_text.NoKernel, OSError) as error:
             self.problem = str(error)
             return run()
         result = run()
-        for number in noted["own"]:
-            self._contents[number] = _bytes(self._held[number]).clone()
-        self._launches.append(noted)
+        for number in launch["own"]:
+            self._contents[number] = _bytes(self._stored[number]).clone()
+        self._launches.append(launch)
         return result
 
-    def _noted(self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _describe_launch(
+        self, kernel: Any, grid: Any, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> dict[str, Any]:
         if len(self._launches) >= _MOST_LAUNCHES:
             raise NotRecorded(f"there are more than {_MOST_LAUNCHES} launches in a call")
         names = list(inspect.signature(kernel.fn).parameters)
@@ -79,36 +81,38 @@ class Record:
             grid = grid({**kwargs, **bound.arguments})
         text = _text(kernel.fn, kernel)
         number = self._kernels.setdefault(text, len(self._kernels))
-        touches: set[int] = set()
-        noted = {
+        numbers: set[int] = set()
+        launch = {
             "kernel": number,
             "grid": tuple(int(n) for n in (grid if isinstance(grid, tuple | list) else (grid,))),
-            "args": [self._described(one, touches) for one in args],
-            "kwargs": {name: self._described(one, touches) for name, one in kwargs.items()},
+            "args": [self._described(one, numbers) for one in args],
+            "kwargs": {name: self._described(one, numbers) for name, one in kwargs.items()},
         }
-        # What lies in the arguments the case itself says, and it may span gigabytes.
-        own = sorted(one for one in touches if self._held[one].untyped_storage().data_ptr() not in self.given)
-        if sum(self._held[one].untyped_storage().nbytes() for one in own) > _MOST_BYTES:
+        # The arguments' contents are part of the case, so they aren't recorded; they may span gigabytes.
+        own = sorted(
+            one for one in numbers if self._stored[one].untyped_storage().data_ptr() not in self.given
+        )
+        if sum(self._stored[one].untyped_storage().nbytes() for one in own) > _MOST_BYTES:
             raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
         changed = {}
         for one in own:
-            now = _bytes(self._held[one])
+            now = _bytes(self._stored[one])
             before = self._contents.get(one)
             if before is None or not torch.equal(before, now):
                 self._n_bytes += now.numel()
                 changed[one] = now.cpu().clone()
         if self._n_bytes > _MOST_BYTES:
             raise NotRecorded(f"its launches use more than {_MOST_BYTES >> 20} MiB that are no argument")
-        return {**noted, "before": changed, "own": own}
+        return {**launch, "before": changed, "own": own}
 
-    def _described(self, value: Any, touches: set[int]) -> Any:
+    def _described(self, value: Any, numbers: set[int]) -> Any:
         if isinstance(value, torch.Tensor):
             number = self._number(value)
-            touches.add(number)
+            numbers.add(number)
             self._tensors.append(value)
             return _view(value, number)
         if isinstance(value, tuple | list):
-            return tuple(self._described(one, touches) for one in value)
+            return tuple(self._described(one, numbers) for one in value)
         if value is None or type(value) in (bool, int, float, str):
             return value
         name = getattr(value, "name", "")
@@ -121,15 +125,15 @@ class Record:
     def _number(self, t: torch.Tensor) -> int:
         address = t.untyped_storage().data_ptr()
         if address not in self._memory:
-            self._memory[address] = len(self._held)
-            self._held.append(t)
+            self._memory[address] = len(self._stored)
+            self._stored.append(t)
         return self._memory[address]
 
     def plan(self, result: Any) -> dict[str, Any]:
-        """What gives this result, as plain data.
+        """The launches that compute this result, as plain data.
 
         Raises:
-            NotRecorded: that is not possible.
+            NotRecorded: they can't be replayed.
         """
         if self.problem:
             raise NotRecorded(self.problem)
@@ -138,26 +142,26 @@ class Record:
         addresses = {number: address for address, number in self._memory.items()}
         memory = [
             {"argument": self.given.get(addresses[n], -1), "n_bytes": _bytes(one).numel()}
-            for n, one in enumerate(self._held)
+            for n, one in enumerate(self._stored)
         ]
         return {
             "kernels": list(self._kernels),
             "memory": memory,
             "launches": self._launches,
-            "result": self._found(result),
+            "result": self._locate(result),
         }
 
-    def _found(self, result: torch.Tensor) -> dict[str, Any]:
-        """Where the result lies, or what it is a copy of."""
+    def _locate(self, result: torch.Tensor) -> dict[str, Any]:
+        """Where in memory the result is, or which tensor it is a copy of."""
         about = {"shape": tuple(result.shape), "dtype": str(result.dtype).removeprefix("torch.")}
         if result.untyped_storage().data_ptr() in self._memory:
-            return {**_view(result, self._number(result)), "turned": False, **about}
+            return {**_view(result, self._number(result)), "transposed": False, **about}
         for t in self._tensors:
-            for turned in (False, True):
-                if (turned and t.dim() != 2) or t.numel() < result.numel():
+            for transposed in (False, True):
+                if (transposed and t.dim() != 2) or t.numel() < result.numel():
                     continue
-                if same_bits(_copy(t, turned, about["shape"], result.dtype), result):
-                    return {**_view(t, self._number(t)), "turned": turned, **about}
+                if same_bits(_copy(t, transposed, about["shape"], result.dtype), result):
+                    return {**_view(t, self._number(t)), "transposed": transposed, **about}
         raise NotRecorded("the result lies in no memory that a kernel is given, and is no copy of any")
 
 
@@ -185,11 +189,11 @@ def _view(t: torch.Tensor, number: int) -> dict[str, Any]:
     return {_TENSOR: where}
 
 
-def _copy(t: torch.Tensor, turned: bool, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
+def _copy(t: torch.Tensor, transposed: bool, shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
     n = 1
     for size in shape:
         n *= size
-    return (t.t() if turned else t).reshape(-1)[:n].reshape(tuple(shape)).to(dtype)
+    return (t.t() if transposed else t).reshape(-1)[:n].reshape(tuple(shape)).to(dtype)
 
 
 def _bytes(t: torch.Tensor) -> torch.Tensor:
@@ -198,7 +202,7 @@ def _bytes(t: torch.Tensor) -> torch.Tensor:
 
 @contextmanager
 def recorded(args: Sequence[Any]) -> Iterator[Record]:
-    """Record every Triton launch made inside.
+    """Record every Triton launch in this block.
 
     Args:
         args: of the call.
@@ -212,48 +216,48 @@ def recorded(args: Sequence[Any]) -> Iterator[Record]:
     record = Record(given)
     before = {owner: owner.run for owner in (JITFunction, InterpretedFunction)}
 
-    def patched(own: Callable) -> Callable:
+    def patched(original: Callable) -> Callable:
         def run(self: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
             def launch() -> Any:
-                return own(self, *args, grid=grid, warmup=warmup, **kwargs)
+                return original(self, *args, grid=grid, warmup=warmup, **kwargs)
 
             return launch() if warmup else record.launch(self, grid, args, kwargs, launch)
 
         return run
 
-    for owner, own in before.items():
-        owner.run = patched(own)
+    for owner, original in before.items():
+        owner.run = patched(original)
     try:
         yield record
     finally:
-        for owner, own in before.items():
-            owner.run = own
+        for owner, original in before.items():
+            owner.run = original
 
 
 # ------------------------------------------------------------------------------------------------ run again
 
 
 def function(plan: dict[str, Any]) -> Callable[..., torch.Tensor]:
-    """A plan as a function of the call's arguments: it launches what was launched, and gives what lies in the
-    result.
+    """A function of the call's arguments that replays a plan and returns the result's memory.
 
     Raises:
-        helpers.exercises.triton_text.NotAlone: a kernel's text holds more than kernels.
+        helpers.exercises.triton_text.NotAlone: a kernel's text contains more than kernels.
     """
     kernels = [_build(text) for text in plan["kernels"]]
     return lambda *args: _run(plan, kernels, args, None)
 
 
 def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) -> int:
-    """How many elements of the result the launches write: they run on a result full of something else.
+    """How many elements of the result the launches write, found by running them on a result that was filled
+    with another value.
 
-    Elements that hold just that are looked at once more, with another filling.
+    Elements that end up with exactly this value are checked again with another one.
 
     Args:
         plan: what was recorded.
         args: of the call, which are copied.
-        right: the result of the plan's function. An element that is 0 there counts as written: adding it
-            shows nothing.
+        right: the result of the plan's function. An element that is 0 there counts as written, because adding
+            0 leaves no trace.
     """
     kernels = [_build(text) for text in plan["kernels"]]
     fillings: tuple[float, float] = (1, 0) if right.dtype == torch.bool else (90, 91)
@@ -272,7 +276,7 @@ def n_written(plan: dict[str, Any], args: Sequence[Any], right: torch.Tensor) ->
 
 
 def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: float | None) -> torch.Tensor:
-    """Launch everything; with `fill` the result begins with that, and only launches change it."""
+    """Run all launches. `fill` sets the result's initial contents, which only launches change."""
     device = next((one.device for one in args if isinstance(one, torch.Tensor)), torch.device("cpu"))
     memory: list[torch.Tensor] = []
     for one in plan["memory"]:
@@ -281,38 +285,38 @@ def _run(plan: dict[str, Any], kernels: list[Any], args: Sequence[Any], fill: fl
         else:
             memory.append(torch.empty(one["n_bytes"], dtype=torch.uint8, device=device))
     result = _tensor(plan["result"][_TENSOR], memory)
-    own = plan["result"][_TENSOR][0]
+    result_number = plan["result"][_TENSOR][0]
     if fill is not None:
         result.fill_(fill)
     for launch in plan["launches"]:
         for number, contents in launch["before"].items():
             given = plan["memory"][number]["argument"] >= 0
-            if not (given or (fill is not None and number == own)):
+            if not (given or (fill is not None and number == result_number)):
                 memory[number].copy_(contents)
         values = [_value(one, memory) for one in launch["args"]]
         named = {name: _value(one, memory) for name, one in launch["kwargs"].items()}
-        with cooperative_simulator.chip():  # programs that wait for each other need a place each
+        with cooperative_simulator.chip():  # programs that wait for each other must all be resident
             kernels[launch["kernel"]][launch["grid"]](*values, **named)
     about = plan["result"]
     if (
         about[_TENSOR][1] == about["dtype"]
         and tuple(about[_TENSOR][2]) == tuple(about["shape"])
-        and not about["turned"]
+        and not about["transposed"]
     ):
         return result
-    return _copy(result, about["turned"] is True, about["shape"], getattr(torch, about["dtype"]))
+    return _copy(result, about["transposed"] is True, about["shape"], getattr(torch, about["dtype"]))
 
 
 def _tensor(where: tuple, memory: list[torch.Tensor]) -> torch.Tensor:
     number, dtype, size, stride, offset = where
-    held = memory[number]
-    # its storage must hold all of it: set_ would make it larger
+    stored = memory[number]
+    # the storage must be large enough, because set_ would enlarge it
     last = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) if 0 not in size else -1
     itemsize = getattr(torch, dtype).itemsize
-    if offset < 0 or min(stride, default=0) < 0 or (last + 1) * itemsize > held.untyped_storage().nbytes():
+    if offset < 0 or min(stride, default=0) < 0 or (last + 1) * itemsize > stored.untyped_storage().nbytes():
         raise NotRecorded("a tensor lies outside of its memory")
-    empty = torch.empty(0, dtype=getattr(torch, dtype), device=held.device)
-    return empty.set_(held.untyped_storage(), offset, tuple(size), tuple(stride))
+    empty = torch.empty(0, dtype=getattr(torch, dtype), device=stored.device)
+    return empty.set_(stored.untyped_storage(), offset, tuple(size), tuple(stride))
 
 
 def _value(value: Any, memory: list[torch.Tensor]) -> Any:

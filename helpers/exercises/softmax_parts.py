@@ -1,4 +1,5 @@
-"""A row's softmax in parts, which labs 06 and 09 have learners merge, and the mistakes that both labs find.
+"""The parts of a row's softmax, which learners merge in labs 06 and 09, and the mistakes that both labs
+recognize.
 
 A part is (m, s): its maximum, and the sum of exp(value - m) over its values.
 """
@@ -15,7 +16,7 @@ Part = tuple[float, float]
 
 
 def part(values: Iterable[float]) -> Part:
-    """Return the part that holds these values. Without finite values it is (-inf, 0)."""
+    """Return the part of these values. Without finite values it is (-inf, 0)."""
     values = list(values)
     m = max(values, default=-math.inf)
     return (m, 0.0) if m == -math.inf else (m, math.fsum(math.exp(v - m) for v in values))

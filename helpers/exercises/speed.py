@@ -19,7 +19,7 @@ from helpers.exercises.model import SPEED, Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import SpeedPlan
 
 _ABOVE = 1.05  # of the copy ceiling
-_ABOVE_READING = 1.2  # for what hardly writes: memory reads faster than it turns between reading and writing
+_ABOVE_READING = 1.2  # for kernels that write little, because reading alone is faster
 _BYTES = 256 << 20  # of the first input
 _TURN = 4097  # elements that the contents move before a timed call
 
@@ -32,7 +32,7 @@ def timed_case(plan: SpeedPlan, rng: random.Random) -> Case:
     shape = plan.shape or ((n,) if plan.cases.ndim == 1 else (n // 4096, 4096))
     cases, seed = plan.cases, rng.getrandbits(31)
     if cases.make is None and getattr(torch, main).is_floating_point:
-        # Made on the GPU: so many values would take long on the host.
+        # Made on the GPU, because this many values would take long on the host.
         generator = torch.Generator("cuda").manual_seed(seed)
 
         def make(shape, rng, dtype, device):
@@ -50,24 +50,24 @@ def measure(made: Callable, args: tuple) -> Outcome:
     doesn't know what is right.
 
     Returns:
-        The result for the last call's contents, how often they were rotated before it (`turned`), and the
+        The result for the last call's contents, `n_rotations`, how often they were rotated before it, and the
         median.
     """
     torch.cuda.empty_cache()
-    args = (args[0].clone(), *args[1:])  # the judge turns the contents that were given
-    n_turned = 0
+    args = (args[0].clone(), *args[1:])  # a copy, because the judge rotates the original contents
+    n_rotations = 0
 
-    def turn() -> None:
-        nonlocal n_turned
-        args[0].copy_(turned(args[0], 1))
-        n_turned += 1
+    def rotate_contents() -> None:
+        nonlocal n_rotations
+        args[0].copy_(rotated(args[0], 1))
+        n_rotations += 1
 
     try:
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
             made(*args)
         torch.cuda.synchronize()
-        median_us = timing.time_gpu(lambda: made(*args), before=turn).median_us
-        turn()
+        median_us = timing.time_gpu(lambda: made(*args), before=rotate_contents).median_us
+        rotate_contents()
         with contextlib.nullcontext() if guard.is_compiled(made) else guard.guarded(guard.Blocks()):
             got = made(*args)
         torch.cuda.synchronize()
@@ -75,20 +75,20 @@ def measure(made: Callable, args: tuple) -> Outcome:
         return Outcome(facts={"untimed": "the GPU's memory is too small for the size that is timed"})
     except (Exception, SystemExit) as error:
         if isinstance(error, timing.ProfilerBusy):
-            return Outcome(facts={"untimed": str(error)})  # no fault of the kernel
+            return Outcome(facts={"untimed": str(error)})  # this isn't the kernel's fault
         return Outcome(error=f"{type(error).__name__}: {error}", error_type=type(error).__name__)
-    return Outcome(got, facts={"us": median_us, "turned": n_turned})
+    return Outcome(got, facts={"us": median_us, "n_rotations": n_rotations})
 
 
-def turned(x: torch.Tensor, times: int) -> torch.Tensor:
+def rotated(x: torch.Tensor, times: int) -> torch.Tensor:
     """A contiguous tensor's contents after that many rotations: the same values in other places."""
     return x.reshape(-1).roll(times * _TURN % max(x.numel(), 1)).view_as(x)
 
 
-def ceiling_for(reached: float, written: float) -> float:
+def ceiling_for(gb_per_s: float, written: float) -> float:
     """The copy's GB/s; the copy is measured once more before a kernel is reported to be above it."""
     spec = device.gpu_spec()
-    if reached <= limit(written) * spec.copy_gb_per_s:
+    if gb_per_s <= limit(written) * spec.copy_gb_per_s:
         return spec.copy_gb_per_s
     return max(spec.copy_gb_per_s, device.measure_copy(spec.memory_bytes))
 
@@ -122,10 +122,15 @@ def judge_speed(
         return replace(verdict, hint=HINTS["raises"]), ""
     if "untimed" in outcome.facts:
         return None, ""
-    us, n_turned, got = outcome.facts.get("us"), outcome.facts.get("turned"), outcome.value
-    if type(us) not in (int, float) or not 0 < us < math.inf or type(n_turned) is not int or n_turned < 1:
-        return fails(f"{us!r} µs for calls on {n_turned!r} contents is no time", "no-time")
-    args = (turned(args[0], n_turned), *args[1:])
+    us, n_rotations, got = outcome.facts.get("us"), outcome.facts.get("n_rotations"), outcome.value
+    if (
+        type(us) not in (int, float)
+        or not 0 < us < math.inf
+        or type(n_rotations) is not int
+        or n_rotations < 1
+    ):
+        return fails(f"{us!r} µs for calls on {n_rotations!r} contents is no time", "no-time")
+    args = (rotated(args[0], n_rotations), *args[1:])
     right = plan.reference(*args)
     if not isinstance(got, torch.Tensor) or got.shape != right.shape:
         return fails("the result has another shape than at smaller sizes", "wrong-shape")

@@ -16,7 +16,7 @@ def judge_traffic(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Ver
     """A failing verdict or None, and what was counted: "x read 1.00 times, the result written 1.00 times".
 
     Args:
-        exercise, case, outcome: a call whose result is right. The text is empty where nothing was counted.
+        exercise, case, outcome: a call whose result is right. The text is empty if nothing was counted.
     """
     plan, facts, result = exercise.traffic, outcome.facts, outcome.value
     x = next((one for one in case.args if isinstance(one, torch.Tensor)), None)

@@ -1,6 +1,6 @@
-"""A Triton kernel as text: taken from the learner's object, looked through, and made into a kernel again.
+"""A Triton kernel as text: extracted from the learner's object, checked, and built into a kernel again.
 
-The text holds the kernel, the kernels that it calls, the numbers that it names and imports of Triton, and
+The text contains the kernel, the kernels that it calls, the constants that it uses, imports of Triton, and
 nothing else. A kernel runs in the interpreter as Python does, so before it is built elsewhere each name and
 attribute in it must be Triton's, its own, or one of a few harmless builtins.
 """
@@ -52,30 +52,30 @@ _NO_STATEMENTS = (
     ast.Match,
 )
 _HEADER = "import triton\nimport triton.language as tl\n"
-_MOST_LINES = 500  # of blank ones above a kernel, so that its lines keep their numbers
+_MOST_LINES = 500  # blank lines added above a kernel, so that its line numbers don't change
 
 
 class NoKernel(TypeError):
-    """The answer is no Triton kernel; the message says what it is."""
+    """The answer isn't a Triton kernel; the message names its type."""
 
 
 class NotAlone(ValueError):
-    """A kernel uses what it cannot be run with alone; the message says what."""
+    """A kernel uses something that isn't part of its text; the message names it."""
 
 
 def is_kernel(value: Any) -> bool:
-    """Whether it is what `@triton.jit` gives."""
+    """Whether it was made by `@triton.jit`."""
     return type(value).__name__ in ("JITFunction", "InterpretedFunction") and type(
         value
     ).__module__.startswith("triton.")
 
 
 def text_of(kernel: Any) -> str:
-    """The text of a kernel and of all that it names.
+    """The text of a kernel and of everything that it uses.
 
     Raises:
-        NoKernel: it is none.
-        NotAlone: it names something that is neither Triton's nor a number nor a kernel.
+        NoKernel: it isn't a kernel.
+        NotAlone: it uses something that isn't a kernel, a constant or part of Triton.
     """
     wrapped = kernel
     while not is_kernel(kernel) and hasattr(kernel, "fn"):
@@ -92,7 +92,7 @@ def text_of(kernel: Any) -> str:
 
 
 def _describe(kernel: Any, name: str, lines: dict[str, str]) -> None:
-    """Add the lines that define a kernel, behind those of all that it names."""
+    """Add the lines that define a kernel, after those of everything that it uses."""
     if name != kernel.fn.__name__:
         raise NotAlone(f"the kernel {kernel.fn.__name__} is called {name}; use its own name")
     if name in lines:
@@ -124,7 +124,7 @@ def _describe(kernel: Any, name: str, lines: dict[str, str]) -> None:
         if one in known and one not in lines:
             lines[one] = ""
             lines[one] = _definition(one, known[one], lines)
-    del lines[name]  # so that it stands behind what it needs
+    del lines[name]  # so that it comes after what it needs
     lines[name] = "@triton.jit\n" + "\n".join(source.splitlines()[_decorators(source) :]) + "\n"
 
 
@@ -138,12 +138,12 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _decorators(source: str) -> int:
-    """How many lines stand above a function's `def`."""
+    """How many lines precede a function's `def`."""
     return next(n for n, line in enumerate(source.splitlines()) if line.lstrip().startswith("def "))
 
 
 def _definition(name: str, value: Any, lines: dict[str, str]) -> str:
-    """The line that gives a name its value."""
+    """The line that assigns a name its value."""
     import triton.language as tl
 
     if isinstance(value, ModuleType):
@@ -185,7 +185,7 @@ def _literal(value: Any) -> str:
 
 
 def problem(text: str) -> str:
-    """What a text holds beside kernels, as the end of a sentence; "" where there is nothing."""
+    """What a text contains besides kernels, as the end of a sentence; "" if nothing."""
     try:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
@@ -225,7 +225,7 @@ def _function_problem(function: ast.FunctionDef, known: set[str], modules: dict[
     if [ast.unparse(one) for one in function.decorator_list] != ["triton.jit"]:
         return f"{function.name} has another decorator than @triton.jit"
     arguments = function.args
-    own = {arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    parameters = {arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
     if arguments.vararg or arguments.kwarg:
         return f"{function.name} takes any number of arguments"
     for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
@@ -239,11 +239,11 @@ def _function_problem(function: ast.FunctionDef, known: set[str], modules: dict[
             if isinstance(node, _NO_STATEMENTS):
                 return f"{function.name} holds {ast.unparse(node)[:60]!r}"
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                own.add(node.id)
-    if shadowed := own & modules.keys():
+                parameters.add(node.id)
+    if shadowed := parameters & modules.keys():
         return f"{function.name} gives {min(shadowed)} another value"
     for statement in function.body:
-        if wrong := _expressions_problem(statement, known | own, modules):
+        if wrong := _expressions_problem(statement, known | parameters, modules):
             return wrong
     return ""
 
@@ -275,7 +275,7 @@ def _expressions_problem(tree: ast.AST, known: set[str], modules: dict[str, Modu
 
 
 def _chain(node: ast.Attribute) -> list[str]:
-    """`tl.math.exp` as its parts; empty where it does not begin with a name."""
+    """The parts of `tl.math.exp`; empty if it doesn't begin with a name."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.insert(0, node.attr)
@@ -324,14 +324,14 @@ def _of_values() -> frozenset[str]:
 
 
 def build(text: str) -> Any:
-    """The kernel that a text ends with.
+    """Build a text and return its last kernel.
 
     Raises:
-        NotAlone: the text holds something else than kernels.
+        NotAlone: the text contains something other than kernels.
     """
     if wrong := problem(text):
         raise NotAlone(f"the kernel cannot be run by itself: {wrong}")
-    # A name that line numbers are told of, as those of a notebook's cells are.
+    # A file name that `call._line` recognizes, as it does those of notebook cells.
     file = f"<ipython-input-kernel-{hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     names: dict[str, Any] = {"__name__": "kernels"}

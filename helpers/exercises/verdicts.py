@@ -19,11 +19,11 @@ def wrong(exercise: str, case: Case, sentence: str, mistake: str, hint: str, det
         hint: advice that fits the mistake.
         details: the first wrong elements, one per line.
     """
-    said = sentence.removeprefix(f"on {case.label}")
-    where = exercise if said == sentence else f"{exercise}, {case.label}"
-    said = f"{where}: {said.lstrip(':, ')}"
-    said = said if said.endswith(".") else f"{said}."
-    return Verdict(exercise, False, said, case=case.label, mistake=mistake, hint=hint, details=details)
+    text = sentence.removeprefix(f"on {case.label}")
+    where = exercise if text == sentence else f"{exercise}, {case.label}"
+    text = f"{where}: {text.lstrip(':, ')}"
+    text = text if text.endswith(".") else f"{text}."
+    return Verdict(exercise, False, text, case=case.label, mistake=mistake, hint=hint, details=details)
 
 
 def raised(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:

@@ -15,9 +15,9 @@ from typing import Any
 
 from helpers.exercises.portable import portable
 
-__all__ = ["MOST", "WriteUp", "as_plain", "as_text", "cleaned", "from_text", "is_write_up", "told"]
+__all__ = ["MOST", "WriteUp", "as_plain", "as_text", "cleaned", "from_text", "is_write_up", "readable"]
 
-MOST = 3000  # characters of a learner's words that are kept
+MOST = 3000  # characters of a learner's words that are stored
 _MOST_NAME, _MOST_LISTED = 80, 20
 _FORM = "a write-up"  # marks the form among plain values
 
@@ -46,7 +46,7 @@ class WriteUp:
     work: Any = None
 
     def __repr__(self) -> str:
-        return told(as_plain(self))
+        return readable(as_plain(self))
 
 
 def as_plain(answer: Any) -> dict[str, Any]:
@@ -75,16 +75,16 @@ def cleaned(text: str, most: int = MOST) -> str:
     """A learner's text for a report: paragraphs without control or direction characters, at most `most`
     characters.
     """
-    kept = "".join(
+    text = "".join(
         one
         for one in unicodedata.normalize("NFC", text[: 4 * most])
         if one in "\n\t" or unicodedata.category(one) not in ("Cc", "Cf", "Cs", "Co", "Cn")
     )
-    kept = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n[ \t]*\n\s*", kept.strip()))
-    return kept if len(kept) <= most else f"{kept[: most - 1]}…"
+    text = "\n\n".join(" ".join(part.split()) for part in re.split(r"\n[ \t]*\n\s*", text.strip()))
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def told(write_up: Mapping[str, Any]) -> str:
+def readable(write_up: Mapping[str, Any]) -> str:
     """A write-up from `as_plain` as text for a reader, without empty fields."""
 
     def short(value: Any) -> str:

@@ -239,8 +239,8 @@ def test_a_kernel_below_the_share_that_is_asked_for_is_refused(monkeypatch) -> N
     monkeypatch.setattr(speed, "limit", lambda written: 1.05)
 
     def judged(of_a_copy: float):
-        right = torch.log_softmax(speed.turned(x, 1), 1)
-        facts = {"us": n_bytes / (of_a_copy * 1000.0) / 1e3, "turned": 1}
+        right = torch.log_softmax(speed.rotated(x, 1), 1)
+        facts = {"us": n_bytes / (of_a_copy * 1000.0) / 1e3, "n_rotations": 1}
         return speed.judge_speed(exercise, Case("timed", (x, 264)), Outcome(right, facts=facts))
 
     slow, said = judged(0.85)

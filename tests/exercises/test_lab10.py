@@ -262,7 +262,7 @@ def test_each_claim_has_the_faults_that_it_was_given():
     rng = random.Random(seeds.of("claims"))
     for objection, spoil in claims.BREAKS.items():
         for _ in range(50):
-            claim = claims.sound(rng)
+            claim = claims.justified(rng)
             assert claims.objections(claim) == set()
             spoil(claim, rng)
             assert claims.objections(claim) == {objection}

@@ -15,7 +15,7 @@ from workbook.usage import UsageError
 
 @pytest.fixture(scope="module")
 def today():
-    return catalogue.texts_today(ROOT)
+    return catalogue.current_sources(ROOT)
 
 
 def test_the_hash_of_a_kernels_text_is_that_in_its_record(today):
@@ -40,18 +40,18 @@ def test_an_edited_kernel_makes_its_records_stale(today):
     assert {"h100", "h200"} <= table["triton/launch-sweep"].keys()
     sources = json.loads((records.folder() / "h100/triton/launch-sweep.json").read_text())["cases"][0]
     name, sha = next(iter(sources["provenance"]["sources"].items()))
-    edited = catalogue.Texts(today.shas - {sha}, today.functions)
+    edited = catalogue.KernelSources(today.shas - {sha}, today.functions)
     found = catalogue.summaries(["h100"], "triton/launch-sweep", edited)["triton/launch-sweep"]["h100"]
     assert (found.kernels, found.changed) == ("changed", (name,))
     assert name in catalogue.listing({"triton/launch-sweep": {"h100": found}})
-    nowhere = catalogue.Texts(edited.shas, set())
+    nowhere = catalogue.KernelSources(edited.shas, set())
     found = catalogue.summaries(["h100"], "triton/launch-sweep", nowhere)["triton/launch-sweep"]["h100"]
     assert (found.kernels, found.not_found) == ("unknown", (name,))
 
 
 def test_a_source_without_a_name_never_counts_as_changed():
     cases = [{"provenance": {"sources": {records.UNNAMED: "0" * 64}}}]
-    assert catalogue.changed_kernels(cases, catalogue.Texts(set(), {records.UNNAMED})) == []
+    assert catalogue.changed_kernels(cases, catalogue.KernelSources(set(), {records.UNNAMED})) == []
 
 
 def test_the_command_lists_every_record_of_both_gpus(cli):

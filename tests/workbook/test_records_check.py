@@ -46,7 +46,7 @@ def copy_small(source: Path, target: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def today():
-    return catalogue.texts_today(ROOT)
+    return catalogue.current_sources(ROOT)
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def small_set(tmp_path, monkeypatch, today) -> Path:
     """A small set of an H200, checked against a small set of an H100."""
     copy_small(STORED / "h100", tmp_path / "stored" / "h100")
     monkeypatch.setenv("WORKBOOK_RECORDS", str(tmp_path / "stored"))
-    monkeypatch.setattr(catalogue, "texts_today", lambda root: today)  # reading them takes a second
+    monkeypatch.setattr(catalogue, "current_sources", lambda root: today)  # reading them takes a second
     return copy_small(STORED / "h200", tmp_path / "checked" / "h200")
 
 

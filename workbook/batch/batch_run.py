@@ -79,7 +79,7 @@ def run_batch(notebooks: Sequence[Path | str], options: RunOptions) -> RunReport
     batch = _Batch(shard.part(jobs), shard, _point(options, out, jobs, started), executor, progress)
     with interruptible(), executor, contextlib.ExitStack() as stack:
         try:
-            locked = stack.enter_context(output_folder.owned(out, shard, jobs, started))
+            locked = stack.enter_context(output_folder.own_folder(out, shard, jobs, started))
         except OSError as error:
             raise UsageError(f"--out {out} can't be written ({error.strerror}); choose another.") from error
         if not locked:
@@ -142,27 +142,27 @@ class _Batch:
     """The points of one run: what is to come, what is running, and what became of the others."""
 
     def __init__(
-        self, jobs: Sequence[Job], shard: Shard, like: Point, executor: Executor, progress: Progress
+        self, jobs: Sequence[Job], shard: Shard, template: Point, executor: Executor, progress: Progress
     ) -> None:
-        self.jobs, self.shard, self.like = jobs, shard, like
+        self.jobs, self.shard, self.template = jobs, shard, template
         self.executor, self.progress = executor, progress
-        self.to_come, self.results = iter(jobs), dict[str, NotebookRun]()
+        self.remaining_jobs, self.results = iter(jobs), dict[str, NotebookRun]()
         self.running: dict[Future[NotebookRun], Point] = {}
-        self.ended: queue.SimpleQueue[Future[NotebookRun]] = queue.SimpleQueue()
+        self.finished: queue.SimpleQueue[Future[NotebookRun]] = queue.SimpleQueue()
         self.interrupted, self.halted, self.lost, self.index_error = False, False, "", ""
         self.clock, self.next_index = time.monotonic(), 0.0
         progress.at_once = executor.at_once
 
     def run(self, *, fail_fast: bool) -> RunReport:
         """Run the points and write the index; while they run, too."""
-        with self.progress.whole(len(self.jobs)) as self.bar:
+        with self.progress.for_batch(len(self.jobs)) as self.bar:
             try:
                 self._write_index(running=True)
                 self._run_points(fail_fast)
-            except (KeyboardInterrupt, SchedulerLost) as ended:
+            except (KeyboardInterrupt, SchedulerLost) as error:
                 ignore()
-                self.interrupted = isinstance(ended, KeyboardInterrupt)
-                self.lost = "" if self.interrupted else str(ended)
+                self.interrupted = isinstance(error, KeyboardInterrupt)
+                self.lost = "" if self.interrupted else str(error)
                 self._stop()
             ignore()  # a second Ctrl-C must not interrupt the last index
             self._write_index(running=False)
@@ -171,45 +171,45 @@ class _Batch:
     def _run_points(self, fail_fast: bool) -> None:
         # An executor begins the next point before anybody sees that one has failed. With --fail-fast it
         # therefore gets only as many as it runs at a time.
-        for job in itertools.islice(self.to_come, self.executor.at_once if fail_fast else None):
-            self._begin(dataclasses.replace(self.like, job=job))
+        for job in itertools.islice(self.remaining_jobs, self.executor.at_once if fail_fast else None):
+            self._begin(dataclasses.replace(self.template, job=job))
         while self.running:
             with contextlib.suppress(queue.Empty):
-                future = self.ended.get(timeout=_NEWS_S)
-                self._take(self.running.pop(future), future)
+                future = self.finished.get(timeout=_NEWS_S)
+                self._finish(self.running.pop(future), future)
                 self.halted = fail_fast and any(run.failure for run in self.results.values())
-                if not self.halted and (job := next(self.to_come, None)):
-                    self._begin(dataclasses.replace(self.like, job=job))
+                if not self.halted and (job := next(self.remaining_jobs, None)):
+                    self._begin(dataclasses.replace(self.template, job=job))
             if time.monotonic() >= self.next_index:
                 self._write_index(running=True)
 
     def _begin(self, point: Point) -> None:
         future = _refused(point) if point.job.refusal else self.executor.submit(point)
         self.running[future] = point
-        future.add_done_callback(self.ended.put)
+        future.add_done_callback(self.finished.put)
 
-    def _take(self, point: Point, future: Future[NotebookRun], *, again: bool = True) -> None:
-        """A point has ended: keep its row, or begin it again."""
+    def _finish(self, point: Point, future: Future[NotebookRun], *, retry: bool = True) -> None:
+        """A point has ended: store its row, or run it again."""
         run = future.result()
         run = dataclasses.replace(run, attempts=max(run.attempts, point.attempt))
         died = run.failure and run.failure.kind in ("died", "start") and not point.job.refusal
-        if died and again and run.attempts <= point.retries:
+        if died and retry and run.attempts <= point.retries:
             self._print(f"{notebook_runs.line(run)}; it is run again")
             self._begin(dataclasses.replace(point, attempt=run.attempts + 1))
             return
         self.results[run.name] = run
         self.bar.update()
         self._print(notebook_runs.line(run))
-        ended, left = tuple(self.results.values()), self._left_s()
-        words = "" if left is None else notebook_runs.in_time(left)
-        self.bar.set_postfix_str(counted(ended, len(self.progress.running), words))
+        rows, left_s = tuple(self.results.values()), self._left_s()
+        left = "" if left_s is None else notebook_runs.in_time(left_s)
+        self.bar.set_postfix_str(counted(rows, len(self.progress.running), left))
 
     def _stop(self) -> None:
         """Stop what runs; a notebook that finished meanwhile is finished, a stopped one is not."""
         self.executor.stop()
         for future, point in self.running.items():
             with contextlib.suppress(Stopped, CancelledError, SchedulerLost):
-                self._take(point, future, again=False)
+                self._finish(point, future, retry=False)
 
     def _print(self, line: str) -> None:
         with self.bar.external_write_mode(file=sys.stderr):
@@ -222,8 +222,8 @@ class _Batch:
         """What has happened so far."""
         runs = (self.results.get(job.name) or NotebookRun.not_run(job, waiting=running) for job in self.jobs)
         return RunReport(
-            out=self.like.out,
-            started=self.like.started,
+            out=self.template.out,
+            started=self.template.started,
             seconds=round(time.monotonic() - self.clock, 1),
             runs=tuple(runs),
             interrupted=self.interrupted,

@@ -55,24 +55,24 @@ class ClusterExecutor:
         self._scheduler, self._out = scheduler, out
         self._plugin = f"kernel-workbook-{uuid.uuid4().hex}"
         self._queue: deque[tuple[Point, futures.Future]] = deque()
-        self._sent: dict[futures.Future, distributed.Future] = {}
-        self._lock, self._stopping, self._lost = threading.RLock(), False, False
+        self._submitted: dict[futures.Future, distributed.Future] = {}
+        self._lock, self._stopping, self._scheduler_lost = threading.RLock(), False, False
         self._unfit: set[str] = set()
         self._stack = contextlib.ExitStack()
         for name in ("distributed", "distributed.client", "distributed.core"):
             logging.getLogger(name).setLevel(logging.CRITICAL)  # we report it in a sentence
         try:
             self._client = self._connect()
-            self._stack.callback(self._leave)
+            self._stack.callback(self._disconnect)
             probe = self._stack.enter_context(locks.partial(out / "probe"))
             workers = self._wait_for_workers()
             self._resources = {"GPU": 1} if any(w["resources"].get("GPU") for w in workers.values()) else {}
             sources = {job.source: job.sha256 for job in planned if not job.refusal}
             code, versions = cluster_worker.fingerprint(), cluster_worker.versions()
             self._check(Batch(out, probe, code, versions, sources, bool(self._resources)))
-            without = sum(not w["resources"].get("GPU") for w in workers.values())
-            if self._resources and without:
-                _say(f"{without} of {len(workers)} workers have no resource GPU and get no points.")
+            n_without_gpu = sum(not w["resources"].get("GPU") for w in workers.values())
+            if self._resources and n_without_gpu:
+                _print(f"{n_without_gpu} of {len(workers)} workers have no resource GPU and get no points.")
         except BaseException:
             self._stack.close()
             raise
@@ -95,7 +95,7 @@ class ClusterExecutor:
         future: futures.Future[NotebookRun] = futures.Future()
         with self._lock:
             self._queue.append((point, future))
-        self._feed()
+        self._submit_queued()
         return future
 
     def stop(self) -> None:
@@ -105,14 +105,14 @@ class ClusterExecutor:
             for _, future in self._queue:
                 future.cancel()
             self._queue.clear()
-            sent = dict(self._sent)
-        if not self._lost:
+            submitted = dict(self._submitted)
+        if not self._scheduler_lost:
             # In a thread, because a worker that hangs must not block this command.
-            stops = threading.Thread(target=self._stop_workers, daemon=True)
-            stops.start()
-            stops.join(_STOP_S)
-            futures.wait(sent, _LAST_S)
-        for future in sent:
+            stopper = threading.Thread(target=self._stop_workers, daemon=True)
+            stopper.start()
+            stopper.join(_STOP_S)
+            futures.wait(submitted, _LAST_S)
+        for future in submitted:
             _resolve(future, error=Stopped())
 
     def _stop_workers(self) -> None:
@@ -149,13 +149,13 @@ class ClusterExecutor:
             ) from error
 
     def _wait_for_workers(self) -> dict[str, dict]:
-        said = False
+        announced = False
         while not (workers := self._client.scheduler_info(n_workers=-1)["workers"]):
             if self._client.status != "running":
-                raise UsageError(self._gone())
-            if not said:
-                _say(f"Waiting for a worker; start one with: dask worker {self._scheduler}")
-                said = True
+                raise UsageError(self._scheduler_gone())
+            if not announced:
+                _print(f"Waiting for a worker; start one with: dask worker {self._scheduler}")
+                announced = True
             time.sleep(0.5)
         return workers
 
@@ -183,16 +183,16 @@ class ClusterExecutor:
             raise UsageError(problems[0] + more)
         notes = [note for _, notes in checked.values() for note in notes]
         for note in notes[:5]:
-            _say(note)
+            _print(note)
         if len(notes) > 5:
-            _say(f"{len(notes) - 5} more workers differ from this machine.")
+            _print(f"{len(notes) - 5} more workers differ from this machine.")
 
     def _on_workers(self, what, *arguments: object) -> dict[str, object]:
         """Call a function in each worker; a worker that ends meanwhile is left out."""
         try:
             found = self._client.run(what, *arguments, on_error="return")
         except (OSError, futures.CancelledError) as error:
-            raise UsageError(self._gone()) from error
+            raise UsageError(self._scheduler_gone()) from error
         for address, answer in found.items():
             if isinstance(answer, Exception) and not isinstance(answer, OSError):
                 raise UsageError(
@@ -200,9 +200,9 @@ class ClusterExecutor:
                 ) from answer
         return {a: answer for a, answer in found.items() if not isinstance(answer, Exception)}
 
-    def _feed(self) -> None:
+    def _submit_queued(self) -> None:
         with self._lock:
-            while self._queue and len(self._sent) < _WINDOW:
+            while self._queue and len(self._submitted) < _WINDOW:
                 point, future = self._queue.popleft()
                 self._send(point, future)
 
@@ -221,27 +221,27 @@ class ClusterExecutor:
                 allow_other_workers=False,
             )
         except Exception:
-            self._lost = True
-            _resolve(future, error=SchedulerLost(self._gone()))
+            self._scheduler_lost = True
+            _resolve(future, error=SchedulerLost(self._scheduler_gone()))
             return
-        self._sent[future] = task
-        task.add_done_callback(lambda task: self._ended(point, future, task))
+        self._submitted[future] = task
+        task.add_done_callback(lambda task: self._handle_end(point, future, task))
 
-    def _ended(self, point: Point, future: futures.Future, task: distributed.Future) -> None:
+    def _handle_end(self, point: Point, future: futures.Future, task: distributed.Future) -> None:
         try:
             run, error = self._outcome(point, task)
         except Unfit as unfit:
             why, address = unfit.args
-            if self._elsewhere(point, future, why, address):
+            if self._submit_elsewhere(point, future, why, address):
                 return
             run, error = NotebookRun.failed(point.job, Failure("start", why.rstrip("."), "")), None
         except Exception as unforeseen:
             message = f"it could not be run: {type(unforeseen).__name__}: {first_line(unforeseen)}"
             run, error = NotebookRun.failed(point.job, Failure("start", message, "")), None
         with self._lock:
-            self._sent.pop(future, None)
+            self._submitted.pop(future, None)
         _resolve(future, run, error)
-        self._feed()
+        self._submit_queued()
 
     def _outcome(self, point: Point, task: distributed.Future) -> tuple[NotebookRun | None, Exception | None]:
         if task.status == "error":
@@ -264,30 +264,30 @@ class ClusterExecutor:
     def _cancelled(self) -> Exception:
         if self._stopping:
             return Stopped()
-        self._lost = True
-        return SchedulerLost(self._gone())
+        self._scheduler_lost = True
+        return SchedulerLost(self._scheduler_gone())
 
-    def _elsewhere(self, point: Point, future: futures.Future, why: str, address: str) -> bool:
+    def _submit_elsewhere(self, point: Point, future: futures.Future, why: str, address: str) -> bool:
         """Give a point to the workers that have not refused one; returns whether there are any."""
         with self._lock:
             if address not in self._unfit:
                 self._unfit.add(address)
-                _say(f"{why.rstrip('.')}; its points go to others.")
+                _print(f"{why.rstrip('.')}; its points go to others.")
             fit = set(self._client.scheduler_info(n_workers=-1)["workers"]) - self._unfit
             if fit:
                 self._send(point, future, sorted(fit))
             return bool(fit)
 
-    def _gone(self) -> str:
+    def _scheduler_gone(self) -> str:
         return (
             f"The scheduler {self._scheduler} is gone. Finished notebooks are in {self._out}: "
             "the same command with --resume continues from there."
         )
 
-    def _leave(self) -> None:
+    def _disconnect(self) -> None:
         """Remove the plugin from the workers, which ends the processes that wait there, and disconnect."""
         with contextlib.suppress(Exception):
-            if self._client.status == "running" and not self._lost:
+            if self._client.status == "running" and not self._scheduler_lost:
                 self._client.unregister_worker_plugin(self._plugin)
         with contextlib.suppress(Exception):
             self._client.close(timeout=5)
@@ -314,5 +314,5 @@ def _resolve(future: futures.Future, run: NotebookRun | None = None, error: Exce
             future.set_result(run)
 
 
-def _say(sentence: str) -> None:
+def _print(sentence: str) -> None:
     print(sentence, file=sys.stderr, flush=True)

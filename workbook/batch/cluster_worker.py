@@ -90,7 +90,7 @@ class Plugin(WorkerPlugin):
         self._stopping, self._running = threading.Event(), 0
         self._idle: dict[LocalExecutor, threading.Timer] = {}
         self._gpu = ""
-        self._shown = f"The worker {worker.address} on {platform.node()}"
+        self._label = f"The worker {worker.address} on {platform.node()}"
         self.problem, self.notes = await asyncio.to_thread(self._check)
 
     async def teardown(self, worker: Worker) -> None:
@@ -105,7 +105,7 @@ class Plugin(WorkerPlugin):
         with self._lock:
             self._running += 1
         try:
-            with contextlib.closing(self._locked(point, key)) as lock:
+            with contextlib.closing(self._take_lock(point, key)) as lock:
                 return Done(self._run(point, key, lock))
         except (Stopped, CancelledError):
             if self._stopping.is_set():
@@ -115,32 +115,32 @@ class Plugin(WorkerPlugin):
             with self._lock:
                 self._running -= 1
 
-    def _locked(self, point: Point, key: str) -> locks.Lock:
+    def _take_lock(self, point: Point, key: str) -> locks.Lock:
         """The point's lock; wait while another worker, which may have lost its connection, still holds it."""
         path = output_folder.point_lock(point.out, point.job.name)
-        while self._wanted(key):
+        while self._is_wanted(key):
             if lock := locks.take(path):
                 return lock
             time.sleep(_CHECK_S)
         raise Stopped
 
     def _run(self, point: Point, key: str, lock: locks.Lock) -> NotebookRun:
-        if (begun := _begun(lock)).get("run") == point.run:
+        if (claim := _read_claim(lock)).get("run") == point.run:
             # This batch began the point in a worker that has died since.
-            point = dataclasses.replace(point, attempt=max(point.attempt, begun["attempt"] + 1))
+            point = dataclasses.replace(point, attempt=max(point.attempt, claim["attempt"] + 1))
             if point.attempt > point.retries + 1 and not executed.finished(point):
-                message = f"the worker that ran it died (on {begun['host']}, process {begun['pid']})"
+                message = f"the worker that ran it died (on {claim['host']}, process {claim['pid']})"
                 failed = NotebookRun.failed(point.job, Failure("died", message, ""))
-                return dataclasses.replace(failed, attempts=begun["attempt"], host=begun["host"])
-        own = {"run": point.run, "attempt": point.attempt, "host": platform.node(), "pid": os.getpid()}
-        lock.write(json.dumps(own))
-        executor = self._borrow()
+                return dataclasses.replace(failed, attempts=claim["attempt"], host=claim["host"])
+        claim_now = {"run": point.run, "attempt": point.attempt, "host": platform.node(), "pid": os.getpid()}
+        lock.write(json.dumps(claim_now))
+        executor = self._take_executor()
         try:
             future = executor.submit(point)
             while True:
                 with contextlib.suppress(TimeoutError):
                     return future.result(_CHECK_S)
-                if not self._wanted(key):
+                if not self._is_wanted(key):
                     executor.stop()  # what has ended by now is written
         finally:
             self._give_back(executor)
@@ -148,16 +148,16 @@ class Plugin(WorkerPlugin):
     async def stop(self) -> None:
         """End what runs, and wait until it has ended."""
         self._stopping.set()
-        until = time.monotonic() + _STOP_S
-        while self._running and time.monotonic() < until:
+        deadline = time.monotonic() + _STOP_S
+        while self._running and time.monotonic() < deadline:
             await asyncio.sleep(0.05)
 
-    def _wanted(self, key: str) -> bool:
+    def _is_wanted(self, key: str) -> bool:
         task = self._worker.state.tasks.get(key)
-        gone = task is None or task.state == "cancelled" or self._worker.status in _ENDING
-        return not (gone or self._stopping.is_set())
+        cancelled = task is None or task.state == "cancelled" or self._worker.status in _ENDING
+        return not (cancelled or self._stopping.is_set())
 
-    def _borrow(self) -> LocalExecutor:
+    def _take_executor(self) -> LocalExecutor:
         with self._lock:
             if self._idle:
                 executor, timer = self._idle.popitem()
@@ -186,27 +186,27 @@ class Plugin(WorkerPlugin):
         """Check whether this worker can run the batch's points, and what differs from the client."""
         batch = self.batch
         if not batch.probe.exists():
-            return f"{self._shown} does not see {batch.out}; choose an --out that all workers share.", ()
+            return f"{self._label} does not see {batch.out}; choose an --out that all workers share.", ()
         try:
             with locks.hold(batch.probe.with_name(f"{batch.probe.name}.{os.getpid()}.lock")):
                 pass
         except OSError as error:
-            return f"{self._shown} can't write into {batch.out} ({error.strerror}).", ()
+            return f"{self._label} can't write into {batch.out} ({error.strerror}).", ()
         for folder in sorted({source.parent for source in batch.sources}):
             if not folder.is_dir():
-                return f"{self._shown} has no folder {folder}, in which notebooks of the batch run.", ()
-        if batch.gpu and (wanting := self._pin()):
-            return wanting, ()
+                return f"{self._label} has no folder {folder}, in which notebooks of the batch run.", ()
+        if batch.gpu and (problem := self._pin()):
+            return problem, ()
         notes = []
         if fingerprint() != batch.code:
             notes.append(
-                f"{self._shown} has another version of helpers than this machine: update the older one."
+                f"{self._label} has another version of helpers than this machine: update the older one."
             )
         for name, version in batch.versions.items():
-            if (here := versions()[name]) != version:
-                notes.append(f"{self._shown} has {name} {here}, this machine {version}.")
+            if (own_version := versions()[name]) != version:
+                notes.append(f"{self._label} has {name} {own_version}, this machine {version}.")
         notes += [
-            f"{self._shown} has another {source.name} in {source.parent}; this machine's version is run."
+            f"{self._label} has another {source.name} in {source.parent}; this machine's version is run."
             for source, planned in batch.sources.items()
             if source.is_file() and hashlib.sha256(source.read_bytes()).hexdigest() != planned
         ]
@@ -218,20 +218,20 @@ class Plugin(WorkerPlugin):
         if not amount:
             return ""  # it gets no point
         if amount != 1:
-            return f'{self._shown} has GPU={amount:g}: start a worker for each GPU, with --resources "GPU=1".'
+            return f'{self._label} has GPU={amount:g}: start a worker for each GPU, with --resources "GPU=1".'
         global _leased
         with _leases:
-            here = gpus.choose("all") if gpus.installed() else ()
-            for uuid in [_leased.path.stem] if _leased else here:
+            uuids = gpus.choose("all") if gpus.installed() else ()
+            for uuid in [_leased.path.stem] if _leased else uuids:
                 if _leased is None:
                     _leased = locks.take(_lease_folder() / f"{uuid.replace('/', '_')}.lock")
                 if _leased is not None:
                     self._gpu = uuid
                     return ""
-        if not here:
-            return f"{self._shown} has GPU=1, but nvidia-smi lists no GPU there."
+        if not uuids:
+            return f"{self._label} has GPU=1, but nvidia-smi lists no GPU there."
         return (
-            f"{self._shown} has GPU=1, but other workers have {', '.join(here)}: start as many workers "
+            f"{self._label} has GPU=1, but other workers have {', '.join(uuids)}: start as many workers "
             "as there are GPUs."
         )
 
@@ -277,28 +277,28 @@ def versions() -> dict[str, str]:
     """Versions that must agree between the client and its workers, by display name."""
     from importlib.metadata import version
 
-    named = {name: version(name) for name in ("distributed", "papermill", "nbclient")}
-    return {"Python": platform.python_version(), **named}
+    packages = {name: version(name) for name in ("distributed", "papermill", "nbclient")}
+    return {"Python": platform.python_version(), **packages}
 
 
 def _lease_folder() -> Path:
     return Path(tempfile.gettempdir()) / f"kernel-workbook-gpus-{os.getuid()}"
 
 
-def _begun(lock: locks.Lock) -> dict[str, Any]:
+def _read_claim(lock: locks.Lock) -> dict[str, Any]:
     """What a worker that died wrote into a point's lock; empty if there was none."""
     try:
-        begun = json.loads(lock.before)
+        claim = json.loads(lock.before)
     except ValueError:
         return {}
-    return begun if {"run", "attempt", "host", "pid"} <= set(begun) else {}
+    return claim if {"run", "attempt", "host", "pid"} <= set(claim) else {}
 
 
 def _environment(worker: Worker) -> dict[str, str]:
     """This worker's environment without what its nanny added, because no user asked for OpenMP to use one
     thread only.
     """
-    theirs = {**dask.config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": 6640}
+    from_nanny = {**dask.config.get("distributed.nanny.pre-spawn-environ", {}), "PYTHONHASHSEED": 6640}
     if worker.nanny is None:
-        theirs = {}
-    return {name: value for name, value in os.environ.items() if str(theirs.get(name)) != value}
+        from_nanny = {}
+    return {name: value for name, value in os.environ.items() if str(from_nanny.get(name)) != value}

@@ -40,7 +40,7 @@ def drawings(group: Group) -> list[tuple[str, str]]:
     if "verdict" in group.axes:  # a column of `helpers.plots`
         return []
     if len(group.axes) == 1:
-        found = [(_title(some, group), _over_one(group, some)) for some in _together(names)]
+        found = [(_title(unit_names, group), _over_one(group, unit_names)) for unit_names in _together(names)]
     elif len(group.axes) == 2 and _fills_a_plane(group):
         found = [(_title([name], group), _over_two(group, name)) for name in names]
     elif len(group.axes) == 3:
@@ -54,11 +54,11 @@ def _together(names: Sequence[str]) -> list[list[str]]:
     """Group figures by unit; those of one unit share a drawing."""
     by_unit: dict[str, list[list[str]]] = {}
     for name in names:
-        drawn = by_unit.setdefault(unit_of(name) or name, [[]])
-        if len(drawn[-1]) == _MOST_LINES:
-            drawn.append([])
-        drawn[-1].append(name)
-    return [some for drawn in by_unit.values() for some in drawn]
+        chunks = by_unit.setdefault(unit_of(name) or name, [[]])
+        if len(chunks[-1]) == _MOST_LINES:
+            chunks.append([])
+        chunks[-1].append(name)
+    return [chunk for chunks in by_unit.values() for chunk in chunks]
 
 
 def _title(names: Sequence[str], group: Group) -> str:
@@ -117,13 +117,13 @@ def _over_two(group: Group, name: str, panel: str = "", scale: Sequence[float] |
     z = name if name not in frame else _VALUE
     frame = frame.rename(columns={_VALUE: z})  # the title of the color bar
     low, high = scale or _scale([group], name)
-    crowded = len(frame) > _MOST_CELLS
-    height = 480 if crowded else max(_HEIGHT, 160 + frame[y].nunique() * 32)
+    too_dense = len(frame) > _MOST_CELLS
+    height = 480 if too_dense else max(_HEIGHT, 160 + frame[y].nunique() * 32)
     title = _heading(group, [name], panel)
     figure = plots.heatmap(frame, x, y, z, title=title, z_format=",.4g", from_zero=False, height=height)
     figure.data[0].update(zmin=low, zmax=high)
     figure.update_layout(xaxis_title_text=x, yaxis_title_text=y)
-    if crowded:
+    if too_dense:
         figure.update_traces(texttemplate="")
     return figure
 
@@ -199,8 +199,8 @@ def _heading(group: Group, names: Sequence[str], panel: str = "") -> str:
     sources = dict.fromkeys(
         f.source for run in group.runs for n, f in group.at(run).items() if n in names and f.source
     )
-    says = html.escape("; ".join(sources))
-    return html.escape(what) + (f"<br><sub>{says}</sub>" if says else "")
+    sources_line = html.escape("; ".join(sources))
+    return html.escape(what) + (f"<br><sub>{sources_line}</sub>" if sources_line else "")
 
 
 def _word(value: Any) -> str:
@@ -208,6 +208,6 @@ def _word(value: Any) -> str:
 
 
 def _json(figure: go.Figure) -> str:
-    plain = json.loads(figure.to_json())
-    plain["config"] = {"responsive": True, "displaylogo": False}
-    return json.dumps(plain, separators=(",", ":"))
+    spec = json.loads(figure.to_json())
+    spec["config"] = {"responsive": True, "displaylogo": False}
+    return json.dumps(spec, separators=(",", ":"))

@@ -45,14 +45,14 @@ class _Client(KernelClient):
     def papermill_execute_cells(self) -> None:
         self.watch.pid = getattr(self.km.provisioner, "pid", None)
         self.watch.leads = bool(self.watch.pid) and os.getpgid(self.watch.pid) == self.watch.pid
-        self.watch.gentle = self.km.kernel_spec.interrupt_mode == "signal"
+        self.watch.interruptible = self.km.kernel_spec.interrupt_mode == "signal"
         for index, cell in enumerate(self.nb.cells):
             self.watch.enter(cell, index, len(self.nb.cells))
             self.live.enter(cell_name(cell, index + 1), index + 1, len(self.nb.cells))
             try:
                 self.nb_man.cell_start(cell, index)
                 self.execute_cell(cell, index)
-                if self.watch.over:  # the cell caught the interrupt
+                if self.watch.exceeded:  # the cell caught the interrupt
                     raise CellExecutionError("", "KeyboardInterrupt", "")
             except CellExecutionError as error:
                 if error.ename == "SystemExit" and error.evalue in ("", "0", "None"):
@@ -161,11 +161,11 @@ def _failure(error: Exception, watch: Watch, log: str) -> Failure:
             why = f" within {_start_timeout(watch.point)} s"
         return Failure("start", f"The kernel did not start{why}", _tail(log))
     where = f"cell {cell_name(cell, watch.number)}"
-    shown = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
-    traceback = _short(_ANSI.sub("", "\n".join(shown.traceback)), _TRACEBACK) if shown else ""
+    output = next((o for o in reversed(cell.get("outputs", [])) if o.output_type == "error"), None)
+    traceback = _short(_ANSI.sub("", "\n".join(output.traceback)), _TRACEBACK) if output else ""
     line = _line(traceback, cell.get("execution_count"))
-    if watch.over:
-        kind, message = watch.over[0], f"{where} was stopped: {watch.over[1]}"
+    if watch.exceeded:
+        kind, message = watch.exceeded[0], f"{where} was stopped: {watch.exceeded[1]}"
         traceback = traceback or _tail(log)
     elif isinstance(error, DeadKernelError):
         kind, message = "died", f"the kernel died in {where}{watch.status}"

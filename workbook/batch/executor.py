@@ -85,10 +85,10 @@ class LocalExecutor:
         """Stop the running points and begin no more. A notebook that has ended is still written."""
         self._stopping.set()
         self._threads.shutdown(wait=False, cancel_futures=True)
-        until = time.monotonic() + _STOP_S
+        deadline = time.monotonic() + _STOP_S
         for slot in self._all:
             slot.stop()
-        while any(slot.busy for slot in self._all) and time.monotonic() < until:
+        while any(slot.busy for slot in self._all) and time.monotonic() < deadline:
             time.sleep(0.02)
         for slot in self._all:
             slot.end()
@@ -122,7 +122,7 @@ class LocalExecutor:
         except EOFError:
             if self._stopping.is_set():
                 raise Stopped from None
-            return NotebookRun.failed(point.job, Failure("died", *slot.how_it_ended()))
+            return NotebookRun.failed(point.job, Failure("died", *slot.end_reason()))
         finally:
             self._on_cell(slot.number, point, None)
             self._slots.put(slot)
@@ -170,21 +170,21 @@ class _Slot:
             self.busy = False
 
     def _start(self) -> None:
-        self._channel, theirs = multiprocessing.Pipe()
+        self._channel, worker_end = multiprocessing.Pipe()
         leash, self._leash = os.pipe()
-        settings = {"channel": theirs.fileno(), "leash": leash, "path": sys.path}
+        settings = {"channel": worker_end.fileno(), "leash": leash, "path": sys.path}
         self._log = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         with self._lock:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", _BOOT, json.dumps(settings)],
-                pass_fds=(theirs.fileno(), leash),
+                pass_fds=(worker_end.fileno(), leash),
                 stdin=subprocess.DEVNULL,
                 stdout=self._log,
                 stderr=self._log,
                 start_new_session=True,
                 env=self.environment,
             )
-        theirs.close()
+        worker_end.close()
         os.close(leash)
         self._ready = self._channel.recv()
 
@@ -197,13 +197,13 @@ class _Slot:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._ready.pid, signal.SIGTERM)
 
-    def how_it_ended(self) -> tuple[str, str]:
+    def end_reason(self) -> tuple[str, str]:
         """How the worker ended: a message, and the last lines that it printed."""
         code = self.end()
-        how = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-        if how == "SIGKILL":
-            how += ": did it run out of memory?"
-        return f"the process that ran it ended ({how})", self._last_lines
+        cause = f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+        if cause == "SIGKILL":
+            cause += ": did it run out of memory?"
+        return f"the process that ran it ended ({cause})", self._last_lines
 
     def end(self) -> int:
         """End the worker and everything below it, and return its exit status."""

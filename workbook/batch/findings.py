@@ -70,7 +70,7 @@ def bundles(notebook: NotebookNode) -> list[Mapping[str, Any]]:
     ]
 
 
-def figures_of(shown: Iterable[Mapping[str, Any]]) -> tuple[Figure, ...]:
+def figures_of(displayed: Iterable[Mapping[str, Any]]) -> tuple[Figure, ...]:
     """The figures in the MIME bundles that a notebook displayed.
 
     If a headline's figure has the name of an earlier one, a number is appended to its name. A scrap replaces
@@ -78,7 +78,7 @@ def figures_of(shown: Iterable[Mapping[str, Any]]) -> tuple[Figure, ...]:
     """
     found: dict[str, Figure] = {}
     scraps: dict[str, Figure] = {}
-    for data in shown:
+    for data in displayed:
         if isinstance(headline := data.get(HEADLINE), Mapping):
             for figure in _of_headline(headline):
                 name, number = figure.name, 2

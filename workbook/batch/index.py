@@ -53,8 +53,10 @@ def index_folder(out: Path | str) -> FolderIndex:
     plan, owners = output_folder.read(out)
     if any(owner.shard.of == 1 for owner in owners):
         raise UsageError(f"{out} is in use by {owners[0]}, which writes the report itself.")
-    dealt = {k: Shard(k, plan.shards).names(p.name for p in plan.points) for k in range(1, plan.shards + 1)}
-    running = {name for owner in owners for name in dealt[owner.shard.number]}
+    by_shard = {
+        k: Shard(k, plan.shards).names(p.name for p in plan.points) for k in range(1, plan.shards + 1)
+    }
+    running = {name for owner in owners for name in by_shard[owner.shard.number]}
     runs = tuple(_row(out, point, waiting=point.name in running) for point in plan.points)
     started = min((run.date for run in runs if run.date), key=datetime.fromisoformat, default="")
     report = RunReport(
@@ -67,7 +69,7 @@ def index_folder(out: Path | str) -> FolderIndex:
         write_index(report)
     except OSError as error:
         raise UsageError(f"The report can't be written: {error.strerror} ({error.filename}).") from error
-    return FolderIndex(report, _missing(runs, dealt, owners))
+    return FolderIndex(report, _missing(runs, by_shard, owners))
 
 
 def _row(out: Path, point: PlannedPoint, *, waiting: bool) -> NotebookRun:
@@ -81,7 +83,7 @@ def _row(out: Path, point: PlannedPoint, *, waiting: bool) -> NotebookRun:
 
 
 def _missing(
-    runs: Sequence[NotebookRun], dealt: dict[int, set[str]], owners: Sequence[Owner]
+    runs: Sequence[NotebookRun], by_shard: dict[int, set[str]], owners: Sequence[Owner]
 ) -> tuple[str, ...]:
     """What is missing, and which shards run it."""
     missing = [run for run in runs if run.status in _MISSING]
@@ -91,8 +93,8 @@ def _missing(
     if waiting := sum(run.status == "waiting" for run in missing):
         sentences.append(f"Running now, with {waiting} of them: {', '.join(map(str, owners))}.")
     if names := {run.name for run in missing if run.status == "not run"}:
-        shards = [f"--shard {k}/{len(dealt)}" for k, mine in dealt.items() if mine & names]
-        option = f"{_listed(shards)} and " if len(dealt) > 1 else ""
+        shards = [f"--shard {k}/{len(by_shard)}" for k, names_of in by_shard.items() if names_of & names]
+        option = f"{_listed(shards)} and " if len(by_shard) > 1 else ""
         sentences.append(f"To run the others, give the same command with {option}--resume.")
     return tuple(sentences)
 

@@ -47,10 +47,10 @@ class LiveOutput:
         self.error = ""
         self._notebook, self._kernel_log, self._copied = notebook, kernel_log, 0
         self._changed, self._ended = False, threading.Event()
-        self._saver = threading.Thread(target=self._save_at_times, name="live output", daemon=True)
+        self._saver = threading.Thread(target=self._save_regularly, name="live output", daemon=True)
         self._log: IO[str] | None = None
         if point.log_output:
-            with self._noting_errors():
+            with self._catch_errors():
                 path = point.out / f"{point.job.name}.log"
                 self._log = path.open("w", encoding="utf-8", errors="replace")
                 parameters = "".join(f", {name} = {value!r}" for name, value in point.job.parameters.items())
@@ -80,7 +80,7 @@ class LiveOutput:
         if output and self._log is not None:
             self._write(_text(output))
 
-    def _save_at_times(self) -> None:
+    def _save_regularly(self) -> None:
         wait = _SAVE_S
         while not self._ended.wait(wait):
             self._copy_kernel_log()
@@ -116,12 +116,12 @@ class LiveOutput:
 
     def _write(self, text: str) -> None:
         if self._log is not None:
-            with self._noting_errors():
+            with self._catch_errors():
                 self._log.write(text)
                 self._log.flush()
 
     @contextlib.contextmanager
-    def _noting_errors(self):
+    def _catch_errors(self):
         """Give up the log if it can't be written, and keep the reason for the row."""
         try:
             yield

@@ -233,8 +233,8 @@ class RunReport:
         rows = [("notebook", "status", "seconds", "slowest cell", figures)]
         for run in self.runs:
             slow = f"{run.slowest[0]} ({run.slowest[1]:.1f} s)" if run.slowest else ""
-            took = f"{run.seconds:.1f}" if run.seconds else ""
-            rows.append((run.name, run.status, took, slow, run.where))
+            seconds = f"{run.seconds:.1f}" if run.seconds else ""
+            rows.append((run.name, run.status, seconds, slow, run.where))
         widths = [max(len(row[i]) for row in rows) for i in range(4)]
         return [
             "  ".join(
@@ -290,7 +290,7 @@ def line(run: NotebookRun) -> str:
 
 def summarize(point: Point, execution: Execution) -> NotebookRun:
     """The row of one point; what it found is read from the outputs of the executed notebook."""
-    shown, job = bundles(execution.notebook), point.job
+    displayed, job = bundles(execution.notebook), point.job
     defaults = default_values(execution.notebook)
     return NotebookRun(
         name=job.name,
@@ -306,9 +306,9 @@ def summarize(point: Point, execution: Execution) -> NotebookRun:
         peak_mb=round(execution.peak_mb, 1),
         failure=execution.failure,
         log_error=execution.log_error,
-        headlines=tuple(dict(b[HEADLINE]) for b in shown if HEADLINE in b),
-        figures=figures_of(shown),
-        provenance=tuple(dict(b[PROVENANCE]) for b in shown if PROVENANCE in b),
+        headlines=tuple(dict(b[HEADLINE]) for b in displayed if HEADLINE in b),
+        figures=figures_of(displayed),
+        provenance=tuple(dict(b[PROVENANCE]) for b in displayed if PROVENANCE in b),
         written=True,
         gpu=point.gpu,
         gpu_alone=point.gpu_alone,
@@ -324,12 +324,12 @@ def in_minutes(moment: str) -> str:
 
 def in_time(seconds: float) -> str:
     """A duration: 42 s, 3 min 20 s, 2 h 05 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+    rounded = round(seconds)
+    if rounded < 60:
+        return f"{rounded} s"
+    if rounded < 3600:
+        return f"{rounded // 60} min {rounded % 60:02} s"
+    return f"{rounded // 3600} h {rounded % 3600 // 60:02} min"
 
 
 def in_words(parameters: Mapping[str, Any]) -> str:

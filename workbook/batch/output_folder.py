@@ -63,7 +63,7 @@ def point_lock(out: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def owned(out: Path, shard: Shard, jobs: Sequence[Job], started: str) -> Iterator[bool]:
+def own_folder(out: Path, shard: Shard, jobs: Sequence[Job], started: str) -> Iterator[bool]:
     """Own a folder, or a shard of it, for a block; write the plan, and remove what killed runs left.
 
     Args:
@@ -80,7 +80,7 @@ def owned(out: Path, shard: Shard, jobs: Sequence[Job], started: str) -> Iterato
         OSError: It can't be written.
     """
     plan = Plan(tuple(PlannedPoint.of(job) for job in jobs), shard.of)
-    with _alone(out):
+    with _opening_lock(out):
         owners = _owners(out)
         _require_free(out, shard, owners)
         _write_plan(out, plan, owners)
@@ -99,7 +99,7 @@ def read(out: Path) -> tuple[Plan, list[Owner]]:
     """
     if (plan := _read_plan(out)) is None:
         raise UsageError(f"{out} has no plan of a batch; name the folder that `workbook run` had as --out.")
-    with _alone(out):
+    with _opening_lock(out):
         return plan, _owners(out)
 
 
@@ -108,7 +108,7 @@ def remove_partial_files(out: Path) -> None:
     locks.sweep(out, out / "assets", out / RUNNING, out / _FOLDER)
 
 
-def _alone(out: Path) -> contextlib.AbstractContextManager[locks.Lock]:
+def _opening_lock(out: Path) -> contextlib.AbstractContextManager[locks.Lock]:
     """Keep other runs from taking or inspecting locks for a moment."""
     return locks.hold(out / _FOLDER / "opening.lock")
 

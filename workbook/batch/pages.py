@@ -159,7 +159,7 @@ def _shorten(output: NotebookNode, before: int) -> int:
     data = output.get("data", {})
     if isinstance(data.get("text/plain"), str):
         data["text/plain"] = _cut(data["text/plain"], before)
-    shown = 0
+    longest = 0
     for kind, value in list(data.items()):
         size = len(value if isinstance(value, str) else json.dumps(value))
         if size > _MOST_DATA or (size > _SMALL and before + size > _MOST_PAGE):
@@ -168,8 +168,8 @@ def _shorten(output: NotebookNode, before: int) -> int:
                 f"[{size / 1e6:.2g} MB of {kind} are left out of this page; the executed notebook has them.]"
             )
             data["text/plain"], size = note, len(note)
-        shown = max(shown, size)  # the page shows only one of them
-    return before + shown
+        longest = max(longest, size)  # the page shows only one of them
+    return before + longest
 
 
 def _make_static(output: NotebookNode, widgets: Mapping[str, Mapping]) -> None:
@@ -188,10 +188,10 @@ def _cut(text: str, before: int) -> str:
         return (
             f"[{len(text) / 1e6:.2g} MB of text are left out of this page; the executed notebook has them.]"
         )
-    left_out = len(text) - _MOST_TEXT
+    n_cut = len(text) - _MOST_TEXT
     head, tail = text[: _MOST_TEXT - _TAIL], text[-_TAIL:]
     return (
-        f"{head}\n[… {left_out:,} characters are left out of this page; the executed notebook has them "
+        f"{head}\n[… {n_cut:,} characters are left out of this page; the executed notebook has them "
         f"…]\n{tail}"
     )
 
@@ -223,11 +223,11 @@ def _draw_offline(output: NotebookNode, name: str) -> bool:
 
 def _target(link: str, folder: Path, out: Path, pages: Mapping[tuple[Path, str], str]) -> str:
     """Translate a relative link in a notebook in `folder` for a page in `out`."""
-    aim = folder / unquote(link)
-    aim = aim.parent.resolve() / aim.name
-    if (aim.parent, aim.name) in pages:
-        return quote(pages[aim.parent, aim.name])
-    return quote(Path(os.path.relpath(aim, out)).as_posix()) if aim.exists() else link
+    target = folder / unquote(link)
+    target = target.parent.resolve() / target.name
+    if (target.parent, target.name) in pages:
+        return quote(pages[target.parent, target.name])
+    return quote(Path(os.path.relpath(target, out)).as_posix()) if target.exists() else link
 
 
 def copy_plotly(assets: Path) -> None:

@@ -152,8 +152,8 @@ class _Points:
     def require_known(self, sources: Sequence[Source]) -> None:
         """Refuse a parameter that no notebook has."""
         readable = [source for source in sources if not source.refusal]
-        swept = [name for point in self.sweep for name in point]
-        for name in dict.fromkeys([*self.fixed, *self.grid, *swept]):
+        sweep_names = [name for point in self.sweep for name in point]
+        for name in dict.fromkeys([*self.fixed, *self.grid, *sweep_names]):
             if not any(name in source.parameters for source in readable):
                 raise UsageError(_unknown(name, readable))
 

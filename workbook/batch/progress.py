@@ -30,7 +30,7 @@ class Progress:
         self._now: dict[str, str] = {}
         self._lock = threading.Lock()
 
-    def whole(self, total: int) -> tqdm:
+    def for_batch(self, total: int) -> tqdm:
         """The bar that counts finished points; a context manager."""
         return tqdm(total=total, desc="Notebooks", position=0, disable=None, bar_format=_FORMAT)
 
@@ -68,10 +68,14 @@ class Progress:
         Returns:
             The estimate, or None as long as no point has ended.
         """
-        took = [run.seconds for run in ended if run.status != "kept" and run.seconds]
+        durations = [run.seconds for run in ended if run.status != "kept" and run.seconds]
         running = len(self.running)
-        to_come = total - len(ended) - running / 2  # those that run are half done, on average
-        return statistics.fmean(took) * to_come / self.at_once if took and to_come > 0 else None
+        n_remaining = total - len(ended) - running / 2  # those that run are half done, on average
+        return (
+            statistics.fmean(durations) * n_remaining / self.at_once
+            if durations and n_remaining > 0
+            else None
+        )
 
 
 def counted(ended: Sequence[NotebookRun], running: int, left: str) -> str:

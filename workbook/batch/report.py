@@ -92,7 +92,7 @@ def write_index(report: RunReport) -> None:
 def index_html(report: RunReport) -> str:
     """The page of a batch. Its figures are drawn by the copy of plotly.min.js in the same folder."""
     started = datetime.fromisoformat(report.started)
-    found = _found(report)
+    found = _figures(report)
     headlines, failures = _headlines(report.runs), _failures(report.runs)
     sections = [("found", "What the points found", found), ("headlines", "Headline figures", headlines)]
     sections.append(("failed", "What failed", failures))
@@ -142,12 +142,12 @@ def _progress(report: RunReport, started: datetime) -> list[str]:
         status = "running" if run.name in running else run.status
         counts[status] = counts.get(status, 0) + 1
     summary = ", ".join(f"{n} {status}" for status, n in counts.items())
-    took = f"{in_time(report.seconds)}{'' if report.running is not None else ' in all'}"
+    duration = f"{in_time(report.seconds)}{'' if report.running is not None else ' in all'}"
     left = f" · about {in_time(report.left_s)} left" if report.left_s is not None else ""
-    ended = (
+    ending = (
         " · interrupted" if report.interrupted else " · stopped at the first failure" if report.halted else ""
     )
-    lines = [f"<p>{escaped(summary)}{ended} · {took}{left} · {started:%Y-%m-%d %H:%M}</p>"]
+    lines = [f"<p>{escaped(summary)}{ending} · {duration}{left} · {started:%Y-%m-%d %H:%M}</p>"]
     if report.running is None:
         return lines
     share = 100 / max(1, len(report.runs))
@@ -188,16 +188,16 @@ def _row(run: NotebookRun, report: RunReport, origins: bool) -> str:
     since = f"<br><small>finished {escaped(ended)}</small>" if run.status == "kept" else ""
     slow = f"<code>{escaped(run.slowest[0])}</code> {run.slowest[1]:.1f}&nbsp;s" if run.slowest else ""
     memory = f"<br><small>peak {run.peak_mb / 1000:.1f} GB</small>" if run.peak_mb else ""
-    shown, status = _status(run), run.status
+    label, status = _status(run), run.status
     if (cell := (report.running or {}).get(run.name)) is not None:
-        shown = status = "running"
+        label = status = "running"
         slow = escaped(cell)
         if (report.out / RUNNING / f"{run.name}.ipynb").is_file():
             files += f' · <a href="{RUNNING}/{href}.ipynb">what it has put out so far</a>'
     origin = f"<td>{_unbroken_dates(run.where)}{_gpu(run)}</td>" if origins else ""
     return (
         f"<tr><td>{title}<br><small>{name}{files}</small>{given}</td>"
-        f'<td class="status {status.replace(" ", "-")}">{shown}{since}</td>'
+        f'<td class="status {status.replace(" ", "-")}">{label}{since}</td>'
         f'<td class="number">{f"{run.seconds:.1f}" if run.seconds else ""}</td>'
         f"<td>{slow}{memory}</td>{origin}</tr>"
     )
@@ -219,7 +219,7 @@ def _unbroken_dates(text: str) -> str:
     return re.sub(r"\d{4}-\d\d-\d\d", r'<span style="white-space: nowrap">\g<0></span>', escaped(text))
 
 
-def _found(report: RunReport) -> list[str]:
+def _figures(report: RunReport) -> list[str]:
     """For each notebook with several points, its figures: drawn over their axes, or as a table."""
     lines: list[str] = []
     for group in table.groups(report.runs):
@@ -244,7 +244,7 @@ def _found(report: RunReport) -> list[str]:
 
 
 def _table(group: Group, names: Sequence[str]) -> list[str]:
-    heads = "".join(f'<th class="number">{escaped(axis_title(name))}</th>' for name in names)
+    header_cells = "".join(f'<th class="number">{escaped(axis_title(name))}</th>' for name in names)
     axes = "".join(f"<th>{escaped(axis)}</th>" for axis in group.axes or ("point",))
     values = {name: group.values(name) for name in names}
     rows = []
@@ -259,7 +259,7 @@ def _table(group: Group, names: Sequence[str]) -> list[str]:
         cells += f'<td class="status {run.status.replace(" ", "-")}">{_status(run)}</td>'
         cells += "".join(f'<td class="number">{_value(values[name][i])}</td>' for name in names)
         rows.append(f"<tr>{cells}</tr>")
-    return [f'<div class="wide"><table><tr>{axes}<th>Status</th>{heads}</tr>', *rows, "</table></div>"]
+    return [f'<div class="wide"><table><tr>{axes}<th>Status</th>{header_cells}</tr>', *rows, "</table></div>"]
 
 
 def _value(value: Any) -> str:

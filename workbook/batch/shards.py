@@ -20,15 +20,15 @@ class Shard:
 
     def part(self, jobs: Sequence[Job]) -> list[Job]:
         """The jobs of this shard, in order. The sizes of two shards differ by at most one."""
-        mine = self.names(job.name for job in jobs)
-        return [job for job in jobs if job.name in mine]
+        names = self.names(job.name for job in jobs)
+        return [job for job in jobs if job.name in names]
 
     def names(self, planned: Iterable[str]) -> set[str]:
         """The names of this shard. They are ordered by their hash, so that the slow points at the end of a
         grid's axis are spread over all shards.
         """
-        dealt = sorted(planned, key=lambda name: hashlib.sha256(name.encode()).digest())
-        return set(dealt[self.number - 1 :: self.of])
+        ordered = sorted(planned, key=lambda name: hashlib.sha256(name.encode()).digest())
+        return set(ordered[self.number - 1 :: self.of])
 
     def __str__(self) -> str:
         return f"{self.number}/{self.of}"

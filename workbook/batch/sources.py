@@ -120,12 +120,12 @@ def parse_notebook(content: bytes, path: Path) -> NotebookNode:
         raise UsageError(f"{path} is not a notebook that can be read: {first_line(error)[:120]}.") from error
 
 
-def choose_kernel(notebook: NotebookNode, shown: str, given: str = "") -> str:
+def choose_kernel(notebook: NotebookNode, label: str, given: str = "") -> str:
     """Choose an installed kernelspec; a Python notebook falls back on this environment's `python3`.
 
     Args:
         notebook: The metadata that papermill and nbconvert need are added to it.
-        shown: What messages call it.
+        label: What messages call it.
         given: An installed kernelspec to use instead of the one that the notebook names, or "".
 
     Raises:
@@ -144,7 +144,7 @@ def choose_kernel(notebook: NotebookNode, shown: str, given: str = "") -> str:
     if name not in installed:
         if not language.lower().startswith(("python", "ipython")) and "python" not in name:
             raise UsageError(
-                f"{shown} needs the kernel {name or language!r}, which is not installed; "
+                f"{label} needs the kernel {name or language!r}, which is not installed; "
                 f"installed are {', '.join(sorted(installed))}."
             )
         name, language = "python3", "python"
@@ -192,10 +192,10 @@ def _files_in(folder: Path, recursive: bool, exclude: Sequence[str], out: Path |
     if not found:
         deeper = "" if recursive else "; --recursive searches its subfolders too"
         raise UsageError(f"The folder {folder} contains no notebook (*.ipynb){deeper}.")
-    kept = [path for path in found if not _excluded(path.relative_to(folder), exclude)]
-    if not kept:
+    included = [path for path in found if not _excluded(path.relative_to(folder), exclude)]
+    if not included:
         raise UsageError(f"--exclude leaves out every notebook of the folder {folder}.")
-    return [_absolute(path) for path in sorted(kept)]
+    return [_absolute(path) for path in sorted(included)]
 
 
 def _excluded(path: Path, patterns: Sequence[str]) -> bool:

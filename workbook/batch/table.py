@@ -74,10 +74,10 @@ def rows_of(runs: Sequence[NotebookRun]) -> tuple[list[str], list[dict[str, Any]
     A parameter that is named like one of our columns becomes `parameter_…`, and a figure that is named like
     any other column `figure_…`.
     """
-    taken = {*_BEFORE, *_MIDDLE, *_AFTER}
+    columns_used = {*_BEFORE, *_MIDDLE, *_AFTER}
     names = dict.fromkeys(p for run in runs for p in (*run.parameters, *run.defaults))
-    parameters = _named(names, "parameter_", taken)
-    figures = _named(dict.fromkeys(f.name for run in runs for f in run.figures), "figure_", taken)
+    parameters = _named(names, "parameter_", columns_used)
+    figures = _named(dict.fromkeys(f.name for run in runs for f in run.figures), "figure_", columns_used)
     columns = [*_BEFORE, *parameters.values(), *_MIDDLE, *figures.values(), *_AFTER]
     rows = []
     for run in runs:
@@ -235,13 +235,13 @@ def _cell(value: Any) -> Any:
     return json.dumps(for_json(value)) if isinstance(value, (list, dict)) else value
 
 
-def _named(names: Mapping[str, None], prefix: str, taken: set[str]) -> dict[str, str]:
+def _named(names: Mapping[str, None], prefix: str, columns_used: set[str]) -> dict[str, str]:
     """Map each name to a column that is not taken yet, and take it."""
     found = {}
     for name in names:
         column = name
-        while column in taken:
+        while column in columns_used:
             column = prefix + column
-        taken.add(column)
+        columns_used.add(column)
         found[name] = column
     return found

@@ -27,7 +27,7 @@ class Watch:
     Attributes:
         point: What runs.
         stop: Set when the batch is interrupted.
-        over: ("timeout" or "memory", which limit was exceeded, in words), or None.
+        exceeded: ("timeout" or "memory", which limit was exceeded, in words), or None.
     """
 
     def __init__(
@@ -49,9 +49,9 @@ class Watch:
         self.number = 0  # of the cell, from 1
         self.seconds: dict[str, float] = {}
         self.peak_mb = 0.0
-        self.over: tuple[str, str] | None = None
+        self.exceeded: tuple[str, str] | None = None
         self.status = ""  # how the kernel died
-        self.gentle = True  # whether SIGINT interrupts this kernel
+        self.interruptible = True  # whether SIGINT interrupts this kernel
         self.leads = False  # whether the kernel leads a process group, as it does if Jupyter started it
         self._of_cell: list[threading.Timer] = []
         self._of_notebook: list[threading.Timer] = []
@@ -107,8 +107,8 @@ class Watch:
         return timers
 
     def _interrupt(self, reason: str) -> None:
-        self.over = self.over or ("timeout", reason)
-        self._signal(signal.SIGINT if self.gentle else signal.SIGKILL)
+        self.exceeded = self.exceeded or ("timeout", reason)
+        self._signal(signal.SIGINT if self.interruptible else signal.SIGKILL)
 
     def _check_memory(self) -> None:
         """Kill the kernel when all processes below this one together use more memory than the limit."""
@@ -117,7 +117,7 @@ class Watch:
             # rss counts shared pages once per process. pss divides them, but takes longer to read.
             if _used_mb("rss") > limit and (used := _used_mb("pss")) > limit:
                 reason = f"its processes used {used:,.0f} MB, and --memory-limit is {limit:g} MB"
-                self.over = ("memory", reason)
+                self.exceeded = ("memory", reason)
                 self.kill()
                 return
 

@@ -20,11 +20,11 @@ from workbook.usage import first_line
 
 
 def run_point(point: Point, watch: Watch | None = None) -> NotebookRun:
-    """Run one point, or keep its finished output. Whatever goes wrong with it is in the row.
+    """Run one point, or reuse its finished output. The row records whatever goes wrong.
 
     Args:
         point: What to run.
-        watch: Is told what happens, and can end it.
+        watch: Follows the run, and can end it.
 
     Raises:
         Stopped: It was interrupted before its notebook was written.

@@ -157,13 +157,13 @@ class Report:
 
     def _peers(self) -> list[str]:
         """How much the peers' times moved. If PyTorch is the same, this is the noise between two runs."""
-        moved: dict[str, list[float]] = {}
+        ratios_by_peer: dict[str, list[float]] = {}
         for point in self.points:
             before, now = point.before.peers, point.now.peers
             for name in before.keys() & now.keys():
-                moved.setdefault(name, []).append(now[name].value / before[name].value)
+                ratios_by_peer.setdefault(name, []).append(now[name].value / before[name].value)
         return [
             f"For comparison, {name} takes {statistics.median(ratios):.3f} × its earlier time relative to "
             f"the copy ({min(ratios):.3f} to {max(ratios):.3f}, {len(ratios)} points)."
-            for name, ratios in sorted(moved.items())
+            for name, ratios in sorted(ratios_by_peer.items())
         ]

@@ -46,12 +46,12 @@ class Point:
 
 def all_points() -> list[Point]:
     """All points of the league."""
-    quarter, whole = 1 << 28, 1 << 30
-    points = [Point("softmax", dtype, quarter // n, n) for n in WIDTHS for dtype in ("float32", "bfloat16")]
+    n_256m, n_1g = 1 << 28, 1 << 30
+    points = [Point("softmax", dtype, n_256m // n, n) for n in WIDTHS for dtype in ("float32", "bfloat16")]
     for dtype, sizes in (("float32", SIZES), ("bfloat16", SIZES), ("float16", SIZES_FP16)):
         points += [Point(op, dtype, 1, n) for op in ("gelu", "square") for n in sorted(sizes)]
     return points + [
-        Point("softmax", dtype, whole // n, n) for n in WIDTHS_AT_1G for dtype in ("float32", "bfloat16")
+        Point("softmax", dtype, n_1g // n, n) for n in WIDTHS_AT_1G for dtype in ("float32", "bfloat16")
     ]
 
 

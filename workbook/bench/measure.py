@@ -68,8 +68,8 @@ def measure_point(
         if OURS not in calls:
             return rows_of(point, 0, {}, {}, notes), []
         timings = compare_many(calls, against=OURS, budget_s=budget_s)
-    few = {"n_calls": 5, "repeats": 3} if n_bytes > _LARGE_BYTES else {}
-    host = {name: host_us(call, **few) for name, call in calls.items()}
+    settings = {"n_calls": 5, "repeats": 3} if n_bytes > _LARGE_BYTES else {}
+    host = {name: host_us(call, **settings) for name, call in calls.items()}
     return rows_of(point, n_bytes, timings, host, notes), describe_kernels(calls[OURS])
 
 

@@ -101,7 +101,7 @@ def bench(options: BenchOptions, only: Mapping[str, Sequence[Any]], say: Say = p
     measured = _measure(points.tasks(suite), before, options, only, say)
     if not measured:
         raise UsageError(
-            f"Nothing was measured: {suite} has no point with {_words(only) or 'the same values'}"
+            f"Nothing was measured: {suite} has no point with {_in_words(only) or 'the same values'}"
             f"{f' that {before.name} has as well' if before else ''}."
         )
     now = dataclasses.replace(live_provenance(), sources=_sources(measured))
@@ -119,10 +119,10 @@ def bench(options: BenchOptions, only: Mapping[str, Sequence[Any]], say: Say = p
 
 def _require_same_gpu(before: EarlierRun) -> None:
     """Refuse to compare the times of two different GPUs."""
-    here = device.gpu_spec().name
-    if before.provenance.gpu["name"] != here:
+    gpu = device.gpu_spec().name
+    if before.provenance.gpu["name"] != gpu:
         raise UsageError(
-            f"{before.name} was measured on {before.provenance.gpu['name']}, but this machine has {here}. "
+            f"{before.name} was measured on {before.provenance.gpu['name']}, but this machine has {gpu}. "
             "Times of different GPUs don't show a regression; measure on this GPU with --save first."
         )
 
@@ -199,7 +199,7 @@ def _chosen(point: Mapping[str, Any], only: Mapping[str, Sequence[Any]]) -> bool
     return all(name in point and str(point[name]) in map(str, values) for name, values in only.items())
 
 
-def _words(only: Mapping[str, Sequence[Any]]) -> str:
+def _in_words(only: Mapping[str, Sequence[Any]]) -> str:
     return " and ".join(f"{name}={','.join(map(str, values))}" for name, values in only.items())
 
 
@@ -227,8 +227,8 @@ def _require_replaceable(path: Path) -> None:
         raise UsageError(f"--save {path} must be the name of a .json file in an existing folder.")
     if path.exists():
         try:
-            ours = "suite" in read_cases(path)[-1]
+            written_by_bench = "suite" in read_cases(path)[-1]
         except ValueError:
-            ours = False
-        if not ours:
+            written_by_bench = False
+        if not written_by_bench:
             raise UsageError(f"--save {path} would overwrite a file that `workbook bench` did not write.")

@@ -49,11 +49,13 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
     names: list[str] = []
     for i, cell in enumerate(notebook.cells):
         found = set(tags(cell))
-        shown = found | ({"hide-input"} if found & _FOLDED else set())
-        cell.metadata = nbformat.from_dict({"tags": sorted(shown)})
+        shown_tags = found | ({"hide-input"} if found & _FOLDED else set())
+        cell.metadata = nbformat.from_dict({"tags": sorted(shown_tags)})
         if cell.cell_type == "code":
             names = cell.metadata["kw_cells"] = []
-            cell.outputs = [made for output in cell.outputs if (made := _output(output)) is not None]
+            cell.outputs = [
+                converted for output in cell.outputs if (converted := _output(output)) is not None
+            ]
         else:
             cell.source = _REMOTE_IMAGE.sub(r"\1", _BADGE.sub("", relinked(cell.source, entry.path, course)))
             if i == 0:
@@ -77,12 +79,12 @@ def relinked(text: str, path: str, course: Course) -> str:
     def link(match: re.Match) -> str:
         words, to, anchor = match[1], match[2], match[3] or ""
         target = posixpath.normpath(posixpath.join(posixpath.dirname(path), unquote(to)))
-        there = course.project.root / target
-        if target in course.paths or (there.is_file() and there.suffix == ".png"):
+        linked = course.project.root / target
+        if target in course.paths or (linked.is_file() and linked.suffix == ".png"):
             return match[0]
-        if target.startswith("..") or not there.exists() or not course.project.published:
+        if target.startswith("..") or not linked.exists() or not course.project.published:
             return words
-        kind = "tree" if there.is_dir() else "blob"
+        kind = "tree" if linked.is_dir() else "blob"
         address = f"https://github.com/{course.project.repository}/{kind}/main/{quote(target)}{anchor}"
         return f"[{words}]({address})"
 

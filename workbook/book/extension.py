@@ -54,12 +54,12 @@ def _add_anchors(app: Sphinx, doctree: nodes.document) -> None:
 
     The text cells below a code cell share its anchor.
     """
-    places = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
+    anchors = app.env.metadata[app.env.docname].setdefault("myst_slugs", {})
     for cell in doctree.findall(nodes.container):
         if cell.get("nb_element") == "cell_code":
             names = cell["cell_metadata"].get("kw_cells", [])
             for name in names:
-                places[f"cell-id={name}"] = (0, f"cell-{names[0]}", "")
+                anchors[f"cell-id={name}"] = (0, f"cell-{names[0]}", "")
             cell["ids"] += [f"cell-{name}" for name in names[:1]]
 
 
@@ -102,8 +102,8 @@ class Marker:
 
     def _link(self, term: str, meaning: str, word: str) -> nodes.reference:
         page, anchor = self.app.env.get_domain("std").objects["term", term]
-        place = f"{self.app.builder.get_relative_uri(self.page, page)}#{anchor}"
-        return nodes.reference("", word, refuri=place, internal=True, reftitle=meaning, classes=["kw-term"])
+        uri = f"{self.app.builder.get_relative_uri(self.page, page)}#{anchor}"
+        return nodes.reference("", word, refuri=uri, internal=True, reftitle=meaning, classes=["kw-term"])
 
 
 def _in_prose(text: nodes.Text) -> bool:

@@ -90,7 +90,7 @@ def _values(table: Any, reasons: list[str]) -> dict[str, dict[str, Any]]:
     for kernel, point in LAUNCH.points():
         row = table.row(kernel, point)
         all_axes = kernel in LAUNCH.mapped
-        one = found.setdefault(kernel, {"colour": colour(LAUNCH, kernel), "all": all_axes, "values": {}})
+        one = found.setdefault(kernel, {"color": colour(LAUNCH, kernel), "all": all_axes, "values": {}})
         key = "|".join(str(point[axis]) for axis in (LAUNCH.axes if all_axes else ("n_cols", "dtype")))
         speed = table.value(row)
         if speed is not None:

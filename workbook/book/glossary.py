@@ -85,7 +85,7 @@ def words(root: Path) -> dict[str, tuple[str, str, tuple[str, ...]]]:
     """
     found: dict[str, tuple[str, str, tuple[str, ...]]] = {}
     for one in terms(root):
-        elsewhere = [f"{folder}/{lesson}" for lesson in one.not_on for folder in ("notebooks", "labs")]
+        pages_without = [f"{folder}/{lesson}" for lesson in one.not_on for folder in ("notebooks", "labs")]
         for word in (one.term, *one.also):
-            found[word.lower()] = (one.term, one.meaning, (f"notebooks/{one.lesson}", *elsewhere))
+            found[word.lower()] = (one.term, one.meaning, (f"notebooks/{one.lesson}", *pages_without))
     return found | dict.fromkeys(read(root).get("not_in", ()), ("", "", ()))

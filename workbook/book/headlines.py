@@ -51,16 +51,16 @@ def headlines(lesson: str, notebook: NotebookNode) -> Iterator[Headline]:
             data = output.get("data", {})
             if origin := data.get(records.PROVENANCE_MIME):
                 days[origin["record"]] = origin["date"]
-            if shown := data.get(records.HEADLINE_MIME):
-                mode, _, gpu = shown["source"].partition(", ")
+            if headline := data.get(records.HEADLINE_MIME):
+                mode, _, gpu = headline["source"].partition(", ")
                 yield Headline(
                     f"{lesson}/{cell['id']}",
-                    shown["label"],
-                    shown["value"],
+                    headline["label"],
+                    headline["value"],
                     mode,
                     gpu,
-                    days[shown["record"]],
-                    shown.get("nearest", ""),
+                    days[headline["record"]],
+                    headline.get("nearest", ""),
                 )
 
 

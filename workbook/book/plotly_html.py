@@ -36,20 +36,20 @@ def figure_html(figure: Mapping[str, Any]) -> str:
     controls = [_slider(one, i) for i, one in enumerate(sliders)]
     controls += [_menu(one, len(sliders) + i) for i, one in enumerate(menus)]
     steps = [one.get("steps") or [] for one in sliders] + [one.get("buttons") or [] for one in menus]
-    kept = {
+    data = {
         "data": figure.get("data", []),
         "layout": layout,
         "controls": [
             [{"method": s.get("method", "update"), "args": s.get("args", [])} for s in all_] for all_ in steps
         ],
     }
-    text = json.dumps(kept, separators=(",", ":")).replace("</", "<\\/")  # a title may hold </script>
+    text = json.dumps(data, separators=(",", ":")).replace("</", "<\\/")  # a title may hold </script>
     name, note = (*title, "")[:2] if title else ("", "")
     caption = f"<figcaption>{name}{f'<small>{note}</small>' if note else ''}</figcaption>" if name else ""
     shows = html.escape(described(figure), quote=True)
-    moved = f'<div class="kw-controls">{"".join(controls)}</div>' if controls else ""
+    controls_html = f'<div class="kw-controls">{"".join(controls)}</div>' if controls else ""
     return (
-        f'<figure class="kw-figure">{caption}{moved}'
+        f'<figure class="kw-figure">{caption}{controls_html}'
         f'<div class="kw-wide"><div class="kw-plot" role="img" aria-label="{shows}" '
         f'style="height:{height}px"></div></div>'
         f'<script type="application/json">{text}</script></figure>'
@@ -61,13 +61,13 @@ def described(figure: Mapping[str, Any]) -> str:
     layout = figure.get("layout", {})
     parts = [plain(part) for part in _title(layout.get("title"))] or ["Figure"]
     for axis in ("xaxis", "yaxis"):
-        if said := plain(_text((layout.get(axis) or {}).get("title"))):
-            parts.append(f"{axis[0]}: {said}")
+        if words := plain(_text((layout.get(axis) or {}).get("title"))):
+            parts.append(f"{axis[0]}: {words}")
     for trace in figure.get("data", []):
         if trace.get("visible") in (False, "legendonly"):
             continue
-        if said := _trace(trace):
-            parts.append(said)
+        if words := _trace(trace):
+            parts.append(words)
     moves = [
         plain(_text((one.get("currentvalue") or {}).get("prefix"))) for one in layout.get("sliders") or []
     ]
@@ -110,12 +110,12 @@ def _slider(slider: Mapping[str, Any], i: int) -> str:
     active = min(int(slider.get("active") or 0), max(0, len(labels) - 1))
     name = plain(_text((slider.get("currentvalue") or {}).get("prefix"))).rstrip(": ") or "Step"
     now = html.escape(plain(labels[active])) if labels else ""
-    known = html.escape(json.dumps([plain(label) for label in labels]), quote=True)
+    label_data = html.escape(json.dumps([plain(label) for label in labels]), quote=True)
     return (
         f'<label><span>{html.escape(name)}: <output>{now}</output></span><input type="range" min="0" '
         f'max="{max(0, len(labels) - 1)}" step="1" value="{active}" aria-valuetext="{now}" '
         f'data-control="{i}" '
-        f'data-labels="{known}"></label>'
+        f'data-labels="{label_data}"></label>'
     )
 
 
@@ -132,34 +132,38 @@ def _menu(menu: Mapping[str, Any], i: int) -> str:
 def _trace(trace: Mapping[str, Any]) -> str:
     """One trace in words; "" if it has no numbers."""
     name = plain(str(trace.get("name") or ""))
-    sideways = trace.get("orientation") == "h"
-    values = _values(trace.get("z") if trace.get("z") is not None else trace.get("x" if sideways else "y"))
+    horizontal = trace.get("orientation") == "h"
+    values = _values(trace.get("z") if trace.get("z") is not None else trace.get("x" if horizontal else "y"))
     numbers = [v for v in values if isinstance(v, (int, float)) and v == v]
     if not numbers:
         return ""
-    places = [] if trace.get("z") is not None else _values(trace.get("y" if sideways else "x"))
+    positions = [] if trace.get("z") is not None else _values(trace.get("y" if horizontal else "x"))
     lead = f"{name}: " if name else ""
-    if len(values) <= _MOST_VALUES and len(places) == len(values):
-        pairs = [f"{_say(p)} {_say(v)}" for p, v in zip(places, values, strict=True) if v is not None]
+    if len(values) <= _MOST_VALUES and len(positions) == len(values):
+        pairs = [
+            f"{_value_text(p)} {_value_text(v)}"
+            for p, v in zip(positions, values, strict=True)
+            if v is not None
+        ]
         return lead + ", ".join(pairs)
-    return f"{lead}{len(numbers)} values from {_say(min(numbers))} to {_say(max(numbers))}"
+    return f"{lead}{len(numbers)} values from {_value_text(min(numbers))} to {_value_text(max(numbers))}"
 
 
-def _values(held: Any) -> list[Any]:
+def _values(data: Any) -> list[Any]:
     """A trace's values in one list; Plotly 6 and later store arrays of numbers as bytes."""
-    if isinstance(held, Mapping) and "bdata" in held:
+    if isinstance(data, Mapping) and "bdata" in data:
         import numpy as np
 
-        return np.frombuffer(base64.b64decode(held["bdata"]), np.dtype(str(held["dtype"]))).tolist()
-    if not isinstance(held, Sequence) or isinstance(held, str):
+        return np.frombuffer(base64.b64decode(data["bdata"]), np.dtype(str(data["dtype"]))).tolist()
+    if not isinstance(data, Sequence) or isinstance(data, str):
         return []
     flat: list[Any] = []
-    for one in held:
+    for one in data:
         flat += _values(one) if isinstance(one, (Mapping, list, tuple)) else [one]
     return flat
 
 
-def _say(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
     return f"{value:,}" if type(value) is int else plain(str(value))

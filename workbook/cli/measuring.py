@@ -72,7 +72,7 @@ def records(
         typer.echo(report)
         raise typer.Exit(1 if n_problems else 0)
     try:
-        table = catalogue.summaries(gpu or [], name, catalogue.texts_today(root))
+        table = catalogue.summaries(gpu or [], name, catalogue.current_sources(root))
     except (UsageError, ValueError) as error:
         stop(error)
     if stale:

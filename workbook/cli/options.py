@@ -55,9 +55,9 @@ def _parameters(dataclass: type) -> Iterator[inspect.Parameter]:
 
 def _typer_option(one: Field) -> Any:
     flags = one.metadata["flags"] or (f"--{one.name.replace('_', '-')}",)
-    shown = one.default not in (None, "", ())
+    show_default = one.default not in (None, "", ())
     if one.metadata["argument"]:
         return typer.Argument(help=one.metadata["help"], show_default=False)
     return typer.Option(
-        *flags, metavar=one.metadata["metavar"], help=one.metadata["help"], show_default=shown
+        *flags, metavar=one.metadata["metavar"], help=one.metadata["help"], show_default=show_default
     )

@@ -30,7 +30,7 @@ from workbook.project import UNPUBLISHED, Project
 
 CHECKED = "nbval-check-output"
 HIDDEN = "hide-input"
-# How JupyterLab and Colab keep a cell's code folded.
+# The metadata with which JupyterLab and Colab fold a cell's code.
 FOLDED = {"cellView": "form", "jupyter": {"source_hidden": True}}
 METADATA = {
     "accelerator": "GPU",
@@ -137,26 +137,26 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
         original = nbformat.reads(before, as_version=4)
     except Exception as error:
         raise ValueError(f"{path.name} is not a notebook that nbformat can read: {error}") from error
-    shown = shown_name(path, project)
+    filename = shown_name(path, project)
     problems: list[str] = []
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     notebook.metadata = nbformat.from_dict(METADATA)
     cells = [cell for cell in notebook.cells if cell.source.strip() or tags(cell)]
-    taken: set[str] = set()
+    used_ids: set[str] = set()
     for cell in cells:
         cell.source = cell.source.strip("\n").replace("\r\n", "\n")
         if cell.cell_type != "markdown" or not any(line.endswith("  ") for line in cell.source.splitlines()):
             cell.source = "\n".join(line.rstrip() for line in cell.source.splitlines())
-        cell.id = _word_id(cell, taken)
-        taken.add(cell.id)
+        cell.id = _word_id(cell, used_ids)
+        used_ids.add(cell.id)
         cell.metadata = nbformat.from_dict(_metadata(cell))
         if cell.cell_type == "code":
-            _form_code(cell, shown, project, problems)
+            _form_code(cell, filename, project, problems)
     notebook.cells = cells
-    _form_lesson(notebook, path, shown, project, problems)
+    _form_lesson(notebook, path, filename, project, problems)
     formed = nbformat.writes(notebook, version=4) + "\n"
     on_disk = path.read_text("utf-8") if path.exists() else ""
-    differences = () if formed == on_disk else tuple(_differences(original, notebook, shown))
+    differences = () if formed == on_disk else tuple(_differences(original, notebook, filename))
     return Formed(path, formed, differences, tuple(problems))
 
 
@@ -166,7 +166,7 @@ def _metadata(cell: NotebookNode) -> dict:
     return {**folded, "tags": sorted(set(tags(cell)))} if tags(cell) else {}
 
 
-def _form_code(cell: NotebookNode, shown: str, project: Project, problems: list[str]) -> None:
+def _form_code(cell: NotebookNode, filename: str, project: Project, problems: list[str]) -> None:
     """Fill in the source that a code cell's tags ask for, and store or strip its outputs."""
     for tag in tags(cell):
         if tag == "setup":
@@ -178,8 +178,8 @@ def _form_code(cell: NotebookNode, shown: str, project: Project, problems: list[
             else:
                 known = ", ".join(sorted(project.kernels)) or "none"
                 problems.append(
-                    f"{shown}: cell {cell.id} shows kernel:{name}, but helpers/kernels marks no such kernel "
-                    f"(it has {known})."
+                    f"{filename}: cell {cell.id} shows kernel:{name}, but helpers/kernels marks no such "
+                    f"kernel (it has {known})."
                 )
     if CHECKED not in tags(cell):
         cell.outputs, cell.execution_count = [], None
@@ -189,15 +189,15 @@ def _form_code(cell: NotebookNode, shown: str, project: Project, problems: list[
     cell.execution_count = 1 if ran else None
     if not ran or not cell.outputs:
         problems.append(
-            f"{shown}: cell {cell.id} is checked but has no stored output, so nbval would accept whatever it "
-            f"prints. Run `workbook form --execute {shown}`."
+            f"{filename}: cell {cell.id} is checked but has no stored output, so nbval would accept whatever "
+            f"it prints. Run `workbook form --execute {filename}`."
         )
-    problems.extend(f"{shown}: checked cell {cell.id} {what}." for what in _instabilities(cell.outputs))
+    problems.extend(f"{filename}: checked cell {cell.id} {what}." for what in _instabilities(cell.outputs))
 
 
 def _stable_outputs(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
     """Only what nbval compares in the outputs, with streams joined as nbval joins them."""
-    kept: list[NotebookNode] = []
+    stable: list[NotebookNode] = []
     streams: dict[str, NotebookNode] = {}
     for output in outputs:
         output = nbformat.from_dict(output)
@@ -213,8 +213,8 @@ def _stable_outputs(outputs: Iterable[NotebookNode]) -> list[NotebookNode]:
             output.data = {mime: value for mime, value in output.data.items() if mime not in _UNCOMPARED}
             if output.output_type == "execute_result":
                 output.execution_count = 1
-        kept.append(output)
-    return kept
+        stable.append(output)
+    return stable
 
 
 def _instabilities(outputs: Iterable[NotebookNode]) -> list[str]:
@@ -242,12 +242,12 @@ def _instabilities(outputs: Iterable[NotebookNode]) -> list[str]:
 
 
 def _form_lesson(
-    notebook: NotebookNode, path: Path, shown: str, project: Project, problems: list[str]
+    notebook: NotebookNode, path: Path, filename: str, project: Project, problems: list[str]
 ) -> None:
     """Check that there is one setup cell, and put the badge where it belongs."""
     setups = [cell for cell in notebook.cells if "setup" in tags(cell)]
     if len(setups) != 1:
-        problems.append(f"{shown}: {len(setups)} cells are tagged setup; there must be exactly one.")
+        problems.append(f"{filename}: {len(setups)} cells are tagged setup; there must be exactly one.")
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = without_badge(cell.source)
@@ -255,7 +255,7 @@ def _form_lesson(
         return
     title = next((c for c in notebook.cells if c.id == "title" and c.cell_type == "markdown"), None)
     if title is None:
-        problems.append(f"{shown}: no text cell has the id title, which gets the Colab badge.")
+        problems.append(f"{filename}: no text cell has the id title, which gets the Colab badge.")
         return
     try:
         relative = path.resolve().relative_to(project.root.resolve()).as_posix()
@@ -266,10 +266,10 @@ def _form_lesson(
     title.source = "\n\n".join(part for part in parts if part)
 
 
-def _word_id(cell: NotebookNode, taken: set[str]) -> str:
+def _word_id(cell: NotebookNode, used_ids: set[str]) -> str:
     """The cell's own id if it is made of words and still free, otherwise words from its first line."""
     own = cell.get("id", "")
-    if _WORDS.fullmatch(own) and not _HEX_ID.fullmatch(own) and own not in taken:
+    if _WORDS.fullmatch(own) and not _HEX_ID.fullmatch(own) and own not in used_ids:
         return own
     lines = [line for line in cell.source.splitlines() if re.search(r"[A-Za-z]{2}", line)] or [cell.cell_type]
     named = next(
@@ -280,25 +280,25 @@ def _word_id(cell: NotebookNode, taken: set[str]) -> str:
     if _HEX_ID.fullmatch(base):
         base = f"cell-{base}"
     name, n = base, 1
-    while name in taken:
+    while name in used_ids:
         n += 1
         name = f"{base}-{n}"
     return name
 
 
-def _differences(before: NotebookNode, after: NotebookNode, shown: str) -> list[str]:
+def _differences(before: NotebookNode, after: NotebookNode, filename: str) -> list[str]:
     """One sentence for each change that `canonical` made, or one about the layout if nothing else changed."""
     found = []
     if (before.nbformat, before.nbformat_minor) != (4, 5):
-        found.append(f"{shown}: it is nbformat {before.nbformat}.{before.nbformat_minor}, not 4.5.")
+        found.append(f"{filename}: it is nbformat {before.nbformat}.{before.nbformat_minor}, not 4.5.")
     if before.metadata != after.metadata:
-        found.append(f"{shown}: the notebook's metadata is not the canonical one.")
-    kept = [cell for cell in before.cells if cell.source.strip() or tags(cell)]
-    if len(kept) < len(before.cells):
-        found.append(f"{shown}: it has {len(before.cells) - len(kept)} empty cells.")
-    for old, new in zip(kept, after.cells, strict=True):
-        found += [f"{shown}: cell {new.id} {what}." for what in _cell_differences(old, new)]
-    return found or [f"{shown}: the JSON layout is not the canonical one, or its outputs are new."]
+        found.append(f"{filename}: the notebook's metadata is not the canonical one.")
+    filled = [cell for cell in before.cells if cell.source.strip() or tags(cell)]
+    if len(filled) < len(before.cells):
+        found.append(f"{filename}: it has {len(before.cells) - len(filled)} empty cells.")
+    for old, new in zip(filled, after.cells, strict=True):
+        found += [f"{filename}: cell {new.id} {what}." for what in _cell_differences(old, new)]
+    return found or [f"{filename}: the JSON layout is not the canonical one, or its outputs are new."]
 
 
 def _cell_differences(old: NotebookNode, new: NotebookNode) -> Iterator[str]:

@@ -124,18 +124,20 @@ def _form_labs(
     known = labs.known_exercises(project.root, [path.stem for path in solutions])
     cells: list[tuple[str, list[str]]] = []
     for path, formed in solutions.items():
-        shown, starter = shown_name(path, project), project.starter_of(path)
+        filename, starter = shown_name(path, project), project.starter_of(path)
         name = shown_name(starter, project)
         if not path.is_file():
-            outcome.problems.append(f"{name} has no solution, because there is no {shown}.")
+            outcome.problems.append(f"{name} has no solution, because there is no {filename}.")
             continue
         solution = starters.load((formed or canonical(path, project)).text)
-        derived = starters.derive(solution, shown, project.root)
-        problems = [*derived.problems, *labs.structure(solution, path.stem, shown, known)]
+        derived = starters.derive(solution, filename, project.root)
+        problems = [*derived.problems, *labs.structure(solution, path.stem, filename, known)]
         outcome.problems += problems
-        cells.append((shown, list(derived.cells)))
+        cells.append((filename, list(derived.cells)))
         if derived.problems:
-            entries.update({key: kept for key, kept in before.items() if key == name or key in derived.cells})
+            entries.update(
+                {key: entry for key, entry in before.items() if key == name or key in derived.cells}
+            )
             continue
         recorded = before.get(name, {}).get("fingerprint")
         _form_starter(project, starter, derived, recorded, outcome, check=check)
@@ -180,20 +182,20 @@ def _form_starter(
     elif path.read_text("utf-8") == text:
         return
     else:
-        want, have = starters.load(text), starters.load(canonical(path, project).text)
-        print_have = starters.fingerprint(have)
-        if print_have == starters.fingerprint(want):
+        new, current = starters.load(text), starters.load(canonical(path, project).text)
+        current_fingerprint = starters.fingerprint(current)
+        if current_fingerprint == starters.fingerprint(new):
             outcome.differences.append(
                 f"{name} has stored outputs, or its badge, setup cell or layout is not the canonical one."
             )
-        elif print_have == recorded:
+        elif current_fingerprint == recorded:
             outcome.differences.append(
-                f"{name}: {starters.changed_cells(have, want)} is out of date, because the solution changed; "
-                "run `workbook form`."
+                f"{name}: {starters.changed_cells(current, new)} is out of date, because the solution "
+                "changed; run `workbook form`."
             )
         else:
             outcome.problems.append(
-                f"{name} was edited manually ({starters.changed_cells(have, want)}), so it is not "
+                f"{name} was edited manually ({starters.changed_cells(current, new)}), so it is not "
                 "overwritten. Starters are derived from solutions, so make your change there. To replace the "
                 "starter, delete it and run `workbook form`."
             )

@@ -12,14 +12,14 @@ from workbook.form.canonical import tags
 
 
 def structure(
-    solution: NotebookNode, lab: str, shown: str, known: Mapping[str, Mapping[str, str]] | None
+    solution: NotebookNode, lab: str, filename: str, known: Mapping[str, Mapping[str, str]] | None
 ) -> list[str]:
     """Check the order and the names of a lab's cells.
 
     Args:
         solution: The solution notebook.
         lab: Its name, such as "03_triton".
-        shown: The file's name, for messages.
+        filename: The file's name, for messages.
         known: For each lab, the exercise ids and the names of the objects they check; None if the checkout
             has no exercises.
 
@@ -28,52 +28,52 @@ def structure(
     """
     problems: list[str] = []
     cells = solution.cells
-    place = {cell.id: i for i, cell in enumerate(cells)}
+    positions = {cell.id: i for i, cell in enumerate(cells)}
     groups = exercise_groups(solution)
     seen = [names[0] for names in groups]
     for names in groups:
-        after = place[names[-1]] + 1
+        after = positions[names[-1]] + 1
         following = cells[after] if after < len(cells) else None
-        problems += _check_cell(following, names[0], shown, known and known.get(lab, {}))
+        problems += _check_cell(following, names[0], filename, known and known.get(lab, {}))
     checks = {f"check-{name}" for name in seen}
     for cell in cells:
         if _is_code(cell, "check") and cell.id not in checks:
             problems.append(
-                f"{shown}: cell {cell.id} is tagged check, but no exercise of that name precedes it."
+                f"{filename}: cell {cell.id} is tagged check, but no exercise of that name precedes it."
             )
     if not seen:
-        problems.append(f"{shown}: no cell is tagged exercise.")
+        problems.append(f"{filename}: no cell is tagged exercise.")
     for name in seen if known is not None else ():
         if name not in known.get(lab, {}):
-            home = next((other for other, ids in known.items() if name in ids), None)
-            unknown = f"{shown}: helpers.exercises has no exercise {name} for {lab}"
-            if home:
-                problems.append(f"{unknown}; it belongs to {home}.")
+            other_lab = next((other for other, ids in known.items() if name in ids), None)
+            unknown = f"{filename}: helpers.exercises has no exercise {name} for {lab}"
+            if other_lab:
+                problems.append(f"{unknown}; it belongs to {other_lab}.")
             else:
                 problems.append(f"{unknown}; it has {', '.join(known.get(lab, {})) or 'none'}.")
     for name in known.get(lab, {}) if known is not None else ():
         if name not in seen:
             problems.append(
-                f"{shown}: no cell tagged exercise has the id {name}, which helpers.exercises has."
+                f"{filename}: no cell tagged exercise has the id {name}, which helpers.exercises has."
             )
     return problems
 
 
 def _check_cell(
-    cell: NotebookNode | None, name: str, shown: str, known: Mapping[str, str] | None
+    cell: NotebookNode | None, name: str, filename: str, known: Mapping[str, str] | None
 ) -> list[str]:
     """Check the cell after an exercise."""
     checked = (known or {}).get(name)
     wanted = f'check("{name}", {checked or "NAME"})'
     if cell is None or cell.id != f"check-{name}" or not _is_code(cell, "check"):
         return [
-            f"{shown}: the cell after exercise {name} must be the code cell check-{name}, tagged check, with "
-            f"{wanted}."
+            f"{filename}: the cell after exercise {name} must be the code cell check-{name}, tagged check, "
+            f"with {wanted}."
         ]
     any_name = re.fullmatch(rf'check\("{re.escape(name)}", [A-Za-z_]\w*\)', cell.source)
     if cell.source == wanted or (not checked and any_name):
         return []
-    return [f"{shown}: cell check-{name} must be exactly {wanted}."]
+    return [f"{filename}: cell check-{name} must be exactly {wanted}."]
 
 
 def known_exercises(root: Path, labs: Iterable[str]) -> dict[str, dict[str, str]] | None:
@@ -118,11 +118,13 @@ def double_ids(cells: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
     """One sentence for each exercise cell that two labs have, from each file's name and its cells' ids."""
     first: dict[str, str] = {}
     problems = []
-    for shown, ids in cells:
+    for filename, ids in cells:
         for name in ids:
             if name in first:
-                problems.append(f"{shown}: {first[name]} has an exercise cell {name} too; choose another id.")
-            first[name] = shown
+                problems.append(
+                    f"{filename}: {first[name]} has an exercise cell {name} too; choose another id."
+                )
+            first[name] = filename
     return problems
 
 

@@ -107,10 +107,10 @@ def problems(notebook: NotebookNode, name: str) -> list[str]:
     return [f"{name}: {sentence}" for sentence in [*found, *verdicts(notebook)]]
 
 
-def of_lab(notebook: NotebookNode, shown: str) -> list[str]:
+def of_lab(notebook: NotebookNode, filename: str) -> list[str]:
     """The same for a lab, which has no limits on its length."""
     found = [*questions.problems(notebook, STANDARD.guesses), *verdicts(notebook)]
-    return [f"{shown}: {sentence}" for sentence in found]
+    return [f"{filename}: {sentence}" for sentence in found]
 
 
 def _limit(number: str, name: str, cell: str = "") -> float:
@@ -131,10 +131,12 @@ def _of_cells(notebook: NotebookNode, number: str) -> Iterator[str]:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             since_code = 0
-            whole = WHOLE_CALL in tags(cell) or "@triton.jit" in cell.source or is_cuda(cell.source)
-            most = _limit(number, "whole_lines" if whole else "cell_lines", cell.id)
+            long_allowed = WHOLE_CALL in tags(cell) or "@triton.jit" in cell.source or is_cuda(cell.source)
+            most = _limit(number, "whole_lines" if long_allowed else "cell_lines", cell.id)
             if HIDDEN not in tags(cell) and n_lines(cell.source) > most:
-                hint = "" if whole else f" ({STANDARD.whole_lines} with a kernel or the tag {WHOLE_CALL})"
+                hint = (
+                    "" if long_allowed else f" ({STANDARD.whole_lines} with a kernel or the tag {WHOLE_CALL})"
+                )
                 yield f"cell {cell.id} has {n_lines(cell.source)} lines of code; the limit is {most:g}{hint}."
         elif cell.cell_type == "markdown" and not cell.id.startswith("readings"):
             n_words = markdown_words(cell.source)

@@ -23,28 +23,28 @@ class Call:
         key: The question's key, or None if the call has none or doesn't spell it out.
         node: The call.
         cell: The id of the cell.
-        place: The number of the cell, counting only visible code cells that compute something.
+        position: The number of the cell, counting only visible code cells that compute something.
     """
 
     name: str
     key: str | None
     node: ast.Call
     cell: str
-    place: int
+    position: int
 
 
 def calls(notebook: NotebookNode) -> list[Call]:
     """Every call of `predict.ask`, `predict.reveal` and `predict.review`, in order."""
-    found, place = [], 0
+    found, position = [], 0
     for cell in notebook.cells:
         if cell.cell_type != "code":
             continue
-        place += not (HIDDEN in tags(cell) or only_asks(cell.source) or only_imports(cell.source))
+        position += not (HIDDEN in tags(cell) or only_asks(cell.source) or only_imports(cell.source))
         for node in ast.walk(tree(cell.source)):
             if name := _called(node):
                 key = node.args[0] if node.args else None
                 written = isinstance(key, ast.Constant) and isinstance(key.value, str)
-                found.append(Call(name, key.value if written else None, node, cell.id, place))
+                found.append(Call(name, key.value if written else None, node, cell.id, position))
     return found
 
 
@@ -82,7 +82,7 @@ def problems(notebook: NotebookNode, most_guesses: float) -> Iterator[str]:
     asks = [call for call in found if call.name == "ask" and call.key]
     reveals = [call for call in found if call.name == "reveal" and call.key]
     for ask in asks:
-        if not any(r.key == ask.key and 0 < r.place - ask.place <= 2 for r in reveals):
+        if not any(r.key == ask.key and 0 < r.position - ask.position <= 2 for r in reveals):
             later = [r.cell for r in reveals if r.key == ask.key]
             where = f"it is in cell {later[0]}" if later else "there is none"
             yield f"cell {ask.cell} asks {ask.key}, but predict.reveal isn't in the next two cells: {where}."
@@ -112,10 +112,10 @@ def asked_twice(notebooks: Iterable[tuple[str, NotebookNode]]) -> list[str]:
         for call in calls(notebook):
             if call.name != "ask" or call.key is None:
                 continue
-            here = f"{name}, cell {call.cell}"
+            location = f"{name}, cell {call.cell}"
             if call.key in first:
-                found.append(f"{here} asks {call.key}, as does {first[call.key]}; choose another key.")
-            first.setdefault(call.key, here)
+                found.append(f"{location} asks {call.key}, as does {first[call.key]}; choose another key.")
+            first.setdefault(call.key, location)
     return found
 
 
@@ -124,16 +124,16 @@ def _called(node: ast.AST) -> str:
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
         return ""
     owner, name = node.func.value, node.func.attr
-    named = isinstance(owner, ast.Name) and owner.id == "predict"
-    return name if named and name in ("ask", "reveal", "review") else ""
+    is_predict = isinstance(owner, ast.Name) and owner.id == "predict"
+    return name if is_predict and name in ("ask", "reveal", "review") else ""
 
 
 def _computed(reveal: ast.Call) -> bool:
     """Whether the revealed value is computed: from a name of the notebook, or by arithmetic."""
     values = [*reveal.args[1:], *(keyword.value for keyword in reveal.keywords if keyword.arg == "value")]
     nodes = [node for value in values for node in ast.walk(value)]
-    named = any(isinstance(node, ast.Name) and not hasattr(builtins, node.id) for node in nodes)
-    return named or any(isinstance(node, ast.BinOp) for node in nodes)
+    has_name = any(isinstance(node, ast.Name) and not hasattr(builtins, node.id) for node in nodes)
+    return has_name or any(isinstance(node, ast.BinOp) for node in nodes)
 
 
 def _is_guess(ask: ast.Call) -> bool:

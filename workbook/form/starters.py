@@ -118,19 +118,19 @@ class _Region:
         return [f"{indent}raise NotImplementedError(", f"{indent}    {quoted}", f"{indent})"]
 
 
-def derive(solution: NotebookNode, shown: str, root: Path) -> Derived:
+def derive(solution: NotebookNode, filename: str, root: Path) -> Derived:
     """Derive the starter of a solution.
 
     Args:
         solution: The solution, in canonical form; it is not changed.
-        shown: The file's name, for messages.
+        filename: The file's name, for messages.
         root: The checkout, in which the targets of relative links must exist.
     """
     notebook = copy.deepcopy(solution)
     problems: list[str] = []
     cells: dict[str, str] = {}
     for cell in notebook.cells:
-        where = f"{shown}: cell {cell.id}"
+        where = f"{filename}: cell {cell.id}"
         if cell.cell_type == "markdown":
             cell.source = _relink(cell.source, where, root, problems)
         if cell.cell_type == "code":
@@ -251,16 +251,16 @@ def _relink(source: str, where: str, root: Path, problems: list[str]) -> str:
     """
 
     def one(match: re.Match[str]) -> str:
-        aim = os.path.normpath(os.path.join("labs/solutions", match[2]))
-        if not (root / aim).exists():
+        target = os.path.normpath(os.path.join("labs/solutions", match[2]))
+        if not (root / target).exists():
             problems.append(
                 f"{where} links to {match[2]}, which doesn't exist. Links in a solution start at "
                 "labs/solutions, for example ../../notebooks/03_triton.ipynb."
             )
-        if os.path.dirname(aim) == os.path.join("labs", "solutions"):
+        if os.path.dirname(target) == os.path.join("labs", "solutions"):
             # Send learners to the lab, not to its solution.
-            aim = os.path.join("labs", os.path.basename(aim))
-        return match[1] + os.path.relpath(aim, "labs").replace(os.sep, "/")
+            target = os.path.join("labs", os.path.basename(target))
+        return match[1] + os.path.relpath(target, "labs").replace(os.sep, "/")
 
     return _LINK.sub(one, source)
 
@@ -274,18 +274,18 @@ def fingerprint(notebook: NotebookNode) -> str:
     return "sha256:" + hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def changed_cells(have: NotebookNode, want: NotebookNode) -> str:
+def changed_cells(current: NotebookNode, derived: NotebookNode) -> str:
     """The cells that differ between two notebooks, in words."""
-    before = {c.get("id", str(i)): (c.cell_type, tags(c), c.source) for i, c in enumerate(have.cells)}
-    after = {c.get("id", str(i)): (c.cell_type, tags(c), c.source) for i, c in enumerate(want.cells)}
-    named = [name for name in after if name in before and before[name] != after[name]]
-    named += [f"{name} (missing)" for name in after if name not in before]
-    named += [f"{name} (added)" for name in before if name not in after]
-    if not named:
+    before = {c.get("id", str(i)): (c.cell_type, tags(c), c.source) for i, c in enumerate(current.cells)}
+    after = {c.get("id", str(i)): (c.cell_type, tags(c), c.source) for i, c in enumerate(derived.cells)}
+    names = [name for name in after if name in before and before[name] != after[name]]
+    names += [f"{name} (missing)" for name in after if name not in before]
+    names += [f"{name} (added)" for name in before if name not in after]
+    if not names:
         return "the order of its cells"
-    word = "cell" if len(named) == 1 else "cells"
-    more = " and more" if len(named) > 4 else ""
-    return f"{word} {', '.join(named[:4])}{more}"
+    word = "cell" if len(names) == 1 else "cells"
+    more = " and more" if len(names) > 4 else ""
+    return f"{word} {', '.join(names[:4])}{more}"
 
 
 def read_starters(project: Project) -> dict[str, Any]:

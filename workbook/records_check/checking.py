@@ -34,7 +34,7 @@ def check(folder: Path, *, root: Path | None = None, names: tuple[str, ...] | No
     others = [complete.read_set(records.folder() / name) for name in records.sets() if name != folder.name]
     found = [
         *complete.problems(folder, own, others),
-        *plausible.problems(folder, own, catalogue.texts_today(root)),
+        *plausible.problems(folder, own, catalogue.current_sources(root)),
         *privacy.problems(folder, privacy.names_of_this_machine() if names is None else names),
     ]
     reasons = _read_reasons(records.folder() / "reasons.yaml", folder.name)

@@ -11,7 +11,7 @@ from typing import Any
 
 from helpers import records
 from helpers.machine import GpuSpec
-from workbook.catalogue import Texts, changed_kernels
+from workbook.catalogue import KernelSources, changed_kernels
 from workbook.records_check.complete import Problem, Records
 
 _LARGE = 4  # L2 sizes; of fewer bytes, a large part may stay in the cache
@@ -23,7 +23,7 @@ _SHA256 = re.compile("[0-9a-f]{64}")
 _GPU_FIELDS = {field.name for field in dataclasses.fields(GpuSpec)}
 
 
-def problems(folder: Path, own: Records, today: Texts) -> Iterator[Problem]:
+def problems(folder: Path, own: Records, today: KernelSources) -> Iterator[Problem]:
     """Find gaps in the provenance, kernels that have changed since, impossible figures, and too much data."""
     for record, cases in own.items():
         for sentence in dict.fromkeys(s for case in cases for s in _of_case(case, folder.name)):

@@ -1,4 +1,4 @@
-"""Lab 01, Profiling: its exercises and what judges them.
+"""Lab 01, Profiling: its exercises and their judges.
 
 `exercises` has the exercises, `clocks` those about clocks, and `machines` the GPUs that these clocks read.
 `samples` and `traces` make the hidden data, and `adapters` runs next to the learner's functions. `step` has

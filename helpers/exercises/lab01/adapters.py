@@ -6,12 +6,12 @@ from typing import Any
 
 
 def each(decide: Any, pairs: list) -> list:
-    """What is decided on each pair of samples."""
+    """The learner's decision for each pair of samples."""
     return [decide(list(a), list(b)) for a, b in pairs]
 
 
 def on_a_copy(summarise: Any, samples: list[float], n_warmup: int) -> dict:
-    """What is found for a copy of the samples, or the ValueError that was raised; and whether the copy has
+    """The summary of a copy of the samples, or the ValueError that was raised; and whether the copy has
     changed.
     """
     mine = list(samples)

@@ -49,7 +49,7 @@ def _simulate(ask: Callable[..., Outcome], true: dict) -> Outcome | dict:
 
 
 def _each_clock(seen: Seen) -> Iterable[Seen]:
-    """The whole answer first, and then one clock after another."""
+    """All clocks at once, and then each clock by itself."""
     seen = seen.also(readings=seen.got["readings"], n_behind_others=seen.got.get("n_behind_others"), clock="")
     yield seen
     for clock in CLOCKS:
@@ -99,7 +99,7 @@ _CLOCK_MISTAKES = {
     "waited": _of(_NOT_WAITING, lambda s: s.us > s.kernel_us / 2),
     "nothing": _of(_NOT_WAITING, lambda s: s.us < s.launch_us),
     "not-waited": _of(_WAITING, lambda s: s.us < s.kernel_us),
-    # At most the warm-up found other work in the queue, so what the clock waited for is the learner's own.
+    # Only the warm-up can have met other work in the queue, so the clock waited for the learner's own work.
     "own-launch": _of(_WAITING, lambda s: _too_long(s) and s.n_behind_others in (0, 1)),
     "leftover": _of(_WAITING, _too_long),
     "marks/none": _of(_PAIR, lambda s: s.us < s.kernel_us),
@@ -132,13 +132,13 @@ FOUR_CLOCKS = Exercise(
 # ------------------------------------------------------------------------------------------- their summary
 def _summary_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(label: str, samples: list[float], n_warmup: int) -> Case:
-        kept = samples[n_warmup:]
+        counted = samples[n_warmup:]
         expected: dict[str, float] | None = None
-        if kept:
-            spread = statistics.stdev(kept) if len(kept) > 1 else 0.0
+        if counted:
+            spread = statistics.stdev(counted) if len(counted) > 1 else 0.0
             expected = {
-                "mean_us": statistics.fmean(kept),
-                "median_us": statistics.median(kept),
+                "mean_us": statistics.fmean(counted),
+                "median_us": statistics.median(counted),
                 "spread_us": spread,
             }
         label = f"{label}, n_warmup={n_warmup}"
@@ -162,11 +162,11 @@ _FIGURES = {"mean_us": statistics.fmean, "median_us": statistics.median, "spread
 
 
 def _about_samples(samples: list[float], n_warmup: int) -> dict[str, Any]:
-    return {"kept": samples[n_warmup:], "in_order": sorted(samples[n_warmup:])}
+    return {"counted": samples[n_warmup:], "in_order": sorted(samples[n_warmup:])}
 
 
 def _the_summary(seen: Seen) -> Iterable[Seen]:
-    """What was returned, without what else the adapter noted."""
+    """The returned summary, without the adapter's other facts."""
     found = seen.got
     noted = {"changed": found["changed"], "refused": found.get("refused")}
     summary = seen_answer(seen.case, found.get("found"), _about_samples)
@@ -190,10 +190,10 @@ _SUMMARY_MISTAKES = {
                 not isinstance(s.got, dict) or not all(is_number(s.got.get(k)) for k in s.want)
             ),
             "warm-up": _with_warm_up,
-            "unsorted": lambda s: s.at == "median_us" and s.near(s.kept[len(s.kept) // 2]),
-            "even-count": lambda s: s.at == "median_us" and s.near(s.in_order[len(s.kept) // 2]),
-            "population": lambda s: s.at == "spread_us" and s.near(statistics.pstdev(s.kept)),
-            "variance": lambda s: s.at == "spread_us" and s.near(statistics.variance(s.kept)),
+            "unsorted": lambda s: s.at == "median_us" and s.near(s.counted[len(s.counted) // 2]),
+            "even-count": lambda s: s.at == "median_us" and s.near(s.in_order[len(s.counted) // 2]),
+            "population": lambda s: s.at == "spread_us" and s.near(statistics.pstdev(s.counted)),
+            "variance": lambda s: s.at == "spread_us" and s.near(statistics.variance(s.counted)),
             "range": lambda s: s.at == "spread_us" and s.near(s.in_order[-1] - s.in_order[0]),
             "drops-slow": lambda s: s.at == "mean_us" and s.near(statistics.fmean(s.in_order[:-1])),
             "figure": lambda s: s.at,

@@ -94,7 +94,8 @@ VECTOR_GRID = answer_exercise(
 
 # ------------------------------------------------------------------------------------------ real or noise
 ANSWERS = ("a", "b", "no difference")
-_MOST_FALSE_ALARMS = 0.14  # an honest 5 % stays below this in 160 draws, and 7 % nearly always does
+# In 160 draws, a method with 5 % false alarms stays below this, and one with 7 % nearly always does.
+_MOST_FALSE_ALARMS = 0.14
 _MOST_OF_A_KIND = 0.3
 _LEAST_FOUND = 0.85
 
@@ -108,7 +109,7 @@ def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _groups(seen: Seen) -> Iterable[Seen]:
-    """All answers at once, and then each group of draws: every kind by itself, and the kinds of one case
+    """All answers at once, and then each group of draws: each kind separately, and the kinds of one case
     together.
     """
     yield seen.also(real=None)
@@ -119,15 +120,17 @@ def _groups(seen: Seen) -> Iterable[Seen]:
             pairs = [
                 (got, right) for got, (kind, right) in zip(seen.got, seen.want, strict=True) if kind in kinds
             ]
-            whole = kinds is one.kinds
-            label = one.label if whole else samples.LABELS[kinds[0]]
+            all_kinds = kinds is one.kinds
+            label = one.label if all_kinds else samples.LABELS[kinds[0]]
             yield seen.also(
-                real=one.real, label=label, whole=whole, details=details, **_shares(pairs, one.real)
+                real=one.real, label=label, all_kinds=all_kinds, details=details, **_shares(pairs, one.real)
             )
 
 
 def _shares(pairs: list[tuple[str, str]], real: bool) -> dict[str, float]:
-    """How often a difference was seen (if there is one, the right one), and the slower function named."""
+    """How often the answers reported a difference (or the right one, if there is one), and how often the
+    slower function.
+    """
     n_named = sum(got != "no difference" for got, _ in pairs)
     n_seen = sum(got == right for got, right in pairs) if real else n_named
     return {"n": len(pairs), "n_seen": n_seen, "n_swapped": n_named - n_seen, "share": n_seen / len(pairs)}
@@ -141,9 +144,9 @@ def _unknown_answer(s: Seen) -> str:
 _NOISE_MISTAKES = {
     "answer": _unknown_answer,
     **under(
-        lambda s: s.real is False and s.share > (_MOST_FALSE_ALARMS if s.whole else _MOST_OF_A_KIND),
+        lambda s: s.real is False and s.share > (_MOST_FALSE_ALARMS if s.all_kinds else _MOST_OF_A_KIND),
         {
-            "false-alarms/always": lambda s: s.share > (0.8 if s.whole else 0.95),
+            "false-alarms/always": lambda s: s.share > (0.8 if s.all_kinds else 0.95),
             "false-alarms/often": always,
         },
     ),

@@ -1,4 +1,4 @@
-"""The GPU with a queue that lab 01 measures, once simulated (with known times) and once real.
+"""The GPU with a queue that lab 01 measures: a simulated one with known times, and the real one.
 
 Both have the same four methods, so that a learner's clocks are checked on the first and used on the second.
 """
@@ -18,7 +18,7 @@ class SimulatedGpu(SimulatedQueue):
     """A host and a GPU with one queue between them, and one kernel; all times in µs.
 
     Args:
-        kernel_us: what the kernel takes on the GPU, each time a little more.
+        kernel_us: the kernel's duration on the GPU, which varies a little.
         launch_us, mark_us, wake_us: what a launch, a mark and waking up cost the host.
         gap_us: between one kernel and the next.
         cold_us: what the first launch costs the host beyond that.
@@ -35,7 +35,7 @@ class SimulatedGpu(SimulatedQueue):
     left_us: float
     seed: int
     n_launches: int = 0
-    n_behind_others: int = 0  # launches that found work of somebody else in the queue
+    n_behind_others: int = 0  # launches that met other work in the queue
 
     def launch(self) -> None:
         """Put one launch of the kernel into the queue; it returns at once."""

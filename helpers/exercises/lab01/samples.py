@@ -52,7 +52,7 @@ def _draw(
 
 
 def draws(rng: random.Random) -> list[Draw]:
-    """Draws of each kind in `LABELS`: 40 where there is no difference, 24 where there is one."""
+    """Draws of each kind in `LABELS`: 40 without a difference, 24 with one."""
     kinds = {
         "tails": {"difference": 0.0, "noise": 0.01},
         "first": {"difference": 0.0, "noise": 0.01, "first": True},
@@ -70,14 +70,15 @@ def draws(rng: random.Random) -> list[Draw]:
 
 @dataclass(frozen=True)
 class Count:
-    """How often a method saw a difference, in one of the five cases of `real-or-noise`.
+    """How often a method reported a difference, in one of the five cases of `real-or-noise`.
 
     Attributes:
         label: the case.
         kinds: keys of `LABELS`.
         real: whether there is a difference.
         n: how many pairs.
-        n_seen: in how many it saw one; where there is one, in how many it named the faster.
+        n_seen: in how many it reported a difference; if there is one, in how many it named the faster
+            function.
     """
 
     label: str
@@ -112,7 +113,8 @@ def counts(answers: Sequence[str], truth: Sequence[tuple[str, str]]) -> list[Cou
 def try_methods(
     methods: Mapping[str, Callable[[list[float], list[float]], str]], seed: int = 0
 ) -> list[dict]:
-    """Count how often methods see a difference in the same pairs of samples: one row per case, one column per
+    """Count how often methods report a difference in the same pairs of samples: one row per case, one column
+    per
     method.
     """
     drawn = draws(random.Random(seed))

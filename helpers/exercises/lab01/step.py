@@ -85,7 +85,7 @@ def data() -> Data:
         "make-on-gpu": Claim(
             True,
             f"without the host's batch at most {rest_us:,.0f} µs of the step remain, including the copy",
-            suits=with_batch,
+            acts_on=with_batch,
             allows={
                 "step_after_us": (
                     kernel_us,
@@ -98,7 +98,7 @@ def data() -> Data:
         "prepare-ahead": Claim(
             True,
             f"if the batch is made during other steps, the GPU has {busy_us:,.0f} µs of work per step",
-            suits=with_batch,
+            acts_on=with_batch,
             allows={
                 "step_after_us": (
                     busy_us,
@@ -110,7 +110,7 @@ def data() -> Data:
         "pin-memory": Claim(
             True,
             f"the pinned copy of the same bytes takes {pinned['dur']:,.0f} µs instead of {copy_us:,.0f}",
-            suits=("gpu-waits", "nothing-overlaps"),
+            acts_on=("gpu-waits", "nothing-overlaps"),
             allows={
                 "step_after_us": (
                     step_us - saved_us - gap_us,

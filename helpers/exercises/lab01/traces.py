@@ -130,7 +130,7 @@ def _extent(spans: Spans) -> float:
 
 
 def about(events: list[dict]) -> dict[str, Any]:
-    """What the table of mistakes is told about a trace."""
+    """The facts about a trace for the table of mistakes."""
     copies, kernels = _spans(events, "gpu_memcpy"), _spans(events, "kernel")
     return {
         "copies": copies,

@@ -1,4 +1,4 @@
-"""Lab 02, load_inline: its exercises and what judges them.
+"""Lab 02, load_inline: its exercises and their judges.
 
 `exercises` has the exercises. `launchers` builds a learner's kernel and runs it, and `run_reports` has the
 mistakes that a run shows. `wrapper` has the tensors that a wrapper must accept or refuse, and `adapters` the

@@ -11,7 +11,7 @@ from helpers.exercises.proxies import Proxy
 
 
 class NotALaunch(RuntimeError):
-    """The stand-in was called as the real launch must not be called."""
+    """The stand-in was called with arguments that the real launch must not get."""
 
 
 def _owner(address: int, n_bytes: int, device: str, made: list) -> tuple[Any, int]:
@@ -52,7 +52,7 @@ def _noted(made: list) -> Any:
 
 
 def wrapped(difference: Any, x: Any, device: str, kernel: Proxy) -> dict:
-    """Call the learner's wrapper on `x` with a launch that does on any device what the kernel would do.
+    """Call the learner's wrapper on `x` with a launch that computes the kernel's result on any device.
 
     Args:
         difference: the learner's wrapper.
@@ -80,8 +80,8 @@ def wrapped(difference: Any, x: Any, device: str, kernel: Proxy) -> dict:
         flat = []
         for address in (input, output):
             owner, offset = _owner(address, 4 * n, device, made)
-            whole = torch.empty(0, dtype=torch.float32, device=owner.device)
-            flat.append(whole.set_(owner.untyped_storage(), offset // 4, (n,)))
+            elements = torch.empty(0, dtype=torch.float32, device=owner.device)
+            flat.append(elements.set_(owner.untyped_storage(), offset // 4, (n,)))
         source, target = flat
         if source.data_ptr() == target.data_ptr():
             raise NotALaunch("launch was given the input's address for the output too")

@@ -1,7 +1,7 @@
 """Lab 02's slow kernel, and what runs next to the learner's fixed one: a guarded run, and counts of accesses
 on the host.
 
-It contains no answers: the counts describe what a text does, whoever wrote it.
+It contains no answers: the counts describe any text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __global__ void center_rows_kernel(const float* input, float* output, int height
 
 
 def counts(built: launchers.Built) -> dict[str, float]:
-    """What a kernel asks of global memory on a matrix of `SHAPE`, counted on the host.
+    """A kernel's accesses to global memory on a matrix of `SHAPE`, counted on the host.
 
     Returns:
         `loads` and `stores` of all threads, the warps' `requests`, the `sectors` that these touch,
@@ -80,14 +80,14 @@ def counts_of_slow() -> dict[str, float]:
 
 @dataclass
 class Answer:
-    """A write-up and the kernel in it, which is built when it is first run."""
+    """A write-up and its kernel, which is built on its first run."""
 
     write_up: dict[str, Any]
     _built: list[launchers.Built] = field(default_factory=list)
 
     @property
     def built(self) -> launchers.Built:
-        """The kernel; BuildError where there is none."""
+        """The kernel; raises BuildError if there is none."""
         if not self._built:
             self._built.append(launchers.load("center_rows", self.write_up.get("work")))
         return self._built[0]
@@ -99,7 +99,7 @@ def prepare(text: str) -> Answer:
 
 
 def form(answer: Answer) -> dict[str, Any]:
-    """The write-up alone."""
+    """The write-up, without its kernel's results."""
     return answer.write_up
 
 

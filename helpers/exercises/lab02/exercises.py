@@ -103,7 +103,7 @@ def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield Case("a traced run on a 5 × 7 matrix", (5, 7, 4, 4), expected=1, call="writers")
 
 
-_judge_guard = run_reports.judge(
+_judge_guard = run_reports.make_judge(
     "fix-the-guard",
     "DIFFERENCE_CUDA",
     first={"many-writers": lambda s: s.writers is not None and s.writers != s.want},
@@ -171,8 +171,8 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
             expected=(x.double() * factor.double()[:, None]).to(device),
             call="run",
         )
-    # `expected` is the least percentage of the sectors' bytes to be used; rows of 100 columns start inside
-    # one.
+    # `expected` is the smallest allowed percentage of the sectors' bytes; rows of 100 columns start inside a
+    # sector.
     for height, width, least in [(64, 256, 75), (rng.randrange(40, 70), 100, 60)]:
         yield Case(
             f"a traced run on a {height} × {width} matrix", (height, width), expected=least, call="count"
@@ -186,7 +186,7 @@ def _factor_of_columns(s: Seen) -> bool:
     return x.shape[1] > 1 and not is_wrong(s.out.double()[:, :n], x[:, :n] * factor[None, :n]).any()
 
 
-_judge_rows = run_reports.judge(
+_judge_rows = run_reports.make_judge(
     "rows-not-columns",
     "SCALE_ROWS_CUDA",
     first={"strided": lambda s: s.case.call == "count" and run_reports.strided(s)},
@@ -251,7 +251,7 @@ def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _in_text(tile: str):
-    """The condition that a run failed whose text has a bad tile, unless the run shows something more
+    """The condition that a run failed and its text has a bad tile, unless the run shows something more
     specific.
     """
 
@@ -271,7 +271,7 @@ def _is_reshaped_input(s: Seen) -> bool:
     return s.out.numel() and not is_wrong(s.out.reshape(-1), s.case.args[0][0].cpu().reshape(-1)).any()
 
 
-_judge_tiles = run_reports.judge(
+_judge_tiles = run_reports.make_judge(
     "transpose-in-tiles",
     "TRANSPOSE_CUDA",
     first={

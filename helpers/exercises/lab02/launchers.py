@@ -108,20 +108,18 @@ LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TR
 
 @dataclass(frozen=True)
 class Built:
-    """A learner's kernel with its launcher, built: for this machine's GPU where there is one, else for the
-    host.
-    """
+    """A learner's kernel with its launcher, built for this machine's GPU or, without one, for the host."""
 
     launcher: Launcher
     text: str
     module: ModuleType
 
     def on_host(self) -> ModuleType:
-        """The same text for the host; built at the first call where there is a GPU."""
+        """The same text built for the host; with a GPU, it is built on the first call."""
         return self.module if cuda.info(self.module).emulated else _load(self.launcher, self.text, "emulator")
 
     def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The kernel's result in a new tensor, by blocks of 16 × 16 where the launcher asks for a shape."""
+        """The kernel's result in a new tensor, with blocks of 16 × 16 if the launcher takes a block shape."""
         import torch
 
         height, width = inputs[0].shape
@@ -136,20 +134,21 @@ class Built:
 
         Raises:
             RuntimeError: the launch was not accepted.
-            helpers.cuda.emulator.checked.EmulatorError: on the host, what a kernel must not do.
+            helpers.cuda.emulator.checked.EmulatorError: on the host, if the kernel does something that it
+            must not do.
         """
         import torch
 
         on_gpu = tensors[0].is_cuda
         stream = torch.cuda.current_stream().cuda_stream if on_gpu else 0
         module = self.module if on_gpu else self.on_host()
-        said = getattr(module, self.launcher.function)(*(t.data_ptr() for t in tensors), *numbers, stream)
-        if said != "no error":
-            raise RuntimeError(f"the launch was not accepted: {said}")
+        status = getattr(module, self.launcher.function)(*(t.data_ptr() for t in tensors), *numbers, stream)
+        if status != "no error":
+            raise RuntimeError(f"the launch was not accepted: {status}")
 
 
 def kernel(name: str) -> Callable[[Any], Built]:
-    """What an exercise's `prepare` is: CUDA text -> `Built`.
+    """The `prepare` of an exercise: CUDA text -> `Built`.
 
     Args:
         name: of a launcher, such as "transpose".
@@ -158,10 +157,10 @@ def kernel(name: str) -> Callable[[Any], Built]:
 
 
 def as_text(answer: Any) -> str:
-    """The CUDA text that an answer is.
+    """The answer's CUDA text.
 
     Raises:
-        helpers.cuda.BuildError: it is none.
+        helpers.cuda.BuildError: it isn't a text.
     """
     if isinstance(answer, str):
         return answer
@@ -177,7 +176,7 @@ def load(name: str, text: Any) -> Built:
 
     Raises:
         helpers.cuda.BuildError: not a text, no such kernel in it, more in it than kernels, or the compiler's
-            complaint.
+            error.
     """
     launcher, text = LAUNCHERS[name], as_text(text)
     if problem := cuda_text.problem(text):
@@ -192,14 +191,14 @@ def _without_comments(text: str) -> str:
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
-def _load(launcher: Launcher, text: str, where: str) -> ModuleType:
+def _load(launcher: Launcher, text: str, device: str) -> ModuleType:
     return cuda.load_cuda(
         f"lab02_{launcher.name}",
         text + launcher.text,
         [launcher.function],
         cpp_source=launcher.declaration,
         torch_headers=False,
-        device=where,
+        device=device,
     )
 
 
@@ -254,7 +253,7 @@ def _about(built: Built) -> dict:
 
 
 def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ()) -> grid.GridTrace:
-    """Run the kernel on the host on a (height, width) matrix and keep every access.
+    """Run the kernel on the host on a (height, width) matrix and record every access.
 
     Raises:
         helpers.cuda.emulator.checked.EmulatorError, helpers.cuda.BuildError: as in any run and build for the
@@ -271,15 +270,17 @@ def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ())
 
 
 def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
-    """For "input" and "output": sectors a request, and per cent of the sectors' bytes that were asked for."""
+    """For "input" and "output": sectors per request, and the percentage of the sectors' bytes that were
+    requested.
+    """
     found = {}
     for argument in ("input", "output"):
         table = run.sectors()
-        mine = table[table["argument"] == argument]
-        n = mine["n_requests"].sum()
-        touched = mine["sectors_per_request"] * mine["n_requests"]
-        used = float((touched * mine["bytes_used_percent"]).sum() / touched.sum())
-        found[argument] = (float(touched.sum() / n), used)
+        accesses = table[table["argument"] == argument]
+        n = accesses["n_requests"].sum()
+        sectors = accesses["sectors_per_request"] * accesses["n_requests"]
+        used = float((sectors * accesses["bytes_used_percent"]).sum() / sectors.sum())
+        found[argument] = (float(sectors.sum() / n), used)
     return found
 
 
@@ -296,8 +297,10 @@ def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
     except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}
     writes = a[(a["argument"] == "output") & (a["access"] != "read")]
-    places = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
-    return {"writers": int(writes.drop_duplicates(["element", *places]).groupby("element").size().max())}
+    thread_columns = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
+    return {
+        "writers": int(writes.drop_duplicates(["element", *thread_columns]).groupby("element").size().max())
+    }
 
 
 def count(built: Built, height: int, width: int) -> dict:

@@ -1,4 +1,4 @@
-"""What a run of lab 02's kernels shows: the conditions that its exercises share.
+"""The conditions on a run of lab 02's kernels that its exercises share.
 
 `s` has the matrix's height and width and, if the emulator names a thread, the thread's row and column.
 """
@@ -14,10 +14,10 @@ from helpers.exercises.mistakes import Conditions, Seen, Table, TableJudge, alwa
 LAB = "02_load_inline"
 
 
-def judge(
+def make_judge(
     id: str, name: str, faults: Conditions, values: Conditions, first: Conditions | None = None
 ) -> TableJudge:
-    """The judge of an exercise whose answer is a kernel's text.
+    """Make the judge of an exercise whose answer is a kernel's text.
 
     Args:
         id, name: of the exercise.
@@ -38,8 +38,8 @@ def _parts(seen: Seen) -> Iterable[Seen]:
 
 
 def _faulty_thread(s: Seen, block_x: int, block_y: int) -> dict[str, Any]:
-    """The row, column and flat index of the thread that the emulator names, and the size of what it reached
-    for.
+    """The row, column and flat index of the thread that the emulator names, and the size of the tensor that
+    it accessed.
     """
     (across, down, _), (x, y, _) = s.block, s.thread
     rows, cols = (s.height, s.width) if s.argument == "input" else (s.width, s.height)
@@ -67,7 +67,7 @@ def strided(s: Seen) -> str:
 
 # ------------------------------------------------------------------------------------------- faults
 def unsynchronized(s: Seen) -> bool:
-    """Two threads use one place without a barrier between them."""
+    """Two threads access the same element without a barrier between them."""
     return s.cause == "race" or (s.cause == "uninitialised" and not s.has_barrier)
 
 

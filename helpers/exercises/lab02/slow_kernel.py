@@ -38,7 +38,7 @@ def _is_sum(s: Seen) -> bool:
     return not is_wrong(s.out.double(), x - x.sum(dim=1, keepdim=True)).any()
 
 
-_judge_run = run_reports.judge(
+_judge_run = run_reports.make_judge(
     ID,
     "the kernel in work",
     faults={

@@ -18,7 +18,7 @@ _REFUSALS = ("ValueError", "TypeError", "RuntimeError")
 _FLOAT32 = ("float64", "double", "dtype", "float32")
 _TWO_D = ("dim", "shape", "2-d", "2d", "matrix")
 _DENSE = ("contiguous", "stride")
-# What is wrong -> words of which the message must have one, and the hint if the wrapper accepts it.
+# What is wrong -> words, one of which the message must contain, and the hint if the wrapper accepts it.
 WRONG = {
     "a list of lists": (
         ("list", "tensor"),
@@ -62,7 +62,8 @@ def cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield Case(RIGHT[0], (RIGHT[0], *sizes, device, rng.randrange(2**31)), expected=True, call="wrapped")
     order = [*((kind, False) for kind in WRONG), *((kind, True) for kind in RIGHT[1:])]
     rng.shuffle(order)
-    order.sort(key=lambda one: "empty" in one[0])  # last, because a full matrix of that dtype shows more
+    # Empty matrices come last, because a full matrix of that dtype is a more informative failure.
+    order.sort(key=lambda one: "empty" in one[0])
     for kind, right in order:
         sizes = rng.randrange(2, 20), rng.randrange(2, 30)
         yield Case(kind, (kind, *sizes, device, rng.randrange(2**31)), expected=right, call="wrapped")
@@ -156,7 +157,7 @@ def _about(kind: str, *_: Any) -> dict[str, Any]:
 
 
 def _call(seen: Seen) -> Iterator[Seen]:
-    """The wrapper's call, with its exception or what it returned."""
+    """The facts of the wrapper's call, with its exception or its result."""
     found = seen.got
     error, message = found.get("raised", ("", ""))
     about = found.get("about", found.get("type", "").replace("NoneType", "None"))

@@ -87,7 +87,7 @@ def _far_columns(
     from helpers.exercises import guard, inputs
 
     x = inputs.values(rng, (97, 3), "float16", device)
-    recipe = guard.far_rows(x, (1 << 30) + rng.randrange(7, 60), turned=True)
+    recipe = guard.far_rows(x, (1 << 30) + rng.randrange(7, 60), transposed=True)
     label = inputs.named(x, "view whose columns lie more than 2**30 elements apart")
     yield Case(label, (recipe, *more_args(x, rng)), expected=Hidden("far"))
 

@@ -2,7 +2,7 @@
 
 They are written in plain torch, so that a learner's test of many sizes is fast without a GPU, too. From the
 outside they behave like the Triton kernels whose mistakes they have. Each is made anew for every test, so
-that none remembers an earlier one.
+that none remembers an earlier test.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class HiddenKernel:
 
 
 def _filled(y: torch.Tensor) -> bool:
-    """Whether somebody filled this memory with NaN, or with one other number, before the kernel got it."""
+    """Whether the test filled this memory with NaN or another constant before the kernel got it."""
     if not y.numel():
         return False
     first = y.reshape(-1)[0]
@@ -68,8 +68,8 @@ def _rows() -> Kernel:
 def _whole_blocks() -> Kernel:
     def kernel(x):
         y = torch.empty_like(x).zero_()
-        whole = x.shape[1] // 128 * 128 if x.shape[1] > 128 else x.shape[1]
-        y[:, :whole] = x[:, :whole] ** 2
+        n_whole = x.shape[1] // 128 * 128 if x.shape[1] > 128 else x.shape[1]
+        y[:, :n_whole] = x[:, :n_whole] ** 2
         return y
 
     return kernel
@@ -86,25 +86,25 @@ def _one_element() -> Kernel:
 
 
 def _first_answer() -> Kernel:
-    kept: dict = {}
+    results: dict = {}
 
     def kernel(x):
         key = tuple(x.shape)
-        if key not in kept:
-            kept[key] = x * x
-        return kept[key].clone()
+        if key not in results:
+            results[key] = x * x
+        return results[key].clone()
 
     return kernel
 
 
 def _shared_output() -> Kernel:
-    kept: dict = {}
+    results: dict = {}
 
     def kernel(x):
         key = tuple(x.shape)
-        if key not in kept:
-            kept[key] = torch.empty_like(x)
-        return kept[key].copy_(x * x)
+        if key not in results:
+            results[key] = torch.empty_like(x)
+        return results[key].copy_(x * x)
 
     return kernel
 
@@ -150,9 +150,9 @@ def _column_major() -> Kernel:
 
 def _in_larger_memory() -> Kernel:
     def kernel(x):
-        whole = torch.empty_like(torch.nn.functional.pad(x, (3, 5)))
-        part = whole[:, 3 : 3 + x.shape[1]]
-        return part.copy_(x * x)
+        larger = torch.empty_like(torch.nn.functional.pad(x, (3, 5)))
+        y = larger[:, 3 : 3 + x.shape[1]]
+        return y.copy_(x * x)
 
     return kernel
 
@@ -182,7 +182,7 @@ def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
 _VALUES = "Compare only the values, and allow rounding: torch.allclose(got, expected, equal_nan=True)."
 _LAYOUT = "The docstring says nothing about the output's memory layout, so compare values, not strides."
 
-# From what most tests see to what few do.
+# From mistakes that most tests find to those that few find.
 KERNELS: dict[str, HiddenKernel] = {
     "torch-square": _right(
         _once(torch.square),

@@ -1,4 +1,4 @@
-"""What runs next to the learner's write-up of lab 03: two positions of the sliders, looked up or tried. It
+"""What runs next to the learner's write-up of lab 03: two positions of the sliders, looked up or measured. It
 contains no answers.
 """
 
@@ -52,7 +52,7 @@ def read(answer: Any) -> dict[str, Any]:
 
 
 def _known(table: Any, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
-    """A position's row, which the sliders have or would have."""
+    """The sliders' row for a position, measured now if it isn't known."""
     from helpers.widgets.residence import occupancy, percent_held
 
     row = table.measured(kernel, at) or {}

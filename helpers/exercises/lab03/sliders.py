@@ -54,14 +54,14 @@ def _data(value: Mapping[str, Any]) -> Data:
     findings = _findings(a, b)
     by_time = _by_time(a, b, timed)
     for name, faster in zip(_FASTER, ("a", "b", ""), strict=True):
-        findings[name] = Claim(by_time and by_time[0] == faster, _said(a, b, timed), _TIMES)
+        findings[name] = Claim(by_time and by_time[0] == faster, _times_in_words(a, b, timed), _TIMES)
     changes = {
         f"launch-{which}": _launch(which, mine, other, by_time)
         for which, mine, other in (("a", a, b), ("b", b, a))
     }
     changes["time-it-first"] = Claim(not timed, "both were timed" if timed else "nothing was timed here")
     questions = {
-        "which-is-faster": Claim(by_time and True, _said(a, b, timed)),
+        "which-is-faster": Claim(by_time and True, _times_in_words(a, b, timed)),
         "why": Claim(None, "compiled figures and times don't say what the warps wait for"),
         "other-sizes": Claim(None, "two positions say nothing about the others"),
         "other-gpus": Claim(None, f"this is about one GPU, {value['gpu']}"),
@@ -71,7 +71,7 @@ def _data(value: Mapping[str, Any]) -> Data:
 
 
 def _of_time(given: Mapping[str, Any]) -> str:
-    """What in a write-up is about time; "" if nothing is."""
+    """What in a write-up refers to time, or ""."""
     named = [one for one in given["figures"] if one in _TIMES]
     return given["finding"] if given["finding"] in _FASTER else (named or [""])[0]
 
@@ -114,7 +114,7 @@ def _by_time(a: Mapping[str, Any], b: Mapping[str, Any], timed: bool) -> tuple[s
     return ("a",) if a_high < b_low else ("b",) if b_high < a_low else ("",)
 
 
-def _said(a: Mapping[str, Any], b: Mapping[str, Any], timed: bool) -> str:
+def _times_in_words(a: Mapping[str, Any], b: Mapping[str, Any], timed: bool) -> str:
     if not timed:
         return "there are no times of both, and compiled figures are not times"
     one, other = (

@@ -1,4 +1,4 @@
-"""Lab 04, PTX: its exercises and what judges them.
+"""Lab 04, PTX: its exercises and their judges.
 
 `exercises` has the exercises. `generated` has torch.compile's kernel for any shape, and `shapes` the hidden
 shapes. `kernels` has the kernels whose loads are counted, `sass` pairs of listings, and `wide` runs and

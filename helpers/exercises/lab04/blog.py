@@ -24,7 +24,7 @@ def data() -> Data:
     requests = {name: float(narrow.requests / wide.requests) for name, (narrow, wide) in shapes.items()}
     bytes_more = max(float(narrow.dram_mb / wide.dram_mb) for narrow, wide in shapes.values())
     least, most = min(gains, key=gains.get), max(gains, key=gains.get)
-    many = [gains[name] for name in shapes if sectors[name] > 1.5]
+    repeated = [gains[name] for name in shapes if sectors[name] > 1.5]
     same = [gains[name] for name in shapes if sectors[name] <= 1.5]
     most_saved = max(saved, key=saved.get)
     first = next(iter(shapes.values()))[0]
@@ -68,16 +68,16 @@ def data() -> Data:
         f"{most_saved} saves {saved[most_saved]} registers and gains {gains[most_saved]:.3f} times, "
         f"{most} saves {saved[most]} and gains {gains[most]:.3f} times"
     )
-    telling = most_saved != most and gains[most] > gains[most_saved] * 1.05
+    registers_mislead = most_saved != most and gains[most] > gains[most_saved] * 1.05
     findings = {
         "gain-not-by-loads": Claim(
             gains[most] - 1 > 3 * (gains[least] - 1), spread, (*every_gain, "requests_ratio")
         ),
-        "gain-not-by-registers": Claim(telling, by_registers, every_saving),
+        "gain-not-by-registers": Claim(registers_mislead, by_registers, every_saving),
         "gain-where-sectors-repeat": Claim(
-            min(many) > max(same),
+            min(repeated) > max(same),
             f"if narrow loads request {max(sectors.values()):.0f} times the sectors the gain is at least "
-            f"{min(many):.3f} times, and if they request as many it is at most {max(same):.3f} times",
+            f"{min(repeated):.3f} times, and if they request as many it is at most {max(same):.3f} times",
             (*every_gain, "sectors_ratio_flat", "sectors_ratio_rows"),
         ),
         "bytes-are-the-same": Claim(
@@ -102,14 +102,14 @@ def data() -> Data:
             f"the same change gains {100 * (gains[least] - 1):.1f} to {100 * (gains[most] - 1):.0f} %",
         ),
         "widen-where-sectors-repeat": Claim(
-            min(many) > max(same),
+            min(repeated) > max(same),
             "the sectors separate the larger gains from the smaller ones",
-            suits=("gain-where-sectors-repeat", "gain-not-by-loads", "gain-not-by-registers"),
+            acts_on=("gain-where-sectors-repeat", "gain-not-by-loads", "gain-not-by-registers"),
         ),
         "leave-the-row-kernel": Claim(
             max(same) < 1.06, f"the row kernel gains at most {100 * (max(same) - 1):.1f} %"
         ),
-        "save-registers-first": Claim(not telling, by_registers),
+        "save-registers-first": Claim(not registers_mislead, by_registers),
         "never-widen": Claim(False, f"{most} took {gains[most]:.3f} times as long without it"),
         "always-widen": Claim(
             None, "nothing was slower with wide loads here, but only squares were measured"

@@ -196,7 +196,7 @@ OUTPUT_CODE = answer_exercise(
 
 # ------------------------------------------------------------------------------------------------ wide loads
 _WIDE = "wide-loads"
-_RAGGED = 1823 * 781  # a multiple of neither a block nor of 2
+_RAGGED = 1823 * 781  # not a multiple of a block or of 2
 
 
 def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
@@ -221,7 +221,7 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _parts(seen: Seen) -> Iterable[Seen]:
-    """What a case's call found: a run, the PTX's loads and stores, or each access of the last programs."""
+    """The facts of a case's call: a run, the PTX's loads and stores, or each access of the last programs."""
     found, case = seen.got, seen.case
     if "no_kernel" in found:
         yield seen.also(call="")
@@ -229,8 +229,8 @@ def _parts(seen: Seen) -> Iterable[Seen]:
         yield seen.also(**found, call="run", n=case.args[0], details=_first_wrong(found))
     elif case.call == "far":
         for what, verb in (("loads", "reads"), ("stores", "writes")):
-            for program, left_out, strange in found[what]:
-                yield seen.also(call="far", verb=verb, program=program, left_out=left_out, strange=strange)
+            for program, n_unwritten, other in found[what]:
+                yield seen.also(call="far", verb=verb, program=program, n_unwritten=n_unwritten, other=other)
     elif "ptx" in found:  # if it can't be compiled for a constant n_elements, the other cases have to do
         yield from _accesses(seen, found["ptx"])
 
@@ -259,9 +259,9 @@ def _accesses(seen: Seen, text: str) -> Iterable[Seen]:
 
 def _far_away(s: Seen) -> str:
     program = f"program {s.program:,}"
-    if s.strange is not None:
-        return f"{program} {s.verb} element {s.strange:,}, which is not its own"
-    return f"{program} leaves out {counted(s.left_out, 'element')} of its own" if s.left_out else ""
+    if s.other is not None:
+        return f"{program} {s.verb} element {s.other:,}, which is not its own"
+    return f"{program} leaves out {counted(s.n_unwritten, 'element')} of its own" if s.n_unwritten else ""
 
 
 _WIDE_MISTAKES = {
@@ -308,7 +308,7 @@ WIDE_LOADS = Exercise(
     ),
     text=triton_text.text_of,
     prepare=triton_text.build,
-    adapters={"run": wide.ran, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
+    adapters={"run": wide.run, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
 )
 
 EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS, BLOG)

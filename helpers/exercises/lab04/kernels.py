@@ -102,8 +102,8 @@ def _stages(kernel, dtype: str, size: int, warps: int, target: str, aligned: boo
 
 
 def texts(rng: random.Random) -> Iterator[tuple[str, str, dict[int, int]]]:
-    """Hidden PTX texts: what each is, the text, and the right count. All are compiled now, no two checks
-    alike.
+    """Hidden PTX texts: what each is, the text, and the right count. All are compiled now, and differ between
+    checks.
     """
 
     def triton_text(kernel, dtype, size, warps, aligned) -> tuple[str, str, dict[int, int]]:

@@ -14,7 +14,8 @@ from helpers import ptx
 CHANGES = ("double", "fast-math", "float4", "no-guard", "same")
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100")
 
-# Numbers that are no sums of a few powers of two: a product with 0.5 the compiler may well do in float again.
+# Numbers that aren't sums of a few powers of two: the compiler may turn a product with 0.5 back into float
+# arithmetic.
 FORMULAS = {
     "gelu": "0.51f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)))",
     "silu": "1.1f * x / (1.0f + expf(-x))",
@@ -34,7 +35,7 @@ BODY
 
 
 def source(formula: str, *, guard: bool = True, four: bool = False) -> str:
-    """CUDA C++ that applies a formula of `x` to every element: a float a thread, or four."""
+    """CUDA C++ that applies a formula of `x` to every element: one float per thread, or four."""
     if four:
         of_one = "".join(f"        {{ const float x = v.{c}; w.{c} = {formula}; }}\n" for c in "xyzw")
         body = f"        const float4 v = input[i];\n        float4 w;\n{of_one}        output[i] = w;"
@@ -45,9 +46,7 @@ def source(formula: str, *, guard: bool = True, four: bool = False) -> str:
 
 
 def listing(stages: ptx.Stages) -> str:
-    """The machine code alone: instructions and labels, without notes and without types in the
-    kernel's name.
-    """
+    """The instructions and labels, without annotations and without types in the kernel's name."""
     lines = (line.rstrip() for line in stages.sass.replace(stages.kernel, "activation").splitlines())
     return "\n".join(line for line in lines if re.match(r"\s*/\*[0-9a-f]{4,}\*/|(\.L|\$)\S*:$", line))
 
@@ -100,16 +99,15 @@ def _opcodes(text: str) -> Counter:
 def hidden(rng: random.Random) -> Iterator[tuple[str, str, str, str]]:
     """Each change twice, in three formulas for three targets: (label, before, after, change).
 
-    A compiler may make the same instructions of both (CUDA 13.0's does of a softplus with fast math for
-    sm_86, on one machine): a pair that nobody could tell apart is left out for the same change of another
-    formula.
+    A compiler may generate the same instructions for both (CUDA 13.0's does of a softplus with fast math for
+    sm_86, on one machine): such a pair is replaced by the same change of another formula.
     """
-    where = [(name, rng.choice(TARGETS)) for name in rng.sample(sorted(FORMULAS), 3)]
+    formulas = [(name, rng.choice(TARGETS)) for name in rng.sample(sorted(FORMULAS), 3)]
     changes = list(CHANGES) * 2
     rng.shuffle(changes)
     for n, change in enumerate(changes):
-        places = [where[n % len(where)], *((name, rng.choice(TARGETS)) for name in FORMULAS)]
-        for name, target in places:
+        candidates = [formulas[n % len(formulas)], *((name, rng.choice(TARGETS)) for name in FORMULAS)]
+        for name, target in candidates:
             before, after = pair(name, change, target, rng)
             if change == "same" or _opcodes(before) != _opcodes(after):
                 break

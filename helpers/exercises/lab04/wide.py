@@ -1,8 +1,8 @@
 """Runs and compiles the kernel of lab 04's `wide-loads`, which is made from its text.
 
-A kernel whose compiled form is right may still be wrong, and the other way round: Triton believes a hint such
-as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is compiled for a size
-that nothing is known about, run on memory with guard bands, and every hint is compared with its values.
+The compiled code can look right although the kernel computes wrong results, and the other way around: Triton
+believes a hint such as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is
+compiled for an unknown size, run on memory with guard bands, and every hint is compared with its values.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32"}
-WANTED = "a @triton.jit function with the arguments x_ptr, y_ptr, n_elements and BLOCK_SIZE"
-_GUARD = 4096  # elements before and behind: more than a block can reach past the end by its last program
+_GUARD = 4096  # elements before and after: more than the last program's block can reach past the end
 _CLAIMS = {
     "tt.divisibility": "multiple_of",
     "tt.contiguity": "max_contiguous",
@@ -40,10 +39,10 @@ def compiled(kernel: Any, block_size: int, num_warps: int, target: str) -> dict[
 
 
 def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: str) -> dict[str, str]:
-    """The PTX with n_elements known when it is compiled: a branch that this size never takes is not in it.
+    """The PTX with n_elements known at compile time, without branches that this size never takes.
 
-    A kernel may ask something of a number that it cannot ask of a constant, such as
-    `n_elements.to(tl.int64)`: where it does not compile like this, there is "no_constant" instead.
+    A kernel may call a method that a runtime value has and a constant lacks, such as
+    `n_elements.to(tl.int64)`: if it does not compile like this, "no_constant" is returned instead.
     """
     from helpers import ptx
 
@@ -64,7 +63,7 @@ def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: s
     return {"ptx": made.ptx}
 
 
-def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
+def run(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict[str, Any]:
     """Square n random floats with the kernel: on the CPU, with its hints checked, and on the GPU if one is
     available.
     """
@@ -82,10 +81,11 @@ def ran(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict
 
 
 def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
-    """Where the last two programs of a launch over n elements read and write, without memory of that size.
+    """Where the last two programs of a launch over n elements read and write, without allocating that much
+    memory.
 
     The programs run in Triton's interpreter with their real numbers. The addresses of their loads and stores
-    are noted, but nothing is read or written there.
+    are recorded, but not accessed.
 
     Returns:
         "loads" and "stores": for each of the two programs its number, how many of its own elements it leaves
@@ -101,28 +101,28 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
     last = -(-n // block_size) - 1
     found: dict[str, Any] = {"loads": [], "stores": []}
     for program in (last - 1, last):
-        with _addresses_noted(program, last + 1) as touched:
+        with _record_addresses(program, last + 1) as addresses:
             ptx.interpreted(kernel)[(1,)](x, y, n, BLOCK_SIZE=block_size, num_warps=num_warps)
-        own = set(range(program * block_size, min((program + 1) * block_size, n)))
+        own_elements = set(range(program * block_size, min((program + 1) * block_size, n)))
         for what, tensor in (("loads", x), ("stores", y)):
-            elements = {(address - tensor.data_ptr()) // 4 for address in touched[what]}
-            strange = min(elements - own, default=None)
-            found[what].append((program, len(own - elements), strange))
+            elements = {(address - tensor.data_ptr()) // 4 for address in addresses[what]}
+            other = min(elements - own_elements, default=None)
+            found[what].append((program, len(own_elements - elements), other))
     return found
 
 
 @contextlib.contextmanager
-def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
-    """Let Triton's interpreter run one program of many, and note the addresses of its loads and stores."""
+def _record_addresses(program: int, n_programs: int) -> Iterator[dict[str, list[int]]]:
+    """Let Triton's interpreter run one program of many, and record the addresses of its loads and stores."""
     import numpy as np
     from triton.runtime import interpreter
 
     builder = interpreter.interpreter_builder
-    touched: dict[str, list[int]] = {"loads": [], "stores": []}
+    addresses: dict[str, list[int]] = {"loads": [], "stores": []}
 
     def note(what: str, pointers: Any, mask: Any) -> None:
         active = np.broadcast_to(mask.data, pointers.data.shape).astype(bool)
-        touched[what] += pointers.data[active].astype(np.int64).tolist()
+        addresses[what] += pointers.data[active].astype(np.int64).tolist()
 
     def load(pointers: Any, mask: Any, other: Any, *how: Any) -> Any:
         note("loads", pointers, mask)
@@ -135,7 +135,7 @@ def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[i
     def place(*_: int) -> None:
         builder.grid_dim, builder.grid_idx = (n_programs, 1, 1), (program, 0, 0)
 
-    # As attributes of the one builder they go before those of its class.
+    # Attributes of the builder object take precedence over those of its class.
     for name, instead in {
         "create_masked_load": load,
         "create_masked_store": store,
@@ -143,7 +143,7 @@ def _addresses_noted(program: int, n_programs: int) -> Iterator[dict[str, list[i
     }.items():
         setattr(builder, name, instead)
     try:
-        yield touched
+        yield addresses
     finally:
         for name in ("create_masked_load", "create_masked_store", "set_grid_idx"):
             delattr(builder, name)
@@ -157,15 +157,15 @@ def _no_kernel(kernel: Any) -> str:
     return "" if arguments == [*SIGNATURE, "BLOCK_SIZE"] else f"a kernel of {', '.join(arguments)}"
 
 
-def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, where: str) -> dict[str, Any]:
+def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, device: str) -> dict[str, Any]:
     """One launch between guard bands: NaN around the input, and around the output a value that no
     square has.
     """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
-    values = torch.randn(n, generator=generator).to(where)
-    memory = torch.full((n + 2 * _GUARD,), float("nan"), device=where)
+    values = torch.randn(n, generator=generator).to(device)
+    memory = torch.full((n + 2 * _GUARD,), float("nan"), device=device)
     memory[_GUARD : _GUARD + n] = values
     result = torch.full_like(memory, -1.0)
     x, y = memory[_GUARD : _GUARD + n], result[_GUARD : _GUARD + n]
@@ -181,29 +181,31 @@ def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, whe
         "unwritten": int((y == -1.0).sum()),
         "outside": int((band != -1.0).sum()),
         "input_changed": not torch.equal(x, values),
-        "where": "on the GPU" if where == "cuda" else "in the interpreter",
+        "where": "on the GPU" if device == "cuda" else "in the interpreter",
     }
 
 
 @contextlib.contextmanager
 def _hints_watched() -> Iterator[list[str]]:
-    """Compare each hint with its values while Triton's interpreter runs a kernel; yields the false ones."""
+    """Compare each hint with its values while Triton's interpreter runs a kernel; yields the hints that are
+    false.
+    """
     from triton.runtime import interpreter
 
     handle = interpreter.TensorHandle
-    keep = handle.set_attr
+    original = handle.set_attr
     false: list[str] = []
 
     def set_attr(self: Any, key: str, value: Any) -> None:
         if key in _CLAIMS and not _holds(key, self, value):
             false.append(f"tl.{_CLAIMS[key]}(…, {value[0] if len(value) == 1 else list(value)})")
-        keep(self, key, value)
+        original(self, key, value)
 
     handle.set_attr = set_attr
     try:
         yield false
     finally:
-        handle.set_attr = keep
+        handle.set_attr = original
 
 
 def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
@@ -213,8 +215,8 @@ def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
     import numpy as np
 
     data = np.asarray(handle.data)
-    pointed = getattr(handle.dtype, "element_ty", None)
-    neighbour = 1 if pointed is None else pointed.primitive_bitwidth // 8  # pointers count bytes
+    pointee = getattr(handle.dtype, "element_ty", None)
+    neighbour = 1 if pointee is None else pointee.primitive_bitwidth // 8  # pointers count bytes
     if data.dtype == bool:
         data = data.astype(np.int8)
     data = np.atleast_1d(data).astype(np.int64)

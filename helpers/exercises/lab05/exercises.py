@@ -91,7 +91,7 @@ def _row_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
     yield case(0, 3124, 781, 4)
     yield case(1, 3124, 781, 4)
-    yield case(2, 3124, 781, 4)  # its stride taken for elements would put it on a boundary
+    yield case(2, 3124, 781, 4)  # aligned if its stride were in elements
     yield case(8, 3124, 781, 4)
     yield case(3, 792 * 4, 781, 4)
     yield case(5, 3124, 512, 4)
@@ -142,8 +142,8 @@ ROW_SECTORS = answer_exercise(
 
 # ----------------------------------------------------------------------------------------- waves, and a tail
 def _waves(n_blocks: int, n_sms: int, blocks_per_sm: int) -> tuple[float, float]:
-    at_once = n_sms * blocks_per_sm
-    return n_blocks / at_once, ((n_blocks - 1) % at_once + 1) / at_once if n_blocks else 0.0
+    n_resident = n_sms * blocks_per_sm
+    return n_blocks / n_resident, ((n_blocks - 1) % n_resident + 1) / n_resident if n_blocks else 0.0
 
 
 def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
@@ -161,8 +161,8 @@ def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
             yield case(f"{name}: ", row["n_blocks"], row["n_sms"], row["blocks_per_sm"])
     for _ in range(12):
         n_sms, each = rng.choice((16, 40, 68, 108, 132, 148)), rng.randrange(1, 33)
-        whole = n_sms * each * rng.randrange(1, 9)
-        yield case("", max(1, whole + rng.choice((-1, 0, 1, rng.randrange(n_sms * each)))), n_sms, each)
+        full = n_sms * each * rng.randrange(1, 9)
+        yield case("", max(1, full + rng.choice((-1, 0, 1, rng.randrange(n_sms * each)))), n_sms, each)
 
 
 def _about_waves(n_blocks: int, n_sms: int, each: int) -> dict[str, float]:
@@ -248,7 +248,7 @@ LIMITER = answer_exercise(
 _ACT = "act-on-advice"
 _KEYS = ("n_programs", "program_stride", "element_stride", "n_elements", "after_us")
 _MAX_BLOCK = 1 << 16
-_LISTED = 1 << 20  # elements: of larger matrices the offsets are not all listed
+_LISTED = 1 << 20  # elements: larger matrices are too large to list all offsets
 _WITHIN = 0.30  # of the measured time
 
 
@@ -271,7 +271,7 @@ def _about_act(n_rows: int, n_cols: int, shortest_us: float, copy_gb_per_s: floa
 
 
 def _not_all(s: Any) -> str:
-    """What a launch squares if it isn't each element once, counted."""
+    """How many elements a launch squares, if it isn't each element once."""
     programs, each, n = s.got["n_programs"], s.got["n_elements"], s.got["n_programs"] * s.got["n_elements"]
     verb = "squares" if programs == 1 else "square"
     return f"{counted(programs, 'program')} of {counted(each, 'element')} {verb} {n:,}, not {s.n:,}" * (

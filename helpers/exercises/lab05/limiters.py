@@ -1,4 +1,4 @@
-"""The summary rows that lab 05 has a learner judge, and what limits each."""
+"""The summary rows that learners classify in lab 05, and what limits each."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def rows_to_judge(rng: random.Random) -> Iterator[tuple[str, dict[str, Any], str
                 waves=u(0.01, 0.6),
                 occupancy=u(5, 60),
             ),
-            # less than a wave, and busy all the same: its blocks loop over the work
+            # less than a wave, but busy, because its blocks loop over the work
             made(
                 "persistent blocks",
                 "memory",

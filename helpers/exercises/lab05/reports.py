@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _SHIPPED = Path(records.__file__).parent / "h200" / "ncu"
 REPORTS = ("five-grids", "advice", "alignment")
-# Launches of a square that nothing holds up but memory and the launch itself: report -> {launch: (rows,
+# Launches of a square that is limited only by memory and the launch itself: report -> {launch: (rows,
 # columns)}.
 GOOD_SQUARES = {
     "five-grids": {1: (8, 4096), 2: (64, 4096), 3: (512, 4096), 4: (4096, 4096)},
@@ -78,7 +78,7 @@ def shortest_us() -> float:
 
 
 def measured_squares() -> Iterator[tuple[str, int, int, float]]:
-    """(which launch, rows, columns, microseconds) of each recorded square that is as good as it gets."""
+    """(which launch, rows, columns, microseconds) of each recorded square in `GOOD_SQUARES`."""
     for name, found in GOOD_SQUARES.items():
         for launch, (n_rows, n_cols) in found.items():
             yield f"launch {launch} of {name}", n_rows, n_cols, launches(name)[launch]["duration_us"]

@@ -1,4 +1,4 @@
-"""Runs next to the learner's functions of lab 06, and knows no answers."""
+"""Runs next to the learner's functions of lab 06, and contains no answers."""
 
 from __future__ import annotations
 

@@ -6,27 +6,27 @@ from helpers.exercises import recorded_data
 from helpers.exercises.consistency import Claim, Data, Figure
 from helpers.exercises.factories import free_exercise
 
-K = 8192  # of the product whose GELU a colleague wants to fuse into it
+K = 8192  # of the product into which a colleague wants to fuse a GELU
 
 
 def data() -> Data:
-    """What the records of lesson 06 say about fused and separate kernels."""
+    """The recorded data of lesson 06 on fused and separate kernels."""
     softmax = recorded_data.table("fusion/five-operations").set_index("kernel").median_us
     forms = recorded_data.table("fusion/compile-kernels")
     gelu = forms[forms.function.str.startswith("GELU")].set_index("form")
     tiny = recorded_data.table("fusion/tiny").set_index("kernel")
-    beside = recorded_data.table("fusion/neighbour").set_index("k")
+    by_k = recorded_data.table("fusion/neighbour").set_index("k")
 
     gain_softmax = softmax["all five"] / softmax["softmax_rows"]
     gain_gelu = gelu.median_us["eager"] / gelu.median_us["torch.compile"]
     n_gelu = int(gelu.launches["eager"])
     one, five = "Triton, one block", "five operations"
     gain_tiny, gain_wall = (tiny[of][five] / tiny[of][one] for of in ("median_us", "wall_us"))
-    product_us, gelu_us = beside.product_us[K], beside.gelu_us[K]
+    product_us, gelu_us = by_k.product_us[K], by_k.gelu_us[K]
     share = 100 * gelu_us / (product_us + gelu_us)
     most = (product_us + gelu_us) / product_us
-    small_k = int(beside.index.min())
-    most_small = (beside.product_us[small_k] + beside.gelu_us[small_k]) / beside.product_us[small_k]
+    small_k = int(by_k.index.min())
+    most_small = (by_k.product_us[small_k] + by_k.gelu_us[small_k]) / by_k.product_us[small_k]
     # Six of the eight read and write one tensor; the cube's sum and the last product read two.
     passes_gelu, passes_softmax = 2 * n_gelu + 2, 8
 
@@ -109,7 +109,7 @@ def data() -> Data:
         "fewer-launches": Claim(
             gain_wall > 1.2,
             f"at 8 × 256, one launch instead of five is {gain_wall:.1f} times as fast by the wall clock",
-            suits=("host-bounds-the-gain",),
+            acts_on=("host-bounds-the-gain",),
         ),
         "fuse-everything": Claim(False, f"{bound}, and only if the kernel is as fast as the library's"),
         "faster-gelu": Claim(False, f"{bound}, even if the GELU took no time at all"),
@@ -123,7 +123,7 @@ def data() -> Data:
         "same-numbers": Claim(None, "the tables contain times, not results"),
         "share-at-other-k": Claim(
             True,
-            f"the table has K from {beside.index.min()} to {beside.index.max()}; at {small_k} fusing makes "
+            f"the table has K from {by_k.index.min()} to {by_k.index.max()}; at {small_k} fusing makes "
             f"the two kernels at most {most_small:.2f} times as fast",
         ),
     }

@@ -93,7 +93,7 @@ def _seconds(n_bytes: float, flops: float, gb_per_s: float, tflop_per_s: float) 
 def _speedup(
     operations: Operations, passed_on: PassedOn, gb: float, tflop: float, saved: Callable | None = None
 ) -> float:
-    saving = sum((saved or (lambda n, kept: n if kept else 2 * n))(n, kept) for n, kept in passed_on)
+    saving = sum((saved or (lambda n, stored: n if stored else 2 * n))(n, stored) for n, stored in passed_on)
     fused = _seconds(sum(b for b, _ in operations) - saving, sum(f for _, f in operations), gb, tflop)
     return sum(_seconds(b, f, gb, tflop) for b, f in operations) / fused
 
@@ -122,11 +122,11 @@ def _fusing_cases(rng: random.Random) -> Iterator[Case]:
             tflop,
         )
         length = rng.randrange(3, 7)
-        kept = [rng.random() < 0.4 for _ in range(length - 1)]
+        stored = [rng.random() < 0.4 for _ in range(length - 1)]
         yield case(
-            f"{length} operations in a row, {sum(kept)} of the tensors between are kept",
+            f"{length} operations in a row, {sum(stored)} of the tensors between are kept",
             [(2 * n, rng.choice((n / 4, 50 * n, 400 * n))) for _ in range(length)],
-            [(n, one) for one in kept],
+            [(n, one) for one in stored],
             gb,
             tflop,
         )
@@ -135,7 +135,7 @@ def _fusing_cases(rng: random.Random) -> Iterator[Case]:
 
 def _about_fusing(operations: Operations, passed_on: PassedOn, gb: float, tflop: float) -> dict[str, float]:
     n_bytes, flops = sum(b for b, _ in operations), sum(f for _, f in operations)
-    left = n_bytes - sum(n if kept else 2 * n for n, kept in passed_on)
+    left = n_bytes - sum(n if stored else 2 * n for n, stored in passed_on)
     added = sum(b / (gb * 1e9) + f / (tflop * 1e12) for b, f in operations)
 
     def saving(saved: Callable) -> float:
@@ -143,9 +143,9 @@ def _about_fusing(operations: Operations, passed_on: PassedOn, gb: float, tflop:
 
     return {
         "n_operations": len(operations),
-        "without_kept": saving(lambda n, kept: 2 * n),
-        "one_way": saving(lambda n, kept: n),
-        "kept_upside_down": saving(lambda n, kept: 2 * n if kept else n),
+        "ignoring_stored": saving(lambda n, stored: 2 * n),
+        "one_way": saving(lambda n, stored: n),
+        "stored_inverted": saving(lambda n, stored: 2 * n if stored else n),
         "of_bytes": n_bytes / left,
         "of_one_floor": _seconds(n_bytes, flops, gb, tflop) / _seconds(left, flops, gb, tflop),
         "of_sums": added / (left / (gb * 1e9) + flops / (tflop * 1e12)),
@@ -156,9 +156,9 @@ _FUSING_MISTAKES = {
     "not-a-number": lambda s: not is_number(s.got),
     "operations-counted": lambda s: s.n_operations > 1 and s.got in (s.n_operations, 1 / s.n_operations),
     "upside-down": lambda s: s.near(1 / s.want),
-    "kept-ignored": lambda s: s.near(s.without_kept),
+    "kept-ignored": lambda s: s.near(s.ignoring_stored),
     "one-way": lambda s: s.near(s.one_way),
-    "kept-upside-down": lambda s: s.near(s.kept_upside_down),
+    "kept-upside-down": lambda s: s.near(s.stored_inverted),
     "bytes-only": lambda s: s.near(s.of_bytes),
     "one-floor": lambda s: s.near(s.of_one_floor),
     "added-for-larger": lambda s: s.near(s.of_sums),

@@ -1,4 +1,4 @@
-"""Hidden cases of the softmaxes of lab 06, and the mistakes that wrong results come from."""
+"""Hidden cases of the softmaxes of lab 06, and the mistakes behind wrong results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from helpers.exercises.evidence import Evidence
 
 TOLERANCE = {"float32": (2e-5, 1e-30), "float16": (2e-3, 1.2e-7)}  # (relative, absolute) by dtype
-_NEAR = (5e-3, 1e-7)  # the same, for values that a formula gives which is wrong in the first place
+_NEAR = (5e-3, 1e-7)  # the same, for the values of a wrong formula
 
 
 def softmax_cases(widths: tuple[int, ...]) -> Callable[[random.Random, str], Iterator[Case]]:
@@ -50,7 +50,7 @@ def softmax_cases(widths: tuple[int, ...]) -> Callable[[random.Random, str], Ite
 
 
 def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    """The same for rows that no block holds."""
+    """The same for rows that are wider than a block."""
     from helpers.exercises import inputs
 
     yield from softmax_cases((9001, 17_000))(rng, device)
@@ -106,10 +106,10 @@ def _only_first_columns(s: Evidence) -> str:
     """How many columns were written, if the later ones never were; otherwise ""."""
     got = s.got[~s.expected.isnan().any(dim=1)]
     n = got.shape[1]
-    never = got.isnan().all(dim=0)
-    first = int(n - never.flip(0).long().cumprod(0).sum())
-    only_these = len(got) and 0 < first < n and not got[:, :first].isnan().any()
-    return f"only the first {first:,} of {n:,} columns were written" if only_these else ""
+    all_nan = got.isnan().all(dim=0)
+    first = int(n - all_nan.flip(0).long().cumprod(0).sum())
+    first_columns_only = len(got) and 0 < first < n and not got[:, :first].isnan().any()
+    return f"only the first {first:,} of {n:,} columns were written" if first_columns_only else ""
 
 
 def _wrong_sum(s: Evidence) -> bool:
@@ -118,7 +118,7 @@ def _wrong_sum(s: Evidence) -> bool:
 
     rows = ~s.expected.isnan().any(dim=1)
     got, expected = s.got[rows].double(), s.expected[rows]
-    # Small values of a row are left out, because few of their bits are left in float16.
+    # Small values of a row are ignored, because float16 stores few of their bits.
     large = expected > 1e-2 * expected.amax(dim=1, keepdim=True)
     ratio = torch.where(large, got / expected, torch.nan)
     factor = ratio.nanmedian(dim=1, keepdim=True).values
@@ -169,8 +169,8 @@ def merge_cases(rng: random.Random) -> Iterator[Case]:
         for i in range(n):
             if rng.random() < 0.1:
                 row[i] = -math.inf
-        cuts = sorted(rng.choices(range(n + 1), k=rng.randrange(1, 8)))
-        parts = [part(row[a:b]) for a, b in zip([0, *cuts], [*cuts, n], strict=True)]
+        borders = sorted(rng.choices(range(n + 1), k=rng.randrange(1, 8)))
+        parts = [part(row[a:b]) for a, b in zip([0, *borders], [*borders, n], strict=True)]
         order = [rng.randrange(left) for left in range(len(parts) - 1, 0, -1)]
         label = f"a row of {n} in {len(parts)} parts, merged in some order"
         yield Case(label, (parts, order), expected=part(row), call="fold")

@@ -1,5 +1,5 @@
-"""Lab 07, Timers: its exercises and what judges them.
+"""Lab 07, Timers: its exercises and their judges.
 
-`exercises` has the exercises, `machines` the simulated GPUs that learners time, which know no answers, and
-`judge` finds out why a time is wrong. What learners read about a mistake is in hints.toml.
+`exercises` has the exercises, `machines` the simulated GPUs that learners time, without answers, and `judge`
+finds out why a time is wrong. What learners read about a mistake is in hints.toml.
 """

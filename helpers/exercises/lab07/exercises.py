@@ -43,12 +43,12 @@ def _known(cold: bool, rng: random.Random, device: str) -> Iterator[Case]:
         return {"launch_us": rng.uniform(20, 28)}
 
     def slowly() -> dict:
-        # A first call that outlasts a warm-up of 25 ms, so that it cannot stand for one.
+        # A first call that takes longer than a warm-up of 25 ms, so that it can't serve as one.
         return {"ramp_us": rng.uniform(16.5e3, 17e3), "ramp": rng.uniform(1.48, 1.5), "first_us": 4e4}
 
-    # Three readings of a burst: where the L2 is to be warm, another call stands between two of them.
+    # Three slow readings in a burst: with a warm L2, another call runs between two of them.
     burst = {"n_burst": 3 if cold else 5}
-    # Each of these decides by itself: no flush, no warm-up, up to five readings.
+    # Each of these alone exposes one mistake: no flush, no warm-up, or at most five readings.
     special = ((18, 30, {}), (5, 9, short()), (60, 90, slowly()), (40, 90, burst), (250, 400, {}))
     for low, high, more in (*special, (6, 12, short()), (18, 60, {}), (400, 700, burst)):
         kernel = _kernel(rng, low, high)
@@ -90,7 +90,7 @@ def _exercise(id: str, title: str, name: str, minutes: int, cases, cold: bool) -
         name=name,
         minutes=minutes,
         cases=cases,
-        judge=partial(judge.judge, id, name, cold),
+        judge=partial(judge.judge_timer, id, name, cold),
         served={"simulate": judge.simulate},
     )
 

@@ -1,4 +1,4 @@
-"""Judges a timer by what was between the marks that it read."""
+"""Judges a timer by what ran between the marks that it read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def allowed_us(true_us: float) -> float:
 
 
 def simulate(ask: Callable[..., Outcome], true: dict) -> Outcome | dict:
-    """Let a timer measure a simulated GPU; return its result and what was between its marks."""
+    """Let a timer measure a simulated GPU; return its result and what ran between its marks."""
     kernels = tuple(Kernel(*one) for one in true["kernels"])
     first = None if true["first"] is None else tuple(Kernel(*one) for one in true["first"])
     gpu = TimedGpu(**{**true, "kernels": kernels, "first": first})
@@ -171,7 +171,7 @@ WRONG_TIME = Table(
 )
 
 
-def judge(id: str, name: str, cold: bool, case: Case, outcome: Outcome) -> Verdict | None:
+def judge_timer(id: str, name: str, cold: bool, case: Case, outcome: Outcome) -> Verdict | None:
     """Judge what a timer returned for one simulated GPU.
 
     Args:

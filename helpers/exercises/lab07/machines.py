@@ -31,7 +31,7 @@ class Kernel:
 
 @dataclass
 class _Read:
-    """What was between two marks, for the judge."""
+    """What ran between two marks, for the judge."""
 
     us: float
     n_calls: int
@@ -101,28 +101,28 @@ class TimedGpu(SimulatedQueue):
         for kernel in kernels:
             base = kernel.warm_us if self._warm else kernel.cold_us
             clock = self._clock()
-            took = base * clock * slowed * slow * (1 + 0.002 * self._random.random())
-            if not kernel.current:  # another queue: no mark of this one waits for it
+            duration_us = base * clock * slowed * slow * (1 + 0.002 * self._random.random())
+            if not kernel.current:  # another stream: no mark of this one waits for it
                 self._host += self.launch_us
             else:
                 idle = max(0.0, self._host + self.launch_us - self._free)
-                self._put(took, self.launch_us)
+                self._put(duration_us, self.launch_us)
                 self._log.append(("warm" if self._warm else "cold", clock, idle))
-            self._worked_us += took
-            ran.append((kernel, took))
+            self._worked_us += duration_us
+            ran.append((kernel, duration_us))
         self._warm = self._warm or bool(kernels)
         return ran
 
     def _clock(self) -> float:
-        """How many times as long kernels take at the current clock."""
+        """The factor by which kernels are slower at the current clock."""
         return 1 + (self.ramp - 1) * max(0.0, 1 - self._worked_us / self.ramp_us)
 
     def flush(self) -> None:
         """Put a kernel that overwrites the whole L2 into the queue."""
-        took = self.flush_us * self._clock()
+        duration_us = self.flush_us * self._clock()
         idle = max(0.0, self._host + self.launch_us - self._free)
-        self._put(took, self.launch_us)
-        self._worked_us += took
+        self._put(duration_us, self.launch_us)
+        self._worked_us += duration_us
         self._warm = False
         self._log.append(("flush", 1.0, idle))
 
@@ -137,14 +137,14 @@ class TimedGpu(SimulatedQueue):
         ran = self._call(self.profiler)
         self.wait()
         del self._log[before:]
-        self.traced_us.append(sum(took for _, took in ran))
+        self.traced_us.append(sum(duration_us for _, duration_us in ran))
         return [
-            {"kernel": f"kernel_{i}", "us": took, "on_current_stream": kernel.current}
-            for i, (kernel, took) in enumerate(ran)
+            {"kernel": f"kernel_{i}", "us": duration_us, "on_current_stream": kernel.current}
+            for i, (kernel, duration_us) in enumerate(ran)
         ]
 
     def note(self, start: _TimedMark, stop: _TimedMark) -> None:
-        """Record what was between two marks that were read."""
+        """Record what ran between two marks that were read."""
         log = self._log[start.place : stop.place]
         kinds = [what for what, _, _ in log]
         idle = sum(idle for _, _, idle in log)
@@ -164,7 +164,7 @@ class TimedGpu(SimulatedQueue):
 
 @dataclass
 class _TimedMark(Mark):
-    """A mark that knows what was put into the queue before it."""
+    """A mark that stores its position in the log of the queue."""
 
     gpu: TimedGpu
     place: int
@@ -298,7 +298,8 @@ def examples() -> list[dict[str, Any]]:
 
 
 def traps() -> dict[str, Any]:
-    """A GPU for each of three functions: an honest one, one that launches nothing, and one on another stream.
+    """A GPU for each of three functions: an ordinary one, one that launches nothing, and one on another
+    stream.
 
     They are real if a GPU is available, and otherwise simulated.
     """
@@ -315,7 +316,7 @@ def traps() -> dict[str, Any]:
     import torch
 
     x = torch.randn(1 << 22, device="cuda")
-    kept, side = torch.square(x), torch.cuda.Stream()
+    result, side = torch.square(x), torch.cuda.Stream()
 
     def elsewhere() -> None:
         with torch.cuda.stream(side):
@@ -323,7 +324,7 @@ def traps() -> dict[str, Any]:
 
     functions = {
         "an honest kernel": lambda: torch.square(x),
-        "keeps its result": lambda: kept,
+        "keeps its result": lambda: result,
         "another stream": elsewhere,
     }
     return {name: TimedRealGpu(function) for name, function in functions.items()}

@@ -59,7 +59,7 @@ def _cases(
         x = _values(rng, size)
         label = f"an input of {' × '.join(map(str, size))}"
         if i == len(chosen):
-            x = -x.abs() - 1  # an element that was set to 0 would be the maximum
+            x = -x.abs() - 1  # so that an element that was set to 0 is the maximum
             label += ", all negative"
         out = result(x)
         args = (x, tuple(out.shape), list(size))
@@ -197,7 +197,7 @@ SMOOTH = _exercise(
         (2, 200),
         (3, rng.randrange(2, 64)),
         (2, rng.randrange(129, 300)),
-        (1, 12_289 + rng.randrange(64)),  # no tile of 48 KB holds such a row
+        (1, 12_289 + rng.randrange(64)),  # such a row doesn't fit a tile of 48 KB
         (2, 130),
     ],
     _smooth,
@@ -213,7 +213,7 @@ def _maxima(x: torch.Tensor) -> torch.Tensor:
 
 
 def _has_finite_stand_in(s: Seen) -> bool:
-    """Whether a maximum is too large where all elements are as low as a float can be."""
+    """Whether a maximum is too large in rows of the lowest float."""
     return bool(((s.out > s.expected) & (s.expected < -1e38)).any() and not (s.out == 0).any())
 
 

@@ -178,7 +178,7 @@ def reads(answer: Answer, x: Any, shape: tuple, numbers: list) -> dict:
         a = grid.trace(lambda: _launch(answer, x, out, numbers)).accesses
     except emulator.EmulatorError as error:
         return guarded_run.trouble(error)
-    mine = a[(a["argument"] == "input") & (a["access"] == "read")]
-    places = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
-    n_of_each = mine.groupby(places).size()
-    return {"total": len(mine), "most": int(n_of_each.max()) if len(n_of_each) else 0}
+    input_reads = a[(a["argument"] == "input") & (a["access"] == "read")]
+    thread_columns = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
+    n_of_each = input_reads.groupby(thread_columns).size()
+    return {"total": len(input_reads), "most": int(n_of_each.max()) if len(n_of_each) else 0}

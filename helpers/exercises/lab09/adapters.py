@@ -1,4 +1,4 @@
-"""Runs next to the learner's functions of lab 09, and knows no answers."""
+"""Runs next to the learner's functions of lab 09, and contains no answers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from helpers.exercises import triton_text
 from helpers.kernels import cooperative_simulator as chips
 
-_WARPS = 4  # of the programs that `places` counts
+_WARPS = 4  # the warps per program that `places` assumes
 
 
 class PlainWait(RuntimeError):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 LAB = rows.LAB
 OF_A_COPY = 0.9
-WIDE = (960, 131_072)  # 503 MB of float32: as much as a process that is graded can send
+WIDE = (960, 131_072)  # 503 MB of float32, the most that a graded process can send
 
 
 def _log_softmax(x: torch.Tensor, places: int) -> torch.Tensor:
@@ -42,7 +42,7 @@ MERGE = answer_exercise(
     minutes=15,
 )
 
-SHARE = rows.knows_waiting(
+SHARE = rows.recognize_deadlocks(
     kernel_exercise(
         "share-a-row",
         LAB,
@@ -60,7 +60,7 @@ SHARE = rows.knows_waiting(
     )
 )
 
-COPY = rows.knows_waiting(
+COPY = rows.recognize_deadlocks(
     kernel_exercise(
         "beat-the-copy",
         LAB,

@@ -1,4 +1,4 @@
-"""Hidden cases of rows that programs share, and the mistakes that wrong results come from."""
+"""Hidden cases of rows that programs share, and the mistakes behind wrong results."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SMALLEST = 2048  # the fewest, unless the row has fewer
 TOLERANCE = {
     "float32": (1e-5, 1e-4),  # where x is several hundred, x - (m + log s) is rounded by up to 3e-5
     "float16": (2e-3, 2e-3),
-}  # (relative, absolute): logarithms are no small numbers
+}  # (relative, absolute), because logarithms aren't close to 0
 
 
 # -------------------------------------------------------------------------------------------- merged parts
@@ -123,10 +123,10 @@ def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield case(f"a (3, {n}) tensor with a row of -inf, a NaN and a +inf", x)
     wide = rng.randrange(66_000, 80_000)
     yield case(f"a (1, {wide}) tensor", inputs.values(rng, (1, wide), device=device) * 3)
-    three = 3 * 8192  # three, six or twelve parts: lanes beyond them have to count for nothing
+    three = 3 * 8192  # three, six or twelve parts: the lanes beyond them must be masked
     yield case(f"a (1, {three}) tensor near -300", inputs.values(rng, (1, three), device=device) - 300)
     few = rng.randrange(17_000, 18_400)
-    least = -(-few // SMALLEST)  # parts of a row, where they are small
+    least = -(-few // SMALLEST)  # parts of a row, if each is as small as possible
     x = inputs.values(rng, (6, few), device=device)
     yield case(
         f"a (6, {few}) tensor on a chip of {least + 1} places: enough for a row, not for all", x, least + 1
@@ -141,14 +141,14 @@ def reads_once_more(case: Case) -> bool:
 
 
 def _too_small(case: Case) -> bool:
-    """Whether the chip has fewer places than a row needs."""
+    """Whether the chip can run fewer programs at once than a row needs."""
     x, places = case.args[:2]
     return -(-x.shape[1] // PART) > places
 
 
 # ------------------------------------------------------------------------------------ programs that wait
 def _refuses_what_fits(s: Seen) -> bool:
-    """Whether it refused to launch although the chip has a place for each part of a row."""
+    """Whether it refused to launch although the chip can run all programs of a row at once."""
     n_rows, n_cols = s.case.args[0].shape
     one_program = n_rows == 1 and n_cols <= SMALLEST
     return s.got.error_type == "ValueError" and s.parts <= s.case.args[1] and not one_program
@@ -174,14 +174,14 @@ WAITING = Table(
 )
 
 
-def knows_waiting(exercise: Exercise) -> Exercise:
+def recognize_deadlocks(exercise: Exercise) -> Exercise:
     """Return the exercise with a judge that also recognizes deadlocks, unsafe waits and wrong refusals."""
 
     def judge(case: Case, outcome: Outcome) -> Verdict | None:
         if not outcome.error:
             return exercise.judge(case, outcome)
         if outcome.error_type == "ValueError" and _too_small(case):
-            return None  # to refuse is right there
+            return None  # there, refusing is right
         parts = -(-case.args[0].shape[1] // SMALLEST)
         found = WAITING.first_match(Seen(case=case, got=outcome, parts=parts, smallest=SMALLEST))
         if found is None:
@@ -233,7 +233,7 @@ def _wrong_sum(s: Evidence) -> bool:
 
 
 def _no_wait(s: Evidence) -> bool:
-    """Whether the values of each part are off by an amount of their own."""
+    """Whether the error is constant within each part and differs between parts."""
     got, expected, allowed = _finite_rows(s)
     steps = (got - expected).diff(dim=1).abs() > allowed.amax(dim=1, keepdim=True) / 5
     n_steps = steps.sum(dim=1)

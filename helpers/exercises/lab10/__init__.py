@@ -1,6 +1,6 @@
-"""Lab 10, Another GPU: its exercises and what judges them.
+"""Lab 10, Another GPU: its exercises and their judges.
 
 `exercises` has the exercises. `gpu_pairs` makes pairs of sweeps, recorded and simulated, of which the learner
-sees one. `claims` makes claims of a speed-up and knows what is wrong with each. `tables` has what the lab's
-notebook shows, and knows no answers. What learners read about a mistake is in hints.toml.
+sees one. `claims` makes claims of a speed-up, each with the objections to it. `tables` has what the lab's
+notebook shows, and contains no answers. What learners read about a mistake is in hints.toml.
 """

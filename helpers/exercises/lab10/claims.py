@@ -9,13 +9,13 @@ from typing import Any
 
 Claim = dict[str, Any]
 _GPUS = ("A100", "H100", "H200", "L4", "T4")
-# What a copy reaches there, roughly: a claim brings the figure with it.
+# Roughly what a copy reaches there; each claim contains the figure.
 _COPY_GB_PER_S = {"A100": 1400.0, "H100": 3000.0, "H200": 4250.0, "L4": 250.0, "T4": 240.0}
-ABOVE = 1.05  # of a copy: what no kernel reaches whose bytes really move
+ABOVE = 1.05  # of a copy: no kernel that moves all its bytes reaches this
 
 
-def sound(rng: random.Random) -> Claim:
-    """A claim without anything wrong."""
+def justified(rng: random.Random) -> Claim:
+    """A justified claim."""
     gpu = rng.choice(_GPUS)
     copy_gb_per_s, n_bytes = _COPY_GB_PER_S[gpu], rng.randrange(10**8, 4 * 10**9)
     ours = n_bytes / copy_gb_per_s / 1e3 / rng.uniform(0.6, 1.02)
@@ -97,35 +97,35 @@ def objections(claim: Claim) -> set[str]:
 def _close(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     """Claims that only just deserve an objection, or only just don't."""
     for share in (1.03, 1.08):
-        claim = sound(rng)
+        claim = justified(rng)
         claim["n_bytes"] = round(claim["ours"]["us"] * claim["copy_gb_per_s"] * 1e3 * share)
         yield f"a claim at {share} times a copy's rate", claim
-    slower = sound(rng)
+    slower = justified(rng)
     slower["interval"] = (rng.uniform(0.85, 0.93), rng.uniform(0.95, 0.99))
     yield "a claim whose interval lies below 1", slower
-    between = sound(rng)
+    between = justified(rng)
     between["peers_us"]["quack"] = (between["ours"]["us"] * between["theirs"]["us"]) ** 0.5
     yield "a claim with a peer between the two", between
-    alone = sound(rng)
+    alone = justified(rng)
     alone["peers_us"] = {"eager": 2 * alone["theirs"]["us"], "torch.compile": alone["theirs"]["us"]}
     yield "a claim over the faster of two peers", alone
 
 
 def drawn(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     """Claims and what is special about them: justified ones, one per objection, and some with several."""
-    yield "a claim that stands", sound(rng)
+    yield "a claim that stands", justified(rng)
     for objection, spoil in BREAKS.items():
-        claim = sound(rng)
+        claim = justified(rng)
         spoil(claim, rng)
         yield f"a claim with one fault ({objection})", claim
-    warm = sound(rng)
+    warm = justified(rng)
     warm["ours"]["l2"] = warm["theirs"]["l2"] = "warm"
     _too_fast(warm, rng)
     yield "a claim of two kernels that were timed with a warm L2", warm
-    yield "another claim that stands", sound(rng)
+    yield "another claim that stands", justified(rng)
     yield from _close(rng)
     for _ in range(8):
-        claim, faults = copy.deepcopy(sound(rng)), rng.sample(sorted(BREAKS), rng.randrange(2, 5))
+        claim, faults = copy.deepcopy(justified(rng)), rng.sample(sorted(BREAKS), rng.randrange(2, 5))
         for objection in faults:
             BREAKS[objection](claim, rng)
         yield f"a claim with {len(faults)} faults", claim

@@ -43,7 +43,7 @@ def _time_cases(rng: random.Random) -> Iterator[Case]:
     yield case([large()], warm=True)
     yield case([50 << 20], warm=True)  # just fits
     yield case([(50 << 20) + 4], warm=True)
-    yield case([30 << 20, 30 << 20], warm=True)  # each fits, both do not
+    yield case([30 << 20, 30 << 20], warm=True)  # each fits, but both together don't
     yield case([10 << 20, 20 << 20], warm=True)
     yield case([])
 
@@ -90,7 +90,7 @@ PREDICT = answer_exercise(
 
 
 # --------------------------------------------------------------------------- choose launches for another GPU
-MOST_PERCENT = 5.0  # that a choice may lose against the best launch of a GPU
+MOST_PERCENT = 5.0  # by which a choice may be slower than the best launch of a GPU
 # Pairs of GPUs that are made up: where programs start slowly, the usual 4 KB a program (or 8) are too few,
 # and the largest programs are slow elsewhere.
 SIMULATED = (
@@ -103,7 +103,7 @@ SIMULATED = (
 
 def _launch_cases(rng: random.Random, device: str) -> Iterator[Case]:
     pairs = [*gpu_pairs.recorded(), *(gpu_pairs.simulated(rng, **how) for how in SIMULATED)]
-    while _one_for_all(pairs):  # in 55 of 200 draws: an answer that looks at nothing would pass
+    while _one_for_all(pairs):  # in 55 of 200 draws, a constant answer would pass
         pairs = [*gpu_pairs.recorded(), *(gpu_pairs.simulated(rng, **how) for how in SIMULATED)]
     for pair in pairs:
         yield Case(pair.label, pair.args, expected=pair)
@@ -141,14 +141,14 @@ def _named(s: Seen) -> str:
 
 def _slow_here(s: Seen) -> str:
     loss = s.want.loss(_launch(s), new=False)
-    said = f"{_named(s)} is {_above(loss)} % slower than the best launch on the GPU of the table itself"
-    return said if loss > MOST_PERCENT else ""
+    sentence = f"{_named(s)} is {_above(loss)} % slower than the best launch on the GPU of the table itself"
+    return sentence if loss > MOST_PERCENT else ""
 
 
 def _slow_there(s: Seen) -> str:
     loss = s.want.loss(_launch(s))
-    said = f"{_named(s)} is {_above(loss)} % slower there than the best launch"
-    return f"{said}; at most {MOST_PERCENT:g} % is fine" if loss > MOST_PERCENT else ""
+    sentence = f"{_named(s)} is {_above(loss)} % slower there than the best launch"
+    return f"{sentence}; at most {MOST_PERCENT:g} % is fine" if loss > MOST_PERCENT else ""
 
 
 def _starts_too_many(s: Seen) -> bool:
@@ -182,27 +182,27 @@ def _claim_cases(rng: random.Random, device: str) -> Iterator[Case]:
         yield Case(label, (claim,), expected=sorted(claims.objections(claim)))
 
 
-def _said(s: Seen) -> list:
+def _listed(s: Seen) -> list:
     """The learner's objections. (A set is sent as a dict.)"""
     return s.got["a set"] if isinstance(s.got, dict) and list(s.got) == ["a set"] else s.got
 
 
 def _no_list(s: Seen) -> bool:
-    said = _said(s)
-    return not isinstance(said, list | tuple) or not all(isinstance(one, str) for one in said)
+    listed = _listed(s)
+    return not isinstance(listed, list | tuple) or not all(isinstance(one, str) for one in listed)
 
 
 def _unknown(s: Seen) -> str:
-    unknown = [one for one in _said(s) if one not in claims.BREAKS]
+    unknown = [one for one in _listed(s) if one not in claims.BREAKS]
     return f"{unknown[0]!r} is not one of the objections" if unknown else ""
 
 
 def _misses(objection: str) -> Condition:
-    return lambda s: objection in s.want and objection not in _said(s)
+    return lambda s: objection in s.want and objection not in _listed(s)
 
 
 def _objects(objection: str) -> Condition:
-    return lambda s: objection in _said(s) and objection not in s.want
+    return lambda s: objection in _listed(s) and objection not in s.want
 
 
 _CLAIM_MISTAKES = {

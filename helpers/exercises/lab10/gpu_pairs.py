@@ -12,7 +12,7 @@ from helpers.exercises.lab10 import tables
 from helpers.lessons import cross_gpu
 
 Launch = tuple[int, int]
-# Shapes that are streamed: the smaller ones fit an L2 in part.
+# Shapes that are streamed; smaller ones fit partly into an L2.
 RECORDED = ((4096, "float32"), (8192, "float32"), (8192, "bfloat16"))
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _WARPS = (1, 2, 4, 8, 16, 32)
@@ -46,7 +46,7 @@ class Pair:
         return [dict(row) for row in self.rows], self.n_bytes, dict(self.known), dict(self.new)
 
     def loss(self, launch: Launch, *, new: bool = True) -> float:
-        """By how many percent a launch is slower than the best one on that GPU."""
+        """How many percent slower a launch is than the best one on that GPU."""
         times = self.new_us if new else self.known_us
         return 100 * (times[launch] / min(times.values()) - 1)
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SWEEP = "triton/launch-sweep"
-# What of a GPU a learner's function is told.
+# The facts about a GPU that a learner's function gets.
 FACTS = ("copy_gb_per_s", "sm_count", "l2_bytes")
 
 
@@ -45,7 +45,8 @@ def sweep_on_h100(n_cols: int = 8192, dtype: str = "float32") -> list[dict[str, 
 
 
 def score(choose: Callable) -> pd.DataFrame | str:
-    """What a learner's choices from the H100's sweep lose on the H200, compared with the H100's own tuner.
+    """How much slower a learner's choices from the H100's sweep are on the H200, compared with the H100's own
+    tuner.
 
     Args:
         choose: `choose(rows, n_bytes, known, new) -> (block_size, num_warps)`.
