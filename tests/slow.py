@@ -11,6 +11,10 @@ from __future__ import annotations
 ALL = ("*",)
 
 SLOW: dict[str, tuple[str, ...]] = {
+    # The emulator with PyTorch's own headers, which compile for half a minute; `make test` uses our stand-in.
+    "cuda/test_emulator.py": ("test_a_wrapper_takes_cpu_tensors",),
+    # Whole pytest runs that compare their random numbers.
+    "test_conftest.py": ("test_a_run_repeats_and_another_seed_draws_other_numbers",),
     # A sum of ten million terms against the bound that smaller sums test, too.
     "check/test_bounds.py": ("test_ten_million_terms",),
     # Sixteen more seeds for every wrong kernel; `make test` draws four.

@@ -193,8 +193,9 @@ def translated(cuda_source: str, file: str) -> str:
 
 def emulator_flags(flags: Sequence[str]) -> list[str]:
     """Returns the C++ compiler's options: -D, -I and -std of nvcc's, and the emulator's own."""
-    # -O1 compiles in two thirds of the time of -O2, and the emulator is for correctness, never for timing.
-    options = ["-O1", *(flag for flag in flags if re.match(r"-(D|I|std=)", flag))]
+    # -Og compiles in half the time of -O2, and a kernel then takes a third longer in the emulator. Most of it
+    # is compilation: 0.5 s, against 0.04 s for a million elements (two slow cores, g++ 12).
+    options = ["-Og", *(flag for flag in flags if re.match(r"-(D|I|std=)", flag))]
     if platform.machine() == "x86_64" and "g++" in device.find_tool("c++").resolve().name:
         # threadIdx and its like are thread-local; this makes them cheap to reach.
         options.append("-mtls-dialect=gnu2")
