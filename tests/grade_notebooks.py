@@ -11,8 +11,8 @@ import nbformat
 from workbook.grade.marks import Graded, Grades, Mark
 
 FURTHER = Path(__file__).parent / "grade_exercises.py"
-HOSTILE = Path(__file__).parent / "workbook" / "hostile"
-ATTACKS = Path(__file__).parent / "workbook" / "attacks"
+HOSTILE = Path(__file__).parent / "attacks" / "hostile"
+ATTACKS = Path(__file__).parent / "attacks"
 RIGHT_A = """\
 def n_blocks(n):
     return -(-n // 256)"""

@@ -32,7 +32,7 @@ from workbook.grade.marks import Grades
 from workbook.grade.sandbox import require, started
 from workbook.usage import UsageError
 
-NAMES = sorted(path.stem for path in ATTACKS.glob("*.py") if path.stem not in ("tools", "disk"))
+NAMES = sorted(path.stem for path in (ATTACKS / "sandbox").glob("*.py") if path.stem not in ("tools", "disk"))
 SECRET = "a-token-of-the-teacher"
 needs_landlock = pytest.mark.skipif(landlock_version() < 6, reason="this kernel's Landlock is older than 6")
 TIERS = ("", "bwrap", "podman", "docker")
@@ -85,7 +85,7 @@ def attack(name: str, folder: Path, port: int = 1, kind: str = "") -> Path:
     }  # fmt: skip
     path = folder / "in" / f"{name}.ipynb"
     path.parent.mkdir(exist_ok=True)
-    nbformat.write(hostile("tools", name, a=WRONG_A, b=WRONG_B, folder=ATTACKS, **words), path)
+    nbformat.write(hostile("tools", name, a=WRONG_A, b=WRONG_B, folder=ATTACKS / "sandbox", **words), path)
     return path
 
 
