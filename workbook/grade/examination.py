@@ -12,6 +12,7 @@ from helpers import device
 from helpers.exercises.attempt import run_cases
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from workbook.grade.calls import Ask, Calls, Unusable
+from workbook.grade.cgroup import Cgroup
 from workbook.grade.notebook import Submission
 from workbook.grade.process import Limits, Process, WorkerDied, WorkerTimeout
 from workbook.grade.stubs import stubs_of
@@ -21,9 +22,8 @@ _TEXT = 2000  # characters of a sentence in a report
 
 
 _NO_GPU = (
-    "this machine has a GPU that the notebook's process cannot use, confined as it is: grade with "
-    "CUDA_VISIBLE_DEVICES= to "
-    "check on the CPU, or with another --sandbox, or with --no-confine where you know the learners"
+    "this machine has a GPU that cannot be used in the sandbox: grade with CUDA_VISIBLE_DEVICES= to check on "
+    "the CPU, or with --unsafe where you know the learners"
 )
 
 
@@ -43,10 +43,11 @@ class Examination:
         further: str,
         limits: Limits,
         seed: int,
+        cgroup: Cgroup | None,
         tell: Callable[[dict[str, Any]], None],
     ) -> None:
         self._submission, self._exercises, self._further = submission, exercises, further
-        self._limits, self._seed, self._tell = limits, seed, tell
+        self._limits, self._seed, self._cgroup, self._tell = limits, seed, cgroup, tell
         self._open = dict(submission.checks)  # exercises without a verdict, and where they are checked
         self._left_out: set[int] = set()  # cells that ended the process
         self._raised: dict[int, str] = {}  # what each cell raised, or how it ended the process
@@ -60,9 +61,8 @@ class Examination:
             self._doing, started = -1, False
             try:
                 told_of = stubs_of(self._exercises.values())
-                with Process(told_of, self._further, self._limits, self._until) as process:
+                with Process(told_of, self._further, self._limits, self._until, self._cgroup) as process:
                     started = True
-                    self._tell({"event": "tier", "says": process.tier})
                     if device.has_gpu() and not process.sees_gpu:
                         reason = _NO_GPU
                         break
@@ -163,7 +163,8 @@ class Examination:
             nonlocal clean, until
             if clean is None:
                 begin = time.monotonic()
-                clean = Process((), self._further, self._limits, self._until, self._submission.lab)
+                lab = self._submission.lab
+                clean = Process((), self._further, self._limits, self._until, self._cgroup, lab)
                 until += time.monotonic() - begin
             return asking(clean)
 

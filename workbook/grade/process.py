@@ -16,7 +16,6 @@ import shutil
 import signal
 import struct
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -28,27 +27,25 @@ from typing import Any
 import psutil
 import torch
 
-from workbook.grade import disk
-from workbook.grade import sandbox as sandboxes
+from workbook.grade import sandbox, stubs
+from workbook.grade.cgroup import Cgroup
 from workbook.grade.notebook import import_path
-from workbook.grade.sandbox import Sandbox, Started
 from workbook.grade.untrusted import is_plain_zip
 from workbook.grade.worker import MAX_BYTES, frame
 
 _START_S = 120.0  # torch from a cold disk
+_GONE_S = 5.0  # for processes that were killed to be gone
 _GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
 _WATCH_S = 0.1
 _PIPE_BYTES = 1 << 20  # what one may ask for without being root
 _MAX_PROCESSES = 256
 _MAX_THREADS = max(1500, 16 * (os.cpu_count() or 1))  # torch, OpenBLAS and LLVM have a pool each
 _LOG, _SHOWN = 1 << 15, 4000  # bytes of the log's end that are kept, characters that are told
-_DISK_SHARE, _MOST_DISK, _MOST_FILES = 4, 4e9, 100_000  # a part of the free bytes; bytes; files
-_LOOK_S = 0.3  # between two looks at the files
 _ENVIRONMENT = re.compile(
     r"PATH|LANG|LC_.*|TZ|TERM|LD_LIBRARY_PATH|C(C|XX)|CUDA_.*|NVIDIA_.*|(OMP|MKL)_NUM_THREADS|CONDA_PREFIX|TORCH_CUDA_ARCH_LIST|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_CERT_.*|SYSTEMROOT"
 )
 _BOOT = (
-    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path'] + s['its_own'] * sys.path; "
+    "import json, sys; s = json.loads(sys.argv[1]); sys.path[:] = s['path']; "
     "from workbook.grade import worker; worker.main(s)"
 )
 
@@ -72,23 +69,22 @@ class Limits:
     Attributes:
         cell_s: Seconds for one cell, and for one exercise's check.
         total_s: Seconds for the whole notebook.
-        memory_mb: Resident memory of its processes together, in MB (10^6 bytes).
-        confine: Whether the kernel is to confine it, where it can.
-        sandbox: What stands around it, or None.
+        memory_mb: Memory of its processes and of its files together, in MB (10^6 bytes).
+        sandboxed: Whether it runs in a sandbox.
+        hidden: What it must not see there, wherever that lies.
     """
 
     cell_s: float = 120.0
     total_s: float = 1200.0
     memory_mb: float = 8000.0
-    confine: bool = True
-    sandbox: Sandbox | None = None
+    sandboxed: bool = True
+    hidden: tuple[str, ...] = ()
 
 
 class Process:
     """One learner's process; a context manager that leaves nothing running and no file behind.
 
     Attributes:
-        tier: How it is confined.
         sees_gpu: Whether torch finds a GPU there.
     """
 
@@ -98,6 +94,7 @@ class Process:
         exercises: str,
         limits: Limits,
         until: float,
+        cgroup: Cgroup | None,
         lab: str = "",
     ) -> None:
         """Start it.
@@ -107,40 +104,32 @@ class Process:
             exercises: A Python file with further exercises, or "".
             limits: What it may use.
             until: When the notebook's time ends, on `time.monotonic()`.
+            cgroup: Where the kernel limits its memory, or None: it is measured then.
             lab: For a clean process, which runs no cell of a learner: the lab whose exercises it knows whole.
                 "" for a learner's process.
 
         Raises:
             Gone: It did not come up.
         """
-        self._limits, self._until = limits, until
+        self._limits, self._until, self._cgroup = limits, until, cgroup
+        self._n_killed = cgroup.n_killed if cgroup else 0
         self._seen: dict[int, psutil.Process] = {}
-        self._folder = tempfile.TemporaryDirectory(prefix="workbook-grade-", ignore_cleanup_errors=True)
-        folder, path, sandbox = Path(self._folder.name), import_path(), limits.sandbox
-        start = Started((sys.executable, "-I", "-X", "faulthandler"), str(folder), tuple(path), exercises)
-        environment = _environment(folder)
-        if sandbox:
-            start = sandboxes.started(sandbox, folder, path, exercises, environment, limits.memory_mb)
-        self._container = start.name
-        # Inside a sandbox files have memory of their own, of a size that is set.
-        self._disk = 0.0 if sandbox else min(shutil.disk_usage(folder).free / _DISK_SHARE, _MOST_DISK)
-        self._looked = self._watched = time.monotonic()
+        self._watched = time.monotonic()
+        self._folder = None if limits.sandboxed else tempfile.mkdtemp(prefix="workbook-grade-")
+        folder = self._folder or sandbox.HOME
+        path = [os.path.realpath(one) for one in import_path()]
         settings = {
-            "told": list(told),
-            "lab": lab,
-            "exercises": start.exercises,
-            "folder": start.folder,
-            "confine": limits.confine,
-            "path": start.path,
-            "its_own": bool(start.name),
-            "private": ["/dev/shm", "/tmp", "/var/tmp"] if sandbox else [],
-            "user": 0 if start.name else sandboxes.spare_user(folder, path, exercises, sandbox),
-            "file_bytes": int(self._disk),
-        }
+            "told": list(told), "lab": lab, "exercises": exercises, "folder": folder, "path": path,
+            "sandboxed": limits.sandboxed,
+        }  # fmt: skip
+        argv = [sandbox.python(), "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)]
+        if limits.sandboxed:
+            readable = [*sandbox.installation(path), sandbox.WORKBOOK, *filter(None, [exercises])]
+            readable += [sandbox.HELPERS] if lab else stubs.without_answers()
+            argv = sandbox.command(readable, limits.hidden, limits.memory_mb) + argv
         self._process = subprocess.Popen(
-            [*start.argv, "-c", _BOOT, json.dumps(settings)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            env=None if self._container else environment, cwd=folder, start_new_session=True,
+            cgroup.inside(argv) if cgroup else argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, env=_environment(folder), cwd="/", start_new_session=True,
         )  # fmt: skip
         self._requests, self._replies = self._process.stdin.fileno(), self._process.stdout.fileno()
         os.set_blocking(self._requests, False)
@@ -153,8 +142,7 @@ class Process:
         self._notebook = 0
         try:
             hello, _ = self._receive(time.monotonic() + _START_S, "", interrupt=False)
-            self._notebook = hello["pid"] if not sandbox or self._container else self._outside(hello["pid"])
-            self.tier = f"{sandbox.says}, {hello['tier']}" if sandbox else hello["tier"]
+            self._notebook = self._outside(hello["pid"]) if limits.sandboxed else hello["pid"]
             self.sees_gpu = hello["gpu"] is True
         except BaseException:
             self.close()
@@ -254,9 +242,6 @@ class Process:
         return reply, interrupted
 
     def _interrupt(self) -> None:
-        if self._container:
-            sandboxes.interrupt(self._limits.sandbox, self._container, self._notebook)
-            return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._notebook, signal.SIGINT)
 
@@ -284,18 +269,13 @@ class Process:
         if self._process.poll() is not None:
             self._gone()
         family = self._family()
-        rss = n_threads = 0
+        n_bytes, n_threads = 0 if self._cgroup else self._in_files(), 0
         for process in family:
             with contextlib.suppress(psutil.Error):
-                rss += process.memory_info().rss
+                n_bytes += 0 if self._cgroup else process.memory_info().rss
                 n_threads += process.num_threads()
-        if rss > self._limits.memory_mb * 1e6:
-            self._end(f"took more than {self._limits.memory_mb:g} MB of memory", "memory")
-        if self._disk and time.monotonic() > self._looked + _LOOK_S:
-            n_bytes, n_files = disk.held(Path(self._folder.name), family)
-            self._looked = time.monotonic()
-            if n_bytes > self._disk or n_files > _MOST_FILES:
-                self._end(f"wrote more than {self._disk / 1e6:.0f} MB or {_MOST_FILES} files", "disk")
+        if n_bytes > self._limits.memory_mb * 1e6 or self._killed_for_memory():
+            self._end(self._too_much, "memory")
         if len(family) > _MAX_PROCESSES:
             self._end(f"started more than {_MAX_PROCESSES} processes", "processes")
         if n_threads > _MAX_THREADS:
@@ -303,8 +283,24 @@ class Process:
         if time.monotonic() > until:
             self._end("ran past its time, did not heed an interrupt and was killed", "timeout")
 
+    @property
+    def _too_much(self) -> str:
+        return f"took more than {self._limits.memory_mb:g} MB of memory"
+
+    def _killed_for_memory(self) -> bool:
+        return self._cgroup is not None and self._cgroup.n_killed > self._n_killed
+
+    def _in_files(self) -> int:
+        """Bytes of memory that the files of its sandbox take."""
+        n_bytes = 0
+        for folder in sandbox.IN_MEMORY if self._limits.sandboxed and self._notebook else ():
+            with contextlib.suppress(OSError):
+                about = os.statvfs(f"/proc/{self._notebook}/root{folder}")
+                n_bytes += (about.f_blocks - about.f_bfree) * about.f_frsize
+        return n_bytes
+
     def _family(self) -> list[psutil.Process]:
-        """The supervisor and every process below it."""
+        """The first process that was started and every one below it."""
         with contextlib.suppress(psutil.Error):
             top = psutil.Process(self._process.pid)
             found = [top, *top.children(recursive=True)]
@@ -321,9 +317,12 @@ class Process:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(2)  # it may have closed its pipe and live
         code = self._process.returncode
-        if code is not None and code > 128 and self._limits.sandbox:
+        if code is not None and code > 128 and self._limits.sandboxed:
             code = 128 - code
+        killed_for_memory = self._killed_for_memory()
         self.close()
+        if killed_for_memory:
+            raise WorkerDied(self._too_much, "memory", self.log)
         if code is None:
             raise WorkerDied("closed the grader's pipe", "forged-answer", self.log)
         if code < 0:
@@ -356,37 +355,40 @@ class Process:
         self._family()
         self._process.stdin.close()  # the leash
         self._process.stdout.close()
+        if self._limits.sandboxed:
+            self._process.kill()  # the kernel ends all that is in the sandbox with it
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(15)  # the supervisor ends everything below it, then itself
-        if self._container and self._process.returncode is None:
-            sandboxes.remove(self._limits.sandbox, self._container)
-        for process in self._seen.values():  # and where the notebook killed its supervisor
-            with contextlib.suppress(psutil.Error):
-                process.kill()
+            self._process.wait(15)  # a supervisor ends everything below it, then itself
+        if not self._limits.sandboxed:  # and where the notebook killed its supervisor
+            for process in self._seen.values():
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+        psutil.wait_procs(list(self._seen.values()), _GONE_S)
         self._process.wait()
         self._logger.join(2)
-        self._folder.cleanup()
+        if self._folder:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: str) -> dict[str, str]:
     """What a notebook needs of this environment, and no token that may stand in it; caches of its own."""
     kept = {name: value for name, value in os.environ.items() if _ENVIRONMENT.fullmatch(name)}
-    tools = os.pathsep.join([str(Path(sys.executable).parent), kept.get("PATH", os.defpath)])
-    cache = str(folder / "cache")
+    tools = os.pathsep.join([str(Path(sandbox.python()).parent), kept.get("PATH", os.defpath)])
+    cache = f"{folder}/cache"
     return {
         **kept,
         "PATH": tools,
-        "HOME": str(folder),
+        "HOME": folder,
         "WORKBOOK_GRADED": "1",
-        "LOGNAME": "learner",  # a spare user has no name, and torch.compile asks for one
-        "TMPDIR": str(folder / "tmp"),
+        "LOGNAME": "learner",  # a sandbox has no list of users, and torch.compile asks for a name
+        "TMPDIR": f"{folder}/tmp",
         "XDG_CACHE_HOME": cache,
         "IPYTHONDIR": cache,
         "MPLCONFIGDIR": cache,
         "TRITON_CACHE_DIR": f"{cache}/triton",
         "TORCHINDUCTOR_CACHE_DIR": f"{cache}/inductor",
         "TORCH_EXTENSIONS_DIR": f"{cache}/torch_extensions",
-        # its pool of processes needs /dev/shm, which nobody may write into
+        # a pool of processes takes more memory than it saves time
         "TORCHINDUCTOR_COMPILE_THREADS": "1",
         "WORKBOOK_PROGRESS": f"{cache}/progress",
         "WORKBOOK_WIDGETS": "plain",

@@ -1,265 +1,176 @@
-"""What stands around a learner's process where a teacher asks for it: bubblewrap's namespaces, or a
-container.
+"""The sandbox in which learners' code runs: what it sees of this machine, and the command that starts it.
 
-Both get a system that is read-only, no network, and memory for files that ends with them. Requests come over
-stdin, replies go to stdout and what is printed to stderr, so that nothing else must reach inside. What
-`confine` asks of the kernel comes on top, in each of them.
+It is bubblewrap (`bwrap`), with user, process, network, IPC and mount namespaces of its own: a system that is
+read-only and holds neither answers nor submissions, an empty home in memory, and no network. See bwrap(1).
 """
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import glob
 import os
-import re
-import secrets
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from workbook.grade import confine
-from workbook.usage import UsageError, first_line
+import helpers
+from helpers import device
+from workbook.usage import UsageError
 
-CONTAINERS = ("docker", "podman")
-KINDS = ("bwrap", *CONTAINERS)
-IMAGE = "kernel-workbook-grade"
-DOCKERFILE = "workbook/grade/Dockerfile"
-_INSIDE = "/workbook"  # where a container sees this package
-_TASKS, _OPEN_FILES = 2000, 1024  # processes and threads of a container; files of one process
-_ASK_S = 60.0
-# An image has its own Python, compiler and CUDA.
-_OF_THIS_SYSTEM = re.compile(
-    r"PATH|LD_LIBRARY_PATH|C(C|XX)|CUDA_(HOME|PATH)|CONDA_PREFIX|TRITON_(LIBCUDA|PTXAS)_PATH|SSL_.*"
+# The packages that a learner's process imports.
+HELPERS = Path(helpers.__file__).resolve().parent
+WORKBOOK = Path(__file__).resolve().parents[1]
+HOME = "/tmp/learner"
+# Where files of the sandbox are; they are in memory.
+IN_MEMORY = ("/tmp", "/dev/shm")
+
+_NAMESPACES = (
+    "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
+    "--unshare-cgroup-try", "--uid", "1000", "--gid", "1000", "--hostname", "learner",
+    "--die-with-parent", "--new-session", "--cap-drop", "ALL",
+)  # fmt: skip
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+# Programs are found, loaded and linked by these; the rest of /etc may hold secrets that root can read.
+_SETTINGS = (
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
 )
+# CUDA asks /sys for GPUs and torch for cores.
+_HARDWARE = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/dev")
+_GPUS = ("/dev/nvidia*", "/dev/dxg", "/dev/dri")
+_TOOLS = ("c++", "nvcc", "ncu", "ninja", "cuobjdump", "nvdisasm", "ptxas")
+_TRY_S = 60.0
+_INSTALL = "install bubblewrap (on Debian and Ubuntu: apt-get install bubblewrap)"
+_UNSAFE = "or grade with --unsafe, which runs learners' code with your rights"
+_CHECK = "sysctl user.max_user_namespaces kernel.apparmor_restrict_unprivileged_userns"
 
 
-@dataclass(frozen=True)
-class Sandbox:
-    """What to put around a process.
+def require() -> str:
+    """See whether learners' code can be put into a sandbox here.
 
-    Attributes:
-        kind: "bwrap", "docker" or "podman".
-        says: How the report calls it, such as "sandboxed by bubblewrap 0.8.0".
-        image: A container's.
-    """
-
-    kind: str
-    says: str
-    image: str = ""
-
-
-@dataclass(frozen=True)
-class Started:
-    """A command that starts a process inside, and what differs there.
-
-    Attributes:
-        argv: The command, up to and with Python and its options.
-        folder: The process's own folder as it sees it.
-        path: Where it imports from; the workbook and Python's own places where that is another Python.
-        exercises: The file with further exercises as it sees it, or "".
-        name: The container's, or "".
-    """
-
-    argv: tuple[str, ...]
-    folder: str
-    path: tuple[str, ...]
-    exercises: str
-    name: str = ""
-
-
-def require(kind: str, image: str = "") -> Sandbox:
-    """See whether this machine has it.
+    Returns:
+        How reports call the sandbox, such as "sandboxed by bubblewrap 0.8.0".
 
     Raises:
-        UsageError: It is not there or does not work; the sentence says what to do.
+        UsageError: There is none; the sentence says what to do.
     """
-    if kind not in KINDS:
-        raise UsageError(f"--sandbox {kind!r} is none; there are {', '.join(KINDS)}.")
     if sys.platform != "linux":
-        raise UsageError(f"--sandbox {kind} needs Linux; grade without it, or in a virtual machine.")
-    if not shutil.which(kind):
-        package = "bubblewrap" if kind == "bwrap" else kind
         raise UsageError(
-            f"--sandbox {kind}: there is no {kind} here; install {package}, or grade without --sandbox."
+            f"The sandbox for learners' code needs Linux: grade in a virtual machine, {_UNSAFE}."
         )
-    if kind == "bwrap":
-        _ask(kind, ["bwrap", *_NAMESPACES, "--ro-bind", "/", "/", "true"], "it can make no namespaces here")
-        return Sandbox(kind, f"sandboxed by {_version(kind).replace('bwrap', 'bubblewrap')}")
-    _ask(kind, [kind, "version"], "its service does not answer")
-    image = image or IMAGE
-    build = f"build it with `{kind} build -t {IMAGE} -f {DOCKERFILE} .`"
-    _ask(
-        kind, [kind, "image", "inspect", "--format", "{{.Id}}", image], f"there is no image {image}; {build}"
-    )
-    found = Sandbox(kind, f"contained by {_version(kind)}, image {image}", image)
-    start = _container(found, Path("/"), "", {}, 512)
-    _ask(
-        kind,
-        [*start.argv, "-c", "import torch"],
-        "a container with the limits that are needed does not start",
-    )
-    return found
-
-
-def _ask(kind: str, command: Sequence[str], otherwise: str) -> None:
+    if not shutil.which("bwrap"):
+        raise UsageError(f"There is no bwrap here for the sandbox: {_INSTALL}, {_UNSAFE}.")
     try:
-        subprocess.run(
-            command, capture_output=True, check=True, text=True, timeout=_ASK_S, stdin=subprocess.DEVNULL
-        )
+        words = ["bwrap", *_flags(), "--ro-bind", "/", "/", "--proc", "/proc", "true"]
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=_TRY_S, stdin=subprocess.DEVNULL)
+        failed = ran.stderr.strip() or "it gave no reason" if ran.returncode else ""
     except (OSError, subprocess.SubprocessError) as error:
-        said = (getattr(error, "stderr", "") or first_line(error)).strip().splitlines()
+        failed = str(error)
+    if failed:
         raise UsageError(
-            f"--sandbox {kind}: {otherwise} ({said[-1][:200] if said else 'no reason given'})."
-        ) from None
+            f"bubblewrap can make no sandbox here ({failed.splitlines()[-1][:200]}): allow user namespaces "
+            f"(`{_CHECK}` shows whether they are), {_UNSAFE}."
+        )
+    said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
+    return f"sandboxed by {said.strip()}"
 
 
-def _version(kind: str) -> str:
-    """Such as "bubblewrap 0.8.0" or "podman 4.3.1"."""
-    said = subprocess.run([kind, "--version"], capture_output=True, text=True, check=False).stdout.split()
-    number = next((word.strip(",") for word in said if word[:1].isdigit()), "")
-    return f"{kind} {number}".strip()
+@functools.cache
+def _flags() -> tuple[str, ...]:
+    """The namespaces; further ones inside are refused where bubblewrap knows how to (since 0.8)."""
+    known = subprocess.run(["bwrap", "--help"], capture_output=True, text=True, check=False)
+    further = "--disable-userns" in known.stdout + known.stderr
+    return (*_NAMESPACES, *(["--disable-userns"] if further else []))
 
 
-# ------------------------------------------------------------------------------------------------ commands
-
-_PYTHON = ("-I", "-X", "faulthandler")
-_NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
-# What root keeps until the learner's code begins: a spare user's id is taken, and its processes are ended.
-_KEPT = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP", "CAP_KILL")
+def python() -> str:
+    """This Python, by a path without links to folders."""
+    executable = Path(sys.executable)
+    return str(executable.parent.resolve() / executable.name)
 
 
-def started(
-    sandbox: Sandbox,
-    folder: Path,
-    path: Sequence[str],
-    exercises: str,
-    environment: Mapping[str, str],
-    memory_mb: float,
-) -> Started:
-    """The command that starts a learner's Python inside.
+def command(readable: Iterable[Path | str], hidden: Iterable[Path | str], memory_mb: float) -> list[str]:
+    """The command that starts what is appended to it in a new sandbox, in the folder `HOME`.
 
     Args:
-        sandbox: What `require` gave.
-        folder: An empty folder of this system.
-        path: Where this process imports from.
-        exercises: A file that it reads, or "".
-        environment: What it gets.
-        memory_mb: MB (10^6 bytes) of memory: a container's in all; what files may take in one of bubblewrap's
-            folders.
+        readable: What is to be seen of this machine beside the system: files and folders.
+        hidden: What is not to be seen, wherever it lies.
+        memory_mb: MB (10^6 bytes); half of it is for files in `/tmp`, and half of it for `/dev/shm`.
     """
-    if sandbox.kind == "bwrap":
-        return _bwrap(folder, path, exercises, memory_mb)
-    return _container(sandbox, folder, exercises, environment, memory_mb)
+    argv = ["bwrap", *_flags(), "--dev", "/dev"]
+    for folder in IN_MEMORY:
+        argv += ["--perms", "1777", "--size", str(int(memory_mb * 1e6 / 2)), "--tmpfs", folder]
+    for pattern in _GPUS:
+        for path in sorted(glob.glob(pattern)):
+            argv += ["--dev-bind-try", path, path]
+    argv += ["--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
+    empty = []
+    for path, source in mounts([*_SYSTEM, *_SETTINGS, *_HARDWARE, *readable], hidden).items():
+        above = [str(one) for one in reversed(Path(path).parents)][1:]
+        argv += [word for one in above for word in ("--perms", "0755", "--dir", one)]
+        if source:
+            argv += ["--ro-bind", source, path]
+        else:
+            argv += ["--perms", "0755", "--tmpfs", path]
+            empty.append(path)
+    argv += ["--proc", "/proc", "--dir", HOME]
+    for path in (*empty, "/dev", "/"):
+        argv += ["--remount-ro", path]
+    return [*argv, "--chdir", HOME, "--"]
 
 
-def _bwrap(folder: Path, path: Sequence[str], exercises: str, memory_mb: float) -> Started:
-    n_bytes = str(int(memory_mb * 1e6 / 4))
-    private = ["--perms", "1777", "--size", n_bytes, "--tmpfs"]
-    seen = sorted({*confine.plan(folder, path, [exercises] if exercises else [])["read"]} - {"/", "/proc"})
-    argv = ["bwrap", *_NAMESPACES, "--die-with-parent", "--cap-drop", "ALL"]
-    argv += [word for name in _KEPT for word in ("--cap-add", name)] if os.getuid() == 0 else []
-    argv += ["--dev", "/dev", *private, "/dev/shm", *private, "/tmp", *private, "/var/tmp"]
-    for device in sorted(glob.glob("/dev/nvidia*")):
-        argv += ["--dev-bind-try", device, device]
-    above = {str(parent) for one in (*seen, str(folder)) for parent in Path(one).parents} - {"/"}
-    for one in sorted(above):
-        argv += ["--perms", "0755", "--dir", one]  # bubblewrap's own choice shuts out all but root
-    for one in seen:
-        argv += ["--ro-bind-try", one, one]
-    argv += ["--proc", "/proc", *private, str(folder), "--remount-ro", "/", "--chdir", str(folder), "--"]
-    return Started((*argv, sys.executable, *_PYTHON), str(folder), tuple(path), exercises)
+def mounts(readable: Iterable[Path | str], hidden: Iterable[Path | str]) -> dict[str, str]:
+    """What stands where in the sandbox.
 
+    Args:
+        readable: Files and folders to be seen, where they are here. What is not there, or not open to this
+            user, is left out.
+        hidden: Files and folders not to be seen, though one above them is; what of `readable` lies below one
+            of them is seen.
 
-def _container(
-    sandbox: Sandbox, folder: Path, exercises: str, environment: Mapping[str, str], memory_mb: float
-) -> Started:
-    name = f"workbook-{secrets.token_hex(12)}"
-    home, user, n_bytes = "/learner", confine.spare_user(), int(memory_mb * 1e6)
-    argv = [
-        sandbox.kind,
-        "run",
-        "--rm",
-        "--interactive",
-        "--name",
-        name,
-        "--hostname",
-        "learner",
-        "--network",
-        "none",
-        "--read-only",
-        "--cap-drop",
-        "ALL",
-        "--security-opt",
-        "no-new-privileges",
-        "--user",
-        f"{user}:{user}",
-        "--log-driver",
-        "none",
-        "--pids-limit",
-        str(_TASKS),
-        "--memory",
-        f"{n_bytes}b",
-        "--memory-swap",
-        f"{n_bytes}b",
-        "--ulimit",
-        "core=0:0",
-        "--ulimit",
-        f"nofile={_OPEN_FILES}:{_OPEN_FILES}",
-        "--ulimit",
-        f"nproc={_TASKS}:{_TASKS}",
-        "--tmpfs",
-        f"{home}:rw,exec,mode=1777,size={n_bytes // 2}",
-        "--workdir",
-        home,
-        "--volume",
-        f"{confine.HELPERS}:{_INSIDE}/helpers:ro",
-        "--volume",
-        f"{confine.WORKBOOK}:{_INSIDE}/workbook:ro",
-    ]
-    inside = ""
-    if exercises:
-        inside = f"{_INSIDE}-exercises.py"
-        argv += ["--volume", f"{exercises}:{inside}:ro"]
-    if os.path.exists("/dev/nvidiactl"):
-        argv += ["--gpus", "all"] if sandbox.kind == "docker" else ["--device", "nvidia.com/gpu=all"]
-    for variable, value in environment.items():
-        if not _OF_THIS_SYSTEM.fullmatch(variable):
-            argv += ["--env", f"{variable}={value.replace(str(folder), home)}"]
-    argv += ["--entrypoint", "python", sandbox.image, *_PYTHON]
-    return Started(tuple(argv), home, (_INSIDE,), inside, name)
-
-
-def spare_user(folder: Path, path: Sequence[str], exercises: str, sandbox: Sandbox | None) -> int:
-    """Another user's id for root's learners, or 0: where this is not root, or another user could not read
-    what is needed.
+    Returns:
+        Path to what is mounted there, those above first: a path of this machine, or "" for an empty folder.
     """
-    if sys.platform != "linux" or os.getuid():
-        return 0
-    needed = [sys.executable, sys.prefix, sys.base_prefix, *(one for one in path if os.path.exists(one))]
-    needed += [exercises] if exercises else []
-    if sandbox:
-        return confine.spare_user() if confine.is_open_to_all(needed, parents=False) else 0
-    above = [str(one) for one in folder.parents]
-    return confine.spare_user() if confine.is_open_to_all([*needed, *above[1:]], parents=True) else 0
+    found: dict[str, str] = {}
+    for path in readable:
+        real = os.path.realpath(path)
+        if os.path.isabs(path) and os.access(real, os.R_OK | (os.X_OK if os.path.isdir(real) else 0)):
+            found |= {os.path.normpath(path): real, real: real}
+    for path in map(os.path.realpath, hidden):
+        empty = "" if os.path.isdir(path) else os.devnull
+        for at, source in list(found.items()):
+            if path == source or path.startswith(source.rstrip("/") + "/"):
+                found[at + path[len(source) :]] = empty
+    in_order = dict(sorted(found.items(), key=lambda item: item[0].count("/")))
+    return {path: source for path, source in in_order.items() if not _is_seen_anyway(path, source, in_order)}
 
 
-# ------------------------------------------------------------------------------------------------ containers
-# that run
+def _is_seen_anyway(path: str, source: str, found: dict[str, str]) -> bool:
+    """Whether what is mounted above shows the same there."""
+    above = next((str(one) for one in Path(path).parents if str(one) in found), None)
+    return above is not None and bool(found[above]) and found[above] + path[len(above) :] == source
 
 
-def interrupt(sandbox: Sandbox, name: str, pid: int) -> None:
-    """Send SIGINT to a process of a container, by its number there."""
-    _run([sandbox.kind, "exec", name, "sh", "-c", f"kill -INT {pid}"])
+def installation(path: Sequence[str]) -> list[Path]:
+    """What Python and the tools that labs use need of this machine, beside the system and the workbook.
 
-
-def remove(sandbox: Sandbox, name: str) -> None:
-    """End a container and what is in it."""
-    _run([sandbox.kind, "rm", "--force", name])
-
-
-def _run(command: Sequence[str]) -> None:
-    with contextlib.suppress(OSError, subprocess.SubprocessError):
-        subprocess.run(command, capture_output=True, check=False, timeout=_ASK_S, stdin=subprocess.DEVNULL)
+    Args:
+        path: Where Python imports from.
+    """
+    named = [sys.prefix, sys.base_prefix, *path, *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
+    named += [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
+    found = [Path(one) for one in named if os.path.isabs(one)]
+    if toolkit := device.cuda_toolkit():
+        found.append(toolkit)
+    for tool in filter(None, map(device.find_tool, _TOOLS)):
+        real = tool.resolve()
+        # A toolkit's programs need what lies beside them. A program in a home folder comes alone.
+        whole = real.parent.parent if real.parent.name == "bin" else real.parent
+        found += [tool, real if whole == Path.home() or whole in Path.home().parents else whole]
+    # Of the folder that holds the workbook only its packages are needed: labs and solutions are beside them.
+    return [one for one in found if one.resolve() not in {*HELPERS.parents, *WORKBOOK.parents}]

@@ -7,29 +7,26 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
-from workbook.grade import confine
+from workbook.grade.sandbox import HELPERS
 
 _FURTHER = "further_exercises"
 
 
-def without_answers(allowed: dict[str, list[str]]) -> dict[str, list[str]]:
-    """What `confine.plan` allows, but for the labs' modules and the records that know answers."""
+def without_answers() -> list[Path]:
+    """The files and folders of `helpers` without the labs' modules and the records that know answers."""
     from helpers.exercises import ADAPTERS, KEPT_BACK
 
-    helpers = confine.HELPERS
-    own = helpers / "exercises"
-    read = [path for path in allowed["read"] if path != str(helpers)]
-    kept_back = {helpers / "records" / name for name in KEPT_BACK}
-    above = {folder for path in kept_back for folder in path.parents if helpers in folder.parents}
-    for folder in (helpers, *above):
-        read += [str(path) for path in folder.iterdir() if path not in {own, *above, *kept_back}]
-    read += [str(path) for path in own.iterdir() if not (path.is_dir() and path.name in ADAPTERS)]
+    own = HELPERS / "exercises"
+    kept_back = {HELPERS / "records" / name for name in KEPT_BACK}
+    above = {folder for path in kept_back for folder in path.parents if HELPERS in folder.parents}
+    hidden = {own, *above, *kept_back, *(own / package for package in ADAPTERS)}
+    found = [path for folder in (HELPERS, own, *above) for path in folder.iterdir() if path not in hidden]
     for package, modules in ADAPTERS.items():
-        read += [str(own / package / f"{module}.py") for module in ("__init__", *modules)]
-    listed = [*map(str, (helpers, own, *above)), *(str(own / package) for package in ADAPTERS)]
-    return {**allowed, "read": read, "list": [*allowed["list"], *listed]}
+        found += [own / package / f"{module}.py" for module in ("__init__", *modules)]
+    return sorted(path for path in found if path.name != "__pycache__")
 
 
 def stubs_of(exercises: Iterable[Any]) -> list[dict[str, Any]]:

@@ -4,10 +4,10 @@ There are two kinds. A learner's process runs the notebook; of the exercises it 
 nothing of cases, references and answers. A clean process runs no cell: it is given texts, builds them and
 runs them.
 
-`main` forks. The first process stays what it is, a supervisor that runs nothing of the learner's: when the
-second one ends, or the grader lets go of the leash, it ends every process that the notebook started, however
-far they forked away. The second process runs the learner's cells in an IPython shell and answers the grader
-over a pipe of its own; what the cells print goes elsewhere, to a log.
+It runs the learner's cells in an IPython shell and answers the grader over a pipe; what the cells print goes
+elsewhere, to a log. Outside of a sandbox `main` forks first: a supervisor that runs nothing of the learner's ends
+every process that the notebook started, however far they forked away, when this one ends or the grader lets go of
+the leash. In a sandbox its end is theirs.
 
 A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. The
 grader checks every reply, for the learner's code can send whatever it likes.
@@ -18,65 +18,61 @@ from __future__ import annotations
 import contextlib
 import io
 import os
+import resource
 import signal
 import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
-from workbook.grade import confine, stand_ins
+from workbook.grade import stand_ins
 from workbook.grade.shell import Originals, line_of, make_shell, sentence
-from workbook.grade.stubs import as_told, known, without_answers
-from workbook.supervisor import end_with_parent, supervised
+from workbook.grade.stubs import as_told, known
+from workbook.supervisor import supervised
 
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
+# No core files; files that are open in a process, each of which may be a socket with a buffer in the kernel;
+# processes and threads (which Linux does not count for root).
+_LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 2048, resource.RLIMIT_NPROC: 4096}
 
 
 def main(settings: dict[str, Any]) -> None:
-    """Supervise a process that serves the grader; does not return.
+    """Serve the grader; does not return.
 
     Requests come over stdin, whose end is the leash; replies go to stdout, and what cells print to stderr.
 
     Args:
         settings: `told`: what a learner's process is told of the exercises; `lab`: for a clean process, whose
             exercises it knows, else ""; `exercises`: a Python file with further ones or ""; `folder`: where
-            the notebook runs; `confine`: whether to ask the kernel to keep it in; `private`: further folders
-            that are its own; `user`: whose id to take, or 0; `file_bytes`: of one file, or 0 for what
-            `confine` allows.
+            the notebook runs; `sandboxed`: whether it is in a sandbox.
     """
-    requests, replies, leash = (os.dup(fd) for fd in (0, 1, 0))
+    requests, replies = (os.dup(fd) for fd in (0, 1))
     with open(os.devnull) as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    supervised(leash, (requests, replies))
+    if not settings["sandboxed"]:
+        supervised(os.dup(requests), (requests, replies), settings["folder"])
     sys.argv = ["notebook"]
-    folder, user = settings["folder"], settings["user"]
-    os.chdir(folder)
+    os.chdir(settings["folder"])
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
     further, lab = settings["exercises"], settings["lab"]
-    allowed = confine.plan(Path(folder), sys.path, [further] if further else [])
-    if not lab:
-        allowed = without_answers(allowed)
-    allowed["write"] += settings["private"]
-    if user and not settings["private"]:  # in a sandbox the folder is everybody's
-        with contextlib.suppress(OSError):
-            os.chown(folder, user, user)
-    tier = confine.enter(allowed if settings["confine"] else None, user, settings["file_bytes"])
-    end_with_parent(signal.SIGKILL)  # which a change of the user undoes
+    for what, most in _LIMITS.items() if settings["sandboxed"] else ():
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
     for name in ("cache", "tmp"):
         os.mkdir(name)
     if lab:
-        _Clean(requests, replies, known(lab, further)).serve(tier)
+        _Clean(requests, replies, known(lab, further)).serve()
     else:
         exercises = as_told(settings["told"], further)
         import helpers.exercises
 
         helpers.exercises.hold(tuple(exercises.values()))
-        _Worker(requests, replies, exercises).serve(tier)
+        _Worker(requests, replies, exercises).serve()
     os._exit(0)
 
 
@@ -132,11 +128,11 @@ class _Answering:
         self._asking = threading.Lock()
         self._token = ""
 
-    def serve(self, tier: str) -> None:
-        """Say how this process is confined, and answer until the grader closes the pipe."""
+    def serve(self) -> None:
+        """Say that it is there, and answer until the grader closes the pipe."""
         import torch
 
-        self._send({"token": "", "pid": self._pid, "tier": tier, "gpu": torch.cuda.is_available()})
+        self._send({"token": "", "pid": self._pid, "gpu": torch.cuda.is_available()})
         self._heed_interrupts()
         while (payload := receive(self._requests, self._read)) is not None:
             message = self._load(io.BytesIO(payload), weights_only=True)
