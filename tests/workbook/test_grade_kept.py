@@ -4,6 +4,7 @@ written otherwise.
 
 from __future__ import annotations
 
+import base64
 import csv
 import hashlib
 import io
@@ -228,7 +229,13 @@ def test_a_run_that_is_killed_loses_the_notebook_in_work_only(three, tmp_path):
         f"from workbook.grade import grade\ngrade({[str(p) for p in three]!r}, {str(out)!r}, "
         f"exercises={str(FURTHER)!r}, seed=7, time_limit=300)"
     )
-    process = subprocess.Popen([sys.executable, "-c", code], env=environment(), stderr=subprocess.DEVNULL)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    process = subprocess.Popen(
+        [sys.executable, "-c", code],
+        env=environment() | {"TMPDIR": str(temporary)},
+        stderr=subprocess.DEVNULL,
+    )
     family: list[psutil.Process] = []
     try:
         until = time.monotonic() + 120
@@ -243,6 +250,7 @@ def test_a_run_that_is_killed_loses_the_notebook_in_work_only(three, tmp_path):
         process.kill()
         process.wait()
     assert not (out / "grades.csv").exists()
+    assert not list(temporary.rglob("*.ipynb"))
     submission(notebook(), three[1])
     kept = content(out).splitlines()
     grades = grade(three, out, exercises=FURTHER, resume=True)
@@ -347,10 +355,9 @@ def test_a_gpu_that_learners_code_cannot_use_fails_nobody(tmp_path, monkeypatch)
 
     monkeypatch.setattr(examination.device, "has_gpu", lambda: True)
     path = submission(notebook(), tmp_path / "ada.ipynb")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
     task = {
-        "notebook": str(path),
-        "digest": digest,
+        "content": base64.b64encode(path.read_bytes()).decode(),
+        "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
         "stem": "ada",
         "lab": "",
         "exercises": str(FURTHER),

@@ -7,6 +7,7 @@ nothing found is lost with it. `examination` is what it does with one.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import functools
 import hashlib
@@ -37,20 +38,20 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
     """Examine one notebook and tell everything about it.
 
     Args:
-        task: `notebook`, a copy; `digest`, what its bytes must be; `stem`, what the file was called; `lab`
-            ("" to find out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
+        task: `content`, its bytes in base64; `digest`, what they must be; `stem`, what the file was called;
+            `lab` ("" to find out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
         tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "tier" (how its process
             is confined), "cell" (one that raised or ended the process), "ended", "mark", "unreadable" and
             "broken" (the copy is not what was handed in).
     """
     labs = _labs(task["exercises"])
-    content = Path(task["notebook"]).read_bytes()
+    content = base64.b64decode(task["content"])
     if hashlib.sha256(content).hexdigest() != task["digest"]:
         tell({"event": "broken", "says": "its copy was changed after it was handed in"})
         return
     try:
         submission = read(
-            Path(task["notebook"]),
+            Path(task["stem"]),
             {lab: {e.id: e.name for e in of.values()} for lab, of in labs.items()},
             task["lab"],
             task["stem"],

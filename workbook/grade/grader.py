@@ -9,16 +9,15 @@ ends, the batch goes on.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
 import json
 import os
 import queue
 import secrets
-import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -34,7 +33,7 @@ from workbook.grade.confine import unobserved
 from workbook.grade.marks import BROKEN, Graded, Grades, Mark, Raised
 from workbook.grade.notebook import import_path
 from workbook.grade.sandbox import CONTAINERS, require
-from workbook.grade.submissions import Submitted
+from workbook.grade.submissions import Copies, Submitted
 from workbook.grade.texts import clean, clean_all
 from workbook.interrupts import interruptible
 from workbook.outputs import require_writable
@@ -120,16 +119,13 @@ def grade(
         "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
         "sandbox": asdict(around) if around else None,
     }  # fmt: skip
-    with journal.Journal(out, seed, resume=resume) as kept:
-        scratch = Path(tempfile.mkdtemp(prefix="workbook-grade-"))
-        scratch.chmod(0o711)  # a spare user finds its own folder below, whose name it knows
+    with journal.Journal(out, seed, resume=resume) as kept, Copies() as copies:
+        todo = submissions.take(given, submissions.learners_of(given, (*LABS, *aliases.LESSONS)), copies)
+        unobserved(True)
         try:
-            todo = submissions.take(given, submissions.learners_of(given, (*LABS, *aliases.LESSONS)), scratch)
-            unobserved(True)
-            return _Batch(todo, out, task, jobs, scratch, kept, given_marks).run()
+            return _Batch(todo, out, task, jobs, copies, kept, given_marks).run()
         finally:
             unobserved(False)
-            shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _gpus() -> tuple[str, ...]:
@@ -156,8 +152,8 @@ def _exercises_digest(further: str) -> str:
 class _Examiner:
     """One examiner's process and what it says; started when it is needed, again after it has ended."""
 
-    def __init__(self, scratch: Path, gpu: str = "") -> None:
-        self._scratch, self._gpu = scratch, gpu
+    def __init__(self, gpu: str = "") -> None:
+        self._gpu = gpu
         self._process: subprocess.Popen | None = None
         self._events: queue.Queue[str | None] = queue.Queue()
 
@@ -191,8 +187,7 @@ class _Examiner:
 
     def _start(self) -> None:
         self._events = queue.Queue()
-        environment = {**os.environ, "TMPDIR": str(self._scratch)}
-        environment.pop("TRITON_INTERPRET", None)
+        environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
         if self._gpu:
             environment["CUDA_VISIBLE_DEVICES"] = self._gpu
         self._process = subprocess.Popen(
@@ -246,7 +241,7 @@ class _Batch:
     out: Path
     task: dict[str, Any]
     jobs: int
-    scratch: Path
+    copies: Copies
     journal: journal.Journal
     overrides: tuple[overrides.Override, ...]
     results: dict[int, Graded] = field(default_factory=dict)
@@ -276,7 +271,7 @@ class _Batch:
             )
             print(says, file=sys.stderr, flush=True)
         examiners: queue.SimpleQueue[_Examiner] = queue.SimpleQueue()
-        every = [_Examiner(self.scratch, gpu) for gpu in visible[:jobs] or [""] * jobs]
+        every = [_Examiner(gpu) for gpu in visible[:jobs] or [""] * jobs]
         for examiner in every:
             examiners.put(examiner)
 
@@ -336,7 +331,8 @@ class _Batch:
         marks: dict[str, Mark] = {}
         raised: dict[int, Raised] = {}
         missing = "the examiner gave no mark"
-        task = {**self.task, "seed": seed, "notebook": str(one.copy), "stem": one.stem, "digest": one.digest}
+        content = base64.b64encode(self.copies.read(one)).decode()
+        task = {**self.task, "seed": seed, "content": content, "stem": one.stem, "digest": one.digest}
         for event in examiner.examine(task):
             kind = event.pop("event")
             if kind == "lab":

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
-import secrets
 import stat
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from workbook.grade.texts import clean
+from workbook.usage import UsageError
 
-_MAX_FILE = 64 * 2**20
+_MAX_FILE = 20 * 2**20
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class Submitted:
         learner: Whose it is; no two notebooks' paths are called the same unless they are one learner's.
         notebook: Its path as given, in characters that can be written.
         stem: What its file is called, without its ending.
-        copy: Where its copy is, or None.
+        offset, size: Where its bytes are in `Copies`.
         digest: SHA-256 of its bytes, or "".
         problem: Why there is no copy, as the end of a sentence, or "".
     """
@@ -32,9 +33,44 @@ class Submitted:
     learner: str
     notebook: str
     stem: str
-    copy: Path | None = None
+    offset: int = 0
+    size: int = 0
     digest: str = ""
     problem: str = ""
+
+
+class Copies:
+    """The bytes of every notebook, in one temporary file without a name: nothing is left of it, however this
+    process ends. A context manager.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 (closed by __exit__)
+
+    def __enter__(self) -> Copies:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self._file.close()
+
+    def add(self, content: bytes) -> int:
+        """Append a notebook's bytes; returns their offset.
+
+        Raises:
+            UsageError: The disk of temporary files is full.
+        """
+        offset = self._file.seek(0, os.SEEK_END)
+        try:
+            self._file.write(content)
+            self._file.flush()
+        except OSError as error:
+            says = f"The notebooks cannot be copied into {tempfile.gettempdir()} ({error.strerror})."
+            raise UsageError(f"{says} Free some space there, or set TMPDIR to another folder.") from error
+        return offset
+
+    def read(self, one: Submitted) -> bytes:
+        """A notebook's bytes; threads may read at the same time."""
+        return os.pread(self._file.fileno(), one.size, one.offset)
 
 
 def find(given: Sequence[Path]) -> list[Path]:
@@ -92,8 +128,12 @@ def _apart(names: dict[Path, str]) -> dict[Path, str]:
     return found
 
 
-def take(paths: Sequence[Path], learners: dict[Path, str], into: Path) -> list[Submitted]:
-    """Copy every notebook under a name that nobody can guess."""
+def take(paths: Sequence[Path], learners: dict[Path, str], copies: Copies) -> list[Submitted]:
+    """Copy every notebook.
+
+    Raises:
+        UsageError: The disk of temporary files is full.
+    """
     taken = []
     for path in paths:
         about = (learners[path], clean(str(path)), clean(path.stem))
@@ -102,10 +142,8 @@ def take(paths: Sequence[Path], learners: dict[Path, str], into: Path) -> list[S
         except _NotTaken as problem:
             taken.append(Submitted(*about, problem=str(problem)))
             continue
-        copy = into / f"{secrets.token_hex(16)}.ipynb"
-        copy.touch(0o600)
-        copy.write_bytes(content)
-        taken.append(Submitted(*about, copy, hashlib.sha256(content).hexdigest()))
+        digest = hashlib.sha256(content).hexdigest()
+        taken.append(Submitted(*about, copies.add(content), len(content), digest))
     return taken
 
 
