@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
@@ -15,6 +14,8 @@ import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import debian
 
 ROOT = Path(__file__).parent.parent
 ARGUMENTS = (
@@ -29,7 +30,6 @@ ARGUMENTS = (
 # Upper limits for a busy machine; nothing waits longer than it has to.
 STARTS_WITHIN_S = 240
 SHOWS_WITHIN_MS = 120_000
-GET = "apt-get install -y chromium"
 # Errors that JupyterLab itself reports, mostly without a network (the lessons' badge is a remote image).
 _HARMLESS = re.compile(
     r"favicon|colab-badge|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
@@ -43,19 +43,7 @@ def chromium() -> str:
         RuntimeError: Chromium is missing and could not be installed. The message has the command to run.
     """
     names = ("chromium", "chromium-browser", "google-chrome")
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found is None and hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("apt-get"):
-        print("Chromium is missing; installing it with apt-get.", file=sys.stderr)
-        quiet = {"stdout": subprocess.DEVNULL, "check": False, "timeout": 900}
-        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        subprocess.run(["apt-get", "update"], env=environment, **quiet)
-        subprocess.run(GET.split(), env=environment, **quiet)
-        found = shutil.which("chromium")
-    if found is None:
-        raise RuntimeError(
-            f"The browser tests need Chromium, which is not installed. Install it with: sudo {GET}"
-        )
-    return found
+    return debian.program("chromium", *names, needed_by="The browser tests")
 
 
 @contextlib.contextmanager

@@ -92,7 +92,7 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_memory_is_limited",
         "test_output_neither_counts_nor_fills_anything",
         "test_nothing_that_a_notebook_started_survives",
-        "test_without_the_graders_pipe_or_the_supervisor",
+        "test_without_the_graders_pipe_or_the_process_above",
         "test_a_forger_passes_nothing",
         "test_what_a_forger_sends_is_looked_at",
         "test_ctrl_c_leaves_reports_and_no_process",

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import browser as harness
+import debian
 import nbformat
 import pytest
 from commands import ROOT, recorded
@@ -643,7 +644,7 @@ def test_the_page_of_lesson_04_keeps_its_sliders(offline):
 
 
 def test_without_chromium_the_error_has_the_command_that_installs_it(monkeypatch):
-    monkeypatch.setattr(harness.shutil, "which", lambda name: None)
-    monkeypatch.setattr(harness.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(debian.shutil, "which", lambda name: None)
+    monkeypatch.setattr(debian.os, "geteuid", lambda: 1000)
     with pytest.raises(RuntimeError, match="sudo apt-get install -y chromium"):
         harness.chromium()

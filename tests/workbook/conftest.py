@@ -11,12 +11,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import debian
 import pytest
 from batches import wait_for
 from commands import environment
 from small_checkout import CUDA, GOOD_BADGE, KERNELS
 
 from workbook.cli import app
+
+
+@pytest.fixture(scope="module", autouse=True)
+def bubblewrap(request: pytest.FixtureRequest) -> None:
+    """What tests of the grader need beside .venv; root's tests install it."""
+    if request.module.__name__.startswith("test_grade") and sys.platform == "linux":
+        debian.program("bubblewrap", "bwrap", needed_by="The grader's tests")
 
 
 @pytest.fixture

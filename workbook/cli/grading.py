@@ -37,10 +37,9 @@ def grade(
     seed: Annotated[
         str,
         typer.Option(
-            metavar="SEED",
-            help="Repeat a class: the seed that its report names, or - to have it read from stdin. New by "
-            "default; each "
-            "notebook's hidden cases come from it, the learner and the notebook.",
+            metavar="FILE",
+            help="Repeat a class: a file with its seed, such as its results.jsonl, or - for stdin. New by "
+            "default; each notebook's hidden cases come from it, the learner and the notebook.",
             show_default=False,
         ),
     ] = "",
@@ -58,35 +57,25 @@ def grade(
             "changed.",
         ),
     ] = False,
-    no_confine: Annotated[
-        bool, typer.Option("--no-confine", help="Let the code read, write and connect to what you can.")
+    unsafe: Annotated[
+        bool,
+        typer.Option(
+            "--unsafe",
+            help="Run learners' code without the sandbox, with your rights: it can do what you can.",
+        ),
     ] = False,
-    sandbox: Annotated[
-        str,
-        typer.Option(
-            metavar="bwrap|docker|podman",
-            help="Put namespaces (bubblewrap) or a container around each notebook as well.",
-            show_default=False,
-        ),
-    ] = "",
-    image: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME", help="The container's; kernel-workbook-grade by default.", show_default=False
-        ),
-    ] = "",
 ) -> None:
     """Grade labs: run each notebook in processes of its own and check its exercises with hidden cases.
 
     Writes results.jsonl as it goes, then grades.csv, a page for each learner and index.html. The exit status
-    is 0 whatever the marks are. Marks that you write into overrides.csv in the same folder win. The report
-    says how the learners' code was kept in; for marks, and for strangers' notebooks, take --sandbox.
+    is 0 whatever the marks are. Marks that you write into overrides.csv in the same folder win.
+
+    Learners' code runs in a sandbox, for which bubblewrap has to be installed.
     """
     from workbook.grade import grade, seeds
     from workbook.usage import UsageError
 
     try:
-        seeds.off_the_command_line()
         grades = grade(
             notebooks,
             out,
@@ -96,9 +85,7 @@ def grade(
             seed=seeds.given(seed) if seed else None,
             lab=lab,
             resume=resume,
-            confine=not no_confine,
-            sandbox=sandbox,
-            image=image,
+            unsafe=unsafe,
         )
     except (UsageError, RuntimeError) as error:
         stop(error)

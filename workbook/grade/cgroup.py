@@ -61,6 +61,14 @@ def limited(memory_mb: float) -> Iterator[Cgroup | None]:
             time.sleep(0.02)
 
 
+def about(memory_mb: float) -> str:
+    """How the memory of learners' processes is limited here, as a report says it."""
+    with limited(memory_mb) as found:
+        if found:
+            return "memory limited by a control group"
+    return "memory measured ten times a second, without the kernel's own buffers"
+
+
 def _parents() -> list[Path]:
     """Where a group may be made: below this process's own, or at the top, as root can."""
     mounted = Path("/proc/self/mountinfo").read_text() if os.path.exists("/proc/self/mountinfo") else ""

@@ -10,52 +10,51 @@ from __future__ import annotations
 import base64
 import contextlib
 import functools
-import hashlib
 import importlib
 import json
 import os
 import pkgutil
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NoReturn
 
+import psutil
+
 from helpers.exercises.model import Exercise
 from workbook.grade.advice import reaching
-from workbook.grade.confine import unobserved
+from workbook.grade.cgroup import limited
 from workbook.grade.examination import Examination
 from workbook.grade.marks import BROKEN
 from workbook.grade.notebook import Unreadable, read
 from workbook.grade.process import Limits
-from workbook.grade.sandbox import Sandbox
 from workbook.grade.stubs import known
 from workbook.supervisor import end_with_parent
+
+_WATCH_S = 0.05
 
 
 def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> None:
     """Examine one notebook and tell everything about it.
 
     Args:
-        task: `content`, its bytes in base64; `digest`, what they must be; `stem`, what the file was called;
-            `lab` ("" to find out), `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
-        tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "tier" (how its process
-            is confined), "cell" (one that raised or ended the process), "ended", "mark", "unreadable" and
-            "broken" (the copy is not what was handed in).
+        task: `content`, its bytes in base64; `stem`, what the file was called; `lab` ("" to find out),
+            `exercises` (a Python file or ""), `seed` and the fields of `Limits`.
+        tell: Takes each event: "lab" (with its exercises), "predictions", "reaching", "cell" (one that raised
+            or ended the process), "ended", "mark" and "unreadable".
     """
     labs = _labs(task["exercises"])
-    content = base64.b64decode(task["content"])
-    if hashlib.sha256(content).hexdigest() != task["digest"]:
-        tell({"event": "broken", "says": "its copy was changed after it was handed in"})
-        return
     try:
         submission = read(
             Path(task["stem"]),
             {lab: {e.id: e.name for e in of.values()} for lab, of in labs.items()},
             task["lab"],
             task["stem"],
-            content,
+            base64.b64decode(task["content"]),
         )
     except Unreadable as error:
         tell({"event": "unreadable", "says": str(error)})
@@ -67,9 +66,9 @@ def examine(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> Non
             tell({"event": "predictions", "data": submission.predictions.data()})
         if says := reaching((cell.name, cell.source) for cell in submission.cells):
             tell({"event": "reaching", "says": says})
-        sandbox = Sandbox(**task["sandbox"]) if task["sandbox"] else None
-        limits = Limits(task["cell_s"], task["total_s"], task["memory_mb"], task["confine"], sandbox)
-        Examination(submission, exercises, task["exercises"], limits, task["seed"], tell).run()
+        limits = Limits(**{name: task[name] for name in Limits.__dataclass_fields__})
+        with limited(limits.memory_mb) if limits.sandboxed else nullcontext() as cgroup:
+            Examination(submission, exercises, task["exercises"], limits, task["seed"], cgroup, tell).run()
 
 
 @functools.cache
@@ -106,7 +105,6 @@ def main() -> None:
     """
     out = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what else is printed here is no event
-    unobserved(True)
     end_with_parent(signal.SIGTERM)
 
     def end(number: int, frame: object) -> None:
@@ -130,15 +128,28 @@ def main() -> None:
                 end_with_parent(signal.SIGTERM)
                 _examine_and_exit(task, tell)
             try:
-                _, status = os.waitpid(child, 0)
+                broken = _wait(child, task["memory_mb"])
             except KeyboardInterrupt:
                 os.kill(child, signal.SIGTERM)
                 os.waitpid(child, 0)
                 raise
-            if status:
-                tell({"event": "broken", "says": BROKEN})
+            if broken:
+                tell({"event": "broken", "says": broken})
             tell({"event": "done"})
     os._exit(0)
+
+
+def _wait(child: int, memory_mb: float) -> str:
+    """Wait for the process that examines one notebook; why it did not come to its end, or ""."""
+    process = psutil.Process(child)
+    most = process.memory_info().rss + memory_mb * 1e6
+    while not (ended := os.waitpid(child, os.WNOHANG))[0]:
+        if process.memory_info().rss > most:
+            process.kill()
+            os.waitpid(child, 0)
+            return f"judging it took more than {memory_mb:g} MB of memory"
+        time.sleep(_WATCH_S)
+    return BROKEN if ended[1] else ""
 
 
 def _examine_and_exit(task: dict[str, Any], tell: Callable[[dict[str, Any]], None]) -> NoReturn:

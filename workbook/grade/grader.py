@@ -22,17 +22,15 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from helpers import aliases
 from helpers.predict import summary
-from workbook.grade import journal, overrides, seeds, submissions
-from workbook.grade.confine import unobserved
-from workbook.grade.marks import BROKEN, Graded, Grades, Mark, Raised
+from workbook.grade import cgroup, journal, overrides, sandbox, seeds, submissions
+from workbook.grade.marks import BROKEN, UNSAFE, Graded, Grades, Mark, Raised
 from workbook.grade.notebook import import_path
-from workbook.grade.sandbox import CONTAINERS, require
 from workbook.grade.submissions import Copies, Submitted
 from workbook.grade.texts import clean, clean_all
 from workbook.interrupts import interruptible
@@ -59,9 +57,7 @@ def grade(
     lab: str = "",
     exercises: Path | str = "",
     resume: bool = False,
-    confine: bool = True,
-    sandbox: str = "",
-    image: str = "",
+    unsafe: bool = False,
 ) -> Grades:
     """Grade notebooks and write `grades.csv`, a page for each learner and `index.html` into `out`.
 
@@ -82,13 +78,11 @@ def grade(
         exercises: A Python file whose `EXERCISES` are known beside the course's own.
         resume: Keep what `out` holds of the same notebooks, graded by the same exercises with the same limits
             and seed. Without `seed`, that of `out` is taken.
-        confine: Keep learners' processes from other files, TCP and other processes, as far as the kernel can.
-        sandbox: "bwrap", "docker" or "podman" to put namespaces or a container around each notebook as well.
-        image: The container's; by default the one that `grade/Dockerfile` describes.
+        unsafe: Run learners' code without a sandbox, with the rights of this process.
 
     Raises:
         UsageError: Nothing was graded: none of the notebooks is there, an argument is wrong, or another run
-            writes into `out`, or `overrides.csv` cannot be understood, or there is no such sandbox here.
+            writes into `out`, or `overrides.csv` cannot be understood, or there is no sandbox here.
     """
     given = submissions.find([Path(n) for n in notebooks])
     if not any(os.path.lexists(path) for path in given):
@@ -103,11 +97,7 @@ def grade(
     lab = aliases.current(lab)
     if lab and lab not in LABS and not exercises:
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
-    if image and sandbox not in CONTAINERS:
-        raise UsageError(f"--image {image} is for --sandbox {' or '.join(CONTAINERS)}.")
-    if sandbox and not confine:
-        raise UsageError("--no-confine and --sandbox say the opposite; give one of them.")
-    around = require(sandbox, image) if sandbox else None
+    tier = UNSAFE if unsafe else f"{sandbox.require()}, {cgroup.about(memory_limit)}"
     out = Path(out).resolve()
     require_writable(out)
     given_marks = overrides.read(out)
@@ -116,16 +106,17 @@ def grade(
     seed = seeds.fresh() if seed is None else seed
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
-        "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit, "confine": confine,
-        "sandbox": asdict(around) if around else None,
+        "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit,
+        "sandboxed": not unsafe, "hidden": sorted({*map(_folder, notebooks), str(out), *sandbox.ANSWERS}),
     }  # fmt: skip
     with journal.Journal(out, seed, resume=resume) as kept, Copies() as copies:
         todo = submissions.take(given, submissions.learners_of(given, (*LABS, *aliases.LESSONS)), copies)
-        unobserved(True)
-        try:
-            return _Batch(todo, out, task, jobs, copies, kept, given_marks).run()
-        finally:
-            unobserved(False)
+        return _Batch(todo, out, task, tier, jobs, copies, kept, given_marks).run()
+
+
+def _folder(given: Path | str) -> str:
+    """The folder that a command line names, or that holds the file that it names."""
+    return os.path.realpath(given if os.path.isdir(given) else os.path.dirname(os.path.abspath(given)))
 
 
 def _gpus() -> tuple[str, ...]:
@@ -240,6 +231,7 @@ class _Batch:
     todo: list[Submitted]
     out: Path
     task: dict[str, Any]
+    tier: str
     jobs: int
     copies: Copies
     journal: journal.Journal
@@ -327,7 +319,7 @@ class _Batch:
         """
         begin = time.monotonic()
         seed = seeds.of_notebook(self.task["seed"], one.learner, one.digest)
-        graded = Graded(one.learner, one.notebook, seed=seeds.said(seed))
+        graded = Graded(one.learner, one.notebook, seed=seeds.said(seed), tier=self.tier)
         marks: dict[str, Mark] = {}
         raised: dict[int, Raised] = {}
         missing = "the examiner gave no mark"
@@ -344,8 +336,6 @@ class _Batch:
                 marks.setdefault(event["exercise"], Mark(**event))
             elif kind == "reaching":
                 graded = replace(graded, reaching=tuple(event["says"]))
-            elif kind == "tier":
-                graded = replace(graded, tier=event["says"])
             elif kind == "cell":
                 index = event.pop("index")
                 raised[index] = Raised(**event)

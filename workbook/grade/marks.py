@@ -9,6 +9,7 @@ from helpers.predict.summary import Summary
 from workbook.grade.seeds import said
 
 VERDICTS = ("passed", "failed", "to do", "not reached")
+UNSAFE = "NOT SANDBOXED (--unsafe): learners' code ran with the rights of whoever graded"
 BROKEN = "the examiner's process ended or hung over it"
 
 
@@ -83,7 +84,7 @@ class Graded:
         problem: Why it could not be graded, as the end of a sentence, or "".
         seconds: From start to end.
         predictions: What the notebook claims that the learner predicted in the lesson, or None.
-        tier: How its process was confined, such as "confined" or "not confined: this system has no Landlock".
+        tier: How its process was kept in, such as "sandboxed by bubblewrap 0.8.0, …", or `UNSAFE`.
         reaching: What in its code looks like reaching for the grader; advice, no verdict.
         seed: Of its hidden cases, as `check(id, f, seed=…)` takes it, or "".
         finished: Whether its examiner came to the end; `--resume` grades it again otherwise.
@@ -136,7 +137,7 @@ class Grades:
 
     @property
     def tiers(self) -> str:
-        """How the notebooks were confined, each way once."""
+        """How the notebooks were kept in, each way once."""
         return "; ".join(dict.fromkeys(one.tier for one in self.graded if one.tier)) or "nothing was run"
 
     def __repr__(self) -> str:

@@ -22,6 +22,7 @@ from workbook.grade.texts import clean
 from workbook.usage import first_line
 
 _MAX_SOURCE = 10**6  # bytes of one cell
+_MAX_PARTS = 10**6  # values in a notebook: each takes some hundred bytes once it is read
 
 
 class Unreadable(ValueError):
@@ -134,6 +135,8 @@ def _load(content: bytes) -> Any:
 
     import nbformat
 
+    if sum(map(content.count, (b"[", b"{", b","))) > _MAX_PARTS:
+        raise Unreadable("it holds more than a million values; clear its outputs")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # old notebooks lack ids

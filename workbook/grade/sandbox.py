@@ -22,9 +22,11 @@ from workbook.usage import UsageError
 # The packages that a learner's process imports.
 HELPERS = Path(helpers.__file__).resolve().parent
 WORKBOOK = Path(__file__).resolve().parents[1]
+# What must not be seen inside: a checkout with labs, solutions and tests; the answers of a package.
+ANSWERS = (str(HELPERS), *([str(HELPERS.parent)] if (HELPERS.parent / "labs").is_dir() else []))
 HOME = "/tmp/learner"
 # Where files of the sandbox are; they are in memory.
-IN_MEMORY = ("/tmp", "/dev/shm")
+IN_MEMORY = ("/tmp", "/var/tmp", "/dev/shm")
 
 _NAMESPACES = (
     "--unshare-user", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
@@ -33,13 +35,7 @@ _NAMESPACES = (
 )  # fmt: skip
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # Programs are found, loaded and linked by these; the rest of /etc may hold secrets that root can read.
-_SETTINGS = (
-    "/etc/alternatives",
-    "/etc/ld.so.cache",
-    "/etc/ld.so.conf",
-    "/etc/ld.so.conf.d",
-    "/etc/localtime",
-)
+_SETTINGS = tuple(f"/etc/{name}" for name in ("alternatives", "ld.so.cache", "ld.so.conf.d", "localtime"))
 # CUDA asks /sys for GPUs and torch for cores.
 _HARDWARE = ("/sys/devices", "/sys/bus", "/sys/class", "/sys/module", "/sys/dev")
 _GPUS = ("/dev/nvidia*", "/dev/dxg", "/dev/dri")
@@ -60,9 +56,7 @@ def require() -> str:
         UsageError: There is none; the sentence says what to do.
     """
     if sys.platform != "linux":
-        raise UsageError(
-            f"The sandbox for learners' code needs Linux: grade in a virtual machine, {_UNSAFE}."
-        )
+        raise UsageError(f"The sandbox for learners' code needs Linux: use a virtual machine, {_UNSAFE}.")
     if not shutil.which("bwrap"):
         raise UsageError(f"There is no bwrap here for the sandbox: {_INSTALL}, {_UNSAFE}.")
     try:
@@ -99,8 +93,8 @@ def command(readable: Iterable[Path | str], hidden: Iterable[Path | str], memory
 
     Args:
         readable: What is to be seen of this machine beside the system: files and folders.
-        hidden: What is not to be seen, wherever it lies.
-        memory_mb: MB (10^6 bytes); half of it is for files in `/tmp`, and half of it for `/dev/shm`.
+        hidden: Folders that are not to be seen, wherever they lie.
+        memory_mb: MB (10^6 bytes); each of the folders `IN_MEMORY` holds up to half of it.
     """
     argv = ["bwrap", *_flags(), "--dev", "/dev"]
     for folder in IN_MEMORY:
@@ -108,7 +102,6 @@ def command(readable: Iterable[Path | str], hidden: Iterable[Path | str], memory
     for pattern in _GPUS:
         for path in sorted(glob.glob(pattern)):
             argv += ["--dev-bind-try", path, path]
-    argv += ["--dir", "/var", "--symlink", "/tmp", "/var/tmp"]
     empty = []
     for path, source in mounts([*_SYSTEM, *_SETTINGS, *_HARDWARE, *readable], hidden).items():
         above = [str(one) for one in reversed(Path(path).parents)][1:]
@@ -119,6 +112,10 @@ def command(readable: Iterable[Path | str], hidden: Iterable[Path | str], memory
             argv += ["--perms", "0755", "--tmpfs", path]
             empty.append(path)
     argv += ["--proc", "/proc", "--dir", HOME]
+    # Root may write settings of the kernel there, also without any capability. CUDA writes below /proc/self.
+    for name in os.listdir("/proc"):
+        if not name.isdecimal() and not os.path.islink(f"/proc/{name}"):
+            argv += ["--ro-bind-try", f"/proc/{name}", f"/proc/{name}"]
     for path in (*empty, "/dev", "/"):
         argv += ["--remount-ro", path]
     return [*argv, "--chdir", HOME, "--"]
@@ -130,8 +127,7 @@ def mounts(readable: Iterable[Path | str], hidden: Iterable[Path | str]) -> dict
     Args:
         readable: Files and folders to be seen, where they are here. What is not there, or not open to this
             user, is left out.
-        hidden: Files and folders not to be seen, though one above them is; what of `readable` lies below one
-            of them is seen.
+        hidden: Folders not to be seen, though one above them is; what of `readable` lies below is seen.
 
     Returns:
         Path to what is mounted there, those above first: a path of this machine, or "" for an empty folder.
@@ -142,10 +138,9 @@ def mounts(readable: Iterable[Path | str], hidden: Iterable[Path | str]) -> dict
         if os.path.isabs(path) and os.access(real, os.R_OK | (os.X_OK if os.path.isdir(real) else 0)):
             found |= {os.path.normpath(path): real, real: real}
     for path in map(os.path.realpath, hidden):
-        empty = "" if os.path.isdir(path) else os.devnull
         for at, source in list(found.items()):
             if path == source or path.startswith(source.rstrip("/") + "/"):
-                found[at + path[len(source) :]] = empty
+                found[at + path[len(source) :]] = ""
     in_order = dict(sorted(found.items(), key=lambda item: item[0].count("/")))
     return {path: source for path, source in in_order.items() if not _is_seen_anyway(path, source, in_order)}
 
@@ -153,16 +148,18 @@ def mounts(readable: Iterable[Path | str], hidden: Iterable[Path | str]) -> dict
 def _is_seen_anyway(path: str, source: str, found: dict[str, str]) -> bool:
     """Whether what is mounted above shows the same there."""
     above = next((str(one) for one in Path(path).parents if str(one) in found), None)
-    return above is not None and bool(found[above]) and found[above] + path[len(above) :] == source
+    return above is not None and os.path.realpath(f"{found[above]}{path[len(above) :]}") == source
 
 
 def installation(path: Sequence[str]) -> list[Path]:
     """What Python and the tools that labs use need of this machine, beside the system and the workbook.
 
     Args:
-        path: Where Python imports from.
+        path: Where Python imports from. Folders into which packages were installed are taken, and no others:
+            they may hold anything.
     """
-    named = [sys.prefix, sys.base_prefix, *path, *os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)]
+    named = [sys.prefix, sys.base_prefix, *(one for one in path if any(Path(one).glob("*.dist-info")))]
+    named += os.environ.get("LD_LIBRARY_PATH", "").split(os.pathsep)
     named += [os.environ.get(name, "") for name in ("CUDA_HOME", "CUDA_PATH", "CONDA_PREFIX")]
     found = [Path(one) for one in named if os.path.isabs(one)]
     if toolkit := device.cuda_toolkit():
@@ -171,6 +168,11 @@ def installation(path: Sequence[str]) -> list[Path]:
         real = tool.resolve()
         # A toolkit's programs need what lies beside them. A program in a home folder comes alone.
         whole = real.parent.parent if real.parent.name == "bin" else real.parent
-        found += [tool, real if whole == Path.home() or whole in Path.home().parents else whole]
-    # Of the folder that holds the workbook only its packages are needed: labs and solutions are beside them.
-    return [one for one in found if one.resolve() not in {*HELPERS.parents, *WORKBOOK.parents}]
+        found += [tool, real if _is_shared(whole) else whole]
+    return [one for one in found if not _is_shared(one)]
+
+
+def _is_shared(folder: Path) -> bool:
+    """Whether it is a home or temporary folder, or above one."""
+    known = map(Path, (Path.home(), *IN_MEMORY))
+    return any(folder.resolve() in (one, *one.parents) for one in known)

@@ -5,16 +5,15 @@ learners.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import hashlib
+import json
 import re
 import secrets
 import sys
-from pathlib import Path
 
-from workbook.usage import UsageError
+from workbook.usage import UsageError, first_line
 
-_BITS = 128
+_BITS, _LONGEST = 128, 1000
 _EXACT = 1 << 53  # what a spreadsheet still holds exactly
 
 
@@ -42,32 +41,24 @@ def said(seed: int) -> str:
     return str(seed) if seed < _EXACT else f"{seed:#x}"
 
 
-def given(text: str) -> int:
-    """The seed that somebody gave; "-" reads it from stdin.
+def given(file: str) -> int:
+    """The seed on the first line of a file, or of stdin for "-": a number, or what `results.jsonl` has there.
 
     Raises:
-        UsageError: it is none.
+        UsageError: There is none. A number on the command line is none, for every process can read it there.
     """
-    word = sys.stdin.readline() if text.strip() == "-" else text
-    with contextlib.suppress(ValueError):
-        seed = int(word.strip(), 0)
-        if 0 <= seed < 1 << _BITS:
+    if re.fullmatch(r"-?[0-9][0-9a-fA-Fx]*", file):
+        raise UsageError(
+            f"--seed {file}: other processes can read a seed on the command line; name a file that holds it, "
+            "such as the results.jsonl of a class, or - for stdin."
+        )
+    try:
+        with sys.stdin if file == "-" else open(file, encoding="utf-8") as lines:
+            line = lines.readline(_LONGEST).strip()
+    except (OSError, ValueError) as error:
+        raise UsageError(f"--seed {file} cannot be read ({first_line(error)}).") from error
+    with contextlib.suppress(ValueError, KeyError, TypeError, RecursionError):
+        seed = json.loads(line)["seed"] if line.startswith("{") else int(line, 0)
+        if type(seed) is int and 0 <= seed < 1 << _BITS:
             return seed
-    raise UsageError(
-        f"--seed {word.strip()[:60]!r} is no seed; give a number from 0 to 2^{_BITS} - 1, such as 7 or "
-        "0x1f, or - to have it read from stdin."
-    )
-
-
-def off_the_command_line() -> None:
-    """Overwrite the value of --seed in this process's command line, which every process of the machine may
-    read.
-    """
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        numbers = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
-        start, end = int(numbers[45]), int(numbers[46])  # arg_start and arg_end, see proc(5)
-        if not 0 < start < end:
-            return
-        line = ctypes.string_at(start, end - start)
-        for found in re.finditer(rb"--seed[=\0]([^\0]+)", line):
-            ctypes.memset(start + found.start(1), ord("x"), len(found[1]))
+    raise UsageError(f"--seed {file} has no seed on its first line: a number from 0 to 2^{_BITS} - 1.")

@@ -5,9 +5,9 @@ nothing of cases, references and answers. A clean process runs no cell: it is gi
 runs them.
 
 It runs the learner's cells in an IPython shell and answers the grader over a pipe; what the cells print goes
-elsewhere, to a log. Outside of a sandbox `main` forks first: a supervisor that runs nothing of the learner's ends
-every process that the notebook started, however far they forked away, when this one ends or the grader lets go of
-the leash. In a sandbox its end is theirs.
+elsewhere, to a log. In a sandbox its end is the end of every process that the notebook started. Outside of
+one `main` forks first: a supervisor that runs nothing of the learner's ends them, however far they forked
+away, when this process ends or the grader lets go of the leash.
 
 A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. The
 grader checks every reply, for the learner's code can send whatever it likes.
@@ -16,8 +16,10 @@ grader checks every reply, for the learner's code can send whatever it likes.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import os
+import platform
 import resource
 import signal
 import struct
@@ -33,6 +35,7 @@ from workbook.supervisor import supervised
 
 MAX_BYTES = 512 * 2**20  # of one message
 _LENGTH = struct.Struct(">Q")
+_KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1  # see keyctl(2)
 # No core files; files that are open in a process, each of which may be a socket with a buffer in the kernel;
 # processes and threads (which Linux does not count for root).
 _LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 2048, resource.RLIMIT_NPROC: 4096}
@@ -59,10 +62,8 @@ def main(settings: dict[str, Any]) -> None:
     with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")  # where memory runs out, this process goes first and not the grader
     further, lab = settings["exercises"], settings["lab"]
-    for what, most in _LIMITS.items() if settings["sandboxed"] else ():
-        hard = resource.getrlimit(what)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
+    if settings["sandboxed"]:
+        _complete_sandbox()
     for name in ("cache", "tmp"):
         os.mkdir(name)
     if lab:
@@ -74,6 +75,18 @@ def main(settings: dict[str, Any]) -> None:
         helpers.exercises.hold(tuple(exercises.values()))
         _Worker(requests, replies, exercises).serve()
     os._exit(0)
+
+
+def _complete_sandbox() -> None:
+    """Set what bubblewrap does not: limits of this process, and a keyring of its own, or whoever grades would
+    share theirs.
+    """
+    for what, most in _LIMITS.items():
+        hard = resource.getrlimit(what)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        resource.setrlimit(what, (most, most))
+    if number := _KEYCTL.get(platform.machine()):
+        ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
 
 
 # ------------------------------------------------------------------------------------------------ messages

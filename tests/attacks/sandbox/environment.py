@@ -1,4 +1,10 @@
 """Read what the teacher's environment holds."""
 
+
 # %%
-attack(*[lambda pid=pid: open(f"/proc/{pid}/environ").read() for pid in above()])
+def told(pid):
+    if "WORKBOOK_SECRET" not in open(f"/proc/{pid}/environ").read():
+        raise FileNotFoundError("no secret")
+
+
+attack(*each([1, os.getpid(), *others()], told))

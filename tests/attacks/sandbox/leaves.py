@@ -1,4 +1,4 @@
-"""Leave files where all may write, and one that fills the disk. In a sandbox those folders are its own."""
+"""Leave files where all may write, which are the sandbox's own folders, and one that fills the disk."""
 
 
 # %%
@@ -14,15 +14,20 @@ def left():
             file.write("mine")
 
 
-if "SANDBOX_KIND":
-    left()
+def many():
+    for number in range(100_000):
+        with open(f"large-{number}", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, 1 << 20)
+            if number % 2:
+                os.unlink(f"large-{number}")
+
+
+left()
 attack(
-    *[]
-    if "SANDBOX_KIND"
-    else [
-        lambda: open("/dev/shm/workbook-attack-PID", "w"),
-        lambda: open("/tmp/workbook-attack-PID", "w"),
-        lambda: open("/var/tmp/workbook-attack-PID", "w"),
-    ],
     large,
+    many,
+    lambda: open("/mine", "w"),
+    lambda: open("/dev/mine", "w"),
+    lambda: open("/var/mine", "w"),
+    lambda: open(os.path.join(sys.prefix, "mine"), "w"),
 )

@@ -10,7 +10,7 @@ def raised(which):
 
 
 tries = []
-for which in (resource.RLIMIT_FSIZE, resource.RLIMIT_CORE):
+for which in (resource.RLIMIT_NOFILE, resource.RLIMIT_CORE):
     try:
         raised(which)
     except (ValueError, OSError) as error:

