@@ -20,7 +20,7 @@ class NcuError(RuntimeError):
     """Nsight Compute produced no report.
 
     Attributes:
-        reason: one word that code can test: "graded", "no-gpu", "not-found", "permission", "no-kernels",
+        reason: one word that code can test: "no-gpu", "not-found", "permission", "no-kernels",
             "script", "driver", "busy", "option", "timeout" or "other".
         output: everything that ncu and the script printed.
     """

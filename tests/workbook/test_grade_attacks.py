@@ -11,7 +11,6 @@ import ctypes
 import json
 import os
 import platform
-import re
 import select
 import shutil
 import socket
@@ -29,7 +28,6 @@ from grade_notebooks import ATTACKS, FURTHER, WRONG_A, WRONG_B, hostile, noteboo
 
 from workbook.grade import cgroup, grade, journal, sandbox
 from workbook.grade.marks import UNSAFE, Grades
-from workbook.usage import UsageError
 
 NAMES = sorted(path.stem for path in (ATTACKS / "sandbox").glob("*.py") if path.stem != "tools")
 SECRET = "a-token-of-the-teacher"
@@ -254,26 +252,3 @@ def test_a_cell_can_be_profiled_in_the_sandbox(tmp_path):
     nbformat.write(notebook("%load_ext helpers.ncu", cell), path)
     grades = grade([path], tmp_path / "out", exercises=FURTHER, seed=7, time_limit=300)
     assert of(grades, "ada").raised == () and verdicts(grades, "ada") == ("passed", "passed")
-
-
-# ------------------------------------------------------------------------------------------------ no sandbox
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        (None, "There is no bwrap here for the sandbox: install bubblewrap (on Debian and Ubuntu: apt-get "
-               "install bubblewrap), or grade with --unsafe"),
-        ("echo no permission >&2; exit 1", "bubblewrap can make no sandbox here (no permission): allow user "
-                                           "namespaces (`sysctl user.max_user_namespaces "),
-    ],
-)  # fmt: skip
-def test_where_no_sandbox_can_be_had_nothing_is_graded(tmp_path, monkeypatch, text, says):
-    nbformat.write(notebook(), tmp_path / "ada.ipynb")
-    if text is not None:
-        (tmp_path / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
-        (tmp_path / "bwrap").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(UsageError, match=re.escape(says)):
-        grade([tmp_path / "ada.ipynb"], tmp_path / "out", exercises=FURTHER)
-    assert not (tmp_path / "out").exists()

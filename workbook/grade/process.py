@@ -379,7 +379,6 @@ def _environment(folder: str) -> dict[str, str]:
         **kept,
         "PATH": tools,
         "HOME": folder,
-        "WORKBOOK_GRADED": "1",
         "LOGNAME": "learner",  # a sandbox has no list of users, and torch.compile asks for a name
         "TMPDIR": f"{folder}/tmp",
         "XDG_CACHE_HOME": cache,

@@ -33,7 +33,7 @@ _NAMESPACES = (
     "--unshare-cgroup-try", "--uid", "1000", "--gid", "1000", "--hostname", "learner",
     "--die-with-parent", "--new-session", "--cap-drop", "ALL",
 )  # fmt: skip
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/opt/nvidia")
 # Programs are found, loaded and linked by these; the rest of /etc may hold secrets that root can read.
 _SETTINGS = tuple(f"/etc/{name}" for name in ("alternatives", "ld.so.cache", "ld.so.conf.d", "localtime"))
 # CUDA asks /sys for GPUs and torch for cores.
