@@ -34,6 +34,7 @@ from workbook.grade.untrusted import is_plain_zip
 from workbook.grade.worker import MAX_BYTES, frame
 
 _START_S = 120.0  # torch from a cold disk
+_ENDS_S = 0.5  # for a process to end by itself
 _GONE_S = 5.0  # for processes that were killed to be gone
 _GRACE_S = 2.0  # between an interrupt and the end of a process that does not heed it
 _WATCH_S = 0.1
@@ -125,7 +126,7 @@ class Process:
         argv = [sandbox.python(), "-I", "-X", "faulthandler", "-c", _BOOT, json.dumps(settings)]
         if limits.sandboxed:
             readable = [*sandbox.installation(path), sandbox.WORKBOOK, *filter(None, [exercises])]
-            readable += [sandbox.HELPERS] if lab else stubs.without_answers()
+            readable += sandbox.HELPERS.iterdir() if lab else stubs.without_answers()
             argv = sandbox.command(readable, limits.hidden, limits.memory_mb) + argv
         self._process = subprocess.Popen(
             cgroup.inside(argv) if cgroup else argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
@@ -355,10 +356,11 @@ class Process:
         self._family()
         self._process.stdin.close()  # the leash
         self._process.stdout.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            # A supervisor ends everything below it, then itself; in a sandbox the first process ends all.
+            self._process.wait(_ENDS_S if self._limits.sandboxed else 15)
         if self._limits.sandboxed:
             self._process.kill()  # the kernel ends all that is in the sandbox with it
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(15)  # a supervisor ends everything below it, then itself
         if not self._limits.sandboxed:  # and where the notebook killed its supervisor
             for process in self._seen.values():
                 with contextlib.suppress(psutil.Error):
