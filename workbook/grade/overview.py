@@ -24,7 +24,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --on-good: #12361f; --on-bad: #4a1a17; --on-wait: #3c2f08;
 --on-none: #1d242c; } }
 .passed { color: var(--good); } .to-do, .not-reached { color: var(--wait); } .not-graded {
-color: var(--bad); } a { unicode-bidi: isolate; }
+color: var(--bad); } a { unicode-bidi: isolate; overflow-wrap: anywhere; }
+body { max-width: 1400px; } p, ul, details { max-width: 1100px; } .wide td { min-width: 100px; }
 .badge { display: inline-block; font-size: 13px; font-weight: 600; line-height: 1.3; white-space: nowrap;
 padding: 2px 8px;
   border-radius: 10px; background: var(--on-none); } h3 .badge { margin-left: 10px; vertical-align: 2px; }
@@ -34,9 +35,9 @@ padding: 2px 8px;
 .glance { max-height: 85vh; overflow: auto; } .glance table { border-collapse: separate; border-spacing: 0; }
 .glance th, .glance td { padding: 7px 10px; } .glance tr > :first-child { padding-left: 2px; }
 .glance thead th { position: sticky; top: 0; background: var(--back); vertical-align: bottom; z-index: 1;
-min-width: 92px; }
+min-width: 60px; }
 .glance th:first-child { position: sticky; left: 0; background: var(--back); text-align: left;
-min-width: 84px; max-width: 170px;
+min-width: clamp(84px, 22vw, 170px); max-width: 170px;
   overflow-wrap: anywhere; color: var(--ink); font-size: 15px; font-weight: 400; }
 .glance thead th:first-child { z-index: 2; color: var(--soft); font-size: 13px; font-weight: 600; }
 .glance td.passed, .glance td.failed, .glance td.to-do, .glance td.not-reached {
@@ -46,7 +47,7 @@ border-left: 3px solid var(--back);
 .glance td.to-do, .glance td.not-reached { background: var(--on-wait); }
 .glance td.not-graded { background: var(--on-none); color: var(--ink); overflow-wrap: anywhere; }
 .glance td b { display: block; font-size: 14px; } .glance td small { color: var(--ink); opacity: .8; }
-pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px;
+pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px; min-width: 180px;
 border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
 .part { display: inline-block; width: 120px; height: 9px; border-radius: 5px; background: var(--on-none);
 overflow: hidden; }
@@ -156,10 +157,10 @@ def _glance(lab: str, graded: Sequence[Graded], pages: Mapping[str, str]) -> lis
     body = [
         f"<h2>{escaped(lab)}</h2>",
         '<div class="glance"><table><thead><tr><th>Learner</th>',
+        '<th class="number">Passed</th><th class="number">Seconds</th>',
         *(f"<th>{escaped(title)}</th>" for _, title in exercises),
-        '<th class="number">Passed</th>',
         '<th class="number">Predicted right</th>' if predicted else "",
-        '<th class="number">Seconds</th></tr></thead><tbody>',
+        "</tr></thead><tbody>",
     ]
     of: dict[str, list[str]] = {}
     for one in graded:
@@ -172,10 +173,10 @@ def _glance(lab: str, graded: Sequence[Graded], pages: Mapping[str, str]) -> lis
             cells = [f'<td class="not-graded" colspan="{len(exercises)}">{says}</td>']
         slow = f"<br><small>{one.timed_out}</small>" if one.timed_out else ""
         body.append(
-            f"<tr><th>{_link(one.learner, pages)}{_which(one.notebook, of[one.learner])}</th>{''.join(cells)}"
+            f"<tr><th>{_link(one.learner, pages)}{_which(one.notebook, of[one.learner])}</th>"
             f'<td class="number">{one.n_passed} of {len(exercises)}</td>'
-            + (f'<td class="number">{_right(one)}</td>' if predicted else "")
-            + f'<td class="number">{one.seconds:.0f}{slow}</td></tr>'
+            f'<td class="number">{one.seconds:.0f}{slow}</td>{"".join(cells)}'
+            + (f'<td class="number">{_right(one)}</td></tr>' if predicted else "</tr>")
         )
     return [*body, "</tbody></table></div>"]
 

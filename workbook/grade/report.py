@@ -97,7 +97,7 @@ def _notebook(one: Graded) -> list[str]:
         f'<p class="soft">{escaped(one.notebook)}</p>',
     ]
     if one.problem:
-        return [*body, f'<p class="status not-graded">Not graded: {escaped(one.problem)}.</p>']
+        return [*body, f'<p class="not-graded">Not graded: {escaped(one.problem)}.</p>']
     body += [
         f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · "
         f"{f'{one.timed_out} · ' if one.timed_out else ''}hidden cases with seed {one.seed} · "
