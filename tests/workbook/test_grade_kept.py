@@ -14,8 +14,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import zipfile
+import zlib
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -25,11 +28,11 @@ import torch
 from commands import environment
 from grade_notebooks import FURTHER, RIGHT_A, WRONG_A, mark, notebook, of, said, verdicts
 
-from workbook.grade import grade, journal, report
+from workbook.grade import grade, journal, report, submissions
 from workbook.grade.marks import Graded, Grades, Mark
 from workbook.grade.notebook import check_call, read
-from workbook.grade.submissions import learners_of
-from workbook.grade.texts import clean
+from workbook.grade.submissions import Copies, Submitted, find, take
+from workbook.grade.texts import clean, printable
 from workbook.grade.untrusted import is_plain_zip
 from workbook.usage import UsageError
 
@@ -156,9 +159,93 @@ def test_how_a_check_is_read(source, says):
     assert check_call(source) == says
 
 
-def test_names_that_differ_in_odd_bytes_stay_two():
-    paths = [Path(os.fsdecode(name)) for name in (b"a\xff.ipynb", b"a\xfe.ipynb")]
-    assert list(learners_of(paths).values()) == ["a\ufffd", "a\ufffd (2)"]
+def taken(*given: Path) -> list[Submitted]:
+    with Copies() as copies:
+        return take(find(given), (), copies)
+
+
+def test_names_that_differ_in_odd_bytes_stay_two(tmp_path):
+    for name in (b"a\xff.ipynb", b"a\xfe.ipynb"):
+        (tmp_path / os.fsdecode(name)).write_text("{}")
+    assert [one.learner for one in taken(tmp_path)] == ["a\ufffd", "a\ufffd (2)"]
+
+
+def test_no_control_character_of_a_name_is_printed_or_written(tmp_path):
+    """They move a terminal's cursor, and turn the order of a line around."""
+    odd = "\x1b\r\n\t\x7f\x9b\u2028\u202e\u2066"
+    for character in odd:
+        (tmp_path / "in" / f"b{character}b").mkdir(parents=True)
+        (tmp_path / "in" / f"b{character}b" / f"{character}.ipynb").write_text("{}")
+    (tmp_path / "in" / f"{odd}.ipynb").write_text("{}")
+    found = taken(tmp_path / "in")
+    assert len({one.learner for one in found}) == len(odd) + 1
+    graded = tuple(Graded(one.learner, one.notebook, problem="it is empty") for one in found)
+    notes = submissions.claims(found, [replace(one, lab="03_triton", learner="b") for one in graded])
+    grades = Grades(tmp_path / "out", graded, 7, notes=tuple(notes))
+    report.write(grades)
+    written = [path.read_text() for path in grades.out.iterdir()]
+    assert len(written) == len(odd) + 1 + 4
+    for text in (*written, *map(str, graded), repr(grades)):
+        assert not set(odd.replace("\n", "")) & set(text), text
+    assert all("\n" not in str(one) for one in graded)
+    assert printable("a\r\nb\tc\x1b") == "a\nb\tc\ufffd"  # as code and logs have them
+
+
+def test_a_folder_that_is_exchanged_for_a_link_gives_nothing_away(tmp_path):
+    given, secret = tmp_path / "in", tmp_path / "secret"
+    for folder, content in ((given / "ada" / "deep", "own"), (secret / "deep", "SECRET")):
+        folder.mkdir(parents=True)
+        (folder / "lab.ipynb").write_text(content)
+    (tmp_path / "link").symlink_to(secret)
+    over = threading.Event()
+
+    def exchange() -> None:
+        while not over.is_set():
+            for one in ("link", "folder"):
+                os.rename(given / "ada", tmp_path / ("folder" if one == "link" else "link"))
+                os.rename(tmp_path / one, given / "ada")
+
+    thread = threading.Thread(target=exchange)
+    thread.start()
+    says, contents = set(), set()
+    try:
+        for _ in range(3000):
+            with Copies() as copies:
+                for one in take(find([given]), (), copies):
+                    says.add(one.problem)
+                    contents.add(copies.read(one))
+    finally:
+        over.set()
+        thread.join()
+    assert contents == {b"own", b""}
+    assert says <= {"", "it is a link; put the notebook itself there", "there is no such file",
+                    "it is a folder without a notebook (*.ipynb)"}, says  # fmt: skip
+
+
+def test_folders_are_read_as_far_as_they_can_be(tmp_path):
+    deep = tmp_path / "in" / "ada" / "/".join("d" * 100)
+    deep.mkdir(parents=True)
+    (deep / "lab.ipynb").write_text("{}")
+    (tmp_path / "in" / "bob.ipynb").write_bytes(bytes(21 << 20))
+    (tmp_path / "in" / "eve.ipynb").write_text("{}")
+    (tmp_path / "linked").symlink_to(tmp_path / "in")
+    found = taken(tmp_path / "linked", tmp_path / "in")  # what the teacher types may be a link
+    assert [(one.learner, one.problem) for one in found[:3]] == [
+        ("linked/ada", "it is a folder without a notebook (*.ipynb)"),
+        ("linked/bob", "it is larger than 20 MB; clear its outputs"),
+        ("linked/eve", ""),
+    ]
+
+
+def test_a_full_disk_is_one_sentence(tmp_path, monkeypatch):
+    with Copies() as copies, open("/dev/full", "r+b", buffering=0) as full:
+        monkeypatch.setattr(copies, "_file", full)
+        with pytest.raises(UsageError, match=r"No space left on device.* set TMPDIR to another folder"):
+            copies.add(b"x")
+    monkeypatch.setattr(journal, "_FOR_SPACE_S", 0.3)
+    (tmp_path / journal.NAME).symlink_to("/dev/full")
+    with pytest.raises(UsageError, match=r"No space left on device.* go on with --resume"):
+        journal.Journal(tmp_path, 7, resume=False)
 
 
 # ---------------------------------------------------------------------------------------------- an examiner's
@@ -265,6 +352,63 @@ def content(out: Path) -> bytes:
 
 def workers(pid: int) -> list[psutil.Process]:
     return [p for p in psutil.Process(pid).children(recursive=True) if p.ppid() != pid]
+
+
+@pytest.mark.parametrize("bad", [
+    "[" * 100_000, '{"key": "a", "graded": ' + '{"a":' * 100_000, '{"key": "a", "graded": []}', "3", "\0",
+    '{"key": "a", "graded": {"marks": 3}}', '{"key": "a", "graded": ' + "[" * 400 + "]" * 400 + "}",
+])  # fmt: skip
+def test_a_line_that_is_no_result_is_as_if_it_were_not_there(tmp_path, bad):
+    good = Graded("ada", "ada.ipynb", "90_mini", (("a", "A"),), (Mark("a", "A", "passed", "", ""),))
+    with journal.Journal(tmp_path, 7, resume=False) as kept:
+        kept.add("good", good)
+    with (tmp_path / journal.NAME).open("a") as file:
+        file.write(f"{bad}\n")
+    with journal.Journal(tmp_path, 7, resume=True) as kept:
+        assert kept.graded == {"good": good}
+        kept.add("later", good)
+    (tmp_path / journal.NAME).write_text(f"{bad}\n")
+    assert journal.seed_of(tmp_path) is None
+
+
+def test_a_run_that_is_killed_at_ten_moments_is_whole_in_the_end(three, tmp_path):
+    out, temporary = tmp_path / "out", tmp_path / "temporary"
+    temporary.mkdir()
+    code = (
+        f"from workbook.grade import grade\ngrade({[str(p) for p in three]!r}, {str(out)!r}, "
+        f"exercises={str(FURTHER)!r}, seed=7, resume=True, jobs=2)"
+    )
+    for moment in range(10):
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            env=environment() | {"TMPDIR": str(temporary)},
+            stderr=subprocess.DEVNULL,
+        )
+        time.sleep(0.5 + moment / 2)
+        family = psutil.Process(process.pid).children(recursive=True) if process.poll() is None else []
+        process.kill()
+        process.wait()
+        assert psutil.wait_procs(family, timeout=30)[1] == []
+    grades = grade(three, out, exercises=FURTHER, seed=7, resume=True)
+    assert [verdicts(grades, name) for name in ("ada", "bob", "eve")] == [("passed", "passed")] * 3
+    assert len([json.loads(line) for line in content(out).splitlines()]) == 1 + 3  # each was graded once
+    assert not list(temporary.rglob("*.ipynb"))
+
+
+def test_huge_outputs_cost_their_notebook_nothing(tmp_path):
+    """A picture that is 10,000 times as large when it is unpacked, and 300,000 lines of output."""
+    made = json.loads(nbformat.writes(notebook()))
+    picture = b"\x89PNG\r\n\x1a\n" + zlib.compress(bytes(10**8), 9)
+    png = {"image/png": base64.b64encode(picture).decode()}
+    line = {"output_type": "stream", "name": "stdout", "text": ""}
+    made["cells"][0]["outputs"] = [{"output_type": "display_data", "metadata": {}, "data": png}] + [
+        line
+    ] * 300_000
+    path = tmp_path / "ada.ipynb"
+    path.write_text(json.dumps(made))
+    grades = grade([path], tmp_path / "out", exercises=FURTHER, seed=7)
+    assert verdicts(grades, "ada") == ("passed", "passed"), of(grades, "ada").problem
+    assert sum(page.stat().st_size for page in (tmp_path / "out").iterdir()) < 100_000
 
 
 def test_a_mark_that_is_missing_is_said(three, tmp_path):

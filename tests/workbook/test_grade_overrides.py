@@ -69,7 +69,11 @@ def test_a_spreadsheets_semicolons_and_labs(tmp_path):
     (HEAD + "ada,,passed,\n", "line 2: a learner and an exercise belong to each mark"),
     (HEAD + "ada,twice,,\n", "line 2: it has neither a verdict nor a remark"),
     (HEAD + "ada,twice,passed,\nada,twice,failed,\n", "line 3: ada's twice stands in line 2 too"),
-    ("\x00\xff", "has no column 'learner'"),
+    ("\x00\xff", "has no column 'learner'"), ("x" * 200_000, "is no CSV that can be read (field larger"),
+    (HEAD + "ada,twice,failed," + "x" * 200_000, "is no CSV that can be read (field larger"),
+    (HEAD + "ada\x00\x1b,twice,failed,\n" * 2, "line 3: ada\ufffd\ufffd's twice stands in line 2 too"),
+    (HEAD + "\n" * 10**7, "is larger than 10 MB"),
+    (HEAD + f"ada,twice,{'x' * 1000},\n", "is no verdict; write"),
 ])  # fmt: skip
 def test_lines_that_are_not_understood_are_said_before_anything_is_graded(ada, tmp_path, text, says):
     (tmp_path / "out" / overrides.NAME).write_text(text)

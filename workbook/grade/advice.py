@@ -16,7 +16,6 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
 from helpers.aliases import MODULES
 from helpers.exercises import ADAPTERS
@@ -52,6 +51,7 @@ _OF_LABS = {
 _PLACES = re.compile(r"/proc/|helpers[./]exercises|workbook[./]grade|labs/solutions")
 _MOST, _LONGEST = 30, 200
 _ALIKE, _FEWEST_LINES = 0.8, 6  # a pair's lines that match; a learner's own lines below which nothing is said
+_LONGEST_CODE, _MOST_LEARNERS = 40_000, 1_000
 _COMMON = 0.5  # what more of the class than this has is no sign of anything
 
 
@@ -126,7 +126,7 @@ class Alike:
     Attributes:
         lab: The lab.
         learners: Two; or more, whose code is the same.
-        share: Which part of their own lines matches, 0 to 1.
+        share: Which part of their own lines both have, 0 to 1.
         n_lines: How many lines that is.
     """
 
@@ -136,12 +136,28 @@ class Alike:
     n_lines: int
 
 
-def alike(graded: Sequence[Graded], given: Iterable[str] = ()) -> list[Alike]:
-    """Groups with the same code, and pairs that are nearly alike, the most alike first.
+@dataclass(frozen=True)
+class Compared:
+    """What a comparison of a class's code found.
 
-    Lines are compared without comments, spaces and the names and values that a learner chose. Lines that the
-    starters have, and lines that more than half of the class have, do not count: an exercise has few right
-    answers.
+    Attributes:
+        groups: Groups with the same code, and pairs that are nearly alike, the most alike first.
+        cut: Learners of whose code only the first 40,000 characters were compared.
+        left_out: Learners whose code was not compared, because a lab has more than 1,000.
+    """
+
+    groups: tuple[Alike, ...]
+    cut: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+
+def alike(graded: Sequence[Graded], given: Iterable[str] = ()) -> Compared:
+    """Compare the code of a class.
+
+    Lines are compared without comments, spaces and the names and values that a learner chose, and in any
+    order. Lines that the starters have, and lines that more than half of the class have, do not count: an
+    exercise has few right answers. Of each notebook, 40,000 characters are compared, and of each lab 1,000
+    learners, so that nobody delays the report.
 
     Args:
         graded: The class.
@@ -149,11 +165,27 @@ def alike(graded: Sequence[Graded], given: Iterable[str] = ()) -> list[Alike]:
     """
     starters = {line for text in given for line in lines(text)}
     labs: dict[str, dict[str, list[str]]] = defaultdict(dict)
+    cut: dict[str, None] = {}
+    missing: dict[str, None] = {}
     for one in graded:
-        own = [line for mark in one.marks for line in lines(mark.code) if line not in starters]
-        if one.learner not in labs[one.lab] or len(own) > len(labs[one.lab][one.learner]):
-            labs[one.lab][one.learner] = own
-    return [found for lab in sorted(labs) for found in _alike(lab, labs[lab])]
+        own = labs[one.lab]
+        if one.learner not in own and len(own) == _MOST_LEARNERS:
+            missing[one.learner] = None
+            continue
+        if sum(len(mark.code) for mark in one.marks) > _LONGEST_CODE:
+            cut[one.learner] = None
+        found = [line for line in _lines_of(one) if line not in starters]
+        own[one.learner] = max(own.get(one.learner, []), found, key=len)
+    groups = [found for lab in sorted(labs) for found in _alike(lab, labs[lab])]
+    return Compared(tuple(groups), tuple(cut), tuple(missing))
+
+
+def _lines_of(one: Graded) -> list[str]:
+    found, left = [], _LONGEST_CODE
+    for mark in one.marks:
+        found += lines(mark.code[:left])
+        left -= len(mark.code[:left])
+    return found
 
 
 def _alike(lab: str, own: dict[str, list[str]]) -> list[Alike]:
@@ -166,16 +198,20 @@ def _alike(lab: str, own: dict[str, list[str]]) -> list[Alike]:
     most = max(_COMMON * len(same), 2)
     rare = {of[0]: [line for line in code if n_with[line] <= most] for code, of in same.items()}
     rare = {learner: code for learner, code in rare.items() if len(code) >= _FEWEST_LINES}
-    matcher = SequenceMatcher(autojunk=False)
+    bits: dict[tuple[str, int], int] = {}  # a line's first time, second time, …
+    have = {}
+    for learner, code in rare.items():
+        seen: Counter[str] = Counter()
+        have[learner] = 0
+        for line in code:
+            seen[line] += 1
+            if n_with[line] > 1:
+                have[learner] |= 1 << bits.setdefault((line, seen[line]), len(bits))
     for first, second in itertools.combinations(rare, 2):
-        matcher.set_seqs(rare[first], rare[second])
-        if (
-            matcher.real_quick_ratio() >= _ALIKE
-            and matcher.quick_ratio() >= _ALIKE
-            and matcher.ratio() >= _ALIKE
-        ):
-            n_lines = sum(block.size for block in matcher.get_matching_blocks())
-            found.append(Alike(lab, (first, second), matcher.ratio(), n_lines))
+        n_lines = (have[first] & have[second]).bit_count()
+        share = 2 * n_lines / (len(rare[first]) + len(rare[second]))
+        if share >= _ALIKE:
+            found.append(Alike(lab, (first, second), share, n_lines))
     return sorted(found, key=lambda one: (-one.share, -one.n_lines, one.learners))
 
 

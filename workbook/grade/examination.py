@@ -15,6 +15,7 @@ from workbook.grade.calls import Ask, Calls, Unusable
 from workbook.grade.cgroup import Cgroup
 from workbook.grade.notebook import Submission
 from workbook.grade.process import Limits, Process, WorkerDied, WorkerTimeout
+from workbook.grade.starters import untouched
 from workbook.grade.stubs import stubs_of
 
 _MAX_STARTS = 6  # of one notebook's process
@@ -184,7 +185,8 @@ class Examination:
             found = ask({"do": "has", "name": name})
             if found.get("found") is not True:
                 raised = str(found.get("error", ""))[:_TEXT]
-                return _failed(exercise.id, self._missing(exercise.id, name, raised), "missing")
+                says = self._missing(exercise.id, name, raised)
+                return _failed(exercise.id, says, "timeout" if ": it ran past " in says else "missing")
             claimed = exercise.text is None
             return run_cases(exercise, call, self._seed, claimed=claimed, again=calls.run_again)
         except WorkerTimeout:
@@ -238,6 +240,8 @@ class Examination:
     def _give(self, exercise: str, verdict: Verdict, seconds: float) -> None:
         if self._open.pop(exercise, None) is None:
             return
+        if not verdict.passed and verdict.mistake != "to-do" and untouched(self._submission, exercise):
+            verdict = _failed(exercise, "it is still as the starter has it", "to-do")
         later = "" if verdict.passed else self._submission.later[exercise]
         self._tell(
             {"event": "mark", **mark(self._exercises[exercise], verdict, seconds, self._submission, later)}

@@ -11,7 +11,7 @@ import io
 import re
 from collections.abc import Iterable
 
-from workbook.grade.marks import Graded, Grades
+from workbook.grade.marks import Grades
 
 COLUMNS = (
     "learner",
@@ -83,7 +83,7 @@ def canvas_csv(grades: Grades) -> str:
 
 
 def nbgrader_csv(grades: Grades) -> str:
-    """One row for a learner and lab."""
+    """One row for a learner and lab; 0 points for a notebook that cannot be graded."""
     rows = [
         {
             "assignment": lab,
@@ -100,18 +100,14 @@ def nbgrader_csv(grades: Grades) -> str:
 
 def _scores(grades: Grades) -> dict[tuple[str, str], tuple[int, int]]:
     """Learner and lab to how many exercises passed and how many there are; of several notebooks the best
-    one's.
+    one's. A notebook that the grader did not finish has no score, because that is not the learner's fault.
     """
     found: dict[tuple[str, str], tuple[int, int]] = {}
     for one in grades.graded:
-        if not one.problem:
+        if one.exercises and (one.finished or not one.problem):
             key = (one.learner, one.lab)
-            found[key] = max(found.get(key, (0, 0)), _score(one))
+            found[key] = max(found.get(key, (0, 0)), (one.n_passed, len(one.exercises)))
     return found
-
-
-def _score(one: Graded) -> tuple[int, int]:
-    return one.n_passed, len(one.marks)
 
 
 def _csv(columns: tuple[str, ...], rows: Iterable[dict[str, object]]) -> str:

@@ -29,10 +29,10 @@ from typing import Any
 from helpers import aliases
 from helpers.predict import summary
 from workbook.grade import cgroup, journal, overrides, sandbox, seeds, submissions
-from workbook.grade.marks import BROKEN, UNSAFE, Graded, Grades, Mark, Raised
+from workbook.grade.marks import BROKEN, UNSAFE, Graded, Grades, Mark, Raised, placed
 from workbook.grade.notebook import import_path
 from workbook.grade.submissions import Copies, Submitted
-from workbook.grade.texts import clean, clean_all
+from workbook.grade.texts import clean_all, one_line
 from workbook.interrupts import interruptible
 from workbook.outputs import require_writable
 from workbook.usage import UsageError
@@ -85,10 +85,10 @@ def grade(
             writes into `out`, or `overrides.csv` cannot be understood, or there is no sandbox here.
     """
     given = submissions.find([Path(n) for n in notebooks])
-    if not any(os.path.lexists(path) for path in given):
+    if not any(os.path.lexists(one.path) for one in given):
         if not given:
             raise UsageError("No notebook is given; name at least one file or folder.")
-        raise UsageError(clean(f"There is no notebook {given[0]}."))
+        raise UsageError(one_line(f"There is no notebook {given[0].path}."))
     for value, option in ((time_limit, "--time-limit"), (memory_limit, "--memory-limit"), (jobs, "--jobs")):
         if value <= 0:
             raise UsageError(f"{option} is {value:g}; give a number above 0.")
@@ -110,7 +110,7 @@ def grade(
         "sandboxed": not unsafe, "hidden": sorted({*map(_folder, notebooks), str(out), *sandbox.ANSWERS}),
     }  # fmt: skip
     with journal.Journal(out, seed, resume=resume) as kept, Copies() as copies:
-        todo = submissions.take(given, submissions.learners_of(given, (*LABS, *aliases.LESSONS)), copies)
+        todo = submissions.take(given, (*LABS, *aliases.LESSONS), copies)
         return _Batch(todo, out, task, tier, jobs, copies, kept, given_marks).run()
 
 
@@ -301,7 +301,8 @@ class _Batch:
             self.results.get(i) or Graded(one.learner, one.notebook, problem=_INTERRUPTED, finished=False)
             for i, one in enumerate(self.todo)
         )
-        graded, notes = overrides.apply(graded, self.overrides)
+        graded, notes = overrides.apply(placed(graded, self.task["lab"]), self.overrides)
+        notes = (*notes, *submissions.claims(self.todo, graded))
         grades = Grades(
             self.out,
             graded,

@@ -121,7 +121,7 @@ def _read(path: Path) -> tuple[int | None, dict[str, Graded], int]:
                 seed = int(data["seed"])
             else:
                 found[str(data["key"])] = _graded(data["graded"])
-        except (ValueError, KeyError, TypeError):  # not ours, or of another version: graded again
+        except Exception:  # not ours, of another version, or nested too deep: graded again
             if number == 0:
                 return None, {}, 0
     return seed, found, n_whole

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from helpers import aliases
+from helpers.exercises import LABS, of_lab
 from helpers.predict.summary import Summary
 from workbook.grade.seeds import said
 
@@ -54,6 +57,11 @@ class Mark:
         return f"the teacher's mark; computed: {self.computed}" if self.computed else ""
 
     @property
+    def kind(self) -> str:
+        """The kind of mistake in words, such as "missing mask"."""
+        return "timed out" if self.mistake == "timeout" else self.mistake.replace("-", " ")
+
+    @property
     def shortly(self) -> str:
         """The exercise and its verdict, such as "softmax failed (missing-mask)"."""
         why = f" ({self.mistake})" if self.verdict == "failed" and self.mistake and not self.computed else ""
@@ -69,6 +77,11 @@ class Raised:
     line: int
     log: str
 
+    @property
+    def timed_out(self) -> bool:
+        """Whether the cell took longer than `--time-limit`."""
+        return self.error.startswith("it ran past ")
+
 
 @dataclass(frozen=True)
 class Graded:
@@ -77,7 +90,7 @@ class Graded:
     Attributes:
         learner: Whose it is.
         notebook: Its path as given.
-        lab: The lab's name, or "".
+        lab: The lab's name, or ""; `placed` finds it for a notebook that could not be graded.
         exercises: (id, title) of each exercise of the lab.
         marks: One for each of them.
         raised: What its cells raised, in order.
@@ -109,12 +122,47 @@ class Graded:
         """How many exercises passed."""
         return sum(mark.verdict == "passed" for mark in self.marks)
 
+    @property
+    def timed_out(self) -> str:
+        """That cells took too long, or ""."""
+        n = sum(one.timed_out for one in self.raised)
+        return f"{n} cells timed out" if n > 1 else "a cell timed out" if n else ""
+
     def __str__(self) -> str:
         if self.problem:
             return f"{self.learner}: not graded, {self.problem} ({Path(self.notebook).name})"
         says = f"{self.learner}: {self.lab}, {self.n_passed} of {len(self.marks)} passed"
-        others = ", ".join(m.shortly for m in self.marks if m.verdict != "passed")
-        return f"{says}; {others}" if others else says
+        others = [m.shortly for m in self.marks if m.verdict != "passed"]
+        others += [self.timed_out] if self.timed_out else []
+        return f"{says}; {', '.join(others)}" if others else says
+
+
+def placed(graded: Sequence[Graded], lab: str = "") -> tuple[Graded, ...]:
+    """Give the notebooks that could not be graded their lab and its exercises, so that no table lacks them.
+
+    The lab is the one that the file's or a folder's name contains, or the only one of the class if the
+    learner has no other notebook of it. Otherwise it stays unknown.
+
+    Args:
+        graded: The class.
+        lab: All notebooks' lab, if the teacher named it.
+    """
+    exercises = {one.lab: one.exercises for one in graded if one.exercises}
+    have = {(one.learner, one.lab) for one in graded if one.exercises}
+    only = next(iter(exercises)) if len(exercises) == 1 else ""
+    names = dict.fromkeys([*LABS, *exercises])
+    found = []
+    for one in graded:
+        if one.problem and not one.exercises:
+            parts = [aliases.current(part) for part in reversed(Path(one.notebook).parts)]
+            its = lab or next((name for part in parts for name in names if name in part), "")
+            if not its and (one.learner, only) not in have:
+                its = only
+            if its in LABS and its not in exercises:
+                exercises[its] = tuple((of.id, of.title) for of in of_lab(its))
+            one = replace(one, lab=its, exercises=exercises.get(its, ()))
+        found.append(one)
+    return tuple(found)
 
 
 @dataclass(frozen=True)
@@ -136,14 +184,19 @@ class Grades:
         return 130 if self.interrupted else 0
 
     @property
+    def n_not_graded(self) -> int:
+        """How many notebooks could not be graded."""
+        return sum(bool(one.problem) for one in self.graded)
+
+    @property
     def tiers(self) -> str:
         """How the notebooks were kept in, each way once."""
         return "; ".join(dict.fromkeys(one.tier for one in self.graded if one.tier)) or "nothing was run"
 
     def __repr__(self) -> str:
         lines = [
-            f"{len(self.graded)} notebooks, seed {said(self.seed)}, {self.tiers}, {self.seconds:.0f} s. "
-            f"Open {self.out / 'index.html'}"
+            f"{len(self.graded)} notebooks, {f'{n} not graded, ' if (n := self.n_not_graded) else ''}seed "
+            f"{said(self.seed)}, {self.tiers}, {self.seconds:.0f} s. Open {self.out / 'index.html'}"
         ]
         lines += self.notes
         if self.interrupted:

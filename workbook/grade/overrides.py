@@ -11,10 +11,12 @@ from pathlib import Path
 
 from helpers import aliases
 from workbook.grade.marks import VERDICTS, Graded, Mark
+from workbook.grade.texts import printable
 from workbook.usage import UsageError
 
 NAME = "overrides.csv"
 _NEEDED = ("learner", "exercise", "verdict")
+_MOST_BYTES = 10**7
 _KNOWN = (*_NEEDED, "remark", "lab")
 
 
@@ -42,45 +44,51 @@ def read(out: Path) -> tuple[Override, ...]:
     """
     path = out / NAME
     try:
-        text = path.read_text("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        text = printable(content.decode("utf-8-sig"))
     except FileNotFoundError:
         return ()
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read; save it as CSV in UTF-8.") from error
+    if len(content) > _MOST_BYTES:
+        raise UsageError(f"{path} is larger than {_MOST_BYTES // 10**6} MB, so it holds more than marks.")
+    try:
+        return _parsed(path, text)
+    except csv.Error as error:
+        raise UsageError(f"{path} is no CSV that can be read ({error}).") from error
+
+
+def _parsed(path: Path, text: str) -> tuple[Override, ...]:
     first = text.partition("\n")[0]
-    delimiter = (
-        ";" if first.count(";") > first.count(",") else ","
-    )  # as spreadsheets of many countries write it
+    # Spreadsheets of many countries write semicolons.
+    delimiter = ";" if first.count(";") > first.count(",") else ","
     reader = csv.DictReader(io.StringIO(text), delimiter=delimiter)
     columns = [(name or "").strip().lower() for name in reader.fieldnames or ()]
     if missing := [name for name in _NEEDED if name not in columns]:
         raise UsageError(f"{path} has no column {missing[0]!r}; its first line is {','.join(_KNOWN)}.")
     reader.fieldnames = columns
     found: dict[tuple[str, str, str], Override] = {}
-    try:
-        for row in reader:
-            values = {name: (row.get(name) or "").strip() for name in _KNOWN}
-            if not any(values.values()):
-                continue
-            values |= {name: aliases.current(values[name]) for name in ("exercise", "lab")}
-            one = Override(reader.line_num, **values)
-            where = f"{path}, line {one.line}:"
-            if not one.learner or not one.exercise:
-                raise UsageError(f"{where} a learner and an exercise belong to each mark.")
-            if one.verdict not in ("", *VERDICTS):
-                raise UsageError(
-                    f"{where} {one.verdict!r} is no verdict; write {', '.join(VERDICTS)}, or nothing."
-                )
-            if not one.verdict and not one.remark:
-                raise UsageError(f"{where} it has neither a verdict nor a remark.")
-            key = (one.learner, one.exercise, one.lab)
-            if key in found:
-                raise UsageError(
-                    f"{where} {one.learner}'s {one.exercise} stands in line {found[key].line} too; keep one."
-                )
-            found[key] = one
-    except csv.Error as error:
-        raise UsageError(f"{path} is no CSV that can be read ({error}).") from error
+    for row in reader:
+        values = {name: (row.get(name) or "").strip() for name in _KNOWN}
+        if not any(values.values()):
+            continue
+        values |= {name: aliases.current(values[name]) for name in ("exercise", "lab")}
+        one = Override(reader.line_num, **values)
+        where = f"{path}, line {one.line}:"
+        if not one.learner or not one.exercise:
+            raise UsageError(f"{where} a learner and an exercise belong to each mark.")
+        if one.verdict not in ("", *VERDICTS):
+            says = f"{one.verdict[:40]!r} is no verdict; write {', '.join(VERDICTS)}, or nothing."
+            raise UsageError(f"{where} {says}")
+        if not one.verdict and not one.remark:
+            raise UsageError(f"{where} it has neither a verdict nor a remark.")
+        key = (one.learner, one.exercise, one.lab)
+        if key in found:
+            raise UsageError(
+                f"{where} {one.learner}'s {one.exercise} stands in line {found[key].line} too; keep one."
+            )
+        found[key] = one
     return tuple(found.values())
 
 
@@ -103,8 +111,8 @@ def apply(
             marks.append(_overridden(mark, fitting[0]) if fitting else mark)
         changed.append(replace(one, marks=tuple(marks)))
     unused = tuple(
-        f"{NAME}, line {o.line}: there is no mark of {o.learner} for "
-        f"{o.exercise}{f' of {o.lab}' if o.lab else ''}."
+        f"{NAME}, line {o.line}: there is no mark of {o.learner[:80]} for "
+        f"{o.exercise[:80]}{f' of {o.lab}' if o.lab else ''}."
         for o in given
         if o.line not in used
     )

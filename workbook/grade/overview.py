@@ -4,14 +4,14 @@ look at.
 
 from __future__ import annotations
 
-import json
+import contextlib
+import itertools
+import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from pathlib import Path
 
-from helpers.lab import STARTERS
-from workbook.grade import advice
+from workbook.grade import advice, starters
 from workbook.grade.marks import Graded, Grades, Mark
 from workbook.grade.seeds import said
 from workbook.page import document, escaped, made_with
@@ -24,7 +24,8 @@ STYLE = """
 @media (prefers-color-scheme: dark) { :root { --on-good: #12361f; --on-bad: #4a1a17; --on-wait: #3c2f08;
 --on-none: #1d242c; } }
 .passed { color: var(--good); } .to-do, .not-reached { color: var(--wait); } .not-graded {
-color: var(--bad); }
+color: var(--bad); } a { unicode-bidi: isolate; overflow-wrap: anywhere; }
+body { max-width: 1400px; } p, ul, details { max-width: 1100px; } .wide td { min-width: 100px; }
 .badge { display: inline-block; font-size: 13px; font-weight: 600; line-height: 1.3; white-space: nowrap;
 padding: 2px 8px;
   border-radius: 10px; background: var(--on-none); } h3 .badge { margin-left: 10px; vertical-align: 2px; }
@@ -34,9 +35,9 @@ padding: 2px 8px;
 .glance { max-height: 85vh; overflow: auto; } .glance table { border-collapse: separate; border-spacing: 0; }
 .glance th, .glance td { padding: 7px 10px; } .glance tr > :first-child { padding-left: 2px; }
 .glance thead th { position: sticky; top: 0; background: var(--back); vertical-align: bottom; z-index: 1;
-min-width: 92px; }
+min-width: 60px; }
 .glance th:first-child { position: sticky; left: 0; background: var(--back); text-align: left;
-min-width: 84px; max-width: 170px;
+min-width: clamp(84px, 22vw, 170px); max-width: 170px;
   overflow-wrap: anywhere; color: var(--ink); font-size: 15px; font-weight: 400; }
 .glance thead th:first-child { z-index: 2; color: var(--soft); font-size: 13px; font-weight: 600; }
 .glance td.passed, .glance td.failed, .glance td.to-do, .glance td.not-reached {
@@ -44,8 +45,9 @@ border-left: 3px solid var(--back);
   border-right: 3px solid var(--back); white-space: nowrap; }
 .glance td.passed { background: var(--on-good); } .glance td.failed { background: var(--on-bad); }
 .glance td.to-do, .glance td.not-reached { background: var(--on-wait); }
+.glance td.not-graded { background: var(--on-none); color: var(--ink); overflow-wrap: anywhere; }
 .glance td b { display: block; font-size: 14px; } .glance td small { color: var(--ink); opacity: .8; }
-pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px;
+pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px; min-width: 180px;
 border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
 .part { display: inline-block; width: 120px; height: 9px; border-radius: 5px; background: var(--on-none);
 overflow: hidden; }
@@ -60,9 +62,11 @@ li { margin: 4px 0; overflow-wrap: anywhere; } p { overflow-wrap: anywhere; }"""
 _MOST_QUESTIONS, _MOST_PAIRS, _MOST_NAMED = 60, 50, 12
 _SHOWN = 600  # characters of a learner's words on the class's page; the learner's own has them all
 _SIGNS = {"passed": "✓", "failed": "✗", "to do": "…", "not reached": "–"}
+_WORDS = {"to do": "not written yet"}  # on pages; the gradebooks keep the verdict
 _MEANS = {
     "passed": "all hidden cases agree",
-    "failed": "a hidden case does not agree, and what kind of mistake it is",
+    "failed": "a hidden case does not agree, and what kind of mistake it is; timed out: it took longer than "
+    "--time-limit",
     "to do": "as the starter has it",
     "not reached": "it could not be checked",
 }
@@ -75,14 +79,21 @@ def page(grades: Grades, pages: Mapping[str, str]) -> str:
         grades: The batch.
         pages: Each learner's page, by name.
     """
-    n_marks = sum(len(one.marks) for one in grades.graded)
+    n_exercises = sum(len(one.exercises) for one in grades.graded)
     n_passed = sum(one.n_passed for one in grades.graded)
+    says = [
+        f"{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')}",
+        *([f"{grades.n_not_graded} not graded"] if grades.n_not_graded else []),
+        f"{n_passed} of {n_exercises} exercises passed",
+        *(["interrupted"] if grades.interrupted else []),
+        f"{grades.seconds:.0f} s",
+        f"{datetime.now():%Y-%m-%d %H:%M}",
+        f"seed {said(grades.seed)}",
+        escaped(grades.tiers),
+    ]
     body = [
         "<h1>Grades</h1>",
-        f"<p>{_count(len(pages), 'learner')}, {_count(len(grades.graded), 'notebook')} · {n_passed} of "
-        f"{n_marks} exercises "
-        f"passed{' · interrupted' if grades.interrupted else ''} · {grades.seconds:.0f} s · "
-        f"{datetime.now():%Y-%m-%d %H:%M} · seed {said(grades.seed)} · {escaped(grades.tiers)}</p>",
+        f"<p>{' · '.join(says)}</p>",
         *made_with(),
         '<p><a href="grades.csv">grades.csv</a> · for gradebooks: <a href="canvas.csv">canvas.csv</a>, '
         '<a href="nbgrader.csv">nbgrader.csv</a></p>',
@@ -90,12 +101,11 @@ def page(grades: Grades, pages: Mapping[str, str]) -> str:
     ]
     labs: dict[str, list[Graded]] = {}
     for one in grades.graded:
-        if not one.problem:
+        if one.exercises:
             labs.setdefault(one.lab, []).append(one)
     if labs:
-        body.append('<div class="legend">')
-        body += [f"<span>{badge(verdict)} <small>{means}</small></span>" for verdict, means in _MEANS.items()]
-        body.append("</div>")
+        means = (f"<span>{badge(verdict)} <small>{says}</small></span>" for verdict, says in _MEANS.items())
+        body += ['<div class="legend">', *means, "</div>"]
     for lab in sorted(labs):
         body += [*_glance(lab, labs[lab], pages), *_hard(labs[lab]), *_class_predictions(labs[lab])]
         body += _class_words(labs[lab], pages)
@@ -108,9 +118,36 @@ def class_of(verdict: str) -> str:
     return verdict.replace(" ", "-")
 
 
+def _said(verdict: str) -> str:
+    return f"{_SIGNS.get(verdict, '')} {escaped(_WORDS.get(verdict, verdict))}"
+
+
 def badge(verdict: str) -> str:
-    """A verdict as a sign and a word on its colour."""
-    return f'<span class="badge {class_of(verdict)}">{_SIGNS.get(verdict, "")} {escaped(verdict)}</span>'
+    """A verdict as a sign and words on its color."""
+    return f'<span class="badge {class_of(verdict)}">{_said(verdict)}</span>'
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """A table that scrolls inside itself.
+
+    Args:
+        columns: Their titles; "#" comes before the title of one that holds numbers.
+        rows: Their cells as HTML.
+    """
+    classes = [' class="number"' if column.startswith("#") else "" for column in columns]
+
+    def row(tag: str, cells: Sequence[object]) -> str:
+        made = (f"<{tag}{of}>{cell}</{tag}>" for of, cell in zip(classes, cells, strict=True))
+        return f"<tr>{''.join(made)}</tr>"
+
+    head = row("th", [column.lstrip("#") for column in columns])
+    lines = ['<div class="wide"><table>', head, *(row("td", cells) for cells in rows), "</table></div>"]
+    return "\n".join(lines)
+
+
+def items(entries: Iterable[str]) -> list[str]:
+    """A list of HTML."""
+    return ["<ul>", *(f"<li>{entry}</li>" for entry in entries), "</ul>"]
 
 
 def _glance(lab: str, graded: Sequence[Graded], pages: Mapping[str, str]) -> list[str]:
@@ -120,38 +157,49 @@ def _glance(lab: str, graded: Sequence[Graded], pages: Mapping[str, str]) -> lis
     body = [
         f"<h2>{escaped(lab)}</h2>",
         '<div class="glance"><table><thead><tr><th>Learner</th>',
+        '<th class="number">Passed</th><th class="number">Seconds</th>',
         *(f"<th>{escaped(title)}</th>" for _, title in exercises),
-        '<th class="number">Passed</th>',
         '<th class="number">Predicted right</th>' if predicted else "",
-        '<th class="number">Seconds</th></tr></thead><tbody>',
+        "</tr></thead><tbody>",
     ]
-    many = Counter(one.learner for one in graded)
+    of: dict[str, list[str]] = {}
+    for one in graded:
+        of.setdefault(one.learner, []).append(one.notebook)
     for one in graded:
         marks = {mark.exercise: mark for mark in one.marks}
-        which = f"<br><small>{escaped(Path(one.notebook).name)}</small>" if many[one.learner] > 1 else ""
+        cells = [_cell(one, marks.get(name), pages) for name, _ in exercises]
+        if one.problem:
+            says = f"<b>not graded</b><small>{escaped(one.problem)}</small>"
+            cells = [f'<td class="not-graded" colspan="{len(exercises)}">{says}</td>']
+        slow = f"<br><small>{one.timed_out}</small>" if one.timed_out else ""
         body.append(
-            f"<tr><th>{_link(one.learner, pages)}{which}</th>"
-            + "".join(_cell(one, marks.get(name), pages) for name, _ in exercises)
-            + f'<td class="number">{one.n_passed} of {len(exercises)}</td>'
-            + (f'<td class="number">{_right(one)}</td>' if predicted else "")
-            + f'<td class="number">{one.seconds:.0f}</td></tr>'
+            f"<tr><th>{_link(one.learner, pages)}{_which(one.notebook, of[one.learner])}</th>"
+            f'<td class="number">{one.n_passed} of {len(exercises)}</td>'
+            f'<td class="number">{one.seconds:.0f}{slow}</td>{"".join(cells)}'
+            + (f'<td class="number">{_right(one)}</td></tr>' if predicted else "</tr>")
         )
     return [*body, "</tbody></table></div>"]
+
+
+def _which(notebook: str, several: Sequence[str]) -> str:
+    """Which of a learner's notebooks it is, as far as their paths differ."""
+    if len(several) == 1:
+        return ""
+    with contextlib.suppress(ValueError):  # some are absolute, some relative
+        notebook = os.path.relpath(notebook, os.path.commonpath([os.path.dirname(one) for one in several]))
+    return f"<br><small>{escaped(notebook)}</small>"
 
 
 def _cell(one: Graded, mark: Mark | None, pages: Mapping[str, str]) -> str:
     if mark is None:
         return "<td></td>"
-    beside = {"passed": mark.speed, "failed": mark.mistake.replace("-", " ")}.get(mark.verdict, "")
-    beside = "by the teacher" if mark.computed else beside
-    small = f"<small>{escaped(beside)}</small>" if beside else ""
+    more = {"passed": mark.speed, "failed": mark.kind}.get(mark.verdict, "")
+    more = "by the teacher" if mark.computed else more
+    small = f"<small>{escaped(more)}</small>" if more else ""
     to = f"{escaped(pages[one.learner])}#{escaped(one.lab)}-{escaped(mark.exercise)}"
-    return (
-        f'<td class="{class_of(mark.verdict)}" title="{escaped(mark.sentence)}"><b><a href="{to}" '
-        f'class="{class_of(mark.verdict)}" '
-        f'style="text-decoration: none">{_SIGNS.get(mark.verdict, "")} '
-        f"{escaped(mark.verdict)}</a></b>{small}</td>"
-    )
+    of = class_of(mark.verdict)
+    link = f'<a href="{to}" class="{of}" style="text-decoration: none">{_said(mark.verdict)}</a>'
+    return f'<td class="{of}" title="{escaped(mark.sentence)}"><b>{link}</b>{small}</td>'
 
 
 def _right(one: Graded) -> str:
@@ -169,29 +217,24 @@ def _hard(graded: Sequence[Graded]) -> list[str]:
         of = [mark for one in graded for mark in one.marks if mark.exercise == name]
         failed = [mark for mark in of if mark.verdict == "failed"]
         rest = Counter(mark.verdict for mark in of if mark.verdict not in ("passed", "failed"))
-        mistakes = Counter(mark.mistake.replace("-", " ") for mark in failed if mark.mistake).most_common(3)
+        mistakes = Counter(mark.kind for mark in failed if mark.kind).most_common(3)
         hints = Counter(mark.hint for mark in failed if mark.hint).most_common(2)
-        hinted = "<br>".join(f"{n} × {escaped(hint)}" for hint, n in hints)
-        others = ", ".join(f"{n} {verdict}" for verdict, n in rest.items())
-        made = ", ".join(f"{n} × {escaped(mistake)}" for mistake, n in mistakes)
-        share = 100 * len(failed) / max(len(of), 1)
-        row = (
-            f'<tr><td>{escaped(title)}<br><small>{escaped(name)}</small></td><td style="white-space: nowrap">'
-            f'<span class="part"><i style="width: {share:.0f}%"></i></span> {len(failed)} of {len(of)}'
-            f"{f'<br><small>{others}</small>' if others else ''}</td>"
-            f"<td>{made}</td><td>{hinted}</td></tr>"
+        others = ", ".join(f"{n} {_WORDS.get(verdict, verdict)}" for verdict, n in rest.items())
+        part = f'<span class="part"><i style="width: {100 * len(failed) / max(len(of), 1):.0f}%"></i></span>'
+        cells = (
+            f"{escaped(title)}<br><small>{escaped(name)}</small>",
+            f'<span style="white-space: nowrap">{part} {len(failed)} of {len(of)}</span>'
+            f"{f'<br><small>{others}</small>' if others else ''}",
+            ", ".join(f"{n} × {escaped(mistake)}" for mistake, n in mistakes),
+            "<br>".join(f"{n} × {escaped(hint)}" for hint, n in hints),
         )
         if failed or others:
-            rows.append((-len(failed), row))
+            rows.append((-len(failed), cells))
     if not rows:
         return []
-    return [
-        "<h3>Where most fail</h3>",
-        '<div class="wide"><table><tr><th>Exercise</th><th>Failed</th><th>Mistakes</th><th>The hint they '
-        "got</th></tr>",
-        *(row for _, row in sorted(rows, key=lambda one: one[0])),
-        "</table></div>",
-    ]
+    rows.sort(key=lambda one: one[0])
+    columns = ("Exercise", "Failed", "Mistakes", "The hint they got")
+    return ["<h3>Where most fail</h3>", table(columns, [cells for _, cells in rows])]
 
 
 def _class_predictions(graded: Sequence[Graded]) -> list[str]:
@@ -204,16 +247,13 @@ def _class_predictions(graded: Sequence[Graded]) -> list[str]:
     often = sorted(by_question.items(), key=lambda item: -len(item[1]))[:_MOST_QUESTIONS]
     if not often:
         return []
-    rows = "".join(
-        f'<tr><td>{escaped(text)}</td><td class="number">{len(hits)}</td><td '
-        f'class="number">{sum(hits)}</td></tr>'
-        for text, hits in often
-    )
     return [
         "<h3>What learners predicted in the lesson</h3>",
         '<p class="soft">From the notebooks\' stored outputs; not part of the grades, and not checked.</p>',
-        '<div class="wide"><table><tr><th>Question</th><th class="number">Answered</th>'
-        f'<th class="number">Right</th></tr>{rows}</table></div>',
+        table(
+            ("Question", "#Answered", "#Right"),
+            [(escaped(text), len(hits), sum(hits)) for text, hits in often],
+        ),
     ]
 
 
@@ -244,64 +284,75 @@ def _class_words(graded: Sequence[Graded], pages: Mapping[str, str]) -> list[str
                 if mark.exercise == name and mark.words.strip():
                     to = f"{escaped(pages[one.learner])}#{escaped(one.lab)}-{escaped(name)}"
                     who = f'<a href="{to}">{escaped(one.learner)}</a><br>{badge(mark.verdict)}'
-                    rows.append(f"<tr><td>{who}</td><td>{''.join(words_of(mark, _SHOWN))}</td></tr>")
+                    rows.append((who, "".join(words_of(mark, _SHOWN))))
         if rows:
             body += [
                 f"<h3>What learners wrote: {escaped(title)}</h3>",
                 '<p class="soft">Their own words. A check held figures and names against the data; nobody '
                 "judged the sentences.</p>",
-                f'<details open><summary>{_count(len(rows), "answer")}</summary><div class="wide"><table>'
-                f"<tr><th>Learner</th><th>Words</th></tr>{''.join(rows)}</table></div></details>",
+                f"<details open><summary>{_count(len(rows), 'answer')}</summary>",
+                table(("Learner", "Words"), rows),
+                "</details>",
             ]
     return body
 
 
 def _not_graded(grades: Grades, pages: Mapping[str, str]) -> list[str]:
-    broken = [one for one in grades.graded if one.problem]
-    if not broken:
-        return []
-    items = [
-        f"<li>{_link(one.learner, pages)}: {escaped(one.problem)} <small>{escaped(one.notebook)}</small></li>"
-        for one in broken
+    broken = [
+        f"{_link(one.learner, pages)}: {escaped(one.problem)} <small>{escaped(one.notebook)}</small>"
+        for one in grades.graded
+        if one.problem
     ]
-    return ["<h2>Not graded</h2>", "<ul>", *items, "</ul>"]
+    return ["<h2>Not graded</h2>", *items(broken)] if broken else []
 
 
 def _worth_a_look(grades: Grades, pages: Mapping[str, str]) -> list[str]:
     """What looks like reaching for the grader, and whose code is alike."""
     found = [one for one in grades.graded if one.reaching]
-    told = json.loads(STARTERS.read_text("utf-8")).values()
-    given = [text for exercise in told for text in exercise.get("cells", {}).values()]
-    groups = advice.alike([one for one in grades.graded if one.marks], given)
-    if not found and not groups:
-        return []
-    body = ["<h2>Worth a look</h2>", f'<p class="soft">{ADVICE}</p>']
+    given = itertools.chain(*starters.cells().values())
+    compared = advice.alike([one for one in grades.graded if one.marks], given)
+    body = []
     if found:
-        body += ["<h3>What looks like reaching for the grader</h3>", "<ul>"]
-        for one in found:
-            more = f" and {len(one.reaching) - 3} more" if len(one.reaching) > 3 else ""
-            body.append(f"<li>{_link(one.learner, pages)}: {escaped('; '.join(one.reaching[:3]))}{more}</li>")
-        body.append("</ul>")
-    if groups:
+        body += ["<h3>What looks like reaching for the grader</h3>"]
+        body += items(
+            f"{_link(one.learner, pages)}: {escaped('; '.join(one.reaching[:3]))}{_more(one.reaching, 3)}"
+            for one in found
+        )
+    if compared.groups:
         body += [
             "<h3>Whose code is alike</h3>",
             '<p class="soft">Without comments, spaces, names and numbers; lines of the starters and lines '
             "that most have do not count.</p>",
-            '<div class="wide"><table><tr><th>Lab</th><th>Learners</th><th class="number">Alike</th><th '
-            'class="number">Lines</th></tr>',
+            table(
+                ("Lab", "Learners", "#Alike", "#Lines"),
+                [
+                    (
+                        escaped(one.lab),
+                        _links(one.learners, pages),
+                        "the same" if one.share == 1 else f"{one.share:.0%}",
+                        one.n_lines,
+                    )
+                    for one in compared.groups[:_MOST_PAIRS]
+                ],
+            ),
         ]
-        for one in groups[:_MOST_PAIRS]:
-            named = ", ".join(_link(learner, pages) for learner in one.learners[:_MOST_NAMED])
-            more = f" and {len(one.learners) - _MOST_NAMED} more" if len(one.learners) > _MOST_NAMED else ""
-            says = "the same" if one.share == 1 else f"{one.share:.0%}"
-            body.append(
-                f'<tr><td>{escaped(one.lab)}</td><td>{named}{more}</td><td class="number">{says}</td>'
-                f'<td class="number">{one.n_lines}</td></tr>'
-            )
-        body.append("</table></div>")
-        if len(groups) > _MOST_PAIRS:
-            body.append(f'<p class="soft">And {len(groups) - _MOST_PAIRS} more.</p>')
-    return body
+        if len(compared.groups) > _MOST_PAIRS:
+            body.append(f'<p class="soft">And {len(compared.groups) - _MOST_PAIRS} more.</p>')
+    if compared.cut:
+        says = "The search for code that is alike read only the first 40,000 characters of:"
+        body.append(f"<p>{says} {_links(compared.cut, pages)}.</p>")
+    if compared.left_out:
+        says = "The search for code that is alike left out these learners, because the class is so large:"
+        body.append(f"<p>{says} {_links(compared.left_out, pages)}.</p>")
+    return ["<h2>Worth a look</h2>", f'<p class="soft">{ADVICE}</p>', *body] if body else []
+
+
+def _links(learners: Sequence[str], pages: Mapping[str, str]) -> str:
+    return ", ".join(_link(one, pages) for one in learners[:_MOST_NAMED]) + _more(learners, _MOST_NAMED)
+
+
+def _more(several: Sequence[object], shown: int) -> str:
+    return f" and {len(several) - shown} more" if len(several) > shown else ""
 
 
 def _link(learner: str, pages: Mapping[str, str]) -> str:

@@ -6,20 +6,36 @@ Everything that comes from a notebook (names, code, errors) is escaped, and the 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from helpers.predict.summary import Summary
 from workbook.grade import gradebook, overview
-from workbook.grade.marks import Graded, Grades, Mark
+from workbook.grade.marks import Graded, Grades, Mark, Raised
 from workbook.grade.texts import clean
 from workbook.outputs import replace
 from workbook.page import document, escaped
+from workbook.usage import UsageError
+
+_LONGEST = 150  # bytes of a page's name; file systems allow 255, and a temporary name is longer
 
 
 def write(grades: Grades) -> None:
-    """Write all files of a batch, each whole."""
+    """Write all files of a batch, each whole.
+
+    Raises:
+        UsageError: One cannot be written; `results.jsonl` has all that was graded.
+    """
+    try:
+        _write(grades)
+    except OSError as error:
+        says = f"The reports cannot be written into {grades.out} ({error.strerror})."
+        raise UsageError(f"{says} The marks are in results.jsonl: go on with --resume.") from error
+
+
+def _write(grades: Grades) -> None:
     pages = page_names(grades)
     for name, text in (
         ("grades.csv", gradebook.grades_csv(grades)),
@@ -44,18 +60,24 @@ def _guarded(title: str, make: Callable[[], str]) -> str:
 
 
 def page_names(grades: Grades) -> dict[str, str]:
-    """Each learner's page, by name; names that differ only in odd characters get pages of their own."""
+    """Each learner's page, by name; two names never share a page, whatever the file system."""
     pages: dict[str, str] = {}
     taken = {"index.html"}
     for learner in dict.fromkeys(one.learner for one in grades.graded):
-        base = (re.sub(r"[^\w.-]+", "_", learner).strip("._") or "learner")[:100]
+        base = re.sub(r"[^\w.-]+", "_", learner).encode()[:_LONGEST].decode(errors="ignore").strip("._")
+        base = base or "learner"
         page, n = f"{base}.html", 1
-        while page.lower() in taken:
+        while _folded(page) in taken:
             n += 1
             page = f"{base}-{n}.html"
-        taken.add(page.lower())
+        taken.add(_folded(page))
         pages[learner] = page
     return pages
+
+
+def _folded(page: str) -> str:
+    """The same for names that some file systems take for one."""
+    return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", page).casefold())
 
 
 # ------------------------------------------------------------------------------------------------ a learner
@@ -75,44 +97,45 @@ def _notebook(one: Graded) -> list[str]:
         f'<p class="soft">{escaped(one.notebook)}</p>',
     ]
     if one.problem:
-        return [*body, f'<p class="status not-graded">Not graded: {escaped(one.problem)}.</p>']
+        return [*body, f'<p class="not-graded">Not graded: {escaped(one.problem)}.</p>']
     body += [
-        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · hidden cases with "
-        f"seed {one.seed} · {escaped(one.tier)}</p>",
-        '<div class="wide"><table><tr><th>Exercise</th><th>Verdict</th><th>Failing case</th><th>Speed</th>'
-        '<th class="number">Cases that agreed</th><th class="number">Seconds</th></tr>',
+        f"<p>{one.n_passed} of {len(one.marks)} exercises passed · {one.seconds:.0f} s · "
+        f"{f'{one.timed_out} · ' if one.timed_out else ''}hidden cases with seed {one.seed} · "
+        f"{escaped(one.tier)}</p>",
+        overview.table(
+            ("Exercise", "Verdict", "Failing case", "Speed", "#Cases that agreed", "#Seconds"),
+            [_row(one.lab, m) for m in one.marks],
+        ),
     ]
-    for m in one.marks:
-        body.append(
-            "<tr><td><a "
-            f'href="#{escaped(one.lab)}-{escaped(m.exercise)}">{escaped(m.title)}</a><br><small>{escaped(m.exercise)}</small></td>'
-            f"<td>{overview.badge(m.verdict)}{_by_teacher(m)}</td><td>{escaped(m.case)}</td><td>{escaped(m.speed)}</td>"
-            f'<td class="number">{m.n_cases}</td><td class="number">{m.seconds:.1f}</td></tr>'
-        )
-    body.append("</table></div>")
     for m in one.marks:
         body += _exercise(one.lab, m)
     if one.predictions:
         body += _predictions(one.predictions)
     if one.reaching:
-        body += [
-            "<h3>What looks like reaching for the grader</h3>",
-            f'<p class="soft">{overview.ADVICE}</p>',
-            "<ul>",
-        ]
-        body += [*(f"<li>{escaped(says)}</li>" for says in one.reaching), "</ul>"]
+        body += ["<h3>What looks like reaching for the grader</h3>", f'<p class="soft">{overview.ADVICE}</p>']
+        body += overview.items(map(escaped, one.reaching))
     if one.raised:
-        body += ["<h3>What its cells raised</h3>", "<ul>"]
-        for raised in one.raised:
-            at = f", line {raised.line}" if raised.line else ""
-            called = (
-                raised.cell if raised.cell.startswith("cell ") else f"<code>{escaped(raised.cell)}</code>"
-            )
-            log = _details("The end of what it printed", raised.log) if raised.log.strip() else ""
-            where = f"{called}{at}: " if raised.cell else ""
-            body.append(f"<li>{where}{escaped(raised.error)}{log}</li>")
-        body.append("</ul>")
+        body += ["<h3>What its cells raised</h3>", *overview.items(map(_raised, one.raised))]
     return body
+
+
+def _row(lab: str, m: Mark) -> tuple[object, ...]:
+    link = f'<a href="#{escaped(lab)}-{escaped(m.exercise)}">{escaped(m.title)}</a>'
+    return (
+        f"{link}<br><small>{escaped(m.exercise)}</small>",
+        overview.badge(m.verdict) + _by_teacher(m),
+        escaped(m.case),
+        escaped(m.speed),
+        m.n_cases,
+        f"{m.seconds:.1f}",
+    )
+
+
+def _raised(raised: Raised) -> str:
+    at = f", line {raised.line}" if raised.line else ""
+    called = raised.cell if raised.cell.startswith("cell ") else f"<code>{escaped(raised.cell)}</code>"
+    log = _details("The end of what it printed", raised.log) if raised.log.strip() else ""
+    return f"{f'{called}{at}: ' if raised.cell else ''}{escaped(raised.error)}{log}"
 
 
 def _by_teacher(m: Mark) -> str:
@@ -121,15 +144,11 @@ def _by_teacher(m: Mark) -> str:
 
 def _predictions(summary: Summary) -> list[str]:
     """What the learner predicted in the lesson, in the learner's words: nothing of it was checked."""
-    rows = "".join(
-        "<tr>" + "".join(f"<td>{escaped(cell)}</td>" for cell in row) + "</tr>" for row in summary.rows()
-    )
     return [
         "<h3>What the learner predicted in the lesson</h3>",
         '<p class="soft">From the notebook\'s stored output; not part of the grade, and not checked.</p>',
         *(f"<p>{escaped(says)}</p>" for says in summary.sentences()),
-        '<div class="wide"><table><tr><th>Question</th><th>Said</th><th>It '
-        f"was</th><th></th></tr>{rows}</table></div>",
+        overview.table(("Question", "Said", "It was", ""), [map(escaped, row) for row in summary.rows()]),
     ]
 
 
