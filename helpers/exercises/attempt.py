@@ -53,7 +53,6 @@ def run_cases(
     *,
     timed: bool = True,
     claimed: bool = False,
-    again: Callable[[Case], Outcome | None] | None = None,
 ) -> Verdict:
     """Make the hidden cases, call each, and judge the outcomes until one fails.
 
@@ -64,8 +63,6 @@ def run_cases(
         seed: of the hidden cases.
         timed: as in `attempt`.
         claimed: whether the speed is reported by a process that can't be trusted.
-        again: `(case) -> Outcome or None`, called after a case that passes; the result of launching the
-            recorded kernels again, without the learner's Python code.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.
@@ -88,21 +85,6 @@ def run_cases(
         if verdict is not None:
             verdict = _recheck(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
-        alone = again(case) if again is not None and _has_elements(outcome) else None
-        if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
-            reason = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
-            sentence = (
-                f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give "
-                f"its result: {reason}"
-            )
-            return replace(
-                verdict,
-                sentence=sentence,
-                mistake="no-launch",
-                hint=HINTS["no-launch"],
-                n_cases=n_cases,
-                seed=seed,
-            )
         failed, counted = judge_traffic(exercise, case, outcome)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
@@ -143,10 +125,6 @@ def _in_words(skipped: dict[str, list[str]]) -> str:
         f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} ({why})"
         for why, labels in skipped.items()
     )
-
-
-def _has_elements(outcome: Outcome) -> bool:
-    return bool(getattr(outcome.value, "numel", lambda: 0)())
 
 
 def _has_bfloat16(case: Case) -> bool:

@@ -98,15 +98,20 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
     run_compiled, run_interpreted = JITFunction.run, executor.__call__
 
+    def launches(name: str) -> None:
+        seen.launched.append(name)
+        if blocks.work is not None:
+            blocks.work.launches()
+
     def compiled(self, *args, warmup=False, **kwargs):
         if not warmup:
-            seen.launched.append(self.fn.__name__)
+            launches(self.fn.__name__)
             seen.compiled()
         return run_compiled(self, *args, warmup=warmup, **kwargs)
 
     def interpreted(self, *args, **kwargs):
         name, before = self.fn.__name__, seen.kernel
-        seen.launched.append(name)
+        launches(name)
         seen.kernel = name
         seen.by_program.clear()
         try:

@@ -185,7 +185,7 @@ class Examination:
                 raised = str(found.get("error", ""))[:_TEXT]
                 return _failed(exercise.id, self._missing(exercise.id, name, raised), "missing")
             claimed = exercise.text is None
-            return run_cases(exercise, call, self._seed, claimed=claimed, again=calls.run_again)
+            return run_cases(exercise, call, self._seed, claimed=claimed)
         except WorkerTimeout:
             says = f"its check ran past {self._limits.cell_s:g} s" + (
                 f", the last call with {case.label}" if case.label else ""
