@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from helpers import device
 from helpers.exercises import answers, portable
 from helpers.exercises.call import call_here
+from helpers.exercises.effort import WHY, Effort
 from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_elsewhere
 from helpers.exercises.speed import judge_speed, timed_case
@@ -70,12 +72,16 @@ def run_cases(
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
     device_type = device_for(exercise)
-    n_cases, skipped, earlier, traffic = 0, {}, [], ""
-    for case in exercise.cases(rng, device_type):
+    n_cases, skipped, earlier, traffic, effort = 0, {}, [], "", Effort()
+    for case, make in _calls(exercise, exercise.cases(rng, device_type), call, rng):
         if device_type == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
             continue
-        outcome = call(case)
+        if effort.is_too_much(exercise, case):
+            skipped.setdefault(WHY, []).append(case.label)
+            continue
+        outcome = make()
+        effort.add(case, outcome)
         if outcome.facts.get("skipped"):
             skipped.setdefault(outcome.facts["skipped"], []).append(case.label)
             continue
@@ -117,6 +123,25 @@ def run_cases(
     return Verdict(
         exercise.id, True, f"{sentence}.", n_cases=n_cases, speed=speed, seed=seed, n_not_tried=n_not_tried
     )
+
+
+def _calls(
+    exercise: Exercise, cases: Iterator[Case], call: Callable[[Case], Outcome], rng: random.Random
+) -> Iterator[tuple[Case, Callable[[], Outcome]]]:
+    """The cases in the order in which they are judged, the simplest first, and what calls each.
+
+    A function that counts its calls must not learn from that which case comes next. Only a kernel has to
+    compute whatever the order; for any other function all calls are made first, in an order that is drawn,
+    and some of them twice.
+    """
+    if exercise.guarded or exercise.text is not None:
+        yield from ((case, partial(call, case)) for case in cases)
+        return
+    listed = list(cases)
+    if len(listed) > 1:
+        listed += rng.choices(listed, k=rng.randrange(1, 3 + len(listed) // 4))
+    outcomes = {i: call(listed[i]) for i in rng.sample(range(len(listed)), len(listed))}
+    yield from ((case, partial(outcomes.get, i)) for i, case in enumerate(listed))
 
 
 def _in_words(skipped: dict[str, list[str]]) -> str:

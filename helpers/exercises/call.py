@@ -174,6 +174,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             "read_bytes": seen.read_bytes,
             "written_bytes": seen.written_bytes,
             "most_read": seen.most_read,
+            "accesses": seen.n_accesses,
         }
     if seen.launched is not None:
         facts["launched"] = sorted(set(seen.launched))

@@ -48,7 +48,8 @@ class Seen:
     `stored` has the addresses that interpreted kernels wrote to, as arrays; None if kernels were compiled or
     wrote too often to record every address. `read_bytes` and `written_bytes` are what interpreted kernels
     loaded and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs
-    that one program loaded in a launch; None if kernels were compiled.
+    that one program loaded in a launch; None if kernels were compiled. `n_accesses` counts the interpreted
+    loads and stores.
     """
 
     launched: list[str] | None = None
@@ -60,12 +61,14 @@ class Seen:
     read_bytes: int | None = 0
     written_bytes: int | None = 0
     most_read: int | None = 0
+    n_accesses: int = 0
     by_program: dict[tuple, int] = field(default_factory=dict)
 
     def count(self, ptrs: Any, mask: Any, reads: bool) -> None:
         """Count one access of an interpreted program."""
         from triton.runtime import interpreter
 
+        self.n_accesses += 1
         if self.read_bytes is None or self.written_bytes is None:
             return
         n = int(np.count_nonzero(mask.data))

@@ -76,7 +76,8 @@ class Outcome:
             "same_memory", whether it is in an input's memory; "earlier_changed", whether the previous call's
             result has changed; and "written", how many of its elements interpreted Triton kernels wrote.
             Interpreted Triton kernels: "read_bytes" and "written_bytes", what they loaded and stored in
-            total, and "most_read", the most elements of the inputs that one program loaded in a launch.
+            total, "most_read", the most elements of the inputs that one program loaded in a launch, and
+            "accesses", the number of their loads and stores.
             A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "n_rotations",
             how often the contents were rotated (`speed.rotated`) before the call whose result is `value`; or
             "untimed", why it wasn't timed.

@@ -17,9 +17,11 @@ _MAKES = {
     *("empty_like", "zeros_like", "ones_like", "full_like"),
     *("new_empty", "new_empty_strided", "new_zeros", "new_ones", "new_full"),
 }
-_COPIES = {"clone", "_to_copy", "_unsafe_view", "zero_", "fill_", "_local_scalar_dense", "record_stream"}
+_COPIES = {"clone", "_to_copy", "_unsafe_view", "zero_", "fill_", "record_stream"}
 _JOINS = {"copy_", "cat", "stack", "constant_pad_nd"}  # they can put parts into another order
+_MOST_READ = 16  # elements by `item()` in a call: a flag or a length, but no data to compute with
 _REARRANGES = {"index", "index_select", "gather", "flip", "roll", "repeat", "rot90"}
+_PYTHON_NAMES = {"_local_scalar_dense": "item"}
 
 
 @dataclass
@@ -37,6 +39,7 @@ class TorchWork:
     n_elements: int
     rearranging: bool = False
     computed: dict[str, None] = field(default_factory=dict)
+    _n_read: int = 0
     _own: set[int] = field(default_factory=set)  # addresses of memory without data
     _launched: set[int] = field(default_factory=set)  # of memory that only launches put data into
 
@@ -54,11 +57,14 @@ class TorchWork:
         """
         given, made = list(_tensors((args, tuple(kwargs.values())))), list(_tensors(result))
         name = operation._schema.name.removeprefix("aten::")
+        if name == "copy_" and _address(given[0]) == _address(given[1]):  # the interpreter's, after a launch
+            return
         if name == "lift_fresh" or not any(map(self._is_data, given)):
             self._own |= {_address(t) for t in made}
             return
+        self._n_read += name == "_local_scalar_dense"
         if not self._is_allowed(operation, name, given):
-            self.computed[name.strip("_")] = None
+            self.computed[_PYTHON_NAMES.get(name, name.strip("_"))] = None
         if name in _MAKES:
             self._own |= {_address(t) for t in made}
         elif not _is_view(operation):
@@ -73,6 +79,8 @@ class TorchWork:
             return not self.rearranging and not any(map(self._is_data, given[1:]))
         if name in _JOINS and self.rearranging:
             return all(map(self._is_whole, given[1:] if name == "copy_" else given))
+        if name == "_local_scalar_dense":
+            return self._n_read <= _MOST_READ
         return _is_view(operation) or name in _MAKES | _COPIES | _JOINS
 
     def _is_data(self, t: torch.Tensor) -> bool:

@@ -1,13 +1,16 @@
-"""What runs next to the learner's write-up of lab 03: two positions of the sliders, looked up or measured. It
+"""What runs next to the learner's write-up of lab 03: two positions of the sliders, measured again. It
 contains no answers.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers.exercises import writeup
+
+if TYPE_CHECKING:
+    from helpers.widgets.table import Table
 
 _FACTS = ("registers", "spill_bytes", "shared_bytes", "loads", "load_bytes", "threads", "blocks")
 
@@ -30,10 +33,12 @@ def read(answer: Any) -> dict[str, Any]:
     work = answer.work
     if not isinstance(work, dict) or not {"explored", "a", "b"} <= set(work):
         return {**plain, "trouble": 'work is no dict with "explored", "a" and "b"'}
-    explored = work["explored"]
-    table = getattr(explored, "now", (None,))[0]
+    table = _measurable(work["explored"])
     if table is None:
-        return {**plain, "trouble": 'work["explored"] is not what explore(…) returned'}
+        return {
+            **plain,
+            "trouble": 'work["explored"] is not what explore(…) returned for a function of yours',
+        }
     space = table.space
     found = {}
     for which in ("a", "b"):
@@ -51,8 +56,26 @@ def read(answer: Any) -> dict[str, Any]:
     return {**plain, **found, "kernel": space.mapped[0], "gpu": table.spec.name, "timed": table.timed}
 
 
-def _known(table: Any, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
-    """The sliders' row for a position, measured now if it isn't known."""
+def _measurable(explored: Any) -> Table | None:
+    """The sliders of a function, without the figures that they hold: those are taken anew."""
+    from helpers import device
+    from helpers.widgets.explored import Explored
+    from helpers.widgets.own import Called
+    from helpers.widgets.residence import spec_for
+    from helpers.widgets.table import Table
+
+    if type(explored) is not Explored or type(table := explored.now[0]) is not Table:
+        return None
+    called = getattr(table.space.candidates, "__self__", None)
+    if type(called) is not Called or table.space.candidates != called.candidate or not table.live:
+        return None
+    timed = device.has_gpu()
+    spec = device.gpu_spec() if timed else spec_for(table.spec.target)
+    return Table(table.space, spec, live=True, timed=timed)
+
+
+def _known(table: Table, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
+    """The row of a position, measured now."""
     from helpers.widgets.residence import occupancy, percent_held
 
     row = table.measured(kernel, at) or {}
