@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from helpers.widgets.table import Table
 
 _FACTS = ("registers", "spill_bytes", "shared_bytes", "loads", "load_bytes", "threads", "blocks")
+_TIMES = ("median_us", "ci_low_us", "ci_high_us")
+_SAME_TIME = 0.2  # by which two measurements of a launch may differ
 
 
 def read(answer: Any) -> dict[str, Any]:
@@ -35,10 +37,8 @@ def read(answer: Any) -> dict[str, Any]:
         return {**plain, "trouble": 'work is no dict with "explored", "a" and "b"'}
     table = _measurable(work["explored"])
     if table is None:
-        return {
-            **plain,
-            "trouble": 'work["explored"] is not what explore(…) returned for a function of yours',
-        }
+        trouble = 'work["explored"] is not what explore(…) returned for a function of yours'
+        return {**plain, "trouble": trouble}
     space = table.space
     found = {}
     for which in ("a", "b"):
@@ -53,6 +53,8 @@ def read(answer: Any) -> dict[str, Any]:
                     "trouble": f'in work["{which}"] {axis} is {value!r}, and its slider has {listed}',
                 }
         found[which] = _known(table, space.mapped[0], at)
+        shown = work["explored"].now[0].row(space.mapped[0], at) or {}
+        found[which]["times_us"] = _times_us(shown, found[which]["times_us"])
     return {**plain, **found, "kernel": space.mapped[0], "gpu": table.spec.name, "timed": table.timed}
 
 
@@ -74,6 +76,13 @@ def _measurable(explored: Any) -> Table | None:
     return Table(table.space, spec, live=True, timed=timed)
 
 
+def _times_us(shown: dict[str, Any], now: list[float | None]) -> list[float | None]:
+    """The times that the learner saw, if measuring again gives about the same; otherwise the new ones."""
+    before = [shown.get(name) for name in _TIMES]
+    near = before[0] and now[0] and abs(before[0] / now[0] - 1) < _SAME_TIME
+    return before if near else now
+
+
 def _known(table: Table, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
     """The row of a position, measured now."""
     from helpers.widgets.residence import occupancy, percent_held
@@ -81,7 +90,7 @@ def _known(table: Table, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
     row = table.measured(kernel, at) or {}
     known = {name: row.get(name) for name in (*_FACTS, "verdict", "reason")}
     known["at"] = {axis: at[axis] for axis in table.space.axes}
-    known["times_us"] = [row.get(name) for name in ("median_us", "ci_low_us", "ci_high_us")]
+    known["times_us"] = [row.get(name) for name in _TIMES]
     if row.get("registers") and row.get("threads"):
         held, limit = occupancy(table.spec, row["threads"], row["registers"], row.get("shared_bytes") or 0)
         known |= {"occupancy_percent": percent_held(table.spec, held, row["threads"]), "limit": limit}
