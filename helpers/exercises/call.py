@@ -187,8 +187,6 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for t in tensors
         )
         facts["earlier_changed"] = _store_result(state, value)
-        if (n_written := launches.written_by_kernels(seen, value)) is not None:
-            facts["written"] = n_written
     # Only the elements of a far view are sent.
     after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.keep_alive else t for t in args)
     return Outcome(portable(value), args_after=after, facts=facts)

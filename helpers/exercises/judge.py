@@ -156,13 +156,6 @@ class KernelJudge:
             what = f"the result is right, but {self.name} calls torch's {operations}"
             what += ", and computing is the kernel's work"
             return self._wrong(case, what, "torch-computes")
-        n, n_written = outcome.value.numel(), outcome.facts.get("written")
-        if n_written is not None and n_written < n:
-            what = (
-                f"{self.name}'s Triton kernel wrote {n_written:,} of the result's {n:,} elements: it is "
-                "right, but something else computed it"
-            )
-            return self._wrong(case, what, "no-launch")
         return None
 
 

@@ -72,9 +72,8 @@ class Outcome:
             `EmulatorError`. A guarded call: "guard_writes" and "guard_reads", elements outside every tensor
             that were written or read; "gap_writes", overwritten bytes between an input's own elements; and
             "launched", the names of the kernels; and "computed", torch's operations that computed where a
-            kernel must. A returned tensor: "device", its device's type;
-            "same_memory", whether it is in an input's memory; "earlier_changed", whether the previous call's
-            result has changed; and "written", how many of its elements interpreted Triton kernels wrote.
+            kernel must. A returned tensor: "device", its device's type; "same_memory", whether it is in an
+            input's memory; and "earlier_changed", whether the previous call's result has changed.
             Interpreted Triton kernels: "read_bytes" and "written_bytes", what they loaded and stored in
             total, "most_read", the most elements of the inputs that one program loaded in a launch, and
             "accesses", the number of their loads and stores.
