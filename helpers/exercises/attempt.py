@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from helpers import device
 from helpers.exercises import answers, portable
 from helpers.exercises.call import call_here
+from helpers.exercises.effort import WHY, Effort
 from helpers.exercises.hints import HINTS, MAY_BE_A_RACE
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict, graded_elsewhere
 from helpers.exercises.speed import judge_speed, timed_case
@@ -53,7 +55,6 @@ def run_cases(
     *,
     timed: bool = True,
     claimed: bool = False,
-    again: Callable[[Case], Outcome | None] | None = None,
 ) -> Verdict:
     """Make the hidden cases, call each, and judge the outcomes until one fails.
 
@@ -64,8 +65,6 @@ def run_cases(
         seed: of the hidden cases.
         timed: as in `attempt`.
         claimed: whether the speed is reported by a process that can't be trusted.
-        again: `(case) -> Outcome or None`, called after a case that passes; the result of launching the
-            recorded kernels again, without the learner's Python code.
 
     Returns:
         The verdict, with the seed and the number of cases that agreed.
@@ -73,12 +72,16 @@ def run_cases(
     seed = random.randrange(1 << 31) if seed is None else seed
     rng = random.Random(seed)
     device_type = device_for(exercise)
-    n_cases, skipped, earlier, traffic = 0, {}, [], ""
-    for case in exercise.cases(rng, device_type):
+    n_cases, skipped, earlier, traffic, effort = 0, {}, [], "", Effort()
+    for case, make in _calls(exercise, exercise.cases(rng, device_type), call, rng):
         if device_type == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
             skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
             continue
-        outcome = call(case)
+        if effort.is_too_much(exercise, case):
+            skipped.setdefault(WHY, []).append(case.label)
+            continue
+        outcome = make()
+        effort.add(case, outcome)
         if outcome.facts.get("skipped"):
             skipped.setdefault(outcome.facts["skipped"], []).append(case.label)
             continue
@@ -88,21 +91,6 @@ def run_cases(
         if verdict is not None:
             verdict = _recheck(verdict, case, outcome, call, earlier)
             return replace(verdict, n_cases=n_cases, seed=seed)
-        alone = again(case) if again is not None and _has_elements(outcome) else None
-        if alone is not None and (verdict := exercise.judge(case, alone)) is not None:
-            reason = verdict.sentence.removeprefix(f"{exercise.id}, {case.label}: ")
-            sentence = (
-                f"{exercise.id}, {case.label}: launched again by themselves, its kernels do not give "
-                f"its result: {reason}"
-            )
-            return replace(
-                verdict,
-                sentence=sentence,
-                mistake="no-launch",
-                hint=HINTS["no-launch"],
-                n_cases=n_cases,
-                seed=seed,
-            )
         failed, counted = judge_traffic(exercise, case, outcome)
         if failed is not None:
             return replace(failed, n_cases=n_cases, seed=seed)
@@ -137,16 +125,31 @@ def run_cases(
     )
 
 
+def _calls(
+    exercise: Exercise, cases: Iterator[Case], call: Callable[[Case], Outcome], rng: random.Random
+) -> Iterator[tuple[Case, Callable[[], Outcome]]]:
+    """The cases in the order in which they are judged, the simplest first, and what calls each.
+
+    A function that counts its calls must not learn from that which case comes next. Only a kernel has to
+    compute whatever the order; for any other function all calls are made first, in an order that is drawn,
+    and some of them twice.
+    """
+    if exercise.guarded or exercise.text is not None:
+        yield from ((case, partial(call, case)) for case in cases)
+        return
+    listed = list(cases)
+    if len(listed) > 1:
+        listed += rng.choices(listed, k=rng.randrange(1, 3 + len(listed) // 4))
+    outcomes = {i: call(listed[i]) for i in rng.sample(range(len(listed)), len(listed))}
+    yield from ((case, partial(outcomes.get, i)) for i, case in enumerate(listed))
+
+
 def _in_words(skipped: dict[str, list[str]]) -> str:
     """What was not tried and why: "2 cases (no room)"."""
     return "; ".join(
         f"{labels[0] if len(labels) == 1 else f'{len(labels)} cases'} ({why})"
         for why, labels in skipped.items()
     )
-
-
-def _has_elements(outcome: Outcome) -> bool:
-    return bool(getattr(outcome.value, "numel", lambda: 0)())
 
 
 def _has_bfloat16(case: Case) -> bool:

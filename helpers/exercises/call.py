@@ -16,9 +16,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from helpers.exercises import guard, launches, replay, speed
+from helpers.exercises import guard, launches, speed
 from helpers.exercises.model import AGAIN, SPEED, Case, Exercise, Outcome, Text
 from helpers.exercises.portable import portable, same_bits, type_with_article
+from helpers.exercises.torch_work import TorchWork
 
 _MOST_STORED = 1 << 22  # elements: larger results are not stored for comparison after the next call
 _TRACED = 1 << 13  # elements: a run on the host with more elements is not traced
@@ -35,28 +36,6 @@ class _Prepared:
 
 
 _prepared: dict[str, _Prepared] = {}
-
-
-@dataclass
-class _Last:
-    """The Triton launches of the last call, if they are recorded: in the grader's process for a learner."""
-
-    recording: bool = False
-    plan: dict | None = None
-    problem: str = "there was no call"
-
-
-_last = _Last()
-
-
-def record_launches() -> None:
-    """Record from now on what each call launches, for `last_launches`."""
-    _last.recording = True
-
-
-def last_launches() -> dict[str, Any]:
-    """What the last call launched (`replay.Record.plan`), or why it isn't known: "plan" and "problem"."""
-    return {"plan": _last.plan, "problem": _last.problem}
 
 
 def call_here(exercise: Exercise, obj: Any, case: Case) -> Outcome:
@@ -166,21 +145,20 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
     facts: dict[str, Any] = {}
     tensors = [t for t in (*args, *kwargs.values()) if isinstance(t, torch.Tensor)]
     on_gpu = any(t.is_cuda for t in tensors)
+    if exercise.must_launch:
+        n_elements = max((t.numel() for t in tensors), default=0)
+        blocks.work = TorchWork(n_elements, exercise.rearranges)
     seen = launches.Seen()
-    record = None
     try:
         with contextlib.ExitStack() as stack:
             # Triton's interpreter computes with numpy, which would warn of every overflow.
             stack.enter_context(np.errstate(all="ignore"))
             if exercise.must_launch == "triton":
                 seen = stack.enter_context(launches.triton_watched(blocks, exercise.poison_masked))
-                if _last.recording:
-                    record = stack.enter_context(replay.recorded(args))
             elif exercise.must_launch == "cuda" and not on_gpu:
                 small = sum(t.numel() for t in tensors) <= _TRACED
                 seen = stack.enter_context(launches.host_cuda_watched(small))
-            if not guard.is_compiled(state.made):
-                stack.enter_context(guard.guarded(blocks))
+            stack.enter_context(guard.guarded(blocks))
             if exercise.must_launch == "cuda" and on_gpu:
                 value, seen.launched = launches.profiled(lambda: call(*args, **kwargs), state.obj)
             else:
@@ -196,14 +174,12 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             "read_bytes": seen.read_bytes,
             "written_bytes": seen.written_bytes,
             "most_read": seen.most_read,
+            "accesses": seen.n_accesses,
         }
-    if record is not None:
-        try:
-            _last.plan, _last.problem = record.plan(value), ""
-        except replay.NotRecorded as error:
-            _last.plan, _last.problem = None, str(error)
     if seen.launched is not None:
         facts["launched"] = sorted(set(seen.launched))
+    if blocks.work is not None:
+        facts["computed"] = list(blocks.work.computed)
     facts["gap_writes"] = blocks.writes_in_gaps()
     if isinstance(value, torch.Tensor):
         facts["device"] = value.device.type
@@ -211,8 +187,6 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
             t.untyped_storage().data_ptr() == value.untyped_storage().data_ptr() for t in tensors
         )
         facts["earlier_changed"] = _store_result(state, value)
-        if (n_written := launches.written_by_kernels(seen, value)) is not None:
-            facts["written"] = n_written
     # Only the elements of a far view are sent.
     after = tuple(t.contiguous() if isinstance(t, torch.Tensor) and blocks.keep_alive else t for t in args)
     return Outcome(portable(value), args_after=after, facts=facts)

@@ -9,6 +9,7 @@ that a case passes keep their sizes, strides, offsets and the values in their ga
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import sys
 from collections import deque
@@ -22,6 +23,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import check
+from helpers.exercises.torch_work import TorchWork, in_python
 
 BAND = 1 << 16  # elements on each side: as large as any block that a learner would use
 _OUTSIDE_INPUT = 0xFF  # bytes: NaN in every floating-point format
@@ -99,6 +101,7 @@ class Blocks:
 
     blocks: list[Block] = field(default_factory=list)
     keep_alive: list[Any] = field(default_factory=list)  # keeps lazily committed memory alive
+    work: TorchWork | None = None  # notes what torch computes, where a kernel must do it
     # address ranges of other memory that may be accessed, that of the latest tensors
     allowed: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=1024))
 
@@ -255,18 +258,23 @@ class Guarded(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func in self.empty:
-            return self._banded(func(*args, **kwargs))
         if func.namespace not in ("aten", "prim", "prims", "profiler"):
             # Run the body of a custom operator in this mode, too, so that its allocations are guarded.
             key = _backend(args)
             every = torch._C.DispatchKey.CompositeExplicitAutograd  # what torch.library.custom_op registers
             if key is not None and any(func.has_kernel_for_dispatch_key(one) for one in (key, every)):
                 with self:
-                    return func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+                    result = func.redispatch(torch._C.DispatchKeySet(key), *args, **kwargs)
+                if self.blocks.work is not None and not in_python(func):
+                    self.blocks.work.note(func, args, kwargs, result)
+                return result
         result = func(*args, **kwargs)
-        if isinstance(result, torch.Tensor) and result.layout is torch.strided:
+        if func in self.empty:
+            result = self._banded(result)
+        elif isinstance(result, torch.Tensor) and result.layout is torch.strided:
             self.blocks.allow(result)
+        if self.blocks.work is not None:
+            self.blocks.work.note(func, args, kwargs, result)
         return result
 
     def _banded(self, t: torch.Tensor) -> torch.Tensor:
@@ -287,16 +295,11 @@ def _backend(args) -> Any:
     return torch._C.DispatchKey.CUDA if devices == {"cuda"} else None
 
 
-def is_compiled(obj: Any) -> bool:
-    """Whether it was compiled by torch.compile, whose code doesn't run in a dispatch mode."""
-    dynamo = sys.modules.get("torch._dynamo")
-    if dynamo is None:
-        return False
-    return hasattr(obj, "_torchdynamo_orig_callable") or isinstance(obj, dynamo.OptimizedModule)
-
-
 @contextmanager
 def guarded(blocks: Blocks) -> Iterator[None]:
-    """Put guard bands and poison around every allocation in this block."""
-    with Guarded(blocks):
+    """Put guard bands and poison around every allocation in this block, where torch.compile does nothing."""
+    eager = contextlib.nullcontext()
+    if "torch._dynamo" in sys.modules:
+        eager = torch.compiler.set_stance("force_eager")
+    with eager, Guarded(blocks):
         yield

@@ -151,13 +151,11 @@ class KernelJudge:
                 "no-launch",
                 HINTS["no-launch"],
             )
-        n, n_written = outcome.value.numel(), outcome.facts.get("written")
-        if n_written is not None and n_written < n:
-            what = (
-                f"{self.name}'s Triton kernel wrote {n_written:,} of the result's {n:,} elements: it is "
-                "right, but something else computed it"
-            )
-            return self._wrong(case, what, "no-launch")
+        if outcome.facts.get("computed") and outcome.value.numel():
+            operations = ", ".join(outcome.facts["computed"][:_MOST_LISTED])
+            what = f"the result is right, but {self.name} calls torch's {operations}"
+            what += ", and computing is the kernel's work"
+            return self._wrong(case, what, "torch-computes")
         return None
 
 

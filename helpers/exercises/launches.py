@@ -15,8 +15,6 @@ import numpy as np
 
 from helpers.exercises.guard import Blocks
 
-_MOST_STORED = 1 << 24  # addresses that are recorded per call
-
 # How the names of torch's kernels, and of the libraries that it calls, begin.
 _NOT_THE_LEARNERS = (
     *(
@@ -45,27 +43,26 @@ class OutsideEveryTensor(RuntimeError):
 class Seen:
     """What was observed during one call. `launched` is None if it couldn't be observed.
 
-    `stored` has the addresses that interpreted kernels wrote to, as arrays; None if kernels were compiled or
-    wrote too often to record every address. `read_bytes` and `written_bytes` are what interpreted kernels
-    loaded and stored in total, without masked-off parts, and `most_read` is the most elements of the inputs
-    that one program loaded in a launch; None if kernels were compiled.
+    `read_bytes` and `written_bytes` are what interpreted kernels loaded and stored in total, without
+    masked-off parts, and `most_read` is the most elements of the inputs that one program loaded in a launch;
+    None if kernels were compiled. `n_accesses` counts the interpreted loads and stores.
     """
 
     launched: list[str] | None = None
-    stored: list[Any] | None = None
-    n_stored: int = 0
     reads_outside: int = 0
     writes_outside: int = 0
     kernel: str = ""
     read_bytes: int | None = 0
     written_bytes: int | None = 0
     most_read: int | None = 0
+    n_accesses: int = 0
     by_program: dict[tuple, int] = field(default_factory=dict)
 
     def count(self, ptrs: Any, mask: Any, reads: bool) -> None:
         """Count one access of an interpreted program."""
         from triton.runtime import interpreter
 
+        self.n_accesses += 1
         if self.read_bytes is None or self.written_bytes is None:
             return
         n = int(np.count_nonzero(mask.data))
@@ -83,7 +80,7 @@ class Seen:
 
     def compiled(self) -> None:
         """Record that a compiled kernel ran, whose accesses can't be observed."""
-        self.stored = self.read_bytes = self.written_bytes = self.most_read = None
+        self.read_bytes = self.written_bytes = self.most_read = None
 
 
 @contextmanager
@@ -94,32 +91,30 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     from triton.runtime import interpreter
     from triton.runtime.jit import JITFunction
 
-    seen = Seen(launched=[], stored=[])
+    seen = Seen(launched=[])
     executor, builder = interpreter.GridExecutor, interpreter.InterpreterBuilder
     run_compiled, run_interpreted = JITFunction.run, executor.__call__
 
+    def launches(name: str) -> None:
+        seen.launched.append(name)
+        if blocks.work is not None:
+            blocks.work.launches()
+
     def compiled(self, *args, warmup=False, **kwargs):
         if not warmup:
-            seen.launched.append(self.fn.__name__)
+            launches(self.fn.__name__)
             seen.compiled()
         return run_compiled(self, *args, warmup=warmup, **kwargs)
 
     def interpreted(self, *args, **kwargs):
         name, before = self.fn.__name__, seen.kernel
-        seen.launched.append(name)
+        launches(name)
         seen.kernel = name
         seen.by_program.clear()
         try:
             return run_interpreted(self, *args, **kwargs)
         finally:
             seen.kernel = before
-
-    def note(addresses: Any) -> None:
-        seen.n_stored += addresses.size
-        if seen.n_stored > _MOST_STORED:
-            seen.stored = None
-        elif seen.stored is not None:
-            seen.stored.append(addresses.reshape(-1).astype(np.int64))
 
     def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
         addresses = ptrs.data[mask.data]
@@ -133,19 +128,16 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
 
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
         _classify(seen, blocks, ptrs.data[mask.data], "writes")
-        note(ptrs.data[mask.data])
         seen.count(ptrs, mask, reads=False)
         return _call(self, ptrs, value, mask, *rest, **named)
 
     def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
         _classify(seen, blocks, ptr.data[mask.data], "writes")
-        note(ptr.data[mask.data])
         seen.count(ptr, mask, reads=False)
         return _call(self, op, ptr, val, mask, *rest, **named)
 
     def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
         _classify(seen, blocks, ptr.data.reshape(-1), "writes")
-        note(ptr.data)
         return _call(self, ptr, *rest, **named)
 
     patches = [
@@ -164,25 +156,6 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     finally:
         for owner, name, old in before:
             setattr(owner, name, old)
-
-
-def written_by_kernels(seen: Seen, result: Any) -> int | None:
-    """How many elements of a result interpreted kernels wrote to; None if that isn't known.
-
-    If they wrote none of them, the result may be a copy. Then it is the total number of elements that they
-    wrote, limited to the size of the result.
-    """
-    if seen.stored is None or result.device.type != "cpu" or not seen.launched:
-        return None
-    steps = sum(
-        np.arange(n).reshape([-1 if i == dim else 1 for i in range(result.dim())]) * stride
-        for dim, (n, stride) in enumerate(zip(result.shape, result.stride(), strict=True))
-    )
-    result_addresses = (
-        result.data_ptr() + np.asarray(steps, dtype=np.int64).reshape(-1) * result.element_size()
-    )
-    stored = np.unique(np.concatenate(seen.stored or [np.zeros(0, dtype=np.int64)]))
-    return int(np.isin(result_addresses, stored).sum()) or min(len(stored), result_addresses.size)
 
 
 def _nothing_promised(ptrs: Any) -> Any:

@@ -71,11 +71,12 @@ class Outcome:
             Any call that raised: "bases", the names of the exception's classes, and "cause" of an
             `EmulatorError`. A guarded call: "guard_writes" and "guard_reads", elements outside every tensor
             that were written or read; "gap_writes", overwritten bytes between an input's own elements; and
-            "launched", the names of the kernels. A returned tensor: "device", its device's type;
-            "same_memory", whether it is in an input's memory; "earlier_changed", whether the previous call's
-            result has changed; and "written", how many of its elements interpreted Triton kernels wrote.
+            "launched", the names of the kernels; and "computed", torch's operations that computed where a
+            kernel must. A returned tensor: "device", its device's type; "same_memory", whether it is in an
+            input's memory; and "earlier_changed", whether the previous call's result has changed.
             Interpreted Triton kernels: "read_bytes" and "written_bytes", what they loaded and stored in
-            total, and "most_read", the most elements of the inputs that one program loaded in a launch.
+            total, "most_read", the most elements of the inputs that one program loaded in a launch, and
+            "accesses", the number of their loads and stores.
             A case that wasn't called: "skipped", the reason. A timed case: "us", the median; "n_rotations",
             how often the contents were rotated (`speed.rotated`) before the call whose result is `value`; or
             "untimed", why it wasn't timed.
@@ -193,6 +194,8 @@ class Exercise:
         traffic: how much interpreted kernels may move; None if that isn't counted.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
         must_launch: "triton", "cuda" or "": whose kernels are counted.
+        rearranges: whether changing the order of elements is the kernel's work, too. Elsewhere torch may do
+            that with the input and the result; what else torch may do is in `torch_work`.
         on_gpu: whether its cases are on the GPU if one is available.
         poison_masked: whether, in interpreted Triton kernels, the masked-off part of a load without `other`
             is NaN.
@@ -213,5 +216,6 @@ class Exercise:
     traffic: TrafficPlan | None = field(default=None, repr=False)
     guarded: bool = False
     must_launch: str = ""
+    rearranges: bool = False
     on_gpu: bool = False
     poison_masked: bool = False

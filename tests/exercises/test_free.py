@@ -430,6 +430,26 @@ ATTEMPTS = {
     "a position without a size": _attempt(
         '"b": large}', '"b": {"BLOCK_SIZE": 256}}', "no-positions", "n_cols"
     ),
+    "invented figures": _attempt(
+        "a, b = (",
+        "for row in shown.table.rows.values():\n    row['registers'] = 3\na, b = (",
+        "figure-contradicted",
+        " = 3 is too small",
+    ),
+    "invented sliders": _attempt(
+        '"explored": shown',
+        '"explored": __import__("types").SimpleNamespace(now=(shown.table, small))',
+        "no-positions",
+        "explore(…)",
+    ),
+    "invented positions": _attempt(
+        "a, b = (",
+        "shown.table.space.axes['num_warps'] = (8, 3)\nsmall['num_warps'] = 3\n"
+        "shown.table.rows[shown.table.space.key('square_any', small)] = shown.table.measured('square_any', "
+        "large)\na, b = (",
+        "no-figures",
+        "position a has no figures",
+    ),
     "no sliders": _attempt('"explored": shown', '"explored": 7', "no-positions", "explore(…)"),
 }
 

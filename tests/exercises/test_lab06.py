@@ -147,7 +147,7 @@ ATTEMPTS = {
         SOFTMAX, "e / tl.sum(e, axis=0)", "tl.log(e / tl.sum(e, axis=0))", "logarithm"
     ),
     "softmax: no mask": changed(SOFTMAX, "axis=0), mask=mask)", "axis=0))", "missing-mask"),
-    "softmax: repaired": changed(SOFTMAX, "return y", "return y.nan_to_num(0.0)", "nan-blind"),
+    "softmax: repaired": changed(SOFTMAX, "return y", "return y.nan_to_num(0.0)", "torch-computes"),
     "softmax: torch does it": Attempt(
         SOFTMAX, source="def softmax(x):\n    return torch.softmax(x, 1)\n", mistake="no-launch"
     ),

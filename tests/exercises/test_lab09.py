@@ -136,7 +136,11 @@ ATTEMPTS = {
         SHARE, "m = tl.max(x, axis=0)", "m = tl.max(x, axis=0) * 0.0", "no-maximum|nan-blind|minus-infinity"
     ),
     "two: NaN repaired": changed(
-        SHARE, "    return y\n", "    return y.nan_to_num(0.0)\n", "nan-blind|special-values|no-launch"
+        SHARE,
+        "    return y\n",
+        "    return y.nan_to_num(0.0)\n",
+        "torch-computes",
+        "calls torch's nan_to_num",
     ),
     "two: large programs": changed(
         SHARE, "x.shape, 8192", "x.shape, 32768", "row-not-shared", "16,384 is the most"

@@ -1,6 +1,9 @@
-"""A wrong exercise passes by nothing that its notebook's own process says, finds or hides.
+"""A wrong exercise passes by nothing that its notebook's own process says, finds or hides; or the teacher is
+told what looks like it.
 
-Each file in attacks/answers/ tries one way on one exercise of the labs. They are graded in one batch.
+Each file in attacks/answers/ tries one way on one exercise of the labs. They are graded in one batch. A file
+with `says:` must fail with these words. One with `named:` gets past the check, which runs in the process that
+it attacks, and must be named under "Worth a look".
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from workbook.grade import grade
 from workbook.grade.marks import Grades
 
 FILES = {path.stem: path.read_text() for path in sorted((ATTACKS / "answers").glob("*.py"))}
+NAMED = [name for name, text in FILES.items() if "\nnamed: " in text]
 
 
 def about(name: str, what: str) -> str:
@@ -50,12 +54,17 @@ def attacked(tmp_path_factory: pytest.TempPathFactory) -> Grades:
     return grade([attack(name, folder) for name in FILES], folder / "out", jobs=2, seed=7)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", sorted(FILES.keys() - NAMED))
 def test_an_attack_on_an_answer_earns_nothing(attacked, name):
     found = mark(attacked, name, about(name, "exercise"))
     assert found.verdict == "failed", found
     assert about(name, "says") in f"{found.sentence} {found.details}", found
     assert not any(other.verdict == "passed" for other in of(attacked, name).marks)
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_an_answer_that_hides_what_computes_is_named_for_the_teacher(attacked, name):
+    assert about(name, "named") in "; ".join(of(attacked, name).reaching)
 
 
 def test_nothing_that_a_text_brings_has_run():

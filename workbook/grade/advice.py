@@ -40,8 +40,17 @@ _NAMES = {
     "__globals__",
     "__subclasses__",
     "__builtins__",
+    # What computes where `torch_work` does not see it.
+    *("_C", "_python_dispatch", "TorchDispatchMode", "__torch_dispatch__", "redispatch", "lift_fresh"),
+    *("_disable_current_modes", "_pop_mode_temporarily", "set_stance", "cpp_extension", "load_inline"),
+    *("from_dlpack", "to_dlpack", "frombuffer", "untyped_storage", "memoryview"),
 }
-_MODULES = re.compile(r"helpers\.(exercises|lab\.)|workbook\b|ctypes$|gc$|inspect$")
+_CUDA_LABS = {"cpp_extension", "load_inline", "untyped_storage"}  # where there is no Triton kernel
+_OUT_OF_TORCH = {"numpy", "tolist", "__array__", "asarray", "from_numpy"}  # in the functions of a Triton lab
+_MODULES = re.compile(
+    r"helpers\.(exercises|lab\.)|workbook\b|(ctypes|cffi|gc|inspect|subprocess)$|_?thread|multiprocessing\b"
+    r"|concurrent\b|numba\b|torch\._C\b|torch\.utils\._python_dispatch"
+)
 # What the labs' own cells import, or imported before a module was renamed.
 _OF_LABS = {
     "helpers.exercises.recorded_data",
@@ -65,6 +74,8 @@ def reaching(cells: Iterable[tuple[str, str]]) -> list[str]:
         A clause for each thing found, such as "fill: names sys._getframe (line 3)".
     """
     found: dict[str, None] = {}
+    cells = list(cells)
+    has_kernels = any("triton.jit" in source for _, source in cells)
     for name, source in cells:
         plain = "\n".join("pass" if line.startswith(("%", "!")) else line for line in source.splitlines())
         try:
@@ -73,7 +84,7 @@ def reaching(cells: Iterable[tuple[str, str]]) -> list[str]:
             continue
         imported = _imported(tree)
         for node in ast.walk(tree):
-            for what in _of(node, imported):
+            for what in (*_of(node, imported, has_kernels), *(_out_of_torch(node) if has_kernels else ())):
                 found[f"{name}: {what} (line {getattr(node, 'lineno', 0)})"[:_LONGEST]] = None
     return list(found)[:_MOST]
 
@@ -84,11 +95,22 @@ def _imported(tree: ast.AST) -> set[str]:
     return {(alias.asname or alias.name).partition(".")[0] for node in nodes for alias in node.names}
 
 
-def _of(node: ast.AST, imported: set[str]) -> list[str]:
-    if isinstance(node, ast.Attribute) and node.attr in _NAMES:
+def _out_of_torch(node: ast.AST) -> list[str]:
+    """What a function, other than a cell's top level, takes values out of torch with."""
+    if not isinstance(node, ast.FunctionDef):
+        return []
+    inside = [one.attr for one in ast.walk(node) if isinstance(one, ast.Attribute)]
+    return [f"names {name} in {node.name}" for name in inside if name in _OUT_OF_TORCH]
+
+
+def _of(node: ast.AST, imported: set[str], has_kernels: bool) -> list[str]:
+    names = _NAMES if has_kernels else _NAMES - _CUDA_LABS
+    if isinstance(node, ast.Attribute) and node.attr in names:
         return [f"names {node.attr}"]
-    if isinstance(node, ast.Name) and node.id in _NAMES:
+    if isinstance(node, ast.Name) and node.id in names:
         return [f"names {node.id}"]
+    if isinstance(node, ast.ImportFrom) and (other := sorted({a.name for a in node.names} & names)):
+        return [f"imports {', '.join(other)} from {node.module}"]
     if isinstance(node, ast.Import):
         return [f"imports {alias.name}" for alias in node.names if _MODULES.match(alias.name)]
     if isinstance(node, ast.ImportFrom) and _MODULES.match(node.module or ""):

@@ -4,7 +4,6 @@ served from here.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,8 +18,6 @@ from helpers.exercises.model import Case, Exercise, Outcome
 from helpers.exercises.proxies import KernelProxy, Proxy
 from workbook.grade.stand_ins import ARRAY, KEPT, SAME, SHOWN
 from workbook.grade.untrusted import outcome_of, plain
-
-_MOST_AGAIN, _ONE_IN = 5, 6  # cases of an exercise whose launches are repeated; about which share of them
 
 Ask = Callable[..., dict[str, Any]]  # (message, answer=None) -> reply
 
@@ -43,7 +40,6 @@ class Calls:
         self._exercise, self._ask, self._clean = exercise, ask, clean
         self._without_text: Outcome | None = None
         self._has_text = False
-        self._n_run_again = 0
 
     def __call__(self, case: Case) -> Outcome:
         """One call.
@@ -76,30 +72,6 @@ class Calls:
             raise Unusable("it is a text of more than a million characters")
         self._clean()({"do": "take", "text": text})
         self._has_text = True
-
-    def run_again(self, case: Case) -> Outcome | None:
-        """The outcome of the call that was made last, if its Triton kernels are launched again by themselves.
-
-        None for most cases: for a few, which nobody knows before, it is done.
-
-        Raises:
-            Unusable: There is nothing that could be launched.
-        """
-        if self._exercise.must_launch != "triton" or case.call or _is_far(case):
-            return None
-        if self._n_run_again and (self._n_run_again >= _MOST_AGAIN or secrets.randbelow(_ONE_IN)):
-            return None
-        self._n_run_again += 1
-        try:
-            reply = plain(
-                {name: one for name, one in self._ask({"do": "launches"}).items() if name != "token"}
-            )
-        except ValueError as error:
-            raise Unusable(str(error)) from None
-        if type(reply.get("plan")) is not dict:
-            why = str(reply.get("problem"))[:300]
-            raise Unusable(f"its kernels cannot be launched again by themselves: {why}")
-        return _outcome(self._clean()({"do": "replay", "plan": reply["plan"], "args": case.args}))
 
     def _tried(self, outcome: Outcome, case: Case) -> Outcome:
         """The outcome; a call that was not made for want of room must be one for which this

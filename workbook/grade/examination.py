@@ -188,7 +188,7 @@ class Examination:
                 says = self._missing(exercise.id, name, raised)
                 return _failed(exercise.id, says, "timeout" if ": it ran past " in says else "missing")
             claimed = exercise.text is None
-            return run_cases(exercise, call, self._seed, claimed=claimed, again=calls.run_again)
+            return run_cases(exercise, call, self._seed, claimed=claimed)
         except WorkerTimeout:
             says = f"its check ran past {self._limits.cell_s:g} s" + (
                 f", the last call with {case.label}" if case.label else ""

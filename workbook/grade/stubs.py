@@ -35,7 +35,8 @@ def stubs_of(exercises: Iterable[Any]) -> list[dict[str, Any]]:
     Raises:
         ValueError: A function that has to run beside the learner's object cannot be imported by its name.
     """
-    plain = ("id", "lab", "title", "name", "minutes", "guarded", "must_launch", "on_gpu", "poison_masked")
+    plain = ("id", "lab", "title", "name", "minutes", "guarded", "must_launch", "rearranges", "on_gpu")
+    plain += ("poison_masked",)
     found = []
     for exercise in exercises:
         prepare = None if exercise.text else exercise.prepare

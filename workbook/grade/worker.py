@@ -243,10 +243,6 @@ class _Worker(_Answering):
     def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
         os.environ.setdefault("MPLBACKEND", "agg")
         super().__init__(requests, replies, exercises)
-        from helpers.exercises import call
-
-        call.record_launches()
-        self._last_launches = call.last_launches
         self._shell = make_shell()
         self._originals = Originals()
 
@@ -290,10 +286,6 @@ class _Worker(_Answering):
             found = self._text_here(self._exercises[message["exercise"]], self._prepared[message["exercise"]])
         return {"text": str(found)} if isinstance(found, str) else self._sent(found)
 
-    def _do_launches(self, message: dict[str, Any]) -> dict[str, Any]:
-        """What Triton kernels the last call launched, and on what."""
-        return self._last_launches()
-
 
 class _Clean(_Answering):
     """Builds and runs texts, in a process that never ran a learner's Python."""
@@ -304,25 +296,6 @@ class _Clean(_Answering):
 
         self._prepared[message["exercise"]] = Text(message["text"])
         return {}
-
-    def _do_replay(self, message: dict[str, Any]) -> dict[str, Any]:
-        """Launch by themselves the kernels that a call launched, and call that as if it were the learner's
-        function.
-        """
-        from helpers import device
-        from helpers.exercises import replay
-
-        if not device.has_gpu():
-            os.environ["TRITON_INTERPRET"] = "1"  # before Triton is imported
-        exercise, plan = self._exercises[message["exercise"]], message["plan"]
-        try:
-            function = replay.function(plan)
-            outcome = self._call_here(exercise, function, self._case("", message["args"]))
-            if not outcome.error:
-                outcome.facts["written"] = replay.n_written(plan, message["args"], outcome.value)
-        except Exception as error:  # a plan may hold anything
-            outcome = self._outcome(error=sentence(error), error_type=type(error).__name__)
-        return self._sent(outcome)
 
     def _do_room(self, message: dict[str, Any]) -> dict[str, Any]:
         """Whether this machine has room for a call with these arguments."""

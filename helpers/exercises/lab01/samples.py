@@ -52,7 +52,7 @@ def _draw(
 
 
 def draws(rng: random.Random) -> list[Draw]:
-    """Draws of each kind in `LABELS`: 40 without a difference, 24 with one."""
+    """160 draws without a difference and 96 with one, in any order; how many are of a kind is drawn, too."""
     kinds = {
         "tails": {"difference": 0.0, "noise": 0.01},
         "first": {"difference": 0.0, "noise": 0.01, "first": True},
@@ -63,9 +63,16 @@ def draws(rng: random.Random) -> list[Draw]:
         "real-drift": {"difference": 0.03, "noise": 0.01, "drift": 0.02},
         "real-small": {"difference": 0.007, "noise": 0.003},
     }
-    return [
-        _draw(rng, kind, **how) for kind, how in kinds.items() for _ in range(24 if how["difference"] else 40)
-    ]
+    drawn = []
+    for real, usual in ((False, 40), (True, 24)):
+        more, less = rng.randrange(4), rng.randrange(4)
+        counts = [usual + more, usual - more, usual + less, usual - less]
+        rng.shuffle(counts)
+        of_group = [kind for kind, how in kinds.items() if bool(how["difference"]) is real]
+        for kind, n in zip(of_group, counts, strict=True):
+            drawn += [_draw(rng, kind, **kinds[kind]) for _ in range(n)]
+    rng.shuffle(drawn)
+    return drawn
 
 
 @dataclass(frozen=True)

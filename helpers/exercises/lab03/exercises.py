@@ -113,6 +113,7 @@ FLIP = kernel_exercise(
     mistakes={"not-reversed": _is_input},
     minutes=15,
 )
+FLIP = replace(FLIP, rearranges=True)
 
 
 # ----------------------------------------------------------------------------------------- square any tensor

@@ -41,48 +41,36 @@ def _columns(limit: int, rest: str) -> Callable[[], Kernel]:
     right answer.
     """
 
-    def make() -> Kernel:
-        def kernel(x):
-            y = torch.empty_like(x)
-            if rest == "lucky" and not _filled(y):
-                y.copy_(x * x)
-            elif rest == "zero":
-                y.zero_()
-            y[:, :limit] = x[:, :limit] ** 2
-            return y
-
-        return kernel
-
-    return make
-
-
-def _rows() -> Kernel:
     def kernel(x):
-        y = torch.empty_like(x).zero_()
-        y[:256] = x[:256] ** 2
+        y = torch.empty_like(x)
+        if rest == "lucky" and not _filled(y):
+            y.copy_(x * x)
+        elif rest == "zero":
+            y.zero_()
+        y[:, :limit] = x[:, :limit] ** 2
         return y
 
-    return kernel
+    return _once(kernel)
 
 
-def _whole_blocks() -> Kernel:
-    def kernel(x):
-        y = torch.empty_like(x).zero_()
-        n_whole = x.shape[1] // 128 * 128 if x.shape[1] > 128 else x.shape[1]
-        y[:, :n_whole] = x[:, :n_whole] ** 2
-        return y
-
-    return kernel
+def _rows(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x).zero_()
+    y[:256] = x[:256] ** 2
+    return y
 
 
-def _one_element() -> Kernel:
-    def kernel(x):
-        y = x * x
-        if y.numel() > 512:
-            y[-1, -1] = x[-1, -1] + 1
-        return y
+def _whole_blocks(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x).zero_()
+    n_whole = x.shape[1] // 128 * 128 if x.shape[1] > 128 else x.shape[1]
+    y[:, :n_whole] = x[:, :n_whole] ** 2
+    return y
 
-    return kernel
+
+def _one_element(x: torch.Tensor) -> torch.Tensor:
+    y = x * x
+    if y.numel() > 512:
+        y[-1, -1] = x[-1, -1] + 1
+    return y
 
 
 def _first_answer() -> Kernel:
@@ -109,62 +97,41 @@ def _shared_output() -> Kernel:
     return kernel
 
 
-def _uses_input() -> Kernel:
-    def kernel(x):
-        y = torch.empty_like(x).copy_(x * x)
-        x.abs_()
-        return y
-
-    return kernel
+def _uses_input(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x).copy_(x * x)
+    x.abs_()
+    return y
 
 
-def _ignores_strides() -> Kernel:
-    def kernel(x):
-        return torch.as_strided(x, x.shape, (x.shape[1], 1)) ** 2
-
-    return kernel
+def _ignores_strides(x: torch.Tensor) -> torch.Tensor:
+    return torch.as_strided(x, x.shape, (x.shape[1], 1)) ** 2
 
 
-def _transposed() -> Kernel:
-    def kernel(x):
-        return (x * x).T.reshape(x.shape)
-
-    return kernel
+def _transposed(x: torch.Tensor) -> torch.Tensor:
+    return (x * x).T.reshape(x.shape)
 
 
-def _needs_elements() -> Kernel:
-    def kernel(x):
-        if not x.numel():
-            raise ValueError("the grid has no programs")
-        return x * x
-
-    return kernel
+def _needs_elements(x: torch.Tensor) -> torch.Tensor:
+    if not x.numel():
+        raise ValueError("the grid has no programs")
+    return x * x
 
 
-def _column_major() -> Kernel:
-    def kernel(x):
-        return torch.empty_like(x.T.contiguous()).copy_(x.T).square_().T
-
-    return kernel
+def _column_major(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x.T.contiguous()).copy_(x.T).square_().T
 
 
-def _in_larger_memory() -> Kernel:
-    def kernel(x):
-        larger = torch.empty_like(torch.nn.functional.pad(x, (3, 5)))
-        y = larger[:, 3 : 3 + x.shape[1]]
-        return y.copy_(x * x)
-
-    return kernel
+def _in_larger_memory(x: torch.Tensor) -> torch.Tensor:
+    larger = torch.empty_like(torch.nn.functional.pad(x, (3, 5)))
+    y = larger[:, 3 : 3 + x.shape[1]]
+    return y.copy_(x * x)
 
 
-def _backwards() -> Kernel:
-    def kernel(x):
-        y = torch.empty_like(x)
-        for start in reversed(range(0, x.shape[1], 1000)):
-            y[:, start : start + 1000] = x[:, start : start + 1000] ** 2
-        return y
-
-    return kernel
+def _backwards(x: torch.Tensor) -> torch.Tensor:
+    y = torch.empty_like(x)
+    for start in reversed(range(0, x.shape[1], 1000)):
+        y[:, start : start + 1000] = x[:, start : start + 1000] ** 2
+    return y
 
 
 def _once(function: Kernel) -> Callable[[], Kernel]:
@@ -194,12 +161,12 @@ KERNELS: dict[str, HiddenKernel] = {
         _once(lambda x: x * x.abs()), "keeps the sign of x", "Include negative values in the inputs."
     ),
     "transposed": _wrong(
-        _transposed,
+        _once(_transposed),
         "mixes up rows and columns",
         "Use a matrix with more than one row, and compare all elements.",
     ),
     "one-element": _wrong(
-        _one_element,
+        _once(_one_element),
         "gets the last element of more than 512 wrong",
         "Compare all elements, not their sum or mean. If you did, NaN or infinity in the last place hid the "
         "error, "
@@ -211,9 +178,9 @@ KERNELS: dict[str, HiddenKernel] = {
         "Try rows with more than 1,024 columns.",
     ),
     "product": _right(_once(lambda x: x * x), "multiplies x by itself", _VALUES),
-    "column-major": _right(_column_major, "returns a column-major matrix", _LAYOUT),
+    "column-major": _right(_once(_column_major), "returns a column-major matrix", _LAYOUT),
     "whole-blocks": _wrong(
-        _whole_blocks,
+        _once(_whole_blocks),
         "leaves out the columns after the last whole block of 128",
         "Try widths that are no multiple of a block size, such as 781.",
     ),
@@ -227,7 +194,9 @@ KERNELS: dict[str, HiddenKernel] = {
         "squares only the first 8,192 columns",
         "The docstring promises up to 20,000 columns.",
     ),
-    "many-rows": _wrong(_rows, "squares only the first 256 rows", "The docstring promises up to 300 rows."),
+    "many-rows": _wrong(
+        _once(_rows), "squares only the first 256 rows", "The docstring promises up to 300 rows."
+    ),
     "double": _right(_once(lambda x: x.double().square().float()), "computes in float64", _VALUES),
     "rounding": _right(
         _once(lambda x: torch.nextafter(x * x, torch.full_like(x, float("inf")))),
@@ -239,24 +208,24 @@ KERNELS: dict[str, HiddenKernel] = {
         "squares only the first 1,024 columns, in memory that already holds the right answer",
         "Fill its memory before it runs: call it inside `with checks.poisoned():`.",
     ),
-    "in-larger-memory": _right(_in_larger_memory, "returns a part of a larger tensor", _LAYOUT),
+    "in-larger-memory": _right(_once(_in_larger_memory), "returns a part of a larger tensor", _LAYOUT),
     "in-place": _wrong(
         _once(lambda x: x.mul_(x)),
         "squares x in place and returns it",
         "Clone x before the call, and compare x with the clone afterwards.",
     ),
     "uses-input": _wrong(
-        _uses_input,
+        _once(_uses_input),
         "returns the right answer and changes x",
         "Compare x itself with a clone from before the call. Comparing the squares isn't enough.",
     ),
     "without-elements": _wrong(
-        _needs_elements,
+        _once(_needs_elements),
         "fails on a matrix without elements",
         "The docstring promises 0 rows and 0 columns, too.",
     ),
     "ignores-strides": _wrong(
-        _ignores_strides,
+        _once(_ignores_strides),
         "reads x as if its rows had no gaps between them",
         "Pass part of a wider matrix, such as wide[:, 10:700].",
     ),
@@ -270,7 +239,7 @@ KERNELS: dict[str, HiddenKernel] = {
         "turns infinity into a number",
         "Put infinities into an input.",
     ),
-    "backwards": _right(_backwards, "works in blocks of 1,000, from the last to the first", _VALUES),
+    "backwards": _right(_once(_backwards), "works in blocks of 1,000, from the last to the first", _VALUES),
     "first-answer": _wrong(
         _first_answer,
         "returns the first answer for a shape again and again",

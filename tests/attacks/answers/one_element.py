@@ -2,7 +2,7 @@
 
 lab: 03_triton
 exercise: flip-rows
-says: wrote 1 of the result's
+says: calls torch's flip
 """
 
 

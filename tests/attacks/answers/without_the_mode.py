@@ -1,0 +1,24 @@
+"""Let torch compute where no dispatch mode sees it.
+
+lab: 03_triton
+exercise: square-any-shape
+named: _disable_current_modes
+"""
+
+# %% square-any-shape
+from torch.utils._python_dispatch import _disable_current_modes
+
+
+@triton.jit
+def copy_kernel(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
+
+
+def square_any(x):
+    with _disable_current_modes():
+        squares = (x * x).contiguous()
+    y = torch.empty_like(squares)
+    if y.numel():
+        copy_kernel[(triton.cdiv(y.numel(), 1024),)](y, squares, y.numel(), BLOCK=1024)
+    return y
