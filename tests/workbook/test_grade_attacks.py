@@ -161,8 +161,9 @@ def test_without_a_sandbox_every_report_says_so_and_an_attack_works(tmp_path):
     grades = grade([attack("links", tmp_path)], tmp_path / "out", exercises=exercises, seed=7, unsafe=True)
     assert "it worked" in said(grades, "links") and verdicts(grades, "links") == ("failed", "failed")
     assert of(grades, "links").tier == UNSAFE and UNSAFE in repr(grades)
-    for name in ("index.html", "links.html", "grades.csv"):
-        assert "NOT SANDBOXED" in (grades.out / name).read_text(), name
+    for name in ("index.html", "links.html"):
+        assert '<p class="banner">NOT SANDBOXED' in (grades.out / name).read_text(), name
+    assert "NOT SANDBOXED" in (grades.out / "grades.csv").read_text()
 
 
 def test_what_a_lab_needs_is_allowed(tmp_path):

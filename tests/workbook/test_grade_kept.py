@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import base64
 import csv
-import hashlib
 import io
 import json
 import os
@@ -461,7 +460,7 @@ def test_where_gpus_are_each_notebook_has_one_to_itself(tmp_path, monkeypatch, c
     monkeypatch.setattr(torch.version, "cuda", "13.0")
     tells = "import os, time\ntime.sleep(2)\nraise RuntimeError(os.environ['CUDA_VISIBLE_DEVICES'])"
     given = [submission(notebook(tells), tmp_path / "in" / f"{name}.ipynb") for name in ("ada", "bob", "eve")]
-    grades = grade(given, tmp_path / "out", exercises=FURTHER, jobs=3, seed=7, confine=False)
+    grades = grade(given, tmp_path / "out", exercises=FURTHER, jobs=3, seed=7)
     assert "2 notebooks at a time, not 3: each has a GPU to itself." in capfd.readouterr().err
     told = [one.raised[0].error for one in grades.graded]
     assert set(told) == {"RuntimeError: GPU-0", "RuntimeError: GPU-2"}, told
@@ -494,22 +493,21 @@ def test_what_an_examiner_imports_before_it_forks_asks_for_no_gpu():
 
 
 def test_a_gpu_that_learners_code_cannot_use_fails_nobody(tmp_path, monkeypatch):
-    """On an H200 CUDA did not start in the confined tier (error 304), and every kernel was marked wrong."""
+    """On an H200 CUDA did not start in an earlier sandbox (error 304), and every kernel was marked wrong."""
     from workbook.grade import examination, examine
 
     monkeypatch.setattr(examination.device, "has_gpu", lambda: True)
     path = submission(notebook(), tmp_path / "ada.ipynb")
     task = {
         "content": base64.b64encode(path.read_bytes()).decode(),
-        "digest": hashlib.sha256(path.read_bytes()).hexdigest(),
         "stem": "ada",
         "lab": "",
         "exercises": str(FURTHER),
         "seed": 1,
-        "sandbox": None,
     }
+    limits = {"cell_s": 60, "total_s": 600, "memory_mb": 8000, "sandboxed": True, "hidden": []}
     events: list[dict] = []
-    examine.examine(task | {"cell_s": 60, "total_s": 600, "memory_mb": 8000, "confine": True}, events.append)
+    examine.examine(task | limits, events.append)
     marks = [event for event in events if event["event"] == "mark"]
     assert len(marks) == 2 and {one["verdict"] for one in marks} == {"not reached"}
-    assert all("has a GPU that the notebook's process cannot use" in one["sentence"] for one in marks)
+    assert all("has a GPU that cannot be used in the sandbox" in one["sentence"] for one in marks)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
 from workbook.grade import advice, starters
-from workbook.grade.marks import Graded, Grades, Mark
+from workbook.grade.marks import UNSAFE, Graded, Grades, Mark
 from workbook.grade.seeds import said
 from workbook.page import document, escaped, made_with
 
@@ -53,6 +53,7 @@ border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhe
 overflow: hidden; }
 .part i { display: block; height: 100%; background: var(--bad); }
 h3 { font-size: 16px; margin: 28px 0 4px; }
+.banner { background: var(--on-bad); border-left: 4px solid var(--bad); padding: 8px 12px; font-weight: 600; }
 .beside { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 20px; } .beside pre {
 margin-top: 4px; }
 @media (max-width: 800px) { .beside { grid-template-columns: minmax(0, 1fr); } }
@@ -93,6 +94,7 @@ def page(grades: Grades, pages: Mapping[str, str]) -> str:
     ]
     body = [
         "<h1>Grades</h1>",
+        *banner(grades.graded),
         f"<p>{' · '.join(says)}</p>",
         *made_with(),
         '<p><a href="grades.csv">grades.csv</a> · for gradebooks: <a href="canvas.csv">canvas.csv</a>, '
@@ -111,6 +113,11 @@ def page(grades: Grades, pages: Mapping[str, str]) -> str:
         body += _class_words(labs[lab], pages)
     body += [*_not_graded(grades, pages), *_worth_a_look(grades, pages)]
     return document("Grades", body, STYLE)
+
+
+def banner(graded: Iterable[Graded]) -> list[str]:
+    """What a reader has to know first where learners' code ran without a sandbox."""
+    return [f'<p class="banner">{escaped(UNSAFE)}.</p>'] if any(one.tier == UNSAFE for one in graded) else []
 
 
 def class_of(verdict: str) -> str:

@@ -85,9 +85,10 @@ def _folded(page: str) -> str:
 
 def _learner_html(learner: str, grades: Grades) -> str:
     body = [f"<h1>{escaped(learner)}</h1>", '<p><a href="index.html">All learners</a></p>']
-    for one in grades.graded:
-        if one.learner == learner:
-            body += _notebook(one)
+    of = [one for one in grades.graded if one.learner == learner]
+    body += overview.banner(of)
+    for one in of:
+        body += _notebook(one)
     return document(f"{learner}: grades", body, overview.STYLE)
 
 
