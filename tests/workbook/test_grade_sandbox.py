@@ -125,10 +125,11 @@ def test_judging_is_limited_too():
 
 def test_a_notebook_of_very_many_values_is_refused_before_it_is_read(tmp_path):
     made = json.loads(nbformat.writes(notebook()))
-    text = json.dumps(made | {"metadata": {"x": "HERE"}}).replace('"HERE"', f"[{','.join(['{}'] * 10**6)}]")
+    values = f"[{','.join(['{}'] * 4 * 10**6)}]"
+    text = json.dumps(made | {"metadata": {"x": "HERE"}}).replace('"HERE"', values)
     (tmp_path / "ada.ipynb").write_text(text)
     grades = grade([tmp_path / "ada.ipynb"], tmp_path / "out", exercises=FURTHER, seed=7)
-    assert of(grades, "ada").problem == "it holds more than a million values; clear its outputs"
+    assert of(grades, "ada").problem == "it holds more than four million values; clear its outputs"
 
 
 # ------------------------------------------------------------------------------------------------ no sandbox
