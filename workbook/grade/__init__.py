@@ -8,7 +8,7 @@ it knows what `stubs` gives it, runs cells in the `shell`, and has `stand_ins` f
 grader, after `confine` and its `syscalls` have asked the kernel to keep it in. `sandbox` puts more around it,
 `disk` measures its files. `notebook` reads a learner's notebook, `texts` cleans what learners write, `marks`
 holds the verdicts, `overrides` the teacher's. `report` writes the learners' pages, `overview` the class's,
-`gradebook` the CSV files; `advice` says what a teacher may want to look at.
+`gradebook` the CSV files; `advice` says what a teacher may want to look at, `starters` what the labs gave.
 """
 
 from workbook.grade.grader import grade
