@@ -171,6 +171,8 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Grades:
     given = [folder / "loops.ipynb", folder / "deaf.ipynb", folder / "forger-drips.ipynb"]
     for path, names in zip(given, (["loops"], ["deaf"], ["finds_worker", "forger_drips"]), strict=True):
         nbformat.write(hostile(*names), path)
+    given.append(folder / "stuck.ipynb")
+    nbformat.write(notebook(a="while True:\n    pass"), given[-1])
     return grade(given, folder / "out", exercises=FURTHER, time_limit=SHORT_LIMIT_S, jobs=2, seed=7)
 
 
@@ -250,6 +252,9 @@ def test_endless_loops_are_stopped(stopped):
     late = mark(stopped, "loops", "twice")
     assert late.mistake == "timeout" and late.case.endswith(" numbers")
     assert f"{SHORT_LIMIT_S} s" in late.sentence
+    assert str(of(stopped, "loops")).endswith(", a cell timed out")
+    assert verdicts(stopped, "stuck") == ("failed", "passed")
+    assert mark(stopped, "stuck", "count-blocks").mistake == "timeout"
 
 
 def test_an_interrupt_that_comes_before_the_learners_code_stops_it():

@@ -261,7 +261,7 @@ def test_two_notebooks_that_claim_one_learner_are_named(tmp_path):
     first, second = submissions.claims(taken, graded)
     assert first.startswith("A file and a folder are called ada: ") and "/ada.ipynb. Are they" in first
     assert second.startswith("bob has 2 notebooks of 03_triton: ") and "03_triton-Copy1.ipynb" in second
-    assert "Each was graded; the gradebooks count the best." in second
+    assert "Each was graded; the gradebooks count the best one." in second
     both = tuple(
         replace(CLASS[0], learner="bob", notebook=f"in/{name}") for name in ("bob.ipynb", "bob/b.ipynb")
     )

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import base64
 import csv
+import ctypes
 import io
 import json
 import os
@@ -197,12 +198,12 @@ def test_a_folder_that_is_exchanged_for_a_link_gives_nothing_away(tmp_path):
         (folder / "lab.ipynb").write_text(content)
     (tmp_path / "link").symlink_to(secret)
     over = threading.Event()
+    paths = os.fsencode(given / "ada"), os.fsencode(tmp_path / "link")
+    at_cwd, rename_exchange = -100, 2
 
     def exchange() -> None:
         while not over.is_set():
-            for one in ("link", "folder"):
-                os.rename(given / "ada", tmp_path / ("folder" if one == "link" else "link"))
-                os.rename(tmp_path / one, given / "ada")
+            ctypes.CDLL(None).renameat2(at_cwd, paths[0], at_cwd, paths[1], rename_exchange)
 
     thread = threading.Thread(target=exchange)
     thread.start()

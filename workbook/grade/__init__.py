@@ -7,7 +7,8 @@ processes that run what learners wrote, each in a `sandbox` and together in a `c
 at what they send; `worker` is such a process: it knows what `stubs` gives it, runs cells in the `shell`, and
 has `stand_ins` for objects that stay with the grader. `notebook` reads a learner's notebook, `texts` cleans
 what learners write, `marks` holds the verdicts, `overrides` the teacher's. `report` writes the learners'
-pages, `overview` the class's, `gradebook` the CSV files; `advice` says what a teacher may want to look at.
+pages, `overview` the class's, `gradebook` the CSV files; `advice` says what a teacher may want to look at,
+`starters` what the labs gave.
 """
 
 from workbook.grade.grader import grade

@@ -14,21 +14,9 @@ from collections.abc import Iterable
 from workbook.grade.marks import Grades
 
 COLUMNS = (
-    "learner",
-    "notebook",
-    "lab",
-    "exercise",
-    "verdict",
-    "failing case",
-    "mistake",
-    "sentence",
-    "speed",
-    "seconds",
-    "seed",
-    "remark",
-    "computed verdict",
-    "tier",
-)
+    "learner", "notebook", "lab", "exercise", "verdict", "failing case", "mistake", "sentence", "speed",
+    "seconds", "seed", "remark", "computed verdict", "tier",
+)  # fmt: skip
 # As Canvas's guide to importing grades has them; a second row holds the points that are possible.
 CANVAS = ("Student", "ID", "SIS User ID", "SIS Login ID", "Section")
 # As nbgrader's CsvExportPlugin writes them (nbgrader/plugins/export.py, looked at in 0.9).
@@ -42,31 +30,17 @@ def grades_csv(grades: Grades) -> str:
     """One row for a learner and exercise; one for a notebook that could not be graded."""
     rows = []
     for one in grades.graded:
-        about = {
-            "learner": one.learner,
-            "notebook": one.notebook,
-            "lab": one.lab,
-            "seed": one.seed,
-            "tier": one.tier,
-        }
+        whose = (one.learner, one.notebook, one.lab)
         if one.problem:
-            says = {"verdict": "not graded", "sentence": one.problem, "seconds": f"{one.seconds:.1f}"}
-            rows.append(about | says)
+            seconds = f"{one.seconds:.1f}"
+            rows.append(
+                (*whose, "", "not graded", "", "", one.problem, "", seconds, one.seed, "", "", one.tier)
+            )
             continue
         for m in one.marks:
-            says = {
-                "exercise": m.exercise,
-                "verdict": m.verdict,
-                "failing case": m.case,
-                "mistake": m.mistake,
-                "sentence": m.sentence,
-                "speed": m.speed,
-                "seconds": f"{m.seconds:.1f}",
-                "remark": m.remark,
-                "computed verdict": m.computed,
-            }
-            rows.append(about | says)
-    return _csv(COLUMNS, rows)
+            says = (m.exercise, m.verdict, m.case, m.mistake, m.sentence, m.speed, f"{m.seconds:.1f}")
+            rows.append((*whose, *says, one.seed, m.remark, m.computed, one.tier))
+    return _csv(COLUMNS, (dict(zip(COLUMNS, row, strict=True)) for row in rows))
 
 
 def canvas_csv(grades: Grades) -> str:

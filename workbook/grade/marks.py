@@ -92,7 +92,7 @@ class Graded:
         notebook: Its path as given.
         lab: The lab's name, or ""; `placed` finds it for a notebook that could not be graded.
         exercises: (id, title) of each exercise of the lab.
-        marks: One for each of them.
+        marks: One for each of them, or none if it could not be graded.
         raised: What its cells raised, in order.
         problem: Why it could not be graded, as the end of a sentence, or "".
         seconds: From start to end.

@@ -301,7 +301,7 @@ def claims(taken: Sequence[Submitted], graded: Sequence[Graded]) -> list[str]:
         for lab in dict.fromkeys(lab for _, lab in theirs if lab):
             if len(again := [one for one, its_lab in theirs if its_lab == lab]) > 1:
                 says.append(f"{learner} has {len(again)} notebooks of {lab}: {_listed(again)}.")
-    return [f"{one} Each was graded; the gradebooks count the best." for one in says]
+    return [f"{one} Each was graded; the gradebooks count the best one." for one in says]
 
 
 def _listed(several: Sequence[Submitted]) -> str:
