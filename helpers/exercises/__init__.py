@@ -12,7 +12,7 @@ learner's process can read only these, and `hold` gives it exercises without cas
 names the records that would give an answer away, so that process can't read them either. `cuda_text` and
 `triton_text` check answers that are text. `proxies` gives a learner's function access to an object that stays
 with the judge, and `gpus` has the GPUs that the labs' clocks read. `guarded_run` runs a CUDA kernel once
-between guard bands.
+between guard bands, and `torch_work` notes what torch computes instead of a kernel.
 
 To run one: `model` defines exercises, cases, outcomes and verdicts. `attempt` makes the cases and asks for a
 verdict on each. `call` makes one call between the bands of `guard`, while `launches` notes which kernels run.

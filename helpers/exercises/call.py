@@ -147,7 +147,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
     on_gpu = any(t.is_cuda for t in tensors)
     if exercise.must_launch:
         n_elements = max((t.numel() for t in tensors), default=0)
-        blocks.work = TorchWork(n_elements, exercise.rearranges)
+        blocks.work = TorchWork(n_elements, exercise.must_launch == "triton", exercise.rearranges)
     seen = launches.Seen()
     try:
         with contextlib.ExitStack() as stack:
@@ -159,10 +159,7 @@ def _guarded_call(exercise: Exercise, state: _Prepared, call: Callable, case: Ca
                 small = sum(t.numel() for t in tensors) <= _TRACED
                 seen = stack.enter_context(launches.host_cuda_watched(small))
             stack.enter_context(guard.guarded(blocks))
-            if exercise.must_launch == "cuda" and on_gpu:
-                value, seen.launched = launches.profiled(lambda: call(*args, **kwargs), state.obj)
-            else:
-                value = call(*args, **kwargs)
+            value = call(*args, **kwargs)
             if on_gpu:
                 torch.cuda.synchronize()
     except (Exception, SystemExit) as error:

@@ -5,8 +5,7 @@
 from __future__ import annotations
 
 import gc
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,23 +13,6 @@ from typing import Any
 import numpy as np
 
 from helpers.exercises.guard import Blocks
-
-# How the names of torch's kernels, and of the libraries that it calls, begin.
-_NOT_THE_LEARNERS = (
-    *(
-        "at::",
-        "(anonymous namespace)::",
-        "Memcpy",
-        "Memset",
-        "cutlass",
-        "cublas",
-        "cub::",
-        "cudnn",
-        "nvjet",
-        "gemv",
-    ),
-    *("sm75_", "sm80_", "sm86_", "sm90_", "sm100_", "volta_", "turing_", "ampere_", "triton_"),
-)
 
 
 class OutsideEveryTensor(RuntimeError):
@@ -244,36 +226,3 @@ def host_cuda_watched(small: bool) -> Iterator[Seen]:
         with emulator.tracing() as trace:
             yield seen
         seen.launched = trace.kernels
-
-
-def profiled(run: Callable[[], Any], source: Any = None) -> tuple[Any, list[str] | None]:
-    """Call `run` on a GPU under CUPTI.
-
-    Args:
-        run: the call.
-        source: CUDA text, if only its own kernels count. Otherwise all kernels count that aren't torch's or a
-            library's.
-
-    Returns:
-        The call's result and the names of the kernels, or None for the names if CUPTI recorded nothing at
-        all.
-    """
-    import torch
-    from torch.autograd import DeviceType
-    from torch.profiler import ProfilerActivity, profile
-
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], acc_events=True) as session:
-        result = run()
-        torch.cuda.synchronize()
-    events = session.profiler.kineto_results.events()
-    names = [event.name() for event in events if event.device_type() == DeviceType.CUDA]
-    names = [name for name in names if not name.startswith(("Context Sync", "Stream Sync", "Event Sync"))]
-    if not names:
-        return result, None
-    if isinstance(source, str):
-        own = re.findall(
-            r"__global__[^;{(]*?\b(\w+)\s*\(", re.sub(r"__launch_bounds__\s*\([^)]*\)", "", source)
-        )
-        return result, [name for name in names if any(re.search(rf"\b{kernel}\b", name) for kernel in own)]
-    return result, [name for name in names if not name.removeprefix("void ").startswith(_NOT_THE_LEARNERS)]

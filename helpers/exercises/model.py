@@ -193,7 +193,8 @@ class Exercise:
         speed: how it is timed on a GPU after all cases passed; None if it isn't timed.
         traffic: how much interpreted kernels may move; None if that isn't counted.
         guarded: whether inputs and new tensors get guard bands and poison, and results are watched.
-        must_launch: "triton", "cuda" or "": whose kernels are counted.
+        must_launch: "triton", "cuda" or "": what must compute. Launches are counted for Triton, and for CUDA
+            on the host.
         rearranges: whether changing the order of elements is the kernel's work, too. Elsewhere torch may do
             that with the input and the result; what else torch may do is in `torch_work`.
         on_gpu: whether its cases are on the GPU if one is available.

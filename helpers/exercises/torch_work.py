@@ -28,15 +28,18 @@ _PYTHON_NAMES = {"_local_scalar_dense": "item"}
 class TorchWork:
     """The operations of one call that computed on its data.
 
-    Every tensor counts as data, except those that torch made from nothing but numbers since the last launch.
+    Every tensor counts as data, except those that torch made from nothing but numbers since the last launch;
+    if launches are not seen, those too.
 
     Attributes:
         n_elements: of the largest input.
+        sees_launches: whether `launches` is called before each one.
         rearranging: whether to change the order of elements is a computation, too.
         computed: names of operations, in the order of their first use: "mul".
     """
 
     n_elements: int
+    sees_launches: bool = True
     rearranging: bool = False
     computed: dict[str, None] = field(default_factory=dict)
     _n_read: int = 0
@@ -84,7 +87,7 @@ class TorchWork:
         return _is_view(operation) or name in _MAKES | _COPIES | _JOINS
 
     def _is_data(self, t: torch.Tensor) -> bool:
-        return t.numel() > 0 and _address(t) not in self._own
+        return t.numel() > 0 and not (self.sees_launches and _address(t) in self._own)
 
     def _is_whole(self, t: torch.Tensor) -> bool:
         """Whether it is a whole input, or all of a tensor that a kernel wrote."""
