@@ -18,8 +18,8 @@ To run one: `model` defines exercises, cases, outcomes and verdicts. `attempt` m
 verdict on each. `call` makes one call between the bands of `guard`, while `launches` notes which kernels run.
 `speed` times it, and `traffic` reports the bytes that interpreted kernels moved. `inputs` makes a kernel's
 cases. `judge` compares a kernel's result with the reference, and `answers` any other answer; `errors` judges
-exceptions. `diagnose` finds the mistake behind wrong values with the experiments of `evidence`. `portable`
-compares and transports results.
+exceptions. `effort` leaves out cases that would take Triton's interpreter too long. `diagnose` finds the
+mistake behind wrong values with the experiments of `evidence`. `portable` compares and transports results.
 
 The last exercise of a core lab has no single right answer: `writeup` defines the form of its answer,
 `consistency` compares it with the data, and `recorded_data` loads data that are the same on every machine.

@@ -138,9 +138,11 @@ def _calls(
         yield from ((case, partial(call, case)) for case in cases)
         return
     listed = list(cases)
+    order = list(range(len(listed)))
     if len(listed) > 1:
-        listed += rng.choices(listed, k=rng.randrange(1, 3 + len(listed) // 4))
-    outcomes = {i: call(listed[i]) for i in rng.sample(range(len(listed)), len(listed))}
+        order += rng.choices(order, k=rng.randrange(1, 3 + len(listed) // 4))
+        rng.shuffle(order)
+    outcomes = {i: call(listed[i]) for i in order}
     yield from ((case, partial(outcomes.get, i)) for i, case in enumerate(listed))
 
 
