@@ -110,6 +110,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_what_is_there_is_kept_and_the_rest_is_graded",
         "test_links_in_folders_are_rows_that_say_so",
         "test_a_run_that_is_killed_loses_the_notebook_in_work_only",
+        "test_a_run_that_is_killed_at_ten_moments_is_whole_in_the_end",
+        "test_huge_outputs_cost_their_notebook_nothing",
         "test_where_gpus_are_each_notebook_has_one_to_itself",
     ),
 }

@@ -14,9 +14,9 @@ def grade(
     notebooks: Annotated[
         list[Path],
         typer.Argument(
-            help="Learners' notebooks, or folders with them. A learner is called as the file, or as its "
-            "folder where several "
-            "files have one name or a lab's: submissions/ada/03_triton.ipynb is ada's."
+            help="Learners' notebooks, or folders with them. In a folder each sub-folder is a learner, with "
+            "every notebook in it; any other notebook is named after its file, or after its folder if the file "
+            "is called like a lab."
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the reports go.")] = Path("build/grades"),
@@ -31,9 +31,15 @@ def grade(
         float, typer.Option(metavar="MB", help="For all processes of a notebook together.")
     ] = 8000,
     jobs: Annotated[
-        int,
-        typer.Option("--jobs", "-j", help="Notebooks at the same time; where GPUs are, one on each at most."),
-    ] = 1,
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            help="Notebooks at the same time; where GPUs are, one on each at most. By default one on each GPU, "
+            "or without a GPU one on each core, up to 8 and as memory allows.",
+            show_default=False,
+        ),
+    ] = None,
     seed: Annotated[
         str,
         typer.Option(

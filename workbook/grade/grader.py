@@ -26,6 +26,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from helpers import aliases
 from helpers.predict import summary
 from workbook.grade import cgroup, journal, overrides, sandbox, seeds, submissions
@@ -38,6 +40,7 @@ from workbook.outputs import require_writable
 from workbook.usage import UsageError
 
 TOTAL = 10  # a notebook's whole time, in time limits of one cell or exercise
+_USUAL_BYTES, _MOST_AT_ONCE = 2e9, 8  # what a notebook's processes usually take; notebooks
 _INTERRUPTED = "the batch was interrupted before it was finished"
 _EXAMINERS_OWN_S = 240.0  # for starting processes, and for judging
 _BOOT = (
@@ -52,7 +55,7 @@ def grade(
     *,
     time_limit: float = 120,
     memory_limit: float = 8000,
-    jobs: int = 1,
+    jobs: int | None = None,
     seed: int | None = None,
     lab: str = "",
     exercises: Path | str = "",
@@ -71,7 +74,8 @@ def grade(
         time_limit: Seconds for one cell, and for the check of one exercise; a notebook gets ten times as much
             in all.
         memory_limit: MB (10^6 bytes) that a notebook's processes may hold together.
-        jobs: How many notebooks are graded at the same time; where GPUs are, one on each at most.
+        jobs: How many notebooks are graded at the same time; where GPUs are, one on each at most. By default
+            one on each GPU, or without a GPU one on each core, up to 8 and as memory allows.
         seed: The class's, 0 to 2^128 - 1; a new one by default. Each notebook's hidden cases come from it,
             the learner's name and the notebook's content, so that it repeats a class.
         lab: Which lab the notebooks are of; by default each notebook says it.
@@ -90,7 +94,7 @@ def grade(
             raise UsageError("No notebook is given; name at least one file or folder.")
         raise UsageError(one_line(f"There is no notebook {given[0].path}."))
     for value, option in ((time_limit, "--time-limit"), (memory_limit, "--memory-limit"), (jobs, "--jobs")):
-        if value <= 0:
+        if value is not None and value <= 0:
             raise UsageError(f"{option} is {value:g}; give a number above 0.")
     from helpers.exercises import LABS
 
@@ -126,6 +130,18 @@ def _gpus() -> tuple[str, ...]:
     from workbook import gpus
 
     return gpus.visible() if torch.version.cuda else ()
+
+
+def _at_once(asked: int | None, n_gpus: int) -> int:
+    """How many notebooks run at the same time; on each GPU one, or a second would make its kernels slow."""
+    if asked is None:
+        by_memory = int(psutil.virtual_memory().available / _USUAL_BYTES)
+        return n_gpus or max(min(os.cpu_count() or 1, by_memory, _MOST_AT_ONCE), 1)
+    if n_gpus and asked > n_gpus:
+        says = f"{n_gpus} {'notebook' if n_gpus == 1 else 'notebooks'} at a time, not {asked}"
+        print(f"{says}: each has a GPU to itself.", file=sys.stderr, flush=True)
+        return n_gpus
+    return asked
 
 
 def _exercises_digest(further: str) -> str:
@@ -232,7 +248,7 @@ class _Batch:
     out: Path
     task: dict[str, Any]
     tier: str
-    jobs: int
+    jobs: int | None
     copies: Copies
     journal: journal.Journal
     overrides: tuple[overrides.Override, ...]
@@ -254,14 +270,8 @@ class _Batch:
             elif key in self.journal.graded:
                 self.results[index] = self.journal.graded[key]
         todo = [index for index in range(len(self.todo)) if index not in self.results]
-        jobs, visible = max(min(self.jobs, len(todo)), 1), _gpus()
-        if visible and jobs > len(visible):  # a second one on a GPU would make the first one's kernels slow
-            jobs = len(visible)
-            says = (
-                f"{jobs} {'notebook' if jobs == 1 else 'notebooks'} at a time, not {self.jobs}: each has "
-                "a GPU to itself."
-            )
-            print(says, file=sys.stderr, flush=True)
+        visible = _gpus()
+        jobs = min(_at_once(self.jobs, len(visible)), max(len(todo), 1))
         examiners: queue.SimpleQueue[_Examiner] = queue.SimpleQueue()
         every = [_Examiner(gpu) for gpu in visible[:jobs] or [""] * jobs]
         for examiner in every:
