@@ -15,8 +15,8 @@ def grade(
         list[Path],
         typer.Argument(
             help="Learners' notebooks, or folders with them. In a folder each sub-folder is a learner, with "
-            "every notebook in it; any other notebook is named after its file, or after its folder if the file "
-            "is called like a lab."
+            "every notebook in it; any other notebook is named after its file, or after its folder if the "
+            "file is called like a lab."
         ),
     ],
     out: Annotated[Path, typer.Option(metavar="DIR", help="Where the reports go.")] = Path("build/grades"),
@@ -35,8 +35,8 @@ def grade(
         typer.Option(
             "--jobs",
             "-j",
-            help="Notebooks at the same time; where GPUs are, one on each at most. By default one on each GPU, "
-            "or without a GPU one on each core, up to 8 and as memory allows.",
+            help="Notebooks at the same time; where GPUs are, one on each at most. By default one on each "
+            "GPU, or without a GPU one on each core, up to 8 and as memory allows.",
             show_default=False,
         ),
     ] = None,
