@@ -13,6 +13,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import nbformat
@@ -658,6 +659,14 @@ def test_where_no_process_comes_up_the_reason_is_said(submit, tmp_path, further)
     grades = grade([submit(notebook())], tmp_path / "out", exercises=further(NO_SPACE), seed=7)
     assert verdicts(grades, "ada") == ("not reached", "not reached")
     assert "could be started: OSError: no space left" in of(grades, "ada").marks[0].sentence
+
+
+def test_a_class_that_is_graded_twice_gets_the_same_marks(graded, tmp_path):
+    given = write_class(tmp_path, {name: CLASS[name] for name in ("again", "half", "good")})
+    again = grade_class(given, tmp_path / "out")
+    for name in ("again", "half", "good"):
+        before, after = ([replace(m, seconds=0) for m in of(one, name).marks] for one in (graded, again))
+        assert before == after
 
 
 def test_nothing_is_graded_without_a_notebook(tmp_path):
