@@ -87,6 +87,9 @@ def _made(parent: Path, memory_mb: float) -> Cgroup | None:
     _tidy(parent)
     path = parent / f"{_NAME}{os.getpid()}-{time.monotonic_ns()}"
     limit, with_swap, events = _V2 if (parent / "cgroup.controllers").exists() else _V1
+    for controller in ("memory", "cpu"):  # with the second one, no notebook can take the time of another
+        with contextlib.suppress(OSError):
+            (parent / "cgroup.subtree_control").write_text(f"+{controller}")
     try:
         path.mkdir()
         (path / limit).write_text(str(int(memory_mb * 1e6)))
