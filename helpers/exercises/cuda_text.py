@@ -101,7 +101,7 @@ def _macro_problem(name: str, takes_arguments: bool, body: list[tuple[str, str]]
     if depth:
         return f"The macro {name} opens a parenthesis that it does not close."
     words = [token for kind, token in body if kind == "word"]
-    if not takes_arguments and any(token == "(" for _, token in body) and words and body[0][1] == "(":
+    if not takes_arguments and words and body[0][1] == "(":
         return f"The macro {name} begins with a parenthesis: make it a constant, constexpr int {name} = …;."
     return ""
 
