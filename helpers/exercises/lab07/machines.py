@@ -239,9 +239,9 @@ def examples() -> list[dict[str, Any]]:
         return {"function": function, "gpu": gpu, "warm_us": warm_us, "cold_us": cold_us}
 
     if not device.has_gpu():
-        times = enumerate(((40.0, 70.0), (300.0, 420.0)))
         return [
-            row(f"simulated: {a:g} µs, {b:g} cold", _simulated(i, Kernel(a, b)), a, b) for i, (a, b) in times
+            row(f"simulated: {warm:g} µs, {cold:g} cold", _simulated(i, Kernel(warm, cold)), warm, cold)
+            for i, (warm, cold) in enumerate(((40.0, 70.0), (300.0, 420.0)))
         ]
     import torch
 
