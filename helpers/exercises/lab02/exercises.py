@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from helpers.exercises import inputs
 from helpers.exercises.factories import answer_exercise
@@ -14,9 +13,6 @@ from helpers.exercises.lab02.slow_kernel import SLOW_KERNEL
 from helpers.exercises.mistakes import Seen, always, not_numbers
 from helpers.exercises.model import Case, Exercise
 from helpers.exercises.plans import CasePlan, SpeedPlan
-
-if TYPE_CHECKING:
-    import torch
 
 LAB = "02_load_inline"
 
@@ -84,15 +80,6 @@ def _matrices(rng: random.Random, shapes: list[tuple], n_random: int, *most: int
         yield x, generator
 
 
-def _run(tensors: list, result: torch.Tensor, block: tuple[int, ...] = ()) -> Case:
-    """The case of one run on these tensors, the first of which is the matrix."""
-    height, width = tensors[0].shape
-    label = f"a {height} × {width} matrix" + (f" in blocks of {block[0]} × {block[1]}" if block else "")
-    device = tensors[0].device
-    args = ([t.to(device) for t in tensors], tuple(result.shape), [height, width, *block])
-    return Case(label, args, expected=result.to(device), call="run")
-
-
 def _traced(height: int, width: int, *numbers: int, expected: int, call: str = "count") -> Case:
     """`expected` of "count" is the smallest allowed percentage of the sectors' bytes."""
     label = f"a traced run on a {height} × {width} matrix"
@@ -127,7 +114,8 @@ def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
     blocks = [(16, 16), (32, 8), (8, 4), (64, 1), (1, 32)]
     shapes = [(30, 50), (16, 16), (17, 16), (16, 17), (1, 1), (1, 37), (37, 1), (32, 64)]
     for i, (x, _) in enumerate(_matrices(rng, shapes, 8, 80, 120)):
-        yield _run([x.to(device)], wrapper.reference(x), blocks[i] if i < 2 else rng.choice(blocks))
+        block = blocks[i] if i < 2 else rng.choice(blocks)
+        yield run_reports.run_case([x.to(device)], wrapper.reference(x), block)
     yield _traced(5, 7, 4, 4, expected=1, call="writers")
 
 
@@ -173,7 +161,7 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
     shapes = [(3, 5), (1, 1), (1, 300), (300, 1), (16, 16), (33, 31)]
     for x, generator in _matrices(rng, shapes, 6, 60, 90):
         factor = torch.randn(x.shape[0], generator=generator)
-        yield _run([x.to(device), factor], x.double() * factor.double()[:, None])
+        yield run_reports.run_case([x.to(device), factor.to(device)], x.double() * factor.double()[:, None])
     yield _traced(64, 256, expected=75)
     yield _traced(rng.randrange(40, 70), 100, expected=60)  # rows of 100 columns start inside a sector
 
@@ -216,7 +204,7 @@ ROWS = _kernel_exercise(
 def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
     shapes = [(32, 32), (64, 96), (33, 31), (1, 1), (1, 70), (70, 1), (31, 65)]
     for x, _ in _matrices(rng, shapes, 6, 130, 130):
-        yield _run([x.to(device)], x.t().contiguous())
+        yield run_reports.run_case([x.to(device)], x.t().contiguous())
     yield _traced(64, 96, expected=75)
     yield _traced(96, rng.choice((32, 64, 128)), expected=75)
 

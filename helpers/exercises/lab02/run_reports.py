@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers.exercises import guarded_run
 from helpers.exercises.mistakes import Conditions, Seen, Table, TableJudge, always, under
+from helpers.exercises.model import Case
+
+if TYPE_CHECKING:
+    import torch
 
 LAB = "02_load_inline"
 
@@ -27,6 +31,14 @@ def make_judge(
     """
     conditions = {**first, **guarded_run.of_runs(faults, values)}
     return TableJudge(Table(id, LAB, conditions, raises=guarded_run.DOES_NOT_BUILD), name, parts=_parts)
+
+
+def run_case(tensors: list, result: torch.Tensor, block: tuple[int, ...] = ()) -> Case:
+    """The case of one run on these tensors, the first of which is the matrix; `block` is (x, y) if needed."""
+    height, width = tensors[0].shape
+    label = f"a {height} × {width} matrix" + (f" in blocks of {block[0]} × {block[1]}" if block else "")
+    args = (tensors, tuple(result.shape), [height, width, *block])
+    return Case(label, args, expected=result.to(tensors[0].device), call="run")
 
 
 def _parts(seen: Seen) -> Iterable[Seen]:
