@@ -28,7 +28,7 @@ class Launcher:
 
     Attributes:
         name: of the module, and `<name>_kernel` of the kernel.
-        grid, block: what `dim3` is made from, in C++, of the launcher's integers.
+        grid, block: arguments of `dim3`, C++ expressions of the launcher's integers.
         tensors: the kernel's pointers to float, the output last.
         numbers: the launcher's integers. The kernel gets height and width.
     """

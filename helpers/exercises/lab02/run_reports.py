@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises import guarded_run
@@ -20,7 +19,7 @@ LAB = "02_load_inline"
 
 
 def make_judge(
-    id: str, name: str, faults: Conditions, values: Conditions, first: Conditions = MappingProxyType({})
+    id: str, name: str, faults: Conditions, values: Conditions, first: Conditions | None = None
 ) -> TableJudge:
     """Make the judge of an exercise whose answer is a kernel's text.
 
@@ -29,7 +28,7 @@ def make_judge(
         faults, values: as in `guarded_run.of_runs`.
         first: conditions that come before all others.
     """
-    conditions = {**first, **guarded_run.of_runs(faults, values)}
+    conditions = {**(first or {}), **guarded_run.of_runs(faults, values)}
     return TableJudge(Table(id, LAB, conditions, raises=guarded_run.DOES_NOT_BUILD), name, parts=_parts)
 
 
