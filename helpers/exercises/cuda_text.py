@@ -101,7 +101,7 @@ def _macro_problem(name: str, takes_arguments: bool, body: list[tuple[str, str]]
     if depth:
         return f"The macro {name} opens a parenthesis that it does not close."
     words = [token for kind, token in body if kind == "word"]
-    if not takes_arguments and any(token == "(" for _, token in body) and words and body[0][1] == "(":
+    if not takes_arguments and words and body[0][1] == "(":
         return f"The macro {name} begins with a parenthesis: make it a constant, constexpr int {name} = …;."
     return ""
 
@@ -160,7 +160,7 @@ def _defined(tokens: list[tuple[str, str]]) -> set[str]:
         token = tokens[i][1]
         depth += (token == "{") - (token == "}")
         if depth == 0 and tokens[i][0] == "word" and i + 1 < len(tokens) and tokens[i + 1][1] == "(":
-            end = _closing(tokens, i + 1)
+            end = _partner(tokens, i + 1, 1)
             if end + 1 < len(tokens) and tokens[end + 1][1] == "{":
                 found.add(token)
                 i = end
@@ -168,13 +168,15 @@ def _defined(tokens: list[tuple[str, str]]) -> set[str]:
     return found
 
 
-def _closing(tokens: list[tuple[str, str]], opening: int) -> int:
+def _partner(tokens: list[tuple[str, str]], i: int, step: int) -> int:
+    """The place of the parenthesis that belongs to the one at i; beyond the tokens if there is none."""
     depth = 0
-    for i in range(opening, len(tokens)):
+    while 0 <= i < len(tokens):
         depth += (tokens[i][1] == "(") - (tokens[i][1] == ")")
         if depth == 0:
             return i
-    return len(tokens)
+        i += step
+    return i
 
 
 def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str]) -> bool:
@@ -183,12 +185,7 @@ def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str])
     """
     if tokens[closing][1] != ")":
         return False
-    depth, i = 0, closing
-    while i >= 0:
-        depth += (tokens[i][1] == ")") - (tokens[i][1] == "(")
-        if depth == 0:
-            break
-        i -= 1
+    i = _partner(tokens, closing, -1)
     owner = tokens[i - 1][1] if i else ""
     if owner in ("if", "for", "while", "switch", "__launch_bounds__", "__align__", "alignas"):
         return True

@@ -7,9 +7,12 @@ same methods. A lab's own GPUs are in its `machines`.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from helpers.exercises.proxies import Proxy
 
 
 class NotReached(RuntimeError):
@@ -30,14 +33,15 @@ class Mark:
         return stop.us - self.us
 
 
+@dataclass(kw_only=True)
 class SimulatedQueue:
     """A host and a GPU with one queue between them; all times in µs.
 
-    A dataclass derived from it has the fields `launch_us`, `mark_us` and `wake_us`, which a launch, a mark
-    and waking up cost the host; `gap_us` between one kernel and the next; `left_us` of work that is already
-    in the queue; and `seed` of the small variations.
-
     Attributes:
+        launch_us, mark_us, wake_us: what a launch, a mark and waking up cost the host.
+        gap_us: between one kernel and the next.
+        left_us: work that is already in the queue.
+        seed: of the small variations.
         seen_us: the host knows that the GPU has reached this time.
     """
 
@@ -47,12 +51,12 @@ class SimulatedQueue:
     gap_us: float
     left_us: float
     seed: int
+    seen_us: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
         self._host = self._random.uniform(1e3, 1e6)
         self._free = self._others_end = self._host + self.left_us
-        self.seen_us = 0.0
 
     def _put(self, took_us: float, host_us: float) -> None:
         """Put work that takes `took_us` into the queue, which costs the host `host_us`."""
@@ -74,6 +78,16 @@ class SimulatedQueue:
         self._host += self.mark_us
         self._free = max(self._free, self._host)
         return Mark(self, self._free)
+
+
+def shown(gpu: SimulatedQueue, *methods: str) -> Proxy:
+    """A simulated GPU as a learner's function gets it: these methods and `mark`, but not the true times."""
+
+    def mark() -> Proxy:
+        made = gpu.mark()
+        return Proxy({"us_until": lambda stop: made.us_until(stop.of)}, of=made)
+
+    return Proxy({name: getattr(gpu, name) for name in methods} | {"mark": mark})
 
 
 @dataclass(frozen=True)
@@ -105,8 +119,6 @@ class RealGpu:
 
     def host_us(self) -> float:
         """The host's clock."""
-        import time
-
         return time.perf_counter() * 1e6
 
     def mark(self) -> _RealMark:

@@ -5,6 +5,7 @@ The labs whose answers are CUDA text share this module.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
@@ -15,8 +16,6 @@ if TYPE_CHECKING:
     import torch
 
     from helpers.cuda.emulator import EmulatorError
-
-_POISON = float("nan")
 
 
 def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape: tuple) -> dict:
@@ -32,8 +31,6 @@ def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape:
         If the emulator found a fault, the fields of `trouble` instead; if the launch failed, "refused", its
         error.
     """
-    import math
-
     import torch
 
     from helpers.cuda.emulator import EmulatorError
@@ -47,7 +44,7 @@ def into_new_memory(launch: Callable[[torch.Tensor], None], inputs: list, shape:
     out = torch.empty(0, dtype=torch.float32, device=x.device).set_(
         interior.untyped_storage(), 0, tuple(shape)
     )
-    out.fill_(_POISON)
+    out.fill_(math.nan)
     try:
         launch(out)
         if x.is_cuda:
@@ -64,13 +61,8 @@ def trouble(error: EmulatorError) -> dict:
     """What the emulator found, as plain values: "trouble", its sentence, "cause", "argument", "block",
     "thread".
     """
-    return {
-        "trouble": str(error),
-        "cause": error.cause,
-        "argument": error.argument,
-        "block": error.block,
-        "thread": error.thread,
-    }
+    fields = ("cause", "argument", "block", "thread")
+    return {"trouble": str(error), **{name: getattr(error, name) for name in fields}}
 
 
 # Conditions for a text that doesn't build (`Table.raises`).
@@ -104,6 +96,8 @@ def seen_run(seen: Seen) -> Iterable[Seen]:
     """The facts that the conditions of `of_runs` use: the fields of the run, `problem`, which is the end of a
     sentence, and `details`.
     """
+    from helpers import check
+
     fields = ("refused", "trouble", "cause", "argument", "block", "thread", "changed", "outside")
     run = {name: seen.got.get(name) for name in fields} | {"bad": None, "fault": ""}
     problem, details = "", ""
@@ -116,21 +110,13 @@ def seen_run(seen: Seen) -> Iterable[Seen]:
         problem = f"it wrote {counted(run['outside'], 'element')} outside its output"
     elif "out" in seen.got:
         out, expected = seen.got["out"].cpu(), seen.want.cpu().double()
-        if message := _mismatch(out, expected, seen.case.label):
-            first, _, details = message.partition("\n")
+        try:
+            check.assert_close("it", out, expected, case=seen.case.label)
+        except check.Mismatch as error:
+            first, _, details = str(error).partition("\n")
             problem = first.rpartition(": ")[2]
             run |= {"out": out, "expected": expected, "bad": is_wrong(out.double(), expected)}
     yield seen.also(**run, problem=problem, details=details)
-
-
-def _mismatch(out: torch.Tensor, expected: torch.Tensor, label: str) -> str:
-    from helpers import check
-
-    try:
-        check.assert_close("it", out, expected, case=label)
-    except check.Mismatch as error:
-        return str(error)
-    return ""
 
 
 def unwritten(s: Seen) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -45,7 +45,7 @@ class Seen:
         from triton.runtime import interpreter
 
         self.n_accesses += 1
-        if self.read_bytes is None or self.written_bytes is None:
+        if self.most_read is None:
             return
         n = int(np.count_nonzero(mask.data))
         n_bytes = n * np.dtype(interpreter._get_np_dtype(ptrs.get_element_ty())).itemsize
@@ -59,10 +59,6 @@ class Seen:
         if self.most_read is not None:
             self.by_program[program] = self.by_program.get(program, 0) + n
             self.most_read = max(self.most_read, self.by_program[program])
-
-    def compiled(self) -> None:
-        """Record that a compiled kernel ran, whose accesses can't be observed."""
-        self.read_bytes = self.written_bytes = self.most_read = None
 
 
 @contextmanager
@@ -85,7 +81,7 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
     def compiled(self, *args, warmup=False, **kwargs):
         if not warmup:
             launches(self.fn.__name__)
-            seen.compiled()
+            seen.read_bytes = seen.written_bytes = seen.most_read = None
         return run_compiled(self, *args, warmup=warmup, **kwargs)
 
     def interpreted(self, *args, **kwargs):
@@ -98,10 +94,14 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
         finally:
             seen.kernel = before
 
-    def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
+    def access(ptrs: Any, mask: Any, reads: bool) -> Any:
         addresses = ptrs.data[mask.data]
-        _classify(seen, blocks, addresses, "reads")
-        seen.count(ptrs, mask, reads=True)
+        _classify(seen, blocks, addresses, "reads" if reads else "writes")
+        seen.count(ptrs, mask, reads)
+        return addresses
+
+    def load(self, ptrs, mask, *rest, _call=builder.create_masked_load, **named):
+        addresses = access(ptrs, mask, reads=True)
         if _in_input(blocks, addresses):
             seen.count_input(addresses.size, tuple(self.grid_idx))
         if poison_masked and rest and rest[0] is None:
@@ -109,13 +109,11 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
         return _call(self, ptrs, mask, *rest, **named)
 
     def store(self, ptrs, value, mask, *rest, _call=builder.create_masked_store, **named):
-        _classify(seen, blocks, ptrs.data[mask.data], "writes")
-        seen.count(ptrs, mask, reads=False)
+        access(ptrs, mask, reads=False)
         return _call(self, ptrs, value, mask, *rest, **named)
 
     def add(self, op, ptr, val, mask, *rest, _call=builder.create_atomic_rmw, **named):
-        _classify(seen, blocks, ptr.data[mask.data], "writes")
-        seen.count(ptr, mask, reads=False)
+        access(ptr, mask, reads=False)
         return _call(self, op, ptr, val, mask, *rest, **named)
 
     def swap(self, ptr, *rest, _call=builder.create_atomic_cas, **named):
@@ -130,14 +128,11 @@ def triton_watched(blocks: Blocks, poison_masked: bool = False) -> Iterator[Seen
         (builder, "create_atomic_rmw", add),
         (builder, "create_atomic_cas", swap),
     ]
-    before = [(owner, name, getattr(owner, name)) for owner, name, _ in patches]
-    for owner, name, new in patches:
-        setattr(owner, name, new)
-    try:
+    with ExitStack() as stack:
+        for owner, name, new in patches:
+            stack.callback(setattr, owner, name, getattr(owner, name))
+            setattr(owner, name, new)
         yield seen
-    finally:
-        for owner, name, old in before:
-            setattr(owner, name, old)
 
 
 def _nothing_promised(ptrs: Any) -> Any:
@@ -196,20 +191,15 @@ def _classify(seen: Seen, blocks: Blocks, addresses, what: str) -> None:
         seen.writes_outside += n_outside
 
 
-def _living() -> list[tuple[int, int]]:
-    """The memory of every live tensor, because kernels may also use tensors that were made before
-    the call.
-    """
+def _living() -> Iterator[tuple[int, int]]:
+    """The memory of every live tensor, because kernels may also use tensors from before the call."""
     import torch
 
-    ranges = []
     for one in gc.get_objects():
-        if type(one) not in (torch.Tensor, torch.nn.Parameter):
-            continue
-        if one.device.type == "cpu" and one.layout is torch.strided:
+        is_tensor = type(one) in (torch.Tensor, torch.nn.Parameter)
+        if is_tensor and one.device.type == "cpu" and one.layout is torch.strided:
             storage = one.untyped_storage()
-            ranges.append((storage.data_ptr(), storage.data_ptr() + storage.nbytes()))
-    return ranges
+            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes()
 
 
 @contextmanager

@@ -67,16 +67,11 @@ class TrafficPlan:
     """How much a kernel may move, counted where it is interpreted; `traffic.judge_traffic` does it.
 
     Attributes:
-        reads: how often the input may be read, in multiples of its bytes.
-        writes: how often the result may be written.
-        program: elements of the input that one program may read in a launch; None for any number.
+        reads: how often the input may be read, in multiples of its bytes. The result may be written once.
+        program: elements of the input that one program may read in a launch.
         once_more: `(case) -> bool`, in which cases the input may be read once more; None for none.
-        from_elements: smaller inputs are not counted: there a row's words, sums or maxima weigh as much as
-            the row.
     """
 
-    reads: float = 1
-    writes: float = 1
-    program: int | None = None
+    reads: int
+    program: int
     once_more: Callable[..., bool] | None = None
-    from_elements: int = 1 << 14

@@ -1,6 +1,7 @@
 """The recorded data that free exercises are about: the same on every machine, whatever GPU it has.
 
 An answer is about one measurement, so neither this machine's GPU nor the chosen record set may change it.
+Each function takes a record's name, "lesson/what".
 """
 
 from __future__ import annotations
@@ -22,21 +23,13 @@ def _case(name: str) -> dict[str, Any]:
 
 
 def origin(name: str) -> str:
-    """A record's GPU and date: "NVIDIA H200, 2026-11-22".
-
-    Args:
-        name: of the record, "lesson/what".
-    """
+    """A record's GPU and date: "NVIDIA H200, 2026-11-22"."""
     provenance = _case(name)["provenance"]
     return f"{provenance['gpu']['name']}, {provenance['date']}"
 
 
 def table(name: str) -> pd.DataFrame:
-    """A record's rows.
-
-    Args:
-        name: of the record, "lesson/what".
-    """
+    """A record's rows."""
     import pandas as pd
 
     case = _case(name)
@@ -44,10 +37,5 @@ def table(name: str) -> pd.DataFrame:
 
 
 def path(name: str) -> Path:
-    """A record that is a file: a trace, or a report of Nsight Compute.
-
-    Args:
-        name: of the record, "lesson/what".
-    """
-    case = _case(name)
-    return (_SET / f"{name}.json").with_name(case["file"])
+    """A record that is a file: a trace, or a report of Nsight Compute."""
+    return (_SET / f"{name}.json").with_name(_case(name)["file"])

@@ -17,8 +17,6 @@ from helpers.exercises.hints import HINTS
 from helpers.exercises.model import SPEED, Case, Exercise, Outcome, Verdict
 from helpers.exercises.plans import SpeedPlan
 
-_ABOVE = 1.05  # of the copy ceiling
-_ABOVE_READING = 1.2  # for kernels that write little, because reading alone is faster
 _BYTES = 256 << 20  # of the first input
 _TURN = 4097  # elements that the contents move before a timed call
 
@@ -93,10 +91,10 @@ def ceiling_for(gb_per_s: float, written: float) -> float:
 
 
 def limit(written: float) -> float:
-    """How many times the copy's speed a kernel may reach if the fraction `written` of its bytes
-    is written.
+    """How many times the copy's speed a kernel may reach if the fraction `written` of its bytes is written:
+    reading alone is faster.
     """
-    return _ABOVE if written > 0.1 else _ABOVE_READING
+    return 1.05 if written > 0.1 else 1.2
 
 
 def judge_speed(
@@ -117,17 +115,12 @@ def judge_speed(
         return Verdict(exercise.id, False, sentence, label, mistake, HINTS.get(mistake, "")), ""
 
     if outcome.error:
-        verdict = Verdict(exercise.id, False, f"{exercise.id}, {label}: {outcome.error}", label, "raises")
-        return replace(verdict, hint=HINTS["raises"]), ""
+        return fails(outcome.error.removesuffix("."), "raises")
     if "untimed" in outcome.facts:
         return None, ""
     us, n_rotations, got = outcome.facts.get("us"), outcome.facts.get("n_rotations"), outcome.value
-    if (
-        type(us) not in (int, float)
-        or not 0 < us < math.inf
-        or type(n_rotations) is not int
-        or n_rotations < 1
-    ):
+    is_time = type(us) in (int, float) and 0 < us < math.inf
+    if not is_time or type(n_rotations) is not int or n_rotations < 1:
         return fails(f"{us!r} µs for calls on {n_rotations!r} contents is no time", "no-time")
     args = (rotated(args[0], n_rotations), *args[1:])
     right = plan.reference(*args)
@@ -141,24 +134,13 @@ def judge_speed(
     tensors = [one for one in args if isinstance(one, torch.Tensor)]
     n_bytes = plan.bytes_per_element and plan.bytes_per_element * args[0].numel()
     n_bytes = n_bytes or sum(t.numel() * t.element_size() for t in (*tensors, got))
-    written = got.numel() * got.element_size() / n_bytes
-    return _judge_rate(fails, n_bytes / us / 1e3, written, plan.at_least, claimed)
-
-
-def _judge_rate(
-    fails: Callable, gb_per_s: float, written: float, at_least: float, claimed: bool
-) -> tuple[Verdict | None, str]:
+    written, gb_per_s = got.numel() * got.element_size() / n_bytes, n_bytes / us / 1e3
     fraction = gb_per_s / ceiling_for(gb_per_s, written)
     share = f"{fraction:.0%}".replace("%", " %")
+    what = f"{gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU"
     if fraction > limit(written):
-        what = f"{gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU"
-        return fails(
-            f"{what}, faster than the memory: it cannot have read and written everything", "above-ceiling"
-        )
-    if fraction < at_least:
-        what = (
-            f"right, but {gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU; "
-            f"{100 * at_least:.0f} %"
-        )
-        return fails(f"{what} is asked for", "too-slow")
+        what += ", faster than the memory: it cannot have read and written everything"
+        return fails(what, "above-ceiling")
+    if fraction < plan.at_least:
+        return fails(f"right, but {what}; {100 * plan.at_least:.0f} % is asked for", "too-slow")
     return None, f"{'claimed: ' * claimed}{share} of the copy ceiling"

@@ -10,6 +10,7 @@ from helpers.exercises.hints import HINTS
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 
 _SLACK = 0.05  # of the input or the result: maxima, sums and words
+_SMALLEST = 1 << 14  # elements: a smaller input's words, sums or maxima weigh as much as its rows
 
 
 def judge_traffic(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Verdict | None, str]:
@@ -22,32 +23,22 @@ def judge_traffic(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Ver
     x = next((one for one in case.args if isinstance(one, torch.Tensor)), None)
     if plan is None or x is None or "read_bytes" not in facts or not isinstance(result, torch.Tensor):
         return None, ""
-    if x.numel() < plan.from_elements:
+    if x.numel() < _SMALLEST:
         return None, ""
     may_read = plan.reads + (plan.once_more is not None and plan.once_more(case))
     reads = facts["read_bytes"] / (x.numel() * x.element_size())
     writes = facts["written_bytes"] / (result.numel() * result.element_size())
-
-    def fails(what: str, mistake: str) -> tuple[Verdict, str]:
-        sentence = f"{exercise.id}, {case.label}: {what}."
-        return Verdict(exercise.id, False, sentence, case.label, mistake, HINTS[mistake]), ""
-
-    if plan.program is not None and facts["most_read"] > plan.program:
-        return fails(
-            f"the values are right, but one program read {facts['most_read']:,} elements of the input; "
-            f"{plan.program:,} is the most",
-            "row-not-shared",
-        )
-    if reads > may_read + _SLACK:
-        return fails(
-            f"the values are right, but the kernels read {reads:.2f} times the input's bytes; {may_read:g}, "
-            f"and {_SLACK:.0%} for maxima and sums, is the most",
-            "reads-too-often",
-        )
-    if writes > plan.writes + _SLACK:
-        return fails(
-            f"the values are right, but the kernels write {writes:.2f} times the result's bytes; "
-            f"{plan.writes:g}, and {_SLACK:.0%} for maxima and sums, is the most",
-            "writes-too-often",
-        )
-    return None, f"the input read {reads:.2f} times, the result written {writes:.2f} times"
+    slack = f"and {_SLACK:.0%} for maxima and sums, is the most"
+    if facts["most_read"] > plan.program:
+        mistake, what = "row-not-shared", f"one program read {facts['most_read']:,} elements of the input"
+        what += f"; {plan.program:,} is the most"
+    elif reads > may_read + _SLACK:
+        mistake = "reads-too-often"
+        what = f"the kernels read {reads:.2f} times the input's bytes; {may_read:g}, {slack}"
+    elif writes > 1 + _SLACK:
+        mistake = "writes-too-often"
+        what = f"the kernels write {writes:.2f} times the result's bytes; 1, {slack}"
+    else:
+        return None, f"the input read {reads:.2f} times, the result written {writes:.2f} times"
+    sentence = f"{exercise.id}, {case.label}: the values are right, but {what}."
+    return Verdict(exercise.id, False, sentence, case.label, mistake, HINTS[mistake]), ""

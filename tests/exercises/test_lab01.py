@@ -178,7 +178,8 @@ def test_a_more_careful_answer_is_accepted():
 
 
 def test_the_simulated_gpu_keeps_its_queue_in_order():
-    gpu = SimulatedGpu(100.0, 5.0, 1.0, 8.0, 0.5, 1e4, 5e3, seed=1)
+    times = {"launch_us": 5.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.5, "left_us": 5e3}
+    gpu = SimulatedGpu(100.0, 1e4, **times, seed=1)
     first = gpu.mark()
     gpu.launch()
     last = gpu.mark()

@@ -240,7 +240,8 @@ def test_a_verdict_has_the_right_time_the_cause_and_a_fix():
 
 def test_the_simulated_gpu_knows_its_l2_its_clock_and_its_streams():
     kernels = (machines.Kernel(20, 50), machines.Kernel(100, 100, current=False))
-    gpu = machines.TimedGpu(kernels, 20.0, 1.0, 8.0, 0.6, 110.0, 1e4, 0.0, seed=0, ramp_us=1.0)
+    times = {"launch_us": 20.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.6, "left_us": 0.0}
+    gpu = machines.TimedGpu(kernels, flush_us=110.0, first_us=1e4, **times, seed=0, ramp_us=1.0)
     gpu.flush()  # its one microsecond of rising clocks is over
     ran = [gpu.trace() for _ in range(9)]
     assert ran[0][0]["us"] >= 50 and min(one[0]["us"] for one in ran) < 21

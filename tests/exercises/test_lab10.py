@@ -178,7 +178,7 @@ def test_the_recorded_cases_are_the_records():
     asked for.
     """
     sweep = records.compare("triton/launch-sweep", ("h100", "h200"))
-    for (n_cols, dtype), pair in zip(gpu_pairs.RECORDED, gpu_pairs.recorded(), strict=True):
+    for (n_cols, dtype), pair in zip(tables.RECORDED, gpu_pairs.recorded(), strict=True):
         assert tables.sweep_on_h100(n_cols, dtype) == pair.rows and len(pair.rows) == 48
         row = sweep[
             (sweep.kernel == "Triton flat") & (sweep.n_cols == n_cols) & (sweep.dtype == dtype)
@@ -192,7 +192,7 @@ def test_the_recorded_cases_are_the_records():
 
 def test_the_score_is_reproducible_and_compared_with_a_tuner(right):
     first, again = tables.score(right["choose"]), tables.score(right["choose"])
-    assert first.equals(again) and len(first) == len(gpu_pairs.RECORDED)
+    assert first.equals(again) and len(first) == len(tables.RECORDED)
     assert (first["yours loses (%)"] <= exercises.MOST_PERCENT).all()
     assert first["H100's tuner loses (%)"].max() > exercises.MOST_PERCENT
 
@@ -200,7 +200,7 @@ def test_the_score_is_reproducible_and_compared_with_a_tuner(right):
 # ---------------------------------------------------------------------------------------------------- claims
 
 
-@pytest.mark.parametrize("forgotten", claims.BREAKS)
+@pytest.mark.parametrize("forgotten", claims.OBJECTIONS)
 def test_a_forgotten_objection_is_named(forgotten, right):
     found = mistakes(STANDS, lambda claim: [one for one in right["objections"](claim) if one != forgotten])
     assert found == {f"misses: {forgotten}"}
@@ -260,11 +260,11 @@ def test_a_wrong_objection_is_refused(name):
 
 def test_each_claim_has_the_faults_that_it_was_given():
     rng = random.Random(seeds.of("claims"))
-    for objection, spoil in claims.BREAKS.items():
+    for objection in claims.OBJECTIONS:
         for _ in range(50):
             claim = claims.justified(rng)
             assert claims.objections(claim) == set()
-            spoil(claim, rng)
+            claims.spoil(claim, objection, rng)
             assert claims.objections(claim) == {objection}
 
 

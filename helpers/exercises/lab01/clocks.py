@@ -7,11 +7,12 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from helpers.exercises.gpus import shown
 from helpers.exercises.lab01 import adapters
 from helpers.exercises.lab01.machines import SimulatedGpu
+from helpers.exercises.lab01.traces import no_figures
 from helpers.exercises.mistakes import Condition, Seen, Table, TableJudge, seen_answer, under
 from helpers.exercises.model import Case, Exercise, Outcome
-from helpers.exercises.proxies import Proxy
 from helpers.exercises.verdicts import is_number
 
 LAB = "01_profiling"
@@ -37,14 +38,7 @@ def _clock_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 def _simulate(ask: Callable[..., Outcome], true: dict) -> Outcome | dict:
     gpu = SimulatedGpu(**true)
-
-    def mark() -> Proxy:
-        made = gpu.mark()
-        return Proxy({"us_until": lambda stop: made.us_until(stop.of)}, of=made)
-
-    # Only these four methods: the learner's code must not see the true times.
-    methods = {"launch": gpu.launch, "wait": gpu.wait, "host_us": gpu.host_us, "mark": mark}
-    outcome = ask(Proxy(methods))
+    outcome = ask(shown(gpu, "launch", "wait", "host_us"))
     return outcome if outcome.error else {"readings": outcome.value, "n_behind_others": gpu.n_behind_others}
 
 
@@ -132,15 +126,10 @@ FOUR_CLOCKS = Exercise(
 # ------------------------------------------------------------------------------------------- their summary
 def _summary_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(label: str, samples: list[float], n_warmup: int) -> Case:
-        counted = samples[n_warmup:]
-        expected: dict[str, float] | None = None
-        if counted:
-            spread = statistics.stdev(counted) if len(counted) > 1 else 0.0
-            expected = {
-                "mean_us": statistics.fmean(counted),
-                "median_us": statistics.median(counted),
-                "spread_us": spread,
-            }
+        expected = None
+        if counted := samples[n_warmup:]:
+            expected = {name: figure(counted) for name, figure in _FIGURES.items()}
+            expected["spread_us"] = statistics.stdev(counted) if len(counted) > 1 else 0.0
         label = f"{label}, n_warmup={n_warmup}"
         return Case(label, (samples, n_warmup), expected=expected, call="on_a_copy")
 
@@ -186,9 +175,7 @@ _SUMMARY_MISTAKES = {
         lambda s: s.want is not None,
         {
             "raises": lambda s: s.refused is not None,
-            "no-figures": lambda s: (
-                not isinstance(s.got, dict) or not all(is_number(s.got.get(k)) for k in s.want)
-            ),
+            "no-figures": no_figures,
             "warm-up": _with_warm_up,
             "unsorted": lambda s: s.at == "median_us" and s.near(s.counted[len(s.counted) // 2]),
             "even-count": lambda s: s.at == "median_us" and s.near(s.in_order[len(s.counted) // 2]),

@@ -109,31 +109,14 @@ def _noise_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _groups(seen: Seen) -> Iterable[Seen]:
-    """All answers at once, and then each group of draws: each kind separately, and the kinds of one case
-    together.
-    """
+    """All answers at once, and then each kind of draw, and after its kinds each of the five cases."""
     yield seen.also(real=None)
-    counts = samples.counts(seen.got, seen.want)
-    details = "\n".join(f"{one.label}: {one.words}" for one in counts)
-    for one in counts:
-        for kinds in (*((kind,) for kind in one.kinds), one.kinds):
-            pairs = [
-                (got, right) for got, (kind, right) in zip(seen.got, seen.want, strict=True) if kind in kinds
-            ]
-            all_kinds = kinds is one.kinds
-            label = one.label if all_kinds else samples.LABELS[kinds[0]]
-            yield seen.also(
-                real=one.real, label=label, all_kinds=all_kinds, details=details, **_shares(pairs, one.real)
-            )
-
-
-def _shares(pairs: list[tuple[str, str]], real: bool) -> dict[str, float]:
-    """How often the answers reported a difference (or the right one, if there is one), and how often the
-    slower function.
-    """
-    n_named = sum(got != "no difference" for got, _ in pairs)
-    n_seen = sum(got == right for got, right in pairs) if real else n_named
-    return {"n": len(pairs), "n_seen": n_seen, "n_swapped": n_named - n_seen, "share": n_seen / len(pairs)}
+    cases = samples.counts(seen.got, seen.want)
+    details = "\n".join(f"{case.label}: {case.words}" for case in cases)
+    for case in cases:
+        for one in (*(samples.count((kind,), seen.got, seen.want) for kind in case.kinds), case):
+            share = one.n_seen / one.n
+            yield seen.also(**vars(one), share=share, all_kinds=one is case, details=details)
 
 
 def _unknown_answer(s: Seen) -> str:

@@ -15,25 +15,15 @@ __all__ = ["RealGpu", "SimulatedGpu", "launched_grids", "record_two_streams"]
 
 @dataclass
 class SimulatedGpu(SimulatedQueue):
-    """A host and a GPU with one queue between them, and one kernel; all times in µs.
+    """A queue, and one kernel; all times in µs.
 
     Args:
         kernel_us: the kernel's duration on the GPU, which varies a little.
-        launch_us, mark_us, wake_us: what a launch, a mark and waking up cost the host.
-        gap_us: between one kernel and the next.
-        cold_us: what the first launch costs the host beyond that.
-        left_us: work that is already in the queue.
-        seed: of the small variations.
+        cold_us: what the first launch costs the host beyond `launch_us`.
     """
 
     kernel_us: float
-    launch_us: float
-    mark_us: float
-    wake_us: float
-    gap_us: float
     cold_us: float
-    left_us: float
-    seed: int
     n_launches: int = 0
     n_behind_others: int = 0  # launches that met other work in the queue
 
@@ -67,14 +57,8 @@ def launched_grids(sizes: list[int]) -> list[dict]:
             path = trace.capture(partial(torch.square, x), path=Path(folder) / "one.json.gz", active=1)
             table = trace.kernels(trace.load_trace(path))
             kernel = table[table.kind == "kernel"].iloc[0]
-            rows.append(
-                {
-                    "n_elements": n,
-                    "blocks": kernel.grid[0],
-                    "threads": kernel.block[0],
-                    "name": kernel["name"],
-                }
-            )
+            blocks, threads = kernel.grid[0], kernel.block[0]
+            rows.append({"n_elements": n, "blocks": blocks, "threads": threads, "name": kernel["name"]})
     return rows
 
 

@@ -6,17 +6,24 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-LABELS = {
-    "tails": "two equal kernels, now and then a slow reading",
-    "first": "two equal kernels, the very first reading 20 to 90 times too long",
-    "drift": "two equal kernels while the clock drifts",
-    "wide": "two equal kernels, much noise",
-    "real": "a real difference of 3 %, now and then a slow reading",
-    "real-first": "a real difference of 3 %, the very first reading of the faster one 20 to 90 times too "
-    "long",
-    "real-drift": "a real difference of 3 % while the clock drifts by 2 %",
-    "real-small": "a real difference of 0.7 %, little noise",
+# What is special about each kind of draw, and how it is made (`_draw`).
+KINDS: dict[str, tuple[str, dict[str, float]]] = {
+    "tails": ("two equal kernels, now and then a slow reading", {}),
+    "first": ("two equal kernels, the very first reading 20 to 90 times too long", {"first": True}),
+    "drift": ("two equal kernels while the clock drifts", {"drift": 0.04}),
+    "wide": ("two equal kernels, much noise", {"noise": 0.12}),
+    "real": ("a real difference of 3 %, now and then a slow reading", {"difference": 0.03}),
+    "real-first": (
+        "a real difference of 3 %, the very first reading of the faster one 20 to 90 times too long",
+        {"difference": 0.03, "first": True},
+    ),
+    "real-drift": (
+        "a real difference of 3 % while the clock drifts by 2 %",
+        {"difference": 0.03, "drift": 0.02},
+    ),
+    "real-small": ("a real difference of 0.7 %, little noise", {"difference": 0.007, "noise": 0.003}),
 }
+EQUAL, REAL = (tuple(kind for kind in KINDS if kind.startswith("real") is real) for real in (False, True))
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,9 @@ class Draw:
     kind: str
 
 
-def _draw(
-    rng: random.Random, kind: str, *, difference: float, noise: float, drift: float = 0.0, first: bool = False
-) -> Draw:
+def _draw(rng: random.Random, kind: str) -> Draw:
+    how = {"difference": 0.0, "noise": 0.01, "drift": 0.0, "first": False} | KINDS[kind][1]
+    difference, noise = how["difference"], how["noise"]
     n, base = rng.randrange(80, 121), rng.uniform(8, 900)
     slower = rng.choice("ab")
     faster = {"a": "b", "b": "a"}[slower] if difference else "no difference"
@@ -39,13 +46,13 @@ def _draw(
     scale[slower] *= 1 + difference
     times: dict[str, list[float]] = {"a": [], "b": []}
     for i in range(n):
-        now = 1 + drift * i / n
+        now = 1 + how["drift"] * i / n
         for name in "ab":
             us = scale[name] * now * (1 + noise * (rng.gauss(0, 0.5) + rng.expovariate(1)))
             if rng.random() < 0.03:
                 us *= rng.uniform(1.2, 4)
             times[name].append(round(us, 3))
-    if first:
+    if how["first"]:
         hit = faster if difference else "a"
         times[hit][0] *= rng.uniform(20, 90)
     return Draw(times["a"], times["b"], faster, kind)
@@ -53,39 +60,29 @@ def _draw(
 
 def draws(rng: random.Random) -> list[Draw]:
     """160 draws without a difference and 96 with one, in any order; how many are of a kind is drawn, too."""
-    kinds = {
-        "tails": {"difference": 0.0, "noise": 0.01},
-        "first": {"difference": 0.0, "noise": 0.01, "first": True},
-        "drift": {"difference": 0.0, "noise": 0.01, "drift": 0.04},
-        "wide": {"difference": 0.0, "noise": 0.12},
-        "real": {"difference": 0.03, "noise": 0.01},
-        "real-first": {"difference": 0.03, "noise": 0.01, "first": True},
-        "real-drift": {"difference": 0.03, "noise": 0.01, "drift": 0.02},
-        "real-small": {"difference": 0.007, "noise": 0.003},
-    }
     drawn = []
-    for real, usual in ((False, 40), (True, 24)):
+    for kinds, usual in ((EQUAL, 40), (REAL, 24)):
         more, less = rng.randrange(4), rng.randrange(4)
         counts = [usual + more, usual - more, usual + less, usual - less]
         rng.shuffle(counts)
-        of_group = [kind for kind, how in kinds.items() if bool(how["difference"]) is real]
-        for kind, n in zip(of_group, counts, strict=True):
-            drawn += [_draw(rng, kind, **kinds[kind]) for _ in range(n)]
+        for kind, n in zip(kinds, counts, strict=True):
+            drawn += [_draw(rng, kind) for _ in range(n)]
     rng.shuffle(drawn)
     return drawn
 
 
 @dataclass(frozen=True)
 class Count:
-    """How often a method reported a difference, in one of the five cases of `real-or-noise`.
+    """How often a method reported a difference in the pairs of some kinds.
 
     Attributes:
-        label: the case.
-        kinds: keys of `LABELS`.
+        label: what is special about the pairs.
+        kinds: keys of `KINDS`.
         real: whether there is a difference.
         n: how many pairs.
         n_seen: in how many it reported a difference; if there is one, in how many it named the faster
             function.
+        n_swapped: in how many it named the slower one.
     """
 
     label: str
@@ -93,6 +90,7 @@ class Count:
     real: bool
     n: int
     n_seen: int
+    n_swapped: int
 
     @property
     def words(self) -> str:
@@ -100,29 +98,32 @@ class Count:
         return f"{'found' if self.real else 'a false alarm'} in {self.n_seen} of {self.n}"
 
 
-def counts(answers: Sequence[str], truth: Sequence[tuple[str, str]]) -> list[Count]:
-    """Count a method's answers in each of the five cases: equal kernels, and four kinds of a real difference.
+def count(kinds: tuple[str, ...], answers: Sequence[str], truth: Sequence[tuple[str, str]]) -> Count:
+    """Count a method's answers for the pairs of some kinds.
 
     Args:
+        kinds: keys of `KINDS`, all with a difference or all without.
         answers: "a", "b" or "no difference" for each pair.
         truth: (kind, faster) of each pair.
     """
-    equal = tuple(kind for kind in LABELS if not kind.startswith("real"))
-    found = []
-    for kinds in (equal, *((kind,) for kind in LABELS if kind not in equal)):
-        mine = [(got, faster) for got, (kind, faster) in zip(answers, truth, strict=True) if kind in kinds]
-        real = kinds is not equal
-        n_seen = sum(got == faster if real else got != faster for got, faster in mine)
-        found.append(Count(LABELS[kinds[0]] if real else "two equal kernels", kinds, real, len(mine), n_seen))
-    return found
+    mine = [(got, faster) for got, (kind, faster) in zip(answers, truth, strict=True) if kind in kinds]
+    real = kinds[0] in REAL
+    n_named = sum(got != "no difference" for got, _ in mine)
+    n_seen = sum(got == faster for got, faster in mine) if real else n_named
+    label = KINDS[kinds[0]][0] if len(kinds) == 1 else "two equal kernels"
+    return Count(label, kinds, real, len(mine), n_seen, n_named - n_seen)
+
+
+def counts(answers: Sequence[str], truth: Sequence[tuple[str, str]]) -> list[Count]:
+    """`count` in each of the five cases: equal kernels, and four kinds of a real difference."""
+    return [count(kinds, answers, truth) for kinds in (EQUAL, *((kind,) for kind in REAL))]
 
 
 def try_methods(
     methods: Mapping[str, Callable[[list[float], list[float]], str]], seed: int = 0
 ) -> list[dict]:
     """Count how often methods report a difference in the same pairs of samples: one row per case, one column
-    per
-    method.
+    per method.
     """
     drawn = draws(random.Random(seed))
     truth = [(d.kind, d.faster) for d in drawn]

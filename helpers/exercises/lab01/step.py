@@ -5,8 +5,17 @@ from __future__ import annotations
 from helpers.exercises import recorded_data
 from helpers.exercises.consistency import Claim, Data, Figure
 from helpers.exercises.factories import free_exercise
+from helpers.exercises.mistakes import sentences
 
+LAB = "01_profiling"
 RECORD = "profiling/made-on-host"
+_TOLERANCES = {
+    "batch_percent": {"at_least": 1},
+    "copy_percent": {"at_least": 0.5},
+    "gpu_busy_percent": {"at_least": 0.5},
+    "overlap_us": {"at_least": 1},
+    "gap_us": {"within": 0.1},
+}
 
 
 def data() -> Data:
@@ -15,126 +24,78 @@ def data() -> Data:
 
     events = trace.load_trace(recorded_data.path(RECORD)).events
 
-    def one(category: str, name: str, after: float = 0.0) -> dict:
-        """The first event of a category whose name starts with this, from a time on."""
-        return next(
-            e for e in events if e["cat"] == category and e["name"].startswith(name) and e["ts"] >= after
-        )
+    def first(category: str, name: str = "") -> dict:
+        return next(e for e in events if e["cat"] == category and e["name"].startswith(name))
 
-    step, batch = one("user_annotation", "pageable"), one("cpu_op", "aten::randn")
-    copy, pinned = one("gpu_memcpy", "Memcpy HtoD (Pageable"), one("gpu_memcpy", "Memcpy HtoD (Pinned")
-    kernel, launch = one("kernel", ""), one("cuda_runtime", "cudaLaunchKernel")
-    call, square = one("cuda_runtime", "cudaMemcpyAsync"), one("cpu_op", "aten::square")
-    step_us, batch_us, copy_us, kernel_us = step["dur"], batch["dur"], copy["dur"], kernel["dur"]
-    busy_us = copy_us + kernel_us
-    gap_us = square["ts"] - (copy["ts"] + copy_us)
-    overlap_us = max(0.0, batch["ts"] + batch_us - copy["ts"]) + max(0.0, copy["ts"] + copy_us - kernel["ts"])
-    saved_us = copy_us - pinned["dur"]
-    rest_us = step_us - batch_us
-
-    def part(us: float) -> str:
-        return f"{us:,.0f} of the step's {step_us:,.0f} µs, {100 * us / step_us:.1f} %"
-
-    figures = {
-        "step_us": Figure(step_us, "`dur` of the range 'pageable' on the host"),
-        "batch_us": Figure(batch_us, "`dur` of aten::randn on the host"),
-        "batch_percent": Figure(
-            100 * batch_us / step_us, "aten::randn over the range 'pageable'", at_least=1
-        ),
-        "copy_us": Figure(copy_us, "`dur` of the gpu_memcpy 'Pageable -> Device'"),
-        "copy_percent": Figure(100 * copy_us / step_us, "that copy over the range 'pageable'", at_least=0.5),
-        "kernel_us": Figure(kernel_us, "`dur` of the step's kernel"),
-        "gpu_busy_us": Figure(busy_us, "copy and kernel of the step on the GPU"),
-        "gpu_busy_percent": Figure(
-            100 * busy_us / step_us, "copy and kernel over the range 'pageable'", at_least=0.5
-        ),
-        "launch_us": Figure(launch["dur"], "`dur` of the step's cudaLaunchKernel"),
-        "pinned_copy_us": Figure(pinned["dur"], "`dur` of the gpu_memcpy 'Pinned -> Device'"),
-        "overlap_us": Figure(
-            overlap_us, "the time in which two of batch, copy and kernel ran at the same time", at_least=1
-        ),
-        "gap_us": Figure(gap_us, "from the pageable copy's end to the start of aten::square", 0.1),
+    step, kernel = first("user_annotation", "pageable"), first("kernel")
+    batch, square = first("cpu_op", "aten::randn"), first("cpu_op", "aten::square")
+    copy, pinned = first("gpu_memcpy", "Memcpy HtoD (Pageable"), first("gpu_memcpy", "Memcpy HtoD (Pinned")
+    launch, call = first("cuda_runtime", "cudaLaunchKernel"), first("cuda_runtime", "cudaMemcpyAsync")
+    step_us, batch_us, copy_us, kernel_us = (one["dur"] for one in (step, batch, copy, kernel))
+    busy_us, copy_end = copy_us + kernel_us, copy["ts"] + copy_us
+    overlap_us = max(0.0, batch["ts"] + batch_us - copy["ts"]) + max(0.0, copy_end - kernel["ts"])
+    gap_us, saved_us, rest_us = square["ts"] - copy_end, copy_us - pinned["dur"], step_us - batch_us
+    measured = {
+        "step_us": step_us,
+        "batch_us": batch_us,
+        "batch_percent": 100 * batch_us / step_us,
+        "copy_us": copy_us,
+        "copy_percent": 100 * copy_us / step_us,
+        "kernel_us": kernel_us,
+        "gpu_busy_us": busy_us,
+        "gpu_busy_percent": 100 * busy_us / step_us,
+        "launch_us": launch["dur"],
+        "pinned_copy_us": pinned["dur"],
+        "overlap_us": overlap_us,
+        "gap_us": gap_us,
     }
+    known = {**measured, "saved_us": saved_us, "rest_us": rest_us, "call_us": call["dur"]}
+    shares = {
+        name.removesuffix("_us"): f"{us:,.0f} of the step's {step_us:,.0f} µs, {100 * us / step_us:.1f} %"
+        for name, us in known.items()
+    }
+    written = sentences(LAB, "data")["slow-step"]
+    texts = {key: text.format_map(shares | known) for key, text in written.items()}
+
+    def claim(name: str, supported: bool | None, *evidence: str) -> Claim:
+        return Claim(supported, texts[name], evidence)
+
+    def change(name: str, least: float, most: float, *acts_on: str) -> Claim:
+        allows = {"step_after_us": (least, most, texts[f"{name}-bounds"])}
+        return Claim(True, texts[name], acts_on=acts_on, allows=allows)
+
+    half_us, slow_host = step_us / 2, ("host-makes-batch", "gpu-waits", "nothing-overlaps")
     findings = {
-        "host-makes-batch": Claim(
-            batch_us > step_us / 2,
-            f"aten::randn on the host takes {part(batch_us)}",
-            ("batch_us", "batch_percent"),
-        ),
-        "gpu-waits": Claim(
-            busy_us < step_us / 2, f"the GPU is busy for {part(busy_us)}", ("gpu_busy_us", "gpu_busy_percent")
-        ),
-        "nothing-overlaps": Claim(
-            overlap_us < step_us / 100,
-            f"batch, copy and kernel run one after another, with {overlap_us:,.0f} µs of overlap",
-            ("overlap_us", "batch_us", "copy_us"),
-        ),
-        "copy": Claim(copy_us > step_us / 2, f"the copy takes {part(copy_us)}", ("copy_us", "copy_percent")),
-        "pageable-memory": Claim(
-            saved_us > step_us / 2,
-            f"the pinned copy is {saved_us:,.0f} µs shorter: {part(saved_us)}",
-            ("copy_us", "pinned_copy_us"),
-        ),
-        "kernel": Claim(kernel_us > step_us / 2, f"the kernel takes {part(kernel_us)}", ("kernel_us",)),
-        "launch-overhead": Claim(
-            launch["dur"] > step_us / 2, f"cudaLaunchKernel takes {part(launch['dur'])}", ("launch_us",)
-        ),
+        "host-makes-batch": (batch_us > half_us, "batch_us", "batch_percent"),
+        "gpu-waits": (busy_us < half_us, "gpu_busy_us", "gpu_busy_percent"),
+        "nothing-overlaps": (overlap_us < step_us / 100, "overlap_us", "batch_us", "copy_us"),
+        "copy": (copy_us > half_us, "copy_us", "copy_percent"),
+        "pageable-memory": (saved_us > half_us, "copy_us", "pinned_copy_us"),
+        "kernel": (kernel_us > half_us, "kernel_us"),
+        "launch-overhead": (launch["dur"] > half_us, "launch_us"),
     }
-    with_batch = ("host-makes-batch", "gpu-waits", "nothing-overlaps")
     changes = {
-        "make-on-gpu": Claim(
-            True,
-            f"without the host's batch at most {rest_us:,.0f} µs of the step remain, including the copy",
-            acts_on=with_batch,
-            allows={
-                "step_after_us": (
-                    kernel_us,
-                    rest_us,
-                    f"the kernel still runs, and without the batch's {batch_us:,.0f} µs at most "
-                    f"{rest_us:,.0f} µs remain",
-                )
-            },
-        ),
-        "prepare-ahead": Claim(
-            True,
-            f"if the batch is made during other steps, the GPU has {busy_us:,.0f} µs of work per step",
-            acts_on=with_batch,
-            allows={
-                "step_after_us": (
-                    busy_us,
-                    step_us,
-                    f"the GPU still needs {busy_us:,.0f} µs per step for copy and kernel",
-                )
-            },
-        ),
-        "pin-memory": Claim(
-            True,
-            f"the pinned copy of the same bytes takes {pinned['dur']:,.0f} µs instead of {copy_us:,.0f}",
-            acts_on=("gpu-waits", "nothing-overlaps"),
-            allows={
-                "step_after_us": (
-                    step_us - saved_us - gap_us,
-                    step_us,
-                    f"pinning saves {saved_us:,.0f} µs of the copy, and at most the {gap_us:,.0f} µs "
-                    "after it, but the batch is still made",
-                )
-            },
-        ),
-        "faster-kernel": Claim(False, f"the kernel takes {part(kernel_us)}, so no kernel can save more"),
-        "cuda-graph": Claim(False, f"a graph saves launches, and the step's takes {part(launch['dur'])}"),
+        "make-on-gpu": change("make-on-gpu", kernel_us, rest_us, *slow_host),
+        "prepare-ahead": change("prepare-ahead", busy_us, step_us, *slow_host),
+        "pin-memory": change("pin-memory", step_us - saved_us - gap_us, step_us, *slow_host[1:]),
+        "faster-kernel": claim("faster-kernel", False),
+        "cuda-graph": claim("cuda-graph", False),
     }
     questions = {
-        "after-the-copy": Claim(
-            None, f"no event covers the {gap_us:,.0f} µs between the copy's end and aten::square"
-        ),
-        "randn-on-the-gpu": Claim(None, "the trace has no random numbers that were made on the GPU"),
-        "cost-of-the-pinned-batch": Claim(None, "the pinned batch was made before the trace started"),
-        "the-next-steps": Claim(None, "each kind of step was recorded once"),
-        "who-waits-for-the-copy": Claim(
-            True, f"the host is inside cudaMemcpyAsync for {call['dur']:,.0f} µs"
-        ),
+        "after-the-copy": None,
+        "randn-on-the-gpu": None,
+        "cost-of-the-pinned-batch": None,
+        "the-next-steps": None,
+        "who-waits-for-the-copy": True,
     }
-    return Data("the trace", figures, findings, changes, questions, predicted=("step_after_us",))
+    return Data(
+        "the trace",
+        {name: Figure(value, texts[name], **_TOLERANCES.get(name, {})) for name, value in measured.items()},
+        {name: claim(name, *how) for name, how in findings.items()},
+        changes,
+        {name: claim(name, answer) for name, answer in questions.items()},
+        predicted=("step_after_us",),
+    )
 
 
-STEP = free_exercise("slow-step", "01_profiling", "Where does a slow step's time go?", "SLOW_STEP", data)
+STEP = free_exercise("slow-step", LAB, "Where does a slow step's time go?", "SLOW_STEP", data)

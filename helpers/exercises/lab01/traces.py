@@ -12,50 +12,38 @@ from helpers.exercises.verdicts import is_number
 Spans = list[tuple[float, float]]
 
 
-def _event(cat: str, name: str, ts: float, dur: float, stream: int | None, tid: int = 1) -> dict:
-    args = {} if stream is None else {"stream": stream, "device": 0}
-    return {
-        "ph": "X",
-        "cat": cat,
-        "name": name,
-        "pid": 0 if stream is not None else 7,
-        "tid": stream or tid,
-        "ts": ts,
-        "dur": dur,
-        "args": args,
-    }
-
-
-def _like_memcpy(name: str) -> bool:
-    return "memcpy" in name.lower()
+def _event(cat: str, name: str, ts: float, dur: float, stream: int | None = None) -> dict:
+    where = {"pid": 7, "tid": 1, "args": {}}
+    if stream is not None:
+        where = {"pid": 0, "tid": stream, "args": {"stream": stream, "device": 0}}
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, **where}
 
 
 _COPY, _KERNEL = "Memcpy HtoD (Pinned -> Device)", "void at::native::vectorized_elementwise_kernel<4, …>"
+_COPIES = (_COPY, "Memcpy DtoH (Device -> Pageable)", "Memcpy DtoD (Device -> Device)")
+_KERNELS = (_KERNEL, "square_kernel", "memcpy_like_kernel")
+# What is special about a trace, and start, duration and stream of its copies and kernels.
+_SMALL = (
+    ("a copy, then a kernel", [(0.0, 100.0, 7)], [(100.0, 30.0, 7)]),
+    ("a kernel inside a copy", [(0.0, 100.0, 7)], [(40.0, 20.0, 13)]),
+    ("two kernels that overlap on two streams", [], [(0.0, 60.0, 7), (40.0, 60.0, 13)]),
+    (
+        "two copies at once, and a kernel that outlives them",
+        [(0.0, 50.0, 7), (10.0, 70.0, 8)],
+        [(30.0, 90.0, 13)],
+    ),
+    ("three kernels, one inside another", [], [(0.0, 100.0, 7), (20.0, 10.0, 13), (150.0, 10.0, 7)]),
+    ("no GPU event", [], []),
+)
 
 
 def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
     """Small traces, each with one peculiarity, and large random ones."""
     copy, kernel = "gpu_memcpy", "kernel"
-    small = [
-        ("a copy, then a kernel", [(copy, 0, 100, 7), (kernel, 100, 30, 7)]),
-        ("a kernel inside a copy", [(copy, 0, 100, 7), (kernel, 40, 20, 13)]),
-        ("two kernels that overlap on two streams", [(kernel, 0, 60, 7), (kernel, 40, 60, 13)]),
-        (
-            "two copies at once, and a kernel that outlives them",
-            [(copy, 0, 50, 7), (copy, 10, 70, 8), (kernel, 30, 90, 13)],
-        ),
-        (
-            "three kernels, one inside another",
-            [(kernel, 0, 100, 7), (kernel, 20, 10, 13), (kernel, 150, 10, 7)],
-        ),
-        ("no GPU event", []),
-    ]
     found = []
-    for label, spans in small:
-        events = [
-            _event(cat, _COPY if cat == copy else _KERNEL, float(ts), float(dur), s)
-            for cat, ts, dur, s in spans
-        ]
+    for label, copies, kernels in _SMALL:
+        events = [_event(copy, _COPY, *span) for span in copies]
+        events += [_event(kernel, _KERNEL, *span) for span in kernels]
         found.append((label, [*events, *_noise(rng, 100)]))
     for _ in range(8):
         end, events = rng.uniform(500, 5000), []
@@ -63,17 +51,11 @@ def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
             at = rng.uniform(0, end / 4)
             while at < end:
                 dur = round(rng.expovariate(1 / rng.choice((5, 40, 200))) + 1, 3)
-                which = rng.random()
-                if which < 0.4:
-                    name = rng.choice(
-                        (_COPY, "Memcpy DtoH (Device -> Pageable)", "Memcpy DtoD (Device -> Device)")
-                    )
-                    events.append(_event(copy, name, round(at, 3), dur, stream))
-                elif which < 0.92:
-                    name = rng.choice((_KERNEL, "square_kernel", "memcpy_like_kernel"))
-                    events.append(_event(kernel, name, round(at, 3), dur, stream))
-                else:
-                    events.append(_event("gpu_memset", "Memset (Device)", round(at, 3), dur, stream))
+                cat, name = "gpu_memset", "Memset (Device)"
+                if (which := rng.random()) < 0.92:
+                    cat = copy if which < 0.4 else kernel
+                    name = rng.choice(_COPIES if cat == copy else _KERNELS)
+                events.append(_event(cat, name, round(at, 3), dur, stream))
                 at += dur + rng.choice((0.0, rng.expovariate(1 / 30)))
         events += _noise(rng, end)
         rng.shuffle(events)
@@ -82,14 +64,12 @@ def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
 
 
 def _noise(rng: random.Random, end: float) -> list[dict]:
-    """What a real trace contains besides the GPU's work: calls on the host, ranges, arrows, names
-    of tracks.
-    """
+    """What a real trace contains besides the GPU's work: calls on the host, ranges, arrows, tracks' names."""
     return [
         {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "python"}},
-        _event("cpu_op", "aten::copy_", 0.0, end * 1.2, None),
-        _event("cuda_runtime", "cudaMemcpyAsync", 1.0, end * rng.uniform(0.5, 0.9), None),
-        _event("cuda_runtime", "cudaLaunchKernel", end * 0.95, 6.0, None),
+        _event("cpu_op", "aten::copy_", 0.0, end * 1.2),
+        _event("cuda_runtime", "cudaMemcpyAsync", 1.0, end * rng.uniform(0.5, 0.9)),
+        _event("cuda_runtime", "cudaLaunchKernel", end * 0.95, 6.0),
         _event("gpu_user_annotation", "ProfilerStep#3", 0.0, end * 1.1, 7),
         {"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 3, "pid": 7, "tid": 1, "ts": 2.0},
         {"ph": "f", "cat": "ac2g", "name": "ac2g", "id": 3, "pid": 0, "tid": 7, "ts": 4.0, "bp": "e"},
@@ -136,16 +116,13 @@ def about(events: list[dict]) -> dict[str, Any]:
         "copies": copies,
         "kernels": kernels,
         "fills": _spans(events, "gpu_memset"),
-        "copy_us": _busy(copies),
-        "compute_us": _busy(kernels),
-        "both_us": _busy(copies, kernels),
+        **attribution(events),
         "either_right": _busy(copies + kernels),
         "pairs_us": sum(max(0.0, min(b, d) - max(a, c)) for a, b in copies for c, d in kernels),
     }
 
 
 def _named(s: Seen, found: Callable[[str], bool]) -> Spans:
-    """The spans of the events whose name passes."""
     return [(e["ts"], e["ts"] + e["dur"]) for e in s.events if found(e.get("name", "")) and "dur" in e]
 
 
@@ -169,7 +146,8 @@ def _gap_as_idle(s: Seen) -> bool:
     return s.near(both, max(0.0, both))
 
 
-def _no_figures(s: Seen) -> bool:
+def no_figures(s: Seen) -> bool:
+    """The answer isn't a dict with a number for each of the right answer's names."""
     return not isinstance(s.got, dict) or not all(is_number(s.got.get(key)) for key in s.want)
 
 
@@ -177,7 +155,7 @@ TABLE = Table(
     "copy-or-compute",
     "01_profiling",
     {
-        "no-figures": _no_figures,
+        "no-figures": no_figures,
         **at(
             "both_us",
             {
@@ -196,7 +174,9 @@ TABLE = Table(
                 "host-call": _is_host_call,
                 "memset": lambda s: s.near(_busy(_own(s) + s.fills)),
                 "exclusive": lambda s: s.near(s.right - s.both_us),
-                "by-name": lambda s: s.at == "copy_us" and s.near(_busy(_named(s, _like_memcpy))),
+                "by-name": lambda s: (
+                    s.at == "copy_us" and s.near(_busy(_named(s, lambda name: "memcpy" in name.lower())))
+                ),
                 "from-first-to-last": lambda s: s.near(_extent(_own(s))),
                 "figure": always,
             },

@@ -18,8 +18,8 @@ def _owner(address: int, n_bytes: int, device: str, made: list) -> tuple[Any, in
     """The tensor whose memory holds these bytes, and the address's distance from that memory's start."""
     import torch
 
-    def search(objects) -> tuple[Any, int] | None:
-        for one in objects:
+    for objects in (lambda: made, gc.get_objects):
+        for one in objects():
             if not issubclass(type(one), torch.Tensor):
                 continue
             if one.device.type != device or one.layout is not torch.strided:
@@ -28,14 +28,7 @@ def _owner(address: int, n_bytes: int, device: str, made: list) -> tuple[Any, in
             start = storage.data_ptr()
             if start and start <= address and address + n_bytes <= start + storage.nbytes():
                 return one, address - start
-        return None
-
-    found = search(made) or search(gc.get_objects())
-    if found is None:
-        raise NotALaunch(
-            f"launch was given an address with {n_bytes:,} bytes that belong to no {device} tensor"
-        )
-    return found
+    raise NotALaunch(f"launch was given an address with {n_bytes:,} bytes that belong to no {device} tensor")
 
 
 def _noted(made: list) -> Any:

@@ -6,8 +6,8 @@ It contains no answers: the counts describe any text.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass, field
+import functools
+from dataclasses import dataclass
 from typing import Any
 
 from helpers.exercises import writeup
@@ -41,56 +41,44 @@ def counts(built: launchers.Built) -> dict[str, float]:
     run = launchers.traced(built, *SHAPE)
     accesses = run.accesses[run.accesses["argument"].isin(("input", "output"))]
     reads = accesses[accesses["access"] == "read"]
-    table = run.sectors()
-    table = table[table["argument"].isin(("input", "output"))]
-    requests = int(table["n_requests"].sum())
-    touched = table["sectors_per_request"] * table["n_requests"]
+    requests, sectors, used_percent = launchers.requests(run, "input", "output")
     return {
         "loads": len(reads),
         "stores": len(accesses) - len(reads),
         "requests": requests,
-        "sectors": float(touched.sum()),
-        "sectors_a_request": float(touched.sum() / requests),
-        "bytes_used_percent": float((touched * table["bytes_used_percent"]).sum() / touched.sum()),
+        "sectors": sectors,
+        "sectors_a_request": sectors / requests,
+        "bytes_used_percent": used_percent,
         "loads_an_element": len(reads) / (SHAPE[0] * SHAPE[1]),
         "threads": len(accesses.drop_duplicates(["block_x", "thread_x"])),
         "widest_load_bytes": int(reads["n_bytes"].max()) if len(reads) else 0,
     }
 
 
-def counts_of_slow() -> dict[str, float]:
-    """`counts` of the slow kernel without building it: each warp asks for one number `width` times, then for
-    its own 32.
-    """
-    height, width = SHAPE
-    warps = height * width // 32
-    requests, sectors = warps * (width + 2), warps * (width + 4 + 4)
-    return {
-        "loads": height * width * (width + 1),
-        "stores": height * width,
-        "requests": requests,
-        "sectors": float(sectors),
-        "sectors_a_request": sectors / requests,
-        "bytes_used_percent": 100 * warps * (4 * width + 128 + 128) / (32 * sectors),
-        "loads_an_element": float(width + 1),
-        "threads": height * width,
-        "widest_load_bytes": 4,
-    }
+# `counts` of the slow kernel: each warp asks for one number 256 times, then for its own 32.
+SLOW_COUNTS = {
+    "loads": 131_584,
+    "stores": 512,
+    "requests": 4128,
+    "sectors": 4224.0,
+    "sectors_a_request": 4224 / 4128,
+    "bytes_used_percent": 100 * 5 / 33,
+    "loads_an_element": 257.0,
+    "threads": 512,
+    "widest_load_bytes": 4,
+}
 
 
 @dataclass
 class Answer:
-    """A write-up and its kernel, which is built on its first run."""
+    """A write-up and its kernel."""
 
     write_up: dict[str, Any]
-    _built: list[launchers.Built] = field(default_factory=list)
 
-    @property
+    @functools.cached_property
     def built(self) -> launchers.Built:
         """The kernel; raises BuildError if there is none."""
-        if not self._built:
-            self._built.append(launchers.load("center_rows", self.write_up.get("work")))
-        return self._built[0]
+        return launchers.load("center_rows", self.write_up.get("work"))
 
 
 def prepare(text: str) -> Answer:
@@ -110,10 +98,10 @@ def run(answer: Answer, inputs: list, shape: tuple, numbers: list) -> dict[str, 
 
 def read(answer: Answer) -> dict[str, Any]:
     """The write-up, the host's counts for the slow kernel and for the one in it, and what its text uses."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", answer.built.text, flags=re.S)
+    text = launchers.without_comments(answer.built.text)
     return {
         "write_up": answer.write_up,
-        "before": counts_of_slow(),
+        "before": SLOW_COUNTS,
         "after": counts(answer.built),
         "shared": "__shared__" in text,
         "shuffles": "__shfl" in text,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from helpers.exercises import inputs
 from helpers.exercises.factories import answer_exercise
@@ -62,57 +62,73 @@ COVER = answer_exercise(
 )
 
 
-# ------------------------------------------------------------------------------------------ fix the guard
-def _special(rng: random.Random, height: int, width: int):
-    """Normal values, with a few NaN, infinities and zeros."""
+# ------------------------------------------------------------------------------------------ kernels
+def _matrices(rng: random.Random, shapes: list[tuple], n_random: int, *most: int) -> Iterator[tuple]:
+    """Matrices of these and of random shapes up to `most`, each with the generator of their values. The last
+    one has a few NaN, infinities and zeros.
+    """
     import torch
 
-    x = inputs.values(rng, (height, width))
-    values = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0])
-    x.view(-1)[torch.tensor(rng.sample(range(x.numel()), 5))] = values
-    return x
+    shapes += [(rng.randrange(1, most[0]), rng.randrange(1, most[1])) for _ in range(n_random)]
+    generator = torch.Generator().manual_seed(rng.randrange(2**31))
+    for i, shape in enumerate(shapes, 1):
+        x = torch.randn(shape, generator=generator)
+        if i == len(shapes) and x.numel() > 4:
+            x = inputs.values(rng, shape)
+            special = torch.tensor([float("nan"), float("inf"), float("-inf"), 0.0, -0.0])
+            x.view(-1)[torch.tensor(rng.sample(range(x.numel()), 5))] = special
+        yield x, generator
 
 
-def _difference(x):
-    import torch
+def _traced(height: int, width: int, *numbers: int, expected: int, call: str = "count") -> Case:
+    """`expected` of "count" is the smallest allowed percentage of the sectors' bytes."""
+    label = f"a traced run on a {height} × {width} matrix"
+    return Case(label, (height, width, *numbers), expected=expected, call=call)
 
-    out = torch.zeros_like(x)
-    out[:, :-1] = x[:, 1:] - x[:, :-1]
-    return out
+
+def _kernel_exercise(
+    id: str, title: str, kernel: str, minutes: int, cases: Callable, speed: SpeedPlan | None = None, **table
+) -> Exercise:
+    name = f"{kernel.upper()}_CUDA"
+    return Exercise(
+        id=id,
+        lab=LAB,
+        title=title,
+        name=name,
+        minutes=minutes,
+        cases=cases,
+        judge=run_reports.make_judge(id, name, **table),
+        adapters={"run": launchers.run, "count": launchers.count, "writers": launchers.writers},
+        text=launchers.as_text,
+        prepare=launchers.kernel(kernel),
+        speed=speed,
+        on_gpu=True,
+    )
+
+
+def _too_strided(s: Seen) -> str:
+    return run_reports.strided(s) if s.case.call == "count" else ""
 
 
 def _guard_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    import torch
-
     blocks = [(16, 16), (32, 8), (8, 4), (64, 1), (1, 32)]
     shapes = [(30, 50), (16, 16), (17, 16), (16, 17), (1, 1), (1, 37), (37, 1), (32, 64)]
-    shapes += [(rng.randrange(1, 80), rng.randrange(1, 120)) for _ in range(8)]
-    generator = torch.Generator().manual_seed(rng.randrange(2**31))
-    for i, (height, width) in enumerate(shapes):
-        block_x, block_y = blocks[i] if i < 2 else rng.choice(blocks)
-        x = torch.randn(height, width, generator=generator)
-        if i == len(shapes) - 1 and x.numel() > 4:
-            x = _special(rng, height, width)
-        label = f"a {height} × {width} matrix in blocks of {block_x} × {block_y}"
-        yield Case(
-            label,
-            ([x.to(device)], (height, width), [height, width, block_x, block_y]),
-            expected=_difference(x).to(device),
-            call="run",
-        )
-    yield Case("a traced run on a 5 × 7 matrix", (5, 7, 4, 4), expected=1, call="writers")
+    for i, (x, _) in enumerate(_matrices(rng, shapes, 8, 80, 120)):
+        block = blocks[i] if i < 2 else rng.choice(blocks)
+        yield run_reports.run_case([x.to(device)], wrapper.reference(x), block)
+    yield _traced(5, 7, 4, 4, expected=1, call="writers")
 
 
-_judge_guard = run_reports.make_judge(
+GUARD = _kernel_exercise(
     "fix-the-guard",
-    "DIFFERENCE_CUDA",
+    "Fix the missing guard",
+    "difference",
+    12,
+    _guard_cases,
     first={"many-writers": lambda s: s.writers is not None and s.writers != s.want},
     faults={
         **run_reports.outside(
-            {
-                "neighbour": lambda s: s.row < s.height and s.col < s.width,
-                "missing-guard": always,
-            }
+            {"neighbour": lambda s: s.row < s.height and s.col < s.width, "missing-guard": always}
         ),
         **run_reports.BARRIERS,
     },
@@ -122,21 +138,6 @@ _judge_guard = run_reports.make_judge(
         "sign": lambda s: not is_wrong(-s.out, s.expected).any(),
         "missing-guard/values": always,
     },
-)
-
-
-GUARD = Exercise(
-    id="fix-the-guard",
-    lab=LAB,
-    title="Fix the missing guard",
-    name="DIFFERENCE_CUDA",
-    minutes=12,
-    cases=_guard_cases,
-    judge=_judge_guard,
-    adapters={"run": launchers.run, "writers": launchers.writers},
-    text=launchers.as_text,
-    prepare=launchers.kernel("difference"),
-    on_gpu=True,
 )
 
 REFUSE = Exercise(
@@ -158,25 +159,11 @@ def _rows_cases(rng: random.Random, device: str) -> Iterator[Case]:
     import torch
 
     shapes = [(3, 5), (1, 1), (1, 300), (300, 1), (16, 16), (33, 31)]
-    shapes += [(rng.randrange(1, 60), rng.randrange(1, 90)) for _ in range(6)]
-    generator = torch.Generator().manual_seed(rng.randrange(2**31))
-    for height, width in shapes:
-        x = torch.randn(height, width, generator=generator)
-        if (height, width) == shapes[-1] and x.numel() > 4:
-            x = _special(rng, height, width)
-        factor = torch.randn(height, generator=generator)
-        yield Case(
-            f"a {height} × {width} matrix",
-            ([x.to(device), factor.to(device)], (height, width), [height, width]),
-            expected=(x.double() * factor.double()[:, None]).to(device),
-            call="run",
-        )
-    # `expected` is the smallest allowed percentage of the sectors' bytes; rows of 100 columns start inside a
-    # sector.
-    for height, width, least in [(64, 256, 75), (rng.randrange(40, 70), 100, 60)]:
-        yield Case(
-            f"a traced run on a {height} × {width} matrix", (height, width), expected=least, call="count"
-        )
+    for x, generator in _matrices(rng, shapes, 6, 60, 90):
+        factor = torch.randn(x.shape[0], generator=generator)
+        yield run_reports.run_case([x.to(device), factor.to(device)], x.double() * factor.double()[:, None])
+    yield _traced(64, 256, expected=75)
+    yield _traced(rng.randrange(40, 70), 100, expected=60)  # rows of 100 columns start inside a sector
 
 
 def _factor_of_columns(s: Seen) -> bool:
@@ -186,16 +173,26 @@ def _factor_of_columns(s: Seen) -> bool:
     return x.shape[1] > 1 and not is_wrong(s.out.double()[:, :n], x[:, :n] * factor[None, :n]).any()
 
 
-_judge_rows = run_reports.make_judge(
+def _factors(x, rng: random.Random) -> tuple:
+    return (inputs.values(rng, (x.shape[0],), device=x.device),)
+
+
+ROWS = _kernel_exercise(
     "rows-not-columns",
-    "SCALE_ROWS_CUDA",
-    first={"strided": lambda s: s.case.call == "count" and run_reports.strided(s)},
+    "Rows, not columns",
+    "scale_rows",
+    12,
+    _rows_cases,
+    SpeedPlan(
+        cases=CasePlan(ndim=2, more_args=_factors),
+        reference=lambda x, factor: x * factor[:, None],
+        shape=(8192, 8192),
+        bytes_per_element=8,
+    ),
+    first={"strided": _too_strided},
     faults={
         **run_reports.outside(
-            {
-                "missing-guard": lambda s: s.element >= s.height * s.width,
-                "wrong-index": always,
-            }
+            {"missing-guard": lambda s: s.element >= s.height * s.width, "wrong-index": always}
         ),
         **run_reports.BARRIERS,
     },
@@ -203,51 +200,13 @@ _judge_rows = run_reports.make_judge(
 )
 
 
-def _factors(x, rng: random.Random) -> tuple:
-    return (inputs.values(rng, (x.shape[0],), device=x.device),)
-
-
-ROWS = Exercise(
-    id="rows-not-columns",
-    lab=LAB,
-    title="Rows, not columns",
-    name="SCALE_ROWS_CUDA",
-    minutes=12,
-    cases=_rows_cases,
-    judge=_judge_rows,
-    adapters={"run": launchers.run, "count": launchers.count},
-    text=launchers.as_text,
-    prepare=launchers.kernel("scale_rows"),
-    speed=SpeedPlan(
-        cases=CasePlan(ndim=2, more_args=_factors),
-        reference=lambda x, factor: x * factor[:, None],
-        shape=(8192, 8192),
-        bytes_per_element=8,
-    ),
-    on_gpu=True,
-)
-
-
-# ------------------------------------------------------------------------------------------ transpose in
-# tiles
+# ----------------------------------------------------------------------------------------- transpose in tiles
 def _tile_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    import torch
-
     shapes = [(32, 32), (64, 96), (33, 31), (1, 1), (1, 70), (70, 1), (31, 65)]
-    shapes += [(rng.randrange(1, 130), rng.randrange(1, 130)) for _ in range(6)]
-    generator = torch.Generator().manual_seed(rng.randrange(2**31))
-    for height, width in shapes:
-        x = torch.randn(height, width, generator=generator)
-        if (height, width) == shapes[-1] and x.numel() > 4:
-            x = _special(rng, height, width)
-        yield Case(
-            f"a {height} × {width} matrix",
-            ([x.to(device)], (width, height), [height, width]),
-            expected=x.t().contiguous().to(device),
-            call="run",
-        )
-    for height, width in [(64, 96), (96, rng.choice((32, 64, 128)))]:
-        yield Case(f"a traced run on a {height} × {width} matrix", (height, width), expected=75, call="count")
+    for x, _ in _matrices(rng, shapes, 6, 130, 130):
+        yield run_reports.run_case([x.to(device)], x.t().contiguous())
+    yield _traced(64, 96, expected=75)
+    yield _traced(96, rng.choice((32, 64, 128)), expected=75)
 
 
 def _in_text(tile: str):
@@ -271,14 +230,18 @@ def _is_reshaped_input(s: Seen) -> bool:
     return s.out.numel() and not is_wrong(s.out.reshape(-1), s.case.args[0][0].cpu().reshape(-1)).any()
 
 
-_judge_tiles = run_reports.make_judge(
+TILES = _kernel_exercise(
     "transpose-in-tiles",
-    "TRANSPOSE_CUDA",
+    "Transpose in tiles",
+    "transpose",
+    25,
+    _tile_cases,
+    SpeedPlan(cases=CasePlan(ndim=2), reference=lambda x: x.t(), shape=(8192, 8192), bytes_per_element=8),
     first={
-        "strided": lambda s: s.case.call == "count" and run_reports.strided(s),
+        "strided": _too_strided,
         **{tile: _in_text(tile) for tile in ("not-shared", "tile-too-small", "eight-rows")},
     },
-    faults={**run_reports.TILES, **run_reports.BARRIERS},
+    faults=run_reports.TILES,
     values={
         "unwritten": unwritten,
         "not-turned": _is_input,
@@ -286,24 +249,6 @@ _judge_tiles = run_reports.make_judge(
         "tiles-in-place": lambda s: min(s.height, s.width) > 32,
         "mapping": always,
     },
-)
-
-
-TILES = Exercise(
-    id="transpose-in-tiles",
-    lab=LAB,
-    title="Transpose in tiles",
-    name="TRANSPOSE_CUDA",
-    minutes=25,
-    cases=_tile_cases,
-    judge=_judge_tiles,
-    adapters={"run": launchers.run, "count": launchers.count},
-    text=launchers.as_text,
-    prepare=launchers.kernel("transpose"),
-    speed=SpeedPlan(
-        cases=CasePlan(ndim=2), reference=lambda x: x.t(), shape=(8192, 8192), bytes_per_element=8
-    ),
-    on_gpu=True,
 )
 
 EXERCISES = (COVER, GUARD, REFUSE, ROWS, TILES, SLOW_KERNEL)

@@ -19,7 +19,6 @@ from helpers.exercises import cuda_text, guarded_run
 if TYPE_CHECKING:
     import torch
 
-    from helpers.cuda.emulator import checked
     from helpers.lessons import grid
 
 
@@ -29,13 +28,16 @@ class Launcher:
 
     Attributes:
         name: of the module, and `<name>_kernel` of the kernel.
-        text: the C++ function `<name>_launch`, which takes addresses and integers and last the stream.
-        tensors: how many addresses it takes, the output's last.
+        grid, block: arguments of `dim3`, C++ expressions of the launcher's integers.
+        tensors: the kernel's pointers to float, the output last.
+        numbers: the launcher's integers. The kernel gets height and width.
     """
 
     name: str
-    text: str
-    tensors: int
+    grid: str
+    block: str
+    tensors: tuple[str, ...] = ("input", "output")
+    numbers: tuple[str, ...] = ("height", "width")
 
     @property
     def function(self) -> str:
@@ -43,67 +45,46 @@ class Launcher:
 
     @property
     def declaration(self) -> str:
-        return self.text.strip().partition(" {")[0] + ";\n"
+        """The C++ function `<name>_launch`, which takes addresses and integers and last the stream."""
+        parameters = [
+            *(f"int64_t {name}" for name in self.tensors),
+            *(f"int {name}" for name in self.numbers),
+        ]
+        return f"const char* {self.function}({', '.join(parameters)}, int64_t stream)"
+
+    @property
+    def text(self) -> str:
+        pointers = ", ".join(f"({'const ' * (name != 'output')}float*){name}" for name in self.tensors)
+        return f"""
+{self.declaration} {{
+    const dim3 grid({self.grid}), block({self.block});
+    {self.name}_kernel<<<grid, block, 0, (cudaStream_t)stream>>>({pointers}, height, width);
+    return cudaGetErrorString(cudaGetLastError());
+}}
+"""
 
 
 DIFFERENCE = Launcher(
     "difference",
-    r"""
-const char* difference_launch(
-    int64_t input, int64_t output, int height, int width, int block_x, int block_y, int64_t stream
-) {
-    const dim3 block(block_x, block_y);
-    const dim3 grid((width + block.x - 1) / block.x, (height + block.y - 1) / block.y);
-    difference_kernel<<<grid, block, 0, (cudaStream_t)stream>>>(
-        (const float*)input, (float*)output, height, width);
-    return cudaGetErrorString(cudaGetLastError());
-}
-""",
-    2,
+    grid="(width + block_x - 1) / block_x, (height + block_y - 1) / block_y",
+    block="block_x, block_y",
+    numbers=("height", "width", "block_x", "block_y"),
 )
 SCALE_ROWS = Launcher(
     "scale_rows",
-    r"""
-const char* scale_rows_launch(
-    int64_t input, int64_t factor, int64_t output, int height, int width, int64_t stream
-) {
-    const long long n = static_cast<long long>(height) * width;
-    scale_rows_kernel<<<dim3((n + 255) / 256), dim3(256), 0, (cudaStream_t)stream>>>(
-        (const float*)input, (const float*)factor, (float*)output, height, width);
-    return cudaGetErrorString(cudaGetLastError());
-}
-""",
-    3,
+    grid="(static_cast<long long>(height) * width + 255) / 256",
+    block="256",
+    tensors=("input", "factor", "output"),
 )
-TRANSPOSE = Launcher(
-    "transpose",
-    r"""
-const char* transpose_launch(int64_t input, int64_t output, int height, int width, int64_t stream) {
-    const dim3 block(32, 8), grid((width + 31) / 32, (height + 31) / 32);
-    transpose_kernel<<<grid, block, 0, (cudaStream_t)stream>>>(
-        (const float*)input, (float*)output, height, width);
-    return cudaGetErrorString(cudaGetLastError());
-}
-""",
-    2,
-)
-CENTER_ROWS = Launcher(
-    "center_rows",
-    r"""
-const char* center_rows_launch(int64_t input, int64_t output, int height, int width, int64_t stream) {
-    center_rows_kernel<<<dim3(height), dim3(256), 0, (cudaStream_t)stream>>>(
-        (const float*)input, (float*)output, height, width);
-    return cudaGetErrorString(cudaGetLastError());
-}
-""",
-    2,
-)
+TRANSPOSE = Launcher("transpose", grid="(width + 31) / 32, (height + 31) / 32", block="32, 8")
+CENTER_ROWS = Launcher("center_rows", grid="height", block="256")
+_THREAD = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
+LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TRANSPOSE, CENTER_ROWS)}
 _ARRAY = r"float\s+\w+\s*((?:\[\s*\d+\s*\])+)"
 _EIGHT = (
     r"blockIdx\s*\.\s*[xy]\s*\*\s*blockDim\s*\.\s*y\b(?!\s*\*)"
     r"|(?<!\* )\bblockDim\s*\.\s*y\s*\*\s*blockIdx\s*\.\s*[xy]\b(?!\s*\*)"
 )
-LAUNCHERS = {launcher.name: launcher for launcher in (DIFFERENCE, SCALE_ROWS, TRANSPOSE, CENTER_ROWS)}
 
 
 @dataclass(frozen=True)
@@ -118,14 +99,14 @@ class Built:
         """The same text built for the host; with a GPU, it is built on the first call."""
         return self.module if cuda.info(self.module).emulated else _load(self.launcher, self.text, "emulator")
 
-    def __call__(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """The kernel's result in a new tensor, with blocks of 16 × 16 if the launcher takes a block shape."""
+    def __call__(self, *inputs: torch.Tensor, block: tuple[int, ...] = ()) -> torch.Tensor:
+        """The kernel's result in a new tensor; a block that its launcher takes is 16 × 16 by default."""
         import torch
 
         height, width = inputs[0].shape
         shape = (width, height) if self.launcher is TRANSPOSE else (height, width)
         out = torch.empty(shape, dtype=torch.float32, device=inputs[0].device)
-        block = (16, 16) if self.launcher is DIFFERENCE else ()
+        block = block or ((16, 16) if self.launcher is DIFFERENCE else ())
         self.launch(*inputs, out, numbers=(height, width, *block))
         return out
 
@@ -181,13 +162,14 @@ def load(name: str, text: Any) -> Built:
     launcher, text = LAUNCHERS[name], as_text(text)
     if problem := cuda_text.problem(text):
         raise cuda.BuildError(problem)
-    plain = _without_comments(text)
+    plain = without_comments(text)
     if "#error" not in plain and not re.search(rf"__global__[^;{{]*\b{name}_kernel\s*\(", plain):
         raise cuda.BuildError(f"The text has no kernel `__global__ void {name}_kernel(…)`.")
     return Built(launcher, text, _load(launcher, text, "auto"))
 
 
-def _without_comments(text: str) -> str:
+def without_comments(text: str) -> str:
+    """A C++ text without its comments."""
     return re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.S)
 
 
@@ -196,7 +178,7 @@ def _load(launcher: Launcher, text: str, device: str) -> ModuleType:
         f"lab02_{launcher.name}",
         text + launcher.text,
         [launcher.function],
-        cpp_source=launcher.declaration,
+        cpp_source=f"{launcher.declaration};",
         torch_headers=False,
         device=device,
     )
@@ -214,18 +196,15 @@ def run(built: Built, inputs: list, shape: tuple, numbers: list) -> dict:
     Returns:
         "out", "outside": elements written next to it, "changed": whether an input changed, and "tile"
             (`of_tile`).
-        Or "trouble", "cause", "argument", "block", "thread", "has_barrier", "function" and "tile" of what the
-        host found,
+        Or "trouble", "cause", "argument", "block", "thread", "has_barrier" and "tile" of what the host found,
         or "refused": the launch's error.
     """
-    found = guarded_run.into_new_memory(
-        lambda out: built.launch(*inputs, out, numbers=tuple(numbers)), inputs, shape
-    )
+
+    def launch(out: torch.Tensor) -> None:
+        built.launch(*inputs, out, numbers=tuple(numbers))
+
+    found = guarded_run.into_new_memory(launch, inputs, shape)
     return found | _about(built) if "refused" not in found else found
-
-
-def _trouble(built: Built, error: checked.EmulatorError) -> dict:
-    return guarded_run.trouble(error) | _about(built)
 
 
 def of_tile(text: str) -> str:
@@ -244,12 +223,8 @@ def of_tile(text: str) -> str:
 
 
 def _about(built: Built) -> dict:
-    plain = _without_comments(built.text)
-    return {
-        "has_barrier": "__syncthreads" in plain,
-        "function": built.launcher.name,
-        "tile": of_tile(plain),
-    }
+    plain = without_comments(built.text)
+    return {"has_barrier": "__syncthreads" in plain, "tile": of_tile(plain)}
 
 
 def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ()) -> grid.GridTrace:
@@ -263,53 +238,53 @@ def traced(built: Built, height: int, width: int, numbers: tuple[int, ...] = ())
 
     from helpers.lessons import grid
 
-    x = torch.rand(height, width)
-    out = torch.empty(width, height) if built.launcher is TRANSPOSE else torch.empty(height, width)
-    inputs = [x, torch.rand(height)] if built.launcher is SCALE_ROWS else [x]
-    return grid.trace(lambda: built.launch(*inputs, out, numbers=(height, width, *numbers)))
+    inputs = [torch.rand(height, width)] + [torch.rand(height)] * (built.launcher is SCALE_ROWS)
+    return grid.trace(lambda: built(*inputs, block=numbers))
 
 
 def memory_use(run: grid.GridTrace) -> dict[str, tuple[float, float]]:
     """For "input" and "output": sectors per request, and the percentage of the sectors' bytes that were
     requested.
     """
-    found = {}
-    for argument in ("input", "output"):
-        table = run.sectors()
-        accesses = table[table["argument"] == argument]
-        n = accesses["n_requests"].sum()
-        sectors = accesses["sectors_per_request"] * accesses["n_requests"]
-        used = float((sectors * accesses["bytes_used_percent"]).sum() / sectors.sum())
-        found[argument] = (float(sectors.sum() / n), used)
-    return found
+    found = {argument: requests(run, argument) for argument in ("input", "output")}
+    return {argument: (sectors / n, used) for argument, (n, sectors, used) in found.items()}
+
+
+def requests(run: grid.GridTrace, *arguments: str) -> tuple[int, float, float]:
+    """The warps' requests for these arguments, the sectors that they touch, and the percentage of these
+    sectors' bytes that were requested.
+    """
+    table = run.sectors()
+    table = table[table["argument"].isin(arguments)]
+    sectors = table["sectors_per_request"] * table["n_requests"]
+    used = (sectors * table["bytes_used_percent"]).sum() / sectors.sum()
+    return int(table["n_requests"].sum()), float(sectors.sum()), float(used)
 
 
 def writers(built: Built, height: int, width: int, *numbers: int) -> dict:
-    """How many threads at most wrote one element of the output in a traced run, or "trouble" as
-    in `count`.
-    """
-    from helpers.cuda.emulator import checked
+    """How many threads at most wrote one element of the output in a traced run, or the "trouble"."""
 
-    try:
-        a = traced(built, height, width, numbers).accesses
-    except checked.EmulatorError as error:
-        return _trouble(built, error)
-    except cuda.BuildError as error:
-        return {"trouble": str(error), "cause": "not traced"}
-    writes = a[(a["argument"] == "output") & (a["access"] != "read")]
-    thread_columns = [f"{of}_{axis}" for of in ("block", "thread") for axis in "xyz"]
-    return {
-        "writers": int(writes.drop_duplicates(["element", *thread_columns]).groupby("element").size().max())
-    }
+    def most(run: grid.GridTrace) -> dict:
+        a = run.accesses
+        writes = a[(a["argument"] == "output") & (a["access"] != "read")]
+        writes = writes.drop_duplicates(["element", *_THREAD])
+        return {"writers": int(writes.groupby("element").size().max())}
+
+    return _of_trace(most, built, height, width, numbers)
 
 
 def count(built: Built, height: int, width: int) -> dict:
-    """`memory_use` of a traced run, or "trouble", "cause" and more, as in `run`."""
+    """`memory_use` of a traced run, or the "trouble"."""
+    return _of_trace(memory_use, built, height, width)
+
+
+def _of_trace(measure: Callable[[grid.GridTrace], dict], built: Built, *how: Any) -> dict:
+    """What is measured on a traced run, or "trouble", "cause" and more, as in `run`."""
     from helpers.cuda.emulator import checked
 
     try:
-        return memory_use(traced(built, height, width))
+        return measure(traced(built, *how))
     except checked.EmulatorError as error:
-        return _trouble(built, error)
+        return guarded_run.trouble(error) | _about(built)
     except cuda.BuildError as error:
         return {"trouble": str(error), "cause": "not traced"}

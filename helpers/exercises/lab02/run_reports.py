@@ -6,10 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from helpers.exercises import guarded_run
 from helpers.exercises.mistakes import Conditions, Seen, Table, TableJudge, always, under
+from helpers.exercises.model import Case
+
+if TYPE_CHECKING:
+    import torch
 
 LAB = "02_load_inline"
 
@@ -28,19 +32,25 @@ def make_judge(
     return TableJudge(Table(id, LAB, conditions, raises=guarded_run.DOES_NOT_BUILD), name, parts=_parts)
 
 
+def run_case(tensors: list, result: torch.Tensor, block: tuple[int, ...] = ()) -> Case:
+    """The case of one run on these tensors, the first of which is the matrix; `block` is (x, y) if needed."""
+    height, width = tensors[0].shape
+    label = f"a {height} × {width} matrix" + (f" in blocks of {block[0]} × {block[1]}" if block else "")
+    args = (tensors, tuple(result.shape), [height, width, *block])
+    return Case(label, args, expected=result.to(tensors[0].device), call="run")
+
+
 def _parts(seen: Seen) -> Iterable[Seen]:
     case, found = seen.case, seen.got
     height, width, *block = case.args[2] if case.call == "run" else case.args
-    known = {key: found.get(key) for key in ("has_barrier", "function", "tile", "writers")}
+    known = {key: found.get(key) for key in ("has_barrier", "tile", "writers")}
     for part in guarded_run.seen_run(seen):
         part = part.also(height=height, width=width, **known)
         yield part.also(**_faulty_thread(part, *(block or (32, 8)))) if part.block else part
 
 
 def _faulty_thread(s: Seen, block_x: int, block_y: int) -> dict[str, Any]:
-    """The row, column and flat index of the thread that the emulator names, and the size of the tensor that
-    it accessed.
-    """
+    """The row, column and flat index of the thread that the emulator names, and its tensor's size."""
     (across, down, _), (x, y, _) = s.block, s.thread
     rows, cols = (s.height, s.width) if s.argument == "input" else (s.width, s.height)
     return {
@@ -71,22 +81,14 @@ def unsynchronized(s: Seen) -> bool:
     return s.cause == "race" or (s.cause == "uninitialised" and not s.has_barrier)
 
 
-def _at_the_edge(s: Seen) -> bool:
-    return s.height % 32 > 0 or s.width % 32 > 0
-
-
 BARRIERS: Conditions = {
     "missing-barrier": unsynchronized,
     "barrier-in-if": lambda s: s.cause == "barrier",
-    **under(
-        lambda s: s.cause == "uninitialised",
-        {"missing-guard/tile": _at_the_edge, "part-of-tile": lambda s: not _at_the_edge(s)},
-    ),
 }
 
 
 def outside(conditions: Conditions) -> dict:
-    """The conditions, for accesses outside a tensor."""
+    """The conditions, for a thread's access outside a tensor."""
     return under(lambda s: s.cause == "out of bounds" and s.block, conditions)
 
 
@@ -106,11 +108,18 @@ def _has_element(s: Seen) -> set[bool]:
     return {True} if last == {True} else {False} if first == {False} else {True, False}
 
 
-TILES: Conditions = outside(
-    {
-        "tile-index": lambda s: s.argument not in ("input", "output"),
-        "wrong-index": lambda s: _has_element(s) == {True},
-        "missing-guard/none": lambda s: _has_element(s) == {False},
-        "missing-guard/perhaps": always,
-    }
-)
+TILES: Conditions = {
+    **outside(
+        {
+            "tile-index": lambda s: s.argument not in ("input", "output"),
+            "wrong-index": lambda s: _has_element(s) == {True},
+            "missing-guard/none": lambda s: _has_element(s) == {False},
+            "missing-guard/perhaps": always,
+        }
+    ),
+    **BARRIERS,
+    **under(
+        lambda s: s.cause == "uninitialised",
+        {"missing-guard/tile": lambda s: s.height % 32 or s.width % 32, "part-of-tile": always},
+    ),
+}

@@ -1,6 +1,4 @@
-"""Lab 02's wrapper: valid and invalid tensors, what its kernel computes, and the mistakes in
-refusing them.
-"""
+"""Lab 02's wrapper: valid and invalid tensors, what its kernel computes, and mistakes in refusing them."""
 
 from __future__ import annotations
 
@@ -8,42 +6,15 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from helpers.exercises.mistakes import Seen, Table, TableJudge, always, under
+from helpers.exercises.mistakes import Seen, Table, TableJudge, always, sentences, under
 from helpers.exercises.model import Case, Outcome
 from helpers.exercises.proxies import Proxy
 
 ID = "refuse-wrong-tensors"
 _REFUSALS = ("ValueError", "TypeError", "RuntimeError")
 
-_FLOAT32 = ("float64", "double", "dtype", "float32")
-_TWO_D = ("dim", "shape", "2-d", "2d", "matrix")
-_DENSE = ("contiguous", "stride")
 # What is wrong -> words, one of which the message must contain, and the hint if the wrapper accepts it.
-WRONG = {
-    "a list of lists": (
-        ("list", "tensor"),
-        "Check isinstance(x, torch.Tensor) first, because the other checks need a tensor.",
-    ),
-    "a NumPy array": (("ndarray", "numpy", "tensor"), "Check isinstance(x, torch.Tensor) first."),
-    "a tensor on another device": (
-        ("device", "cuda", "cpu", "gpu", "meta"),
-        "Compare x.device.type with `on`. The kernel can't use an address on another device.",
-    ),
-    "float64": (_FLOAT32, "The kernel reads float32, so it would read the eight bytes as two numbers."),
-    "float16": (("float16", "half", "dtype", "float32"), "The kernel reads float32."),
-    "int32": (
-        ("int32", "int", "dtype", "float32"),
-        "The kernel reads float32, and integers have other bits.",
-    ),
-    "one dimension": (_TWO_D, "The kernel needs a height and a width: x.dim() == 2."),
-    "three dimensions": (_TWO_D, "Three sizes don't fit a height and a width: x.dim() == 2."),
-    "a transposed matrix": (_DENSE, "The kernel computes row * width + col, so check x.is_contiguous()."),
-    "every second column": (_DENSE, "There are other elements between these, so check x.is_contiguous()."),
-    "an empty float64 matrix": (
-        _FLOAT32,
-        "An empty tensor can be wrong, too: check first, then return early.",
-    ),
-}
+WRONG = sentences("02_load_inline", "data")[ID]
 RIGHT = (
     "an ordinary matrix",
     "one element",
@@ -58,15 +29,16 @@ RIGHT = (
 
 def cases(rng: random.Random, device: str) -> Iterator[Case]:
     """A valid tensor, then all other valid and invalid ones in random order."""
-    sizes = rng.randrange(2, 20), rng.randrange(2, 30)
-    yield Case(RIGHT[0], (RIGHT[0], *sizes, device, rng.randrange(2**31)), expected=True, call="wrapped")
-    order = [*((kind, False) for kind in WRONG), *((kind, True) for kind in RIGHT[1:])]
+
+    def case(kind: str) -> Case:
+        args = (kind, rng.randrange(2, 20), rng.randrange(2, 30), device, rng.randrange(2**31))
+        return Case(kind, args, expected=kind in RIGHT, call="wrapped")
+
+    yield case(RIGHT[0])
+    order = [*WRONG, *RIGHT[1:]]
     rng.shuffle(order)
     # Empty matrices come last, because a full matrix of that dtype is a more informative failure.
-    order.sort(key=lambda one: "empty" in one[0])
-    for kind, right in order:
-        sizes = rng.randrange(2, 20), rng.randrange(2, 30)
-        yield Case(kind, (kind, *sizes, device, rng.randrange(2**31)), expected=right, call="wrapped")
+    yield from map(case, sorted(order, key=lambda kind: "empty" in kind))
 
 
 def make(kind: str, height: int, width: int, device: str, seed: int) -> Any:
@@ -152,8 +124,7 @@ def serve(
 
 
 def _about(kind: str, *_: Any) -> dict[str, Any]:
-    words, advice = WRONG.get(kind, ((), ""))
-    return {"words": words, "advice": advice, "empty": "without" in kind}
+    return {"words": (), "advice": "", **WRONG.get(kind, {}), "empty": "without" in kind}
 
 
 def _call(seen: Seen) -> Iterator[Seen]:
@@ -190,7 +161,7 @@ _ACCEPTS = {
     "launches": lambda s: not s.empty and s.n_launches != 1,
 }
 _REFUSES = {
-    "lets-through/copied": lambda s: _accepted(s) and s.words is _DENSE and s.right,
+    "lets-through/copied": lambda s: _accepted(s) and "contiguous" in s.words and s.right,
     "lets-through": _accepted,
     "launches-first": lambda s: s.n_launches,
     "assert": lambda s: s.error == "AssertionError",

@@ -16,7 +16,6 @@ def _gpu(rng: random.Random, kernels: list[tuple], **more) -> dict:
     """The true times of a simulated GPU, as plain values that can be sent to another process."""
     return {
         "kernels": kernels,
-        "first": None,
         "launch_us": rng.uniform(14, 28),
         "mark_us": rng.uniform(0.5, 1.2),
         "wake_us": rng.uniform(5, 12),

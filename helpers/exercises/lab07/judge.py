@@ -5,39 +5,29 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 
-from helpers.exercises.lab07.machines import METHODS, Kernel, TimedGpu
+from helpers.exercises.gpus import shown
+from helpers.exercises.lab07.machines import Kernel, TimedGpu
 from helpers.exercises.mistakes import Condition, Seen, Table, always, close, under
 from helpers.exercises.model import Case, Outcome, Verdict
-from helpers.exercises.proxies import Proxy
 from helpers.exercises.verdicts import counted, is_number, raised, wrong
 
 LAB = "07_timers"
 
-ALLOWED_US, ALLOWED_SHARE = 5.0, 0.02
-
 
 def allowed_us(true_us: float) -> float:
     """How far a time may be from the truth: 5 µs, about what a pair of marks adds to the kernel, or 2 %."""
-    return max(ALLOWED_US, ALLOWED_SHARE * true_us)
+    return max(5.0, 0.02 * true_us)
 
 
 def simulate(ask: Callable[..., Outcome], true: dict) -> Outcome | dict:
     """Let a timer measure a simulated GPU; return its result and what ran between its marks."""
-    kernels = tuple(Kernel(*one) for one in true["kernels"])
-    first = None if true["first"] is None else tuple(Kernel(*one) for one in true["first"])
-    gpu = TimedGpu(**{**true, "kernels": kernels, "first": first})
-
-    def mark() -> Proxy:
-        made = gpu.mark()
-        return Proxy({"us_until": lambda stop: made.us_until(stop.of)}, of=made)
-
-    # These methods and nothing else: the true times are not for the learner's code.
-    outcome = ask(Proxy({name: getattr(gpu, name) for name in METHODS} | {"mark": mark}))
+    kernels = {key: tuple(Kernel(*one) for one in true[key]) for key in ("kernels", "first") if key in true}
+    gpu = TimedGpu(**(true | kernels))
+    outcome = ask(shown(gpu, "call", "flush", "wait", "host_us", "trace"))
     refused = "ValueError" in outcome.facts.get("bases", ())
     if outcome.error and not refused:
         return outcome
-    reads = [vars(read) for read in gpu.reads]
-    seen = {"reads": reads, "n_calls": gpu.n_calls, "traced_us": gpu.traced_us}
+    seen = {"reads": gpu.reads, "traced_us": gpu.traced_us}
     return seen | ({"refused": outcome.error} if refused else {"us": outcome.value})
 
 
@@ -55,10 +45,6 @@ def _has_no_time(s: Seen) -> bool:
     return isinstance(s.want, str)
 
 
-def _refused(s: Seen) -> bool:
-    return s.refused is not None
-
-
 def _other_exception(s: Seen) -> bool:
     """Whether it refused for the right reason, but with another type of exception."""
     return _has_no_time(s) and _names(s.got.error, _WORDS["nothing"] + _WORDS["stream"])
@@ -73,7 +59,7 @@ NO_TIME = Table(
     },
     conditions={
         **under(
-            _refused,
+            lambda s: s.refused is not None,
             {
                 "refuses-right": lambda s: not _has_no_time(s),
                 "other-cause": lambda s: _names(s.refused, _OTHER_WORDS[s.want]),
@@ -81,7 +67,7 @@ NO_TIME = Table(
             },
         ),
         **under(
-            lambda s: not _refused(s),
+            lambda s: s.refused is None,
             {
                 "no-number": lambda s: not is_number(s.us) or s.us != s.us,
                 "times-nothing": lambda s: s.want == "nothing",
@@ -180,24 +166,9 @@ def judge_timer(id: str, name: str, cold: bool, case: Case, outcome: Outcome) ->
         case: `expected` is the true time in µs, or why there is none: "nothing" or "stream".
         outcome: What `simulate` returned.
     """
-    seen = _seen(case, outcome, cold)
-    if found := NO_TIME.first_match(seen):
-        return wrong(id, case, f"on {case.label}: {found.what}", found.key, found.hint)
-    if outcome.error:
-        return raised(id, name, case, outcome)
-    if _refused(seen) or abs(seen.us - seen.want) <= allowed_us(seen.want):
-        return None
-    found = WRONG_TIME.first_match(seen)
-    l2 = "cold" if cold else "warm"
-    times = f"it returned {seen.us:,.1f} µs, but the right time is {seen.want:,.1f} µs (with a {l2} L2)"
-    sentence = f"on {case.label}: {times}{f'; {found.what}' if found.what else ''}"
-    return wrong(id, case, sentence, found.key, found.hint)
-
-
-def _seen(case: Case, outcome: Outcome, cold: bool) -> Seen:
     value = {} if outcome.error else outcome.value
     refused = value.get("refused")
-    return Seen(
+    seen = Seen(
         got=outcome if outcome.error else value,
         want=case.expected,
         cold=cold,
@@ -209,3 +180,14 @@ def _seen(case: Case, outcome: Outcome, cold: bool) -> Seen:
         reads=value.get("reads"),
         traced_us=value.get("traced_us"),
     )
+    if found := NO_TIME.first_match(seen):
+        return wrong(id, case, f"on {case.label}: {found.what}", found.key, found.hint)
+    if outcome.error:
+        return raised(id, name, case, outcome)
+    if seen.refused is not None or abs(seen.us - seen.want) <= allowed_us(seen.want):
+        return None
+    found = WRONG_TIME.first_match(seen)
+    l2 = "cold" if cold else "warm"
+    times = f"it returned {seen.us:,.1f} µs, but the right time is {seen.want:,.1f} µs (with a {l2} L2)"
+    sentence = f"on {case.label}: {times}{f'; {found.what}' if found.what else ''}"
+    return wrong(id, case, sentence, found.key, found.hint)

@@ -6,13 +6,12 @@ timers then run unchanged on the real one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from helpers.exercises.gpus import Mark, RealGpu, SimulatedQueue
-
-METHODS = ("call", "flush", "wait", "host_us", "mark", "trace")
 
 
 @dataclass(frozen=True)
@@ -30,45 +29,27 @@ class Kernel:
 
 
 @dataclass
-class _Read:
-    """What ran between two marks, for the judge."""
-
-    us: float
-    n_calls: int
-    n_flushes: int
-    n_cold: int
-    n_first: int
-    slowest_clock: float
-    idle_us: float
-
-
-@dataclass
 class TimedGpu(SimulatedQueue):
     """A simulated host and GPU, and a function about which the learner knows nothing. All times are in µs.
 
     Args:
         kernels: What each call launches after the first `n_first` calls.
-        first: What each of the first calls launches; None if they launch the same kernels.
-        n_first: Number of first calls, each of which also takes `first_us` on the host.
-        launch_us, mark_us, wake_us, first_us: Host time of a launch, a mark, waking up and a first call.
-        gap_us: Time between one kernel and the next.
         flush_us: Time that it takes to overwrite the L2.
+        first_us: Host time of each of the first calls.
+        first: What each of the first calls launches; None if they launch the same kernels.
+        n_first: Number of first calls.
         ramp_us: Work until the clocks are up; the first kernels take `ramp` times as long.
         profiler: How many times as long kernels take while a profiler is active.
-        left_us: Work that is already in the queue.
         n_burst: How many of the first calls after a mark are several times too slow.
-        seed: For the small variations and the few slow readings.
+
+    Attributes:
+        reads: What ran between each pair of marks that was read, for the judge.
+        traced_us: The times that the profiler reported.
     """
 
     kernels: tuple[Kernel, ...]
-    launch_us: float
-    mark_us: float
-    wake_us: float
-    gap_us: float
     flush_us: float
     first_us: float
-    left_us: float
-    seed: int
     first: tuple[Kernel, ...] | None = None
     n_first: int = 1
     ramp_us: float = 5_000.0
@@ -76,7 +57,7 @@ class TimedGpu(SimulatedQueue):
     profiler: float = 1.0
     n_burst: int = 0
     n_calls: int = 0
-    reads: list[_Read] = field(default_factory=list)
+    reads: list[dict[str, Any]] = field(default_factory=list)
     traced_us: list[float] = field(default_factory=list)
     _warm: bool = False
     _marked: bool = False
@@ -93,11 +74,11 @@ class TimedGpu(SimulatedQueue):
         self.n_calls += 1
         kernels = self.first if is_first and self.first is not None else self.kernels
         self._host += self.first_us if is_first else 0.0
-        ran = []
         self._log.append(("first" if is_first else "call", 1.0, 0.0))
         in_burst, self._marked = self._marked and self.n_burst > 0, False
         self.n_burst -= in_burst
         slow = self._random.uniform(2.5, 6) if in_burst or self._random.random() < 0.06 else 1.0
+        ran = []
         for kernel in kernels:
             base = kernel.warm_us if self._warm else kernel.cold_us
             clock = self._clock()
@@ -105,13 +86,15 @@ class TimedGpu(SimulatedQueue):
             if not kernel.current:  # another stream: no mark of this one waits for it
                 self._host += self.launch_us
             else:
-                idle = max(0.0, self._host + self.launch_us - self._free)
-                self._put(duration_us, self.launch_us)
-                self._log.append(("warm" if self._warm else "cold", clock, idle))
+                self._launch("warm" if self._warm else "cold", duration_us, clock)
             self._worked_us += duration_us
             ran.append((kernel, duration_us))
         self._warm = self._warm or bool(kernels)
         return ran
+
+    def _launch(self, what: str, duration_us: float, clock: float = 1.0) -> None:
+        self._log.append((what, clock, max(0.0, self._host + self.launch_us - self._free)))
+        self._put(duration_us, self.launch_us)
 
     def _clock(self) -> float:
         """The factor by which kernels are slower at the current clock."""
@@ -120,11 +103,9 @@ class TimedGpu(SimulatedQueue):
     def flush(self) -> None:
         """Put a kernel that overwrites the whole L2 into the queue."""
         duration_us = self.flush_us * self._clock()
-        idle = max(0.0, self._host + self.launch_us - self._free)
-        self._put(duration_us, self.launch_us)
+        self._launch("flush", duration_us)
         self._worked_us += duration_us
         self._warm = False
-        self._log.append(("flush", 1.0, idle))
 
     def mark(self) -> _TimedMark:
         """Put a mark into the queue; the GPU records the time when it gets there."""
@@ -150,15 +131,15 @@ class TimedGpu(SimulatedQueue):
         idle = sum(idle for _, _, idle in log)
         clocks = [clock for what, clock, _ in log if what in ("warm", "cold")]
         self.reads.append(
-            _Read(
-                stop.us - start.us,
-                kinds.count("call") + kinds.count("first"),
-                kinds.count("flush"),
-                kinds.count("cold"),
-                kinds.count("first"),
-                max(clocks, default=1.0),
-                idle,
-            )
+            {
+                "us": stop.us - start.us,
+                "n_calls": kinds.count("call") + kinds.count("first"),
+                "n_flushes": kinds.count("flush"),
+                "n_cold": kinds.count("cold"),
+                "n_first": kinds.count("first"),
+                "slowest_clock": max(clocks, default=1.0),
+                "idle_us": idle,
+            }
         )
 
 
@@ -203,32 +184,26 @@ class TimedRealGpu(RealGpu):
             path = trace.capture(flushed, path=Path(folder) / "one.json.gz", active=1)
             table = trace.kernels(trace.load_trace(path)).sort_values("start_us")
         rows = table.to_dict("records")
-        if not rows:
-            return []
-        flush, *ran = rows
+        current = rows[0]["stream"] if rows else None  # that of the flush
         return [
             {
                 "kernel": row["name"],
                 "us": row["duration_us"],
-                "on_current_stream": row["stream"] == flush["stream"],
+                "on_current_stream": row["stream"] == current,
             }
-            for row in ran
+            for row in rows[1:]
         ]
 
 
-_buffers: list = []
-
-
+@functools.cache
 def _buffer() -> Any:
     """Memory of twice the size of the L2, allocated once."""
     import torch
 
     from helpers import device
 
-    if not _buffers:
-        size = max(2 * device.gpu_spec().l2_bytes, 32 << 20)
-        _buffers.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
-    return _buffers[0]
+    size = max(2 * device.gpu_spec().l2_bytes, 32 << 20)
+    return torch.empty(size, dtype=torch.uint8, device="cuda")
 
 
 SPIN_CUDA = r"""
@@ -260,59 +235,45 @@ def examples() -> list[dict[str, Any]]:
     """
     from helpers import device
 
+    def row(function: str, gpu: Any, warm_us: float, cold_us: float) -> dict[str, Any]:
+        return {"function": function, "gpu": gpu, "warm_us": warm_us, "cold_us": cold_us}
+
     if not device.has_gpu():
-        times = {"40 µs, 70 cold": (40.0, 70.0), "300 µs, 420 cold": (300.0, 420.0)}
         return [
-            {
-                "function": f"simulated: {name}",
-                "gpu": TimedGpu((Kernel(*us),), 20.0, 1.0, 8.0, 0.6, 110.0, 3e4, 4e3, seed=i),
-                "warm_us": us[0],
-                "cold_us": us[1],
-            }
-            for i, (name, us) in enumerate(times.items())
+            row(f"simulated: {warm:g} µs, {cold:g} cold", _simulated(i, Kernel(warm, cold)), warm, cold)
+            for i, (warm, cold) in enumerate(((40.0, 70.0), (300.0, 420.0)))
         ]
     import torch
 
     from helpers import timing
 
     x = torch.randn(device.gpu_spec().l2_bytes // 16, device="cuda")
-    square = lambda: torch.square(x)  # noqa: E731
-    rows = [
-        {
-            "function": f"spins for {us} µs",
-            "gpu": TimedRealGpu(spin(us)),
-            "warm_us": float(us),
-            "cold_us": float(us),
-        }
-        for us in (50, 300)
-    ]
-    true = {f"{l2}_us": timing.time_gpu(square, l2=l2).median_us for l2 in ("warm", "cold")}
+    square = functools.partial(torch.square, x)
+    true = (timing.time_gpu(square, l2=l2).median_us for l2 in ("warm", "cold"))
     return [
-        *rows,
-        {
-            "function": f"square of {x.numel():,} floats (truth: time_gpu)",
-            "gpu": TimedRealGpu(square),
-            **true,
-        },
+        *(row(f"spins for {us} µs", TimedRealGpu(spin(us)), float(us), float(us)) for us in (50, 300)),
+        row(f"square of {x.numel():,} floats (truth: time_gpu)", TimedRealGpu(square), *true),
     ]
+
+
+def _simulated(seed: int, *kernels: Kernel) -> TimedGpu:
+    times = {"launch_us": 20.0, "mark_us": 1.0, "wake_us": 8.0, "gap_us": 0.6, "left_us": 4e3}
+    return TimedGpu(kernels, flush_us=110.0, first_us=3e4, **times, seed=seed)
 
 
 def traps() -> dict[str, Any]:
-    """A GPU for each of three functions: an ordinary one, one that launches nothing, and one on another
-    stream.
+    """A GPU for an ordinary function, one that launches nothing, and one on another stream.
 
     They are real if a GPU is available, and otherwise simulated.
     """
     from helpers import device
 
     if not device.has_gpu():
-        kernels = {
-            "an honest kernel": (Kernel(60, 90),),
-            "keeps its result": (),
-            "another stream": (Kernel(60, 90, current=False),),
+        return {
+            "simulated, an honest kernel": _simulated(0, Kernel(60, 90)),
+            "simulated, keeps its result": _simulated(0),
+            "simulated, another stream": _simulated(0, Kernel(60, 90, current=False)),
         }
-        times = (20.0, 1.0, 8.0, 0.6, 110.0, 3e4, 4e3)
-        return {f"simulated, {name}": TimedGpu(ran, *times, seed=0) for name, ran in kernels.items()}
     import torch
 
     x = torch.randn(1 << 22, device="cuda")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -45,31 +45,6 @@ def _values(rng: random.Random, sizes: tuple[int, ...]) -> torch.Tensor:
     return torch.randn(sizes, generator=torch.Generator().manual_seed(rng.randrange(2**31)))
 
 
-def _cases(
-    truth: _Truth,
-    sizes: Callable[[random.Random], list[tuple]],
-    result: Callable[[torch.Tensor], torch.Tensor],
-    more: Callable[[], list[tuple[str, torch.Tensor]]],
-    rng: random.Random,
-    device: str,
-) -> Iterator[Case]:
-    yield Case("the diagnosis", (), expected=truth, call="diagnosis")
-    chosen = sizes(rng)
-    for i, size in enumerate(chosen, 1):
-        x = _values(rng, size)
-        label = f"an input of {' × '.join(map(str, size))}"
-        if i == len(chosen):
-            x = -x.abs() - 1  # so that an element that was set to 0 is the maximum
-            label += ", all negative"
-        out = result(x)
-        args = (x, tuple(out.shape), list(size))
-        yield Case(label, args, expected=out, call="run")
-    for label, x in more():
-        out = result(x)
-        yield Case(label, (x, tuple(out.shape), list(x.shape)), expected=out, call="run")
-    yield Case(f"a traced run on {' × '.join(map(str, size))}", args, expected=truth, call="reads")
-
-
 def _finds(cause: str) -> Condition:
     """The condition that the emulator found this (`EmulatorError.cause`)."""
     return lambda s: s.cause == cause
@@ -89,21 +64,6 @@ _READS = {
 }
 
 
-def _judge(id: str, name: str, faults: Conditions, values: Conditions) -> TableJudge:
-    """The judge of an exercise.
-
-    Args:
-        id, name: Of the exercise and of the learner's answer.
-        faults, values: As in `guarded_run.of_runs`.
-    """
-    conditions = {
-        **under(lambda s: s.case.call == "diagnosis", _DIAGNOSIS),
-        **guarded_run.of_runs(faults, values),
-        **under(lambda s: s.case.call == "reads", _READS),
-    }
-    return TableJudge(Table(id, LAB, conditions, raises=guarded_run.DOES_NOT_BUILD), name, parts=_parts)
-
-
 def _parts(seen: Seen) -> Iterable[Seen]:
     got = seen.got
     if seen.case.call == "diagnosis":
@@ -119,23 +79,52 @@ def _parts(seen: Seen) -> Iterable[Seen]:
 def _exercise(
     id: str,
     title: str,
-    name: str,
     minutes: int,
     of: broken.Broken,
     truth: _Truth,
-    judge: TableJudge,
-    sizes: Callable,
-    result: Callable,
-    more: Callable = list,
+    sizes: Callable[[random.Random], list[tuple]],
+    result: Callable[[torch.Tensor], torch.Tensor],
+    more: Callable[[], list[tuple[str, torch.Tensor]]] = list,
+    **found: Conditions,
 ) -> Exercise:
+    """Make an exercise.
+
+    Args:
+        sizes: Of the random inputs.
+        result: What the kernel should compute.
+        more: Further inputs, with labels.
+        found: `faults` and `values`, as in `guarded_run.of_runs`.
+    """
+
+    def run(label: str, x: torch.Tensor) -> Case:
+        out = result(x)
+        return Case(label, (x, tuple(out.shape), list(x.shape)), expected=out, call="run")
+
+    def cases(rng: random.Random, device: str) -> Iterator[Case]:
+        yield Case("the diagnosis", (), expected=truth, call="diagnosis")
+        inputs = [(" × ".join(map(str, size)), _values(rng, size)) for size in sizes(rng)]
+        for shape, x in inputs[:-1]:
+            yield run(f"an input of {shape}", x)
+        shape, x = inputs[-1]
+        last = run(f"an input of {shape}, all negative", -x.abs() - 1)  # an element set to 0 is the maximum
+        yield last
+        yield from (run(*one) for one in more())
+        yield replace(last, label=f"a traced run on {shape}", expected=truth, call="reads")
+
+    conditions = {
+        **under(lambda s: s.case.call == "diagnosis", _DIAGNOSIS),
+        **guarded_run.of_runs(**found),
+        **under(lambda s: s.case.call == "reads", _READS),
+    }
+    name = of.name.upper()
     return Exercise(
         id=id,
         lab=LAB,
         title=title,
         name=name,
         minutes=minutes,
-        cases=partial(_cases, truth, sizes, result, more),
-        judge=judge,
+        cases=cases,
+        judge=TableJudge(Table(id, LAB, conditions, raises=guarded_run.DOES_NOT_BUILD), name, parts=_parts),
         adapters={"diagnosis": own.diagnosis, "run": own.run, "reads": own.reads},
         text=own.as_text,
         prepare=partial(own.answer_of, of.name),
@@ -146,18 +135,13 @@ def _exercise(
 REVERSE = _exercise(
     "fix-the-index",
     "Rows backwards",
-    "REVERSE_ROWS",
     15,
     broken.REVERSE_ROWS,
     _Truth("memcheck", (6,), "index", lambda height, width: 1),
-    _judge(
-        "fix-the-index",
-        "REVERSE_ROWS",
-        {"still-outside": _finds("out of bounds")},
-        {"hides-the-symptom": lambda s: s.out[s.bad].isnan().any(), "index": always},
-    ),
     lambda rng: [(3, 5), (1, 1), (1, 200), (200, 1), (rng.randrange(2, 40), rng.randrange(2, 90)), (16, 16)],
     lambda x: x.flip(1),
+    faults={"still-outside": _finds("out of bounds")},
+    values={"hides-the-symptom": lambda s: s.out[s.bad].isnan().any(), "index": always},
 )
 
 
@@ -175,22 +159,9 @@ def _smooth(x: torch.Tensor) -> torch.Tensor:
 SMOOTH = _exercise(
     "fix-the-race",
     "A tile used again",
-    "SMOOTH_CHUNKS",
     20,
     broken.SMOOTH_CHUNKS,
     _Truth("racecheck", (7, 10, 11, 12), "barrier", lambda height, width: -(-width // 64)),
-    _judge(
-        "fix-the-race",
-        "SMOOTH_CHUNKS",
-        {
-            "still-races": _finds("race"),
-            "barrier-in-branch": _finds("barrier"),
-            "never-set": _finds("uninitialised"),
-            "tile-too-small": _finds("out of bounds"),
-            "tile-too-large": _finds("too much shared memory"),
-        },
-        {"hides-the-symptom": guarded_run.unwritten, "values": always},
-    ),
     lambda rng: [
         (2, 64),
         (1, 65),
@@ -201,6 +172,14 @@ SMOOTH = _exercise(
         (2, 130),
     ],
     _smooth,
+    faults={
+        "still-races": _finds("race"),
+        "barrier-in-branch": _finds("barrier"),
+        "never-set": _finds("uninitialised"),
+        "tile-too-small": _finds("out of bounds"),
+        "tile-too-large": _finds("too much shared memory"),
+    },
+    values={"hides-the-symptom": guarded_run.unwritten, "values": always},
 )
 
 
@@ -230,29 +209,24 @@ def _lowest() -> list[tuple[str, torch.Tensor]]:
 MAXIMA = _exercise(
     "fix-the-unset",
     "The last block",
-    "BLOCK_MAXIMA",
     20,
     broken.BLOCK_MAXIMA,
     _Truth("host", (8,), "never set", lambda n: 1, reads_once=False),
-    _judge(
-        "fix-the-unset",
-        "BLOCK_MAXIMA",
-        {
-            "still-unset": _finds("uninitialised"),
-            "barrier-in-branch": _finds("barrier"),
-            "reads-outside": _finds("out of bounds"),
-            "race": _finds("race"),
-        },
-        {
-            "number-for-nothing": _has_finite_stand_in,
-            "hides-the-symptom": guarded_run.unwritten,
-            "zero-for-nothing": lambda s: (s.out[s.bad] == 0).all(),
-            "values": always,
-        },
-    ),
     lambda rng: [(64,), (100,), (1,), (128,), (rng.randrange(65, 500),), (rng.randrange(65, 127),)],
     _maxima,
     _lowest,
+    faults={
+        "still-unset": _finds("uninitialised"),
+        "barrier-in-branch": _finds("barrier"),
+        "reads-outside": _finds("out of bounds"),
+        "race": _finds("race"),
+    },
+    values={
+        "number-for-nothing": _has_finite_stand_in,
+        "hides-the-symptom": guarded_run.unwritten,
+        "zero-for-nothing": lambda s: (s.out[s.bad] == 0).all(),
+        "values": always,
+    },
 )
 
 EXERCISES = (REVERSE, SMOOTH, MAXIMA)

@@ -14,33 +14,27 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import cuda
 from helpers.exercises import cuda_text, guarded_run
-from helpers.exercises.lab08.broken import KERNELS, Broken
+from helpers.exercises.lab08.broken import KERNELS
 
 if TYPE_CHECKING:
     from helpers.cuda import LoadedKernel
 
-KEYS = ("tool", "line", "cause", "mended")
+DIAGNOSIS = ("tool", "line", "cause")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """A learner's answer. Its kernel is built when it is first run.
+    """A learner's answer.
 
     Attributes:
-        of: The broken kernel.
-        tool, line, cause: The diagnosis.
+        name: Of the broken kernel.
+        diagnosis: "tool", "line" and "cause".
         text: The fixed kernel.
     """
 
-    of: Broken
-    tool: Any
-    line: Any
-    cause: Any
+    name: str
+    diagnosis: dict[str, Any]
     text: str
-
-    def kernel(self) -> LoadedKernel:
-        """Build the fixed kernel for the emulator; raises what `build` raises."""
-        return build(self.of.name, self.text, "emulator")
 
 
 def as_text(answer: Any) -> str:
@@ -50,12 +44,11 @@ def as_text(answer: Any) -> str:
         NotImplementedError: The diagnosis is still empty.
         helpers.cuda.BuildError: The answer isn't a dict with the right keys and types.
     """
-    if not isinstance(answer, dict) or set(answer) != set(KEYS) or not isinstance(answer["mended"], str):
-        keys = ", ".join(KEYS)
-        raise cuda.BuildError(
-            f"The answer must be a dict with the keys {keys}, and mended must be CUDA text, a string."
-        )
-    diagnosis = {key: answer[key] for key in KEYS[:3]}
+    keys = (*DIAGNOSIS, "mended")
+    if not isinstance(answer, dict) or set(answer) != set(keys) or not isinstance(answer["mended"], str):
+        needs = f"a dict with the keys {', '.join(keys)}, and mended must be CUDA text, a string"
+        raise cuda.BuildError(f"The answer must be {needs}.")
+    diagnosis = {key: answer[key] for key in DIAGNOSIS}
     if not all(diagnosis.values()):
         raise NotImplementedError("first name the tool, the line and the cause, then fix the kernel")
     if not all(isinstance(value, int if key == "line" else str) for key, value in diagnosis.items()):
@@ -73,7 +66,7 @@ def answer_of(name: str, text: str) -> Answer:
     first, _, mended = text.partition("\n")
     try:
         found = json.loads(first)
-        return Answer(KERNELS[name], *(found[key] for key in KEYS[:3]), mended)
+        return Answer(name, {key: found[key] for key in DIAGNOSIS}, mended)
     except (ValueError, KeyError, TypeError):
         raise cuda.BuildError("The diagnosis can't be read; give the check the dict itself.") from None
 
@@ -149,17 +142,17 @@ def told(name: str, *sizes: int) -> str:
 
 def diagnosis(answer: Answer) -> dict:
     """Return the diagnosis of an answer as a dict."""
-    return {"tool": answer.tool, "line": answer.line, "cause": answer.cause}
+    return answer.diagnosis
 
 
 def run(answer: Answer, x: Any, shape: tuple, numbers: list) -> dict:
     """Run the fixed kernel: `guarded_run.into_new_memory`."""
-    answer.kernel()  # raises if it doesn't build
+    build(answer.name, answer.text, "emulator")  # raises if it doesn't build
     return guarded_run.into_new_memory(lambda out: _launch(answer, x, out, numbers), [x], shape)
 
 
 def _launch(answer: Answer, x: Any, out: Any, numbers: list) -> None:
-    launch(answer.of.name, answer.text, x, out, numbers=tuple(numbers))
+    launch(answer.name, answer.text, x, out, numbers=tuple(numbers))
 
 
 def reads(answer: Answer, x: Any, shape: tuple, numbers: list) -> dict:

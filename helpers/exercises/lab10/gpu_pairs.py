@@ -12,8 +12,6 @@ from helpers.exercises.lab10 import tables
 from helpers.lessons import cross_gpu
 
 Launch = tuple[int, int]
-# Shapes that are streamed; smaller ones fit partly into an L2.
-RECORDED = ((4096, "float32"), (8192, "float32"), (8192, "bfloat16"))
 _BLOCKS = (64, 128, 256, 512, 1024, 2048, 4096, 8192)
 _WARPS = (1, 2, 4, 8, 16, 32)
 
@@ -57,10 +55,10 @@ def recorded() -> Iterator[Pair]:
     frames = {gpu: sets[gpu] for gpu in ("h100", "h200")}
     keys = ["kernel", *cross_gpu.LAUNCH, *cross_gpu.SHAPE]
     both = frames["h100"].merge(frames["h200"], on=keys, suffixes=("_h100", "_h200"))
-    both.attrs["gpus"] = list(frames)
-    both.attrs["provenance"] = {gpu: frame.attrs["provenance"] for gpu, frame in frames.items()}
-    known, new = (tables.facts(frame.attrs["provenance"].gpu) for frame in frames.values())
-    for n_cols, dtype in RECORDED:
+    provenance = {gpu: frame.attrs["provenance"] for gpu, frame in frames.items()}
+    both.attrs |= {"gpus": list(frames), "provenance": provenance}
+    known, new = (tables.facts(one.gpu) for one in provenance.values())
+    for n_cols, dtype in tables.RECORDED:
         launches = cross_gpu.launches(both, n_cols, dtype)
         times = launches.set_index(cross_gpu.LAUNCH)
         yield Pair(
@@ -105,9 +103,8 @@ def simulated(rng: random.Random, slow_starts_kb: int = 0, heavy: float = 1.0) -
                 parts = (n_bytes / gb_per_s, programs / starts, programs * warps / warps_per_ns)
                 us = 1.5 + sum(part**8 for part in parts) ** (1 / 8) / 1e3 * longer
                 took[block, warps] = round(us * (1 + rng.gauss(0, 0.003)), 3)
-            rows.append(
-                {"block_size": block, "num_warps": warps, "programs": programs, "us": times[0][block, warps]}
-            )
+            us = times[0][block, warps]
+            rows.append({"block_size": block, "num_warps": warps, "programs": programs, "us": us})
     rng.shuffle(rows)
     known, new = ({"copy_gb_per_s": round(gb, 1), "sm_count": sms, "l2_bytes": 50 << 20} for gb in gpus)
     faster = gpus[1] / gpus[0]
