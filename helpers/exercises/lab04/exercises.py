@@ -178,7 +178,7 @@ def _generated_cases(rng: random.Random, device: str) -> Iterator[Case]:
 
 
 def _shapes(rng: random.Random) -> Iterator[tuple[int, int, int]]:
-    """The recorded shapes, sizes that divide by 1, 2, 4, 16 and 4096, and random ones; each with an XBLOCK."""
+    """The recorded shapes, sizes that divide by 1, 2, 4, 16 and 4096, and others; each with an XBLOCK."""
     xblock = rng.choice((512, 1024, 2048))
     yield 1823, 781, xblock
     yield 4096, 12672, 1024
