@@ -263,7 +263,6 @@ def _compare(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[
 def _figures(
     data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]
 ) -> dict[str, float]:
-    """The learner's figures that agree with the data."""
     right = {}
     for name, number in given["figures"].items():
         figure = data.figures.get(name)
@@ -317,7 +316,6 @@ def _predictions(
 
 
 def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]) -> None:
-    """Check the questions that the learner calls undecided."""
     n_open = 0
     for name in dict.fromkeys(given["undecided"]):
         claim = data.questions.get(name)
@@ -375,7 +373,6 @@ def _same(text: str, number: float) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether it is a number that a float can hold."""
     return is_number(value) and abs(value) < 1e300
 
 

@@ -63,7 +63,7 @@ COPY = rows.recognize_deadlocks(
         tolerance=rows.TOLERANCE,
         speed_shape=WIDE,
         speed_at_least=OF_A_COPY,
-        traffic=TrafficPlan(reads=1, program=rows.PART, once_more=rows.reads_once_more),
+        traffic=TrafficPlan(reads=1, program=rows.PART, once_more=rows.too_small),
         mistakes=rows.MISTAKES,
         minutes=35,
     )
