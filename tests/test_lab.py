@@ -11,10 +11,10 @@ from dataclasses import fields, replace
 import pytest
 import torch
 
-from helpers import exercises, lab
-from helpers.exercises import Case, Outcome, Raises, UnknownExercise
+from helpers import cuda, exercises, lab
+from helpers.exercises import Case, Outcome, UnknownExercise
 from helpers.exercises.attempt import attempt, call_here, run_cases
-from helpers.exercises.factories import answer_exercise, cuda_function, kernel_exercise, refusal
+from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.hints import HINTS
 from helpers.exercises.plans import CasePlan
 from helpers.predict import answers, summary
@@ -395,29 +395,6 @@ def test_exits_and_interrupts():
         attempt(SQUARE, interrupted, seed=1)
 
 
-def test_refusals():
-    def cases(rng, device):
-        yield refusal("a float64 tensor", (torch.ones(3, dtype=torch.float64),), mention=["float64"])
-        yield Case("a number", (3.0,), expected=Raises(("TypeError",)))
-
-    exercise = replace(SQUARE, cases=cases)
-
-    def careful(x):
-        if not isinstance(x, torch.Tensor):
-            raise TypeError("x is no tensor")
-        if x.dtype == torch.float64:
-            raise ValueError(f"x is {x.dtype}")
-
-    assert attempt(exercise, careful).passed
-    told = {
-        "accepts-wrong-input": lambda x: x,
-        "wrong-exception": lambda x: 1 / 0,
-        "unclear-message": lambda x: (_ for _ in ()).throw(ValueError("no")),
-    }
-    for mistake, f in told.items():
-        assert attempt(exercise, f).mistake == mistake
-
-
 def test_answers_of_all_kinds_are_compared():
     from helpers.exercises.answers import difference
     from helpers.exercises.call import portable
@@ -454,12 +431,17 @@ CUDA = replace(
         torch.square,
         cases=CasePlan(strides=False),
         must_launch="cuda",
-        prepare=lambda text: _with_tensors(
-            cuda_function("launch", torch_headers=False, device="emulator")(text)
-        ),
+        prepare=lambda text: _with_tensors(_built(text).launch),
     ),
     on_gpu=False,
 )
+
+
+def _built(text):
+    declared = "void launch(int64_t x, int64_t y, int n);"
+    return cuda.load_cuda(
+        "lab_launch", text, ["launch"], cpp_source=declared, torch_headers=False, device="emulator"
+    )
 
 
 def _with_tensors(launch):

@@ -33,7 +33,7 @@ import functools
 import importlib
 
 from helpers import aliases
-from helpers.exercises.model import Case, Exercise, Outcome, Raises, Verdict
+from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 
 __all__ = [
     "ADAPTERS",
@@ -42,7 +42,6 @@ __all__ = [
     "Case",
     "Exercise",
     "Outcome",
-    "Raises",
     "UnknownExercise",
     "Verdict",
     "all_ids",

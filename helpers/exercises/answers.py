@@ -8,7 +8,7 @@ from typing import Any
 
 from helpers.exercises import errors
 from helpers.exercises.mistakes import Facts, Table, seen_answer
-from helpers.exercises.model import Case, Outcome, Raises, Verdict
+from helpers.exercises.model import Case, Outcome, Verdict
 from helpers.exercises.portable import portable
 
 
@@ -21,7 +21,6 @@ class AnswerJudge:
         mistakes: the table of mistakes in which a wrong answer is looked up.
         facts: makes facts about a case for the table (`mistakes.seen_answer`).
         tolerance: relative, for floats.
-        extra_keys: whether a dict may have more keys than it should.
     """
 
     exercise: str
@@ -29,16 +28,11 @@ class AnswerJudge:
     tolerance: float
     mistakes: Table
     facts: Facts | None = None
-    extra_keys: bool = False
 
     def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
-        if isinstance(case.expected, Raises):
-            return errors.judge_refusal(self.exercise, self.name, case, outcome)
         if outcome.error:
             return errors.judge_error(self.exercise, self.name, case, outcome)
         got, expected = outcome.value, portable(case.expected)
-        if self.extra_keys and isinstance(got, dict):
-            got = {key: value for key, value in got.items() if key in expected}
         at = difference(got, expected, self.tolerance)
         if at is None:
             return None

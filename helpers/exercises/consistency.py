@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from helpers.exercises import writeup
@@ -17,7 +19,7 @@ from helpers.exercises.answers import brief
 from helpers.exercises.model import Case, Outcome, Verdict
 from helpers.exercises.verdicts import is_number, raised
 
-__all__ = ["Claim", "Data", "Figure", "Problem", "WriteUpJudge"]
+__all__ = ["Claim", "Data", "Figure", "Problem", "WriteUpJudge", "with_sentences"]
 
 _FEWEST_WORDS, _FEWEST_DISTINCT = 25, 16
 _MOST, _READ = 60, 20_000  # figures or questions; characters of the words
@@ -40,7 +42,7 @@ class Figure:
     """
 
     value: float
-    source: str
+    source: str = ""
     within: float = 0.05
     at_least: float = 0.0
 
@@ -62,7 +64,7 @@ class Claim:
     """
 
     supported: bool | None
-    because: str
+    because: str = ""
     evidence: tuple[str, ...] = ()
     acts_on: tuple[str, ...] = ()
     allows: Mapping[str, tuple[float, float, str]] = field(default_factory=dict)
@@ -101,6 +103,29 @@ class Data:
     n_figures: int = 2
     n_undecided: int = 0
     problems: tuple[Problem, ...] = ()
+
+
+def with_sentences(data: Data, path: Path, **facts: Any) -> Data:
+    """The data with the sentences from a TOML file, for figures without a source and claims without a reason.
+
+    Args:
+        data: the data.
+        path: of the file. Its sections are "figures", "findings", "changes" and "questions".
+        facts: values for the names in braces in the sentences; the figures' values are known there, too.
+    """
+    texts = tomllib.loads(path.read_text(encoding="utf-8"))
+    values = {name: figure.value for name, figure in data.figures.items()} | facts
+
+    def filled(kind: str, field: str) -> dict[str, Any]:
+        return {
+            name: one
+            if getattr(one, field)
+            else replace(one, **{field: texts[kind][name].format_map(values)})
+            for name, one in getattr(data, kind).items()
+        }
+
+    claims = {kind: filled(kind, "because") for kind in ("findings", "changes", "questions")}
+    return replace(data, figures=filled("figures", "source"), **claims)
 
 
 @dataclass(frozen=True)
@@ -238,7 +263,6 @@ def _compare(data: Data, given: Mapping[str, Any]) -> tuple[list[Problem], list[
 def _figures(
     data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]
 ) -> dict[str, float]:
-    """The learner's figures that agree with the data."""
     right = {}
     for name, number in given["figures"].items():
         figure = data.figures.get(name)
@@ -292,7 +316,6 @@ def _predictions(
 
 
 def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], agreed: list[str]) -> None:
-    """Check the questions that the learner calls undecided."""
     n_open = 0
     for name in dict.fromkeys(given["undecided"]):
         claim = data.questions.get(name)
@@ -350,7 +373,6 @@ def _same(text: str, number: float) -> bool:
 
 
 def _is_finite(value: Any) -> bool:
-    """Whether it is a number that a float can hold."""
     return is_number(value) and abs(value) < 1e300
 
 

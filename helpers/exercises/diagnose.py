@@ -197,7 +197,6 @@ def _shifted(seen: Evidence) -> tuple[str, str] | None:
 
 
 def _exchanged(seen: Evidence) -> tuple[str, str] | None:
-    """Rows and columns swapped."""
     if seen.got.dim() != 2 or not seen.n_wrong or seen.x.dim() != 2:
         return None
     n_rows, n_cols = seen.got.shape

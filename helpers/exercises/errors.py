@@ -1,11 +1,11 @@
-"""Verdicts on calls that raised: untouched starters, failed builds, accesses outside tensors, refusals."""
+"""Verdicts on calls that raised: untouched starters, failed builds, accesses outside tensors."""
 
 from __future__ import annotations
 
 import re
 
 from helpers.exercises.hints import HINTS
-from helpers.exercises.model import Case, Hidden, Outcome, Raises, Verdict
+from helpers.exercises.model import Case, Hidden, Outcome, Verdict
 
 _TO_DO = re.compile(r"NotImplementedError\(\s*[\"'](.*?)[\"']\s*\)", re.DOTALL)
 _ERROR_LINE = re.compile(r"#error(?: directive)?:?\s+\"?([^\"\n]*)\"?")
@@ -105,30 +105,3 @@ def of_error(case: Case, outcome: Outcome) -> str:
     if kind == "size" and x is not None and x.numel() == 1:
         return "single-element"
     return "raises"
-
-
-def judge_refusal(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdict | None:
-    """The verdict on a call that must be refused."""
-    expected: Raises = case.expected
-
-    def wrong(what: str, mistake: str) -> Verdict:
-        sentence = f"{exercise}, {case.label}: {what}."
-        return Verdict(exercise, False, sentence, case.label, mistake, HINTS.get(mistake, ""))
-
-    if to_do(outcome) is not None or outcome.error_type in ("NotCallable", "BuildError"):
-        return judge_error(exercise, name, case, outcome)
-    types = " or ".join(expected.types)
-    if not outcome.error:
-        return wrong(
-            f"{name} must refuse it with a {types}, but it returned something", "accepts-wrong-input"
-        )
-    if not {outcome.error_type, *outcome.facts.get("bases", ())} & set(expected.types):
-        return wrong(
-            f"{name} must refuse it with a {types}, but it raised {outcome.error}", "wrong-exception"
-        )
-    message = outcome.error.partition(": ")[2].lower()
-    for words in expected.mention:
-        if not any(word.lower() in message for word in words):
-            reason = f"{name} refuses it, but its message does not say {' or '.join(map(repr, words))}"
-            return wrong(f"{reason}: {outcome.error}", "unclear-message")
-    return None

@@ -61,12 +61,8 @@ class Evidence:
 
     def with_first(self, x: torch.Tensor) -> tuple:
         """The arguments, with another first tensor."""
-        done = False
-        made = []
-        for one in self.args:
-            made.append(x if not done and isinstance(one, torch.Tensor) else one)
-            done = done or isinstance(one, torch.Tensor)
-        return tuple(made)
+        at = next(i for i, one in enumerate(self.args) if isinstance(one, torch.Tensor))
+        return (*self.args[:at], x, *self.args[at + 1 :])
 
     def explains(self, values: torch.Tensor | None, valid: torch.Tensor | None = None) -> bool:
         """Whether the wrong elements have these values."""

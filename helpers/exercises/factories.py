@@ -20,14 +20,14 @@ with a seed, so that a failing run can be repeated with `check(id, f, seed=…)`
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from helpers.exercises.mistakes import Conditions, Facts, Table
-from helpers.exercises.model import Case, Exercise, Raises
+from helpers.exercises.model import Case, Exercise
 from helpers.exercises.plans import CasePlan, SpeedPlan, TrafficPlan
 
-__all__ = ["answer_exercise", "cuda_function", "free_exercise", "kernel_exercise", "refusal"]
+__all__ = ["answer_exercise", "free_exercise", "kernel_exercise"]
 
 
 def kernel_exercise(
@@ -40,14 +40,12 @@ def kernel_exercise(
     cases: CasePlan | None = None,
     must_launch: str = "",
     prepare: Callable[[Any], Callable] | None = None,
-    out_dtype: str | None = None,
     tolerance: tuple[float, float] | Mapping[str, tuple[float, float]] | None = None,
     speed_shape: tuple[int, ...] | None = None,
     speed_at_least: float = 0,
     traffic: TrafficPlan | None = None,
     mistakes: Conditions | Table | None = None,
     raises: Conditions | None = None,
-    adapters: Mapping[str, Callable] | None = None,
     minutes: int = 15,
 ) -> Exercise:
     """An exercise whose answer computes a tensor.
@@ -67,9 +65,7 @@ def kernel_exercise(
             float64.
         cases: what the hidden cases are made from; by default `CasePlan()`.
         must_launch: "triton" or "cuda" if a call must launch such a kernel; "" accepts any.
-        prepare: makes what is called from the learner's object, see `cuda_function`.
-        out_dtype: the result's dtype; by default that of the first tensor, or the reference's if that isn't a
-            floating-point type.
+        prepare: makes what is called from the learner's object.
         tolerance: (relative, absolute), or a dict of them by dtype; by default those of `helpers.check`.
         speed_shape: of the first input when it is timed; by default 64 Mi elements of float32.
         speed_at_least: the fraction of a copy's speed that it must reach on a GPU; without a GPU the verdict
@@ -79,7 +75,6 @@ def kernel_exercise(
             `evidence.Evidence`; `helpers.exercises.mistakes` says how to write it. A `Table` if exercises
             share one.
         raises: the same for calls that raised.
-        adapters: name -> `adapter(obj, *args)`, for cases of `cases.extra` that don't call the object itself.
         minutes: how long the exercise takes.
 
     Returns:
@@ -93,7 +88,6 @@ def kernel_exercise(
         name=name,
         reference=reference,
         must_launch=must_launch,
-        out_dtype=out_dtype,
         tolerance=tolerance,
         mistakes=mistakes if isinstance(mistakes, Table) else Table(id, lab, mistakes or {}, raises or {}),
     )
@@ -105,7 +99,6 @@ def kernel_exercise(
         minutes=minutes,
         cases=lambda rng, device: inputs.kernel_cases(plan, rng, device),
         judge=kernel_judge,
-        adapters=dict(adapters or {}),
         prepare=prepare,
         speed=SpeedPlan(cases=plan, reference=reference, shape=speed_shape, at_least=speed_at_least),
         traffic=traffic,
@@ -120,12 +113,11 @@ def answer_exercise(
     lab: str,
     title: str,
     name: str,
-    cases: Callable[..., Iterator[Case]] | Sequence[Case],
+    cases: Callable[..., Iterator[Case]],
     *,
     mistakes: Conditions | None = None,
     facts: Facts | None = None,
     tolerance: float = 0,
-    extra_keys: bool = False,
     adapters: Mapping[str, Callable] | None = None,
     served: Mapping[str, Callable] | None = None,
     prepare: Callable[[Any], Callable] | None = None,
@@ -136,12 +128,11 @@ def answer_exercise(
     Args:
         id, lab, title, name, minutes: as in `kernel_exercise`.
         cases: `(rng) -> iterator of Case` (or `(rng, device)`), each with `expected`. At least two should
-            expect different answers, so that a constant is wrong. `expected` may be `Raises(…)`.
+            expect different answers, so that a constant is wrong.
         mistakes: the table of mistakes that learners make here; `helpers.exercises.mistakes` says how to
             write it.
         facts: `(*args) -> dict`: names the case's arguments for the table, and adds what its rows need.
         tolerance: relative, for floats; integers and texts must be equal, except for spaces around a text.
-        extra_keys: whether a dict may have keys that nobody asked for.
         adapters: name -> `adapter(obj, *args)`, for cases that don't call the learner's function itself.
         served: name -> `served(ask, *args)`, for cases that the learner's process must not know in full
             (`Exercise.served`).
@@ -153,21 +144,15 @@ def answer_exercise(
     """
     from helpers.exercises import answers
 
-    if not callable(cases):
-        listed = tuple(cases)
-        make = lambda rng, device: iter(listed)  # noqa: E731
-    elif len(inspect.signature(cases).parameters) >= 2:
-        make = cases
-    else:
-        make = lambda rng, device: cases(rng)  # noqa: E731
+    takes_device = len(inspect.signature(cases).parameters) >= 2
     return Exercise(
         id=id,
         lab=lab,
         title=title,
         name=name,
         minutes=minutes,
-        cases=make,
-        judge=answers.AnswerJudge(id, name, tolerance, Table(id, lab, mistakes or {}), facts, extra_keys),
+        cases=cases if takes_device else lambda rng, device: cases(rng),
+        judge=answers.AnswerJudge(id, name, tolerance, Table(id, lab, mistakes or {}), facts),
         adapters=dict(adapters or {}),
         served=dict(served or {}),
         prepare=prepare,
@@ -209,43 +194,3 @@ def free_exercise(
         judge=consistency.WriteUpJudge(id, name, about),
         adapters={"read": read or writeup.as_plain},
     )
-
-
-def refusal(label: str, args: tuple, *types: str, mention: Sequence[str | tuple[str, ...]] = ()) -> Case:
-    """A case that must be refused with an exception.
-
-    Args:
-        label: what is wrong with the input: "a float64 tensor".
-        args: of the call.
-        types: names of exceptions, one of which must be raised; by default ValueError and TypeError.
-        mention: words that the message must contain; for a tuple of words, one of them.
-    """
-    words = tuple((one,) if isinstance(one, str) else tuple(one) for one in mention)
-    return Case(label, args, expected=Raises(types or ("ValueError", "TypeError"), words))
-
-
-def cuda_function(name: str, **how: Any) -> Callable[[Any], Callable]:
-    """A `prepare` for CUDA C++ text: builds it, for the GPU or for the host, and returns its function `name`.
-
-    Args:
-        name: the C++ function that launches the kernel and is bound to Python.
-        how: for `helpers.cuda.load_cuda`; `cpp_source` is by default the declaration found in the text.
-
-    Returns:
-        `prepare(text) -> function`, which raises `helpers.cuda.BuildError` if the text doesn't build.
-    """
-    import re
-
-    def prepare(text: Any) -> Callable:
-        from helpers import cuda
-
-        if not isinstance(text, str):
-            return text
-        code = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
-        if left := re.search(r"^\s*#\s*error\b.*", code, re.MULTILINE):
-            raise cuda.BuildError(left[0].strip())  # as the compiler would say, but without a build
-        found = re.search(rf"^[\w:<>,&* ]+\b{re.escape(name)}\s*\([^)]*\)(?=\s*\{{)", text, re.MULTILINE)
-        declared = {"cpp_source": f"{found[0]};"} if found and "cpp_source" not in how else {}
-        return getattr(cuda.load_cuda(f"lab_{name}", text, [name], **declared, **how), name)
-
-    return prepare

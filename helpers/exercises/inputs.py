@@ -104,10 +104,6 @@ def _sizes(plan: CasePlan, rng: random.Random) -> list[tuple[int, ...]]:
     return [*two, (), (1,), (1000,), (rng.randrange(2, 5), rng.randrange(3, 9), less), (2, 3, 5, 7)]
 
 
-def _first_shape(plan: CasePlan) -> tuple[int, ...]:
-    return (4096,) if plan.ndim == 1 else (4, 1024)
-
-
 def _views(
     plan: CasePlan, x1: torch.Tensor, x2: torch.Tensor, rng: random.Random
 ) -> Iterator[tuple[str, torch.Tensor]]:
@@ -167,7 +163,8 @@ def kernel_cases(plan: CasePlan, rng: random.Random, device: str) -> Iterator[Ca
     """All hidden cases of a kernel, from simple to strange."""
     m = Maker(plan, rng, device)
     main = plan.dtypes[0]
-    shape = _first_shape(plan) if plan.shapes is None else _sizes(plan, rng)[0]
+    first_shape = (4096,) if plan.ndim == 1 else (4, 1024)
+    shape = first_shape if plan.shapes is None else _sizes(plan, rng)[0]
 
     def case(label, first, kind, **about):
         return Case(label, m.args(first), expected=Hidden(kind, **about))

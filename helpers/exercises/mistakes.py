@@ -207,11 +207,7 @@ def close(value: float, *candidates: float, rel: float = 1e-9, abs: float = 1e-9
 
 def under(condition: Condition, conditions: Conditions) -> dict[str, Condition]:
     """The conditions, each combined with this one by `and`."""
-    return {key: _both(condition, other) for key, other in conditions.items()}
-
-
-def _both(first: Condition, second: Condition) -> Condition:
-    return lambda s: first(s) and second(s)
+    return {key: lambda s, other=other: condition(s) and other(s) for key, other in conditions.items()}
 
 
 def at(part: int | str, conditions: Conditions) -> dict[str, Condition]:
@@ -224,18 +220,9 @@ def not_numbers(n: int) -> Condition:
     return lambda s: not isinstance(s.got, list | tuple) or len(s.got) != n or not all(map(is_number, s.got))
 
 
-def not_named(keys: Collection[str], extra: bool = False) -> Condition:
-    """The answer isn't a dict with these keys.
-
-    Args:
-        keys: that it should have.
-        extra: whether it may have more.
-    """
-    return lambda s: (
-        not isinstance(s.got, Mapping)
-        or not set(keys) <= set(s.got)
-        or (not extra and len(s.got) != len(keys))
-    )
+def not_named(keys: Collection[str]) -> Condition:
+    """The answer isn't a dict with exactly these keys."""
+    return lambda s: not isinstance(s.got, Mapping) or set(keys) != set(s.got)
 
 
 def not_one_of(words: Collection[str]) -> Condition:

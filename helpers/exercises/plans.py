@@ -25,7 +25,7 @@ class CasePlan:
             `lambda x, rng: (rng.uniform(-2, 2),)`.
         make: `(shape, rng, dtype, device) -> tensor` instead of normal values.
         extra: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the
-            reference tells), a tensor, or `Raises(…)`; `factories.refusal` makes such a case.
+            reference tells) or a tensor.
     """
 
     dtypes: tuple[str, ...] = ("float32",)

@@ -14,10 +14,11 @@ def portable(value: Any) -> Any:
     """
     if isinstance(value, torch.Tensor):
         return value.detach()
-    if isinstance(value, bool | int | float | complex | str | None):
-        if type(value) in (bool, int, float, complex, str, type(None)):
-            return value
-        return next(kind(value) for kind in (bool, int, float, complex, str) if isinstance(value, kind))
+    if value is None:
+        return None
+    for kind in (bool, int, float, complex, str):
+        if isinstance(value, kind):
+            return kind(value)
     if isinstance(value, np.generic):
         return portable(value.item())
     if isinstance(value, np.ndarray):

@@ -1,8 +1,9 @@
 """A Triton kernel as text: extracted from the learner's object, checked, and built into a kernel again.
 
-The text contains the kernel, the kernels that it calls, the constants that it uses, imports of Triton, and
-nothing else. A kernel runs in the interpreter as Python does, so before it is built elsewhere each name and
-attribute in it must be Triton's, its own, or one of a few harmless builtins.
+The text contains the kernel, the kernels that it calls, the constants that it uses, and nothing else. A
+kernel runs in the interpreter as Python does, and Triton's compiler evaluates parts of it. So before it is
+built elsewhere, every attribute in it must be one of Triton's language, and every name its own or one of a
+few harmless builtins.
 """
 
 from __future__ import annotations
@@ -11,46 +12,21 @@ import ast
 import builtins
 import functools
 import hashlib
-import importlib
 import inspect
 import linecache
 import math
 import textwrap
-from types import CodeType, ModuleType
 from typing import Any
 
-
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-_BUILTINS = _words("""
-    range len int float bool min max abs sum print tuple list isinstance zip enumerate reversed
-    round NotImplementedError ValueError AssertionError
-""")
-_FLOATS = {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
-_OF_TRITON = ("jit", "cdiv", "next_power_of_2", "language")
-_NOT_OF_LANGUAGE = ("extern_elementwise", "extern_call", "extern", "dispatch")
+_FUNCTIONS = (range, len, min, max, abs, sum, print, isinstance, zip, enumerate, reversed, round)
+_TYPES = (int, float, bool, tuple, list, NotImplementedError, ValueError, AssertionError)
+_BUILTINS = {one.__name__: one for one in (*_FUNCTIONS, *_TYPES)}
+_OF_TRITON = frozenset(["jit", "cdiv", "next_power_of_2", "language"])
 _OF_VALUES = frozenset(["dtype", "shape", "type", "value", "numel", "element_ty", "scalar", "ndim", "rank"])
-_NO_STATEMENTS = (
-    ast.Import,
-    ast.ImportFrom,
-    ast.Global,
-    ast.Nonlocal,
-    ast.Lambda,
-    ast.ClassDef,
-    ast.Try,
-    ast.With,
-    ast.AsyncWith,
-    ast.FunctionDef,
-    ast.AsyncFunctionDef,
-    ast.Await,
-    ast.Yield,
-    ast.YieldFrom,
-    ast.Delete,
-    ast.NamedExpr,
-    ast.Match,
-)
+# Modules with more in them than a kernel needs, and methods with a builder.
+_NOT_FOR_KERNELS = frozenset(["extra", "target_info", "handle", "to_ir"])
+# A class has methods that Python calls by itself, and a pattern reads attributes without naming them as such.
+_NO_STATEMENTS = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.Match)
 _HEADER = "import triton\nimport triton.language as tl\n"
 _MOST_LINES = 500  # blank lines added above a kernel, so that its line numbers don't change
 
@@ -65,9 +41,11 @@ class NotAlone(ValueError):
 
 def is_kernel(value: Any) -> bool:
     """Whether it was made by `@triton.jit`."""
-    return type(value).__name__ in ("JITFunction", "InterpretedFunction") and type(
-        value
-    ).__module__.startswith("triton.")
+    kind = type(value)
+    return kind.__name__ in ("JITFunction", "InterpretedFunction") and kind.__module__.startswith("triton.")
+
+
+# ----------------------------------------------------------------------------------------------- extracted
 
 
 def text_of(kernel: Any) -> str:
@@ -75,98 +53,64 @@ def text_of(kernel: Any) -> str:
 
     Raises:
         NoKernel: it isn't a kernel.
-        NotAlone: it uses something that isn't a kernel, a constant or part of Triton.
+        NotAlone: it calls a kernel by another name than its own.
     """
     wrapped = kernel
     while not is_kernel(kernel) and hasattr(kernel, "fn"):
         kernel = kernel.fn
     if not is_kernel(kernel):
         raise NoKernel(f"{wrapped!r:.60}, no @triton.jit function")
-    lines: dict[str, str] = {}
-    _describe(kernel, kernel.fn.__name__, lines)
-    *others, last = lines.values()
-    first = inspect.getsourcelines(kernel.fn)[1] + _decorators(inspect.getsource(kernel.fn))
+    texts: dict[str, str] = {}
+    _add(kernel.fn.__name__, kernel, texts)
+    *others, last = texts.values()
+    first = inspect.getsourcelines(kernel.fn)[1] + _n_decorators(inspect.getsource(kernel.fn))
     above = _HEADER + "".join(others)
     blank = first - 2 - above.count("\n")
     return above + "\n" * (blank if 0 < blank < _MOST_LINES else 1) + last
 
 
-def _describe(kernel: Any, name: str, lines: dict[str, str]) -> None:
-    """Add the lines that define a kernel, after those of everything that it uses."""
-    if name != kernel.fn.__name__:
-        raise NotAlone(f"the kernel {kernel.fn.__name__} is called {name}; use its own name")
-    if name in lines:
-        return
-    lines[name] = ""
-    function = kernel.fn
-    known = {**function.__globals__}
-    for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
-        known[free] = cell.cell_contents
-    source = textwrap.dedent(inspect.getsource(function))
-    tree = ast.parse(source).body[0]
-    used = (
-        _names(function.__code__)
-        | {
-            node.id
-            for part in [*tree.args.args, *tree.args.kwonlyargs]
-            if part.annotation
-            for node in ast.walk(part.annotation)
-            if isinstance(node, ast.Name)
-        }
-        | {
-            node.id
-            for default in tree.args.defaults
-            for node in ast.walk(default)
-            if isinstance(node, ast.Name)
-        }
-    )
-    for one in sorted(used):
-        if one in known and one not in lines:
-            lines[one] = ""
-            lines[one] = _definition(one, known[one], lines)
-    del lines[name]  # so that it comes after what it needs
-    lines[name] = "@triton.jit\n" + "\n".join(source.splitlines()[_decorators(source) :]) + "\n"
+def _add(name: str, value: Any, texts: dict[str, str]) -> None:
+    """Add the text that defines a name, after those of everything that it uses."""
+    if name not in texts:
+        texts[name] = ""  # a kernel may use itself
+        text = _definition(name, value, texts)
+        del texts[name]
+        texts[name] = text
 
 
-def _names(code: CodeType) -> set[str]:
-    """Names that a code object reads from outside; attributes' names are among them."""
-    found = {*code.co_names, *code.co_freevars}
-    for one in code.co_consts:
-        if isinstance(one, CodeType):
-            found |= _names(one)
-    return found
-
-
-def _decorators(source: str) -> int:
-    """How many lines precede a function's `def`."""
-    return next(n for n, line in enumerate(source.splitlines()) if line.lstrip().startswith("def "))
-
-
-def _definition(name: str, value: Any, lines: dict[str, str]) -> str:
-    """The line that assigns a name its value."""
+def _definition(name: str, value: Any, texts: dict[str, str]) -> str:
+    """The lines that define a name; "" for what can't be part of a kernel's text, which `problem` reports."""
+    import triton
     import triton.language as tl
 
-    if isinstance(value, ModuleType):
-        if value.__name__ == "triton" or value.__name__.startswith("triton.language"):
-            return f"import {value.__name__} as {name}\n"
-        # a name of an attribute may be a module's too; whether it is used so is seen when it is looked
-        # through
-        return ""
-    if is_kernel(value) and not value.fn.__module__.startswith("triton."):
-        del lines[name]
-        _describe(value, name, lines)
-        return lines.pop(name)
+    if literal := _literal(value):
+        return f"{name} = {literal}\n"
+    of_triton = {"triton": triton, "tl": tl} | {f"tl.{one}": getattr(tl, one) for one in tl.__all__}
+    for path, found in of_triton.items():
+        if value is found:
+            return "" if name == path else f"{name} = {path}\n"
     if isinstance(value, tl.constexpr):
         literal = _literal(value.value)
         return f"{name} = tl.constexpr({literal})\n" if literal else ""
-    if isinstance(value, tl.dtype) and not value.is_ptr():
-        return f"{name} = tl.{_FLOATS.get(value.name, value.name)}\n"
-    if literal := _literal(value):
-        return f"{name} = {literal}\n"
-    of = getattr(getattr(value, "fn", value), "__module__", None) or ""
-    if of.startswith("triton.language") and hasattr(tl, getattr(value, "__name__", "?")):
-        return f"from triton.language import {value.__name__} as {name}\n"
-    return ""
+    return _definition_of_kernel(name, value.fn, texts) if is_kernel(value) else ""
+
+
+def _definition_of_kernel(name: str, function: Any, texts: dict[str, str]) -> str:
+    if name != function.__name__:
+        raise NotAlone(f"the kernel {function.__name__} is called {name}; use its own name")
+    source = textwrap.dedent(inspect.getsource(function))
+    tree = ast.parse(source).body[0]
+    tree.decorator_list.clear()
+    used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    known = function.__globals__ | inspect.getclosurevars(function).nonlocals
+    for one in sorted((used & known.keys()).difference(function.__code__.co_varnames)):
+        _add(one, known[one], texts)
+    return "@triton.jit\n" + "\n".join(source.splitlines()[_n_decorators(source) :]) + "\n"
+
+
+def _n_decorators(source: str) -> int:
+    """How many lines precede a function's `def`."""
+    return next(n for n, line in enumerate(source.splitlines()) if line.lstrip().startswith("def "))
 
 
 def _literal(value: Any) -> str:
@@ -175,152 +119,64 @@ def _literal(value: Any) -> str:
         return f'float("{value}")'
     if value is None or type(value) in (bool, int, float, str):
         return repr(value)
-    if type(value) is tuple and all(_literal(one) for one in value):
+    if type(value) is tuple and all(map(_literal, value)):
         return f"({''.join(_literal(one) + ', ' for one in value)})"
     return ""
 
 
-# ------------------------------------------------------------------------------------------------ looked
-# through
+# ----------------------------------------------------------------------------------- checked and built again
 
 
 def problem(text: str) -> str:
     """What a text contains besides kernels, as the end of a sentence; "" if nothing."""
     try:
-        tree = ast.parse(text)
+        tree = ast.parse(text.removeprefix(_HEADER))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return f"it cannot be read ({type(error).__name__})"
-    modules: dict[str, ModuleType] = {}
-    known: set[str] = set()
-    for node in tree.body:
-        if isinstance(node, ast.Import):
-            for name in node.names:
-                if name.name != "triton" and not name.name.startswith("triton.language"):
-                    return f"it imports {name.name}"
-                modules[name.asname or "triton"] = importlib.import_module(name.name)
-        elif isinstance(node, ast.ImportFrom):
-            if node.module != "triton.language" or node.level:
-                return f"it imports from {node.module}"
-            found = importlib.import_module("triton.language")
-            for name in node.names:
-                if not _is_of_language(getattr(found, name.name, None), name.name):
-                    return f"it imports {name.name}"
-                known.add(name.asname or name.name)
-        elif isinstance(node, ast.Assign):
-            if not all(isinstance(target, ast.Name) for target in node.targets):
-                return "it sets something else than a name"
-            if wrong := _expressions_problem(node.value, known, modules):
-                return wrong
-            known |= {target.id for target in node.targets}
-        elif isinstance(node, ast.FunctionDef):
-            known.add(node.name)
-            if wrong := _function_problem(node, known, modules):
-                return wrong
-        else:
+    attributes, implicit = _attributes(), _implicit_names()
+    nodes = sorted(ast.walk(tree), key=lambda node: not isinstance(node, ast.Name))
+    own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    own |= {node.arg for node in nodes if isinstance(node, ast.arg)}
+    own |= {node.name for node in nodes if isinstance(node, ast.FunctionDef)}
+    known = {"triton", "tl", *_BUILTINS} | {name for name in own if not name.startswith("__")} - implicit
+    for node in nodes:
+        name = getattr(node, "id", None) or (isinstance(node, ast.FunctionDef) and node.name)
+        if name and name not in known:
+            kind = "a builtin" if hasattr(builtins, name) else "neither Triton's, nor a number, nor a kernel"
+            return f"it uses {name}, which is {kind}"
+        if isinstance(node, _NO_STATEMENTS):
             return f"it holds {ast.unparse(node)[:60]!r}"
+        if isinstance(node, ast.Attribute) and node.attr not in attributes:
+            return f"it uses {ast.unparse(node)[:60]}"
+        if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
+            return f"it sets {ast.unparse(node)[:60]}"
+        if isinstance(node, ast.keyword) and (node.arg or "").startswith("_"):
+            return f"it passes {node.arg}"
     return "" if tree.body and isinstance(tree.body[-1], ast.FunctionDef) else "it ends without a kernel"
 
 
-def _function_problem(function: ast.FunctionDef, known: set[str], modules: dict[str, ModuleType]) -> str:
-    if [ast.unparse(one) for one in function.decorator_list] != ["triton.jit"]:
-        return f"{function.name} has another decorator than @triton.jit"
-    arguments = function.args
-    parameters = {arg.arg for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
-    if arguments.vararg or arguments.kwarg:
-        return f"{function.name} takes any number of arguments"
-    for arg in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
-        if arg.annotation and (wrong := _expressions_problem(arg.annotation, known, modules)):
-            return wrong
-    for default in (*arguments.defaults, *filter(None, arguments.kw_defaults)):
-        if wrong := _expressions_problem(default, known, modules):
-            return wrong
-    for statement in function.body:
-        for node in ast.walk(statement):
-            if isinstance(node, _NO_STATEMENTS):
-                return f"{function.name} holds {ast.unparse(node)[:60]!r}"
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                parameters.add(node.id)
-    if shadowed := parameters & modules.keys():
-        return f"{function.name} gives {min(shadowed)} another value"
-    for statement in function.body:
-        if wrong := _expressions_problem(statement, known | parameters, modules):
-            return wrong
-    return ""
+@functools.cache
+def _attributes() -> frozenset[str]:
+    """The names of what Triton's language has for kernels, and of the attributes of its values.
 
-
-def _expressions_problem(tree: ast.AST, known: set[str], modules: dict[str, ModuleType]) -> str:
-    for node in sorted(ast.walk(tree), key=lambda node: not isinstance(node, ast.Name)):
-        if isinstance(node, ast.Name):
-            if node.id.startswith("__") or not (
-                node.id in known or node.id in modules or node.id in _BUILTINS
-            ):
-                kind = (
-                    "a builtin"
-                    if hasattr(builtins, node.id)
-                    else "neither Triton's, nor a number, nor a kernel"
-                )
-                return f"it uses {node.id}, which is {kind}"
-        elif isinstance(node, ast.Attribute):
-            if not isinstance(node.ctx, ast.Load):
-                return f"it sets {ast.unparse(node)[:60]}"
-            chain = _chain(node)
-            if chain and chain[0] in modules:
-                if not _resolves(modules[chain[0]], chain[1:]):
-                    return f"it uses {'.'.join(chain)}"
-            elif node.attr not in _of_values():
-                return f"it uses the attribute {node.attr}"
-        elif isinstance(node, ast.keyword) and (node.arg or "").startswith("_"):
-            return f"it passes {node.arg}"
-    return ""
-
-
-def _chain(node: ast.Attribute) -> list[str]:
-    """The parts of `tl.math.exp`; empty if it doesn't begin with a name."""
-    parts: list[str] = []
-    while isinstance(node, ast.Attribute):
-        parts.insert(0, node.attr)
-        node = node.value
-    return [node.id, *parts] if isinstance(node, ast.Name) else []
-
-
-def _resolves(module: ModuleType, parts: list[str]) -> bool:
-    """Whether a chain of attributes ends at something of Triton's language; a value's own attributes may
-    follow.
+    None of them leads from `triton`, `tl` or `tl.math` to another module.
     """
-    found: Any = module
-    for i, part in enumerate(parts):
-        if part.startswith("_"):
-            return False
-        if not isinstance(found, ModuleType):
-            return all(one in _of_values() for one in parts[i:])
-        if found.__name__ == "triton" and part not in _OF_TRITON:
-            return False
-        found = getattr(found, part, None)
-        if isinstance(found, ModuleType):
-            if not found.__name__.startswith("triton.language"):
-                return False
-        elif not (part in _OF_TRITON or _is_of_language(found, part)):
-            return False
-    return True
+    import triton.language as tl
 
-
-def _is_of_language(value: Any, name: str) -> bool:
-    if value is None or name.startswith("_") or name in _NOT_OF_LANGUAGE:
-        return False
-    of = getattr(getattr(value, "fn", value), "__module__", None) or type(value).__module__
-    return of.startswith("triton.language")
+    kinds = (tl.tensor, tl.dtype, tl.pointer_type, tl.block_type)
+    found = {name for kind in kinds for name in dir(kind) if not name.startswith("_")}
+    return (found | _OF_TRITON | _OF_VALUES).union(tl.__all__) - _NOT_FOR_KERNELS
 
 
 @functools.cache
-def _of_values() -> frozenset[str]:
-    """The attributes that values of Triton's language have for kernels."""
-    import triton.language as tl
+def _implicit_names() -> frozenset[str]:
+    """Names that a kernel can use without defining them, which a local variable doesn't always hide: those of
+    Triton's compiler, and those of the interpreter's module, which it adds to a kernel's globals.
+    """
+    from triton.compiler.code_generator import CodeGenerator
+    from triton.runtime import interpreter
 
-    found = {name for kind in (tl.tensor, tl.dtype, tl.pointer_type, tl.block_type) for name in dir(kind)}
-    return frozenset({name for name in found if not name.startswith("_")} | _OF_VALUES) - {"handle", "to_ir"}
-
-
-# ------------------------------------------------------------------------------------------------ built again
+    return frozenset([*CodeGenerator.builtin_namespace, *vars(interpreter)])
 
 
 def build(text: str) -> Any:
@@ -328,12 +184,20 @@ def build(text: str) -> Any:
 
     Raises:
         NotAlone: the text contains something other than kernels.
+        NoKernel: its last function isn't one.
     """
+    import triton
+    import triton.language as tl
+
     if wrong := problem(text):
         raise NotAlone(f"the kernel cannot be run by itself: {wrong}")
     # A file name that `call._line` recognizes, as it does those of notebook cells.
     file = f"<ipython-input-kernel-{hashlib.sha256(text.encode()).hexdigest()[:16]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    names: dict[str, Any] = {"__name__": "kernels"}
-    exec(compile(text, file, "exec"), names)
-    return names[ast.parse(text).body[-1].name]
+    names = {"__name__": "kernels", "__builtins__": _BUILTINS, "triton": triton, "tl": tl}
+    without_header = text.replace(_HEADER, "\n" * _HEADER.count("\n"), 1)
+    exec(compile(without_header, file, "exec"), names)
+    kernel = names[ast.parse(text).body[-1].name]
+    if not is_kernel(kernel):
+        raise NoKernel(f"{kernel!r:.60}, no @triton.jit function")
+    return kernel

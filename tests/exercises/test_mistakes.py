@@ -62,7 +62,7 @@ def test_a_table_and_its_sentences_have_the_same_keys():
     with pytest.raises(ValueError, match=r"without a sentence.*invented"):
         Table("sectors-of-a-run", LAB, {"invented": always})
     with pytest.raises(ValueError, match=r"without a condition.*no-bytes"):
-        answer_exercise("sectors-of-a-run", LAB, "", "f", (), mistakes={"sectors": always})
+        answer_exercise("sectors-of-a-run", LAB, "", "f", lambda rng: (), mistakes={"sectors": always})
 
 
 def test_every_hint_is_a_sentence_and_its_braces_hold_names():

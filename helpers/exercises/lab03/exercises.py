@@ -92,10 +92,6 @@ def _far_columns(
     yield Case(label, (recipe, *more_args(x, rng)), expected=Hidden("far"))
 
 
-def _flipped(x: torch.Tensor) -> torch.Tensor:
-    return x.flip(1)
-
-
 def _is_input(s: Evidence) -> bool:
     import torch
 
@@ -107,7 +103,7 @@ FLIP = kernel_exercise(
     LAB,
     "Fix a kernel",
     "flip_rows",
-    _flipped,
+    lambda x: x.flip(1),
     cases=CasePlan(dtypes=("float32", "float16", "int32"), ndim=2, extra=_far_columns),
     must_launch="triton",
     mistakes={"not-reversed": _is_input},
@@ -117,16 +113,12 @@ FLIP = replace(FLIP, rearranges=True)
 
 
 # ----------------------------------------------------------------------------------------- square any tensor
-def _squared(x: torch.Tensor) -> torch.Tensor:
-    return x * x
-
-
 SQUARE = kernel_exercise(
     "square-any-shape",
     LAB,
     "Square a tensor of any shape and strides",
     "square_any",
-    _squared,
+    lambda x: x * x,
     cases=CasePlan(dtypes=("float32", "float16", "int32"), extra=_far_columns),
     must_launch="triton",
     minutes=30,

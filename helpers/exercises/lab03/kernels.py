@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
@@ -24,8 +25,8 @@ class HiddenKernel:
 
     make: Callable[[], Kernel]
     does: str
-    right: bool
     hint: str
+    right: bool
 
 
 def _filled(y: torch.Tensor) -> bool:
@@ -138,14 +139,8 @@ def _once(function: Kernel) -> Callable[[], Kernel]:
     return lambda: lambda x: function(x)
 
 
-def _right(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
-    return HiddenKernel(make, does, True, hint)
-
-
-def _wrong(make: Callable[[], Kernel], does: str, hint: str) -> HiddenKernel:
-    return HiddenKernel(make, does, False, hint)
-
-
+_right = partial(HiddenKernel, right=True)
+_wrong = partial(HiddenKernel, right=False)
 _VALUES = "Compare only the values, and allow rounding: torch.allclose(got, expected, equal_nan=True)."
 _LAYOUT = "The docstring says nothing about the output's memory layout, so compare values, not strides."
 

@@ -84,7 +84,6 @@ def _times_us(shown: dict[str, Any], now: list[float | None]) -> list[float | No
 
 
 def _known(table: Table, kernel: str, at: dict[str, Any]) -> dict[str, Any]:
-    """The row of a position, measured now."""
     from helpers.widgets.residence import occupancy, percent_held
 
     row = table.measured(kernel, at) or {}

@@ -81,8 +81,6 @@ def _only(problem: Problem) -> Data:
 
 
 def _findings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Claim]:
-    """What differs between the two compiled positions."""
-
     def pair(name: str) -> str:
         return f"{_FIGURES[name]}: {a.get(name)} at a, {b.get(name)} at b"
 

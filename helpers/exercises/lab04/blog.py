@@ -4,8 +4,10 @@ with counters.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from helpers.exercises import recorded_data
-from helpers.exercises.consistency import Claim, Data, Figure
+from helpers.exercises.consistency import Claim, Data, Figure, with_sentences
 from helpers.exercises.factories import free_exercise
 
 RECORD = "ptx/load-widths"
@@ -24,42 +26,29 @@ def data() -> Data:
     requests = {name: float(narrow.requests / wide.requests) for name, (narrow, wide) in shapes.items()}
     bytes_more = max(float(narrow.dram_mb / wide.dram_mb) for narrow, wide in shapes.values())
     least, most = min(gains, key=gains.get), max(gains, key=gains.get)
-    repeated = [gains[name] for name in shapes if sectors[name] > 1.5]
-    same = [gains[name] for name in shapes if sectors[name] <= 1.5]
+    least_repeated = min(gains[name] for name in shapes if sectors[name] > 1.5)
+    most_same = max(gains[name] for name in shapes if sectors[name] <= 1.5)
     most_saved = max(saved, key=saved.get)
     first = next(iter(shapes.values()))[0]
     loads = int(first.elements)  # floats per thread: one per load, or four per load
 
-    figures = {
-        f"gain_{name}": Figure(
-            gain, f"narrow_over_wide of {name.replace('_', ', ')} in the table", 0.004, 0.004
-        )
-        for name, gain in gains.items()
-    }
-    figures |= {
-        f"registers_saved_{name}": Figure(
-            n, f"registers of {name.replace('_', ', ')}, narrow minus wide", 0, 0.5
-        )
-        for name, n in saved.items()
-    }
-    figures |= {
-        "requests_ratio": Figure(requests[most], "requests, narrow over wide", 0.02),
-        "sectors_ratio_flat": Figure(
-            max(sectors.values()), "sectors of the flat kernel, narrow over wide", 0.02
-        ),
-        "sectors_ratio_rows": Figure(
-            min(sectors.values()), "sectors of the row kernel, narrow over wide", 0.02
-        ),
-        "dram_ratio_most": Figure(bytes_more, "the largest dram_mb, narrow over wide", 0.005),
-        "ptx_loads_narrow": Figure(
-            loads, "the loads per thread in the narrow kernel's PTX (flat, 1024, 4 warps)", 0, 0.1
-        ),
-        "ptx_loads_wide": Figure(
-            loads / 4, "the loads per thread in the wide kernel's PTX (flat, 1024, 4 warps)", 0, 0.1
-        ),
-    }
+    figures = {}
+    for name, gain in gains.items():
+        source = f"narrow_over_wide of {name.replace('_', ', ')} in the table"
+        figures[f"gain_{name}"] = Figure(gain, source, 0.004, 0.004)
+    for name, n in saved.items():
+        source = f"registers of {name.replace('_', ', ')}, narrow minus wide"
+        figures[f"registers_saved_{name}"] = Figure(n, source, 0, 0.5)
     every_gain = tuple(f"gain_{name}" for name in shapes)
     every_saving = tuple(f"registers_saved_{name}" for name in shapes)
+    figures |= {
+        "requests_ratio": Figure(requests[most], within=0.02),
+        "sectors_ratio_flat": Figure(max(sectors.values()), within=0.02),
+        "sectors_ratio_rows": Figure(min(sectors.values()), within=0.02),
+        "dram_ratio_most": Figure(bytes_more, within=0.005),
+        "ptx_loads_narrow": Figure(loads, within=0, at_least=0.1),
+        "ptx_loads_wide": Figure(loads / 4, within=0, at_least=0.1),
+    }
     spread = (
         f"a quarter of the requests gave {gains[least]:.3f} times ({least}) to {gains[most]:.3f} times "
         f"({most})"
@@ -69,61 +58,48 @@ def data() -> Data:
         f"{most} saves {saved[most]} and gains {gains[most]:.3f} times"
     )
     registers_mislead = most_saved != most and gains[most] > gains[most_saved] * 1.05
+    sectors_tell = least_repeated > most_same
     findings = {
         "gain-not-by-loads": Claim(
-            gains[most] - 1 > 3 * (gains[least] - 1), spread, (*every_gain, "requests_ratio")
+            gains[most] - 1 > 3 * (gains[least] - 1), evidence=(*every_gain, "requests_ratio")
         ),
-        "gain-not-by-registers": Claim(registers_mislead, by_registers, every_saving),
+        "gain-not-by-registers": Claim(registers_mislead, evidence=every_saving),
         "gain-where-sectors-repeat": Claim(
-            min(repeated) > max(same),
-            f"if narrow loads request {max(sectors.values()):.0f} times the sectors the gain is at least "
-            f"{min(repeated):.3f} times, and if they request as many it is at most {max(same):.3f} times",
-            (*every_gain, "sectors_ratio_flat", "sectors_ratio_rows"),
+            sectors_tell, evidence=(*every_gain, "sectors_ratio_flat", "sectors_ratio_rows")
         ),
-        "bytes-are-the-same": Claim(
-            bytes_more < 1.02,
-            f"the narrow kernels move at most {bytes_more:.3f} times the bytes of DRAM",
-            ("dram_ratio_most", "requests_ratio"),
-        ),
-        "claim-holds": Claim(False, f"{spread}; and {by_registers}"),
-        "no-gain-at-all": Claim(
-            bool((table.ratio_low <= 1).all()),
-            f"the interval of every ratio is above 1, and the lowest starts at {table.ratio_low.min():.3f}",
-        ),
-        "every-kernel-gains": Claim(
-            None,
-            f"all {len(shapes)} launches gained, but they are of two kernels that square, not of every "
-            "kernel",
-        ),
+        "bytes-are-the-same": Claim(bytes_more < 1.02, evidence=("dram_ratio_most", "requests_ratio")),
+        "claim-holds": Claim(False),
+        "no-gain-at-all": Claim(bool((table.ratio_low <= 1).all())),
+        "every-kernel-gains": Claim(None),
     }
+    by_sectors = ("gain-where-sectors-repeat", "gain-not-by-loads", "gain-not-by-registers")
     changes = {
-        "widen-and-time": Claim(
-            True,
-            f"the same change gains {100 * (gains[least] - 1):.1f} to {100 * (gains[most] - 1):.0f} %",
-        ),
-        "widen-where-sectors-repeat": Claim(
-            min(repeated) > max(same),
-            "the sectors separate the larger gains from the smaller ones",
-            acts_on=("gain-where-sectors-repeat", "gain-not-by-loads", "gain-not-by-registers"),
-        ),
-        "leave-the-row-kernel": Claim(
-            max(same) < 1.06, f"the row kernel gains at most {100 * (max(same) - 1):.1f} %"
-        ),
-        "save-registers-first": Claim(not registers_mislead, by_registers),
-        "never-widen": Claim(False, f"{most} took {gains[most]:.3f} times as long without it"),
-        "always-widen": Claim(
-            None, "nothing was slower with wide loads here, but only squares were measured"
-        ),
+        "widen-and-time": Claim(True),
+        "widen-where-sectors-repeat": Claim(sectors_tell, acts_on=by_sectors),
+        "leave-the-row-kernel": Claim(most_same < 1.06),
+        "save-registers-first": Claim(not registers_mislead),
+        "never-widen": Claim(False),
+        "always-widen": Claim(None),
     }
-    questions = {
-        "other-kernels": Claim(None, "only two kernels that square were measured"),
-        "other-gpus": Claim(None, f"the table is about one GPU, {recorded_data.origin(RECORD)}"),
-        "small-tensors": Claim(None, "all launches square 10,000 × 10,000 floats"),
-        "sizes-that-do-not-divide": Claim(None, "every size in the table allows wide loads"),
-        "same-bytes": Claim(True, f"DRAM moved at most {bytes_more:.3f} times as much"),
-        "fewer-load-instructions": Claim(True, f"requests fall to 1 / {requests[most]:.2f}, as in the PTX"),
-    }
-    return Data("the table", figures, findings, changes, questions, n_figures=3)
+    still_open = ("other-kernels", "other-gpus", "small-tensors", "sizes-that-do-not-divide")
+    questions = dict.fromkeys(still_open, Claim(None))
+    questions |= dict.fromkeys(("same-bytes", "fewer-load-instructions"), Claim(True))
+    return with_sentences(
+        Data("the table", figures, findings, changes, questions, n_figures=3),
+        Path(__file__).with_suffix(".toml"),
+        spread=spread,
+        by_registers=by_registers,
+        least_repeated=least_repeated,
+        most_same=most_same,
+        lowest=table.ratio_low.min(),
+        n_launches=len(shapes),
+        least_percent=100 * (gains[least] - 1),
+        most_percent=100 * (gains[most] - 1),
+        same_percent=100 * (most_same - 1),
+        most=most,
+        most_gain=gains[most],
+        gpu=recorded_data.origin(RECORD),
+    )
 
 
 BLOG = free_exercise("test-a-blog", "04_ptx", "Test what a blog says about float4", "FLOAT4", data)

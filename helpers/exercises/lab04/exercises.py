@@ -163,12 +163,33 @@ SASS_DIFFERENCE = answer_exercise(
 
 # ------------------------------------------------------------------------------------ torch.compile's kernel
 def _generated_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    from helpers.exercises.lab04 import generated, shapes
+    from helpers.exercises.lab04.generated import code_for, generated_stages, rows_stages, widest
 
-    for n_rows, n_cols, xblock in shapes.hidden(rng):
+    for n_rows, n_cols, xblock in _shapes(rng):
+        code, n = code_for(n_rows, n_cols), n_rows * n_cols
+        expected = {
+            "elements": n,
+            "programs": -(-n // xblock),
+            "load_bytes": widest(generated_stages(code, xblock)),
+            "row_load_bytes": widest(rows_stages(n_cols)),
+        }
         label = f"torch.square of ({n_rows}, {n_cols}), XBLOCK {xblock}"
-        args = (generated.code_for(n_rows, n_cols), xblock)
-        yield Case(label, args, expected=shapes.expected(n_rows, n_cols, xblock))
+        yield Case(label, (code, xblock), expected=expected)
+
+
+def _shapes(rng: random.Random) -> Iterator[tuple[int, int, int]]:
+    """The recorded shapes, sizes that divide by 1, 2, 4, 16 and 4096, and others; each with an XBLOCK."""
+    xblock = rng.choice((512, 1024, 2048))
+    yield 1823, 781, xblock
+    yield 4096, 12672, 1024
+    # An odd number of elements, twice an odd one, and four times one.
+    yield 2 * rng.randrange(301, 900) + 1, 2 * rng.randrange(301, 500) + 1, xblock
+    yield 2 * (2 * rng.randrange(301, 900) + 1), 2 * rng.randrange(301, 500) + 1, 1024
+    yield 2 * rng.randrange(301, 900) + 1, 4 * (2 * rng.randrange(201, 500) + 1), 2048
+    # Divisible by 16: the number of elements alone, then each row as well.
+    yield 16 * rng.randrange(20, 200), 2 * rng.randrange(301, 500) + 1, 512
+    yield 2 * rng.randrange(301, 900) + 1, 16 * rng.randrange(33, 200), 1024
+    yield rng.randrange(300, 3000), rng.randrange(600, 3000), xblock
 
 
 def _about_generated(code: str, xblock: int, want: dict[str, int]) -> dict[str, int]:
@@ -215,7 +236,7 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
         each = block_size // (32 * num_warps)
         yield Case(label, (block_size, num_warps, target), expected=4 * each, call="compile")
     label = f"the PTX for {_RAGGED:,} elements, BLOCK_SIZE 1024, 4 warps, {target}"
-    yield Case(label, (_RAGGED, 1024, 4, target), expected=32, call="compile_for")
+    yield Case(label, (1024, 4, target, _RAGGED), expected=32, call="compile")
     for n in (2**31 - rng.randrange(2, 1000), 2**31 + rng.randrange(1, 5000)):
         yield Case(f"the last programs of {n:,} elements, BLOCK_SIZE 1024", (n, 1024, 4), call="far")
 
@@ -223,14 +244,12 @@ def _wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
 def _parts(seen: Seen) -> Iterable[Seen]:
     """The facts of a case's call: a run, the PTX's loads and stores, or each access of the last programs."""
     found, case = seen.got, seen.case
-    if "no_kernel" in found:
-        yield seen.also(call="")
-    elif case.call == "run":
-        yield seen.also(**found, call="run", n=case.args[0], details=_first_wrong(found))
+    if case.call == "run":
+        yield seen.also(**found, n=case.args[0], details=_first_wrong(found))
     elif case.call == "far":
         for what, verb in (("loads", "reads"), ("stores", "writes")):
             for program, n_unwritten, other in found[what]:
-                yield seen.also(call="far", verb=verb, program=program, n_unwritten=n_unwritten, other=other)
+                yield seen.also(verb=verb, program=program, n_unwritten=n_unwritten, other=other)
     elif "ptx" in found:  # if it can't be compiled for a constant n_elements, the other cases have to do
         yield from _accesses(seen, found["ptx"])
 
@@ -249,7 +268,6 @@ def _accesses(seen: Seen, text: str) -> Iterable[Seen]:
     for access, found in (("load", reading.loads), ("store", reading.stores)):
         widths = sorted({one.n_bytes for one in found})
         yield seen.also(
-            call="ptx",
             access=access,
             wide_bytes=sum(one.n_bytes for one in found if one.n_bytes == 16),
             has=f"{counted(len(found), access)} of {' and '.join(map(str, widths))} bytes",
@@ -265,10 +283,9 @@ def _far_away(s: Seen) -> str:
 
 
 _WIDE_MISTAKES = {
-    "no-kernel": lambda s: s.call == "" and f"square_wide_kernel is {s.got['no_kernel']}",
-    **under(lambda s: s.call == "far", {"int32-overflow": _far_away}),
+    **under(lambda s: s.case.call == "far", {"int32-overflow": _far_away}),
     **under(
-        lambda s: s.call == "run",
+        lambda s: s.case.call == "run",
         {
             "false-hint": lambda s: s.false_hint,
             "missing-mask": lambda s: (
@@ -280,9 +297,9 @@ _WIDE_MISTAKES = {
         },
     ),
     **under(
-        lambda s: s.call == "ptx" and s.wide_bytes < s.want,
+        lambda s: s.case.call == "compile" and s.wide_bytes < s.want,
         {
-            "narrow-{access}s-when-ragged": lambda s: not s.wide_bytes and s.case.call == "compile_for",
+            "narrow-{access}s-when-ragged": lambda s: not s.wide_bytes and len(s.case.args) == 4,
             "narrow-{access}s": lambda s: not s.wide_bytes,
             "partly-wide-{access}s": always,
         },
@@ -307,8 +324,8 @@ WIDE_LOADS = Exercise(
         parts=_parts,
     ),
     text=triton_text.text_of,
-    prepare=triton_text.build,
-    adapters={"run": wide.run, "compile": wide.compiled, "compile_for": wide.compiled_for, "far": wide.far},
+    prepare=wide.build,
+    adapters={"run": wide.run, "compile": wide.compiled, "far": wide.far},
 )
 
 EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS, BLOG)

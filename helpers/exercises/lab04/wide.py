@@ -12,6 +12,8 @@ import inspect
 from collections.abc import Iterator
 from typing import Any
 
+from helpers.exercises import triton_text
+
 SIGNATURE = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32"}
 _GUARD = 4096  # elements before and after: more than the last program's block can reach past the end
 _CLAIMS = {
@@ -21,45 +23,44 @@ _CLAIMS = {
 }
 
 
-def compiled(kernel: Any, block_size: int, num_warps: int, target: str) -> dict[str, str]:
-    """The kernel's PTX, for pointers that are multiples of 16 bytes and a size that may be anything."""
-    from helpers import ptx
+def build(text: str) -> Any:
+    """Build the learner's text and return its kernel.
 
-    if other := _no_kernel(kernel):
-        return {"no_kernel": other}
-    made = ptx.stages(
-        kernel,
-        signature=SIGNATURE,
-        constexprs={"BLOCK_SIZE": block_size},
-        target=target,
-        num_warps=num_warps,
-        divisible_by_16=("x_ptr", "y_ptr"),
-    )
-    return {"ptx": made.ptx}
+    Raises:
+        NoKernel, NotAlone: as `triton_text.build`; NoKernel also if the kernel has other arguments.
+    """
+    kernel = triton_text.build(text)
+    arguments = list(inspect.signature(kernel.fn).parameters)
+    if arguments != [*SIGNATURE, "BLOCK_SIZE"]:
+        raise triton_text.NoKernel(f"a kernel of {', '.join(arguments)}")
+    return kernel
 
 
-def compiled_for(kernel: Any, n: int, block_size: int, num_warps: int, target: str) -> dict[str, str]:
-    """The PTX with n_elements known at compile time, without branches that this size never takes.
+def compiled(
+    kernel: Any, block_size: int, num_warps: int, target: str, n: int | None = None
+) -> dict[str, str]:
+    """The kernel's PTX, for pointers that are multiples of 16 bytes and a size that may be anything.
 
-    A kernel may call a method that a runtime value has and a constant lacks, such as
-    `n_elements.to(tl.int64)`: if it does not compile like this, "no_constant" is returned instead.
+    If `n` is given, it is the size, so the PTX has no branches that this size never takes. A kernel may call
+    a method that a runtime value has and a constant lacks, such as `n_elements.to(tl.int64)`: if it does not
+    compile like this, the result is empty.
     """
     from helpers import ptx
 
-    if other := _no_kernel(kernel):
-        return {"no_kernel": other}
-    pointers = {name: kind for name, kind in SIGNATURE.items() if name != "n_elements"}
+    constant = {} if n is None else {"n_elements": n}
     try:
         made = ptx.stages(
             kernel,
-            signature=pointers,
-            constexprs={"BLOCK_SIZE": block_size, "n_elements": n},
+            signature={name: kind for name, kind in SIGNATURE.items() if name not in constant},
+            constexprs={"BLOCK_SIZE": block_size} | constant,
             target=target,
             num_warps=num_warps,
-            divisible_by_16=tuple(pointers),
+            divisible_by_16=("x_ptr", "y_ptr"),
         )
     except ptx.CompileError:
-        return {"no_constant": True}
+        if constant:
+            return {}
+        raise
     return {"ptx": made.ptx}
 
 
@@ -69,8 +70,6 @@ def run(kernel: Any, n: int, block_size: int, num_warps: int, seed: int) -> dict
     """
     from helpers import device, ptx
 
-    if other := _no_kernel(kernel):
-        return {"no_kernel": other}
     with _hints_watched() as false_hints:
         facts = _square(ptx.interpreted(kernel), n, block_size, num_warps, seed, "cpu")
     facts["false_hint"] = next(iter(false_hints), "")
@@ -95,8 +94,6 @@ def far(kernel: Any, n: int, block_size: int, num_warps: int) -> dict[str, Any]:
 
     from helpers import ptx
 
-    if other := _no_kernel(kernel):
-        return {"no_kernel": other}
     x, y = torch.zeros(16), torch.zeros(16)
     last = -(-n // block_size) - 1
     found: dict[str, Any] = {"loads": [], "stores": []}
@@ -147,14 +144,6 @@ def _record_addresses(program: int, n_programs: int) -> Iterator[dict[str, list[
     finally:
         for name in ("create_masked_load", "create_masked_store", "set_grid_idx"):
             delattr(builder, name)
-
-
-def _no_kernel(kernel: Any) -> str:
-    """A description of the learner's object if it isn't the requested kernel; else ""."""
-    if type(kernel).__name__ not in ("JITFunction", "InterpretedFunction"):
-        return f"{kernel!r:.60}, no @triton.jit function"
-    arguments = list(inspect.signature(kernel.fn).parameters)
-    return "" if arguments == [*SIGNATURE, "BLOCK_SIZE"] else f"a kernel of {', '.join(arguments)}"
 
 
 def _square(kernel: Any, n: int, block_size: int, num_warps: int, seed: int, device: str) -> dict[str, Any]:

@@ -47,7 +47,6 @@ def rows_to_judge(rng: random.Random) -> Iterator[tuple[str, dict[str, Any], str
 
 
 def _made_up(rng: random.Random, *ranges: tuple[float, float]) -> dict[str, Any]:
-    """A summary row with figures drawn from the ranges of one line of `_MADE_UP`."""
     compute, memory, waves, occupancy = (rng.uniform(*one) for one in ranges)
     n_sms, blocks_per_sm = 132, rng.choice((2, 4, 8))
     n_blocks = max(1, round(waves * n_sms * blocks_per_sm))

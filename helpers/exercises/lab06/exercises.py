@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.lab06 import adapters, softmax
@@ -15,9 +14,6 @@ from helpers.exercises.mistakes import Seen, always, at, not_numbers
 from helpers.exercises.model import Case
 from helpers.exercises.plans import CasePlan
 from helpers.exercises.verdicts import is_number
-
-if TYPE_CHECKING:
-    import torch
 
 LAB = "06_fusion"
 _INDEX = 8  # bytes of an index that max(dim) writes
@@ -180,18 +176,12 @@ FUSING = answer_exercise(
 
 
 # ------------------------------------------------------------------------------------------------- softmax
-def _softmax(x: torch.Tensor) -> torch.Tensor:
-    import torch
-
-    return torch.softmax(x, dim=1)
-
-
 ONE_BLOCK = kernel_exercise(
     "softmax-one-block",
     LAB,
     "Softmax in one kernel",
     "softmax",
-    _softmax,
+    lambda x: x.softmax(dim=1),
     cases=CasePlan(dtypes=("float32", "float16"), ndim=2, extra=softmax.softmax_cases((781, 8192, 5000))),
     must_launch="triton",
     tolerance=softmax.TOLERANCE,
@@ -217,7 +207,7 @@ WIDE_ROWS = kernel_exercise(
     LAB,
     "Softmax of rows of any width",
     "softmax_wide",
-    _softmax,
+    lambda x: x.softmax(dim=1),
     cases=CasePlan(dtypes=("float32", "float16"), ndim=2, extra=softmax.wide_cases),
     must_launch="triton",
     tolerance=softmax.TOLERANCE,

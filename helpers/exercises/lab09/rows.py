@@ -135,13 +135,10 @@ def wide_cases(rng: random.Random, device: str) -> Iterator[Case]:
     yield case(f"a (1, {wide}) tensor on a chip of 3 places, fewer than the row needs", x, 3)
 
 
-def reads_once_more(case: Case) -> bool:
-    """Whether the parts of a row can't wait for each other, so that two launches may read the input twice."""
-    return _too_small(case)
-
-
-def _too_small(case: Case) -> bool:
-    """Whether the chip can run fewer programs at once than a row needs."""
+def too_small(case: Case) -> bool:
+    """Whether the chip can run fewer programs at once than a row needs. Then the parts of a row can't wait
+    for each other, so two launches may read the input twice.
+    """
     x, places = case.args[:2]
     return -(-x.shape[1] // PART) > places
 
@@ -165,7 +162,7 @@ WAITING = Table(
             {
                 "never-published": lambda s: "nobody will write" in s.got.error,
                 "too-many-warps": lambda s: "counts programs of" in s.got.error,
-                "no-bound": lambda s: _too_small(s.case),
+                "no-bound": lambda s: too_small(s.case),
                 "far-apart": always,
             },
         ),
@@ -180,7 +177,7 @@ def recognize_deadlocks(exercise: Exercise) -> Exercise:
     def judge(case: Case, outcome: Outcome) -> Verdict | None:
         if not outcome.error:
             return exercise.judge(case, outcome)
-        if outcome.error_type == "ValueError" and _too_small(case):
+        if outcome.error_type == "ValueError" and too_small(case):
             return None  # there, refusing is right
         parts = -(-case.args[0].shape[1] // SMALLEST)
         found = WAITING.first_match(Seen(case=case, got=outcome, parts=parts, smallest=SMALLEST))
