@@ -15,4 +15,9 @@ for folder, _, names in os.walk("/"):
 own = os.path.dirname(helpers.exercises.__file__)
 places = [f"{own}/lab05/exercises.py", f"{own}/../../labs", f"{own}/../../tests", f"{own}/../../.git"]
 places += [f"{own}/../records/{name}" for name in helpers.exercises.KEPT_BACK]
-attack(*[lambda path=path: os.stat(path) for path in [*places, os.path.expanduser("~root/.ssh"), "/home", "/etc/shadow", *found]])
+attack(
+    *[
+        lambda path=path: os.stat(path)
+        for path in [*places, os.path.expanduser("~root/.ssh"), "/home", "/etc/shadow", *found]
+    ]
+)
