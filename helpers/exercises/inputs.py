@@ -7,7 +7,7 @@ the simplest case to the strangest, so that the first failure tells which mistak
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 
@@ -86,8 +86,6 @@ def _sizes(plan: CasePlan, rng: random.Random) -> list[tuple[int, ...]]:
         return [tuple(shape) for shape in listed]
     odd = rng.choice([n for n in range(1100, 2040) if n % 32])
     less = rng.choice([n for n in range(130, 1000) if n % 16])
-    if plan.ndim == 1:
-        return [(n,) for n in (781, 1, 2, 31, 33, less, 1023, 1025, odd, rng.randrange(2050, 4000))]
     two = [
         (3, 781),
         (1, 1),
@@ -108,135 +106,102 @@ def _views(
     plan: CasePlan, x1: torch.Tensor, x2: torch.Tensor, rng: random.Random
 ) -> Iterator[tuple[str, torch.Tensor]]:
     """Layouts of one vector, one matrix, as label and tensor."""
-    if plan.ndim in ("any", 2):
-        before, after = rng.randrange(1, 9), rng.randrange(1, 9)
-        yield named(x2, "view with gaps between its rows"), with_row_gaps(x2, before, after)
-        yield named(x2, "transposed view"), permuted(x2)
-        yield named(x2, "view of every second row"), with_steps(x2, 2, 0)
-        yield named(x2, "view of every second column"), with_steps(x2, 2, 1)
-        yield named(x2, "tensor with a misaligned base"), misaligned(x2, rng.choice((1, 3)))
-        yield named(x2, "view with one row expanded to all"), x2[:1].expand(x2.shape)
+    before, after = rng.randrange(1, 9), rng.randrange(1, 9)
+    yield named(x2, "view with gaps between its rows"), with_row_gaps(x2, before, after)
+    yield named(x2, "transposed view"), permuted(x2)
+    yield named(x2, "view of every second row"), with_steps(x2, 2, 0)
+    yield named(x2, "view of every second column"), with_steps(x2, 2, 1)
+    yield named(x2, "tensor with a misaligned base"), misaligned(x2, rng.choice((1, 3)))
+    yield named(x2, "view with one row expanded to all"), x2[:1].expand(x2.shape)
     step = rng.randrange(2, 4)
-    if plan.ndim in ("any", 1):
+    if plan.ndim == "any":
         yield named(x1, f"view of every {'second' if step == 2 else 'third'} element"), with_steps(x1, step)
         yield named(x1, "tensor with a misaligned base"), misaligned(x1, rng.choice((1, 3)))
-    if plan.ndim == "any":
         x3 = values(rng, (rng.randrange(2, 5), 5, rng.randrange(20, 40)), x2.dtype, x2.device.type)
         yield named(x3, "permuted view"), x3.permute(2, 0, 1)
         yield named(x3, "view with steps in its middle dimension"), with_steps(x3, 2, 1)
-    elif isinstance(plan.ndim, int) and plan.ndim > 2:
-        x3 = values(rng, (2, *range(3, plan.ndim + 1), 17), x2.dtype, x2.device.type)
-        yield named(x3, "permuted view"), permuted(x3)
 
 
-class Maker:
-    """Makes the arguments of a case from a shape or from a first tensor."""
-
-    def __init__(self, plan: CasePlan, rng: random.Random, device: str):
-        self.plan, self.rng, self.device = plan, rng, device
-
-    def values(self, shape, dtype) -> torch.Tensor:
-        if self.plan.make is not None:
-            return self.plan.make(shape, self.rng, getattr(torch, dtype), self.device)
-        return values(self.rng, shape, dtype, self.device)
-
-    def args(self, first: torch.Tensor) -> tuple:
-        """The first input with its companions: as many inputs of its shape as the exercise has, then
-        `more_args`.
-
-        Where the first is a view, the others are views of other layouts.
-        """
-        others = [
-            self.values(first.shape, str(first.dtype).removeprefix("torch."))
-            for _ in range(self.plan.n_inputs - 1)
-        ]
-        if not first.is_contiguous():
-            layouts = (permuted, with_row_gaps, with_steps)
-            others = [
-                layouts[i % 3](one) if one.dim() > 1 else with_steps(one) for i, one in enumerate(others)
-            ]
-        more = self.plan.more_args(first, self.rng) if self.plan.more_args else ()
-        return (first, *others, *more)
+def kernel_args(plan: CasePlan, x: torch.Tensor, rng: random.Random) -> tuple:
+    """The input with the arguments after it."""
+    return (x, *(plan.more_args(x, rng) if plan.more_args else ()))
 
 
 def kernel_cases(plan: CasePlan, rng: random.Random, device: str) -> Iterator[Case]:
     """All hidden cases of a kernel, from simple to strange."""
-    m = Maker(plan, rng, device)
     main = plan.dtypes[0]
-    first_shape = (4096,) if plan.ndim == 1 else (4, 1024)
-    shape = first_shape if plan.shapes is None else _sizes(plan, rng)[0]
+    shape = (4, 1024) if plan.shapes is None else _sizes(plan, rng)[0]
 
-    def case(label, first, kind, **about):
-        return Case(label, m.args(first), expected=Hidden(kind, **about))
+    def made(shape, dtype=main):
+        return values(rng, shape, dtype, device)
 
-    x = m.values(shape, main)
+    def case(label, x, kind, **about):
+        return Case(label, kernel_args(plan, x, rng), expected=Hidden(kind, **about))
+
+    x = made(shape)
     first = case(named(x), x, "first")
     yield first
-    x = m.values(shape, main)
+    x = made(shape)
     again = case(f"{named(x)}, the same shape as before with other values", x, "again", before=(first.args,))
     yield again
-    changed = m.args(m.values(shape, main))
+    changed = kernel_args(plan, made(shape), rng)
     yield Case(
         f"{named(x)} whose values changed between two calls",
         again.args + changed,
         expected=Hidden("again", before=(again.args, first.args)),
         call=AGAIN,
     )
-    if plan.shapes is None and plan.ndim in ("any", 2):
-        x = m.values((3, 4096), main)
+    if plan.shapes is None:
+        x = made((3, 4096))
         yield case(named(x), x, "wide")
     for shape in _sizes(plan, rng)[0 if plan.shapes is None else 1 :]:
-        x = m.values(shape, main)
+        x = made(shape)
         if x.numel():
             yield case(named(x), x, "size")
     if plan.strides:
         n = rng.randrange(33, 200)
-        for label, view in _views(plan, m.values((n,), main), m.values((5, n), main), rng):
+        for label, view in _views(plan, made((n,)), made((5, n)), rng):
             yield case(label, view, "view")
     for dtype in plan.dtypes[1:]:
-        x = m.values((781,) if plan.ndim == 1 else (3, 781), dtype)
+        x = made((3, 781), dtype)
         yield case(named(x), x, "dtype")
         if plan.strides:
             view = with_steps(x, 2)
             yield case(named(view, "view of every second element"), view, "dtype")
-    if plan.special:
-        yield from _special_cases(plan, m, case)
+    for dtype in plan.dtypes:
+        if getattr(torch, dtype).is_floating_point:
+            x = made((4, 257), dtype) * 150
+            yield case(f"{named(x)} with values of several hundred", x, "huge")
+            x = with_special_values(made((12, 257), dtype), rng)
+            yield case(f"{named(x)} with NaN, infinities and zeros", x, "special")
     if plan.empty:
-        for shape in ((0,),) if plan.ndim == 1 else ((0, 5), (3, 0)):
+        for shape in ((0, 5), (3, 0)):
             x = torch.empty(shape, dtype=getattr(torch, main), device=device)
             yield case(f"{named(x)} without elements", x, "empty")
-    if plan.strides and plan.far:
-        yield from _far_cases(plan, m)
+    if plan.strides and plan.more_args is None:
+        yield _far_case(plan, rng, device)
     if plan.extra is not None:
         yield from plan.extra(rng, device)
     if plan.shapes is None:
         n = rng.randrange(66_000, 80_000)
-        x = m.values((n,) if plan.ndim in ("any", 1) else (30, n // 30), main)
+        x = made((n,) if plan.ndim == "any" else (30, n // 30))
         yield case(named(x), x, "many")
 
 
-def _special_cases(plan: CasePlan, m: Maker, case: Callable) -> Iterator[Case]:
-    for name in plan.dtypes:
-        dtype = getattr(torch, name)
-        if not dtype.is_floating_point:
-            continue
-        x = m.values((257,) if plan.ndim == 1 else (4, 257), name) * 150
-        yield case(f"{named(x)} with values of several hundred", x, "huge")
-        x = m.values((1028,) if plan.ndim == 1 else (12, 257), name)
-        tiny = torch.finfo(dtype).tiny
-        marks = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, tiny / 2, tiny]
-        where = m.rng.sample(range(x.numel()), len(marks))
-        x.view(-1)[torch.tensor(where, device=x.device)] = torch.tensor(marks, device=x.device).to(dtype)
-        yield case(f"{named(x)} with NaN, infinities and zeros", x, "special")
+def with_special_values(x: torch.Tensor, rng: random.Random) -> torch.Tensor:
+    """The same tensor, with NaN, infinities, zeros and small numbers at some places."""
+    tiny = torch.finfo(x.dtype).tiny
+    marks = [float("nan"), float("inf"), float("-inf"), 0.0, -0.0, tiny / 2, tiny]
+    where = rng.sample(range(x.numel()), len(marks))
+    x.view(-1)[torch.tensor(where, device=x.device)] = torch.tensor(marks, device=x.device).to(x.dtype)
+    return x
 
 
-def _far_cases(plan: CasePlan, m: Maker) -> Iterator[Case]:
-    if plan.n_inputs != 1 or plan.more_args is not None:
-        return
+def _far_case(plan: CasePlan, rng: random.Random, device: str) -> Case:
     # the smallest type, for the room; not bfloat16 if there is another, as Triton's interpreter does not
     # compute in it
     names = sorted(plan.dtypes, key=lambda name: (name == "bfloat16", getattr(torch, name).itemsize))
-    x = m.values((3,) if plan.ndim == 1 else (3, 97), names[0])
-    recipe = guard.far_rows(x, (1 << 30) + m.rng.randrange(7, 60))
+    x = values(rng, (3, 97), names[0], device)
+    recipe = guard.far_rows(x, (1 << 30) + rng.randrange(7, 60))
     label = named(x, "view whose rows lie more than 2**30 elements apart")
-    yield Case(label, (recipe,), expected=Hidden("far"))
+    return Case(label, (recipe,), expected=Hidden("far"))

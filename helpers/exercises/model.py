@@ -151,19 +151,6 @@ def graded_elsewhere(*_: Any) -> Any:
     raise RuntimeError("this exercise is graded in another process")
 
 
-@dataclass(frozen=True)
-class Raises:
-    """A `Case.expected` for a call that must raise an exception.
-
-    Attributes:
-        types: names of exceptions, one of which must be raised.
-        mention: the message must contain at least one word of each inner tuple, in any case.
-    """
-
-    types: tuple[str, ...] = ("ValueError", "TypeError")
-    mention: tuple[tuple[str, ...], ...] = ()
-
-
 class Text(str):
     """An answer that is text. The process that builds it gets nothing else from the learner's process."""
 

@@ -13,17 +13,11 @@ class CasePlan:
 
     Attributes:
         dtypes: names. Nearly all cases use the first; the others get an odd size and a view each.
-        ndim: 1, 2 or another number of dimensions that the inputs have, or "any".
-        strides: False if the inputs are always contiguous. Then there are no views and no far rows.
+        ndim: how many dimensions the input has, "any" or 2.
+        strides: False if the inputs are always contiguous. Then there are no views.
         empty: whether there are inputs without elements.
-        special: whether there are NaN, infinities, zeros and subnormals, and values of several hundred.
-        far: whether there is a view whose offsets reach beyond 2**31 elements; only for one input without
-            `more_args`.
         shapes: instead of the built-in sizes, or `(rng) -> shapes`; the first of them should be the simplest.
-        n_inputs: how many tensors of the same shape and dtype the learner's function takes first.
-        more_args: `(first_tensor, rng) -> tuple` of arguments after those:
-            `lambda x, rng: (rng.uniform(-2, 2),)`.
-        make: `(shape, rng, dtype, device) -> tensor` instead of normal values.
+        more_args: `(input, rng) -> tuple` of arguments after it: `lambda x, rng: (rng.uniform(-2, 2),)`.
         extra: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the
             reference tells) or a tensor.
     """
@@ -32,12 +26,8 @@ class CasePlan:
     ndim: str | int = "any"
     strides: bool = True
     empty: bool = True
-    special: bool = True
-    far: bool = True
     shapes: Sequence[tuple[int, ...]] | Callable[[random.Random], Sequence[tuple[int, ...]]] | None = None
-    n_inputs: int = 1
     more_args: Callable | None = None
-    make: Callable | None = None
     extra: Callable | None = None
 
 

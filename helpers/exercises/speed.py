@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import replace
 
 import torch
 
@@ -26,20 +25,15 @@ def timed_case(plan: SpeedPlan, rng: random.Random) -> Case:
     main = plan.cases.dtypes[0]
     size = getattr(torch, main).itemsize
     n = min(_BYTES, device.gpu_spec().memory_bytes // 64) // size
-    shape = plan.shape or ((n,) if plan.cases.ndim == 1 else (n // 4096, 4096))
-    cases, seed = plan.cases, rng.getrandbits(31)
-    if cases.make is None and getattr(torch, main).is_floating_point:
+    shape, seed = plan.shape or (n // 4096, 4096), rng.getrandbits(31)
+    if getattr(torch, main).is_floating_point:
         # Made on the GPU, because this many values would take long on the host.
         generator = torch.Generator("cuda").manual_seed(seed)
-
-        def make(shape, rng, dtype, device):
-            return torch.randn(tuple(shape), generator=generator, device=device, dtype=torch.float32).to(
-                dtype
-            )
-
-        cases = replace(cases, make=make)
-    maker = inputs.Maker(cases, random.Random(seed), "cuda")
-    return Case("the size that is timed", maker.args(maker.values(shape, main)), call=SPEED)
+        x = torch.randn(tuple(shape), generator=generator, device="cuda").to(getattr(torch, main))
+    else:
+        x = inputs.values(random.Random(seed), shape, main, "cuda")
+    args = inputs.kernel_args(plan.cases, x, random.Random(seed))
+    return Case("the size that is timed", args, call=SPEED)
 
 
 def measure(made: Callable, args: tuple) -> Outcome:

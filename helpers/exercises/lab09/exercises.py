@@ -15,9 +15,7 @@ OF_A_COPY = 0.9
 WIDE = (960, 131_072)  # 503 MB of float32, the most that a graded process can send
 
 
-_CASES = CasePlan(
-    ndim=2, strides=False, far=False, shapes=rows.shapes, more_args=rows.places_for, extra=rows.wide_cases
-)
+_CASES = CasePlan(ndim=2, strides=False, shapes=rows.shapes, more_args=rows.places_for, extra=rows.wide_cases)
 
 MERGE = answer_exercise(
     "merge-row-parts",
