@@ -17,6 +17,8 @@ SLOW: dict[str, tuple[str, ...]] = {
     "test_conftest.py": ("test_a_run_repeats_and_another_seed_draws_other_numbers",),
     # A sum of ten million terms against the bound that smaller sums test, too.
     "check/test_bounds.py": ("test_ten_million_terms",),
+    # Thirty ways to compute with torch around a kernel; attempts in labs 06 and 09 try one each.
+    "exercises/test_torch_work.py": ALL,
     # Sixteen more seeds for every wrong kernel; `make test` draws four.
     "exercises/test_wrong_kernels.py": (
         "test_wrong_is_rejected_for_further_seeds",

@@ -3,6 +3,5 @@
 # %%
 import helpers
 
-paths = [os.path.dirname(helpers.__file__), os.path.dirname(os.path.dirname(helpers.__file__)), sys.prefix]
-paths += ["OUT_FOLDER", "SUBMISSIONS_FOLDER", "/", "/usr"]
+paths = [helpers.__file__, sys.prefix, "OUT_FOLDER", "SUBMISSIONS_FOLDER", "/", "/usr"]
 attack(*[lambda path=path: os.chmod(path, 0) for path in paths])
