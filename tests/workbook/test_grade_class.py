@@ -62,7 +62,7 @@ def mark(exercise: str, verdict: str, code: str = "", **more: Any) -> Mark:
 
 
 def learner(name: str, *marks: Mark, **more: Any) -> Graded:
-    return Graded(name, f"in/{name}.ipynb", "03_triton", EXERCISES, marks, tier="confined", **more)
+    return Graded(name, f"in/{name}.ipynb", "03_triton", EXERCISES, marks, tier="sandboxed", **more)
 
 
 FAILED = {
@@ -151,7 +151,7 @@ def test_the_columns_of_grades_csv_stay(written):
     )
     rows = rows_of(written / "grades.csv")
     assert tuple(rows[0]) == gradebook.COLUMNS and len(rows) == 11
-    assert {row["tier"] for row in rows} == {"confined", ""}
+    assert {row["tier"] for row in rows} == {"sandboxed", ""}
 
 
 def test_canvas_reads_a_score_for_each_learner(written):

@@ -142,7 +142,7 @@ class Examination:
         """The verdict on one exercise in the notebook's state of now.
 
         Raises:
-            Gone: The process ended; the exercise has its verdict by then.
+            WorkerDied: The process ended; the exercise has its verdict by then.
         """
         self._in_time()
         self._checking = exercise.id

@@ -101,7 +101,7 @@ class Process:
         """Start it.
 
         Args:
-            told: What a learner's process is told of the exercises that it is asked about (`worker.told`).
+            told: What a learner's process is told of the exercises that it is asked about (`stubs.stubs_of`).
             exercises: A Python file with further exercises, or "".
             limits: What it may use.
             until: When the notebook's time ends, on `time.monotonic()`.
@@ -110,7 +110,7 @@ class Process:
                 "" for a learner's process.
 
         Raises:
-            Gone: It did not come up.
+            WorkerDied: It did not come up.
         """
         self._limits, self._until, self._cgroup = limits, until, cgroup
         self._n_killed = cgroup.n_killed if cgroup else 0
@@ -166,8 +166,8 @@ class Process:
             answer: Answers what the process asks back meanwhile, of the objects that `message` shows it.
 
         Raises:
-            Gone: There is no answer and no process any more.
-            Late: It took too long and was interrupted.
+            WorkerDied: There is no answer and no process any more.
+            WorkerTimeout: It took too long and was interrupted.
         """
         if select.select([self._replies], [], [], 0)[0]:
             if self._process.poll() is not None or not os.read(self._replies, 1):
