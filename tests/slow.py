@@ -63,6 +63,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     "workbook/test_kernel_client.py": ("test_no_message_is_lost_under_load",),
     "workbook/test_shards.py": (
+        "test_a_second_run_is_refused",
         "test_shards_run_in_parallel_and_other_runs_are_refused",
         "test_resume_continues_after_a_killed_run",
     ),
@@ -80,13 +81,24 @@ SLOW: dict[str, tuple[str, ...]] = {
     "workbook/test_foreign.py": ("test_a_full_disk_ends_only_its_point",),
     # Clusters; that Dask starts and returns one point is in `make test`.
     "workbook/test_cluster.py": (
+        "test_a_late_worker_without_a_gpu_gets_no_point",
+        "test_a_point_waits_while_another_worker_still_runs_it",
         "test_a_killed_scheduler_loses_no_finished_point",
         "test_a_point_of_a_killed_worker_runs_on_another_worker",
         "test_only_points_that_died_are_retried",
         "test_an_ended_runner_ends_its_points_on_the_workers",
     ),
+    # Notebooks of the second edition, graded; `make test` checks that their names are found.
+    "test_aliases.py": (
+        "test_old_submissions_are_marked_under_the_new_names",
+        "test_reports_on_old_submissions_use_the_new_names",
+        "test_nothing_in_an_old_submission_looks_like_reaching_or_raises",
+    ),
+    # A class graded again; `make test` grades it once, and reads and merges the marks of each source.
+    "workbook/test_grade_overrides.py": ("test_a_teachers_mark_wins_and_survives_every_regrade",),
     # Attacks on the grader and on its answers, hostile notebooks, kills of a grading run.
     "workbook/test_grade.py": (
+        "test_a_class_that_is_graded_twice_gets_the_same_marks",
         "test_endless_loops_are_stopped",
         "test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out",
         "test_an_answer_that_comes_in_drops_does_not_come_for_ever",

@@ -161,15 +161,9 @@ class WriteUpJudge:
             return Verdict(self.exercise, True, sentence, details="\n".join(lines), words=words)
         first, *rest = problems
         lines = [f"  also: {one.sentence}" for one in rest] + lines
-        return Verdict(
-            self.exercise,
-            False,
-            f"{self.exercise}: {first.sentence}.",
-            mistake=first.mistake,
-            hint=first.hint,
-            details="\n".join(lines),
-            words=words,
-        )
+        sentence, details = f"{self.exercise}: {first.sentence}.", "\n".join(lines)
+        rest = {"mistake": first.mistake, "hint": first.hint, "details": details, "words": words}
+        return Verdict(self.exercise, False, sentence, **rest)
 
     def unfinished(self, given: Any) -> Verdict | None:
         """The verdict on an empty write-up or another object; None if there is a write-up to judge."""

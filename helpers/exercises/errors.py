@@ -33,15 +33,8 @@ def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdi
         first = f"the build failed: {first}"
     on = "" if mistake in ("not-callable", "does-not-build") else f", {case.label}"
     sentence = f"{exercise}{on}: {first.removesuffix('.')}{where}"
-    return Verdict(
-        exercise,
-        False,
-        sentence if sentence.endswith((".", ":")) else f"{sentence}.",
-        case.label,
-        mistake,
-        HINTS.get(mistake, ""),
-        details=rest,
-    )
+    sentence = sentence if sentence.endswith((".", ":")) else f"{sentence}."
+    return Verdict(exercise, False, sentence, case.label, mistake, HINTS.get(mistake, ""), details=rest)
 
 
 def to_do(outcome: Outcome) -> str | None:

@@ -137,14 +137,10 @@ class KernelJudge:
         launched = outcome.facts.get("launched")
         if self.must_launch and launched == [] and outcome.value.numel():
             kernel = {"triton": "Triton kernel", "cuda": "CUDA kernel"}[self.must_launch]
-            return Verdict(
-                self.exercise,
-                False,
-                f"{self.name} launched no {kernel}: its result is right, but something else computed it.",
-                case.label,
-                "no-launch",
-                HINTS["no-launch"],
+            sentence = (
+                f"{self.name} launched no {kernel}: its result is right, but something else computed it."
             )
+            return Verdict(self.exercise, False, sentence, case.label, "no-launch", HINTS["no-launch"])
         if outcome.facts.get("computed") and outcome.value.numel():
             operations = ", ".join(outcome.facts["computed"][:_MOST_LISTED])
             what = f"the result is right, but {self.name} calls torch's {operations}"

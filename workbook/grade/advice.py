@@ -22,24 +22,9 @@ from helpers.exercises import ADAPTERS
 from workbook.grade.marks import Graded
 
 _NAMES = {
-    "_getframe",
-    "_current_frames",
-    "currentframe",
-    "f_back",
-    "f_locals",
-    "f_globals",
-    "tb_frame",
-    "gi_frame",
-    "settrace",
-    "setprofile",
-    "get_objects",
-    "get_referrers",
-    "get_referents",
-    "__code__",
-    "__closure__",
-    "__globals__",
-    "__subclasses__",
-    "__builtins__",
+    *("_getframe", "_current_frames", "currentframe", "f_back", "f_locals", "f_globals", "tb_frame"),
+    *("gi_frame", "settrace", "setprofile", "get_objects", "get_referrers", "get_referents", "__code__"),
+    *("__closure__", "__globals__", "__subclasses__", "__builtins__"),
     # What computes where `torch_work` does not see it.
     *("_C", "_python_dispatch", "TorchDispatchMode", "__torch_dispatch__", "redispatch", "lift_fresh"),
     *("_disable_current_modes", "_pop_mode_temporarily", "set_stance", "cpp_extension", "load_inline"),

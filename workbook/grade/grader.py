@@ -314,12 +314,7 @@ class _Batch:
         graded, notes = overrides.apply(placed(graded, self.task["lab"]), self.overrides)
         notes = (*notes, *submissions.claims(self.todo, graded))
         grades = Grades(
-            self.out,
-            graded,
-            self.task["seed"],
-            round(time.monotonic() - begin, 1),
-            self.stop.is_set(),
-            notes,
+            self.out, graded, self.task["seed"], round(time.monotonic() - begin, 1), self.stop.is_set(), notes
         )
         report.write(grades)
         return grades

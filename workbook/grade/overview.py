@@ -10,6 +10,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 
 from workbook.grade import advice, starters
 from workbook.grade.marks import UNSAFE, Graded, Grades, Mark
@@ -19,47 +20,7 @@ from workbook.page import document, escaped, made_with
 ADVICE = (
     "Advice, no verdict: it changes no mark, is easy to evade, and may name somebody who did nothing wrong."
 )
-STYLE = """
-:root { --on-good: #dafbe1; --on-bad: #ffe2df; --on-wait: #fff3c4; --on-none: #eef1f4; }
-@media (prefers-color-scheme: dark) { :root { --on-good: #12361f; --on-bad: #4a1a17; --on-wait: #3c2f08;
---on-none: #1d242c; } }
-.passed { color: var(--good); } .to-do, .not-reached { color: var(--wait); } .not-graded {
-color: var(--bad); } a { unicode-bidi: isolate; overflow-wrap: anywhere; }
-body { max-width: 1400px; } p, ul, details { max-width: 1100px; } .wide td { min-width: 100px; }
-.badge { display: inline-block; font-size: 13px; font-weight: 600; line-height: 1.3; white-space: nowrap;
-padding: 2px 8px;
-  border-radius: 10px; background: var(--on-none); } h3 .badge { margin-left: 10px; vertical-align: 2px; }
-.badge.passed { background: var(--on-good); } .badge.failed { background: var(--on-bad); }
-.badge.to-do, .badge.not-reached { background: var(--on-wait); }
-.legend { margin: 12px 0; display: flex; flex-wrap: wrap; gap: 6px 14px; }
-.glance { max-height: 85vh; overflow: auto; } .glance table { border-collapse: separate; border-spacing: 0; }
-.glance th, .glance td { padding: 7px 10px; } .glance tr > :first-child { padding-left: 2px; }
-.glance thead th { position: sticky; top: 0; background: var(--back); vertical-align: bottom; z-index: 1;
-min-width: 60px; }
-.glance th:first-child { position: sticky; left: 0; background: var(--back); text-align: left;
-min-width: clamp(84px, 22vw, 170px); max-width: 170px;
-  overflow-wrap: anywhere; color: var(--ink); font-size: 15px; font-weight: 400; }
-.glance thead th:first-child { z-index: 2; color: var(--soft); font-size: 13px; font-weight: 600; }
-.glance td.passed, .glance td.failed, .glance td.to-do, .glance td.not-reached {
-border-left: 3px solid var(--back);
-  border-right: 3px solid var(--back); white-space: nowrap; }
-.glance td.passed { background: var(--on-good); } .glance td.failed { background: var(--on-bad); }
-.glance td.to-do, .glance td.not-reached { background: var(--on-wait); }
-.glance td.not-graded { background: var(--on-none); color: var(--ink); overflow-wrap: anywhere; }
-.glance td b { display: block; font-size: 14px; } .glance td small { color: var(--ink); opacity: .8; }
-pre.wrapped { white-space: pre-wrap; } blockquote { margin: 8px 0; padding: 2px 12px; min-width: 180px;
-border-left: 3px solid var(--line); white-space: pre-wrap; overflow-wrap: anywhere; }
-.part { display: inline-block; width: 120px; height: 9px; border-radius: 5px; background: var(--on-none);
-overflow: hidden; }
-.part i { display: block; height: 100%; background: var(--bad); }
-h3 { font-size: 16px; margin: 28px 0 4px; }
-.banner { background: var(--on-bad); border-left: 4px solid var(--bad); padding: 8px 12px; font-weight: 600; }
-.beside { display: grid; grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); gap: 20px; } .beside pre {
-margin-top: 4px; }
-@media (max-width: 800px) { .beside { grid-template-columns: minmax(0, 1fr); } }
-details { margin: 8px 0; } summary { cursor: pointer; color: var(--link); } .hint {
-border-left: 3px solid var(--line); padding-left: 10px; }
-li { margin: 4px 0; overflow-wrap: anywhere; } p { overflow-wrap: anywhere; }"""
+STYLE = (Path(__file__).parent / "grades.css").read_text("utf-8")
 _MOST_QUESTIONS, _MOST_PAIRS, _MOST_NAMED = 60, 50, 12
 _SHOWN = 600  # characters of a learner's words on the class's page; the learner's own has them all
 _SIGNS = {"passed": "✓", "failed": "✗", "to do": "…", "not reached": "–"}

@@ -81,10 +81,7 @@ def unsynchronized(s: Seen) -> bool:
     return s.cause == "race" or (s.cause == "uninitialised" and not s.has_barrier)
 
 
-BARRIERS: Conditions = {
-    "missing-barrier": unsynchronized,
-    "barrier-in-if": lambda s: s.cause == "barrier",
-}
+BARRIERS: Conditions = {"missing-barrier": unsynchronized, "barrier-in-if": lambda s: s.cause == "barrier"}
 
 
 def outside(conditions: Conditions) -> dict:

@@ -100,11 +100,7 @@ def _data(value: Mapping[str, Any]) -> Data:
     texts = {key: text.format_map(known) for key, text in sentences(LAB, "data")[ID].items()}
     findings = {
         "repeated-loads": (before["loads_an_element"] > 4, "loads_an_element", "loads", "requests"),
-        "one-address-a-warp": (
-            before["bytes_used_percent"] < 50,
-            "sectors_a_request",
-            "bytes_used_percent",
-        ),
+        "one-address-a-warp": (before["bytes_used_percent"] < 50, "sectors_a_request", "bytes_used_percent"),
         "strided": (before["sectors_a_request"] > 4.5,),
         "idle-threads": (before["threads"] < height * width,),
         "bank-conflicts": (False,),

@@ -171,9 +171,7 @@ _REFUSES = {
 }
 judge = TableJudge(
     Table(
-        ID,
-        "02_load_inline",
-        {**under(lambda s: s.want, _ACCEPTS), **under(lambda s: not s.want, _REFUSES)},
+        ID, "02_load_inline", {**under(lambda s: s.want, _ACCEPTS), **under(lambda s: not s.want, _REFUSES)}
     ),
     "difference",
     _about,

@@ -53,10 +53,7 @@ def _other_exception(s: Seen) -> bool:
 NO_TIME = Table(
     "no-time",
     LAB,
-    raises={
-        "not-waited": lambda s: s.got.error_type == "NotReached",
-        "not-a-value-error": _other_exception,
-    },
+    raises={"not-waited": lambda s: s.got.error_type == "NotReached", "not-a-value-error": _other_exception},
     conditions={
         **under(
             lambda s: s.refused is not None,
@@ -127,8 +124,7 @@ WRONG_TIME = Table(
     {
         # A first call of 40 ms is not a time in ns.
         **under(
-            lambda s: not any(r["n_first"] for r in s.reads),
-            {"unit": _unit, "sign": lambda s: s.us < 0},
+            lambda s: not any(r["n_first"] for r in s.reads), {"unit": _unit, "sign": lambda s: s.us < 0}
         ),
         **under(lambda s: not s.reads, {"watched": _watched, "host-clock": always}),
         "marks": _most(lambda r: r["n_calls"] == 0),

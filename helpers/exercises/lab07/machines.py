@@ -186,11 +186,7 @@ class TimedRealGpu(RealGpu):
         rows = table.to_dict("records")
         current = rows[0]["stream"] if rows else None  # that of the flush
         return [
-            {
-                "kernel": row["name"],
-                "us": row["duration_us"],
-                "on_current_stream": row["stream"] == current,
-            }
+            {"kernel": row["name"], "us": row["duration_us"], "on_current_stream": row["stream"] == current}
             for row in rows[1:]
         ]
 

@@ -250,7 +250,5 @@ _MISTAKES = {
 }
 # Both exercises make the same mistakes.
 MISTAKES = Table(
-    "log-softmax",
-    LAB,
-    under(lambda s: s.got.numel() > 0 and not s.like(s.expected, *_allowed(s)), _MISTAKES),
+    "log-softmax", LAB, under(lambda s: s.got.numel() > 0 and not s.like(s.expected, *_allowed(s)), _MISTAKES)
 )

@@ -93,12 +93,7 @@ PREDICT = answer_exercise(
 MOST_PERCENT = 5.0  # by which a choice may be slower than the best launch of a GPU
 # Pairs of GPUs that are made up: where programs start slowly, the usual 4 KB a program (or 8) are too few,
 # and the largest programs are slow elsewhere.
-SIMULATED = (
-    *[{}] * 4,
-    *[{"heavy": 1.1}] * 4,
-    *[{"slow_starts_kb": 4}] * 2,
-    *[{"slow_starts_kb": 8}] * 2,
-)
+SIMULATED = (*[{}] * 4, *[{"heavy": 1.1}] * 4, *[{"slow_starts_kb": 4}] * 2, *[{"slow_starts_kb": 8}] * 2)
 
 
 def _launch_cases(rng: random.Random, device: str) -> Iterator[Case]:
