@@ -41,6 +41,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_the_ptx_of_lesson_04",
         "test_a_figure_whose_module_is_late_follows_the_sliders",
     ),
+    # Google's widget manager in Chromium, with Colab's packages; npm and pip fetch both once.
+    "test_colab_widgets.py": ALL,
     # The browser over the whole book; `make test` has a book of two lessons.
     "workbook/test_book.py": (
         "test_links_and_sizes_of_the_whole_book",

@@ -1,0 +1,1 @@
+"""A stand-in for Colab's package in the kernels that the tests start."""
