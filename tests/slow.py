@@ -39,7 +39,6 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_the_grid_of_lesson_02",
         "test_the_kernels_of_lesson_03",
         "test_the_ptx_of_lesson_04",
-        "test_a_figure_whose_module_is_late_follows_the_sliders",
     ),
     # Google's widget manager in Chromium, with Colab's packages; npm and pip fetch both once.
     "test_colab_widgets.py": ALL,

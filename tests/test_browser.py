@@ -99,33 +99,41 @@ def lesson(opened: Callable) -> Callable[[str], tuple[harness.Page, Any]]:
     def run(name: str) -> tuple[harness.Page, Any]:
         page = opened(name)
         cell = page.cell(SLIDERS[name])
-        cell.locator(".noUi-handle").first.wait_for()
+        cell.locator(".kx input[type=range]").first.wait_for()
         return page, cell
 
     return run
 
 
-def handle(cell: Any, name: str) -> Any:
-    """The handle of the slider with that label."""
-    label = cell.locator("label.widget-label").filter(has_text=name).first
-    return label.locator("xpath=..").locator(".noUi-handle")
+def slider(where: Any, name: str) -> Any:
+    """The slider with that label."""
+    return where.locator("label.kx-slider").filter(has_text=name).first.locator("input")
 
 
-def press(page: harness.Page, cell: Any, name: str, key: str) -> None:
-    handle(cell, name).focus()
+def press(page: harness.Page, where: Any, name: str, key: str) -> None:
+    slider(where, name).focus()
     page.page.keyboard.press(key)
 
 
-def drag(page: harness.Page, cell: Any, name: str, share: float) -> None:
-    """Drag a slider's handle with the mouse to a share of its length."""
-    knob = handle(cell, name)
-    base = knob.locator("xpath=ancestor::*[contains(@class, 'noUi-base')]").bounding_box()
+def drag(page: harness.Page, where: Any, name: str, share: float) -> None:
+    """Drag a slider with the mouse to a share of its length."""
+    knob = slider(where, name)
+    knob.scroll_into_view_if_needed()
     box = knob.bounding_box()
+    now, last = (float(knob.evaluate(f"one => one.{what}")) for what in ("value", "max"))
+    places = [box["x"] + 8 + part * (box["width"] - 16) for part in (now / last, share)]
     mouse = page.page.mouse
-    mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    mouse.move(places[0], box["y"] + box["height"] / 2)
     mouse.down()
-    mouse.move(base["x"] + share * base["width"], box["y"] + box["height"] / 2, steps=6)
+    mouse.move(places[1], box["y"] + box["height"] / 2, steps=6)
     mouse.up()
+
+
+def choose(where: Any, text: str) -> None:
+    """Pick a radio button or tick a box by its label."""
+    where.locator("label", has=where.page.locator("input")).filter(
+        has_text=re.compile(rf"^{text}$")
+    ).first.click()
 
 
 def dark(page: harness.Page) -> None:
@@ -159,9 +167,9 @@ def test_the_grid_of_lesson_02(lesson, lab):
         "load_inline/shape-sweep",
         {"kernel": "CUDA C++", "block_x": 32, "block_y": 16, "n_cols": 4096},
     )
-    plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
+    title, status = cell.locator(".kx-title"), cell.locator(".kx [role=status]").first
     press(page, cell, "block, x", "ArrowRight")
-    see(plot.locator(".gtitle"), "Blocks of 32 × 16")
+    see(title, "Blocks of 32 × 16")
     see(status, "4 sectors")
     see(status, speed(sweep, **point))
     for label, key, moved in (
@@ -174,8 +182,10 @@ def test_the_grid_of_lesson_02(lesson, lab):
     drag(page, cell, "block, x", 1.0)
     see(status, "1024 × 32 is refused")
     drag(page, cell, "block, x", 0.0)
-    see(plot.locator(".gtitle"), "Blocks of 1 × 32")
+    see(title, "Blocks of 1 × 32")
     see(status, "32 sectors")
+    cell.locator(".kx-grid").hover(position={"x": 3, "y": 3})
+    see(cell.locator(".kx-tip"), "element (0, 0)")
     screenshot(page, "lab-02-grid")
     assert save(page, lab[1] / "02_load_inline.ipynb") < 1_000_000
 
@@ -183,95 +193,91 @@ def test_the_grid_of_lesson_02(lesson, lab):
 def test_the_kernels_of_lesson_03(lesson, lab):
     page, cell = lesson("03_triton")
     rows = recorded("triton/launch-sweep")["rows"]
-    plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
+    figure, status = cell.locator(".kx-figure").first, cell.locator(".kx-lines").first
     point = {"block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "float32"}
     axes = {
         "block_size": ("BLOCK_SIZE", 8192),
         "num_warps": ("num_warps", 16),
         "n_cols": ("columns, N", 8192),
-        "dtype": ("dtype", "bfloat16"),
     }
-    # To the other GPU's records and back; the position stays.
-    gpus = cell.locator("button").filter(has_text=re.compile(r"^\s*H[12]00\s*$"))
-    names = gpus.all_text_contents()
-    for i in (1, 0):
-        gpus.nth(i).click()
-        see(plot.locator(".gtitle"), f"replayed: NVIDIA {names[i].strip()}")
+    # To the other GPU's records, to both, and back; the position stays.
+    names = [
+        one.strip() for one in cell.locator("fieldset", has_text="GPU").locator("label").all_text_contents()
+    ]
+    for name in (names[1], "all", names[0]):
+        choose(cell, name)
+        see(cell.locator(".kx-note").first, f"replayed: NVIDIA {name if name != 'all' else names[0]}")
+        expect(figure.locator(".kx-track")).to_have_count(10 if name == "all" else 5)
     dark(page)
     for axis, (label, value) in axes.items():
         press(page, cell, label, "ArrowRight")
         point[axis] = value
         for kernel in ("Triton rows", "Triton flat"):
             row = found(rows, kernel=kernel, **point)
-            see(plot, f"{row['gb_per_s']:,.0f} GB/s" if row["verdict"] == "ok" else row["verdict"])
+            see(figure, f"{row['gb_per_s']:,.0f} GB/s" if row["verdict"] == "ok" else row["verdict"])
             registers = f"{kernel}: {row['registers']:.0f} registers"
             see(status, registers if row["verdict"] == "ok" else f"{kernel}: {row['verdict']}")
-    see(plot.locator(".gtitle"), "square of 4,096 × 8,192 bfloat16")
+    choose(cell, "bfloat16")
+    see(cell.locator(".kx-title"), "square of 4,096 × 8,192 bfloat16")
     # With the mouse to the smallest block, which leaves out most of a row.
     drag(page, cell, "BLOCK_SIZE", 0.0)
     see(status, "Triton rows: wrong")
     drag(page, cell, "columns, N", 0.0)
-    flat = {**point, "kernel": "Triton flat", "block_size": 64, "n_cols": 256}
-    see(plot, speed("triton/launch-sweep", **flat))
+    flat = {"kernel": "Triton flat", "num_warps": 16, "block_size": 64, "n_cols": 256, "dtype": "bfloat16"}
+    see(figure, speed("triton/launch-sweep", **flat))
+    # A click on the map goes there.
+    cell.locator(".kx-cell").nth(2).click()
+    see(slider(cell, "BLOCK_SIZE").locator("xpath=../output"), "8,192")
+    see(slider(cell, "num_warps").locator("xpath=../output"), "4")
     # With the keyboard, to the map of the other kernel and to one kernel less.
-    cell.locator("button", has_text="Triton flat").first.focus()
-    page.page.keyboard.press("Space")
-    see(plot, "Triton flat: GB/s")
+    cell.locator("fieldset", has_text="Map of").locator("input").first.focus()
+    page.page.keyboard.press("ArrowRight")
+    see(cell.locator(".kx-figure").nth(1), "Triton flat: GB/s")
     cell.locator("input[type=checkbox]").nth(3).focus()
     page.page.keyboard.press("Space")
-    points = plot.locator(".barlayer .trace").first.locator(".point")
-    expect(points).to_have_count(4, timeout=harness.SHOWS_WITHIN_MS)
+    expect(figure.locator(".kx-track")).to_have_count(4, timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "lab-03-explore-moved")
     # The second set of sliders, in a cell of its own.
     cell = page.cell("try-alignment")
     point = {"kernel": "Triton rows", "padding": 1, "offset": 0, "n_cols": 4096, "dtype": "float32"}
     for label, moved in (("row padding", {}), ("first element", {"offset": 1})):
         press(page, cell, label, "ArrowRight")
-        second = cell.locator(".js-plotly-plot").first
-        see(second, speed("triton/alignment-sweep", **(point | moved)))
-    # JupyterLab stores a PNG of each figure; the state of the widgets would be another 5 MB.
+        see(cell.locator(".kx-figure").first, speed("triton/alignment-sweep", **(point | moved)))
     assert save(page, lab[1] / "03_triton.ipynb") < 1_200_000
 
 
 def test_the_ptx_of_lesson_04(lesson, lab):
     page, cell = lesson("04_ptx")
-    status, code = cell.locator("[role=status]").first, cell.locator(".kw-panes").first
-    see(status, "loads a thread2")
+    facts, panes = cell.locator(".kx [role=status]").first, cell.locator(".kx-panes").first
+    see(facts, "loads per thread2")
     press(page, cell, "BLOCK_SIZE", "ArrowRight")
-    see(status, "loads a thread4 (was 2)")
-    see(code, "lines new (+)")
+    see(facts, "loads per thread4 (was 2)")
+    see(panes, "lines new (+)")
     press(page, cell, "num_warps", "ArrowLeft")
-    see(status, "loads a thread8 (was 4)")
-    press(page, cell, "target", "ArrowLeft")
-    see(code, ".target sm_80")
-    drag(page, cell, "target", 0.0)
-    see(code, ".target sm_75")
+    see(facts, "loads per thread8 (was 4)")
+    for target in ("sm_80", "sm_75"):
+        choose(cell, target)
+        see(panes, f".target {target}")
     drag(page, cell, "BLOCK_SIZE", 0.0)
-    see(status, "loads a thread1 (was 8)")
-    cell.locator("input[type=checkbox]").first.focus()
-    page.page.keyboard.press("Space")
-    see(status, "widest load (bytes)4")
-    # Pick the line of the load with the keyboard: its instructions light up, and only they.
-    store = cell.locator("input.kw-pick").nth(4)
-    line = re.search(r"kw-p(\d+)", store.get_attribute("class"))[1]
-    lit = code.locator(f".kw-l{line}").first
-    expect(lit).to_have_css("outline-style", "none", timeout=harness.SHOWS_WITHIN_MS)
-    cell.locator("input.kw-pick").nth(3).check()
+    see(facts, "loads per thread1 (was 8)")
+    choose(cell, "strides and sizes are multiples of 16")
+    see(facts, "widest load (bytes)4")
+    # Select the line of the load with the keyboard: its instructions light up, and only they.
+    lines = cell.locator(".kx-source label[data-source]")
+    lines.nth(3).locator("input").check()
     page.page.keyboard.press("ArrowDown")
-    expect(store).to_be_checked(timeout=harness.SHOWS_WITHIN_MS)
-    expect(lit).to_have_css("outline-style", "solid", timeout=harness.SHOWS_WITHIN_MS)
-    other = cell.locator("label.kw-line").nth(1)
-    other.hover()
-    pointed = re.search(r"kw-l(\d+)", other.get_attribute("class"))[1]
-    found = code.locator(f".kw-l{pointed}").first
-    expect(found).to_have_css("outline-style", "solid", timeout=harness.SHOWS_WITHIN_MS)
-    sass = code.locator(".kw-pane").nth(1)
-    see(sass.locator(".kw-b4").last, "4 B")
-    cell.locator("button", has_text="diff of SASS").click()
-    see(cell.locator(".kw-diff"), "kept: BLOCK_SIZE 1,024, num_warps 4, target sm_90")
-    see(cell.locator(".kw-diff"), "now: BLOCK_SIZE 64, num_warps 2, target sm_75")
+    expect(lines.nth(4).locator("input")).to_be_checked(timeout=harness.SHOWS_WITHIN_MS)
+    lit = "rgba(213, 94, 0, 0.5)"  # the fifth line's color
+    number = lines.nth(4).get_attribute("data-source")
+    expect(panes.locator(f'[data-source="{number}"]').first).to_have_css("background-color", lit)
+    other = lines.nth(1).get_attribute("data-source")
+    expect(panes.locator(f'[data-source="{other}"]').first).not_to_have_css("background-color", lit)
+    see(panes.locator(".kx-pane").nth(1).locator(".kx-bytes", has_text="B").last, "4 B")
+    choose(cell, "diff of SASS")
+    see(cell.locator(".kx-sides"), "kept: BLOCK_SIZE 1,024, num_warps 4, target sm_90")
+    see(cell.locator(".kx-sides"), "now: BLOCK_SIZE 64, num_warps 2, target sm_75")
     cell.locator("button", has_text="Compare with this position").click()
-    see(code.locator("[role=status]"), "0 lines changed (~), 0 only left (-), 0 only right (+)")
+    see(panes.locator("[role=status]"), "0 lines changed (~), 0 only left (-), 0 only right (+)")
     screenshot(page, "lab-04-diff")
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
 
@@ -306,20 +312,16 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
     page = opened("own")
     page.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
     cell = page.cell("explore")
-    cell.locator(".noUi-handle").first.wait_for()
-    plot, status = cell.locator(".js-plotly-plot").first, cell.locator("[role=status]").first
-    see(plot.locator(".gtitle"), "compiled for sm_90")
+    cell.locator(".kx input[type=range]").first.wait_for()
+    figure, status = cell.locator(".kx-figure").first, cell.locator(".kx-lines").first
+    see(cell.locator(".kx-note").first, "compiled for sm_90")
     see(status, "square_mine: right on 3 × 1,024 in Triton's interpreter, not timed")
     press(page, cell, "BLOCK_SIZE", "ArrowLeft")
     see(status, "square_mine: refused: square_kernel does not compile for sm_90")
     press(page, cell, "BLOCK_SIZE", "ArrowLeft")
     see(status, "square_mine: wrong: square_mine on shape (3, 1024), float32")
-    page.page.wait_for_function(
-        "p => [...p.querySelectorAll('.barlayer .trace')[1].querySelectorAll('path')]"
-        ".filter(bar => bar.getBBox().width > 10).length === 1",
-        arg=plot.element_handle(),
-        timeout=harness.SHOWS_WITHIN_MS,
-    )
+    expect(figure.locator(".kx-wrong")).to_have_text("wrong")
+    expect(figure.locator(".kx-track i")).to_have_count(0)  # nothing wrong has a length
     press(page, cell, "columns, N", "ArrowLeft")
     see(status, "square_mine: right on 3 × 256")
     for _ in range(3):
@@ -327,65 +329,24 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
     press(page, cell, "num_warps", "ArrowLeft")
     see(status, "bytes spilled")
     dark(page)
-    cell.locator("button", has_text="Compile and check all of this map").click()
-    page.page.wait_for_function(
-        "p => p.data[2].z.every((line, y) => line.every((v, x) => v ?? p.data[3].z[y][x]))",
-        arg=plot.element_handle(),
-        timeout=harness.SHOWS_WITHIN_MS,
-    )
+    cell.locator("button", has_text="Compile and check the whole map").click()
+    expect(cell.locator(".kx-none")).to_have_count(0, timeout=harness.SHOWS_WITHIN_MS)
     cell.locator("button", has_text="Save page and table").click()
     see(cell.get_by_text("saved:"), "saved: square_mine.html and square_mine.csv")
     screenshot(page, "own-dark")
     context = chrome.new_context(viewport={"width": 1000, "height": 1300}, offline=True)
     page = harness.Page(context.new_page())
     page.page.goto((lab[1] / "square_mine.html").as_uri())
-    plot = page.page.locator(".js-plotly-plot").first
-    see(plot.locator(".gtitle"), "not timed")
-    harness.click_step(page, plot, 1, "1,024")
-    see(plot, "wrong")
-    harness.click_step(page, plot, 0, "1,024")
-    # An SM holds 32 blocks of one warp, half of its threads. The point with 1,024 columns has no value.
-    page.page.wait_for_function(
-        "p => JSON.stringify(p.data.find(t => t.name === 'square_mine' && t.visible).y) === '[50,null]'",
-        arg=plot.element_handle(),
-        timeout=harness.SHOWS_WITHIN_MS,
-    )
+    body = page.page.locator(".kx")
+    see(body.locator(".kx-note").first, "not timed")
+    press(page, body, "BLOCK_SIZE", "Home")
+    press(page, body, "num_warps", "Home")
+    # An SM holds 32 blocks of one warp, half of its threads; with 1,024 columns the kernel is wrong.
+    see(body.locator(".kx-figure").first, "right, 50 % occupied")
+    press(page, body, "columns, N", "End")
+    see(body.locator(".kx-figure").first, "wrong")
     context.close()
     assert page.errors == []
-
-
-# Modules of more than a megabyte (plotly's is the only one) wait until the test releases them.
-LATE = """
-const make = URL.createObjectURL, wait = "await new Promise(go => { (window.waiting ??= []).push(go) });\\n";
-const delayed = blob => new Blob([wait, blob], {type: blob.type});
-URL.createObjectURL = blob => make.call(URL, blob.size > 1e6 ? delayed(blob) : blob);
-"""
-ANYWIDGETS_LIMIT_MS = 2000  # a module that loads later receives no message from the kernel
-
-
-def test_a_figure_whose_module_is_late_follows_the_sliders(opened, lab):
-    """A busy machine once showed empty axes, because plotly's module took longer than anywidget waits."""
-    cells = {
-        "begin": "from helpers import widgets",
-        "explore": "widgets.explore(block_size=1024, num_warps=4, n_cols=1024)",
-    }
-    write_notebook(lab[1], "late", cells)
-    page = opened("late", script=LATE)
-    cell = page.cell("explore")
-    cell.locator(".noUi-handle").first.wait_for()
-    page.page.wait_for_function("() => window.waiting?.length", timeout=harness.SHOWS_WITHIN_MS)
-    page.page.wait_for_timeout(1.5 * ANYWIDGETS_LIMIT_MS)
-    press(page, cell, "columns, N", "ArrowRight")
-    point = {"kernel": "Triton flat", "block_size": 1024, "num_warps": 4, "n_cols": 1536, "dtype": "float32"}
-    row = found(recorded("triton/launch-sweep")["rows"], **point)
-    see(cell.locator("[role=status]").first, f"Triton flat: {row['registers']:.0f} registers")
-    assert cell.locator(".js-plotly-plot").count() == 0
-    page.page.evaluate("() => window.waiting.forEach(go => go())")
-    plot = cell.locator(".js-plotly-plot").first
-    see(plot.locator(".gtitle"), "square of 4,096 × 1,536 float32")
-    see(plot, f"{row['gb_per_s']:,.0f} GB/s")
-    press(page, cell, "dtype", "ArrowRight")
-    see(plot.locator(".gtitle"), "square of 4,096 × 1,536 bfloat16")
 
 
 QUESTIONS = {
@@ -573,70 +534,65 @@ def test_the_index_of_a_batch_draws_its_grid_and_reloads(chrome, tmp_path):
 
 def test_the_page_of_lesson_02_keeps_its_sliders(offline):
     page = offline("02_load_inline")
-    plot = page.page.locator(".js-plotly-plot").first
-    harness.click_step(page, plot, 0, "1 × 256")
-    see(plot.locator(".gtitle"), "Blocks of 1 × 256")
+    body = page.page.locator(".kx").first
+    title, status = body.locator(".kx-title"), body.locator("[role=status]").first
+    drag(page, body, "block, x", 0.0)
+    press(page, body, "block, y", "End")
+    see(title, "Blocks of 1 × 256")
     point = {"kernel": "CUDA C++", "block_x": 1, "block_y": 256}
-    see(plot, speed("load_inline/shape-sweep", **point, n_cols=4096))
-    see(plot, "32 sectors")
-    harness.click_step(page, plot, 1, "781")
-    see(plot, speed("load_inline/shape-sweep", **point, n_cols=781))
-    harness.click_step(page, plot, 0, "64 × 32")
-    see(plot, "64 × 32 is refused")
+    see(status, speed("load_inline/shape-sweep", **point, n_cols=4096))
+    see(status, "32 sectors")
+    for _ in range(2):
+        press(page, body, "columns, N", "ArrowLeft")
+    see(status, speed("load_inline/shape-sweep", **point, n_cols=781))
+    press(page, body, "block, x", "End")
+    see(status, "1024 × 256 is refused")
     screenshot(page, "page-02-grid")
 
 
 def test_the_page_of_lesson_03_keeps_its_sliders(offline):
     page = offline("03_triton")
     rows = recorded("triton/launch-sweep")["rows"]
-    plot = page.page.locator(".js-plotly-plot").first
-    harness.click_step(page, plot, 0, "512")
-    harness.click_step(page, plot, 1, "1,024")
-    values = plot.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
-    sizes = (256, 512, 781, 1024, 1536, 2048, 4096, 8192)
-    point = {"kernel": "Triton flat", "num_warps": 8, "dtype": "float32"}
-    assert values == [found(rows, **point, block_size=512, n_cols=n)["gb_per_s"] for n in sizes]
-    shown = found(rows, **point, block_size=128, n_cols=1024)
-    see(plot, f"{shown['gb_per_s']:,.0f}")
-    plot.locator(".updatemenu-header").click()
-    plot.locator(".updatemenu-dropdown-button").filter(has_text="H200: bfloat16, num_warps 4").click()
-    values = plot.evaluate("p => p.data.find(t => t.name === 'Triton flat' && t.visible).y")
-    point = {"kernel": "Triton flat", "num_warps": 4, "dtype": "bfloat16"}
-    assert values == [found(rows, **point, block_size=512, n_cols=n)["gb_per_s"] for n in sizes]
-    see(plot, "wrong")
-    see(plot, "At BLOCK_SIZE 512 and 4,096 columns:")
+    body = page.page.locator(".kx").first
+    figure = body.locator(".kx-figure").first
+    point = {"kernel": "Triton flat", "block_size": 4096, "num_warps": 8, "n_cols": 4096, "dtype": "float32"}
+    for axis, label, key, value in (
+        ("block_size", "BLOCK_SIZE", "ArrowLeft", 2048),
+        ("num_warps", "num_warps", "ArrowRight", 16),
+        ("n_cols", "columns, N", "ArrowLeft", 2048),
+    ):
+        press(page, body, label, key)
+        point[axis] = value
+        see(figure, f"{found(rows, **point)['gb_per_s']:,.0f} GB/s")
+    choose(body, "bfloat16")
+    point["dtype"] = "bfloat16"
+    see(figure, f"{found(rows, **point)['gb_per_s']:,.0f} GB/s")
+    cells = body.locator(".kx-cell")
+    shown = found(rows, **{**point, "kernel": "Triton rows", "block_size": 8192, "num_warps": 1})
+    see(cells.first, f"{shown['gb_per_s']:,.0f}")
+    see(cells.last, "wrong")
     screenshot(page, "page-03-explore")
-    # Another GPU: the same point, its own ceiling, and the position stays.
-    plot.locator(".updatemenu-header").click()
-    plot.locator(".updatemenu-dropdown-button").filter(has_text="H100: float32, num_warps 1").first.click()
-    see(plot.locator(".gtitle"), "H100")
-    see(plot, "At BLOCK_SIZE 512 and 4,096 columns:")
+    # Another GPU: the same position.
+    choose(body, "H100")
+    see(body.locator(".kx-note").first, "H100")
+    see(slider(body, "BLOCK_SIZE").locator("xpath=../output"), "2,048")
 
 
 def test_the_page_of_lesson_04_keeps_its_sliders(offline):
     page = offline("04_ptx")
-    knob, warps = (page.page.locator(".kw input[type=range]").nth(i) for i in range(2))
-    shown = page.page.locator(".kw output")
-    knob.scroll_into_view_if_needed()
-    knob.focus()
-    see(shown.first, "1,024")
-    page.page.keyboard.press("ArrowRight")
-    see(shown.first, "2,048")
-    status = page.page.locator(".kw-position [role=status]").first
-    see(status, "loads a thread4 (was 2)")
-    box = knob.bounding_box()
-    page.page.mouse.click(box["x"] + 3, box["y"] + box["height"] / 2)
-    see(shown.first, "256")
+    body = page.page.locator(".kx").first
+    facts = body.locator("[role=status]").first
+    press(page, body, "BLOCK_SIZE", "ArrowRight")
+    see(facts, "loads per thread4 (was 2)")
+    drag(page, body, "BLOCK_SIZE", 0.0)
+    see(slider(body, "BLOCK_SIZE").locator("xpath=../output"), "256")
     # As far as registers spill.
-    knob.focus()
-    page.page.keyboard.press("End")
-    warps.focus()
-    page.page.keyboard.press("Home")
-    see(shown.nth(1), "1")
-    spilled = r"spilled \(bytes a thread\)"
-    expect(status).to_contain_text(re.compile(rf"{spilled}[1-9]"), timeout=harness.SHOWS_WITHIN_MS)
-    page.page.keyboard.press("End")
-    expect(status).to_contain_text(re.compile(rf"{spilled}0"), timeout=harness.SHOWS_WITHIN_MS)
+    press(page, body, "BLOCK_SIZE", "End")
+    press(page, body, "num_warps", "Home")
+    spilled = r"spilled \(bytes per thread\)"
+    expect(facts).to_contain_text(re.compile(rf"{spilled}[1-9]"), timeout=harness.SHOWS_WITHIN_MS)
+    press(page, body, "num_warps", "End")
+    expect(facts).to_contain_text(re.compile(rf"{spilled}0"), timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "page-04-ptx")
 
 

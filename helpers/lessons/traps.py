@@ -119,7 +119,7 @@ def game(traps: pd.DataFrame) -> Shown:
         for trap, answers in sentences.items()
     )
     text = f"{len(truth)} traps; in JupyterLab you pick the timers that each deceives."
-    live = Game(list(traps["timer"].unique()), truth) if frontend() == "widgets" else None
+    live = Game(list(traps["timer"].unique()), truth).box if frontend() == "widgets" else None
     return Shown(
         text, f"<div>Which timers does each trap deceive? Decide, then open it.{sections}</div>", live
     )

@@ -1,24 +1,25 @@
 """Sliders that compare kernels, show what a compiler makes of them, and lay blocks over a matrix.
 
-Each function returns something to show. Where widgets work (JupyterLab, VS Code) that is sliders over a
-FigureWidget; elsewhere (Colab, pages, an old plotly or ipywidgets) it is a plain Plotly figure with its own
-sliders over the same data. Both are put out together, so that a saved page keeps the plain one.
+Each function returns something to display: an anywidget that a Python kernel answers to (JupyterLab,
+Notebook, VS Code, Colab), or, in batch runs and without anywidget, HTML with all recorded positions. Both are
+drawn by `explorer.js` from one JSON object.
 
-`space` says what sliders move over; `square` and `softmax` are the lessons' spaces with their kernels, `own`
-makes one of any function with launch parameters, and `compiled` says what a compiler made of those. `measure`
-checks and times a point; `compile_only` does what can be done of it without a GPU, and `residence` says how a
-launch lies on one; `table` has the rows, recorded or measured; `reasons` puts a row into words, `counters`
-has Nsight Compute count it, `differences` says what that explains between two kernels, and `why` sets them
-side by side. `explorer` is `explore`, with `figure` and, without widgets, `plain`; `explored` is what it
-returns, to ask for the best point and to save; `grid` is `explore_grid`; `ptx` is `explore_ptx`, with `panes`
-and `diffs`, and `constants` of a CUDA text. `controls` and `shown` are what the three share; `live_figure.js`
-is the browser's side of their figures.
+Three steps lead to that object. *Space*: `space` defines which positions exist; `square` and `softmax` are
+the lessons' spaces with their kernels, and `own` makes one of any function with launch parameters. *Table*:
+`table` has the rows, recorded or new; `measure` checks and times a position, `compile_only` does what is
+possible without a GPU, `compiled` and `residence` say what the compiler made and how it fits on a GPU, and
+`counting` runs Nsight Compute.
+*View*: `view` turns tables into the JSON object, with the sentences of `explain`.
+
+`explorer` is `explore`, and `explored` is what it returns, to ask for the best position and to save; `grid`
+is `explore_grid`; `ptx` is `explore_ptx`, with `constants` of a CUDA text. `live` is the anywidget, and
+`shown` has the forms for notebooks and pages.
 """
 
 from helpers.widgets.explorer import explore
 from helpers.widgets.grid import explore_grid
 from helpers.widgets.own import explorable
 from helpers.widgets.ptx import explore_ptx
-from helpers.widgets.shown import PLOTLY, WIDGET, frontend
+from helpers.widgets.shown import WIDGET, frontend
 
-__all__ = ["PLOTLY", "WIDGET", "explorable", "explore", "explore_grid", "explore_ptx", "frontend"]
+__all__ = ["WIDGET", "explorable", "explore", "explore_grid", "explore_ptx", "frontend"]

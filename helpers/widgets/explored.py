@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import atomic, device
 from helpers.records.origin import live_provenance
-from helpers.widgets import why
-from helpers.widgets.plain import plain_figure
-from helpers.widgets.reasons import reason
-from helpers.widgets.shown import Shown
+from helpers.widgets import view
+from helpers.widgets.shown import Shown, page_html, page_script
 from helpers.widgets.space import RESULTS, label, require_position
 from helpers.widgets.table import Table
 
@@ -35,22 +33,24 @@ class Explored(Shown):
     """Sliders over kernels.
 
     Attributes:
-        table: the rows that are known.
+        table: the known rows of this GPU, or of the record.
         kernels: those that are shown.
         start: the sliders' first positions.
+        tables: one per GPU, by its short name.
     """
 
     table: Table = field(kw_only=True)
     kernels: tuple[str, ...] = field(kw_only=True)
     start: Mapping[str, Any] = field(kw_only=True)
+    tables: Mapping[str, Table] = field(kw_only=True, default_factory=dict)
 
     def best(self, *, n_cols: int | None = None, dtype: str | None = None) -> Best:
-        """The fastest right point that was measured so far at one size and dtype, and those that cannot be
-        told from it.
+        """The fastest right position that was measured so far at one size and dtype, and those within its
+        noise.
 
         Args:
-            n_cols: columns; where the slider stands, by default.
-            dtype: such as "bfloat16"; where the slider stands, by default.
+            n_cols: columns; by default the slider's.
+            dtype: such as "bfloat16"; by default the slider's.
 
         Raises:
             ValueError: a size or dtype that no slider has.
@@ -63,27 +63,26 @@ class Explored(Shown):
 
     @property
     def now(self) -> tuple[Table, Mapping[str, Any]]:
-        """The table of the GPU that is shown, and where the sliders stand."""
-        if self.explorer is None:
-            return self.table, self.start
-        return self.explorer.table, self.explorer.point
+        """The table of the GPU that is shown, and where the sliders are."""
+        state = self.widget.state if self.widget is not None else {}
+        table = list(self.tables.values())[max(0, state.get("gpu", 0))] if self.tables else self.table
+        return table, view.point_at(table.space, state["at"]) if state else self.start
 
     def save(self, name: str | os.PathLike, *, overwrite: bool = False) -> tuple[Path, Path]:
-        """Write a page with the sliders and a table of what was measured: `name.html` and `name.csv`.
+        """Write a page with the sliders, and a table of what was measured: `name.html` and `name.csv`.
 
-        The page needs no kernel and no network (5 MB, most of it plotly.js). It holds the points that are
-        known now.
+        The page needs no kernel and no network. It contains the positions that are known now.
 
         Args:
-            name: of both files, without an ending.
-            overwrite: replace files that are there already.
+            name: of both files, without an extension.
+            overwrite: replace existing files.
 
         Returns:
             The paths of page and table.
 
         Raises:
-            ValueError: no point is known.
-            FileExistsError: one of the files is there, and `overwrite` is not set; nothing was written.
+            ValueError: no position is known.
+            FileExistsError: one of the files exists, and `overwrite` is not set; nothing was written.
         """
         if not self.now[0].rows:
             raise ValueError(f"There is nothing to save: {self.now[0].origin}")
@@ -91,7 +90,7 @@ class Explored(Shown):
         page, rows = Path(f"{stem}.html"), Path(f"{stem}.csv")
         for path in (page, rows):
             if path.exists() and not overwrite:
-                raise FileExistsError(f"{path} is there already: give another name, or overwrite=True.")
+                raise FileExistsError(f"{path} already exists: pass another name, or overwrite=True.")
         with atomic.atomic_write(rows) as file:
             file.write_text(frame(self.now[0]).to_csv(index=False), "utf-8")
         with atomic.atomic_write(page) as file:
@@ -219,37 +218,25 @@ pre { overflow-x: auto; padding: .8em; background: light-dark(#f4f4f4, #1c1c1c);
 
 
 def _page(shown: Explored, title: str) -> str:
-    """The page: the figure with its own sliders, the best point, what is known of the start, source and
-    provenance.
-    """
+    """The page: the sliders, the best position, the source and the provenance."""
     table, at = shown.now
-    space = table.space
-    drawn = plain_figure({"": table}, shown.kernels, at).to_html(
-        full_html=False, include_plotlyjs=True, config={"displayModeBar": False, "responsive": True}
-    )
+    data = view.kernels_data({table.spec.name: table}, shown.kernels, at)
+    data["measures"] = False
+    drawn = page_html(data, view.still_html(table, shown.kernels, at))
     text = html.escape
-    mine, *others = sorted(shown.kernels, key=lambda kernel: kernel not in space.mapped)
-    counted = why.as_html(table, mine, why.rival_of(table, mine, others, at), at) if table.counted else ""
-    mapped = [kernel for kernel in shown.kernels if kernel in space.mapped]
-    plain_axes = {space.x, space.y, "n_cols", "dtype"}
-    fixed = [f"{axis}={label(at[axis])}" for axis in space.axes if axis not in plain_axes]
-    said = [f"<b>{text(k)}</b>: {text(reason(table, table.row(k, at)))}" for k in mapped]
-    where = ", ".join(f"{axis}={label(value)}" for axis, value in at.items())
-    n_points = sum(1 for kernel, _ in space.points() if kernel in shown.kernels)
+    n_points = sum(1 for kernel, _ in table.space.points() if kernel in shown.kernels)
     best = text(repr(shown.best())).replace("\n", "<br>")
-    sources = "".join(f"<pre>{text(s)}</pre>" for s in map(_source, space.sources()) if s)
+    sources = "".join(f"<pre>{text(s)}</pre>" for s in map(_source, table.space.sources()) if s)
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{text(title)}</title><style>{_STYLE}</style></head><body>
 <h1>{text(title)}</h1>
-<p>{text(_provenance(table))} {len(table.rows):,} of {n_points:,} points are known; an empty cell
-was not visited.
-{text("With " + ", ".join(fixed) + ".") if fixed else ""}</p>
+<p>{text(_provenance(table))} {len(table.rows):,} of {n_points:,} points are known; an empty cell was not
+visited.</p>
 {drawn}
 <p>{best}</p>
-<p>At {text(where)}:<br>{"<br>".join(said)}</p>
-{counted}
 <details><summary>The source</summary>{sources}</details>
+<script>{page_script()}</script>
 </body></html>
 """
 

@@ -289,7 +289,11 @@ def _axes(
             )
     for p in parameters[1:]:
         if p.name in known and p.default is p.empty and p.name not in axes and not several_inputs:
-            raise ValueError(f"{name} needs {p.name}: give the slider's values as a list, {p.name}=[…].")
+            raise ValueError(
+                f"{name} needs {p.name}. If it is a launch parameter, pass its slider's values as a list: "
+                f"{p.name}=[…]. If it is another tensor, pass make_inputs=…, a function that returns all input "
+                "tensors."
+            )
     launch = {axis: values for axis, values in axes.items() if axis not in _SIZES}
     if not launch:
         raise ValueError(

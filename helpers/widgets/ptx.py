@@ -1,21 +1,21 @@
-"""`explore_ptx`: PTX and SASS of a kernel, compiled anew for every position of the sliders."""
+"""`explore_ptx`: PTX and SASS of a kernel, compiled again for every position of the sliders."""
 
 from __future__ import annotations
 
 import html
 import itertools
-import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers import device
-from helpers.widgets import panes
+from helpers import plots
+from helpers.ptx.sass import memory_bytes
+from helpers.ptx.view import TITLES, line_colours, pane
 from helpers.widgets.constants import require_constants, with_constants
-from helpers.widgets.controls import grid_of, labelled_slider
-from helpers.widgets.shown import Shown
+from helpers.widgets.shown import Shown, frontend, page_html, table_html
 from helpers.widgets.space import label, require_position, word
+from helpers.widgets.view import axis_data
 
 if TYPE_CHECKING:
     from helpers.ptx import Stages
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 BLOCK_SIZES = tuple(2**i for i in range(6, 14))
 NUM_WARPS = (1, 2, 4, 8, 16, 32)
 TARGETS = ("sm_75", "sm_80", "sm_90", "sm_100")
-# What a page has of them, where every position is compiled beforehand: as far as registers spill.
+# The positions on a page, which are compiled beforehand: as far as registers spill.
 _PAGE = {"block_size": (256, 1024, 2048, 8192), "num_warps": (1, 2, 4, 8)}
 _MOST_ON_A_PAGE = 24
 _SQUARE = {
@@ -33,8 +33,17 @@ _SQUARE = {
     "output_row_stride": "i32",
     "n_cols": "i32",
 }
-# Two explorers of one notebook have different CSS classes.
-_numbers = itertools.count(1)
+_FACTS = {
+    "loads": "loads per thread",
+    "load_bytes": "widest load (bytes)",
+    "stores": "stores per thread",
+    "registers": "registers per thread",
+    "spill_bytes": "spilled (bytes per thread)",
+    "shared_bytes": "shared memory (bytes per block)",
+    "ptx_instructions": "PTX instructions",
+    "sass_instructions": "SASS instructions",
+}
+_BYTE_COLORS = {width: plots.PALETTE[i] for i, width in enumerate((1, 2, 4, 8, 16, 32))}
 
 Position = Mapping[str, Any]
 
@@ -45,8 +54,8 @@ class _Subject:
 
     Attributes:
         axes: the positions of each slider.
-        start: where each stands at first; also of `aligned`, where there is that box.
-        compiled: gives the stages at a position.
+        start: the first position.
+        compiled: returns the stages at a position.
         one_source: whether all positions have the same source.
     """
 
@@ -70,7 +79,7 @@ def explore_ptx(
 ) -> Shown:
     """Shows PTX and SASS of a kernel, compiled again for each position of the sliders. No GPU is needed.
 
-    Lines have the color of the source line that they came from; pointing at a source line, or picking it,
+    Lines have the color of the source line that they came from; pointing at a source line, or selecting it,
     highlights them. A + marks lines that are new since the last position, and facts that changed show their
     old value. Each load and store shows how many bytes it moves per thread. Two positions can be compared
     side by side.
@@ -80,44 +89,51 @@ def explore_ptx(
     or only use it.
 
     Args:
-        kernel: a `@triton.jit` function, or CUDA text; `square_rows_kernel` where None.
+        kernel: a `@triton.jit` function, or CUDA text; None for `square_rows_kernel`.
         signature: the types of a Triton kernel's run-time arguments, as for `ptx.stages`.
         constexpr: the name of its `tl.constexpr` argument that the first slider sets.
-        block_size, num_warps: the first position, of a Triton kernel.
+        block_size, num_warps: the first position, for a Triton kernel.
         target: the first position of the slider over GPUs.
-        aligned: whether the compiler may take a Triton kernel's integer arguments for multiples of 16.
-        name: which kernel of a CUDA text, where it has several.
-        **constants: of a CUDA text, each with the list of its positions; the first one is where its slider
-            begins.
+        aligned: whether the compiler may assume that a Triton kernel's integer arguments are multiples of 16.
+        name: which kernel of a CUDA text, if it has several.
+        **constants: for a CUDA text, the list of each constant's positions; its slider begins at the first.
 
     Raises:
         ValueError: a position that a slider does not have, a kernel without its signature, a constant that
-            the text does not use, or an argument that goes with the other kind of kernel.
+            the text does not use, or an argument that belongs to the other kind of kernel.
         helpers.ptx.CompileError, helpers.cuda.BuildError: the kernel does not compile at the first position.
     """
     require_position("target", target, TARGETS)
     if isinstance(kernel, str):
         if signature is not None or aligned or (constexpr, block_size, num_warps) != ("BLOCK_SIZE", 1024, 4):
             raise ValueError(
-                "signature, constexpr, block_size, num_warps and aligned go with a Triton kernel; a CUDA "
-                "text "
-                "takes its constants, such as BLOCK=[128, 256]."
+                "signature, constexpr, block_size, num_warps and aligned belong to a Triton kernel; a CUDA "
+                "text takes its constants, such as BLOCK=[128, 256]."
             )
         subject = _cuda(kernel, constants, target, name)
     else:
         if constants or name is not None:
             given = ", ".join([*constants, *(["name"] if name else [])])
             raise ValueError(
-                f"{given}: this goes with a CUDA text; a Triton kernel has constexpr=… and block_size=…."
+                f"{given}: this belongs to a CUDA text; a Triton kernel has constexpr=… and block_size=…."
             )
         subject = _triton(kernel, signature, constexpr, block_size, num_warps, target, aligned)
     first = subject.compiled(subject.start)
-    css = f"kw-ptx{next(_numbers)}"
     text = f"PTX and SASS of {first.name}, with sliders over {', '.join(map(word, subject.axes))}."
-    # Its widgets are sliders and HTML only, which Colab's old ipywidgets have too: `frontend` is not asked.
-    if os.environ.get("WORKBOOK_WIDGETS") == "plain" or device.package_version("ipywidgets") is None:
-        return Shown(text, _plain(subject, f"{css}p", alone=True))
-    return Shown(text, _plain(subject, f"{css}p", alone=False), _PtxExplorer(subject, first, css))
+    if frontend() == "plain":
+        return Shown(text, page_html(_page_data(subject, first), _still(first)))
+    from helpers.widgets.live import LiveExplorer
+
+    data = _data(subject, first, subject.axes)
+
+    def answer(message: Mapping[str, Any]) -> None:
+        at = {axis: values[i] for (axis, values), i in zip(subject.axes.items(), message["at"], strict=True)}
+        found = {_key(subject.axes, at): _position(subject, at)}
+        data["positions"] |= found
+        widget.send({"answer": True, "positions": found})
+
+    widget = LiveExplorer(data, answer)
+    return Shown(text, _still(first), widget)
 
 
 def _triton(
@@ -148,7 +164,7 @@ def _triton(
             num_warps=at["num_warps"], divisible_by_16=tuple(signature) if at["aligned"] else None,
         )  # fmt: skip
 
-    axes = {"block_size": BLOCK_SIZES, "num_warps": NUM_WARPS, "target": TARGETS}
+    axes = {"block_size": BLOCK_SIZES, "num_warps": NUM_WARPS, "target": TARGETS, "aligned": (False, True)}
     start = {"block_size": block_size, "num_warps": num_warps, "target": target, "aligned": aligned}
     return _Subject(axes, start, compiled, True)
 
@@ -172,154 +188,112 @@ def _cuda(
     return _Subject(axes, start, compiled, False)
 
 
-def _plain(subject: _Subject, name: str, *, alone: bool) -> str:
-    """A page's form: what its sliders reach is compiled beforehand.
+def _data(subject: _Subject, first: Stages, axes: Mapping[str, tuple]) -> dict[str, Any]:
+    """What `explorer.js` draws, with the first position only."""
+    start = {axis: subject.start[axis] for axis in axes}
+    return {
+        "kind": "ptx",
+        "axes": [_axis(axis, values) for axis, values in axes.items()],
+        "start": [axes[axis].index(value) for axis, value in start.items()],
+        "titles": {kind: TITLES[kind] for kind in ("ptx", "sass")},
+        "facts": list(_FACTS.values()),
+        "bytes_note": "In front of a load or store: the bytes that it moves per thread.",
+        "byte_colors": _BYTE_COLORS,
+        "source": _lines(first, "source"),
+        "source_colors": _colors(first),
+        "positions": {_key(axes, start): _position(subject, subject.start)},
+    }
 
-    Behind widgets only the first slider stands, so that the cell is not kept waiting for a page that may
-    never be made.
-    """
-    axes = {axis: _PAGE.get(axis, values) for axis, values in subject.axes.items() if axis != "target"}
-    axes = {axis: tuple(sorted({*values, subject.start[axis]})) for axis, values in axes.items()}
-    if not alone:
-        axes = dict([*axes.items()][:1])
+
+def _axis(axis: str, values: Sequence[Any]) -> dict[str, Any]:
+    if axis == "aligned":
+        return {"label": "strides and sizes are multiples of 16", "values": ["no", "yes"], "control": "box"}
+    return axis_data(axis, values)
+
+
+def _key(axes: Mapping[str, tuple], at: Position) -> str:
+    return ",".join(str(values.index(at[axis])) for axis, values in axes.items())
+
+
+def _page_data(subject: _Subject, first: Stages) -> dict[str, Any]:
+    """The data of a page, which cannot compile: as many positions as `_MOST_ON_A_PAGE` allows."""
+    axes = {
+        axis: tuple(sorted({*_PAGE.get(axis, values), subject.start[axis]}))
+        for axis, values in subject.axes.items()
+        if axis not in ("target", "aligned")
+    }
     while len(list(itertools.product(*axes.values()))) > _MOST_ON_A_PAGE:
         axes.popitem()
+    fixed = [axis for axis in subject.start if axis not in axes]
     points = [
         {**subject.start, **dict(zip(axes, at, strict=True))} for at in itertools.product(*axes.values())
     ]
-    first = subject.compiled(subject.start)
-    with ThreadPoolExecutor(2) as pool:  # of the disassembler, which is a process of its own
-        made = list(pool.map(lambda at: _looked_at(subject, at), points))
-    above = panes.style(first, name)
-    if subject.one_source:
-        above += panes.source_html(first, name)
-    positions = [_position(subject, at, one, first, name) for at, one in zip(points, made, strict=True)]
-    fixed = [
-        f"{word(axis)} {label(v)}" for axis, v in subject.start.items() if axis not in (*axes, "aligned")
-    ]
-    labels = {f"{word(axis)}:": [label(v) for v in values] for axis, values in axes.items()}
-    if not labels:
-        labels = {"target:": [subject.start["target"]]}
-    elif fixed:
-        labels = {
-            f"{what[:-1]} ({', '.join(fixed)}):" if n == 0 else what: w
-            for n, (what, w) in enumerate(labels.items())
-        }
-    start = [values.index(subject.start[axis]) for axis, values in axes.items()] or [0]
-    return panes.plain_html(labels, positions, start, above, name)
+    data = _data(subject, first, axes)
+    data["note"] = "On this page: " + ", ".join(
+        f"{word(axis)} {label(subject.start[axis])}" for axis in fixed
+    )
+    with ThreadPoolExecutor(2) as pool:  # the disassembler is a process of its own
+        found = list(pool.map(lambda at: _position(subject, at), points))
+    data["positions"] = {_key(axes, at): one for at, one in zip(points, found, strict=True)}
+    return data
 
 
-def _looked_at(subject: _Subject, at: Position) -> Stages | Exception:
-    """The stages at a position, disassembled; or why there are none."""
+def _position(subject: _Subject, at: Position) -> dict[str, Any]:
+    """One position: its facts and the lines of its PTX and SASS; or why it does not compile."""
     from helpers.cuda import BuildError
     from helpers.ptx import CompileError
 
     try:
         stages = subject.compiled(at)
-        assert stages.sass and stages.resources
-    except (CompileError, BuildError) as error:
-        return error
-    return stages
-
-
-def _position(subject: _Subject, at: Position, made: Stages | Exception, first: Stages, name: str) -> str:
-    """A page's position, compared with the first one."""
-    if isinstance(made, Exception):
-        return _refused(made)
-    before = None if at == subject.start else first
-    source = "" if subject.one_source else panes.source_html(made, name)
-    return f"{panes.summary_html(made, before)}{source}{panes.listings_html(made, before)}"
-
-
-def _refused(error: Exception) -> str:
-    return f'<div role="status">refused: {html.escape(str(error))}</div>'
-
-
-class _PtxExplorer:
-    """The live form of `explore_ptx`: sliders and HTML boxes."""
-
-    def __init__(self, subject: _Subject, first: Stages, name: str) -> None:
-        import ipywidgets as w
-
-        self.subject, self.now, self.kept = subject, first, first
-        self.at = self.kept_at = dict(subject.start)
-        self.sliders = {
-            axis: labelled_slider(axis, values, subject.start[axis], continuous=False)
-            for axis, values in subject.axes.items()
+        made = {
+            "facts": list(facts(stages).values()),
+            **{kind: _lines(stages, kind) for kind in ("ptx", "sass")},
         }
-        boxes = []
-        if "aligned" in subject.start:
-            self.aligned = _box("strides and sizes are multiples of 16", subject.start["aligned"])
-            boxes.append(self.aligned)
-        for control in (*self.sliders.values(), *boxes):
-            control.observe(self._moved, "value")
-        # Buttons, not a menu: JupyterLab takes a menu's arrow keys for moves between cells.
-        self.view = w.ToggleButtons(
-            options=["PTX and SASS", "diff of PTX", "diff of SASS"],
-            style={"button_width": "auto"},
-            layout={"width": "auto"},
-        )
-        self.keep = w.Button(description="Compare with this position", layout={"width": "auto"})
-        self.exact = _box("compare registers too", False)
-        self.view.observe(self._looked, "value")
-        self.exact.observe(self._looked, "value")
-        self.keep.on_click(self._keep)
-        pane = {"width": "auto", "min_width": "0"}
-        self.summary = w.HTML(panes.summary_html(first, None))
-        self.name = name
-        self.source = w.HTML(self._source(), layout=pane)
-        self.code = w.HTML(panes.listings_html(first, None), layout=pane)
-        row = {"flex_flow": "row wrap", "grid_gap": "0 1.2em", "align_items": "center"}
-        controls = grid_of([*self.sliders.values(), *boxes])
-        views = w.HBox([self.view, self.keep, self.exact], layout=row)
-        self.box = w.VBox([controls, self.summary, views, self.source, self.code])
-        self.box.add_class("kw")
-        self.box.add_class(name)
-
-    def _moved(self, change: dict) -> None:
-        from helpers.cuda import BuildError
-        from helpers.ptx import CompileError
-
-        at = {axis: slider.value for axis, slider in self.sliders.items()}
-        if "aligned" in self.subject.start:
-            at["aligned"] = self.aligned.value
-        try:
-            new = self.subject.compiled(at)
-        except (CompileError, BuildError) as error:
-            self.summary.value = _refused(error)
-            return
-        before, self.now, self.at = self.now, new, at
-        if not self.subject.one_source:
-            self.source.value = self._source()
-        self._show(before)
-
-    def _source(self) -> str:
-        return panes.style(self.now, self.name) + panes.source_html(self.now, self.name)
-
-    def _looked(self, change: dict) -> None:
-        self._show(None)
-
-    def _keep(self, button: Any) -> None:
-        self.kept, self.kept_at = self.now, self.at
-        if self.view.value != "PTX and SASS":
-            self._show(None)
-
-    def _show(self, before: Stages | None) -> None:
-        if self.view.value == "PTX and SASS":
-            self.code.value = panes.listings_html(self.now, before)
-        else:
-            kind = self.view.value.split()[-1].lower()
-            titles = (f"kept: {self._said(self.kept_at)}", f"now: {self._said(self.at)}")
-            self.code.value = panes.diff(kind, self.kept, self.now, titles, exact=self.exact.value)
-        self.summary.value = panes.summary_html(self.now, before)
-
-    def _said(self, at: Position) -> str:
-        """A position in words."""
-        axes = ", ".join(f"{word(axis)} {label(at[axis])}" for axis in self.sliders)
-        return axes + (", multiples of 16" if at.get("aligned") else "")
+    except (CompileError, BuildError) as error:
+        return {"refused": str(error)}
+    if subject.one_source:
+        return made
+    return {**made, "source": _lines(stages, "source"), "colors": _colors(stages)}
 
 
-def _box(description: str, value: bool) -> Any:
-    import ipywidgets as w
+def facts(stages: Stages) -> dict[str, int]:
+    """The numbers above the panes."""
+    from helpers.ptx.artifacts import facts as from_ptx
 
-    return w.Checkbox(value=value, description=description, indent=False, layout={"width": "auto"})
+    row = from_ptx(stages)
+    return {
+        **{name: row[name] for name in ("loads", "load_bytes", "stores")},
+        "registers": stages.n_registers,
+        "spill_bytes": stages.spill_bytes,
+        "shared_bytes": stages.shared_bytes,
+        "ptx_instructions": row["ptx_instructions"],
+        "sass_instructions": len(stages.sass_reading.instructions),
+    }
+
+
+def _colors(stages: Stages) -> dict[int, str]:
+    """Source lines that became instructions, with their colors."""
+    return {number: ",".join(map(str, rgb)) for number, rgb in line_colours(stages).items()}
+
+
+def _lines(stages: Stages, kind: str) -> list[list[Any]]:
+    """A pane's lines: number, source line, text, and the bytes that a load or store moves per thread."""
+    if kind == "source":
+        return [[line.number, 0, line.text] for line in pane(stages, kind)]
+    if kind == "sass":
+        widths = {one.line: memory_bytes(one) for one in stages.sass_reading.instructions}
+    else:
+        spaces = ("global", "shared", "local", "generic")
+        widths = {one.line: one.n_bytes for one in stages.reading.instructions if one.space in spaces}
+    return [
+        [line.number, line.source_line or 0, line.text, widths.get(line.number) or 0]
+        for line in pane(stages, kind)
+    ]
+
+
+def _still(stages: Stages) -> str:
+    """The first position without a script: its facts and its PTX."""
+    found = [[_FACTS[name], f"{value:,}"] for name, value in facts(stages).items()]
+    text = "\n".join(line.text for line in pane(stages, "ptx"))
+    made = table_html(["", ""], found, f"{stages.name} for {stages.target}")
+    return f"{made}<details><summary>Its PTX</summary><pre>{html.escape(text)}</pre></details>"

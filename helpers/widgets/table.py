@@ -11,11 +11,12 @@ import functools
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, records
 from helpers.widgets import compile_only, counters, measure
+from helpers.widgets.residence import spec_for
 from helpers.widgets.space import FACTS, Space
 
 if TYPE_CHECKING:
@@ -154,6 +155,23 @@ def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Tabl
                 clean[name] = int(clean[name])
         table.rows[space.key(clean["kernel"], clean)] = clean
     return table
+
+
+def own_table(space: Space, target: str | int | None) -> Table:
+    """An empty table of a learner's function: timed on this GPU or, without one, compiled for another.
+
+    Raises:
+        ValueError: `target` is another GPU than this machine's.
+    """
+    if not device.has_gpu():
+        # A copy's speed says nothing about what was never timed.
+        return Table(space, replace(spec_for(target), copy_gb_per_s=None), live=True, timed=False)
+    here = device.gpu_spec()
+    if target is not None and spec_for(target).target != here.target:
+        raise ValueError(
+            f"target={target!r} is for machines without a GPU; here positions are timed on {here.name}."
+        )
+    return Table(space, here, live=True)
 
 
 def by_gpu(table: Table) -> dict[str, Table]:

@@ -12,6 +12,7 @@ import pytest
 import torch
 import triton
 import triton.language as tl
+from slider_driver import Sliders, page_data
 
 from helpers import cuda, device, ptx, records, widgets
 from helpers.cuda import LoadedKernel
@@ -76,41 +77,37 @@ def explored(function=flat, **other):
 
 def test_every_position_is_compiled_and_checked_and_none_has_a_speed():
     shown = explored(BLOCK_SIZE=[128, 1000, 1024, 8192], num_warps=[1, 4], dtype=["float32", "bfloat16"])
-    explorer = shown.explorer
-    assert list(explorer.sliders) == ["BLOCK_SIZE", "num_warps", "n_cols", "dtype"]
-    said = explorer.sentence.value
-    assert "right on 3 × 1,024 in Triton&#x27;s interpreter, not timed" in said and "16-byte loads" in said
+    sliders = Sliders(shown)
+    assert [axis["name"] for axis in sliders.data["axes"]] == ["BLOCK_SIZE", "num_warps", "n_cols", "dtype"]
+    said = sliders.row("flat")["line"]
+    assert "right on 3 × 1,024 in Triton's interpreter, not timed" in said and "16-byte loads" in said
     # 4,096 × 1,024 elements in blocks of 1,024: the launch at the whole size, not that of the check.
-    row = shown.table.row("flat", explorer.point)
+    row = shown.table.row("flat", shown.now[1])
     assert row["blocks"] == 4096 and row["occupancy"] == 100 and row["median_us"] is None
-    explorer.sliders["BLOCK_SIZE"].value = 1000
-    assert "refused: flat_kernel does not compile for sm_90" in explorer.sentence.value
-    assert "range must be a power of 2" in explorer.sentence.value
-    explorer.sliders["BLOCK_SIZE"].value = 8192
-    explorer.sliders["num_warps"].value = 1
-    row = shown.table.row("flat", explorer.point)
-    assert row["spill_bytes"] > 0 and f"{row['spill_bytes']} bytes spilled" in explorer.sentence.value
-    assert explorer.figure.data[0].x[0] == row["occupancy"] < 50
-    explorer.sliders["BLOCK_SIZE"].value = 128
-    explorer.sliders["dtype"].value = "bfloat16"
-    assert "as float32: Triton&#x27;s interpreter has no bfloat16" in explorer.sentence.value
-    everything = json.dumps(shown._repr_mimebundle_()) + explorer.figure.to_json() + explorer.sentence.value
+    sliders.move(BLOCK_SIZE=1000)
+    said = sliders.row("flat")["line"]
+    assert "refused: flat_kernel does not compile for sm_90" in said and "range must be a power of 2" in said
+    sliders.move(BLOCK_SIZE=8192, num_warps=1)
+    row = shown.table.row("flat", shown.now[1])
+    assert row["spill_bytes"] > 0 and f"{row['spill_bytes']} bytes spilled" in sliders.row("flat")["line"]
+    assert sliders.row("flat")["v"] == row["occupancy"] < 50
+    sliders.move(BLOCK_SIZE=128, dtype="bfloat16")
+    assert "as float32: Triton's interpreter has no bfloat16" in sliders.row("flat")["line"]
+    everything = json.dumps([shown.widget.data, shown.html], ensure_ascii=False)
     assert "GB/s" not in everything and "not timed" in everything and "not a speed" in everything
     assert repr(shown.best()).startswith("No point is the fastest: not timed, since no GPU is here")
 
 
-def test_a_wrong_point_is_a_hatched_bar_with_the_checks_sentence():
-    explorer = explored(rows, BLOCK_SIZE=[128, 1024], num_warps=[4]).explorer
-    hatched = explorer.figure.data[5]
-    assert hatched.marker.pattern.shape == "/" and not any(hatched.x)
-    explorer.sliders["BLOCK_SIZE"].value = 128
-    assert [i for i, length in enumerate(explorer.figure.data[5].x) if length] == [0]
-    assert explorer.figure.data[0].x[0] == 0
-    assert "wrong: rows on shape (3, 1024), float32" in explorer.sentence.value
-    explorer.sliders["n_cols"].value = 256
-    assert "wrong: " in explorer.sentence.value
-    explorer.sliders["BLOCK_SIZE"].value = 1024
-    assert not any(explorer.figure.data[5].x) and "right on 3 × 256" in explorer.sentence.value
+def test_a_wrong_position_has_no_bar_and_the_checks_sentence():
+    sliders = Sliders(explored(rows, BLOCK_SIZE=[128, 1024], num_warps=[4]))
+    sliders.move(BLOCK_SIZE=128)
+    drawn = sliders.row("rows")
+    assert drawn["v"] is None and drawn["bad"] and drawn["text"] == "wrong"
+    assert "wrong: rows on shape (3, 1024), float32" in drawn["line"]
+    sliders.move(n_cols=256)
+    assert "wrong: " in sliders.row("rows")["line"]
+    sliders.move(BLOCK_SIZE=1024)
+    assert "bad" not in sliders.row("rows") and "right on 3 × 256" in sliders.row("rows")["line"]
 
 
 @triton.jit
@@ -131,7 +128,7 @@ def test_what_cannot_run_here_is_not_called_right_and_is_compiled_all_the_same()
     shown = widgets.explore(
         sums, reference=lambda x: x.sum(dim=1), num_warps=[4], n_cols=[1024], dtype=["float32"]
     )
-    said = shown.explorer.sentence.value
+    said = Sliders(shown).row("sums")["line"]
     assert "unchecked: it calls other @triton.jit functions" in said and "bytes of shared memory" in said
     row = shown.table.row("sums", shown.start)
     assert row["verdict"] == "unchecked" and shown.table.value(row) is None and row["blocks"] == 4096
@@ -140,7 +137,7 @@ def test_what_cannot_run_here_is_not_called_right_and_is_compiled_all_the_same()
 def test_the_target_decides_what_is_compiled_and_how_it_lies_there():
     shown = explored(target="sm_75", BLOCK_SIZE=[1024], num_warps=[4])
     assert "compiled for sm_75, occupancy of a GPU of sm_75" in shown.text
-    assert "waves" not in shown.explorer.sentence.value  # nobody said how many SMs
+    assert "waves" not in Sliders(shown).row("flat")["line"]  # nobody said how many SMs
     newest = records.gpu_spec()
     assert spec_for(None) == newest and spec_for(newest.target) == newest
     with pytest.raises(ValueError, match="sm_91"):
@@ -172,20 +169,18 @@ def test_cuda_text_with_a_launcher_runs_on_the_host():
         square_tiles, reference=torch.square, block_x=[32, 128], block_y=[2, 16], n_cols=[256],
         dtype=["float32", "bfloat16"], shared_bytes=[0, 300_000],
     )  # fmt: skip
-    explorer = shown.explorer
-    explorer.sliders["shared_bytes"].value = 0
-    explorer.sliders["block_y"].value = 2
-    row = shown.table.row("square_tiles", explorer.point)
+    sliders = Sliders(shown)
+    sliders.move(shared_bytes=0, block_y=2)
+    row = shown.table.row("square_tiles", shown.now[1])
     assert row["verdict"] == "right" and "on the host" in row["reason"]
     assert (row["threads"], row["blocks"]) == (256, 2 * 2048)
-    explorer.sliders["block_y"].value = 16
-    assert "refused: " in explorer.sentence.value and "at most 1,024 threads" in explorer.sentence.value
-    explorer.sliders["block_x"].value = 32
-    explorer.sliders["dtype"].value = "bfloat16"
-    assert "pass torch.float32" in explorer.sentence.value
-    explorer.sliders["dtype"].value = "float32"
-    explorer.sliders["shared_bytes"].value = 300_000
-    assert "bytes of shared memory, and an SM of" in explorer.sentence.value
+    sliders.move(block_y=16)
+    said = sliders.row("square_tiles")["line"]
+    assert "refused: " in said and "at most 1,024 threads" in said
+    sliders.move(block_x=32, dtype="bfloat16")
+    assert "pass torch.float32" in sliders.row("square_tiles")["line"]
+    sliders.move(dtype="float32", shared_bytes=300_000)
+    assert "bytes of shared memory, and an SM of" in sliders.row("square_tiles")["line"]
 
 
 def test_sliders_kept_with_the_function_and_all_points_without_widgets(monkeypatch):
@@ -195,14 +190,12 @@ def test_sliders_kept_with_the_function_and_all_points_without_widgets(monkeypat
     )
     kept.__name__ = "rows_kept"
     shown = widgets.explore(kept, against=torch.square, BLOCK_SIZE=1024)
-    assert shown.explorer is None and shown.start["BLOCK_SIZE"] == 1024
-    verdicts = {
-        r["BLOCK_SIZE"]: r["verdict"] for r in shown.table.rows.values() if r["kernel"] == "rows_kept"
-    }
-    assert verdicts == {128: "wrong", 1024: "right"}
-    heat, grey = [t for t in shown.plain.data if t.type == "heatmap"]
-    assert heat.z[1][0] == 100 and grey.text[0][0] == "wrong"
-    assert "GB/s" not in shown.plain.to_json()
+    assert shown.widget is None and shown.start["BLOCK_SIZE"] == 1024
+    sliders = Sliders(shown)
+    assert sliders.row("rows_kept")["v"] == 100
+    sliders.move(BLOCK_SIZE=128)
+    assert sliders.row("rows_kept")["verdict"] == "wrong"
+    assert "GB/s" not in json.dumps(sliders.data)
 
 
 @pytest.mark.parametrize(
@@ -227,7 +220,7 @@ def test_sliders_kept_with_the_function_and_all_points_without_widgets(monkeypat
         (lambda x, BLOCK_SIZE, num_warps: flat(x, BLOCK_SIZE, num_warps), {"num_warps": None},
             "is one value"),
         (torch.square, {}, "square has no launch parameter 'BLOCK_SIZE'; it has none besides x"),
-        ("launch", {}, "go with a function of yours"),
+        ("launch", {}, "belong to a function: explore"),
     ],
 )  # fmt: skip
 def test_an_error_in_the_call_is_a_sentence(function, other, says):
@@ -238,15 +231,24 @@ def test_an_error_in_the_call_is_a_sentence(function, other, says):
 def test_a_parameter_without_a_list_and_a_function_that_returns_nothing():
     with pytest.raises(ValueError, match=r"flat .*num_warps"):
         widgets.explore(flat, against=torch.square, BLOCK_SIZE=[128])
+    with pytest.raises(ValueError, match="another tensor, pass make_inputs"):
+        widgets.explore(lambda x, y, BLOCK_SIZE: x + y, reference=torch.add, BLOCK_SIZE=[128])
     with pytest.raises(ValueError, match="nothing"):
         widgets.explore(nothing, against=torch.square, BLOCK_SIZE=[128], n_cols=[256], dtype=["float32"])
 
 
 def test_the_button_compiles_and_checks_the_whole_map():
-    explorer = explored(BLOCK_SIZE=[128, 1024], num_warps=[4, 8], n_cols=[256]).explorer
-    assert explorer.button.description == "Compile and check all of this map"
-    asyncio.run(explorer.measure_all())
-    assert all(value == 100 for line in explorer.figure.data[2].z for value in line)
+    shown = explored(BLOCK_SIZE=[128, 1024], num_warps=[4, 8], n_cols=[256])
+    sliders = Sliders(shown)
+    assert sliders.data["all"] == "Compile and check the whole map"
+
+    async def all_of_it():
+        sliders.ask("all")
+        await shown.widget._answer.__self__.task
+
+    asyncio.run(all_of_it())
+    rows = shown.widget.data["gpus"][0]["rows"]
+    assert [rows[f"0|{i},{j},0,0"]["v"] for i in (0, 1) for j in (0, 1)] == [100] * 4
 
 
 # ------------------------------------------------------------------------------------------- kept
@@ -258,7 +260,8 @@ def test_a_page_and_a_table_are_saved_and_nothing_is_overwritten(tmp_path, monke
     page, rows_csv = shown.save("mine/my-square")
     text = page.read_text()
     assert "not timed, since no GPU is here" in text and "def flat(x, BLOCK_SIZE, num_warps)" in text
-    assert "cdn.plot.ly" not in text.split("<h1>")[1].split("</script>")[-1] and len(text) > 1_000_000
+    assert "http" not in text and len(text) < 100_000
+    assert len(page_data(text)["gpus"][0]["rows"]) == len(shown.table.rows)
     table = pd.read_csv(rows_csv)
     assert list(table.kernel) == ["flat", "torch.square"] and table.registers[0] > 8 and not table.timed.any()
     before = page.read_bytes()
@@ -267,15 +270,12 @@ def test_a_page_and_a_table_are_saved_and_nothing_is_overwritten(tmp_path, monke
     assert page.read_bytes() == before
     shown.save("mine/my-square", overwrite=True)
     # The button takes the next name that is free.
+    sliders = Sliders(shown)
     for _ in range(2):
-        shown.explorer.save_button.click()
-    assert sorted(p.name for p in tmp_path.glob("flat*")) == [
-        "flat-2.csv",
-        "flat-2.html",
-        "flat.csv",
-        "flat.html",
-    ]
-    assert "saved: flat-2.html and flat-2.csv" in shown.explorer.saved.value
+        sliders.ask("save")
+    saved = ["flat-2.csv", "flat-2.html", "flat.csv", "flat.html"]
+    assert sorted(p.name for p in tmp_path.glob("flat*")) == saved
+    assert sliders.sent[-1] == {"status": "saved: flat-2.html and flat-2.csv"}
 
 
 def timed_table(times: dict[int, tuple[float, float, float]]) -> Table:
@@ -383,15 +383,16 @@ def test_points_of_ones_own_are_checked_and_timed(tmp_path):
         rows, against=[torch.square, compiled], reference=torch.square, BLOCK_SIZE=[128, 1000, 4096],
         num_warps=[1, 4], n_cols=[1024, 4096], n_rows=1024,
     )  # fmt: skip
-    explorer = shown.explorer
-    explorer.sliders["BLOCK_SIZE"].value = 4096
-    row = shown.table.row("rows", explorer.point)
+    sliders = Sliders(shown)
+    sliders.move(BLOCK_SIZE=4096)
+    row = shown.table.row("rows", shown.now[1])
     assert row["verdict"] == "ok" and row["gb_per_s"] > 10 and row["registers"] > 8 and row["blocks"] == 1024
-    assert shown.table.row("torch.compile(square)", explorer.point)["verdict"] == "ok"
-    explorer.sliders["BLOCK_SIZE"].value = 128
-    assert "wrong: " in explorer.sentence.value
-    explorer.sliders["BLOCK_SIZE"].value = 1000
-    assert "refused: " in explorer.sentence.value and "power of 2" in explorer.sentence.value
+    assert shown.table.row("torch.compile(square)", shown.now[1])["verdict"] == "ok"
+    sliders.move(BLOCK_SIZE=128)
+    assert "wrong: " in sliders.row("rows")["line"]
+    sliders.move(BLOCK_SIZE=1000)
+    said = sliders.row("rows")["line"]
+    assert "refused: " in said and "power of 2" in said
     best = shown.best()
     assert best.row["BLOCK_SIZE"] == 4096 and "µs (95 % CI" in best.text
     page, _ = shown.save(tmp_path / "live")
@@ -417,16 +418,16 @@ def test_cuda_text_with_a_launcher_is_timed():
         n_cols=[1024],
         dtype=["float32", "bfloat16"],
     )
-    explorer = shown.explorer
-    row = shown.table.row("square_tiles", explorer.point)
+    sliders = Sliders(shown)
+    row = shown.table.row("square_tiles", shown.now[1])
     assert (
         row["verdict"] == "ok"
         and row["registers"] > 8
         and row["blocks"] == 8 * 1024
         and row["threads"] == 512
     )
-    explorer.sliders["block_y"].value = 16
-    assert "refused: " in explorer.sentence.value and "at most 1,024 threads" in explorer.sentence.value
-    explorer.sliders["block_x"].value = 32
-    explorer.sliders["dtype"].value = "bfloat16"
-    assert "pass torch.float32" in explorer.sentence.value
+    sliders.move(block_y=16)
+    said = sliders.row("square_tiles")["line"]
+    assert "refused: " in said and "at most 1,024 threads" in said
+    sliders.move(block_x=32, dtype="bfloat16")
+    assert "pass torch.float32" in sliders.row("square_tiles")["line"]

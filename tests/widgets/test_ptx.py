@@ -1,17 +1,11 @@
-"""explore_ptx: what each line says, CUDA text with sliders on its constants, two positions side by side, and
-a page.
-"""
+"""explore_ptx: every position is compiled, CUDA text has sliders on its constants, and pages are small."""
 
-import base64
-import json
-import re
-import zlib
+from __future__ import annotations
 
 import pytest
+from slider_driver import page_data
 
 from helpers import widgets
-from helpers.ptx.view import Line
-from helpers.widgets import diffs, panes
 from helpers.widgets.constants import require_constants, with_constants
 
 TRANSPOSE = """#define PAD 0
@@ -32,79 +26,59 @@ def on_widgets(monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", "widgets")
 
 
-def page_of(plain: str) -> list[str]:
-    """Every position of a page's form."""
-    packed = re.search(r'data-packed="([^"]+)"', plain)[1]
-    return json.loads(zlib.decompress(base64.b64decode(packed)))
+def position(shown, **values) -> dict:
+    """What the browser receives for a position, written as its sliders write it."""
+    sent, data = [], shown.widget.data
+    shown.widget.send = sent.append
+    at = list(data["start"])
+    for i, axis in enumerate(data["axes"]):
+        for name, value in values.items():
+            if axis.get("name", "aligned") == name:
+                text = f"{value:,}" if isinstance(value, int) else str(value)
+                at[i] = axis["values"].index(text)
+    shown.widget._hear(None, {"kind": "code", "at": at}, None)
+    (found,) = sent[-1]["positions"].values()
+    return found
 
 
-def test_it_is_compiled_anew_and_says_what_changed():
-    explorer = widgets.explore_ptx(aligned=True).explorer
-    assert ">2</b>" in explorer.summary.value and "(was" not in explorer.summary.value
-    assert "kw-new" not in explorer.code.value
-    explorer.sliders["block_size"].value = 4096
-    assert '<b>8</b> <span class="kw-was">(was 2)</span>' in explorer.summary.value  # loads a thread
-    assert "kw-new" in explorer.code.value and "lines new (+)" in explorer.code.value
-    explorer.aligned.value = False
-    assert panes.facts(explorer.now)["load_bytes"] == 4
-    explorer.sliders["target"].value = "sm_75"
-    assert ".target sm_75" in explorer.code.value
-    # every line of code carries the class of a source line that can be picked
-    assert 'class="kw-pick kw-p' in explorer.source.value and "aria-label" in explorer.source.value
+def facts(shown, found: dict) -> dict[str, int]:
+    return dict(zip(shown.widget.data["facts"], found["facts"], strict=True))
 
 
-def test_loads_and_stores_start_with_the_bytes_that_they_move():
-    explorer = widgets.explore_ptx(aligned=True).explorer
-    for opcode in ("<b>LDG.E.128</b>", "<b>ld.global.v4.b32</b>"):
-        rows = [row for row in explorer.code.value.split('<span class="kw-line') if opcode in row]
-        assert rows and all("16 B" in row and "kw-b16" in row for row in rows)  # not by color alone
+def code(found: dict, kind: str) -> str:
+    return "\n".join(line[2] for line in found[kind])
 
 
-def test_two_positions_side_by_side():
-    explorer = widgets.explore_ptx(aligned=True).explorer
-    explorer.sliders["block_size"].value = 2048
-    explorer.view.value = "diff of SASS"
-    assert "kept: BLOCK_SIZE 1,024, num_warps 4" in explorer.code.value
-    assert "now: BLOCK_SIZE 2,048, num_warps 4" in explorer.code.value
-    loosely = int(re.search(r"(\d+) lines changed", explorer.code.value)[1])
-    explorer.exact.value = True
-    assert int(re.search(r"(\d+) lines changed", explorer.code.value)[1]) > loosely
-    explorer.keep.click()
-    assert "0 lines changed (~), 0 only left (-), 0 only right (+)" in explorer.code.value
-    explorer.view.value = "PTX and SASS"
-    assert "EXIT" in explorer.code.value and ".version" in explorer.code.value
+def test_every_position_is_compiled_again():
+    shown = widgets.explore_ptx(aligned=True)
+    (first,) = shown.widget.data["positions"].values()
+    assert facts(shown, first)["loads per thread"] == 2 and len(shown.widget.data["positions"]) == 1
+    larger = position(shown, block_size=4096)
+    assert facts(shown, larger)["loads per thread"] == 8
+    assert facts(shown, position(shown, block_size=4096, aligned="no"))["widest load (bytes)"] == 4
+    assert ".target sm_75" in code(position(shown, target="sm_75"), "ptx")
+    assert len(shown.widget.data["positions"]) == 4  # a view that is opened later has them, too
+    # Every line of code knows its source line, and every such line has a color.
+    used = {line[1] for line in larger["sass"]} - {0}
+    assert used and used <= set(shown.widget.data["source_colors"])
 
 
-def test_what_is_new_ignores_renumbered_registers():
-    lines = [Line(i, 1, text) for i, text in enumerate(["add.s32 %r1, %r2, 3;", "ret;"])]
-    renumbered = [
-        Line(i, 1, text) for i, text in enumerate(["add.s32 %r7, %r8, 3;", "mov.u32 %r1, 0;", "ret;"])
-    ]
-    assert diffs.news("ptx", lines, renumbered) == ({1}, 0)
-    assert diffs.news("ptx", None, renumbered) == (set(), 0)
-    long = [Line(i, 1, f"st.global [{i}];") for i in range(600)]
-    assert diffs.news("ptx", long, [*long[1:], lines[1]]) == ({599}, 1)
-
-
-def test_a_diff_counts_each_side():
-    left = [Line(1, 1, "FADD R1, R2, R3 ;"), Line(2, 1, "FMUL R1, R2, R3 ;"), Line(3, 1, "EXIT ;")]
-    right = [Line(1, 1, "FADD R5, R6, R7 ;"), Line(2, 1, "FFMA R1, R2, R3 ;"), Line(3, 1, "STG [R2], R1 ;"),
-             Line(4, 1, "EXIT ;")]  # fmt: skip
-    said = diffs.diff_html("sass", left, right, ("a < b", "c"), exact=False)
-    assert "1 lines changed (~), 0 only left (-), 1 only right (+)" in said and "a &lt; b" in said
-    assert "2 lines changed (~), 0 only left (-), 1 only right (+)" in diffs.diff_html(
-        "sass", left, right, ("a", "c"), True
-    )
+def test_loads_and_stores_have_the_bytes_that_they_move():
+    (first,) = widgets.explore_ptx(aligned=True).widget.data["positions"].values()
+    for kind, opcode in (("sass", "LDG.E.128"), ("ptx", "ld.global.v4.b32")):
+        widths = {line[3] for line in first[kind] if opcode in line[2]}
+        assert widths == {16}
 
 
 def test_cuda_text_has_sliders_on_its_constants():
-    explorer = widgets.explore_ptx(TRANSPOSE, PAD=[0, 1], ROWS=[8, 16]).explorer
-    assert list(explorer.sliders) == ["PAD", "ROWS", "target"]
-    shared_bytes = explorer.now.shared_bytes
-    explorer.sliders["PAD"].value = 1
-    assert "#define PAD 1" in explorer.source.value and explorer.now.shared_bytes == shared_bytes + 32 * 4
-    explorer.sliders["target"].value = "sm_80"
-    assert explorer.now.target == "sm_80" and ".target sm_80" in explorer.code.value
+    shown = widgets.explore_ptx(TRANSPOSE, PAD=[0, 1], ROWS=[8, 16])
+    assert [axis["label"] for axis in shown.widget.data["axes"]] == ["PAD", "ROWS", "target"]
+    (first,) = shown.widget.data["positions"].values()
+    padded = position(shown, PAD=1)
+    shared = "shared memory (bytes per block)"
+    assert facts(shown, padded)[shared] == facts(shown, first)[shared] + 32 * 4
+    assert any("#define PAD 1" in line[2] for line in padded["source"])
+    assert ".target sm_80" in code(position(shown, target="sm_80"), "ptx")
 
 
 def test_a_constants_number_is_replaced_where_it_stands():
@@ -128,15 +102,13 @@ def test_constants_that_change_nothing(constants, says):
         require_constants(TRANSPOSE, constants)
 
 
-def test_a_position_that_does_not_compile_is_refused_and_the_others_stay():
-    explorer = widgets.explore_ptx(TRANSPOSE, PAD=[0, -40], ROWS=[8]).explorer
-    kept = explorer.code.value
-    explorer.sliders["PAD"].value = -40
-    assert "refused:" in explorer.summary.value and explorer.code.value == kept
-    assert any(
-        "refused:" in position
-        for position in page_of(widgets.explore_ptx(TRANSPOSE, PAD=[0, -40], ROWS=[8]).plain)
-    )
+def test_a_position_that_does_not_compile_is_refused_and_the_others_stay(monkeypatch):
+    shown = widgets.explore_ptx(TRANSPOSE, PAD=[0, -40], ROWS=[8])
+    assert "must be greater than zero" in position(shown, PAD=-40)["refused"]
+    assert position(shown, PAD=0)["facts"]
+    monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
+    page = page_data(widgets.explore_ptx(TRANSPOSE, PAD=[0, -40], ROWS=[8]).html)
+    assert sorted("refused" in one for one in page["positions"].values()) == [False, True]
 
 
 @pytest.mark.parametrize(
@@ -144,8 +116,8 @@ def test_a_position_that_does_not_compile_is_refused_and_the_others_stay():
     [
         (None, {"target": "sm_91"}, "target='sm_91' is no position"),
         (object(), {}, "needs the signature"),
-        (None, {"PAD": [1, 2]}, "PAD: this goes with a CUDA text"),
-        (TRANSPOSE, {"num_warps": 8, "ROWS": [8]}, "go with a Triton kernel"),
+        (None, {"PAD": [1, 2]}, "PAD: this belongs to a CUDA text"),
+        (TRANSPOSE, {"num_warps": 8, "ROWS": [8]}, "belong to a Triton kernel"),
     ],
 )
 def test_what_does_not_go_together(kernel, given, says):
@@ -156,14 +128,10 @@ def test_what_does_not_go_together(kernel, given, says):
 def test_a_page_has_the_warps_up_to_where_registers_spill(monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
     shown = widgets.explore_ptx(aligned=True)
-    assert shown.explorer is None and len(json.dumps(shown._repr_mimebundle_(), indent=1)) < 500_000
-    assert shown.plain.count('type="range"') == 2 and "num_warps:" in shown.plain
-    positions = page_of(shown.plain)
-    spilled = [
-        int(re.search(r"spilled \(bytes a thread\)</th><td><b>([\d,]+)", p)[1].replace(",", ""))
-        for p in positions
-    ]
-    assert (
-        len(positions) == 16 and spilled[-4] > 0 == spilled[-3]
-    )  # BLOCK_SIZE 8192: one warp spills, two do not
-    assert "(was 2)" in positions[2 * 4 + 2] and "(was" not in positions[1 * 4 + 2]
+    assert shown.widget is None and len(shown.html) < 500_000
+    page = page_data(shown.html)
+    assert [axis["label"] for axis in page["axes"]] == ["BLOCK_SIZE", "num_warps"]
+    assert len(page["positions"]) == 16 and "sm_90" in page["note"]
+    spilled = page["facts"].index("spilled (bytes per thread)")
+    # BLOCK_SIZE 8192: one warp spills, two do not.
+    assert page["positions"]["3,0"]["facts"][spilled] > 0 == page["positions"]["3,1"]["facts"][spilled]

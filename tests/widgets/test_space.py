@@ -7,6 +7,7 @@ import itertools
 import commands
 import pytest
 import torch
+from slider_driver import Sliders
 
 from helpers import device, records, widgets
 from helpers.widgets import measure, softmax
@@ -71,47 +72,34 @@ def own_table(space: Space) -> Table:
 
 
 @pytest.mark.parametrize("mapped", [(CHUNKS,), (HALVES, CHUNKS), (HALVES, CHUNKS, "by thirds")])
-def test_a_space_of_ones_own_in_the_plain_form(mapped, monkeypatch):
+def test_your_own_space_on_a_page(mapped, monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
     space = own_space(*mapped)
     table = own_table(space)
     shown = widgets.explore(space, table=table)
-    assert shown.explorer is None and all(kernel in repr(shown) for kernel in (*mapped, TORCH))
-    fig = shown.plain
-    assert "tanh of 4,096 × N" in fig.layout.title.text
-    curves = {t.name: t for t in fig.data if t.visible and t.name in (*mapped, TORCH)}
-    for kernel, curve in curves.items():
-        rows = [table.row(kernel, {**space.start, "n_cols": n}) for n in space.axes["n_cols"]]
-        assert list(curve.y) == [row["gb_per_s"] for row in rows]
-    assert len({curve.line.color for curve in curves.values()}) == len(mapped) + 1
-    # Of each kernel the map at the first size, on axes of its own that do not overlap.
-    for i, kernel in enumerate(mapped):
-        heat, grey = [t for t in fig.data if t.visible and t.type == "heatmap" and t.xaxis == f"x{i + 2}"]
-        line = [table.row(kernel, {**space.start, "parts": parts}) for parts in (1, 2, 64)]
-        assert list(heat.z[0]) == [row["gb_per_s"] for row in line] and not any(grey.text[0])
-    domains = [fig.layout[f"xaxis{i + 2}"].domain for i in range(len(mapped))]
-    assert all(left[1] < right[0] for left, right in itertools.pairwise(domains))
-    assert domains[0][0] == 0 and domains[-1][1] == pytest.approx(1)
-    ys, sizes = fig.layout.sliders
-    assert [step.label for step in ys.steps] == ["0", "1"]
-    at_32 = next(step for step in sizes.steps if step.label == "32").args
-    assert [line[2] for line in at_32[0]["text"][1]] == ["refused", "refused"]  # 64 parts of 32 columns
-    assert fig.layout.updatemenus[0].buttons[0].label == "float32, parts 1"
+    assert shown.widget is None and all(kernel in repr(shown) for kernel in (*mapped, TORCH))
+    sliders = Sliders(shown)
+    assert len({kernel["color"] for kernel in sliders.data["kernels"]}) == len(mapped) + 1
+    for n_cols, parts in itertools.product((32, 1024), (1, 2, 64)):
+        sliders.move(n_cols=n_cols, parts=parts)
+        point = {**space.start, "n_cols": n_cols, "parts": parts}
+        for kernel in (*mapped, TORCH):
+            row, drawn = table.row(kernel, point), sliders.row(kernel)
+            assert drawn["v"] == row["gb_per_s"] and drawn["verdict"] == row["verdict"]
 
 
-def test_a_space_of_ones_own_with_widgets(monkeypatch):
+def test_your_own_space_with_widgets(monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", "widgets")
     space = own_space(HALVES, CHUNKS)
     table = own_table(space)
-    explorer = widgets.explore(space, table=table).explorer
-    explorer.sliders["n_cols"].value, explorer.sliders["parts"].value = 32, 64
-    assert list(explorer.figure.data[0].x) == [0, 0, table.row(TORCH, explorer.point)["gb_per_s"]]
-    assert "64 parts of 32 columns" in explorer.sentence.value
-    assert explorer.figure.layout.title.text.startswith("tanh of 4,096 × 32 float32")
-    # A slider that is no axis of the map changes the whole map.
-    explorer.sliders["tile"].value = 16
-    line = [table.row(HALVES, {**explorer.point, "parts": parts, "skip": 1}) for parts in (1, 2, 64)]
-    assert list(explorer.figure.data[2].z[1]) == [row["gb_per_s"] for row in line]
+    sliders = Sliders(widgets.explore(space, table=table))
+    sliders.move(n_cols=32, parts=64)
+    assert "64 parts of 32 columns" in sliders.row(HALVES)["line"] and sliders.row(TORCH)["v"] > 0
+    assert sliders.data["titles"]["0,0"] == "tanh of 4,096 × 32 float32"
+    # A slider that is no axis of the map is one all the same.
+    sliders.move(tile=16, parts=1)
+    point = {**space.start, "n_cols": 32, "parts": 1, "tile": 16}
+    assert sliders.row(HALVES)["v"] == table.row(HALVES, point)["gb_per_s"]
     with pytest.raises(ValueError, match=r"'block'.* tanh"):
         widgets.explore(space, table=table, block=1)
 

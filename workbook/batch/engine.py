@@ -246,8 +246,8 @@ def _environment(progress: str, gpu: str) -> dict[str, str]:
     """The environment variables of the kernel.
 
     The kernel sees only the point's GPU, if it has one, and finds the tools of this Python environment, such
-    as ninja, first. Plotly shows figures as data, with sliders of their own, because the widgets of a kernel
-    that has ended can't be moved. Progress and predictions go to `progress`, so that the run neither reads
+    as ninja, first. Figures with sliders store all of their positions in the output, because nobody can ask a
+    kernel that has ended. Progress and predictions go to `progress`, so that the run neither reads
     nor changes those of the learner.
     """
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])

@@ -21,6 +21,7 @@ from nbformat import NotebookNode
 
 from workbook import outputs
 from workbook.batch.notebook_runs import NotebookRun, in_words
+from helpers.widgets.shown import page_script
 from workbook.batch.static_widgets import STYLE, VIEW, states_of, static_html
 from workbook.page import escaped
 
@@ -51,6 +52,10 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 .workbook-folded > summary { cursor: pointer; color: #57606a; font: 13px/1.8 system-ui, sans-serif;
   padding-left: 76px; }
 </style>
+{%- endblock -%}
+{%- block body_footer -%}
+{%- if resources.explorer -%}<script>{{ resources.explorer }}</script>{%- endif -%}
+{{ super() }}
 {%- endblock -%}
 {%- block body_header -%}
 {{ super() }}
@@ -107,12 +112,18 @@ def write_page(
     resources = {
         "metadata": {"name": run.title},
         "plotly": bool(figures),
+        "explorer": page_script() if _has_sliders(notebook) else "",
         "workbook_top": _top(run),
     }
     body, _ = _exporter().from_notebook_node(notebook, resources)
     if figures:
         copy_plotly(page.parent / "assets")
     outputs.replace(page, body)
+
+
+def _has_sliders(notebook: NotebookNode) -> bool:
+    outputs = (output for cell in notebook.cells for output in cell.get("outputs", []))
+    return any("kx-packed" in str(output.get("data", {}).get("text/html", "")) for output in outputs)
 
 
 @cache

@@ -16,6 +16,7 @@ from typing import Any
 import nbformat
 
 from workbook import outputs
+from helpers.widgets.shown import page_script
 from workbook.book import glossary, headlines, mistakes
 from workbook.book.cells import prepared, relinked
 from workbook.book.course import CHANGELOG, SOURCES, Course, read_course
@@ -166,6 +167,7 @@ def _write_static(folder: Path) -> None:
 
     shutil.copytree(_HERE / "assets", folder)
     shutil.copyfile(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
+    (folder / "explorer.js").write_text(page_script(), "utf-8")
 
 
 # ---------------------------------------------------------------------------------------------- Sphinx
@@ -207,7 +209,7 @@ def _settings(course: Course) -> dict[str, Any]:
         "html_context": {"default_mode": "auto"},
         "html_static_path": ["_book"],
         "html_css_files": ["book.css"],
-        "html_js_files": [("book.js", {"defer": "defer"})],
+        "html_js_files": [("book.js", {"defer": "defer"}), ("explorer.js", {"defer": "defer"})],
         "html_copy_source": False,
         "html_show_sourcelink": False,
         "html_show_copyright": False,

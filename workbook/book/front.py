@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
-from typing import Any
-
 from workbook.book.course import SOURCES, Course
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -29,7 +27,6 @@ def front(course: Course, look_up: list[str]) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.policies["json.dumps_kwargs"] = {}  # the axes keep their order
     return environment.get_template("index.md").render(
         kernels=kernels(),
         lessons=list(course.lessons.values()),
@@ -48,63 +45,22 @@ def _listed_page(path: str) -> str:
     return f"Overview <{page}>" if page.endswith("/index") else page
 
 
-def kernels() -> dict[str, Any]:
-    """The sweep of lesson 03 for the slider, from the records of today's kernels.
-
-    Returns:
-        `axes`; `kernels`, each with its color, whether it has all axes, and its values in the order of the
-        axes: GB/s, or "r" with the number of a reason; `reasons`; `start`; `copy` in GB/s; and `note`, which
-        says where it was measured. Empty if there is no record of today's kernels.
-    """
+def kernels() -> str:
+    """The sliders of lesson 03 over the recorded sweeps of today's kernels; "" if there are none."""
     from helpers import records
+    from helpers.widgets.shown import page_html
     from helpers.widgets.square import LAUNCH
-    from helpers.widgets.table import load
+    from helpers.widgets.table import by_gpu, load
+    from helpers.widgets.view import kernels_data, still_html
 
     with contextlib.redirect_stdout(io.StringIO()):  # outside a notebook, replaying prints the provenance
         try:
-            table = load(LAUNCH, replay=True)
+            tables = by_gpu(load(LAUNCH, replay=True))
         except records.NoRecord:
-            return {}
+            return ""
+    table = next(iter(tables.values()))
     if not table.rows:
-        return {}
-    reasons: list[str] = []
-    return {
-        "axes": {axis: list(values) for axis, values in LAUNCH.axes.items()},
-        "kernels": _values(table, reasons),
-        "reasons": reasons,
-        "start": dict(LAUNCH.start),
-        "copy": round(table.spec.copy_gb_per_s or 0),
-        "note": table.note,
-    }
-
-
-def _values(table: Any, reasons: list[str]) -> dict[str, dict[str, Any]]:
-    """By kernel: its color, whether it has all axes, and its values.
-
-    Why a value is missing is added to `reasons`.
-    """
-    from helpers.widgets.figure import colour
-    from helpers.widgets.square import LAUNCH
-
-    found: dict[str, dict[str, Any]] = {}
-    for kernel, point in LAUNCH.points():
-        row = table.row(kernel, point)
-        all_axes = kernel in LAUNCH.mapped
-        one = found.setdefault(kernel, {"color": colour(LAUNCH, kernel), "all": all_axes, "values": {}})
-        key = "|".join(str(point[axis]) for axis in (LAUNCH.axes if all_axes else ("n_cols", "dtype")))
-        speed = table.value(row)
-        if speed is not None:
-            one["values"][key] = round(speed)
-            continue
-        if (reason := _reason(row)) not in reasons:
-            reasons.append(reason)
-        one["values"][key] = f"r{reasons.index(reason)}"
-    return found
-
-
-def _reason(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return "not measured"
-    if row["verdict"] == "wrong":
-        return "wrong result, so it gets no time"
-    return str(row.get("reason") or row["verdict"])
+        return ""
+    shown = (*LAUNCH.mapped, *LAUNCH.rivals)
+    data = kernels_data(tables, shown, LAUNCH.start)
+    return page_html(data, still_html(table, shown, LAUNCH.start))

@@ -1,4 +1,4 @@
-// The book's figures, the first page's slider, and explained terms. Everything works from file://.
+// The book's figures and explained terms; the sliders are in explorer.js. Everything works from file://.
 "use strict";
 (() => {
   const here = document.currentScript.src.replace(/book\.js.*$/, "");
@@ -70,38 +70,6 @@
   window.addEventListener("beforeprint", () => {
     document.querySelectorAll(".kw-figure:not([data-drawn])").forEach((figure) => { near.unobserve(figure); draw(figure); });
   });
-
-  // ---- the first page: bars of recorded kernels
-  const hero = document.querySelector(".kw-hero");
-  if (hero) {
-    const held = data(hero.querySelector(".kw-kernels"));
-    const axes = Object.keys(held.axes);
-    const speeds = Object.values(held.kernels).flatMap((k) => Object.values(k.values)).filter((v) => typeof v === "number");
-    const most = Math.max(held.copy, ...speeds);
-    hero.querySelector(".kw-bars").style.setProperty("--copy", `${(100 * held.copy) / most}%`);
-    const show = () => {
-      const at = {};
-      for (const input of hero.querySelectorAll("[data-axis]")) {
-        at[input.dataset.axis] = held.axes[input.dataset.axis][input.value];
-        said(input);
-      }
-      at.dtype = hero.querySelector('[name="kw-dtype"]:checked').value;
-      let best = null;
-      for (const row of hero.querySelectorAll("[data-kernel]")) {
-        const kernel = held.kernels[row.dataset.kernel];
-        const value = kernel.values[(kernel.all ? axes : ["n_cols", "dtype"]).map((axis) => at[axis]).join("|")];
-        const known = typeof value === "number";
-        row.querySelector(".kw-bar > span").style.width = known ? `${(100 * value) / most}%` : "0";
-        row.querySelector(".kw-value").textContent = known ? `${value.toLocaleString("en")} GB/s` : held.reasons[value.slice(1)];
-        row.classList.toggle("kw-none", !known);
-        if (known && (best === null || value > best.value)) best = { name: row.dataset.kernel, value };
-      }
-      hero.querySelector(".kw-says").textContent =
-        best ? `Highest here: ${best.name}, ${best.value.toLocaleString("en")} GB/s.` : "No kernel was timed here.";
-    };
-    hero.addEventListener("input", show);
-    show();
-  }
 
   // ---- terms
   const tip = document.createElement("div");
