@@ -89,3 +89,99 @@ slider.observe(lambda change: setattr(doubled, "value", f"doubled {2 * change.ne
 ipywidgets.VBox([slider, doubled])""")
     cell.frame.get_by_role("slider").press("ArrowRight")
     cell.frame.get_by_text("doubled 8").wait_for()
+
+
+MOVE = """([slider, position]) => new Promise((resolve, fail) => {
+  const input = document.querySelectorAll(".kx input[type=range]")[slider];
+  const shown = () => document.querySelector(".kx").innerText;
+  const before = shown(), start = performance.now();
+  input.value = position;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+  input.dispatchEvent(new Event("change", { bubbles: true }));
+  const look = () => {
+    const ms = performance.now() - start;
+    if (shown() !== before) resolve(ms);
+    else if (ms > 20000) fail(new Error("nothing changed within 20 s"));
+    else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})"""
+OWN = """
+import torch
+from helpers import device, widgets
+
+device.prepare()
+import triton
+import triton.language as tl
+
+@triton.jit
+def square_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
+    i = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
+    x = tl.load(x_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, x * x, mask=i < n)
+
+@widgets.explorable(BLOCK_SIZE=[256, 1024], num_warps=[1, 4])
+def square(x, BLOCK_SIZE, num_warps):
+    out = torch.empty_like(x)
+    grid = (triton.cdiv(x.numel(), BLOCK_SIZE),)
+    square_kernel[grid](x, out, x.numel(), BLOCK_SIZE, num_warps=num_warps)
+    return out
+
+widgets.explore(square, against=torch.square)
+"""
+ASK = """
+from helpers import predict
+predict.ask("colab-sectors", "How many sectors?", unit="sectors")
+"""
+
+
+def test_lesson_03s_sliders_show_recorded_points_at_once(notebook):
+    notebook.run("from helpers import device, widgets; device.prepare()")
+    cell = notebook.run("widgets.explore()")
+    cell.frame.locator(".kx input[type=range]").first.wait_for()
+    assert notebook.page.page.evaluate("() => document.querySelectorAll('iframe').length") > 0
+    moves = [cell.frame.evaluate(MOVE, [0, position]) for position in (1, 2, 3, 2, 1)]
+    assert max(moves) < 150, moves
+
+
+def test_own_kernels_have_sliders(notebook):
+    cell = notebook.run(OWN)
+    sliders = cell.frame.locator(".kx input[type=range]")
+    sliders.first.wait_for()
+    assert sliders.count() >= 2
+    cell.frame.evaluate(MOVE, [0, 1])
+    cell.frame.locator(".kx").get_by_text("registers").first.wait_for()
+
+
+def test_ptx_follows_the_sliders(notebook):
+    cell = notebook.run("widgets.explore_ptx(aligned=True)")
+    panes = cell.frame.locator(".kx-panes")
+    panes.get_by_text("ld.global").first.wait_for()
+    before = panes.inner_text()
+    cell.frame.evaluate(MOVE, [0, 2])
+    expect = "before => document.querySelector('.kx-panes').innerText !== before"
+    cell.frame.wait_for_function(expect, arg=before)
+
+
+def test_a_new_runtime_offers_the_stored_answer_again(notebook):
+    notebook.run("from helpers import device; device.prepare()")
+    asked = notebook.run(ASK)
+    asked.frame.get_by_role("textbox").fill("8")
+    asked.frame.get_by_role("textbox").press("Enter")
+    asked.frame.get_by_text("saved: 8 sectors").wait_for()
+    notebook.replace_runtime()
+    asked = notebook.run(ASK)
+    asked.frame.get_by_text("saved: 8 sectors").wait_for()
+    revealed = notebook.run("predict.reveal('colab-sectors', 4)")
+    revealed.frame.get_by_text("You said 8 sectors").first.wait_for()
+
+
+def test_a_viewer_without_widgets_shows_html(notebook):
+    notebook.run("from helpers import device, predict, widgets; device.prepare()")
+    for code in ("widgets.explore()", "widgets.explore_grid()", "widgets.explore_ptx(aligned=True)"):
+        cell = notebook.run(code, widgets=False)
+        assert "text/html" in cell.bundle()[0], code
+        cell.frame.locator("table, svg").first.wait_for()
+        assert cell.frame.locator("input[type=range]").count() == 0
+    asked = notebook.run(ASK, widgets=False)
+    asked.frame.get_by_text("How many sectors?").wait_for()

@@ -842,21 +842,11 @@ export function upgrade(root) {
 
 // ---------------------------------------------------------------------------------------------------- anywidget
 
-const models = new WeakMap();  // model -> its data, shared by all of its views
-
+// anywidget gives `initialize` and each `render` a model of its own, so a WeakMap of models finds nothing: each view
+// unpacks the data and listens for itself.
 export default {
-  initialize({ model }) {
-    const shared = { views: new Set(), data: unpack(model.get("data")) };
-    models.set(model, shared);
-    model.on("msg:custom", async (message) => {
-      await shared.data;
-      for (const view of shared.views) view.heard(message);
-    });
-  },
   async render({ model, el }) {
-    const shared = models.get(model);
-    const data = await shared.data;
-    const view = mount(h("div", {}), data, {
+    const view = mount(h("div", {}), await unpack(model.get("data")), {
       send: (message) => model.send(message),
       state: () => model.get("state"),
       store: (state) => {
@@ -864,9 +854,10 @@ export default {
         model.save_changes();
       },
     });
+    const hear = (message) => view.heard(message);
+    model.on("msg:custom", hear);
     el.replaceChildren(view.root);
     addStyle(view.root);
-    shared.views.add(view);
-    return () => shared.views.delete(view);
+    return () => model.off("msg:custom", hear);
   },
 };

@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -38,7 +39,7 @@ NPM = (
 )
 # What the kernel takes from Colab's list; the rest, torch and Triton above all, is this environment's.
 TAKEN = ("ipywidgets", "anywidget", "plotly", "ipython", "ipykernel", "traitlets", "jupyter-client",
-         "jupyter-core", "pyzmq", "tornado", "numpy", "pandas", "nvidia-ml-py", "backcall", "pickleshare",
+         "jupyter-core", "pyzmq", "tornado", "numpy", "pandas", "pytz", "tzdata", "nvidia-ml-py", "backcall", "pickleshare",
          "ipython-genutils", "decorator", "widgetsnbextension")  # fmt: skip
 _CONTENT_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
@@ -111,7 +112,7 @@ class Cell:
 
     @property
     def text(self) -> str:
-        """What it printed; an error's name and message, too."""
+        """What it printed, and what it raised."""
         said = (o.get("text") or f"{o['ename']}: {o['evalue']}" for o in self.outputs
                 if o["output_type"] in ("stream", "error"))  # fmt: skip
         return "".join(said)
@@ -128,22 +129,31 @@ class Notebook:
     """An open notebook whose cells run in one kernel.
 
     Attributes:
+        folder: What the kernel writes is below it.
         page: The page, with the errors that it and its frames reported.
         refused: Addresses that it asked for and that Colab would have asked the network for.
     """
 
+    folder: Path
     page: browser.Page
     refused: list[str] = field(default_factory=list)
 
     def run(self, code: str, *, widgets: bool = True) -> Cell:
-        """Run a cell; without `widgets`, show its outputs as a viewer does that has none."""
+        """Run a cell, which must not raise; without `widgets`, show its outputs as a viewer does that has none."""
         ran = self.page.page.evaluate("([code, widgets]) => colab.run(code, widgets)", [code, widgets])
-        return Cell(ran["outputs"], self.page.page.frame(name=ran["name"]))
+        cell = Cell(ran["outputs"], self.page.page.frame(name=ran["name"]))
+        assert not any(output["output_type"] == "error" for output in cell.outputs), cell.text
+        return cell
 
     def start(self) -> None:
         """Start the kernel, or start it again, as after `Runtime > Restart session`."""
         self.page.page.evaluate("() => colab.start()")
         self.run("import google.colab.output")
+
+    def replace_runtime(self) -> None:
+        """Start over with an empty disk, as after `Runtime > Disconnect and delete runtime`."""
+        shutil.rmtree(self.folder / "progress", ignore_errors=True)
+        self.start()
 
 
 @contextlib.contextmanager
@@ -154,6 +164,7 @@ def notebook(chrome: Any, folder: Path, archive: Path) -> Iterator[Notebook]:
         "PYTHONPATH": os.pathsep.join(map(str, (stack(), HERE / "kernel", ROOT))),
         "CUDA_VISIBLE_DEVICES": "",
         "WORKBOOK_CACHE": str(folder / "cache"),
+        "WORKBOOK_PROGRESS": str(folder / "progress"),
     }
     kernel = folder / ".data" / "kernels" / "colab"
     kernel.mkdir(parents=True)
@@ -164,7 +175,7 @@ def notebook(chrome: Any, folder: Path, archive: Path) -> Iterator[Notebook]:
         page = chrome.new_page(viewport={"width": 1000, "height": 900})
         # Chromium doesn't know that the page, which `_serve` brings from disk, is as local as the server.
         page.context.grant_permissions(["local-network-access"], origin=address)
-        opened = Notebook(browser.Page(page))
+        opened = Notebook(folder, browser.Page(page))
         page.set_default_timeout(20_000)
         page.route("**/*", lambda route: _serve(route, address, built, opened.refused))
         page.goto(f"{address}/colab/notebook.html")
