@@ -7,12 +7,11 @@ sliders over the same data. Both are put out together, so that a saved page keep
 `space` says what sliders move over; `square` and `softmax` are the lessons' spaces with their kernels, `own`
 makes one of any function with launch parameters, and `compiled` says what a compiler made of those. `measure`
 checks and times a point; `compile_only` does what can be done of it without a GPU, and `residence` says how a
-launch lies on one; `table` has the rows, recorded or measured; `reasons` puts a row into words, `counters`
-has Nsight Compute count it, `differences` says what that explains between two kernels, and `why` sets them
-side by side. `explorer` is `explore`, with `figure` and, without widgets, `plain`; `explored` is what it
-returns, to ask for the best point and to save; `grid` is `explore_grid`; `ptx` is `explore_ptx`, with `panes`
-and `diffs`, and `constants` of a CUDA text. `controls` and `shown` are what the three share; `live_figure.js`
-is the browser's side of their figures.
+launch lies on one; `table` has the rows, recorded or measured; `counting` runs Nsight Compute on them, and
+`explain` puts a row, and the difference between two kernels, into words. `explorer` is `explore`, with
+`figure` and, without widgets, `plain`; `explored` is what it returns, to ask for the best point and to save;
+`grid` is `explore_grid`; `ptx` is `explore_ptx`, with `panes` and `diffs`, and `constants` of a CUDA text.
+`controls` and `shown` are what the three share; `live_figure.js` is the browser's side of their figures.
 """
 
 from helpers.widgets.explorer import explore

@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import atomic, device
 from helpers.records.origin import live_provenance
-from helpers.widgets import why
+from helpers.widgets.explain import reason, rival_of, sentence, side
 from helpers.widgets.plain import plain_figure
-from helpers.widgets.reasons import reason
 from helpers.widgets.shown import Shown
 from helpers.widgets.space import RESULTS, label, require_position
 from helpers.widgets.table import Table
@@ -229,7 +228,9 @@ def _page(shown: Explored, title: str) -> str:
     )
     text = html.escape
     mine, *others = sorted(shown.kernels, key=lambda kernel: kernel not in space.mapped)
-    counted = why.as_html(table, mine, why.rival_of(table, mine, others, at), at) if table.counted else ""
+    rival = rival_of(table, mine, others, at)
+    compared = sentence(side(table, mine, at), rival and side(table, rival, at))
+    counted = f"<p>{text(compared)}</p>" if table.counted else ""
     mapped = [kernel for kernel in shown.kernels if kernel in space.mapped]
     plain_axes = {space.x, space.y, "n_cols", "dtype"}
     fixed = [f"{axis}={label(at[axis])}" for axis in space.axes if axis not in plain_axes]

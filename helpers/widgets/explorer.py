@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from helpers import device
-from helpers.widgets import figure
+from helpers.widgets import explain, figure
 from helpers.widgets.controls import grid_of, labelled_slider, live_figure
 from helpers.widgets.explored import Explored, free_name
 from helpers.widgets.own import Asked, own_space
@@ -19,7 +19,6 @@ from helpers.widgets.shown import frontend
 from helpers.widgets.space import Space, word
 from helpers.widgets.square import SPACES
 from helpers.widgets.table import Table, by_gpu, load
-from helpers.widgets.why import Why
 
 
 def explore(
@@ -214,7 +213,7 @@ class _Explorer:
         )
         self.gpu.observe(self._another_gpu, "value")
         self.sentence = w.HTML(figure.reasons_html(table, kernels, point))
-        self.why = Why(table, self.mapped, kernels, point)
+        self.why = w.HTML()
         self.button = w.Button(description=self._all_of_it(), layout={"width": "auto"})
         self.button.on_click(self._measure_or_stop)
         self.save_button = w.Button(description="Save page and table", layout={"width": "auto"})
@@ -237,7 +236,8 @@ class _Explorer:
                 layout=row,
             ),
         ]
-        self.box = w.VBox([*controls, self.figure, self.sentence, self.why.box])
+        self.box = w.VBox([*controls, self.figure, self.sentence, self.why])
+        self._say()
 
     def _another_gpu(self, change: dict) -> None:
         """The same point on another GPU: bars, map and ceiling change."""
@@ -294,7 +294,10 @@ class _Explorer:
     def _say(self) -> None:
         """What is written under the figure."""
         self.sentence.value = figure.reasons_html(self.table, self.shown, self.point)
-        self.why.show(self.table, self.mapped, self.shown, self.point)
+        rival = explain.rival_of(self.table, self.mapped, self.shown, self.point)
+        if rival is not None and self.table.counted:
+            sides = [explain.side(self.table, kernel, self.point) for kernel in (self.mapped, rival)]
+            self.why.value = f'<div role="status">{html.escape(explain.sentence(*sides))}</div>'
 
     def _measure_or_stop(self, button: Any) -> None:
         if self.task is not None and not self.task.done():

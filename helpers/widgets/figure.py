@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
-from helpers.widgets.reasons import RIGHT, brief, reason
+from helpers.widgets.explain import RIGHT, brief, reason
 from helpers.widgets.space import Space, axis_title
 from helpers.widgets.space import label as written
 from helpers.widgets.table import Table

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from helpers import plots
 from helpers.widgets.controls import grid_of, labelled_slider, live_figure
+from helpers.widgets.explain import reason
 from helpers.widgets.figure import percent
-from helpers.widgets.reasons import reason
 from helpers.widgets.shown import Shown, frontend
 from helpers.widgets.square import CUDA, SHAPE
 from helpers.widgets.table import Table, load

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
+from helpers.widgets.explain import reason
 from helpers.widgets.figure import (
     FRAME,
     cells,
@@ -28,7 +29,6 @@ from helpers.widgets.figure import (
     map_traces,
     value_title,
 )
-from helpers.widgets.reasons import reason
 from helpers.widgets.space import axis_title, label, word
 from helpers.widgets.table import Table
 

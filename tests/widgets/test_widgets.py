@@ -16,7 +16,7 @@ import pytest
 
 from helpers import device, records, widgets
 from helpers.widgets import figure, grid, measure
-from helpers.widgets.reasons import reason
+from helpers.widgets.explain import reason
 from helpers.widgets.residence import occupancy
 from helpers.widgets.square import CUDA, FLAT, ROWS, SPACES, TORCH
 from helpers.widgets.table import Table, by_gpu, from_frame, load
@@ -100,9 +100,9 @@ def test_the_sentence_names_what_the_compiler_did(recorded):
     table = recorded["launch"]
     said = reason(table, table.row(FLAT, START))
     assert (
-        "registers a thread" in said
+        "registers per thread" in said
         and "16-byte loads" in said
-        and "blocks an SM" in said
+        and "blocks per SM" in said
         and "waves" in said
     )
     odd = reason(table, table.row(ROWS, {**START, "n_cols": 781}))
