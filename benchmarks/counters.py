@@ -16,7 +16,7 @@ import os
 import time
 
 from helpers import device, ncu, records
-from helpers.widgets import counters, why
+from helpers.widgets import counting, explain
 from helpers.widgets.softmax import SPACE as SOFTMAX
 from helpers.widgets.square import SPACES
 from helpers.widgets.table import Table, from_frame
@@ -44,7 +44,7 @@ def record(name: str) -> None:
     ]
     begin = time.perf_counter()
     frame = records.measured(
-        counters.name_of(space), lambda: counters.record(space, points), sources=space.sources()
+        counting.name_of(space), lambda: counting.record(space, points), sources=space.sources()
     )
     print(f"{name}: {len(frame)} of {len(points)} points counted in {time.perf_counter() - begin:.0f} s")
 
@@ -60,9 +60,9 @@ def look(name: str) -> None:
     table.count((mine, rival), point)
     seconds = time.perf_counter() - begin
     print(f"{name}: counted in {seconds:.1f} s, target {COUNT_S} s, ratio {seconds / COUNT_S:.2f}")
-    sides = [why.side(table, kernel, point) for kernel in (mine, rival)]
-    print(why.sentence(*sides))
-    columns = [why.lines(table, side) for side in sides]
+    sides = [explain.side(table, kernel, point) for kernel in (mine, rival)]
+    print(explain.sentence(*sides))
+    columns = [explain.lines(table, side) for side in sides]
     for title in columns[0]:
         print(f"  {title:<30} {columns[0][title]:<40} {columns[1][title]}")
 

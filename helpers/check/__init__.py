@@ -10,8 +10,8 @@ differ by as much as the operation itself can on these inputs; this is only comp
 elementwise kernel costs nothing extra.
 
 `matching` runs the kernel, `results` compares its results with the reference's, `cases` has the shapes and
-values that break kernels, `poison` fills memory, `closeness` compares elements, `bounds` determines how far
-they may differ, and `operation` measures what that requires.
+values that break kernels, `poison` fills memory, `closeness` compares elements, `finding` describes what is
+wrong with them, `bounds` determines how far they may differ, and `operation` measures what that requires.
 """
 
 from helpers.check.bounds import Bound

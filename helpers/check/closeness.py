@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
+from helpers.check.finding import describe, number
+
 if TYPE_CHECKING:
     import torch
 
@@ -27,7 +29,20 @@ NARROW = 17  # rows with fewer elements are combined
 class Mismatch(AssertionError):
     """A kernel doesn't compute what its reference does; the message names the case, the elements and
     values.
+
+    Attributes:
+        finding: what is wrong with the values in one sentence without a period, by `finding.describe`; "" if
+            they weren't compared, because a shape or a type is already wrong.
     """
+
+    def __init__(self, message: str, finding: str = "") -> None:
+        super().__init__(message)
+        self.finding = finding
+
+    @property
+    def reason(self) -> str:
+        """The finding, or else the first line of the message."""
+        return self.finding or str(self).partition("\n")[0]
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -172,10 +187,10 @@ def assert_close(
     wrong = wrong_elements(got, expected, tolerance)
     n_wrong = int(wrong.sum())
     if n_wrong:
-        raise Mismatch(message(name, case, got, expected, wrong, n_wrong))
+        raise mismatch(name, case, got, expected, wrong, n_wrong)
 
 
-def message(
+def mismatch(
     name: str,
     case: str,
     got: torch.Tensor,
@@ -183,8 +198,8 @@ def message(
     wrong: torch.Tensor,
     n_wrong: int,
     bound: str = "",
-) -> str:
-    """The text of a `Mismatch`: how many elements differ, the first of them, and what they have in common.
+) -> Mismatch:
+    """The exception for a wrong result: how many elements differ, the first of them, and what is wrong.
 
     Args:
         name: the kernel's name.
@@ -195,30 +210,15 @@ def message(
         n_wrong: the number of wrong elements.
         bound: a last line about how far they may differ.
     """
-    import torch
-
-    where = wrong.nonzero()
     lines = [f"{name} on {case}: {n_wrong:,} of {got.numel():,} elements differ."]
-    for index in where[:_MAX_LISTED].tolist():
+    for index in wrong.nonzero()[:_MAX_LISTED].tolist():
         at = tuple(index)
         target = expected[at].to(got.dtype)  # float64 has digits that the result cannot have
-        lines.append(f"  at {at}: got {_number(got[at])}, expected {_number(target)}")
+        lines.append(f"  at {at}: got {number(got[at])}, expected {number(target)}")
     if n_wrong > _MAX_LISTED:
         lines.append(f"  … and {n_wrong - _MAX_LISTED:,} more")
-    only_nan = bool(torch.isnan(got[wrong]).all()) if got.is_floating_point() else False
-    if only_nan and not torch.isnan(expected[wrong]).any():
-        lines.append(
-            "  Every wrong element is NaN: the output was filled with NaN, and the kernel never wrote them."
-        )
-    if got.dim() == 2 and n_wrong > 1:
-        columns = where[:, 1]
-        first = int(columns.min())
-        if first > 0 and n_wrong == got.shape[0] * (got.shape[1] - first):
-            lines.append(f"  Only the first {first:,} of {got.shape[1]:,} columns are right.")
-    return "\n".join(lines + [f"  {bound}"] * bool(bound))
-
-
-def _number(element: torch.Tensor) -> str:
-    """An element's digits: at most seven of a float, all of an integer."""
-    value = element.item()
-    return f"{value:.7g}" if isinstance(value, float) else str(value)
+    finding = describe(got, expected, wrong)
+    summary = finding.partition("; ")[0]  # the first wrong element is listed above
+    if "never" in summary or ":" in summary:  # more than a share of the elements
+        lines.append(f"  {summary[0].upper()}{summary[1:]}.")
+    return Mismatch("\n".join(lines + [f"  {bound}"] * bool(bound)), finding)

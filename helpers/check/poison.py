@@ -26,7 +26,9 @@ def fill_with_poison(tensor: torch.Tensor) -> torch.Tensor:
     """
     import torch
 
-    if tensor.is_floating_point() or tensor.is_complex():
+    if tensor.is_complex():
+        return tensor.fill_(complex("nan+nanj"))
+    if tensor.is_floating_point():
         return tensor.fill_(float("nan"))
     if tensor.dtype is torch.bool:
         return tensor.fill_(True)

@@ -159,7 +159,7 @@ def _compare(
             wrong[i] = closeness.outside(g, e, bound.allowed)
             lines[i] = _bound_note(operation, precision, bound, g, e, wrong[i])
         if n_wrong := int(wrong[i].sum()):
-            raise Mismatch(closeness.message(name, cases[i], g, e, wrong[i], n_wrong, lines[i]))
+            raise closeness.mismatch(name, cases[i], g, e, wrong[i], n_wrong, lines[i])
 
 
 def _outside_fixed_tolerance(

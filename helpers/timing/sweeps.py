@@ -183,7 +183,7 @@ def _measure(arguments: _SweepArguments, shape: tuple[int, ...], point: dict[str
         inputs = _inputs(arguments, shape)
         timing = arguments.timer(lambda: at_point(*inputs), l2=arguments.l2, budget_s=arguments.budget_s)
     except check.Mismatch as error:
-        return _row("wrong", _one_line(error))
+        return _row("wrong", error.reason)
     except Missing:
         # Without a GPU nothing can be timed, so the row is not to blame.
         raise

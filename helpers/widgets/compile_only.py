@@ -58,7 +58,7 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
     ):
         # The interpreter of Triton 3.6 to 3.9 takes the bits of bfloat16 for whole numbers.
         _, verdict = _checked(candidate, kernel, n_cols, torch.float32)
-        verdict["reason"] += ", as float32: Triton's interpreter has no bfloat16 arithmetic"
+        verdict["reason"] += " (checked as float32, because Triton's interpreter has no bfloat16 arithmetic)"
     if kernel not in space.mapped and not seen:
         return row
     row |= verdict
@@ -89,7 +89,9 @@ def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[
                 candidate.run, candidate.reference, shapes=[shape], dtype=dtype, device="cpu",
                 make_inputs=candidate.make_inputs, name=name, tolerance=candidate.tolerance,
             )  # fmt: skip
-        except (check.Mismatch, EmulatorError) as error:
+        except check.Mismatch as error:
+            return seen, {"verdict": "wrong", "reason": error.reason}
+        except EmulatorError as error:
             return seen, {"verdict": "wrong", "reason": sentence(error)}
         except Refused as error:
             return seen, {"verdict": "refused", "reason": str(error)}

@@ -291,8 +291,8 @@ def _axes(
         if p.name in known and p.default is p.empty and p.name not in axes and not several_inputs:
             raise ValueError(
                 f"{name} needs {p.name}. If it is a launch parameter, pass its slider's values as a list: "
-                f"{p.name}=[…]. If it is another tensor, pass make_inputs=…, a function that returns all input "
-                "tensors."
+                f"{p.name}=[…]. If it is another tensor, pass make_inputs=…, a function that returns all "
+                "input tensors."
             )
     launch = {axis: values for axis, values in axes.items() if axis not in _SIZES}
     if not launch:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from helpers import device, records
-from helpers.widgets import compile_only, counters, measure
+from helpers.widgets import compile_only, counting, measure
 from helpers.widgets.residence import spec_for
 from helpers.widgets.space import FACTS, Space
 
@@ -49,15 +49,15 @@ class Table:
     @functools.cached_property
     def counted(self) -> dict[tuple, dict[str, Any]]:
         """What Nsight Compute counted, by `Space.key`: recorded, or filled by `count`."""
-        return {} if self.live else counters.known(self.space, self.spec.name)
+        return {} if self.live else counting.known(self.space, self.spec.name)
 
     def count(self, kernels: Sequence[str], point: Mapping[str, Any]) -> None:
         """Have Nsight Compute count kernels at a point, and keep it.
 
         Raises:
-            helpers.ncu.NcuError, ValueError: as `counters.count`.
+            helpers.ncu.NcuError, ValueError: as `counting.count`.
         """
-        found = counters.count(self.space, [(kernel, point) for kernel in kernels])
+        found = counting.count(self.space, [(kernel, point) for kernel in kernels])
         for kernel, row in zip(kernels, found, strict=True):
             if row is not None:
                 self.counted[self.space.key(kernel, point)] = row

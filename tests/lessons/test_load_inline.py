@@ -102,9 +102,7 @@ def test_square_matrix_is_right_for_every_block_shape(on_host, block):
     )
 
 
-@pytest.mark.parametrize(
-    ("name", "says"), [("transposed", "elements differ"), ("narrow", "never wrote them")]
-)
+@pytest.mark.parametrize(("name", "says"), [("transposed", "elements differ"), ("narrow", "never written")])
 def test_wrong_kernels_are_rejected(on_host, name, says):
     # not a square, so that exchanged indices show; no whole number of blocks
     with pytest.raises(check.Mismatch, match=says):

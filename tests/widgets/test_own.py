@@ -92,7 +92,7 @@ def test_every_position_is_compiled_and_checked_and_none_has_a_speed():
     assert row["spill_bytes"] > 0 and f"{row['spill_bytes']} bytes spilled" in sliders.row("flat")["line"]
     assert sliders.row("flat")["v"] == row["occupancy"] < 50
     sliders.move(BLOCK_SIZE=128, dtype="bfloat16")
-    assert "as float32: Triton's interpreter has no bfloat16" in sliders.row("flat")["line"]
+    assert "as float32, because Triton's interpreter has no bfloat16" in sliders.row("flat")["line"]
     everything = json.dumps([shown.widget.data, shown.html], ensure_ascii=False)
     assert "GB/s" not in everything and "not timed" in everything and "not a speed" in everything
     assert repr(shown.best()).startswith("No point is the fastest: not timed, since no GPU is here")
@@ -103,7 +103,7 @@ def test_a_wrong_position_has_no_bar_and_the_checks_sentence():
     sliders.move(BLOCK_SIZE=128)
     drawn = sliders.row("rows")
     assert drawn["v"] is None and drawn["bad"] and drawn["text"] == "wrong"
-    assert "wrong: rows on shape (3, 1024), float32" in drawn["line"]
+    assert "wrong: it writes only the first 128 of 1,024 columns in each row: 87.5 %" in drawn["line"]
     sliders.move(n_cols=256)
     assert "wrong: " in sliders.row("rows")["line"]
     sliders.move(BLOCK_SIZE=1024)

@@ -105,9 +105,9 @@ def test_the_sentence_names_what_the_compiler_did(recorded):
     table = recorded["launch"]
     said = explain.reason(table, table.row(FLAT, START))
     assert (
-        "registers a thread" in said
+        "registers per thread" in said
         and "16-byte loads" in said
-        and "blocks an SM" in said
+        and "blocks per SM" in said
         and "waves" in said
     )
     odd = explain.reason(table, table.row(ROWS, {**START, "n_cols": 781}))

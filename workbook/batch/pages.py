@@ -19,9 +19,9 @@ from urllib.parse import quote, unquote
 import nbformat
 from nbformat import NotebookNode
 
+from helpers.widgets.shown import page_script
 from workbook import outputs
 from workbook.batch.notebook_runs import NotebookRun, in_words
-from helpers.widgets.shown import page_script
 from workbook.batch.static_widgets import STYLE, VIEW, states_of, static_html
 from workbook.page import escaped
 

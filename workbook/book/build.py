@@ -15,8 +15,8 @@ from typing import Any
 
 import nbformat
 
-from workbook import outputs
 from helpers.widgets.shown import page_script
+from workbook import outputs
 from workbook.book import glossary, headlines, mistakes
 from workbook.book.cells import prepared, relinked
 from workbook.book.course import CHANGELOG, SOURCES, Course, read_course

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from pathlib import Path
+
 from workbook.book.course import SOURCES, Course
 
 _TEMPLATES = Path(__file__).parent / "templates"

@@ -1,9 +1,8 @@
-"""What Nsight Compute counts of the points of a `Space`: bytes, how busy each part was, what warps waited
-for.
+"""Run Nsight Compute on the points of a `Space`: bytes, utilization and stall reasons.
 
-ncu starts the process that it watches. So the points are launched there again: a function of the notebook
-goes along as text, as with `%%ncu`, and what the course has is imported. ncu empties the caches before each
-pass and counts a launch in several passes, so its time is not the bars' time.
+`ncu` only profiles a process that it starts itself, so that process launches the points again. Functions of
+the notebook are sent to it as source, as `%%ncu` does, and the course's own are imported. `ncu` flushes the
+caches and replays each launch several times, so its times differ from those that the bars show.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from helpers.widgets.measure import empty_row, inputs_of
 from helpers.widgets.space import Candidate, Space
 
 Point = Mapping[str, Any]
-# Column to ncu's counter. Those of one call's launches are added, or averaged over the time that each took.
+# From column to ncu's metric. If one call has several launches, these are added, or averaged by their times.
 ADDED = {
     "read_bytes": "dram__bytes_read.sum",
     "write_bytes": "dram__bytes_write.sum",
@@ -40,43 +39,43 @@ AVERAGED = {
 _TIME, _WAVES = "gpu__time_duration.sum", "launch__waves_per_multiprocessor"
 _STALL = "smsp__average_warps_issue_stalled_{}_per_issue_active.ratio"
 _COLUMNS = ("ncu_us", *ADDED, *AVERAGED, "waves", "launches", "stalls")
-_PCSAMP = {"no_instruction": "no_instructions"}  # the sampler's name for it, which `ncu.STALLS` has
+_PCSAMP = {"no_instruction": "no_instructions"}  # the sampler's name for it, as in `ncu.STALLS`
 _RANGE = "counted"
-_AT_ONCE = 200  # points that one report holds
+_POINTS_PER_REPORT = 200
 
 
 def name_of(space: Space) -> str:
-    """The record of a space's counters; "" where it has none."""
+    """The name of the record with a space's counters; "" if it has none."""
     return f"{space.record}-counters" if space.record else ""
 
 
 def count(
     space: Space, points: Sequence[tuple[str, Point]], *, timeout_s: float = 300
 ) -> list[dict[str, Any] | None]:
-    """Launch points under Nsight Compute, a process for all of them.
+    """Launch points under Nsight Compute, all in one process.
 
     Args:
-        space: where they are.
-        points: kernels with their points.
+        space: the space of the points.
+        points: (kernel, point) pairs.
         timeout_s: stop after this many seconds.
 
     Returns:
-        For each point a row: `ncu_us`, bytes, requests and sectors, per cents of the peak, waves, the number
-            of launches,
-        and the three largest stall reasons with the cycles a warp spent in each for every instruction that it
-        issued, as "long_scoreboard 12.6, drain 3.1, wait 0.9". None where the point could not be launched.
+        A row per point, or None if it could not be launched: `ncu_us`, bytes, requests and sectors,
+        percentages of the peak, waves, the number of launches, and the three most common stall reasons with
+        the cycles that a warp spent in each per issued instruction, such as "long_scoreboard 12.6, drain 3.1,
+        wait 0.9".
 
     Raises:
         helpers.ncu.NcuError: Nsight Compute cannot run here, or the process failed; the message says what to
             do.
-        ValueError: a function that cannot go along to another process.
+        ValueError: a function or a value cannot be sent to another process.
     """
     code, files = space.launching() if space.launching else (_imported(space.candidates), {})
     given = [(kernel, dict(point), space.rows(point["n_cols"])) for kernel, point in points]
     path_here = [os.path.abspath(folder) for folder in sys.path]
     script = (
         f"import sys\n\nsys.path += {path_here!r}\nfrom helpers import device\n\ndevice.prepare()\n"
-        f"{code}\nfrom helpers.widgets.counters import launch\n\nlaunch(candidates, {_literal(given)})\n"
+        f"{code}\nfrom helpers.widgets.counting import launch\n\nlaunch(candidates, {_literal(given)})\n"
     )
     metrics = [_TIME, _WAVES, *ADDED.values(), *AVERAGED.values()]
     with tempfile.TemporaryDirectory() as folder:
@@ -92,25 +91,24 @@ def _imported(candidates: Callable) -> str:
 
 
 def _literal(given: Any) -> str:
-    """Plain values as Python text."""
+    """Plain values as Python source."""
     try:
         if ast.literal_eval(repr(given)) == given:
             return repr(given)
     except (ValueError, SyntaxError):
         pass
     raise ValueError(
-        "Counting launches the kernel in a process of its own, and only numbers, texts and tuples of them "
-        "go along as "
-        "launch parameters."
+        "Nsight Compute launches the kernel in another process, so launch parameters must be numbers, "
+        "strings or tuples of them."
     )
 
 
 def launch(candidates: Callable[[str, Point], Candidate], points: Sequence[tuple[str, Point, int]]) -> None:
-    """What the watched process does: launch each point once to compile it, then once to be counted.
+    """Launch each point once to compile it and once to be profiled; this runs in the profiled process.
 
     Args:
-        candidates: as a space's.
-        points: kernel, point, and the matrix's rows.
+        candidates: as in `Space`.
+        points: (kernel, point, number of rows) of each.
     """
     import torch
 
@@ -124,12 +122,12 @@ def launch(candidates: Callable[[str, Point], Candidate], points: Sequence[tuple
             with torch.cuda.nvtx.range(_RANGE), torch.cuda.nvtx.range(str(index)):
                 candidate.run(*inputs)
                 torch.cuda.synchronize()
-        except Exception as error:  # of whatever kind: this point has no counters, the next may have
+        except Exception as error:  # of any kind: the other points can still be counted
             print(f"{kernel} {point}: {type(error).__name__}: {error}")
 
 
 def rows_of(report: Iterable[ncu.Kernel], n_points: int) -> list[dict[str, Any] | None]:
-    """The rows of a report whose launches lie in ranges with the points' numbers."""
+    """The rows of a report in which each launch is in an NVTX range named after its point's index."""
     launches: list[list[ncu.Kernel]] = [[] for _ in range(n_points)]
     for kernel in report:
         numbers = [int(name) for name in kernel.nvtx if name.isdigit()]
@@ -153,24 +151,24 @@ def row_of(launches: Sequence[ncu.Kernel]) -> dict[str, Any]:
 
 
 def _stalls(metrics: Mapping[str, Any]) -> str:
-    """The three reasons for which warps waited longest."""
+    """The three reasons that stalled warps for the most cycles."""
     before, after = _STALL.split("{}")
     waited = {
         _PCSAMP.get(short := name.removeprefix(before).removesuffix(after), short): metrics[name]
         for name in metrics
         if name.startswith(before) and name.endswith(after)
     }
-    waited.pop("selected", None)  # that one issued
+    waited.pop("selected", None)  # the warp issued, so it did not stall
     most = sorted(waited, key=waited.get, reverse=True)[:3]
     return ", ".join(f"{reason} {waited[reason]:.1f}" for reason in most if waited[reason] >= 0.05)
 
 
 def record(space: Space, points: Iterable[tuple[str, Point]]) -> list[dict[str, Any]]:
-    """The counters of many points, each as a row of the record: kernel, point, counters."""
+    """Count many points and return the rows of the record: kernel, point and counters."""
     from tqdm.auto import tqdm
 
     plan = list(points)
-    parts = [plan[i : i + _AT_ONCE] for i in range(0, len(plan), _AT_ONCE)]
+    parts = [plan[i : i + _POINTS_PER_REPORT] for i in range(0, len(plan), _POINTS_PER_REPORT)]
     rows = []
     for part in tqdm(parts, desc=name_of(space), unit="report", leave=False):
         for (kernel, point), row in zip(part, count(space, part, timeout_s=1200), strict=True):
@@ -180,9 +178,7 @@ def record(space: Space, points: Iterable[tuple[str, Point]]) -> list[dict[str, 
 
 
 def known(space: Space, gpu_name: str) -> dict[tuple, dict[str, Any]]:
-    """What is recorded of a GPU for the kernels' texts of now, by `Space.key`; nothing where there is no
-    record.
-    """
+    """The counters that are recorded for a GPU and the current kernel sources, by `Space.key`."""
     if not space.record:
         return {}
     frames = records.stored_by_gpu(name_of(space), sources=space.sources())
