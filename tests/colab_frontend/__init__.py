@@ -39,8 +39,8 @@ NPM = (
 )
 # What the kernel takes from Colab's list; the rest, torch and Triton above all, is this environment's.
 TAKEN = ("ipywidgets", "anywidget", "plotly", "ipython", "ipykernel", "traitlets", "jupyter-client",
-         "jupyter-core", "pyzmq", "tornado", "numpy", "pandas", "pytz", "tzdata", "nvidia-ml-py", "backcall", "pickleshare",
-         "ipython-genutils", "decorator", "widgetsnbextension")  # fmt: skip
+         "jupyter-core", "pyzmq", "tornado", "numpy", "pandas", "pytz", "tzdata", "nvidia-ml-py", "backcall",
+         "pickleshare", "ipython-genutils", "decorator", "widgetsnbextension")  # fmt: skip
 _CONTENT_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css"}
 
 
@@ -139,7 +139,7 @@ class Notebook:
     refused: list[str] = field(default_factory=list)
 
     def run(self, code: str, *, widgets: bool = True) -> Cell:
-        """Run a cell, which must not raise; without `widgets`, show its outputs as a viewer does that has none."""
+        """Run a cell, which must not raise; without `widgets`, show what a viewer without them shows."""
         ran = self.page.page.evaluate("([code, widgets]) => colab.run(code, widgets)", [code, widgets])
         cell = Cell(ran["outputs"], self.page.page.frame(name=ran["name"]))
         assert not any(output["output_type"] == "error" for output in cell.outputs), cell.text

@@ -47,11 +47,17 @@ from helpers import device
 
 device.prepare()"""
 # Colab's own torch, triton, IPython and ipywidgets satisfy pyproject's ranges, so pip doesn't replace them.
-_INSTALL = '%pip install --quiet "kernel-workbook @ git+https://github.com/@REPOSITORY@"'
+# The time is that of a few small packages and a copy of the repository, which holds 16 MB.
+_INSTALL = """\
+print("Installing Kernel Workbook and a few small packages. It takes about a minute.")
+    %pip install --quiet "kernel-workbook @ git+https://github.com/@REPOSITORY@\""""
 # IPython prints the message of a SystemExit without a traceback and runs no further cell.
-_NO_ADDRESS = (
-    'raise SystemExit("Install Kernel Workbook: upload its folder as a ZIP file, run %pip install FILE.zip")'
-)
+_NO_ADDRESS = '''\
+raise SystemExit("""\\
+Kernel Workbook isn't installed. Ask whoever gave you this notebook for its ZIP file.
+1. Upload it: in Colab, click the folder icon on the left and drag the file there.
+2. Run %pip install FILE.zip in a new cell, with your file's name: about a minute.
+3. Run this cell again.""")'''
 
 _BADGE = re.compile(
     r"\n*(\[!\[Open in Colab\]\([^)]*\)\]\(https://colab\.research\.google\.com/github/[^)]*\))\n*",

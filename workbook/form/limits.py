@@ -1,7 +1,7 @@
 """How long a lesson and its cells may be, and what a checked cell must not print.
 
 Lines are counted as `ruff format` writes them, without blank lines. The visible code of a lesson is all code
-that is not folded with the tag `hide-input`. The words of a lesson are those a learner reads: in text cells,
+that is neither the setup cell nor folded with the tag `hide-input`. The words of a lesson are those a learner reads: in text cells,
 in comments, and in strings that contain a space, because those get printed. Reading lists (cells `readings`),
 CUDA text and the setup cell don't count.
 """
@@ -155,7 +155,7 @@ def _of_lesson(notebook: NotebookNode, number: str) -> Iterator[str]:
     code = [cell for cell in notebook.cells if cell.cell_type == "code"]
     folded = sum(n_lines(cell.source) for cell in code if HIDDEN in tags(cell))
     visible = [cell for cell in code if HIDDEN not in tags(cell)]
-    n_visible = sum(n_lines(cell.source) for cell in visible)
+    n_visible = sum(n_lines(cell.source) for cell in visible if "setup" not in tags(cell))
     if n_visible > (most := _limit(number, "lines")):
         yield f"the lesson has {n_visible} lines of visible code; the limit is {most:g}."
     if folded > (most := _limit(number, "folded_share")) * n_visible:
