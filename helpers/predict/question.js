@@ -3,12 +3,13 @@
 
 export default {
   render({ model, el }) {
-    const form = document.createElement("form"); // makes Enter submit, and keeps radio buttons of one name apart
+    const form = document.createElement("form"); // keeps radio buttons of one name apart
     form.innerHTML = model.get("html");
     const fields = form.querySelector("fieldset");
     const inputs = [...fields.querySelectorAll("input")];
     const status = form.querySelector("[role=status]");
     const button = document.createElement("button");
+    button.type = "button";
     button.textContent = "Save";
     button.style.cssText = "font: inherit; color: inherit; background: transparent; border: 1px solid; " +
       "border-radius: 3px; padding: 1px 10px; margin: 4px 0; cursor: pointer";
@@ -46,7 +47,9 @@ export default {
     model.on("change:typed", showTyped);
     model.on("change:entry", show);
     model.on("msg:custom", show); // the kernel has read what was sent
-    form.addEventListener("submit", (event) => {
+    button.addEventListener("click", save);
+    form.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" || event.isComposing) return;
       event.preventDefault();
       save();
       leave(el);
