@@ -10,6 +10,7 @@ export default {
     const status = form.querySelector("[role=status]");
     const button = document.createElement("button");
     button.type = "button";
+    button.dataset.lmSuppressShortcuts = "true"; // JupyterLab has keys of its own for a focused button
     button.textContent = "Save";
     button.style.cssText = "font: inherit; color: inherit; background: transparent; border: 1px solid; " +
       "border-radius: 3px; padding: 1px 10px; margin: 4px 0; cursor: pointer";
@@ -39,7 +40,7 @@ export default {
     };
     const show = () => {
       const entry = model.get("entry");
-      fields.disabled = Boolean(entry.revealed);
+      fields.disabled = button.hidden = Boolean(entry.revealed);
       if (entry.question) keep(model.get("key"), entry);
       status.textContent = model.get("status");
     };

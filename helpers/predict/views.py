@@ -22,7 +22,7 @@ _INPUT = (
     "font: inherit; color: inherit; background: transparent; border: 1px solid; border-radius: 3px; "
     "padding: 1px 6px; margin: 4px 0"
 )
-# JupyterLab uses keys to move between cells; an element with this attribute handles its own keys.
+# JupyterLab uses keys to move between cells, unless the focused element itself has this attribute.
 _KEEP_KEYS = 'data-lm-suppress-shortcuts="true"'
 RANGE_HINT = "a range that you are 90 % sure of"
 
@@ -69,20 +69,21 @@ def question_html(question: Question) -> str:
     """Returns the question with its input fields. Without a script, nothing saves what is typed there."""
     if question.choices:
         fields = "".join(
-            f'<label style="display: block"><input type="radio" name="{html.escape(question.key)}" '
+            f'<label style="display: block"><input type="radio" {_KEEP_KEYS} '
+            f'name="{html.escape(question.key)}" '
             f'value="{html.escape(choice)}"> {html.escape(choice)}</label>'
             for choice in question.choices
         )
     else:
         unit = html.escape(question.unit)
         fields = " to ".join(
-            f'<input type="text" inputmode="decimal" size="9" autocomplete="off" style="{_INPUT}" '
-            f'aria-label="{name}{", in " if unit else ""}{unit}">'
+            f'<input type="text" {_KEEP_KEYS} inputmode="decimal" size="9" autocomplete="off" '
+            f'style="{_INPUT}" aria-label="{name}{", in " if unit else ""}{unit}">'
             for name in (("from", "to") if question.measured else ("your answer",))
         )
         fields = f"<span>{'from ' if question.measured else ''}{fields} {unit}</span> "
     return boxed(
-        f'<fieldset {_KEEP_KEYS} style="border: 0; padding: 0; margin: 0">'
+        f'<fieldset style="border: 0; padding: 0; margin: 0">'
         f'<legend style="padding: 0; font: inherit; color: inherit">{heading(question)}</legend>{fields}'
         "</fieldset>",
         '<small role="status">Decide before you continue; your answer is not saved here.</small>',

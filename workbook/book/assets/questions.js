@@ -54,7 +54,7 @@
     const asked = fields.querySelector("legend").textContent;
 
     function settle(answer) {
-      fields.disabled = true;
+      fields.disabled = button.hidden = true;
       status.textContent = `You said ${words(answer, units)}. ${reveals.has(key) ? "The answer is below." : ""}`;
       show(answer, key, units);
     }
