@@ -434,7 +434,7 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     # A choice in a new kernel: Enter saves it, and then Shift+Enter runs the next cell, which reveals it.
     page.page.evaluate("() => document.querySelectorAll('form').forEach((old) => old.dataset.old = '')")
     page.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
-    for name in ("begin", "ask-range", "ask-choice"):
+    for name in ("begin", "ask-number", "ask-range", "ask-choice"):
         run_cell(page, name)
     choice = page.cell("ask-choice")
     choice.locator("form:not([data-old])").wait_for()
