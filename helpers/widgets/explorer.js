@@ -842,31 +842,32 @@ export function upgrade(root) {
 
 // ---------------------------------------------------------------------------------------------------- anywidget
 
-const models = new WeakMap();  // model -> its data, shared by all of its views
-
-export default {
-  initialize({ model }) {
-    const shared = { views: new Set(), data: unpack(model.get("data")) };
-    models.set(model, shared);
-    model.on("msg:custom", async (message) => {
-      await shared.data;
-      for (const view of shared.views) view.heard(message);
-    });
-  },
-  async render({ model, el }) {
-    const shared = models.get(model);
-    const data = await shared.data;
-    const view = mount(h("div", {}), data, {
-      send: (message) => model.send(message),
-      state: () => model.get("state"),
-      store: (state) => {
-        model.set("state", state);
-        model.save_changes();
-      },
-    });
-    el.replaceChildren(view.root);
-    addStyle(view.root);
-    shared.views.add(view);
-    return () => shared.views.delete(view);
-  },
+/** Called once per widget; its views share the data. */
+export default () => {
+  const views = new Set();
+  let loading;
+  return {
+    initialize({ model }) {
+      loading = unpack(model.get("data"));
+      model.on("msg:custom", async (message) => {
+        await loading;
+        for (const view of views) view.heard(message);
+      });
+    },
+    async render({ model, el }) {
+      const data = await loading;
+      const root = h("div", {});
+      el.replaceChildren(root);
+      const view = mount(root, data, {
+        send: (message) => model.send(message),
+        state: () => model.get("state"),
+        store: (state) => {
+          model.set("state", state);
+          model.save_changes();
+        },
+      });
+      views.add(view);
+      return () => views.delete(view);
+    },
+  };
 };
