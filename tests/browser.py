@@ -30,9 +30,11 @@ ARGUMENTS = (
 # Upper limits for a busy machine; nothing waits longer than it has to.
 STARTS_WITHIN_S = 240
 SHOWS_WITHIN_MS = 120_000
-# Errors that JupyterLab itself reports, mostly without a network (the lessons' badge is a remote image).
+# Errors that JupyterLab itself reports, mostly without a network (the lessons' badge is a remote image), and
+# when a kernel restarts before its debugger has answered.
 _HARMLESS = re.compile(
-    r"favicon|colab-badge|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop", re.IGNORECASE
+    r"favicon|colab-badge|extension-?manager|pypi|lab/api/(news|update)|ResizeObserver loop|Canceled future",
+    re.IGNORECASE,
 )
 
 

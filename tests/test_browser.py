@@ -351,7 +351,7 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
 
 QUESTIONS = {
     "ask-number": 'predict.ask("sectors", "How many sectors does a warp ask for?", unit="sectors")',
-    "answer-number": "touched = 4\npredict.reveal('sectors', touched)",
+    "answer-number": "touched = 4\npredict.reveal('sectors', touched, because='Two rows of `two` sectors.')",
     "ask-choice": 'predict.ask("which", "Which element?", choices=["m[0, 1]", "m[0, 2]", "m[1, 0]"])',
     "answer-choice": 'predict.reveal("which", "m[0, 2]")',
     "ask-range": 'predict.ask("share", "What share of the copy\'s speed?", unit="%", measured=True)',
@@ -366,50 +366,73 @@ def run_cell(page: harness.Page, name: str) -> None:
     page.page.evaluate("() => jupyterapp.commands.execute('notebook:run-cell')")
 
 
+def saved(cell: Any, words: str) -> None:
+    see(cell.locator("[role=status]"), f"saved: {words}. You can change it")
+
+
 def test_questions_in_jupyterlab(opened, lab, tmp_path):
-    """Predictions made by keyboard and mouse are revealed and survive a restart of the kernel."""
+    """Predictions made by keyboard and mouse are revealed and survive a reload and a new kernel."""
     begin = settings(WORKBOOK_PROGRESS=str(tmp_path), WORKBOOK_STRICT="") + "from helpers import predict"
     write_notebook(lab[1], "asked", {"begin": begin, **QUESTIONS})
-    # Running all cells at once shows the answers and stores no prediction.
+    # Running all cells at once reveals nothing.
     page = opened("asked")
-    see(page.cell("answer-number"), "It is 4 sectors.")
+    keyboard = page.page.keyboard
+    see(page.cell("answer-number"), "You haven't answered yet.")
+    expect(page.cell("answer-number").get_by_text("It is 4 sectors.")).to_be_hidden()
     see(page.cell("review"), "predicted nothing yet")
-    for name in ("ask-number", "ask-choice", "ask-range"):
-        run_cell(page, name)
-    # A number: typed, kept when the field is left by the Tab key.
-    field = page.cell("ask-number").locator("input")
-    field.click()
-    page.page.keyboard.type("8")
-    page.page.keyboard.press("Tab")
-    see(page.cell("ask-number").locator("[role=status]"), "saved: 8 sectors")
-    # A choice: the Tab key goes from one to the next, the space bar takes it.
-    radio = page.cell("ask-choice").locator("input[type=radio]")
-    radio.first.focus()
-    page.page.keyboard.press("Tab")
-    page.page.keyboard.press("Space")
-    expect(radio.nth(1)).to_be_checked(timeout=harness.SHOWS_WITHIN_MS)
-    see(page.cell("ask-choice").locator("[role=status]"), "saved: m[0, 2]")
-    # A range: from one end to the other by the Tab key, kept by Enter; then the cell below runs.
-    low = page.cell("ask-range").locator("input").first
-    low.click()
-    page.page.keyboard.type("50")
-    page.page.keyboard.press("Tab")
-    page.page.keyboard.type("80 %")
-    page.page.keyboard.press("Enter")
-    see(page.cell("ask-range").locator("[role=status]"), "saved: 50 to 80 %")
-    for name in ("answer-number", "answer-choice"):
-        run_cell(page, name)
+    # A number that is typed after that: Enter saves it, and the folded answer below opens.
+    number = page.cell("ask-number")
+    number.locator("input").click()
+    keyboard.type("many")
+    keyboard.press("Enter")
+    see(number.locator("[role=status]"), "“many” is not a number")
+    number.locator("input").fill("8")
+    keyboard.press("Enter")
     see(page.cell("answer-number"), "You said 8 sectors; it is 4 sectors.")
-    see(page.cell("answer-choice"), "You said m[0, 2]; it is m[0, 2]: ✓ right.")
+    see(page.cell("answer-number"), "Two rows")
     see(page.cell("ask-number"), "that is the one that counts")
-    # A new kernel: what was revealed is fixed, what was not may still change.
+    expect(page.cell("ask-number").locator("input")).to_be_disabled()
+    # A choice in a new kernel: Enter saves it, and then Shift+Enter runs the next cell, which reveals it.
+    page.page.evaluate("() => document.querySelectorAll('form').forEach((old) => old.dataset.old = '')")
+    page.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    for name in ("begin", "ask-number", "ask-range", "ask-choice"):
+        run_cell(page, name)
+    choice = page.cell("ask-choice")
+    choice.locator("form:not([data-old])").wait_for()
+    choice.locator("input[type=radio]").first.focus()
+    keyboard.press("Space")
+    keyboard.press("ArrowDown")
+    expect(choice.get_by_label("m[0, 2]")).to_be_checked()
+    see(choice.locator("[role=status]"), "not saved yet")
+    keyboard.press("Enter")
+    saved(choice, "m[0, 2]")
+    keyboard.press("Shift+Enter")
+    see(page.cell("answer-choice"), "You said m[0, 2]; it is m[0, 2]: ✓ right.")
+    # A range: it is saved when the field is left, and a reload of the page keeps it.
+    part = page.cell("ask-range")
+    part.get_by_label("from, in %").click()
+    keyboard.type("50")
+    keyboard.press("Tab")
+    keyboard.type("80 %")
+    keyboard.press("Tab")
+    keyboard.press("Tab")
+    saved(part, "50 to 80 %")
+    page.page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
+    page.page.reload()
+    page.page.wait_for_function(
+        "() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1",
+        timeout=harness.SHOWS_WITHIN_MS,
+    )
+    part = page.cell("ask-range")
+    expect(part.get_by_label("to, in %")).to_have_value("80", timeout=harness.SHOWS_WITHIN_MS)
+    saved(part, "50 to 80 %")
+    # A new runtime without the stored answers, as in Colab: the browser still knows them.
+    (tmp_path / "predictions.json").unlink()
     page.page.evaluate("() => jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     for name in ("begin", "ask-number", "ask-range"):
         run_cell(page, name)
-    see(page.cell("ask-range").locator("[role=status]"), "You can change it")
-    expect(page.cell("ask-range").locator("input").first).to_have_value("50")
-    expect(page.cell("ask-number").locator("input")).to_be_disabled()
-    expect(page.cell("ask-number").locator("input")).to_have_value("8")
+    saved(page.cell("ask-range"), "50 to 80 %")
+    see(page.cell("ask-number"), "You said 8 sectors before you saw the answer")
     run_cell(page, "answer-range")
     see(page.cell("answer-range"), "You said 50 to 80 %; it is 66.6 %: ✓ inside the range.")
     run_cell(page, "review")

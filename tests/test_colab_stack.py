@@ -53,9 +53,8 @@ predict.ask("sectors", "How many sectors?", unit="sectors")
 predict.ask("which", "Which element?", choices=["m[0, 1]", "m[0, 2]"])
 predict.ask("share", "What share?", unit="%", measured=True)
 field = {key: session._asked[key].field for key in ("sectors", "which", "share")}
-field["sectors"].inputs[0].value = "8"
-field["which"].inputs[0].value = "m[0, 2]"
-field["share"].inputs[0].value, field["share"].inputs[1].value = "60", "80"
+for key, typed in {"sectors": ["8"], "which": ["m[0, 2]"], "share": ["60", "80"]}.items():
+    field[key].receive({"typed": typed})
 predict.reveal("sectors", 4)
 predict.reveal("which", "m[0, 2]")
 predict.reveal("share", 90.0)
@@ -144,9 +143,9 @@ def test_questions_have_live_fields_even_there(outputs):
     assert shown[6]["text/plain"].startswith("Answered: 3 of 3 questions.")
 
 
-def test_in_colab_a_question_is_html_and_its_answer_a_fold(outputs):
+def test_in_colab_a_question_is_a_widget_and_its_answer_a_fold(outputs):
     asked, revealed = [one["data"] for one in outputs[5] if one["output_type"] == "display_data"][:2]
-    assert list(asked) == ["text/plain", "text/html"] and "<input" in asked["text/html"]
+    assert "application/vnd.jupyter.widget-view+json" in asked and "<input" in asked["text/html"]
     assert "<details>" in revealed["text/html"]
 
 

@@ -2,8 +2,8 @@
 
 The modules: `questions` defines questions, parses answers and checks them against the truth; `answers` stores
 the answers next to the lab progress; `views` renders HTML and text; `summary` counts the answers of a lesson;
-`field` is the interactive form, made with ipywidgets; and `session` contains the three functions and the
-questions that the kernel has asked so far.
+`field` is the widget that takes an answer, and `question.js` its half in the browser; and `session` contains
+the three functions and the questions that the kernel has asked so far.
 """
 
 from helpers.predict.session import ask, reveal, review

@@ -56,6 +56,12 @@ def read(key: str) -> StoredAnswer | None:
     return parse(key, progress.read(FILE).get(key))
 
 
+def read_for(question: Question) -> StoredAnswer | None:
+    """Returns the stored answer to exactly this question, or None."""
+    stored = read(question.key)
+    return stored if stored is not None and stored.question == question else None
+
+
 def read_all() -> dict[str, StoredAnswer]:
     """Returns all stored answers by key."""
     found = {key: parse(key, entry) for key, entry in progress.read(FILE).items()}
@@ -114,6 +120,22 @@ def store(question: Question, answer: Answer) -> str:
         return entry_of(StoredAnswer(question, answer))
 
     return progress.update(FILE, question.key, change)
+
+
+def restore(question: Question, entry: Any) -> StoredAnswer | None:
+    """Stores an answer that the browser kept from an earlier kernel, unless there is one already.
+
+    Args:
+        question: the question that is asked now.
+        entry: what the browser sent; it should be what `entry_of` returned.
+
+    Returns:
+        The answer that counts, or None if there is none to this question.
+    """
+    kept = parse(question.key, entry)
+    if kept is not None and kept.question == question and read_for(question) is None:
+        progress.update(FILE, question.key, lambda _: entry_of(kept))
+    return read_for(question)
 
 
 def note_reveal(question: Question, truth: str | float) -> None:

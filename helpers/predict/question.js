@@ -40,7 +40,7 @@ export default {
     };
     const show = () => {
       const entry = model.get("entry");
-      fields.disabled = Boolean(entry.revealed);
+      fields.disabled = button.hidden = Boolean(entry.revealed);
       if (entry.question) keep(model.get("key"), entry);
       status.textContent = model.get("status");
     };

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,10 @@ _NEAR = 0.01  # an answer to a non-integer truth may be off by 1%
 
 class InvalidQuestion(ValueError):
     """An author's mistake in a question or its answer; the message is one sentence."""
+
+
+class NotAnAnswer(ValueError):
+    """What a learner typed is no answer to the question; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +71,34 @@ class Question:
             return isinstance(answer, tuple) and len(answer) == 2 and all(map(_is_number, answer))
         return _is_number(answer)
 
+    def read(self, typed: Sequence[str]) -> Answer:
+        """Parses what the learner chose or typed.
+
+        Args:
+            typed: the chosen text, the number, or the two ends of the range; a field may be empty.
+
+        Raises:
+            NotAnAnswer: something is missing, or is not a number.
+        """
+        if self.choices is not None:
+            if len(typed) == 1 and typed[0] in self.choices:
+                return typed[0]
+            raise NotAnAnswer("nothing is chosen.")
+        numbers = [read_number(text, self.unit) for text in typed]
+        if wrong := [text for text, n in zip(typed, numbers, strict=True) if text.strip() and n is None]:
+            raise NotAnAnswer(f"“{wrong[0].strip()[:40]}” is not a number. Write it as 1,024 or 0.5.")
+        if None in numbers or len(numbers) != (2 if self.measured else 1):
+            raise NotAnAnswer("a range needs both ends." if self.measured else "the field is empty.")
+        return tuple(sorted(numbers)) if self.measured else numbers[0]
+
+    def typed(self, answer: Answer | None) -> list[str]:
+        """Returns what `read` parses back into this answer; empty fields for None."""
+        if answer is None:
+            return [] if self.choices else ["", ""] if self.measured else [""]
+        if isinstance(answer, str):
+            return [answer]
+        return [f"{number:,}" for number in (answer if isinstance(answer, tuple) else (answer,))]
+
     def truth(self, value: Any) -> str | float:
         """Returns the truth as a plain string or number.
 
@@ -105,7 +138,7 @@ class Question:
             low, high = map(number_words, answer)
             return _with_unit(low if low == high else f"{low} to {high}", self.unit)
         text = number_words(answer)
-        return _with_unit(text, _singular(self.unit) if text == "1" else self.unit)
+        return _with_unit(text, singular(self.unit) if text == "1" else self.unit)
 
 
 def _is_number(value: Any) -> bool:
@@ -131,7 +164,7 @@ def _with_unit(text: str, unit: str) -> str:
     return f"{text} {unit}" if unit else text
 
 
-def _singular(unit: str) -> str:
+def singular(unit: str) -> str:
     """Returns "sector" for "sectors"; symbols such as "ms" are returned unchanged."""
     if len(unit) < 4 or not (unit.isascii() and unit.isalpha()) or not unit.endswith("s"):
         return unit
@@ -142,7 +175,7 @@ def read_number(text: str, unit: str = "") -> float | None:
     """Parses a number with or without its unit and thousands separators; None if it is not a number."""
     text = text.strip().replace("\u2212", "-")
     if unit:
-        for name in (unit, _singular(unit)):
+        for name in (unit, singular(unit)):
             text = text.removesuffix(name)
     text = text.strip().rstrip("%×x").strip()
     if _THOUSANDS.fullmatch(text):

@@ -842,6 +842,7 @@ export function upgrade(root) {
 
 // ---------------------------------------------------------------------------------------------------- anywidget
 
+<<<<<<< HEAD
 // anywidget gives `initialize` and each `render` a model of its own, so a WeakMap of models finds nothing: each view
 // unpacks the data and listens for itself.
 export default {
@@ -860,4 +861,34 @@ export default {
     addStyle(view.root);
     return () => model.off("msg:custom", hear);
   },
+=======
+/** Called once per widget; its views share the data. */
+export default () => {
+  const views = new Set();
+  let loading;
+  return {
+    initialize({ model }) {
+      loading = unpack(model.get("data"));
+      model.on("msg:custom", async (message) => {
+        await loading;
+        for (const view of views) view.heard(message);
+      });
+    },
+    async render({ model, el }) {
+      const data = await loading;
+      const root = h("div", {});
+      el.replaceChildren(root);
+      const view = mount(root, data, {
+        send: (message) => model.send(message),
+        state: () => model.get("state"),
+        store: (state) => {
+          model.set("state", state);
+          model.save_changes();
+        },
+      });
+      views.add(view);
+      return () => views.delete(view);
+    },
+  };
+>>>>>>> 6b74ab01d936407d8ef04e619bfd6a6e99897144
 };

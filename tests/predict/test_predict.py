@@ -1,4 +1,4 @@
-"""Questions before their answers: what is read, kept, shown and counted."""
+"""Questions before their answers: what is parsed, stored, shown and counted."""
 
 from __future__ import annotations
 
@@ -7,23 +7,25 @@ import os
 import re
 import subprocess
 import sys
+import types
 
 import nbformat
 import numpy as np
 import pytest
 import torch
+from anywidget import _util
 
 from helpers import predict, progress
 from helpers.predict import answers, session, views
 from helpers.predict.questions import InvalidQuestion, Question, number_words, read_number
 from workbook import batch
 
+WIDGET = "application/vnd.jupyter.widget-view+json"
+
 
 @pytest.fixture
 def live(monkeypatch, tmp_path):
-    """A kernel with ipywidgets that has asked nothing, a folder of its own, and a learner, to whom nothing is
-    raised.
-    """
+    """A kernel with anywidget and no questions yet, and an empty progress folder; mistakes raise no error."""
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(tmp_path / "progress"))
     monkeypatch.delenv("WORKBOOK_WIDGETS", raising=False)
     monkeypatch.delenv("WORKBOOK_STRICT", raising=False)
@@ -33,15 +35,29 @@ def live(monkeypatch, tmp_path):
 
 @pytest.fixture
 def shown(monkeypatch):
-    """What was shown last, as a list that grows."""
+    """The outputs so far, in order; an output that is replaced appears again in its new form."""
     seen = []
-    monkeypatch.setattr(session, "_show", seen.append)
+
+    class Display:
+        update = staticmethod(seen.append)
+
+    def show(output):
+        seen.append(output)
+        return Display()
+
+    monkeypatch.setattr(session, "_show", show)
     return seen
 
 
 def field(key: str):
-    """The live field of a question, which a learner fills in by its `inputs`."""
+    """The live field of a question."""
     return session._asked[key].field
+
+
+def answer(key: str, *typed: str) -> str:
+    """Type into the inputs of a question, or choose one of its choices; the status line after that."""
+    field(key).receive({"typed": list(typed)})
+    return field(key).status
 
 
 def restart(monkeypatch) -> None:
@@ -87,40 +103,36 @@ def test_one_is_singular_and_symbols_stay():
 
 def test_a_number_is_saved_and_shown_next_to_the_answer(live, shown):
     predict.ask("sectors", "How many sectors?", unit="sectors")
-    field("sectors").inputs[0].value = "8"
-    assert "saved: 8 sectors" in field("sectors").state.value
+    answer("sectors", "8")
+    assert "saved: 8 sectors" in field("sectors").status
     predict.reveal("sectors", 4)
     assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
-    assert "You said <b>8 sectors</b>; it is <b>4 sectors</b>" in shown[-1].plain
-    assert shown[-1].widget is None and shown[0].widget is not None
+    assert "You said <b>8 sectors</b>; it is <b>4 sectors</b>" in shown[-1].html
+    assert shown[-1].field is None and shown[0].field is not None
 
 
 @pytest.mark.parametrize("value", [4, 4.0, np.int64(4), np.float32(4), torch.tensor(4), torch.tensor([4.0])])
 def test_numbers_of_all_kinds_are_right(live, shown, value):
     predict.ask("sectors", "How many?")
-    field("sectors").inputs[0].value = "4"
+    answer("sectors", "4")
     predict.reveal("sectors", value)
     assert shown[-1].text == "You said 4; it is 4: ✓ right."
 
 
 def test_choices(live, shown):
     predict.ask("which", "Which <b>?", choices=["m[0, 1]", "<script>"])
-    (radio,) = field("which").inputs
-    assert radio.value is None
-    radio.value = "<script>"
+    assert "nothing is chosen" in answer("which") and "nothing is chosen" in answer("which", "neither")
+    answer("which", "<script>")
     predict.reveal("which", "<script>")
     assert shown[-1].text == "You said <script>; it is <script>: ✓ right."
     for one in shown:
-        assert "<script>" not in one.plain and "Which &lt;b&gt;?" in one.plain
+        assert "<script>" not in one.html and "Which &lt;b&gt;?" in one.html
 
 
 def test_a_range_contains_the_truth_or_not(live, shown):
     predict.ask("share", "What share?", unit="%", measured=True)
-    low, high = field("share").inputs
-    low.value = "80"
-    assert "both ends" in field("share").state.value and answers.read("share") is None
-    high.value = "60 %"
-    assert "saved: 60 to 80 %" in field("share").state.value
+    assert "both ends" in answer("share", "80", "") and answers.read("share") is None
+    assert "saved: 60 to 80 %" in answer("share", "80", "60 %")
     predict.reveal("share", 66.66)
     assert shown[-1].text == "You said 60 to 80 %; it is 66.7 %: ✓ inside the range."
     predict.reveal("share", 99.0)
@@ -129,35 +141,27 @@ def test_a_range_contains_the_truth_or_not(live, shown):
 
 def test_invalid_numbers_are_reported_and_not_saved(live, shown):
     predict.ask("sectors", "How many?")
-    box = field("sectors").inputs[0]
-    box.value = "<many>"
-    assert "&lt;many&gt;" in field("sectors").state.value and answers.read("sectors") is None
-    field("sectors").button.click()
-    assert "is not a number" in field("sectors").state.value
-    box.value = "5"
-    field("sectors").button.click()
-    assert "saved: 5" in field("sectors").state.value
-    box.value = ""
-    assert "field is empty. Your last answer is still: 5." in field("sectors").state.value
+    assert "“<many>” is not a number" in answer("sectors", "<many>") and answers.read("sectors") is None
+    assert "saved: 5" in answer("sectors", "5")
+    assert "field is empty. Your last answer is still: 5." in answer("sectors", "")
     assert answers.read("sectors").answer == 5
 
 
 def test_an_answer_survives_a_restart_and_may_change_until_it_is_revealed(live, shown, monkeypatch):
     for text in ("8", "16"):
         predict.ask("sectors", "How many?", unit="sectors")
-        field("sectors").inputs[0].value = text
+        answer("sectors", text)
         restart(monkeypatch)
     predict.ask("sectors", "How many?", unit="sectors")
-    assert field("sectors").inputs[0].value == "16" and "saved: 16 sectors" in field("sectors").state.value
+    assert field("sectors").typed == ["16"] and "saved: 16 sectors" in field("sectors").status
     predict.reveal("sectors", 4)
-    assert "the one that counts" in field("sectors").state.value and field("sectors").inputs[0].disabled
+    assert "the one that counts" in field("sectors").status and field("sectors").entry["revealed"]
     kept = json.loads((live / "progress" / "predictions.json").read_text())["sectors"]
     assert (kept["answer"], kept["truth"]) == (16, 4)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", kept["revealed"])
     restart(monkeypatch)
     predict.ask("sectors", "How many?", unit="sectors")
-    assert field("sectors").inputs[0].disabled
-    assert answers.store(Question("sectors", "How many?", unit="sectors"), 4) == ""
+    assert field("sectors").entry["revealed"] and "You said 16 sectors" in answer("sectors", "4")
     assert answers.read("sectors").answer == 16  # the first one counts
     predict.reveal("sectors", 5)
     assert answers.read("sectors").truth == 4
@@ -168,53 +172,108 @@ def test_a_range_and_a_choice_survive_a_restart(live, shown, monkeypatch):
         predict.ask("share", "What share?", unit="%", measured=True)
         predict.ask("which", "Which?", choices=["a", "b"])
         if answers.read("share") is None:
-            field("share").inputs[0].value, field("share").inputs[1].value = "60", "80.5"
-            field("which").inputs[0].value = "b"
+            answer("share", "60", "80.5")
+            answer("which", "b")
             restart(monkeypatch)
-    assert [one.value for one in field("share").inputs] == ["60", "80.5"]
-    assert field("which").inputs[0].value == "b"
+    assert field("share").typed == ["60", "80.5"] and field("which").typed == ["b"]
 
 
-def test_running_all_cells_shows_the_value_and_saves_nothing(live, shown):
+def test_running_all_cells_folds_the_answer_until_the_learner_answers(live, shown):
     predict.ask("sectors", "How many?", unit="sectors")
-    predict.reveal("sectors", 4)
-    assert shown[-1].text == "It is 4 sectors." and not (live / "progress").exists()
-    field("sectors").inputs[0].value = "4"  # read off below
-    assert "the answer has been shown" in field("sectors").state.value
-    assert answers.read("sectors") is None
-    predict.ask("sectors", "How many?", unit="sectors")  # asked again: who wants to may predict
-    field("sectors").inputs[0].value = "8"
-    predict.reveal("sectors", 4)
-    assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
+    predict.reveal("sectors", 4, because="Two rows.")
+    folded = shown[-1].html
+    assert "You haven't answered yet." in folded and "<details>" in folded
+    assert folded.index("<details>") < folded.index("4 sectors") < folded.index("Two rows.")
+    assert not (live / "progress").exists()
+    predict.ask("sectors", "How many?", unit="sectors")  # the cell is run again
+    answer("sectors", "many")
+    assert shown[-1].field is not None  # the answer below is still folded
+    assert "the one that counts" in answer("sectors", "8")
+    assert shown[-1].text == "You said 8 sectors; it is 4 sectors.\n\nTwo rows."
+    assert "<details>" not in shown[-1].html and "Two rows." in shown[-1].html
+    n_shown = len(shown)
+    answer("sectors", "4")  # read off below
+    assert answers.read("sectors").answer == 8 and len(shown) == n_shown
+
+
+def test_an_explanation_has_paragraphs_and_code_and_nothing_else(live, shown):
+    predict.ask("sectors", "How many does `load` need?")
+    answer("sectors", "4")
+    because = """
+        A row is `16 * 4` bytes <b>wide</b>,
+        so it takes two.
+
+        If you said 2, you counted *one* row.
+        """
+    predict.reveal("sectors", 4, because=because)
+    assert "does <code>load</code> need?" in shown[0].html
+    explained = shown[-1].html
+    assert "<code>16 * 4</code> bytes &lt;b&gt;wide&lt;/b&gt;" in explained
+    assert explained.count("<p ") == 2 and "*one*" in explained
+    assert shown[-1].text.endswith("so it takes two.\n\nIf you said 2, you counted *one* row.")
+
+
+@pytest.mark.parametrize("revealed", [False, True])
+def test_a_new_runtime_gets_the_answer_back_from_the_browser(live, shown, monkeypatch, revealed):
+    predict.ask("share", "What share?", unit="%", measured=True)
+    answer("share", "60", "80")
+    if revealed:
+        predict.reveal("share", 70.0)
+    kept = json.loads(json.dumps(field("share").entry))  # what the browser stores
+    (live / "progress" / "predictions.json").unlink()
+    restart(monkeypatch)
+    predict.ask("share", "What share?", unit="%", measured=True)
+    predict.reveal("share", 90.0)  # as Run All does, before the browser has sent anything
+    assert "haven't answered" in shown[-1].html
+    field("share").receive({"kept": kept})
+    assert shown[-1].text == "You said 60 to 80 %; it is 90 %: outside the range."
+    assert field("share").typed == ["60", "80"] and field("share").entry["revealed"]
+    assert answers.read("share").truth == (70.0 if revealed else 90.0)
+
+
+def test_what_the_browser_kept_neither_replaces_an_answer_nor_answers_another_question(
+    live, shown, monkeypatch
+):
+    predict.ask("sectors", "How many?")
+    answer("sectors", "8")
+    kept = dict(field("sectors").entry)
+    answer("sectors", "9")
+    field("sectors").receive({"kept": kept})
+    assert answers.read("sectors").answer == 9
+    restart(monkeypatch)
+    predict.ask("sectors", "How many lines?")
+    for broken in (kept, None, [], {"answer": 3}, "8"):
+        field("sectors").receive({"kept": broken})
+        assert field("sectors").entry == {} and field("sectors").status == ""
 
 
 def test_another_question_with_an_old_key_starts_again(live, shown, monkeypatch):
     predict.ask("sectors", "How many?")
-    field("sectors").inputs[0].value = "8"
+    answer("sectors", "8")
     predict.reveal("sectors", 4)
     restart(monkeypatch)
     predict.ask("sectors", "How many of 32 bytes?")
-    assert field("sectors").inputs[0].value == "" and not field("sectors").inputs[0].disabled
-    field("sectors").inputs[0].value = "5"
+    assert field("sectors").typed == [""] and field("sectors").entry == {}
+    answer("sectors", "5")
     assert answers.read("sectors").answer == 5
 
 
 def test_revealing_without_asking_after_a_restart(live, shown, monkeypatch):
     predict.ask("sectors", "How many?", unit="sectors")
-    field("sectors").inputs[0].value = "8"
+    answer("sectors", "8")
     restart(monkeypatch)
     predict.reveal("sectors", 4)
     assert shown[-1].text == "You said 8 sectors; it is 4 sectors."
     predict.reveal("never-asked", 7)
-    assert shown[-1].text == "7"
+    assert shown[-1].text == "It is 7." and "was not run" in shown[-1].html and "<details>" in shown[-1].html
 
 
 def test_an_unwritable_disk_is_reported_in_the_field(live, shown, monkeypatch):
     (live / "file").write_text("")
     monkeypatch.setenv("WORKBOOK_PROGRESS", str(live / "file" / "below"))
     predict.ask("sectors", "How many?")
-    field("sectors").inputs[0].value = "8"
-    assert "not saved" in field("sectors").state.value
+    answer("sectors", "8")
+    assert "not saved" in field("sectors").status
     predict.reveal("sectors", 4)
     assert shown[-1].text == "It is 4."
     predict.review()
@@ -230,7 +289,7 @@ def test_a_broken_file_does_no_harm(live, shown, broken):
     (live / "progress").mkdir()
     (live / "progress" / "predictions.json").write_text(broken)
     predict.ask("sectors", "How many?")
-    field("sectors").inputs[0].value = "8"
+    answer("sectors", "8")
     predict.reveal("sectors", 4)
     assert shown[-1].text == "You said 8; it is 4."
 
@@ -254,11 +313,10 @@ def test_the_review_counts(live, shown):
         ("which", {"choices": ["a", "b"]}, "a", "a"),
     ]:
         predict.ask(key, f"Question {key}?", **kind)
-        for box, text in zip(field(key).inputs, said.split(), strict=False):
-            box.value = text
+        answer(key, *said.split())
         predict.reveal(key, is_now)
     predict.ask("open", "Question open?")
-    field("open").inputs[0].value = "3"
+    answer("open", "3")
     predict.review()
     says = shown[-1].text.splitlines()
     assert says[:2] == [
@@ -267,7 +325,7 @@ def test_the_review_counts(live, shown):
     ]
     assert says[2].startswith("The range contained the truth: 1 of 2.")
     assert "Question three? (a guess)" in shown[-1].text and "not revealed yet" in shown[-1].text
-    assert shown[-1].plain.count("<tr>") == 10
+    assert shown[-1].html.count("<tr>") == 10
 
 
 # ------------------------------------------------------------------------------------------------ what is
@@ -286,6 +344,7 @@ WRONG = [
     (lambda: (predict.ask("a", "1?"), predict.reveal("a", None)), "is not a number"),
     (lambda: (predict.ask("a", "1?"), predict.reveal("a", torch.ones(2))), "more than one number"),
     (lambda: (predict.ask("a", "?", choices=["x", "y"]), predict.reveal("a", "z")), "'z'"),
+    (lambda: (predict.ask("a", "1?"), predict.reveal("a", 1, because=2)), "explanation is not text"),
 ]
 
 
@@ -338,16 +397,32 @@ def test_a_batch_neither_reads_nor_writes_saved_answers(make_notebook, live):
     html = [one[0].data["text/html"] for one in outputs[1:]]
     assert "8" not in html[0].replace("size=", "").replace('"8"', "") and "You said" not in "".join(html)
     assert "<input" in html[0] and "<details>" in html[1] and "How many sectors?" in html[1]
-    assert all("application/vnd.jupyter.widget-view+json" not in one[0].data for one in outputs[1:])
+    assert all(WIDGET not in one[0].data for one in outputs[1:])
     page = (live / "out" / "asked.html").read_text()
     assert "<summary" in page and "4 sectors" in page
 
 
-def test_in_colab_it_is_plain(live, shown, monkeypatch):
-    monkeypatch.setitem(sys.modules, "google.colab", type(sys)("google.colab"))
+def test_in_colab_the_field_names_colabs_widget_manager(live, monkeypatch):
+    enabled = []
+    output = types.ModuleType("google.colab.output")
+    output.enable_custom_widget_manager = lambda: enabled.append(True)
+    output._widgets = types.SimpleNamespace(_installed_url="https://example.org/manager")
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+    _util.enable_custom_widget_manager_once.cache_clear()
+    asked = session._Asked(Question("which", "Which?", choices=("a", "b")))
+    shown = session.Output("text", "<p>fallback</p>", session._new_field(asked))
+    data, metadata = shown._repr_mimebundle_(include=None, exclude=None)
+    assert enabled and data["text/html"] == "<p>fallback</p>" and data["text/plain"] == "text"
+    assert data[WIDGET]["model_id"] == shown.field.model_id
+    assert metadata[WIDGET]["colab"]["custom_widget_manager"]["url"] == "https://example.org/manager"
+
+
+def test_without_anywidget_it_is_html(live, shown, monkeypatch):
+    monkeypatch.setitem(sys.modules, "anywidget", None)
     predict.ask("which", "Which?", choices=["a", "b"])
-    predict.reveal("which", "b")
-    assert all(one.widget is None for one in shown) and "<details>" in shown[1].plain
+    predict.reveal("which", "b", because="Since.")
+    assert all(one.field is None for one in shown)
+    assert "<input" in shown[0].html and "<details>" in shown[1].html and "Since." in shown[1].html
 
 
 def test_outside_a_notebook_it_is_text(live):

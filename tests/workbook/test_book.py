@@ -24,6 +24,7 @@ import plotly.graph_objects as go
 import pytest
 from axe_playwright_python.base import AXE_SCRIPT
 from commands import LESSONS, ROOT, command, environment
+from playwright.sync_api import expect
 from small_checkout import BADGE, code
 
 from helpers import plots
@@ -115,7 +116,13 @@ def moving_figure() -> go.Figure:
 def first_lesson() -> nbformat.NotebookNode:
     badge = BADGE.format("https://colab.research.google.com/x")
     question = Question("small", "How many sectors?", choices=("4", "8"))
-    reveal = shown("text/html", views.reveal_fold(question, "4"))
+    reveal = shown("text/html", views.reveal_fold(question, "4", "Two rows."))
+    copied = Question("copied", "How many bytes?", unit="bytes")
+    ask_number = shown("text/html", views.question_html(copied))
+    reveal_number = shown("text/html", views.reveal_fold(copied, 5586.0))
+    share = Question("share", "What share?", unit="%", measured=True)
+    ask_share = shown("text/html", views.question_html(share))
+    reveal_share = shown("text/html", views.reveal_fold(share, 66.6))
     ask = shown("text/html", views.question_html(question))
     source = {"record": "a/b", "mode": "replayed", "gpu": "NVIDIA H200", "date": "2026-11-22", "text": "…"}
     styled = '<div style="border-left:4px solid #0072B2">Replayed: NVIDIA H200</div>'
@@ -132,6 +139,7 @@ def first_lesson() -> nbformat.NotebookNode:
             code("print(ptx)", "ptx", outputs=(nbformat.v4.new_output("stream", text=PTX),)),
             code("print(sass)", "sass", outputs=(nbformat.v4.new_output("stream", text=SASS), reveal)),
             code("table", "table", outputs=(shown("text/html", wide),)),
+            code("more()", "more", outputs=(ask_number, reveal_number, ask_share, reveal_share)),
         ]
     )
 
@@ -406,6 +414,32 @@ def test_code_folds_questions_and_provenance(reader):
     assert "figures recorded on NVIDIA H200" in page.locator(".kw-facts").text_content()
     # The wide table scrolls, so the keyboard has to reach it.
     assert page.locator("#cell-table .kw-html").get_attribute("tabindex") == "0"
+
+
+def test_a_reader_answers_and_the_page_remembers_it(reader):
+    page = reader.open("notebooks/01_first.html")
+    keyboard, ask, reveal = page.keyboard, page.locator(".kw-ask"), page.locator(".kw-reveal")
+    for i in range(3):
+        expect(reveal.nth(i).locator(".kw-verdict")).to_be_hidden()
+    ask.nth(0).get_by_label("8").check()
+    ask.nth(0).get_by_role("button", name="Save").click()
+    expect(reveal.nth(0)).to_contain_text("You said 8; it is 4.")
+    expect(reveal.nth(0)).to_contain_text("Two rows.")
+    ask.nth(1).get_by_label("your answer, in bytes").fill("many")
+    keyboard.press("Enter")
+    expect(ask.nth(1).locator("[role=status]")).to_contain_text("not a number")
+    ask.nth(1).get_by_label("your answer, in bytes").fill("5,000 bytes")
+    keyboard.press("Enter")
+    expect(reveal.nth(1)).to_contain_text("You said 5,000 bytes; it is 5,586 bytes.")
+    ask.nth(2).get_by_label("to, in %").fill("60")
+    ask.nth(2).get_by_label("from, in %").fill("80 %")
+    keyboard.press("Enter")
+    page.reload()
+    expect(reveal.nth(0)).to_contain_text("You said 8; it is 4.")
+    expect(reveal.nth(1)).to_contain_text("You said 5,000 bytes; it is 5,586 bytes.")
+    expect(reveal.nth(2)).to_contain_text("You said 60 to 80 %; it is 66.6 %: ✓ inside the range.")
+    expect(ask.nth(1).get_by_label("your answer, in bytes")).to_have_value("5,000 bytes")
+    expect(ask.nth(1).get_by_label("your answer, in bytes")).to_be_disabled()
 
 
 def test_previous_and_next_and_the_sidebar(reader):

@@ -98,6 +98,35 @@ def test_forming_twice_changes_nothing_and_ruff_agrees(checkout):
     assert path.read_text() == before
 
 
+ASK = """
+from helpers import predict
+
+question = f"How many of {n}?"
+predict.ask("k", question, choices=["1", "2"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "folded"),
+    [
+        (ASK, True),
+        ('predict.reveal(\n    "k", n, because="Since."\n)', True),
+        ('predict.reveal("k", n)\npredict.ask("j", "How many?")', True),
+        ('n = 2\npredict.reveal("k", n)', False),
+        ('import torch\nfrom helpers import predict\n\npredict.ask("k", "How many?")', False),
+        ('sizes = ["1", "2"]\npredict.ask("k", "How many?", choices=sizes)', False),
+        ("predict.review()", False),
+        ("from helpers import predict", False),
+    ],
+)
+def test_a_cell_that_only_asks_or_reveals_is_folded(checkout, source, folded):
+    path = lesson(checkout, code(source, "question"))
+    differences = canonical.canonical(path, project.load_project(checkout)).differences
+    assert any("cell question should be folded" in one for one in differences) == folded
+    cells, _ = formed(path)
+    assert (cells["question"].metadata == canonical.FOLDED) == folded
+
+
 def test_a_folded_cell_is_folded_in_jupyterlab_and_colab(checkout):
     by_hand = code("y = 1", "unfolded")
     by_hand.metadata["jupyter"] = {"source_hidden": True}

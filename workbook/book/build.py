@@ -209,7 +209,7 @@ def _settings(course: Course) -> dict[str, Any]:
         "html_context": {"default_mode": "auto"},
         "html_static_path": ["_book"],
         "html_css_files": ["book.css"],
-        "html_js_files": [("book.js", {"defer": "defer"}), ("explorer.js", {"defer": "defer"})],
+        "html_js_files": [(name, {"defer": "defer"}) for name in ("book.js", "explorer.js", "questions.js")],
         "html_copy_source": False,
         "html_show_sourcelink": False,
         "html_show_copyright": False,

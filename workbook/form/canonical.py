@@ -4,8 +4,9 @@
 
 * The file is nbformat 4.5 with sorted keys, an indent of one space and a newline at the end. Every notebook
   has the same metadata: the kernel `python3`, and a T4 in Colab.
-* Cell ids are words, cell metadata holds nothing but tags, and there are no empty cells.
-* A cell tagged `hide-input` also has the metadata that folds its code in JupyterLab and Colab.
+* Cell ids are words, cell metadata has nothing but tags, and there are no empty cells.
+* A cell that is tagged `hide-input`, or that only asks or reveals, also has the metadata that folds its code
+  in JupyterLab and Colab, so that no answer is on screen before its cell runs.
 * A cell tagged `nbval-check-output` keeps its outputs and the execution count 1, so that nbval compares them.
   All other cells lose both. nbval silently passes a checked cell without an execution count, so the form
   reports such a cell as a problem.
@@ -26,6 +27,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from helpers.kernels.source import kernel_cell
+from workbook.form.source import only_questions
 from workbook.project import UNPUBLISHED, Project
 
 CHECKED = "nbval-check-output"
@@ -168,8 +170,9 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
 
 def _metadata(cell: NotebookNode) -> dict:
     """The metadata that a cell has in canonical form: its tags, and what folds its code."""
-    folded = FOLDED if cell.cell_type == "code" and HIDDEN in tags(cell) else {}
-    return {**folded, "tags": sorted(set(tags(cell)))} if tags(cell) else {}
+    is_folded = cell.cell_type == "code" and (HIDDEN in tags(cell) or only_questions(cell.source))
+    named = {"tags": sorted(set(tags(cell)))} if tags(cell) else {}
+    return {**(FOLDED if is_folded else {}), **named}
 
 
 def _form_code(cell: NotebookNode, filename: str, project: Project, problems: list[str]) -> None:
@@ -314,7 +317,8 @@ def _cell_differences(old: NotebookNode, new: NotebookNode) -> Iterator[str]:
     if old.source != new.source:
         yield _source_difference(old, new)
     if old.metadata != new.metadata:
-        yield f"has metadata other than sorted tags and what folds a cell tagged {HIDDEN}"
+        folds = new.metadata.get("jupyter") and old.metadata.get("jupyter") != new.metadata["jupyter"]
+        yield "should be folded" if folds else "has metadata other than sorted tags and what folds it"
     if new.cell_type != "code":
         return
     if CHECKED not in tags(new) and (old.outputs or old.execution_count is not None):

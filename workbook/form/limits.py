@@ -1,9 +1,9 @@
 """How long a lesson and its cells may be, and what a checked cell must not print.
 
 Lines are counted as `ruff format` writes them, without blank lines. The visible code of a lesson is all code
-that is neither the setup cell nor folded with the tag `hide-input`. The words of a lesson are those a learner reads: in text cells,
-in comments, and in strings that contain a space, because those get printed. Reading lists (cells `readings`),
-CUDA text and the setup cell don't count.
+that is neither the setup cell nor folded with the tag `hide-input`. The words of a lesson are those a learner
+reads: in text cells, in comments, and in strings that contain a space, because those get printed. Reading
+lists (cells `readings`), CUDA text and the setup cell don't count.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from nbformat import NotebookNode
 
 from workbook.form.canonical import CHECKED, HIDDEN, tags
-from workbook.form.source import tree
+from workbook.form.source import question_call, tree
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ def calls(notebook: NotebookNode) -> list[Call]:
             continue
         position += not (HIDDEN in tags(cell) or only_asks(cell.source) or only_imports(cell.source))
         for node in ast.walk(tree(cell.source)):
-            if name := _called(node):
+            if name := question_call(node):
                 key = node.args[0] if node.args else None
                 written = isinstance(key, ast.Constant) and isinstance(key.value, str)
                 found.append(Call(name, key.value if written else None, node, cell.id, position))
@@ -53,7 +53,7 @@ def only_asks(source: str) -> bool:
     asks = [
         node for node in tree(source).body if not isinstance(node, (ast.Import, ast.ImportFrom, ast.Assign))
     ]
-    return bool(asks) and all(isinstance(n, ast.Expr) and _called(n.value) == "ask" for n in asks)
+    return bool(asks) and all(isinstance(n, ast.Expr) and question_call(n.value) == "ask" for n in asks)
 
 
 def only_imports(source: str) -> bool:
@@ -117,15 +117,6 @@ def asked_twice(notebooks: Iterable[tuple[str, NotebookNode]]) -> list[str]:
                 found.append(f"{location} asks {call.key}, as does {first[call.key]}; choose another key.")
             first.setdefault(call.key, location)
     return found
-
-
-def _called(node: ast.AST) -> str:
-    """The function of `predict` that a node calls, or ""."""
-    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-        return ""
-    owner, name = node.func.value, node.func.attr
-    is_predict = isinstance(owner, ast.Name) and owner.id == "predict"
-    return name if is_predict and name in ("ask", "reveal", "review") else ""
 
 
 def _computed(reveal: ast.Call) -> bool:

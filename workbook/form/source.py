@@ -1,4 +1,4 @@
-"""Parse the source of a code cell, and count the words in it that a learner reads."""
+"""Parse the source of a code cell, find its questions, and count the words in it that a learner reads."""
 
 from __future__ import annotations
 
@@ -24,6 +24,35 @@ def tree(source: str) -> ast.Module:
         return ast.parse(python(source))
     except SyntaxError:
         return ast.Module(body=[], type_ignores=[])
+
+
+def question_call(node: ast.AST) -> str:
+    """The function of `predict` that a node calls, or ""."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return ""
+    owner, name = node.func.value, node.func.attr
+    is_predict = isinstance(owner, ast.Name) and owner.id == "predict"
+    return name if is_predict and name in ("ask", "reveal", "review") else ""
+
+
+def only_questions(source: str) -> bool:
+    """Whether a cell only asks or reveals, so that nobody misses its code when it is folded.
+
+    It may import `predict` and assign the question's text.
+    """
+    body = tree(source).body
+    calls = [node for node in body if isinstance(node, ast.Expr) and question_call(node.value)]
+    rest = [node for node in body if node not in calls]
+    asked = {question_call(call.value) for call in calls}
+    return bool(calls) and asked <= {"ask", "reveal"} and all(map(_prepares_question, rest))
+
+
+def _prepares_question(node: ast.stmt) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "helpers" and [alias.name for alias in node.names] == ["predict"]
+    value = node.value if isinstance(node, ast.Assign) else None
+    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
+    return is_text or isinstance(value, ast.JoinedStr)
 
 
 def words(text: str) -> int:
