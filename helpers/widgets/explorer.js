@@ -842,26 +842,6 @@ export function upgrade(root) {
 
 // ---------------------------------------------------------------------------------------------------- anywidget
 
-<<<<<<< HEAD
-// anywidget gives `initialize` and each `render` a model of its own, so a WeakMap of models finds nothing: each view
-// unpacks the data and listens for itself.
-export default {
-  async render({ model, el }) {
-    const view = mount(h("div", {}), await unpack(model.get("data")), {
-      send: (message) => model.send(message),
-      state: () => model.get("state"),
-      store: (state) => {
-        model.set("state", state);
-        model.save_changes();
-      },
-    });
-    const hear = (message) => view.heard(message);
-    model.on("msg:custom", hear);
-    el.replaceChildren(view.root);
-    addStyle(view.root);
-    return () => model.off("msg:custom", hear);
-  },
-=======
 /** Called once per widget; its views share the data. */
 export default () => {
   const views = new Set();
@@ -890,5 +870,4 @@ export default () => {
       return () => views.delete(view);
     },
   };
->>>>>>> 6b74ab01d936407d8ef04e619bfd6a6e99897144
 };

@@ -142,6 +142,7 @@ class Notebook:
         """Run a cell, which must not raise; without `widgets`, show what a viewer without them shows."""
         ran = self.page.page.evaluate("([code, widgets]) => colab.run(code, widgets)", [code, widgets])
         cell = Cell(ran["outputs"], self.page.page.frame(name=ran["name"]))
+        cell.frame.frame_element().scroll_into_view_if_needed()  # Chromium draws no frames out of sight
         assert not any(output["output_type"] == "error" for output in cell.outputs), cell.text
         return cell
 
@@ -157,8 +158,10 @@ class Notebook:
 
 
 @contextlib.contextmanager
-def notebook(chrome: Any, folder: Path, archive: Path) -> Iterator[Notebook]:
+def notebook(folder: Path, archive: Path) -> Iterator[Notebook]:
     """A notebook with a running kernel; `folder` is the server's."""
+    from playwright.sync_api import sync_playwright
+
     built = manager(archive)
     environment = {
         "PYTHONPATH": os.pathsep.join(map(str, (stack(), HERE / "kernel", ROOT))),
@@ -171,18 +174,27 @@ def notebook(chrome: Any, folder: Path, archive: Path) -> Iterator[Notebook]:
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": argv, "display_name": "Colab", "language": "python", "env": environment}
     (kernel / "kernel.json").write_text(json.dumps(spec))
-    with browser.jupyterlab(folder) as address:
-        page = chrome.new_page(viewport={"width": 1000, "height": 900})
+    with browser.jupyterlab(folder) as address, sync_playwright() as playwright:
+        # With a profile on disk, because Chromium's private windows deny localStorage to frames of other sites.
+        context = playwright.chromium.launch_persistent_context(
+            folder / "profile",
+            executable_path=browser.chromium(),
+            args=list(browser.ARGUMENTS),
+            viewport={"width": 1000, "height": 900},
+        )
         # Chromium doesn't know that the page, which `_serve` brings from disk, is as local as the server.
-        page.context.grant_permissions(["local-network-access"], origin=address)
+        context.grant_permissions(["local-network-access"], origin=address)
+        page = context.new_page()
         opened = Notebook(folder, browser.Page(page))
         page.set_default_timeout(20_000)
         page.route("**/*", lambda route: _serve(route, address, built, opened.refused))
         page.goto(f"{address}/colab/notebook.html")
         page.wait_for_function("() => window.colab")
         opened.start()
-        yield opened
-        page.close()
+        try:
+            yield opened
+        finally:
+            context.close()
 
 
 def _serve(route: Any, address: str, built: Path, refused: list[str]) -> None:
