@@ -136,6 +136,7 @@ def test_lesson_03s_sliders_show_recorded_points_at_once(notebook):
     cell = notebook.run("widgets.explore()")
     cell.frame.locator(".kx input[type=range]").first.wait_for()
     moves = [cell.frame.evaluate(MOVE, [0, position]) for position in (1, 2, 3, 2, 1)]
+    print(f"a recorded point appears after {max(moves):.0f} ms at most")
     assert max(moves) < 150, moves
 
 

@@ -174,8 +174,12 @@ def notebook(folder: Path, archive: Path) -> Iterator[Notebook]:
     argv = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
     spec = {"argv": argv, "display_name": "Colab", "language": "python", "env": environment}
     (kernel / "kernel.json").write_text(json.dumps(spec))
+    # A profile that lets frames of other sites use localStorage, which private windows always deny.
+    preferences = folder / "profile" / "Default" / "Preferences"
+    preferences.parent.mkdir(parents=True)
+    allowed = {"cookie_controls_mode": 0, "block_third_party_cookies": False}
+    preferences.write_text(json.dumps({"profile": allowed}))
     with browser.jupyterlab(folder) as address, sync_playwright() as playwright:
-        # With a profile on disk, because Chromium's private windows deny localStorage to frames of other sites.
         context = playwright.chromium.launch_persistent_context(
             folder / "profile",
             executable_path=browser.chromium(),
