@@ -3,7 +3,7 @@
     python benchmarks/sliders.py
 
 JupyterLab shows the sliders' cells of lessons 02, 03 and 04; each slider is moved by keyboard, and the
-browser's own clock runs from the key's event to the frame after the plot was drawn anew. On a GPU also a live
+browser's own clock runs from the key's event to the frame after it was drawn again. On a GPU also a live
 point: compiled, checked and measured, and the same one again. Its peers are the project's targets, printed as
 ratios (below 1 is within the target).
 """
@@ -25,7 +25,7 @@ import browser as harness  # noqa: E402
 
 from helpers import device  # noqa: E402
 
-MOVE_MS, PTX_MS, LIVE_S, AGAIN_S = 150, 500, 1.5, 0.1
+MOVE_MS, PTX_MS, LIVE_S, AGAIN_S = 60, 300, 1.5, 0.1
 CELLS = {
     "02_load_inline": ("grid-picture",),
     "03_triton": ("try-block-size",),
@@ -40,27 +40,18 @@ def against(what: str, figure: float, unit: str, target: float) -> None:
 
 
 def moves(page: harness.Page, cell, lesson: str) -> dict[str, list[float]]:
-    """Milliseconds of every move of every slider that belongs to the cell's first figure."""
+    """Milliseconds of every move of every slider in the cell."""
     times: dict[str, list[float]] = {}
-    handles = cell.locator(".noUi-handle")
-    plot, line = (
-        cell.locator(".js-plotly-plot").first,
-        cell.locator("[role=status]").first.locator("xpath=.."),
-    )
-    keys = [(i, key) for i in range(min(handles.count(), 4)) for key in ("ArrowRight", "ArrowLeft") * ROUNDS]
+    sliders, body = cell.locator(".kx-slider"), cell.locator(".kx > div").last
+    keys = [(i, key) for i in range(sliders.count()) for key in ("ArrowRight", "ArrowLeft") * ROUNDS]
     # Every position is new: none was compiled before, and Triton's cache folder is empty.
     if lesson == "04_ptx":
-        keys = [(2, "ArrowLeft"), *[(0, "ArrowRight")] * 3, *[(1, "ArrowRight")] * 2, *[(0, "ArrowLeft")] * 4]
+        keys = [*[(0, "ArrowRight")] * 3, *[(1, "ArrowRight")] * 2, *[(0, "ArrowLeft")] * 4]
     for i, key in keys:
-        handle = handles.nth(i)
-        name = handle.locator("xpath=ancestor::*[label][1]/label").first.text_content()
-        if lesson == "04_ptx":
-            # The box around the panes stays while its text is replaced.
-            target = cell.locator(".kw-panes").first.locator("xpath=..")
-        else:
-            # The rows' length moves no block in the picture, only the line above it.
-            target = line if (lesson, name) == ("02_load_inline", "columns, N") else plot
-        times.setdefault(name, []).append(harness.timed_press(page.page, handle, key, target))
+        name = sliders.nth(i).locator("span").first.text_content()
+        knob = sliders.nth(i).locator("input")
+        target = cell.locator(".kx-panes") if lesson == "04_ptx" else body
+        times.setdefault(name, []).append(harness.timed_press(page.page, knob, key, target))
         page.page.wait_for_timeout(120)
     return times
 
@@ -83,7 +74,7 @@ def in_the_browser() -> None:
                 page = harness.Page(chrome.new_page(viewport={"width": 1440, "height": 1200}))
                 page.run_notebook(f"{address}/lab/workspaces/{lesson}/tree/{lesson}.ipynb")
                 cell = page.cell(ids[-1])
-                cell.locator(".noUi-handle").first.wait_for()
+                cell.locator(".kx-slider").first.wait_for()
                 page.page.wait_for_timeout(1500)
                 ptx = lesson == "04_ptx"
                 times = moves(page, cell, lesson)
@@ -121,8 +112,8 @@ def on_this_gpu() -> None:
     against("the same point again", statistics.median(again), "s", AGAIN_S)
 
 
-def of_ones_own() -> None:
-    """Points of a function of one's own: timed on a GPU; without one compiled for another, and checked."""
+def of_your_own() -> None:
+    """Positions of your own function: timed on a GPU; without one compiled for another, and checked."""
     import torch
     import triton
 
@@ -145,7 +136,7 @@ def of_ones_own() -> None:
             assert row["verdict"] in ("ok", "right"), row["reason"]
     done = "checked, measured" if timed else "checked, not timed"
     # The first one pays for Triton's start.
-    against(f"a point of one's own: compiled, {done}", statistics.median(times[1:]), "s", LIVE_S)
+    against(f"a position of your own: compiled, {done}", statistics.median(times[1:]), "s", LIVE_S)
 
 
 if __name__ == "__main__":
@@ -155,7 +146,7 @@ if __name__ == "__main__":
         print(missing)
     else:
         in_the_browser()
-    of_ones_own()
+    of_your_own()
     if device.has_gpu():
         on_this_gpu()
     else:

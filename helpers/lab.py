@@ -4,8 +4,10 @@ answers.
 
 from __future__ import annotations
 
+import ast
 import html
 import json
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -47,7 +49,7 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
         seed: The seed of a previous run, to repeat its cases.
 
     Returns:
-        The verdict, if all cases agree.
+        The verdict, if all cases agree or the exercise is not written yet, so that "Run All" goes on.
 
     Raises:
         NotYet: A case doesn't agree. The message shows the case, the first wrong elements and a hint.
@@ -57,11 +59,81 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
 
     exercise = exercises.get(id)
     verdict = attempt(exercise, obj, seed)
-    if verdict.mistake != "to-do":
-        _store_attempt(exercise, verdict)
+    if not verdict.passed and verdict.mistake != "to-do" and _is_untouched(exercise):
+        # This starter is code to fix, which fails without NotImplementedError.
+        verdict = Verdict(exercise.id, False, f"{exercise.id} is not written yet.", mistake="to-do")
+    if verdict.mistake == "to-do":
+        starters = _starter_cells(exercise.id).values()
+        for name in {exercise.name, *(name for starter in starters for name in _defined(starter))}:
+            _unwritten[name] = exercise.id
+        _forgive_unwritten(_shell())
+        return verdict
+    for name in [name for name, id in _unwritten.items() if id == exercise.id]:
+        del _unwritten[name]
+    _store_attempt(exercise, verdict)
     if not verdict.passed:
         raise NotYet(verdict) from None
     return verdict
+
+
+# The names that unwritten exercises define, with the exercises' ids, and the cell that was excused last.
+_unwritten: dict[str, str] = {}
+_excused: list[str] = []
+
+
+def _forgive_unwritten(shell: Any) -> None:
+    """Lets "Run All" continue past a cell that fails because an exercise is not written yet."""
+    if shell is None or Exception in shell.custom_exceptions:
+        return
+
+    def excuse(shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: Any = None) -> list:
+        source = shell.history_manager.input_hist_raw[-1]
+        needed = [id for name, id in _unwritten.items() if re.search(rf"\b{re.escape(name)}\b", source)]
+        unknown = not needed and not isinstance(error, NotImplementedError)
+        if unknown or isinstance(error, NotYet):
+            shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)
+            return []
+        what = needed[0] if needed else "an exercise"
+        print(f"This cell needs {what}, which is not written yet.")
+        _excused.append(source)
+        return []
+
+    def succeed(result: Any) -> None:
+        if _excused and result.error_in_exec is not None:
+            result.error_in_exec = None
+        _excused.clear()
+
+    shell.set_custom_exc((Exception,), excuse)
+    shell.events.register("post_run_cell", succeed)
+
+
+def _is_untouched(exercise: Exercise) -> bool:
+    """Whether this notebook ran the starter cells as they are, and nothing redefined them later."""
+    shell = _shell()
+    if shell is None:
+        return False
+    ran = [source.strip() for source in shell.history_manager.input_hist_raw]
+    starters = _starter_cells(exercise.id).values()
+    for starter in starters:
+        if starter.strip() not in ran:
+            return False
+        later = ran[len(ran) - ran[::-1].index(starter.strip()) :]
+        names = "|".join(map(re.escape, _defined(starter))) or "(?!)"
+        defines = re.compile(rf"^(?:(?:async )?def|class) (?:{names})\b|^(?:{names})\s*[:=]", re.MULTILINE)
+        if any(defines.search(source) for source in later):
+            return False
+    return bool(starters)
+
+
+def _defined(source: str) -> list[str]:
+    """The functions, classes and variables that a cell defines; none if it is not plain Python."""
+    try:
+        body = ast.parse(source).body
+    except SyntaxError:
+        return []
+    targets = [target for node in body if isinstance(node, ast.Assign) for target in node.targets]
+    names = [node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)]
+    return names + [target.id for target in targets if isinstance(target, ast.Name)]
 
 
 def _update_progress(lab: str, id: str, change: Callable[[dict], dict]) -> None:
@@ -217,13 +289,24 @@ def _shell() -> Any:
     return get_ipython()
 
 
+def _starter_cells(id: str) -> dict[str, str]:
+    """Returns the starter cells of an exercise by id; empty if this installation lacks them."""
+    try:
+        return json.loads(STARTERS.read_text("utf-8"))[id]["cells"]
+    except (OSError, ValueError, KeyError):
+        return {}
+
+
 def _starter(id: str) -> str:
     """Returns the starter cells of an exercise as one text."""
-    try:
-        cells = json.loads(STARTERS.read_text("utf-8"))[id]["cells"]
-    except (OSError, ValueError, KeyError):
+    if not (cells := _starter_cells(id)):
         raise exercises.UnknownExercise(
             f"This installation has no starter for {id!r}. Run `workbook form` on the labs, or open the "
             "lab's starter notebook again."
         ) from None
     return "\n\n\n".join(cells.values())
+
+
+# A cell may use an exercise before its check runs.
+if hasattr(_shell(), "kernel"):
+    _forgive_unwritten(_shell())

@@ -41,9 +41,8 @@ print(widgets.frontend())
 """
 PTX = """
 shown = widgets.explore_ptx(aligned=True)
-before = shown.explorer.code.value
-shown.explorer.sliders["block_size"].value = 4096
-print("(was 2)" in shown.explorer.summary.value and shown.explorer.code.value != before)
+shown.widget._hear(None, {"kind": "code", "at": [6, 2, 2, 1]}, None)
+print([one["facts"][0] for one in shown.widget.data["positions"].values()] == [2, 8])
 shown
 """
 PREDICT = """

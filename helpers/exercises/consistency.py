@@ -179,7 +179,7 @@ class WriteUpJudge:
             return Verdict(self.exercise, False, sentence, mistake="no-write-up", hint=hint)
         filled = (given[name] for name in ("finding", "figures", "change", "words", "undecided"))
         if all(one is None or (isinstance(one, (str, dict, list, tuple)) and not one) for one in filled):
-            return Verdict(self.exercise, False, f"{self.exercise} is still to do.", mistake="to-do")
+            return Verdict(self.exercise, False, f"{self.exercise} is not written yet.", mistake="to-do")
         return None
 
 

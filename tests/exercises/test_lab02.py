@@ -365,7 +365,7 @@ def test_a_starters_error_line_is_still_to_do(on_the_host):
     text = transpose().replace("__syncthreads();", '#error "a tile in, a barrier"\n')
     found = judged("transpose-in-tiles", text)
     assert found.mistake == "to-do"
-    assert found.sentence == "transpose-in-tiles is still to do: a tile in, a barrier"
+    assert found.sentence == "transpose-in-tiles is not written yet: a tile in, a barrier"
 
 
 def test_the_memory_use_counts_a_padding_free_transpose_as_rows(built):

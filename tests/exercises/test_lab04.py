@@ -409,7 +409,7 @@ def test_an_untouched_kernel_is_to_do():
     verdict = judged("wide-loads", to_do_kernel)
     assert (verdict.mistake, verdict.sentence) == (
         "to-do",
-        "wide-loads is still to do: which programs need the mask?",
+        "wide-loads is not written yet: which programs need the mask?",
     )
 
 

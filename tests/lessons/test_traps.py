@@ -31,7 +31,8 @@ def test_deceived_timers_are_listed():
 
 def test_a_pick_is_counted_once_and_stays(monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", "widgets")
-    game = traps.game(ROWS).explorer
+    assert traps.game(ROWS).widget is not None
+    game = traps.Game(["one", "two"], traps.deceived(ROWS))
     game.picks["warm L2"]["two"].value = True
     game.picks["warm L2"]["one"].value = True
     game.seen["warm L2"].click()
@@ -49,7 +50,7 @@ def test_a_pick_is_counted_once_and_stays(monkeypatch):
 def test_a_page_folds_each_answer_away(monkeypatch):
     monkeypatch.setenv("WORKBOOK_WIDGETS", "plain")
     shown = traps.game(ROWS)
-    assert shown.explorer is None and shown.plain.count("<details>") == 3 and "&lt;none&gt;" in shown.plain
+    assert shown.widget is None and shown.html.count("<details>") == 3 and "&lt;none&gt;" in shown.html
 
 
 @pytest.mark.parametrize("gpu", ["h100", "h200"])

@@ -356,18 +356,20 @@ def test_links_to_the_web_are_checked_on_request(small, tmp_path, web):
 
 def test_the_first_page_has_a_slider_and_the_lessons(reader):
     page = reader.open("index.html")
-    names = page.locator(".kw-bars .kw-name").all_text_contents()
-    assert {"Triton rows", "CUDA C++", "torch.square"} <= set(names)
-    value = page.locator("[data-kernel='Triton rows'] .kw-value")
-    before = value.text_content()
-    assert re.fullmatch(r"[\d,]+ GB/s", before)
-    slider = page.locator("[data-axis=block_size]")
+    sliders = page.locator(".kw-hero .kx")
+    bars = sliders.locator(".kx-bar")
+    assert {"Triton rows", "CUDA C++", "torch.square"} <= set(bars.locator("b").all_text_contents())
+    value = bars.first.locator(".kx-label span")
+    assert re.fullmatch(r"[\d,]+ GB/s, \d+ % of copy", value.text_content())
+    slider = sliders.locator("label.kx-slider").filter(has_text="BLOCK_SIZE").locator("input")
     slider.focus()
     page.keyboard.press("Home")
-    assert "wrong result" in value.text_content() and slider.get_attribute("aria-valuetext") == "64"
+    assert value.text_content() == "wrong" and slider.get_attribute("aria-valuetext") == "64"
     page.keyboard.press("End")
-    assert re.fullmatch(r"[\d,]+ GB/s", value.text_content())
-    assert re.search(r"NVIDIA H\d+, 20\d\d-\d\d-\d\d", page.locator(".kw-note").text_content())
+    assert re.fullmatch(r"[\d,]+ GB/s, \d+ % of copy", value.text_content())
+    assert re.search(r"NVIDIA H\d+, 20\d\d-\d\d-\d\d", sliders.locator(".kx-note").first.text_content())
+    sliders.locator("label").filter(has_text=re.compile("^all$")).click()  # both GPUs, as paired bars
+    assert bars.first.locator(".kx-track").count() == 2
     cards = page.locator(".kw-map li")
     assert cards.count() == 2 and cards.first.locator("code").text_content() == "launch"
     for words in ("45 min", "Lab 01, 20 min", "Open 01 First in Colab"):

@@ -10,7 +10,7 @@ import pytest
 from commands import ROOT
 
 from helpers import records
-from workbook.book import headlines, mistakes
+from workbook.book import cells, headlines, mistakes
 from workbook.book.course import Entry
 
 # ---------------------------------------------------------------------------------------------- mistakes
@@ -108,3 +108,10 @@ def test_each_headline_has_the_day_of_its_own_record():
     found = headlines.headlines("01_profiling", lesson(first=shown("first"), second=other))
     assert [one.day for one in found] == ["2026-11-22", "2026-11-21"]
     assert headlines.page({}) == ""
+
+
+def test_a_fold_says_what_it_holds():
+    assert cells._fold('predict.ask("a", "How many?")', set()) == "a question to predict"
+    assert cells._fold('x = 1\npredict.reveal("a", x)', set()) == "the answer to a prediction"
+    assert cells._fold("# Draw the timeline\nplot()", {"hide-input"}) == "Draw the timeline"
+    assert cells._fold("plot()", set()) == ""

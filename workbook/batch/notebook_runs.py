@@ -265,6 +265,11 @@ class RunReport:
             of = f"{left} of {len(self.runs)} were not run"
             lines += ["", f"Stopped at the first failure (--fail-fast): {of}."]
         report = f"Open {self.out}/index.html"
+        readable = [run for run in self.runs if run.written and not run.page_error]
+        if len(readable) > 1 and readable == list(self.runs) and not any(run.failure for run in self.runs):
+            report = (
+                f"Read {self.out}/{readable[0].name}.html first; {self.out}/index.html lists all notebooks"
+            )
         if self.shard:
             report = f"This was shard {self.shard}: workbook index {self.out} writes the report of all shards"
         return [*lines, "", f"{self.seconds:.0f} s. {self.index_error or report}"]

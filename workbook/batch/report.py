@@ -36,6 +36,8 @@ _STYLE = """
 .figures { display: grid; gap: 8px 24px;
   grid-template-columns: repeat(auto-fill, minmax(min(480px, 100%), 1fr)); }
 .figure { min-height: 360px; min-width: 0; }
+@media (prefers-color-scheme: dark) { .figure { filter: invert(.93) hue-rotate(180deg); } }
+ol.contents { list-style: none; padding: 0; font-size: 18px; line-height: 1.7; }
 h3 { font-size: 16px; margin: 20px 0 4px; }
 .progress { display: flex; height: 10px; border-radius: 5px; overflow: hidden; background: var(--line);
   margin: 10px 0 6px; }
@@ -100,6 +102,7 @@ def index_html(report: RunReport) -> str:
     title, origins = _title(report.runs), any(run.where or run.gpu for run in report.runs)
     body = [
         f"<h1>{escaped(title)}</h1>",
+        *_contents(report),
         *_progress(report, started),
         f'<p class="soft">{" · ".join([*links, _link("results.csv"), _link("report.json")])}</p>',
         *made_with(),
@@ -119,6 +122,19 @@ def index_html(report: RunReport) -> str:
     if report.running is not None:
         body.append(_RELOAD % (datetime.now().timestamp(), _STALE_S, _RELOAD_S * 1000))
     return document(f"{title}, {started:%Y-%m-%d}", body, _STYLE)
+
+
+def _contents(report: RunReport) -> list[str]:
+    """Links to the pages to read, if every notebook is there once; what follows is about the run."""
+    runs = report.runs
+    if len(runs) < 2 or len({run.source for run in runs}) < len(runs) or report.running is not None:
+        return []
+    items = [
+        f'<li><a href="{quote(run.name)}.html">{escaped(run.title)}</a></li>'
+        for run in runs
+        if run.written and not run.page_error
+    ]
+    return ['<ol class="contents">', *items, "</ol>", "<h2>About this run</h2>"] if items else []
 
 
 def _title(runs: Sequence[NotebookRun]) -> str:

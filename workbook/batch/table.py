@@ -192,13 +192,11 @@ def _block(group: Group) -> str:
 
 
 def fixed_in_words(group: Group, figure: Figure) -> str:
-    """A sentence that says that a figure doesn't depend on the points."""
+    """A sentence that says that a replayed figure was not measured at the points."""
     n = sum(figure.name in group.at(run) for run in group.runs)
-    of = f"of {figure.nearest}; " if figure.nearest else ""
-    return (
-        f"{figure.name} = {in_short(figure.value)}, {figure.source}: {of}the same at {n} points, because "
-        "it does not depend on them"
-    )
+    of = f" at {figure.nearest}" if figure.nearest else ""
+    value = f"{figure.name} = {in_short(figure.value)}, {figure.source}{of}"
+    return f"{value}, at all {n} points (not measured: no GPU)"
 
 
 def _of_other(figure: Figure) -> str:

@@ -132,6 +132,10 @@ def _write_sources(source: Path, course: Course) -> None:
     names = [Path(name).stem for name in look_up]
     (source / "index.md").write_text(front(course, names), "utf-8")
     _write_static(source / "_book")
+    for entry in (*course.lessons.values(), *course.labs.values()):
+        path = source / "_book" / "ipynb" / entry.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(course.project.root / entry.path, path)
     shutil.copytree(_HERE / "templates", source / "_templates")
 
 

@@ -29,8 +29,14 @@ _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?!\w+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
 _HEADING = re.compile(r"^# .+$", re.MULTILINE)
 # Longer text is cut; the executed notebook has all of it.
 _MOST_TEXT = 60_000
-# Setup and parameters are the same in every lesson, so they are folded.
+# Setup is the same in every lesson, so it is folded.
 _FOLDED = frozenset({"setup", "hide-input"})
+_PREDICTS = re.compile(r"^predict\.(ask|reveal|review)\(", re.MULTILINE)
+_FOLDS = {
+    "ask": "a question to predict",
+    "reveal": "the answer to a prediction",
+    "review": "your predictions",
+}
 
 
 def prepared(entry: Entry, course: Course) -> NotebookNode:
@@ -49,8 +55,14 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
     names: list[str] = []
     for i, cell in enumerate(notebook.cells):
         found = set(tags(cell))
-        shown_tags = found | ({"hide-input"} if found & _FOLDED else set())
+        fold = _fold(cell.source, found) if cell.cell_type == "code" else ""
+        shown_tags = found | ({"hide-input"} if fold or found & _FOLDED else set())
         cell.metadata = nbformat.from_dict({"tags": sorted(shown_tags)})
+        if fold:
+            prompts = {
+                f"code_prompt_{verb}": f"{verb.capitalize()} the code: {fold}" for verb in ("show", "hide")
+            }
+            cell.metadata["mystnb"] = prompts
         if cell.cell_type == "code":
             names = cell.metadata["kw_cells"] = []
             cell.outputs = [
@@ -62,6 +74,18 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
                 cell.source = _HEADING.sub(lambda match: f"{match[0]}\n\n{facts}\n", cell.source, count=1)
         names.append(cell.get("id", f"cell-{i}"))
     return notebook
+
+
+def _fold(source: str, tags: set[str]) -> str:
+    """What a code cell that the page folds holds; "" if the page shows its code."""
+    if "setup" in tags:
+        return "the setup, the same in every notebook"
+    if match := _PREDICTS.search(source):
+        return _FOLDS[match[1]]
+    if "hide-input" not in tags:
+        return ""
+    first = source.split("\n", 1)[0].strip()
+    return first.lstrip("# ") if first.startswith("#") else "what makes the output below"
 
 
 def relinked(text: str, path: str, course: Course) -> str:
@@ -99,6 +123,7 @@ def _facts(entry: Entry, course: Course) -> str:
     if other := (course.labs if lesson else course.lessons).get(entry.stem):
         folder, word = ("labs", "Lab") if lesson else ("notebooks", "Lesson")
         parts.append(f'<a href="../{folder}/{quote(entry.stem)}.html">{word} {html.escape(other.name)}</a>')
+    parts.append(f'<a href="../_static/ipynb/{quote(entry.path)}" download>Download the notebook</a>')
     if course.project.published:
         address = html.escape(entry.colab(course.project.repository))
         parts.append(f'<a href="{address}">Open in Colab</a>')

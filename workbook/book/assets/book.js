@@ -1,4 +1,4 @@
-// The book's figures and explained terms; the sliders are in explorer.js. Everything works from file://.
+// The book's figures, code, finished lessons and explained terms; sliders are in explorer.js. Everything works from file://.
 "use strict";
 (() => {
   const here = document.currentScript.src.replace(/book\.js.*$/, "");
@@ -100,6 +100,97 @@
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") quiet(); });
   document.addEventListener("scroll", quiet, { passive: true });
 
+  // ---- code: a block per line, which wraps with a hanging indent, and a button that copies the source
+  for (const pre of document.querySelectorAll(".highlight pre")) {
+    if (pre.closest(".output.stream, .output.text_plain")) continue;
+    const source = pre.textContent.replace(/\n$/, "");
+    const box = pre.parentElement;
+    box.classList.add("kw-code");
+    if (pre.closest(".cell_input")) wrapLines(pre);
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "kw-copy";
+    button.textContent = "Copy";
+    button.setAttribute("aria-label", "Copy this code");
+    button.addEventListener("click", async () => {
+      button.textContent = (await copied(source)) ? "Copied" : "Press Ctrl+C";
+      setTimeout(() => { button.textContent = "Copy"; }, 1500);
+    });
+    box.append(button);
+  }
+  // Tokens may span lines, so each line is cut out of the tree with a Range, which closes and reopens them.
+  function wrapLines(pre) {
+    const ends = [];
+    const texts = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+    for (let text = texts.nextNode(); text; text = texts.nextNode()) {
+      for (let i = text.data.indexOf("\n"); i >= 0; i = text.data.indexOf("\n", i + 1)) ends.push([text, i + 1]);
+    }
+    const lines = [];
+    let start = [pre, 0];
+    for (const end of [...ends, [pre, pre.childNodes.length]]) {
+      const range = document.createRange();
+      range.setStart(...start);
+      range.setEnd(...end);
+      const line = document.createElement("span");
+      line.className = "kw-line";
+      line.append(range.cloneContents());
+      const indent = line.textContent.match(/^ */)[0].length;
+      line.style.setProperty("--kw-indent", `${indent}ch`);
+      lines.push(line);
+      start = end;
+    }
+    if (!lines.at(-1).textContent.trim()) lines.pop();
+    pre.replaceChildren(...lines);
+  }
+  // The clipboard's interface needs a secure page, which one from disk need not be.
+  async function copied(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      const field = document.createElement("textarea");
+      field.value = text;
+      document.body.append(field);
+      field.select();
+      const done = document.execCommand("copy");
+      field.remove();
+      return done;
+    }
+  }
+
+  // ---- finished lessons: stored in this browser, by page name
+  const stored = "kernel-workbook:done";
+  const finished = () => { try { return JSON.parse(localStorage.getItem(stored)) ?? {}; } catch { return {}; } };
+  const lessonOf = (address) => new URL(address, location.href).pathname.match(/\/(?:notebooks|labs)\/[^/]+(?=\.html$)/)?.[0];
+  function tick() {
+    const done = finished();
+    for (const link of document.querySelectorAll(".bd-sidebar-primary a.reference, .kw-map strong a")) {
+      const isDone = Boolean(done[lessonOf(link.href)]);
+      link.classList.toggle("kw-finished", isDone);
+      if (isDone) link.title = "Done";
+      else if (link.title === "Done") link.removeAttribute("title");
+    }
+  }
+  const lesson = lessonOf(location.href);
+  const article = document.querySelector("article.bd-article");
+  if (lesson && article) {
+    const label = document.createElement("label");
+    label.className = "kw-done";
+    const box = document.createElement("input");
+    box.type = "checkbox";
+    box.checked = Boolean(finished()[lesson]);
+    box.addEventListener("change", () => {
+      const done = finished();
+      if (box.checked) done[lesson] = true;
+      else delete done[lesson];
+      try { localStorage.setItem(stored, JSON.stringify(done)); } catch { /* this browser stores nothing */ }
+      tick();
+    });
+    label.append(box, "Mark as done");
+    article.append(label);
+  }
+  tick();
+
   // ---- the sidebar's folds have no name of their own
   for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
     fold.ariaLabel = `Pages of ${fold.closest("li").querySelector("a").textContent}`;
@@ -112,7 +203,14 @@
       const scrolls = (box.scrollWidth > box.clientWidth && /auto|scroll/.test(style.overflowX))
         || (box.scrollHeight > box.clientHeight && /auto|scroll/.test(style.overflowY));
       if (scrolls && !box.hasAttribute("tabindex")) box.tabIndex = 0;
+      const hides = /auto|scroll/.test(style.overflowX) && box.scrollLeft + box.clientWidth < box.scrollWidth - 2;
+      box.classList.toggle("kw-fades", hides);
+      box.addEventListener("scroll", fade, { passive: true });
     }
+  }
+  function fade(event) {
+    const box = event.currentTarget;
+    box.classList.toggle("kw-fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
   }
   addEventListener("load", reach);
   addEventListener("resize", reach);
