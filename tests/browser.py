@@ -185,16 +185,6 @@ class Page:
         return self.page.locator(f'[data-cell="{name}"]')
 
 
-def click_step(page: Page, plot: Any, slider: int, label: str) -> None:
-    """Click a Plotly slider at the tick with that label."""
-    group = plot.locator(".slider-container .slider-group").nth(slider)
-    group.scroll_into_view_if_needed()
-    names = group.locator(".slider-label").all_text_contents()
-    rail = group.locator(".slider-rail-touch-rect").bounding_box()
-    tick = group.locator(".slider-label").nth(names.index(label)).bounding_box()
-    page.page.mouse.click(tick["x"] + tick["width"] / 2, rail["y"] + rail["height"] / 2)
-
-
 # Starts a clock at the next key or pointer press and stops it when the browser has painted what came of it.
 _CLOCK = """(target) => {
   window.__paint = null;

@@ -131,10 +131,9 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# What needs packages of other versions, which pip downloads: Colab's and those of CUDA 12.
+# What needs packages of other versions, which pip downloads.
 COMPAT: dict[str, tuple[str, ...]] = {
     "cuda/test_cuda12.py": ALL,
-    "test_colab_stack.py": ALL,
     "test_project.py": ("test_in_colab_pip_replaces_nothing", "test_changes_to_colab_are_detected"),
 }
 

@@ -24,6 +24,7 @@ from typing import Any
 
 import browser
 import colab
+import debian
 from commands import ROOT
 
 HERE = Path(__file__).parent
@@ -73,7 +74,8 @@ def manager(archive: Path) -> Path:
             path.rename(folder / path.name)
         # The manager's own list names its test tools, too, whose installation takes minutes.
         (folder / "package.json").write_text('{"private": true}')
-        _run(["npm", "install", "--silent", "--no-audit", "--no-fund", *packages], folder)
+        npm = debian.program("npm", "npm", needed_by="The tests of widgets in Colab")
+        _run([npm, "install", "--silent", "--no-audit", "--no-fund", *packages], folder)
         _run(["node", "build.js"], folder)
 
     return _cached("colab-manager", [archive.name, *packages], build)
