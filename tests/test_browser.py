@@ -319,7 +319,7 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
     press(page, cell, "BLOCK_SIZE", "ArrowLeft")
     see(status, "square_mine: refused: square_kernel does not compile for sm_90")
     press(page, cell, "BLOCK_SIZE", "ArrowLeft")
-    see(status, "square_mine: wrong: it writes only the first 512 of 1,024 columns in each row: 50 %")
+    see(status, "square_mine: wrong: it writes only the first 512 of 1,024 columns in each row: 50.0 %")
     expect(figure.locator(".kx-wrong")).to_have_text("wrong")
     expect(figure.locator(".kx-track i")).to_have_count(0)  # nothing wrong has a length
     press(page, cell, "columns, N", "ArrowLeft")
