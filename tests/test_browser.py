@@ -267,7 +267,7 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     lines.nth(3).locator("input").check()
     page.page.keyboard.press("ArrowDown")
     expect(lines.nth(4).locator("input")).to_be_checked(timeout=harness.SHOWS_WITHIN_MS)
-    lit = "rgba(213, 94, 0, 0.5)"  # the fifth line's color
+    lit = "rgba(0, 114, 178, 0.5)"  # the fifth line's color
     number = lines.nth(4).get_attribute("data-source")
     expect(panes.locator(f'[data-source="{number}"]').first).to_have_css("background-color", lit)
     other = lines.nth(1).get_attribute("data-source")

@@ -13,7 +13,7 @@ from slider_driver import Sliders
 
 from helpers import check, device, trace, widgets
 from helpers.lessons import fusion
-from helpers.widgets import figure, measure, softmax
+from helpers.widgets import measure, softmax
 from helpers.widgets.softmax import ONE_BLOCK, ONLINE, PLANNED, SPACE
 from helpers.widgets.space import COMPILED, Refused
 from helpers.widgets.square import SPACES
@@ -235,6 +235,7 @@ def test_softmax_sliders_show_each_points_figure(table, form, monkeypatch):
             row = table.row(kernel, {"n_cols": n_cols, "num_warps": warps, "dtype": "float32"})
             drawn = sliders.row(kernel)["v"]
             assert drawn == (pytest.approx(row["gb_per_s"], abs=0.1) if row["verdict"] == "ok" else None)
+    assert "softmax of 4,032 × 8,320 bfloat16" in sliders.data["titles"].values()
     assert sliders.data["titles"]["0,0"] == f"softmax of {2**17:,} × 256 float32"
 
 
@@ -261,11 +262,6 @@ def test_compiled_bfloat16_needs_native_support(space, monkeypatch):
     assert space.candidates(COMPILED, {**point, "dtype": "float32"})
     native["says"] = True
     assert space.candidates(COMPILED, point)
-
-
-def test_a_custom_space_has_its_own_title(table):
-    point = {"n_cols": 8320, "num_warps": 16, "dtype": "bfloat16"}
-    assert figure.heading(table, point).startswith("softmax of 4,032 × 8,320 bfloat16")
 
 
 @pytest.mark.gpu
