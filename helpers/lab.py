@@ -88,7 +88,12 @@ def _forgive_unwritten(shell: Any) -> None:
 
     def excuse(shell: Any, kind: type, error: BaseException, traceback: Any, tb_offset: Any = None) -> list:
         source = shell.history_manager.input_hist_raw[-1]
-        needed = [id for name, id in _unwritten.items() if re.search(rf"\b{re.escape(name)}\b", source)]
+        own = _defined(source)  # an error in the exercise's own cell is the learner's to see
+        needed = [
+            id
+            for name, id in _unwritten.items()
+            if name not in own and re.search(rf"\b{re.escape(name)}\b", source)
+        ]
         unknown = not needed and not isinstance(error, NotImplementedError)
         if unknown or isinstance(error, NotYet):
             shell.showtraceback((kind, error, traceback), tb_offset=tb_offset)

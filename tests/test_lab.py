@@ -142,11 +142,12 @@ ran('def share(n_elements, block_size, program): raise NotImplementedError("how 
 ran('check("programs-and-elements", share)')
 ran('share(10, 4, 2)')
 ran('1 / 0')
+ran('def share(n): return n\nshare(1, 2)')
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     lines = done.stdout.splitlines()
     assert "This cell needs programs-and-elements, which is not written yet." in lines, done.stderr
-    assert [line for line in lines if line in ("ok", "stopped")] == ["ok"] * 4 + ["stopped"]
+    assert [line for line in lines if line in ("ok", "stopped")] == ["ok"] * 4 + ["stopped"] * 2
 
 
 def test_starter_code_to_fix_counts_as_unwritten_until_it_is_changed(labs, monkeypatch):

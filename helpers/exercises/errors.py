@@ -23,7 +23,7 @@ def judge_error(exercise: str, name: str, case: Case, outcome: Outcome) -> Verdi
     """The verdict on an outcome with an error."""
     text = to_do(outcome)
     if text is not None:
-        sentence = f"{exercise} is not written yet: {text}" if text else f"{exercise} is still to do."
+        sentence = f"{exercise} is not written yet: {text}" if text else f"{exercise} is not written yet."
         return Verdict(exercise, False, sentence, case.label, "to-do")
     mistake, message = _kind(name, case, outcome)
     where = f" (line {outcome.line})" if outcome.line else ""

@@ -169,11 +169,12 @@ const STYLE = `
 .kx { container-type: inline-size; font: 13px/1.5 system-ui, sans-serif; text-align: left; min-width: 0;
   color: var(--jp-ui-font-color1, var(--pst-color-text-base, var(--colab-primary-text-color, inherit)));
   --kx-back: var(--jp-layout-color0, var(--pst-color-background, var(--colab-primary-surface-color, var(--back, Canvas))));
-  --kx-line: rgba(128, 128, 128, .5); --kx-alert: #D55E00; }
+  --kx-line: rgba(128, 128, 128, .5); --kx-alert: #D55E00; --kx-warning: color-mix(in srgb, #D55E00 65%, currentColor); }
 .kx *, .kx *::before { box-sizing: border-box; }
 .kx-controls { position: sticky; top: 0; z-index: 3; background: var(--kx-back); padding: 4px 0 6px; }
 .kx-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); gap: 2px 24px; }
 .kx-slider { display: grid; grid-template-columns: 8.5em minmax(60px, 1fr) 4.5em; gap: 10px; align-items: center; }
+.kx-slider span { overflow-wrap: anywhere; }
 .kx-slider output { font-variant-numeric: tabular-nums; font-weight: 600; }
 .kx-slider input { width: 100%; margin: 0; min-height: 24px; }
 .kx-row { display: flex; flex-wrap: wrap; gap: 4px 18px; align-items: center; margin-top: 4px; }
@@ -196,7 +197,7 @@ const STYLE = `
 .kx-bar { margin: 0 0 9px; }
 .kx-label { display: flex; flex-wrap: wrap; gap: 0 8px; }
 .kx-label span { font-variant-numeric: tabular-nums; }
-.kx-wrong { color: var(--kx-alert); font-weight: 600; }
+.kx-wrong { color: var(--kx-warning); font-weight: 600; }
 .kx-track { position: relative; height: 17px; border-bottom: 1px solid var(--kx-line); margin-bottom: 2px; }
 .kx-bar > .kx-track + .kx-label { margin-top: 3px; }
 .kx-track i { position: absolute; inset: 0 auto 0 0; border-radius: 0 3px 3px 0; }
@@ -222,7 +223,7 @@ const STYLE = `
 .kx thead th { font-weight: 600; }
 .kx-scroll { overflow-x: auto; }
 .kx-was { opacity: .8; }
-.kx-alert { color: var(--kx-alert); font-weight: 600; }
+.kx-alert { color: var(--kx-warning); font-weight: 600; }
 .kx-tip { position: absolute; z-index: 9; max-width: 320px; padding: 5px 9px; border-radius: 4px; background: #222222; color: #ffffff;
   font-size: 12px; pointer-events: none; white-space: pre-line; }
 .kx-grid svg { display: block; width: 100%; height: auto; }
@@ -239,7 +240,7 @@ const STYLE = `
 .kx label.kx-code { display: block; min-height: 0; font: inherit; }
 .kx-code input { margin: 0 6px 0 0; vertical-align: -2px; }
 .kx-number { opacity: .75; }
-.kx-new > .kx-sign { color: var(--kx-alert); font-weight: 700; }
+.kx-new > .kx-sign { color: var(--kx-warning); font-weight: 700; }
 .kx-sides { display: grid; grid-template-columns: max-content max-content; gap: 0 20px; padding: 0 6px; }
 .kx-sides > .kx-same { grid-column: 1 / -1; opacity: .75; }
 .kx-bytes { display: inline-block; min-width: 4ch; text-align: right; margin-right: 1ch; padding-right: .4ch; border-right: 3px solid transparent; }
@@ -395,6 +396,7 @@ class Kernels extends Explorer {
     this.mapped = saved.mapped ?? data.kernels.findIndex((kernel) => kernel.mapped);
     this.gpu = saved.gpu ?? 0;  // the number of a GPU, or -1: all of them
     this.rival = null;
+    this.wondered = new Set();
     this.open = false;
     const boxes = data.kernels.map((kernel, i) => checkbox(kernel.name, this.shown.has(i), (on) => {
       if (on) this.shown.add(i);
@@ -468,7 +470,10 @@ class Kernels extends Explorer {
       if (row) row.others = { ...row.others, [message.why[1]]: message.why[2] };
     }
     if (message.has_counters !== undefined) gpu.counted = message.has_counters;
-    if (message.counted) this.open = true;
+    if (message.counted) {
+      this.open = true;
+      this.wondered.clear();
+    }
     if (message.status !== undefined) this.status.textContent = message.status;
     if (message.going !== undefined && this.all) {
       this.going = message.going;
@@ -573,8 +578,10 @@ class Kernels extends Explorer {
     const rival = others.includes(this.rival) ? this.rival : mine.why && others.includes(mine.why[0]) ? mine.why[0] : others[0];
     const theirs = rowAt(data, this.first, rival, at);
     const known = mine.why?.[0] === rival ? mine.why[1] : mine.others?.[rival];
-    if (known === undefined && this.port && this.first === 0 && !this.asking) {
+    const pair = `${rowKey(data, this.mapped, at)} ${rival}`;
+    if (known === undefined && this.port && this.first === 0 && !this.asking && !this.wondered.has(pair)) {
       this.asking = true;
+      this.wondered.add(pair);  // once: an error is no reason to ask again
       this.port.send({ kind: "why", rival, ...this.state() });
     }
     const row = h("div", { class: "kx-row" },
@@ -585,7 +592,7 @@ class Kernels extends Explorer {
       row.append(button);
     }
     if (canCount) {
-      row.append(h("button", { type: "button", disabled: this.counting, onclick: () => {
+      row.append(h("button", { type: "button", onclick: () => {
         this.status.textContent = "Nsight Compute is counting …";
         this.port.send({ kind: "count", rival, ...this.state() });
       } }, data.counts));

@@ -229,9 +229,10 @@ def _page_data(subject: _Subject, first: Stages) -> dict[str, Any]:
         {**subject.start, **dict(zip(axes, at, strict=True))} for at in itertools.product(*axes.values())
     ]
     data = _data(subject, first, axes)
-    data["note"] = "On this page: " + ", ".join(
-        f"{word(axis)} {label(subject.start[axis])}" for axis in fixed
-    )
+    words = [f"{word(axis)} {label(subject.start[axis])}" for axis in fixed if axis != "aligned"]
+    if subject.start.get("aligned"):
+        words.append("strides and sizes that are multiples of 16")
+    data["note"] = f"On this page: {', '.join(words)}."
     with ThreadPoolExecutor(2) as pool:  # the disassembler is a process of its own
         found = list(pool.map(lambda at: _position(subject, at), points))
     data["positions"] = {_key(axes, at): one for at, one in zip(points, found, strict=True)}

@@ -46,6 +46,7 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
   padding: 10px 0; border-bottom: 1px solid #d0d7de; margin-bottom: 12px; color: #57606a; }
 .workbook-top a { color: #0b62b8; }
 .workbook-top .failed { color: #b3261e; font-weight: 600; }
+.jp-Cell-inputArea .highlight pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 .highlight .kt, .highlight .nb { color: var(--jp-mirror-editor-builtin-color); }
 .highlight .nf { color: var(--jp-mirror-editor-def-color); }
 /* static widgets */
