@@ -34,8 +34,12 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Starters are derived from the solutions that `make test` runs.
     "test_labs.py": ("test_an_untouched_starter_passes_nothing",),
-    # Whole lessons in JupyterLab; `make test` opens their pages, and JupyterLab on small notebooks.
+    # Whole lessons, a lab, and all kinds of questions in JupyterLab, and a batch that is still running; `make
+    # test` opens the lessons' pages, and JupyterLab with the sliders of a learner's own kernel.
     "test_browser.py": (
+        "test_a_lab_in_jupyterlab",
+        "test_questions_in_jupyterlab",
+        "test_the_index_of_a_batch_draws_its_grid_and_reloads",
         "test_the_grid_of_lesson_02",
         "test_the_kernels_of_lesson_03",
         "test_the_ptx_of_lesson_04",

@@ -343,6 +343,7 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
     press(page, body, "num_warps", "Home")
     # An SM holds 32 blocks of one warp, half of its threads; with 1,024 columns the kernel is wrong.
     see(body.locator(".kx-figure").first, "right, 50 % occupied")
+    press(page, body, "num_warps", "ArrowRight")
     press(page, body, "columns, N", "End")
     see(body.locator(".kx-figure").first, "wrong")
     context.close()

@@ -221,7 +221,7 @@ def _page(shown: Explored, title: str) -> str:
     """The page: the sliders, the best position, the source and the provenance."""
     table, at = shown.now
     data = view.kernels_data({table.spec.name: table}, shown.kernels, at)
-    data["measures"] = False
+    data |= {"measures": False, "absent": "not visited"}
     drawn = page_html(data, view.still_html(table, shown.kernels, at))
     text = html.escape
     n_points = sum(1 for kernel, _ in table.space.points() if kernel in shown.kernels)
