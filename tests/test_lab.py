@@ -142,7 +142,7 @@ ran('def share(n_elements, block_size, program): raise NotImplementedError("how 
 ran('check("programs-and-elements", share)')
 ran('share(10, 4, 2)')
 ran('1 / 0')
-ran('def share(n): return n\nshare(1, 2)')
+ran('share = len(1, 2)')
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
     lines = done.stdout.splitlines()

@@ -218,16 +218,18 @@ def test_the_guide_lists_its_pages():
 
 @pytest.mark.parametrize("name", ["README.md", "docs/guide/sliders.md"])
 def test_the_slider_examples_run_without_a_gpu(name, tmp_path):
-    """Pasted into a script as it is, the example shows sliders over its launch parameters."""
-    (example,) = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
-    *before, last = example.strip().splitlines()
-    # Triton reads a kernel's source from its file.
-    script = tmp_path / "example.py"
-    script.write_text("\n".join([*before, f"print({last})"]))
-    env = {**environment(), "CUDA_VISIBLE_DEVICES": ""}
-    ran = subprocess.run([sys.executable, script], cwd=tmp_path, env=env, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    assert "Sliders over BLOCK_SIZE, num_warps" in ran.stdout and "torch.square" in ran.stdout
+    """Pasted into a script as they are, the examples show sliders over their launch parameters."""
+    examples = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
+    assert examples
+    for example, axes in zip(examples, ("BLOCK_SIZE, num_warps", "n_parts"), strict=False):
+        *before, last = example.strip().splitlines()
+        # Triton reads a kernel's source from its file.
+        script = tmp_path / "example.py"
+        script.write_text("\n".join([*before, f"print({last})"]))
+        env = {**environment(), "CUDA_VISIBLE_DEVICES": ""}
+        ran = subprocess.run([sys.executable, script], cwd=tmp_path, env=env, capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stderr
+        assert f"Sliders over {axes}" in ran.stdout and "torch." in ran.stdout
 
 
 # ------------------------------------------------------------------------------------- notebooks and sizes
