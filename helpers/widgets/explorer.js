@@ -220,7 +220,7 @@ const STYLE = `
 .kx table { border-collapse: collapse; font: inherit; margin: 4px 0; color: inherit; }
 .kx tr, .kx tbody tr:nth-child(odd) { background: none; }
 .kx th, .kx td { text-align: left; font-weight: 400; padding: 1px 16px 1px 0; border: 0; vertical-align: top; background: none; color: inherit; }
-.kx thead th { font-weight: 600; }
+.kx thead th { font-weight: 600; white-space: nowrap; }
 .kx-scroll { overflow-x: auto; }
 .kx-was { opacity: .8; }
 .kx-alert { color: var(--kx-warning); font-weight: 600; }

@@ -35,7 +35,7 @@ _UNITS = {
     "block_y": "threads",
     "padding": "elements",
     "offset": "elements",
-    "num_warps": "warps a program",
+    "num_warps": "warps per program",
 }
 
 
