@@ -26,7 +26,7 @@ help:
 	@echo "make run        run all lessons; open build/course/index.html"
 	@echo "make lab        open the first lesson in JupyterLab"
 	@echo "make book       build the book from the executed lessons; open build/book/index.html"
-	@echo "make test       check the format and run the tests that every change has to pass; 8 to 13 minutes on two slow cores"
+	@echo "make test       check the format and run the tests that every change has to pass; 8 to 10 minutes on two slow cores"
 	@echo "make test-slow  run the remaining tests: attacks, kills, clusters, whole lessons in a browser; 10 minutes"
 	@echo "make compat     test other versions from the network: Colab's, CUDA 12's, and the newest (make latest)"
 	@echo "make form       format and lint the code, and bring the notebooks into their canonical form"

@@ -5,22 +5,16 @@ What lies behind a word is read off a picture without words, so that bars, cells
 drawn.
 """
 
-import dataclasses
 import io
 
-import commands
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
 import pytest
 from browser import browser
 from PIL import Image
 
-from helpers import plots, records
+from helpers import plots
 from helpers.lessons import fusion
-from helpers.widgets import figure
-from helpers.widgets.square import SPACES, TORCH
-from helpers.widgets.table import from_frame
 
 PAGES = ("#FFFFFF", "#111111")
 STRUCK = (255, 0, 255)  # the colour that dashed lines get for the picture
@@ -59,22 +53,6 @@ def swept() -> pd.DataFrame:
         }
         for b, w in points
     )
-
-
-def explored(*, refused: bool = False) -> go.Figure:
-    space = SPACES["launch"]
-    case = commands.recorded(space.record)
-    frame = pd.DataFrame(case["rows"], columns=case["columns"])
-    frame.attrs["provenance"] = records.Provenance(**case["provenance"])
-    table = from_frame(space, frame)
-    if refused:
-        why = {
-            "verdict": "refused",
-            "reason": "a launch with more threads than the device has for one block of it",
-        }
-        rows = {k: {**row, **why} if row["kernel"] == TORCH else row for k, row in table.rows.items()}
-        table = dataclasses.replace(table, rows=rows)
-    return figure.build(table, [*space.mapped, *space.rivals], space.mapped[0], space.start)
 
 
 COPY = {"copy": 2957.0, "peak": 3350.0}
@@ -119,8 +97,6 @@ DRAWN = {
         COPY,
         {"fp32": 66_900},
     ),
-    "sliders": explored,
-    "sliders, one refused": lambda: explored(refused=True),
     "programs of a softmax": fusion.draw_holders,
 }
 

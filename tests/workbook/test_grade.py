@@ -249,7 +249,9 @@ def test_what_is_not_defined_is_said(graded):
 
 def test_endless_loops_are_stopped(stopped):
     assert verdicts(stopped, "loops") == ("passed", "failed")
-    assert "own-one: " in said(stopped, "loops") and f"{SHORT_LIMIT_S} s" in said(stopped, "loops")
+    words = said(stopped, "loops")
+    # On a busy machine the interrupt may come too late, and the process is killed.
+    assert "own-one: " in words and (f"{SHORT_LIMIT_S} s" in words or "past its time" in words)
     late = mark(stopped, "loops", "twice")
     assert late.mistake == "timeout" and late.case.endswith(" numbers")
     assert f"{SHORT_LIMIT_S} s" in late.sentence
