@@ -21,7 +21,7 @@ unexport VIRTUAL_ENV
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
 PYTEST = TEST_SEED=$(SEED) $(BIN)/python -m pytest $(WORKERS)
 
-.PHONY: help run test test-slow compat latest lab record bench form book
+.PHONY: help run test test-slow compat latest lab minutes record bench form book
 help:
 	@echo "make run        run all lessons; open build/course/index.html"
 	@echo "make lab        open the first lesson in JupyterLab"
@@ -30,6 +30,7 @@ help:
 	@echo "make test-slow  run the remaining tests: attacks, kills, clusters, whole lessons in a browser; 10 minutes"
 	@echo "make compat     test other versions from the network: Colab's, CUDA 12's, and the newest (make latest)"
 	@echo "make form       format and lint the code, and bring the notebooks into their canonical form"
+	@echo "make minutes    run all lessons and compute how many minutes they take a reader"
 	@echo "make record     on a GPU: run the lessons and labs and store their measurements as the records"
 	@echo "make bench      print times, memory and sizes; on a GPU also performance ratios"
 
@@ -81,6 +82,11 @@ latest:
 	@test -x $(LATEST)/bin/python || $(PYTHON) -m venv $(LATEST)
 	$(LATEST)/bin/python -m pip install --disable-pip-version-check --upgrade --upgrade-strategy eager -e '.[lab,dev,cluster,book]' $(foreach one,$(WITH),'$(one)')
 	@TEST_SEED=$(SEED) $(LATEST)/bin/python tests/latest.py $(if $(ARGS),--part) -- $(WORKERS) $(ARGS)
+
+minutes: $(STAMP)
+	@$(BIN)/workbook run notebooks --out build/course $(ARGS)
+	@$(BIN)/workbook minutes
+	@$(BIN)/workbook form
 
 lab: $(STAMP)
 	$(BIN)/jupyter lab notebooks/01_profiling.ipynb

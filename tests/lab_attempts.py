@@ -20,6 +20,8 @@ import nbformat
 import seeds
 from commands import ROOT, environment
 
+from workbook.form import exercises as lesson_exercises
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -47,21 +49,24 @@ def changed(exercise: str, old: str, new: str, mistake: str = "", says: str = ""
 
 
 def solution_cells(lab: str) -> dict[str, str]:
-    """The sources of the cells of a lab's solution by id."""
+    """The sources of the cells of a lab's solution, and of its lesson's exercises, by id."""
     notebook = nbformat.read(ROOT / "labs" / "solutions" / f"{lab}.ipynb", as_version=4)
-    return {cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"}
+    return {
+        **{cell.id: cell.source for cell in notebook.cells if cell.cell_type == "code"},
+        **lesson_exercises.solutions_of(ROOT / "notebooks" / f"{lab}.ipynb"),
+    }
 
 
 def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
     """The verdict per attempt, computed in this process. An attempt's seed comes from its name."""
     import warnings
 
-    from helpers.exercises import attempt, of_lab
+    from helpers.exercises import attempt, of_lab, of_lesson
 
     interpreter.quicken()
     warnings.filterwarnings("ignore", category=RuntimeWarning)
     cells = solution_cells(lab)
-    exercises = {exercise.id: exercise for exercise in of_lab(lab)}
+    exercises = {exercise.id: exercise for exercise in (*of_lesson(lab), *of_lab(lab))}
     found: dict[str, dict] = {}
     with tempfile.TemporaryDirectory() as folder:
 
@@ -78,7 +83,7 @@ def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
                 source = source.replace(old, new)
             seed = seeds.of(f"{lab}: {name}")
             seeds.sow(seed)
-            names: dict = {"__name__": "lab"}
+            names: dict = {"__name__": "lab", "check": lambda id, obj: None}
             execute("begin", "from helpers import device\n" + cells["begin"], names)
             execute(f"cell_{i}", source, names)
             exercise = exercises[one.exercise]

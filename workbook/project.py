@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from helpers.kernels.source import read_kernels
 
 FOLDERS = ("notebooks", "labs", "labs/solutions")
 _LESSONS, _LABS, _SOLUTIONS = FOLDERS
+MINUTES = f"{_LESSONS}/minutes.json"  # `workbook minutes` writes it
 # The placeholder for the repository's address until `workbook publish` sets it.
 UNPUBLISHED = "OWNER/REPO"
 
@@ -23,11 +25,13 @@ class Project:
         root: The folder that holds pyproject.toml.
         repository: The repository on GitHub as `OWNER/REPO`, from `[project.urls] Repository`.
         kernels: For each kernel name, the suffix of its source file and the text of its block.
+        minutes: For each lesson the minutes of its parts, from notebooks/minutes.json.
     """
 
     root: Path
     repository: str
     kernels: dict[str, tuple[str, str]]
+    minutes: dict[str, dict[str, int]] = field(default_factory=dict)
 
     @property
     def published(self) -> bool:
@@ -89,4 +93,6 @@ def load_project(root: Path) -> Project:
             f"pyproject.toml: [project.urls] Repository is {urls.get('Repository')!r}; "
             "write https://github.com/OWNER/REPO, or run `workbook publish OWNER/REPO`."
         )
-    return Project(root, address[1], read_kernels(root / "helpers" / "kernels"))
+    stored = root / MINUTES
+    minutes = json.loads(stored.read_text("utf-8")) if stored.is_file() else {}
+    return Project(root, address[1], read_kernels(root / "helpers" / "kernels"), minutes)

@@ -1,7 +1,7 @@
-"""The labs' exercises: `get("square-any-shape")`, `of_lab("03_triton")`.
+"""The exercises of labs and lessons: `get("square-any-shape")`, `of_lab("03_triton")`, `of_lesson(…)`.
 
-Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for.
-`helpers.lab` is what a lab's cells call.
+Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for; its module
+`lesson` has the small exercises inside the lesson of the same name. `helpers.lab` is what the cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `mistakes`
 explains how to write an exercise's table of mistakes, `hints` has the sentences that labs share, and
@@ -48,6 +48,7 @@ __all__ = [
     "get",
     "hold",
     "of_lab",
+    "of_lesson",
 ]
 
 LABS = (
@@ -120,9 +121,25 @@ def _of_lab(lab: str) -> tuple[Exercise, ...]:
         return ()  # a lesson without a lab
 
 
+@functools.cache
+def of_lesson(lesson: str) -> tuple[Exercise, ...]:
+    """Return the exercises inside a lesson in order; empty for a lesson without any.
+
+    Args:
+        lesson: such as "03_triton".
+    """
+    module = f"helpers.exercises.lab{lesson[:2]}.lesson"
+    try:
+        return tuple(importlib.import_module(module).EXERCISES)
+    except ModuleNotFoundError as error:
+        if error.name not in (module, module.rpartition(".")[0]):
+            raise
+        return ()
+
+
 def all_ids() -> tuple[str, ...]:
-    """Return the ids of all exercises, lab by lab."""
-    return tuple(exercise.id for lab in LABS for exercise in of_lab(lab))
+    """Return the ids of all exercises, lab by lab, each lesson's before its lab's."""
+    return tuple(exercise.id for lab in LABS for exercise in (*of_lesson(lab), *of_lab(lab)))
 
 
 def get(id: str) -> Exercise:
@@ -133,7 +150,8 @@ def get(id: str) -> Exercise:
     """
     wanted = aliases.current(str(id))
     for lab in LABS:
-        for exercise in of_lab(lab):
+        # While a lab is graded, lessons' exercises aren't there: their judges would have answers.
+        for exercise in (*of_lab(lab), *(() if _held is not None else of_lesson(lab))):
             if exercise.id == wanted:
                 return exercise
     raise UnknownExercise(f"No exercise is called {id!r}{_near(id, all_ids()) or '.'}")

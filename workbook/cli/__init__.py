@@ -1,7 +1,7 @@
 """The `workbook` command: run notebooks in batch, grade labs, measure kernels, check this machine, and more.
 
 There is one module per family of commands: `batches` (run, results, index), `grading` (grade), `measuring`
-(doctor, records, bench), `notebooks` (form, publish) and `publishing` (book). `options` derives
+(doctor, records, bench), `notebooks` (form, minutes, publish) and `publishing` (book). `options` derives
 options from a dataclass, and `ending` ends a command with an error message. A command imports what it needs
 when it is called, so that `workbook --help` answers at once.
 """
@@ -32,6 +32,7 @@ for command in (
     measuring.records,
     measuring.bench,
     notebooks.form,
+    notebooks.minutes,
     notebooks.publish,
     publishing.book,
 ):

@@ -1,4 +1,4 @@
-"""`workbook form` and `workbook publish`: keep the notebooks in canonical form, and set their address."""
+"""`workbook form`, `workbook minutes`, `workbook publish`: the notebooks' form, length and address."""
 
 from __future__ import annotations
 
@@ -38,6 +38,27 @@ def form(
         typer.echo(f"{len(written)} files written" + (": " + ", ".join(written) if written else "."))
     if problems or (check and differences):
         raise typer.Exit(1)
+
+
+def minutes(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(help="The folder of `workbook run notebooks`. Default: build/course in the checkout."),
+    ] = None,
+) -> None:
+    """Compute how long each lesson takes a reader, and store it for the lessons' titles."""
+    from workbook.form import minutes as computed
+    from workbook.outputs import replace
+    from workbook.project import MINUTES, find_root, load_project
+
+    try:
+        root = find_root()
+        lessons = computed.read(folder or root / "build" / "course")
+        typer.echo(computed.table(lessons))
+        replace(root / MINUTES, computed.text({**load_project(root).minutes, **computed.rounded(lessons)}))
+    except (ValueError, RuntimeError) as error:
+        stop(error)
+    typer.echo(f"Stored in {MINUTES}; `workbook form` writes the titles.")
 
 
 def publish(

@@ -12,6 +12,8 @@
   reports such a cell as a problem.
 * The cell tagged `setup` holds `setup_source`. Once the repository has an address in pyproject.toml, the cell
   `title` has a Colab badge below its heading; until then no cell has one.
+* A lesson's cell tagged `exercise` shows the starter, and the text cell after it the solution, that
+  `workbook.form.exercises` reads from notebooks/solutions.
 * A cell tagged `kernel:NAME` shows the code between the lines `# [kernel:NAME]` and `# [/kernel:NAME]` in
   helpers/kernels (`//` in C++ and CUDA).
 """
@@ -19,7 +21,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,6 +29,7 @@ import nbformat
 from nbformat import NotebookNode
 
 from helpers.kernels.source import kernel_cell
+from workbook.form import exercises
 from workbook.form.source import only_questions
 from workbook.project import UNPUBLISHED, Project
 
@@ -66,6 +69,8 @@ _BADGE = re.compile(
     re.IGNORECASE,
 )
 _BADGE_IMAGE = "https://colab.research.google.com/assets/colab-badge.svg"
+# What a title states: "**Part A, about 35 minutes:**", or "about 45 minutes" for a lesson without parts.
+_STATED = re.compile(r"(?:(?<=\*\*Part )(?P<part>[A-Z]), )?about \d+ minutes")
 _WORDS = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 _HEX_ID = re.compile(r"(?=.*\d)[0-9a-f]{6,}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 # Text that differs between machines, so nbval cannot compare it.
@@ -123,6 +128,16 @@ def shown_name(path: Path, project: Project) -> str:
     return path.resolve().relative_to(project.root.resolve()).as_posix() if in_labs else path.name
 
 
+def stated_minutes(title: str, minutes: Mapping[str, int]) -> str:
+    """A title's text with the minutes of each part, or of the whole lesson if it has no parts ("")."""
+
+    def one(match: re.Match[str]) -> str:
+        n = minutes.get(match["part"] or "")
+        return match[0] if n is None else re.sub(r"\d+", str(n), match[0])
+
+    return _STATED.sub(one, title)
+
+
 def tags(cell: NotebookNode) -> list[str]:
     """The cell's tags, or an empty list."""
     return list(cell.metadata.get("tags", []))
@@ -161,6 +176,12 @@ def canonical(path: Path, project: Project, text: str | None = None) -> Formed:
         if cell.cell_type == "code":
             _form_code(cell, filename, project, problems)
     notebook.cells = cells
+    if path.resolve().parent == (project.root / "notebooks").resolve():
+        problems += exercises.fill(notebook, exercises.solutions_of(path), filename)
+        lesson_minutes = project.minutes.get(path.stem, {})
+        for cell in notebook.cells:
+            if cell.id == "title":
+                cell.source = stated_minutes(cell.source, lesson_minutes)
     _form_lesson(notebook, path, filename, project, problems)
     formed = nbformat.writes(notebook, version=4) + "\n"
     on_disk = path.read_text("utf-8") if path.exists() else ""
@@ -333,6 +354,10 @@ def _source_difference(old: NotebookNode, new: NotebookNode) -> str:
         return "is not the setup cell that every notebook has"
     if kernel:
         return f"is not the {kernel.removeprefix('kernel:')} of helpers/kernels"
+    if exercises.TAG in tags(new) or new.id.endswith("-solution"):
+        return "differs from the exercise's source in notebooks/solutions"
     if _BADGE.findall(old.source) != _BADGE.findall(new.source):
         return "has no Colab badge, one with another address, or one that leads nowhere yet"
+    if new.id == "title" and _STATED.search(new.source):
+        return "states other minutes than notebooks/minutes.json"
     return "has trailing blanks, or blank lines around it"

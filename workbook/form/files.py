@@ -12,7 +12,7 @@ from pathlib import Path
 import nbformat
 from nbformat import NotebookNode
 
-from workbook.form import keys, labs, limits, questions, starters
+from workbook.form import exercises, keys, labs, limits, questions, starters
 from workbook.form.canonical import CHECKED, Formed, canonical, shown_name
 from workbook.outputs import replace
 from workbook.project import Project, find_root, load_project
@@ -142,6 +142,10 @@ def _form_labs(
         recorded = before.get(name, {}).get("fingerprint")
         _form_starter(project, starter, derived, recorded, outcome, check=check)
         entries.update(starters.entries_of(name, derived))
+    for lesson in project.lessons():
+        made, _ = exercises.starter_cells(exercises.solutions_of(lesson), lesson.stem)
+        cells.append((shown_name(lesson, project), list(made)))
+        entries.update({id: {"lab": lesson.stem, "cells": {id: source}} for id, source in made.items()})
     outcome.problems += labs.double_ids(cells)
     if entries != before:
         names = [k for k in sorted({**before, **entries}) if before.get(k) != entries.get(k)]

@@ -115,7 +115,7 @@ def exercise_groups(notebook: NotebookNode) -> list[list[str]]:
 
 
 def double_ids(cells: Iterable[tuple[str, Iterable[str]]]) -> list[str]:
-    """One sentence for each exercise cell that two labs have, from each file's name and its cells' ids."""
+    """One sentence for each exercise cell that two notebooks have, from their names and cells' ids."""
     first: dict[str, str] = {}
     problems = []
     for filename, ids in cells:
