@@ -32,6 +32,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_broken_copy_fails",
         "test_an_edited_kernel_is_not_given_the_recorded_times",
     ),
+    # All lessons run once more, for the minutes that their titles state.
+    "lessons/test_lessons.py": ("test_the_stated_minutes_are_those_of_a_run",),
     # Starters are derived from the solutions that `make test` runs.
     "test_labs.py": ("test_an_untouched_starter_passes_nothing",),
     # Whole lessons, a lab, and all kinds of questions in JupyterLab, and a batch that is still running; `make

@@ -25,7 +25,9 @@ def printed(text):
 
 def test_each_thing_that_a_reader_meets_takes_its_time():
     words = "word " * 180
-    figure = nbf.new_output("display_data", data={"application/vnd.plotly.v1+json": {}, "text/plain": "Figure"})
+    figure = nbf.new_output(
+        "display_data", data={"application/vnd.plotly.v1+json": {}, "text/plain": "Figure"}
+    )
     found = minutes.parts(
         lesson(
             nbf.new_markdown_cell("## 1. Begin\n\n" + words),

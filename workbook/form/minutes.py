@@ -3,8 +3,10 @@
 A reader meets prose at 180 words per minute (folded text and `because=` included), displayed output at 400,
 and visible code at 12 lines per minute. A question takes one minute, a figure 45 seconds, a "Try it" three
 minutes, an exercise five, and the cells run as long as they ran. Readers of the second edition's ten lessons
-needed 0.96 to 1.43 times what this formula gives, 1.13 times on average; without the "Try it" 1.45 times. `notebooks/minutes.json` stores the minutes of each part,
-rounded to 5, and `workbook form` writes them into the lessons' titles.
+needed 0.96 to 1.43 times what this formula gives, 1.13 times on average; without the "Try it" 1.45 times.
+
+`notebooks/minutes.json` stores the minutes of each part, rounded to 5, and `workbook form` writes them into
+the lessons' titles.
 
 A section belongs to the part whose letter its heading begins with ("## A1. …"). Sections under a heading that
 begins with "Optional" belong to no part. A lesson without lettered headings has one part, called "".
