@@ -476,6 +476,37 @@ def test_a_lab_in_jupyterlab(opened, lab, tmp_path):
     assert "passed" not in table.stdout.split("\n")[2], "reset did not forget the pass"
 
 
+def test_sliders_and_questions_are_accessible_in_jupyterlab(opened, lab):
+    """Only what the workbook draws is checked, because JupyterLab has faults of its own."""
+    cells = OWN | {
+        "launch": "widgets.explore()",
+        "grid": "widgets.explore_grid()",
+        "ptx": "widgets.explore_ptx(aligned=True)",
+        "ask": "from helpers import predict\n" + QUESTIONS["ask-choice"],
+        "reveal": QUESTIONS["answer-choice"],
+    }
+    write_notebook(lab[1], "accessible", cells)
+    page = opened("accessible")
+    page.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
+    drawn = {name: ".kx" for name in ("launch", "explore", "grid", "ptx")} | {
+        "ask": "form",
+        "reveal": "details",
+    }
+    found = {}
+    for theme in ("light", "dark"):
+        if theme == "dark":
+            dark(page)
+        for width in (1000, 400):
+            page.page.set_viewport_size({"width": width, "height": 1200})
+            for name, element in drawn.items():
+                cell = page.cell(name)
+                cell.locator(element).first.wait_for()
+                if faults := harness.accessibility_faults(page.page, f'[data-cell="{name}"] {element}'):
+                    found[name, theme, width] = faults
+                screenshot(page, f"accessible-{name}-{theme}-{width}")
+    assert found == {}
+
+
 # ------------------------------------------------------------------------------------------- pages
 
 
@@ -618,6 +649,23 @@ def test_the_page_of_lesson_04_keeps_its_sliders(offline):
     press(page, body, "num_warps", "End")
     expect(facts).to_contain_text(re.compile(rf"{spilled}0"), timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "page-04-ptx")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1000])
+def test_the_pages_of_a_batch_are_accessible(chrome, pages, theme, width):
+    viewport = {"width": width, "height": 1000}
+    context = chrome.new_context(viewport=viewport, color_scheme=theme, offline=True)
+    found = {}
+    for path in sorted(pages.glob("*.html")):
+        page = harness.Page(context.new_page())
+        page.page.goto(path.as_uri())
+        if path.stem in SLIDERS:
+            page.page.locator(".kx input[type=range]").first.wait_for()
+        if faults := harness.accessibility_faults(page.page) + page.errors:
+            found[path.name] = faults
+    context.close()
+    assert found == {}
 
 
 # ------------------------------------------------------------------------------------------- without Chromium
