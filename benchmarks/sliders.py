@@ -103,7 +103,7 @@ def in_jupyterlab() -> None:
                 cell.locator(".kx-slider").first.wait_for()
                 page.page.wait_for_timeout(1500)
                 if lesson == "04_ptx":
-                    report(lesson, "PTX compiled and painted", ptx_moves(page, cell), PTX_MS)
+                    report(lesson, "PTX compiled and painted; SASS follows", ptx_moves(page, cell), PTX_MS)
                 else:
                     report(lesson, "move in JupyterLab", moves(page, cell), MOVE_MS)
                 page.page.close()
