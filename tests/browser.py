@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -233,11 +233,19 @@ def timed_first_paint(page: Page, name: str) -> float:
     }""")
 
 
-def accessibility_faults(page: Any, inside: str | None = None) -> list[str]:
-    """What axe-core calls serious or critical on a page, or inside the elements that a selector finds."""
+def accessibility_faults(page: Any, inside: str | None = None, outside: Sequence[str] = ()) -> list[str]:
+    """What axe-core calls serious or critical on a page.
+
+    Args:
+        page: Playwright's page.
+        inside: check only the elements that this selector finds.
+        outside: selectors of what isn't checked.
+    """
     page.evaluate(AXE_SCRIPT)
     found = page.evaluate(
-        "inside => axe.run(inside ?? document, {resultTypes: ['violations'], preload: false})", inside
+        """([inside, outside]) => axe.run({include: [inside ?? 'html'], exclude: outside},
+            {resultTypes: ['violations'], preload: false})""",
+        [inside, list(outside)],
     )
     return [
         f"{one['id']}: {one['nodes'][0]['html'][:200]}"
