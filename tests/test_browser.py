@@ -489,6 +489,9 @@ def test_sliders_and_questions_are_accessible_in_jupyterlab(opened, lab):
     write_notebook(lab[1], "accessible", cells)
     page = opened("accessible")
     page.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
+    # Several widgets share the page, and each keeps its own choices.
+    for group in page.page.locator(".kx fieldset:has(input[type=radio])").all():
+        expect(group.locator("input:checked")).to_have_count(1)
     drawn = {name: ".kx" for name in ("launch", "explore", "grid", "ptx")} | {
         "ask": "form",
         "reveal": "details",

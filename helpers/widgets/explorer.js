@@ -163,7 +163,8 @@ function h(tag, props = {}, ...children) {
 }
 
 const KEEP_KEYS = { "data-lm-suppress-shortcuts": "true" };  // JupyterLab would move between cells
-let numbers = 0;
+// A name that no other widget of the page has. Each widget loads this module again, so counting isn't enough.
+const unique = () => `kx-${Math.random().toString(36).slice(2)}`;
 
 const STYLE = `
 .kx { container-type: inline-size; font: 13px/1.5 system-ui, sans-serif; text-align: left; min-width: 0;
@@ -256,7 +257,7 @@ function addStyle(element) {
 }
 
 function radios(legend, options, chosen, choose) {
-  const name = `kx-${++numbers}`;
+  const name = unique();
   const labels = options.map(([value, text]) => h("label", {}, h("input", {
     type: "radio", name, value, ...KEEP_KEYS, checked: value === chosen, onchange: () => choose(value),
   }), text));
@@ -683,7 +684,7 @@ class Code extends Explorer {
     this.view = "code";
     this.exact = false;
     this.kept = this.at;
-    this.css = `kx-${++numbers}`;
+    this.css = unique();
     this.previous = null;
     this.facts = h("div", { role: "status" });
     this.source = h("div", {});
@@ -755,7 +756,7 @@ class Code extends Explorer {
     this.sourceShown = lines;
     const used = now.colors ?? this.data.source_colors;
     this.used = used;
-    const name = `kx-${++numbers}`;
+    const name = unique();
     const pick = (number) => ({ type: "radio", name, ...KEEP_KEYS, onchange: () => { this.picked = number; this.light(null); } });
     const rows = lines.map(([number, , text]) => (used[number]
       ? h("label", { class: "kx-code", "data-source": number }, h("input", { ...pick(String(number)), "aria-label": `source line ${number}` }), h("b", {}, String(number)), `  ${text || " "}`)
