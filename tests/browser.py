@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import debian
+from axe_playwright_python.base import AXE_SCRIPT
 
 ROOT = Path(__file__).parent.parent
 ARGUMENTS = (
@@ -147,14 +148,18 @@ class Page:
         if not _HARMLESS.search(text):
             self.errors.append(text)
 
-    def run_notebook(self, address: str, timeout_s: float = 900) -> None:
-        """Open a notebook in JupyterLab and run all its cells; raises if a cell fails."""
+    def open_notebook(self, address: str) -> None:
+        """Open a notebook in JupyterLab and wait for its kernel."""
         self.page.goto(address)
         self.page.wait_for_function(
             "() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1"
             " && jupyterapp.shell.currentWidget.sessionContext.session?.kernel?.status === 'idle'",
             timeout=1000 * STARTS_WITHIN_S,
         )
+
+    def run_notebook(self, address: str, timeout_s: float = 900) -> None:
+        """Open a notebook in JupyterLab and run all its cells; raises if a cell fails."""
+        self.open_notebook(address)
         self.page.evaluate("() => { window.ran = null; jupyterapp.commands.execute('notebook:run-all-cells')"
                            ".then(r => window.ran = true, e => window.ran = String(e)) }")  # fmt: skip
         self.page.wait_for_function("() => window.ran !== null", timeout=1000 * timeout_s)
@@ -210,3 +215,40 @@ def timed_press(page: Any, handle: Any, key: str, target: Any) -> float:
     page.keyboard.press(key)
     page.wait_for_function("() => window.__paint !== null", timeout=SHOWS_WITHIN_MS)
     return page.evaluate("() => window.__paint")
+
+
+def timed_first_paint(page: Page, name: str) -> float:
+    """Run a cell of the open notebook; milliseconds from the kernel's reply until its sliders are painted."""
+    return page.cell(name).evaluate("""async (cell) => {
+      const painted = new Promise((resolve) => {
+        const look = () => requestAnimationFrame(() => {
+          if (cell.querySelector('.kx-slider')) setTimeout(() => resolve(performance.now()));
+          else look();
+        });
+        look();
+      });
+      await jupyterapp.commands.execute('notebook:run-cell');
+      const replied = performance.now();
+      return Math.max(0, await painted - replied);
+    }""")
+
+
+def accessibility_faults(page: Any, inside: str | None = None, outside: Sequence[str] = ()) -> list[str]:
+    """What axe-core calls serious or critical on a page.
+
+    Args:
+        page: Playwright's page.
+        inside: check only the elements that this selector finds.
+        outside: selectors of what isn't checked.
+    """
+    page.evaluate(AXE_SCRIPT)
+    found = page.evaluate(
+        """([inside, outside]) => axe.run({include: [inside ?? 'html'], exclude: outside},
+            {resultTypes: ['violations'], preload: false})""",
+        [inside, list(outside)],
+    )
+    return [
+        f"{one['id']}: {one['nodes'][0]['html'][:200]}"
+        for one in found["violations"]
+        if one["impact"] in ("serious", "critical")
+    ]

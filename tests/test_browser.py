@@ -17,6 +17,7 @@ from typing import Any
 
 import browser as harness
 import debian
+import firefox
 import nbformat
 import pytest
 from commands import ROOT, recorded
@@ -476,6 +477,40 @@ def test_a_lab_in_jupyterlab(opened, lab, tmp_path):
     assert "passed" not in table.stdout.split("\n")[2], "reset did not forget the pass"
 
 
+def test_sliders_and_questions_are_accessible_in_jupyterlab(opened, lab):
+    """Only what the workbook draws is checked, because JupyterLab has faults of its own."""
+    cells = OWN | {
+        "launch": "widgets.explore()",
+        "grid": "widgets.explore_grid()",
+        "ptx": "widgets.explore_ptx(aligned=True)",
+        "ask": "from helpers import predict\n" + QUESTIONS["ask-choice"],
+        "reveal": QUESTIONS["answer-choice"],
+    }
+    write_notebook(lab[1], "accessible", cells)
+    page = opened("accessible")
+    page.page.evaluate("() => jupyterapp.commands.execute('application:toggle-left-area')")
+    # Several widgets share the page, and each keeps its own choices.
+    for group in page.page.locator(".kx fieldset:has(input[type=radio])").all():
+        expect(group.locator("input:checked")).to_have_count(1)
+    drawn = {name: ".kx" for name in ("launch", "explore", "grid", "ptx")} | {
+        "ask": "form",
+        "reveal": "details",
+    }
+    found = {}
+    for theme in ("light", "dark"):
+        if theme == "dark":
+            dark(page)
+        for width in (1000, 400):
+            page.page.set_viewport_size({"width": width, "height": 1200})
+            for name, element in drawn.items():
+                cell = page.cell(name)
+                cell.locator(element).first.wait_for()
+                if faults := harness.accessibility_faults(page.page, f'[data-cell="{name}"] {element}'):
+                    found[name, theme, width] = faults
+                screenshot(page, f"accessible-{name}-{theme}-{width}")
+    assert found == {}
+
+
 # ------------------------------------------------------------------------------------------- pages
 
 
@@ -595,6 +630,9 @@ def test_the_page_of_lesson_03_keeps_its_sliders(offline):
     shown = found(rows, **{**point, "kernel": "Triton rows", "block_size": 8192, "num_warps": 1})
     see(cells.first, f"{shown['gb_per_s']:,.0f}")
     see(cells.last, "wrong")
+    # A screen reader hears values, not positions, and nothing moves by itself.
+    expect(slider(body, "BLOCK_SIZE")).to_have_attribute("aria-valuetext", "2,048")
+    assert page.page.evaluate("document.getAnimations().length") == 0
     screenshot(page, "page-03-explore")
     # Another GPU: the same position.
     choose(body, "H100")
@@ -618,6 +656,42 @@ def test_the_page_of_lesson_04_keeps_its_sliders(offline):
     press(page, body, "num_warps", "End")
     expect(facts).to_contain_text(re.compile(rf"{spilled}0"), timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "page-04-ptx")
+
+
+# nbconvert draws these: its prompts and some of its colors of code have too little contrast.
+NBCONVERT = (".jp-InputPrompt", ".jp-OutputPrompt", ".jp-InputArea .highlight")
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [400, 1000])
+def test_the_pages_of_a_batch_are_accessible(chrome, pages, theme, width):
+    viewport = {"width": width, "height": 1000}
+    context = chrome.new_context(viewport=viewport, color_scheme=theme, offline=True)
+    found = {}
+    for path in sorted(pages.glob("*.html")):
+        page = harness.Page(context.new_page())
+        page.page.goto(path.as_uri())
+        if path.stem in SLIDERS:
+            page.page.locator(".kx input[type=range]").first.wait_for()
+        if faults := harness.accessibility_faults(page.page, outside=NBCONVERT) + page.errors:
+            found[path.name] = faults
+    context.close()
+    assert found == {}
+
+
+def test_a_page_works_in_firefox(pages, tmp_path):
+    """Firefox unpacks the recorded positions, and a slider moves by keyboard."""
+    point = {"kernel": "CUDA C++", "block_x": 16, "block_y": 16, "n_cols": 4096}
+    sweep = "load_inline/shape-sweep"
+    with firefox.tab(tmp_path, (pages / "02_load_inline.html").as_uri()) as tab:
+        tab.wait(
+            f"document.querySelector('.kx [role=status]').textContent.includes('{speed(sweep, **point)}')"
+        )
+        tab.evaluate("document.querySelector('.kx-slider input').focus()")
+        tab.press(firefox.ARROW_RIGHT)
+        moved = speed(sweep, **point | {"block_x": 32})
+        tab.wait("document.querySelector('.kx-title').textContent.includes('Blocks of 32 × 16')")
+        tab.wait(f"document.querySelector('.kx [role=status]').textContent.includes('{moved}')")
 
 
 # ------------------------------------------------------------------------------------------- without Chromium

@@ -173,7 +173,8 @@ def _pane_html(
         '<div style="min-width:0;border:1px solid rgba(128,128,128,.45);border-radius:4px;overflow:hidden">'
         '<div style="font:600 13px sans-serif;padding:4px 8px;border-bottom:1px solid rgba(128,128,128,.45)">'
         f"{html.escape(title)}</div>"
-        f'<div style="overflow:auto;max-height:{height}"><div style="font:12px/1.45 '
+        f'<div tabindex="0" role="region" aria-label="{html.escape(title)}" '
+        f'style="overflow:auto;max-height:{height}"><div style="font:12px/1.45 '
         "ui-monospace,Menlo,Consolas,"
         "'DejaVu Sans Mono',monospace;white-space:pre;width:max-content;min-width:100%;padding:2px 0\">"
         f"{''.join(rows)}</div></div></div>"

@@ -163,7 +163,8 @@ function h(tag, props = {}, ...children) {
 }
 
 const KEEP_KEYS = { "data-lm-suppress-shortcuts": "true" };  // JupyterLab would move between cells
-let numbers = 0;
+// A name that no other widget of the page has. Each widget loads this module again, so counting isn't enough.
+const unique = () => `kx-${Math.random().toString(36).slice(2)}`;
 
 const STYLE = `
 .kx { container-type: inline-size; font: 13px/1.5 system-ui, sans-serif; text-align: left; min-width: 0;
@@ -256,7 +257,7 @@ function addStyle(element) {
 }
 
 function radios(legend, options, chosen, choose) {
-  const name = `kx-${++numbers}`;
+  const name = unique();
   const labels = options.map(([value, text]) => h("label", {}, h("input", {
     type: "radio", name, value, ...KEEP_KEYS, checked: value === chosen, onchange: () => choose(value),
   }), text));
@@ -683,7 +684,7 @@ class Code extends Explorer {
     this.view = "code";
     this.exact = false;
     this.kept = this.at;
-    this.css = `kx-${++numbers}`;
+    this.css = unique();
     this.previous = null;
     this.facts = h("div", { role: "status" });
     this.source = h("div", {});
@@ -734,15 +735,14 @@ class Code extends Explorer {
       return;
     }
     if (this.shownAt !== this.at) {
-      this.previous = this.shownAt && this.position(this.shownAt);
-      if (this.previous?.refused) this.previous = null;
+      this.previous = this.shownAt;
       this.shownAt = this.at;
     }
-    const before = this.previous;
+    const last = this.previous && this.position(this.previous), before = last?.refused ? null : last;
     this.facts.replaceChildren(h("div", { class: "kx-facts" }, ...this.data.facts.map((title, i) => {
-      const value = now.facts[i], was = before && before.facts[i] !== value ? before.facts[i] : null;
-      return h("div", {}, h("span", {}, title), h("span", {}, h("b", {}, value.toLocaleString("en")),
-        was === null ? null : h("span", { class: "kx-alert" }, ` (was ${was.toLocaleString("en")})`)));
+      const value = now.facts[i], was = before && value !== undefined && before.facts[i] !== value ? before.facts[i] : undefined;
+      return h("div", {}, h("span", {}, title), h("span", {}, h("b", {}, value === undefined ? "…" : value.toLocaleString("en")),
+        was === undefined ? null : h("span", { class: "kx-alert" }, ` (was ${was.toLocaleString("en")})`)));
     })));
     this.drawSource(now);
     if (this.view === "code") this.panes.replaceChildren(this.pane("ptx", now, before), this.pane("sass", now, before));
@@ -756,7 +756,7 @@ class Code extends Explorer {
     this.sourceShown = lines;
     const used = now.colors ?? this.data.source_colors;
     this.used = used;
-    const name = `kx-${++numbers}`;
+    const name = unique();
     const pick = (number) => ({ type: "radio", name, ...KEEP_KEYS, onchange: () => { this.picked = number; this.light(null); } });
     const rows = lines.map(([number, , text]) => (used[number]
       ? h("label", { class: "kx-code", "data-source": number }, h("input", { ...pick(String(number)), "aria-label": `source line ${number}` }), h("b", {}, String(number)), `  ${text || " "}`)
@@ -784,8 +784,14 @@ class Code extends Explorer {
       h("span", { class: "kx-bytes", style: width ? `border-color:${width}` : "" }, bytes ? `${bytes} B` : ""), before, opcode ? h("b", {}, opcode) : "", after);
   }
 
+  /** A pane for lines that are not there: SASS arrives after the PTX, and a kept position may not compile. */
+  waiting(kind, why = "disassembling …") {
+    return h("div", { class: "kx-pane" }, h("div", { class: "kx-head" }, this.data.titles[kind]), h("div", { class: "kx-legend" }, why));
+  }
+
   pane(kind, now, before) {
     const lines = now[kind];
+    if (!lines) return this.waiting(kind);
     const { added, gone } = news(kind, before?.[kind], lines);
     const rows = lines.slice(0, LONGEST).map((one, i) => this.line(kind, one, added.has(i) ? "+" : " ", added.has(i)));
     if (lines.length > LONGEST) rows.push(h("span", { class: "kx-code kx-number" }, `… and ${(lines.length - LONGEST).toLocaleString("en")} more lines`));
@@ -797,6 +803,7 @@ class Code extends Explorer {
   /** The kept position on the left, the present one on the right. */
   difference(kind) {
     const kept = this.position(this.kept), now = this.position();
+    if (!kept?.[kind] || !now[kind]) return this.waiting(kind, kept?.refused && `The kept position is refused: ${kept.refused}`);
     const [left, right] = [kept[kind].slice(0, LONGEST), now[kind].slice(0, LONGEST)];
     const read = (line) => (this.exact ? line[2].trim() : essence(kind, line[2]));
     const rows = sideBySide(left.map(read), right.map(read));

@@ -128,7 +128,8 @@ def explore_ptx(
 
     def answer(message: Mapping[str, Any]) -> None:
         at = {axis: values[i] for (axis, values), i in zip(subject.axes.items(), message["at"], strict=True)}
-        found = {_key(subject.axes, at): _position(subject, at)}
+        key = _key(subject.axes, at)
+        found = {key: _position(subject, at, lambda part: widget.send({"positions": {key: part}}))}
         data["positions"] |= found
         widget.send({"answer": True, "positions": found})
 
@@ -239,26 +240,35 @@ def _page_data(subject: _Subject, first: Stages) -> dict[str, Any]:
     return data
 
 
-def _position(subject: _Subject, at: Position) -> dict[str, Any]:
-    """One position: its facts and the lines of its PTX and SASS; or why it does not compile."""
+def _position(
+    subject: _Subject, at: Position, early: Callable[[dict[str, Any]], None] | None = None
+) -> dict[str, Any]:
+    """One position: its facts and the lines of its PTX and SASS; or why it does not compile.
+
+    Args:
+        subject: what is compiled.
+        at: the position.
+        early: called with the position as soon as it is compiled, when its SASS is still missing. The
+            disassembler takes several times as long as the compiler.
+    """
     from helpers.cuda import BuildError
     from helpers.ptx import CompileError
 
     try:
         stages = subject.compiled(at)
-        made = {
-            "facts": list(facts(stages).values()),
-            **{kind: _lines(stages, kind) for kind in ("ptx", "sass")},
-        }
+        made = {"facts": list(facts(stages).values()), "ptx": _lines(stages, "ptx")}
+        if not subject.one_source:
+            made |= {"source": _lines(stages, "source"), "colors": _colors(stages)}
+        if early is not None:
+            early(made)
+        n_instructions = len(stages.sass_reading.instructions)
+        return made | {"facts": [*made["facts"], n_instructions], "sass": _lines(stages, "sass")}
     except (CompileError, BuildError) as error:
         return {"refused": str(error)}
-    if subject.one_source:
-        return made
-    return {**made, "source": _lines(stages, "source"), "colors": _colors(stages)}
 
 
 def facts(stages: Stages) -> dict[str, int]:
-    """The numbers above the panes."""
+    """The numbers above the panes, except the last, which needs the disassembler."""
     from helpers.ptx.artifacts import facts as from_ptx
 
     row = from_ptx(stages)
@@ -268,7 +278,6 @@ def facts(stages: Stages) -> dict[str, int]:
         "spill_bytes": stages.spill_bytes,
         "shared_bytes": stages.shared_bytes,
         "ptx_instructions": row["ptx_instructions"],
-        "sass_instructions": len(stages.sass_reading.instructions),
     }
 
 

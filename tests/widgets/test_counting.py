@@ -17,6 +17,7 @@ from helpers import device, ncu, widgets
 from helpers.widgets import counting
 from helpers.widgets.own import Asked, own_space
 from helpers.widgets.square import LAUNCH
+from helpers.widgets.table import Table
 
 GRIDS = ncu.load_report(ROOT / "helpers" / "records" / "h200" / "ncu" / "five-grids.ncu-rep")
 MINE, RIVAL = "Triton rows", "torch.square"
@@ -122,3 +123,21 @@ def test_an_own_kernel_is_counted_on_this_gpu():
     mine, rival = counting.count(space, [("double", space.start), ("twice", space.start)])
     assert mine["load_sectors"] == pytest.approx(4096 * 4096 * 4 / 32, rel=1e-3)
     assert rival["load_sectors"] == pytest.approx(2 * mine["load_sectors"], rel=1e-3)  # x + x reads x twice
+
+
+def test_an_error_of_nsight_compute_becomes_one_sentence(monkeypatch):
+    monkeypatch.setenv("WORKBOOK_WIDGETS", "widgets")
+    widget = widgets.explore().widget
+    sent = []
+    widget.send = sent.append
+
+    def refuse(*_: object) -> None:
+        raise ncu.NcuError("Nsight Compute may not read the GPU's counters here.", reason="permission")
+
+    monkeypatch.setattr(Table, "count", refuse)
+    widget._hear(None, {"kind": "count", "at": widget.data["start"], "mapped": 0, "rival": 1}, None)
+    (message,) = sent
+    assert message == {
+        "status": "",
+        "error": "Not counted: Nsight Compute may not read the GPU's counters here.",
+    }

@@ -41,6 +41,17 @@ def position(shown, **values) -> dict:
     return found
 
 
+def test_ptx_is_sent_before_the_slow_disassembler_has_finished():
+    shown = widgets.explore_ptx()
+    sent = []
+    shown.widget.send = sent.append
+    shown.widget._hear(None, {"kind": "code", "at": [0, 0, 0, 0]}, None)
+    (early,), (whole,) = (message["positions"].values() for message in sent)
+    assert "answer" not in sent[0] and "sass" not in early  # the browser still waits
+    assert sent[1]["answer"] and whole["sass"] and whole["ptx"] == early["ptx"]
+    assert whole["facts"][:-1] == early["facts"]
+
+
 def facts(shown, found: dict) -> dict[str, int]:
     return dict(zip(shown.widget.data["facts"], found["facts"], strict=True))
 

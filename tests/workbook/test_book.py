@@ -22,7 +22,6 @@ import browser as harness
 import nbformat
 import plotly.graph_objects as go
 import pytest
-from axe_playwright_python.base import AXE_SCRIPT
 from commands import LESSONS, ROOT, command, environment
 from playwright.sync_api import expect
 from small_checkout import BADGE, code
@@ -248,13 +247,7 @@ class Reader:
                 if (moving.effect.getComputedTiming().endTime !== Infinity) moving.finish();
             }"""
         )
-        self.page.evaluate(AXE_SCRIPT)
-        found = self.page.evaluate("axe.run({resultTypes: ['violations'], preload: false})")
-        return [
-            f"{one['id']}: {one['nodes'][0]['html'][:200]}"
-            for one in found["violations"]
-            if one["impact"] in ("serious", "critical")
-        ]
+        return harness.accessibility_faults(self.page)
 
 
 @pytest.fixture

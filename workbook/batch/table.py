@@ -196,7 +196,7 @@ def fixed_in_words(group: Group, figure: Figure) -> str:
     n = sum(figure.name in group.at(run) for run in group.runs)
     of = f" at {figure.nearest}" if figure.nearest else ""
     value = f"{figure.name} = {in_short(figure.value)}, {figure.source}{of}"
-    return f"{value}, at all {n} points (not measured: no GPU)"
+    return f"{value}, at all {n} points (not measured: read from the record)"
 
 
 def _of_other(figure: Figure) -> str:
