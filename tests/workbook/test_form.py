@@ -114,7 +114,7 @@ predict.ask("k", question, choices=["1", "2"])
         ('predict.reveal("k", n)\npredict.ask("j", "How many?")', True),
         ('n = 2\npredict.reveal("k", n)', False),
         ('import torch\nfrom helpers import predict\n\npredict.ask("k", "How many?")', False),
-        ('sizes = ["1", "2"]\npredict.ask("k", "How many?", choices=sizes)', False),
+        ('sizes = ["1", "2"]\npredict.ask("k", "How many?", choices=sizes)', True),
         ("predict.review()", False),
         ("from helpers import predict", False),
     ],

@@ -78,7 +78,7 @@ def test_a_lesson_at_its_limits_is_no_problem():
     assert problems_of(*cells) == []
 
 
-MANY_WORDS = [c for i in range(25) for c in (text(100, f"t-{i}"), code("x", f"c-{i}"))]
+MANY_WORDS = [c for i in range(35) for c in (text(100, f"t-{i}"), code("x", f"c-{i}"))]
 THREE_GUESSES = [*(c for k in "abc" for c in (ask(k, ", guess=True"), reveal(k))), REVIEW]
 TOO_LATE = [ask("k"), code("1", "a"), code("2", "b"), reveal("k"), REVIEW]
 
@@ -88,7 +88,7 @@ TOO_LATE = [ask("k"), code("1", "a"), code("2", "b"), reveal("k"), REVIEW]
     [
         ([stretch(21, "long")], ["cell long", "21 lines", "limit is 20", "30 with a kernel"]),
         ([stretch(31, "long", limits.WHOLE_CALL)], ["cell long", "31 lines", "limit is 30"]),
-        ([text(121, "long")], ["cell long", "121 words", "limit is 120"]),
+        ([text(131, "long")], ["cell long", "131 words", "limit is 130"]),
         ([text(110, "a"), text(91, "b")], ["cell b", "201 words without code", "limit is 200"]),
         (
             [*(stretch(20, f"c-{i}") for i in range(3)), stretch(1, "d")],
@@ -96,7 +96,7 @@ TOO_LATE = [ask("k"), code("1", "a"), code("2", "b"), reveal("k"), REVIEW]
         ),
         ([stretch(10, f"c-{i}") for i in range(45)], ["451 lines of visible code", "limit is 450"]),
         ([stretch(10, "a"), stretch(3, "fold", canonical.HIDDEN)], ["3 folded", "27%", "limit is 15%"]),
-        (MANY_WORDS, ["2,505 words", "limit is 2,500"]),
+        (MANY_WORDS, ["3,505 words", "limit is 3,500"]),
         ([checked("sum: 3\nequal: True \n")], ["cell truth", "'equal: True'", "assert"]),
         ([ask("k"), reveal("other"), REVIEW], ["cell ask-k", "predict.reveal", "there is none"]),
         (TOO_LATE, ["cell ask-k", "predict.reveal", "it is in cell see-k"]),
@@ -138,12 +138,12 @@ def test_words_that_a_learner_reads_are_counted():
 def test_a_raised_limit_applies_only_to_its_lesson_or_cell(monkeypatch):
     raised = (
         limits.Raised("12", "cell_lines", 25, "one call", cell="a"),
-        limits.Raised("12", "cell_words", 130, "a tale"),
+        limits.Raised("12", "cell_words", 140, "a tale"),
     )
     monkeypatch.setattr(limits, "RAISED", raised)
-    found = problems_of(stretch(25, "a"), stretch(21, "b"), text(130, "c"))
+    found = problems_of(stretch(25, "a"), stretch(21, "b"), text(140, "c"))
     assert [s for s in found if "cell a" in s or "cell c" in s] == [] and any("cell b" in s for s in found)
-    assert any("cell c" in s for s in problems_of(text(130, "c"), name="13_other.ipynb"))
+    assert any("cell c" in s for s in problems_of(text(140, "c"), name="13_other.ipynb"))
 
 
 def test_raised_limits_exist_and_have_reasons():

@@ -22,6 +22,7 @@ from nbformat import NotebookNode
 from helpers.widgets.shown import page_script
 from workbook import outputs
 from workbook.batch.notebook_runs import NotebookRun, in_words
+from workbook.folds import fold_title
 from workbook.page import escaped
 from workbook.static_widgets import PLOTLY, STYLE, VIEW, states_of, static_outputs
 
@@ -61,8 +62,9 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 <nav class="workbook-top">{{ resources.workbook_top }}</nav>
 {%- endblock -%}
 {%- block input_group -%}
-{%- if 'hide-input' in cell.metadata.get('tags', []) -%}
-<details class="workbook-folded"><summary>Show the code</summary>{{ super() }}</details>
+{%- if cell | fold_title -%}
+<details class="workbook-folded"><summary>Show the code: {{ cell | fold_title }}</summary>
+{{ super() }}</details>
 {%- else -%}
 {{ super() }}
 {%- endif -%}
@@ -135,8 +137,12 @@ def _exporter() -> HTMLExporter:
     return HTMLExporter(
         template_file="workbook.html.j2",
         extra_loaders=[DictLoader({"workbook.html.j2": _PAGE.replace("/* static widgets */", STYLE)})],
-        filters={"highlight_code": _highlight},
+        filters={"highlight_code": _highlight, "fold_title": _fold_title},
     )
+
+
+def _fold_title(cell: NotebookNode) -> str:
+    return escaped(fold_title(cell)) if cell.cell_type == "code" else ""
 
 
 def _highlight(source: str, language: str | None = None, metadata: Mapping | None = None) -> str:

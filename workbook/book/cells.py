@@ -19,6 +19,7 @@ from nbformat import NotebookNode
 from workbook.book.course import Course, Entry, tags
 from workbook.book.lexers import printed
 from workbook.book.plotly_html import figure_html
+from workbook.folds import fold_title
 from workbook.static_widgets import PLOTLY, states_of, static_outputs
 
 _PROVENANCE = "application/vnd.kernel-workbook.provenance+json"
@@ -30,14 +31,6 @@ _LINK = re.compile(r"(?<!!)\[([^\]\n]*)\]\((?!\w+:|#|/)([^)\s#]+)(#[^)\s]*)?\)")
 _HEADING = re.compile(r"^# .+$", re.MULTILINE)
 # Longer text is cut; the executed notebook has all of it.
 _MOST_TEXT = 60_000
-# Setup is the same in every lesson, so it is folded.
-_FOLDED = frozenset({"setup", "hide-input"})
-_PREDICTS = re.compile(r"^predict\.(ask|reveal|review)\(", re.MULTILINE)
-_FOLDS = {
-    "ask": "a question to predict",
-    "reveal": "the answer to a prediction",
-    "review": "your predictions",
-}
 
 
 def prepared(entry: Entry, course: Course) -> NotebookNode:
@@ -57,8 +50,8 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
     names: list[str] = []
     for i, cell in enumerate(notebook.cells):
         found = set(tags(cell))
-        fold = _fold(cell.source, found) if cell.cell_type == "code" else ""
-        shown_tags = found | ({"hide-input"} if fold or found & _FOLDED else set())
+        fold = fold_title(cell) if cell.cell_type == "code" else ""
+        shown_tags = found | ({"hide-input"} if fold else set())
         cell.metadata = nbformat.from_dict({"tags": sorted(shown_tags)})
         if fold:
             prompts = {
@@ -79,18 +72,6 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
                 cell.source = _HEADING.sub(lambda match: f"{match[0]}\n\n{facts}\n", cell.source, count=1)
         names.append(cell.get("id", f"cell-{i}"))
     return notebook
-
-
-def _fold(source: str, tags: set[str]) -> str:
-    """What a code cell that the page folds holds; "" if the page shows its code."""
-    if "setup" in tags:
-        return "the setup, the same in every notebook"
-    if match := _PREDICTS.search(source):
-        return _FOLDS[match[1]]
-    if "hide-input" not in tags:
-        return ""
-    first = source.split("\n", 1)[0].strip()
-    return first.lstrip("# ") if first.startswith("#") else "what makes the output below"
 
 
 def relinked(text: str, path: str, course: Course) -> str:

@@ -38,7 +38,7 @@ def question_call(node: ast.AST) -> str:
 def only_questions(source: str) -> bool:
     """Whether a cell only asks or reveals, so that nobody misses its code when it is folded.
 
-    It may import `predict` and assign the question's text.
+    It may import `predict` and assign the question's text or choices.
     """
     body = tree(source).body
     calls = [node for node in body if isinstance(node, ast.Expr) and question_call(node.value)]
@@ -51,8 +51,11 @@ def _prepares_question(node: ast.stmt) -> bool:
     if isinstance(node, ast.ImportFrom):
         return node.module == "helpers" and [alias.name for alias in node.names] == ["predict"]
     value = node.value if isinstance(node, ast.Assign) else None
-    is_text = isinstance(value, ast.Constant) and isinstance(value.value, str)
-    return is_text or isinstance(value, ast.JoinedStr)
+    texts = value.elts if isinstance(value, ast.List) else [value]
+    return all(
+        isinstance(one, ast.JoinedStr) or (isinstance(one, ast.Constant) and isinstance(one.value, str))
+        for one in texts
+    )
 
 
 def words(text: str) -> int:
