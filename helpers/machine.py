@@ -55,6 +55,13 @@ class Finding:
     how: str = ""
 
 
+# The setup cell's output restyles all figures of a notebook in JupyterLab's dark theme: they are drawn for a
+# white background, and there their brightness is inverted while their hues stay.
+_DARK_FIGURES = (
+    "<style>body[data-jp-theme-light=false] .js-plotly-plot{filter:invert(.93) hue-rotate(180deg)}</style>"
+)
+
+
 @dataclass(frozen=True)
 class Survey:
     """What this machine has. `ok` is False if a lesson could not run at all."""
@@ -84,7 +91,7 @@ class Survey:
         return "\n".join(self._lines())
 
     def _repr_html_(self) -> str:
-        return "<br>".join(html.escape(line) for line in self._lines())
+        return _DARK_FIGURES + "<br>".join(html.escape(line) for line in self._lines())
 
     def doctor(self) -> str:
         """Every finding on a line of its own, and for what is missing the command that installs it."""

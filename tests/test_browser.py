@@ -372,6 +372,18 @@ def saved(cell: Any, words: str) -> None:
     see(cell.locator("[role=status]"), f"saved: {words}. You can change it")
 
 
+def test_figures_follow_jupyterlabs_dark_theme(opened, lab):
+    figure = "import plotly.graph_objects as go\ngo.Figure(go.Bar(y=[1, 2]))"
+    write_notebook(
+        lab[1], "dark", {"begin": "from helpers import device\ndevice.prepare()", "figure": figure}
+    )
+    page = opened("dark")
+    drawn = page.cell("figure").locator(".js-plotly-plot")
+    assert drawn.evaluate("plot => getComputedStyle(plot).filter") == "none"
+    dark(page)
+    expect(drawn).to_have_css("filter", re.compile("invert"))
+
+
 def test_notebook_7(chrome, tmp_path):
     """Sliders over records, recompiled PTX and a prediction work in Notebook 7 as in JupyterLab."""
     cells = {

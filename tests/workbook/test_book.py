@@ -438,6 +438,52 @@ def test_a_reader_answers_and_the_page_remembers_it(reader):
     expect(ask.nth(1).get_by_label("your answer, in bytes")).to_be_disabled()
 
 
+def test_code_is_copied_whole_and_never_cut_off(reader):
+    page = reader.open("notebooks/01_first.html")
+    page.set_viewport_size({"width": 400, "height": 800})
+    page.evaluate("() => { navigator.clipboard.writeText = (text) => { window.copied = text; }; }")
+    cell = page.locator("#cell-kernel")
+    for width in (400, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        wide = "pre => pre.scrollWidth > pre.clientWidth + 1"
+        assert not cell.locator("pre").first.evaluate(wide), width
+    cell.get_by_role("button", name="Copy this code").click()
+    expect(cell.locator(".kw-copy")).to_have_text("Copied")
+    assert page.evaluate("window.copied") == CUDA.strip("\n")
+    fades = page.locator("#cell-table .kw-html")
+    assert "kw-fades" in fades.get_attribute("class")  # more of the table is to the right
+    fades.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+    expect(fades).not_to_have_class(re.compile("kw-fades"))
+
+
+def test_a_finished_lesson_has_a_tick_that_stays(reader):
+    page = reader.open("notebooks/01_first.html")
+    page.get_by_label("Mark as done").check()
+    page.reload()
+    expect(page.get_by_label("Mark as done")).to_be_checked()
+    page = reader.open("index.html")
+    expect(page.locator(".kw-map a.kw-finished")).to_have_count(1)
+    page = reader.open("notebooks/01_first.html")
+    page.get_by_label("Mark as done").uncheck()
+    page.reload()
+    expect(page.get_by_label("Mark as done")).not_to_be_checked()
+
+
+def test_a_lesson_can_be_downloaded(reader, small):
+    page = reader.open("notebooks/02_second.html")
+    link = page.get_by_role("link", name="Download the notebook")
+    target = (small / "build" / "book" / "notebooks" / link.get_attribute("href")).resolve()
+    assert nbformat.read(target, as_version=4).cells[0].source.startswith("# 02 · Second")
+
+
+def test_figures_follow_the_dark_theme(chromium, small_book):
+    for theme, changed in (("light", False), ("dark", True)):
+        reader = Reader(chromium, small_book, 1280, theme)
+        figure = reader.open("notebooks/02_second.html").locator(".kw-figure")
+        assert ("invert" in figure.evaluate("box => getComputedStyle(box).filter")) == changed
+        reader.context.close()
+
+
 def test_previous_and_next_and_the_sidebar(reader):
     page = reader.open("notebooks/01_first.html")
     page.locator("a.right-next").click()
@@ -471,6 +517,11 @@ def test_search_finds_a_word(reader):
     )
     found = [a.get_attribute("href") for a in page.locator("ul.search li a").all()]
     assert len(found) == 1 and "notebooks/01_first.html" in found[0]
+    field = page.locator(".bd-main input[name=q]")
+    field.fill("")  # and again as one types
+    expect(page.locator("ul.search li")).to_have_count(0)
+    field.press_sequentially("zebraf")
+    expect(page.locator("ul.search li a")).to_have_attribute("href", re.compile("notebooks/01_first.html"))
 
 
 @pytest.mark.parametrize(("width", "theme"), [(1280, "light"), (400, "dark")])
@@ -478,7 +529,8 @@ def test_the_small_book_is_accessible(chromium, small_book, width, theme):
     reader = Reader(chromium, small_book, width, theme)
     for name in pages(small_book):
         page = reader.open(name)
-        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+        fits = f"document.documentElement.scrollWidth <= {width}"
+        page.wait_for_function(fits, timeout=harness.SHOWS_WITHIN_MS)  # once its style has been applied
         assert page.evaluate("document.documentElement.dataset.theme") == theme
         if page.locator(".kw-figure").count():
             page.locator(".kw-figure").scroll_into_view_if_needed()

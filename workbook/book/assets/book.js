@@ -191,6 +191,18 @@
   }
   tick();
 
+  // ---- the search page searches as one types; from disk, browsers refuse to read the excerpts of other pages
+  const results = document.getElementById("search-results");
+  const field = results && document.querySelector(".bd-main input[name=q]");
+  let searching;
+  field?.addEventListener("input", () => {
+    clearTimeout(searching);
+    searching = setTimeout(() => {
+      results.replaceChildren();
+      if (field.value.trim()) Search.performSearch(field.value.trim());
+    }, 150);
+  });
+
   // ---- the sidebar's folds have no name of their own
   for (const fold of document.querySelectorAll("summary:has(.toctree-toggle)")) {
     fold.ariaLabel = `Pages of ${fold.closest("li").querySelector("a").textContent}`;
