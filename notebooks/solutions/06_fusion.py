@@ -58,7 +58,7 @@ check("share-of-a-copy", share_of_a_copy)
 
 # %% fuse-a-gelu
 @triton.jit
-def gelu_kernel(y_ptr, x_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
+def my_gelu_kernel(y_ptr, x_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
     # BEGIN SOLUTION: load x, compute its GELU, store it
@@ -70,12 +70,12 @@ def gelu_kernel(y_ptr, x_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     # END SOLUTION
 
 
-def gelu(x):
+def my_gelu(x):
     """Compute the GELU of each element of x in one kernel; x is a contiguous float32 tensor."""
     y = torch.empty_like(x)
     if x.numel():
-        gelu_kernel[(triton.cdiv(x.numel(), 1024),)](y, x, x.numel(), BLOCK_SIZE=1024)
+        my_gelu_kernel[(triton.cdiv(x.numel(), 1024),)](y, x, x.numel(), BLOCK_SIZE=1024)
     return y
 
 
-check("fuse-a-gelu", gelu)
+check("fuse-a-gelu", my_gelu)

@@ -1,5 +1,5 @@
-"""The checks of lesson 06 and lab 06: typical wrong attempts are refused with the mistake that they make, right
-ones of any kind accepted.
+"""The checks of lesson 06 and lab 06: typical wrong attempts are refused with the mistake that they make, and
+right ones of any kind are accepted.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ ATTEMPTS = {
     ),
     "gelu: torch does it": Attempt(
         GELU,
-        source="def gelu(x):\n    return torch.nn.functional.gelu(x, approximate='tanh')\n",
+        source="def my_gelu(x):\n    return torch.nn.functional.gelu(x, approximate='tanh')\n",
         mistake="no-launch",
     ),
     "gelu: by a sigmoid": changed(GELU, "0.5 * x * (1.0 + tanh)", "x / (1.0 + tl.exp(-2.0 * u))"),

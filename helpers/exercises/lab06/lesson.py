@@ -157,7 +157,7 @@ GELU = kernel_exercise(
     "fuse-a-gelu",
     LAB,
     "GELU in one kernel",
-    "gelu",
+    "my_gelu",
     _gelu,
     cases=CasePlan(strides=False),
     must_launch="triton",
