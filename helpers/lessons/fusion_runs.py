@@ -262,6 +262,7 @@ def time_tiny(forms: Mapping[str, Function], shape: tuple[int, int] = (8, 256)) 
     """
     import torch
 
+    torch._dynamo.reset()
     x = torch.randn(shape, device="cuda")
     return [
         fusion.time_softmax(name, f, shape) | {"wall_us": _wall_us(lambda f=f: f(x))}

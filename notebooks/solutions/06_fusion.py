@@ -48,7 +48,7 @@ def share_of_a_copy(loads: int, stores: int) -> float:
     """Return the highest share of a copy's speed, in percent, for a kernel that walks over the whole matrix
     `loads` times to read it and `stores` times to write it.
     """
-    # BEGIN SOLUTION: a copy reads the matrix once and writes it once
+    # BEGIN SOLUTION: how many passes does a copy make, and how many this kernel?
     return 100 * 2 / (loads + stores)
     # END SOLUTION
 

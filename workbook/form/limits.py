@@ -73,6 +73,7 @@ LESSONS = {
     "01": replace(STANDARD, lines=400, words=3_000),
     "04": replace(STANDARD, lines=400),
     "05": replace(STANDARD, lines=350, words=3_000),
+    "06": replace(STANDARD, words=3_900),
 }
 RAISED: tuple[Raised, ...] = (
     Raised("02", "lines", 460, "its C++ statements are broken at 110 columns"),
