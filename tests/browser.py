@@ -72,11 +72,12 @@ def _answers(address: str) -> bool:
 
 
 @contextlib.contextmanager
-def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
+def jupyterlab(folder: Path, program: str = "jupyterlab", **environment: str) -> Iterator[str]:
     """Serve `folder` with JupyterLab on a free port and yield its address.
 
     Open a notebook in a workspace of its own, `{address}/lab/workspaces/NAME/tree/NAME.ipynb`. Otherwise
-    JupyterLab reopens the previous notebook as well.
+    JupyterLab reopens the previous notebook as well. The program "notebook" is Notebook 7, which opens
+    `{address}/notebooks/NAME.ipynb`.
     """
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -94,14 +95,18 @@ def jupyterlab(folder: Path, **environment: str) -> Iterator[str]:
         *(
             sys.executable,
             "-m",
-            "jupyterlab",
+            program,
             "--no-browser",
             "--ip=127.0.0.1",
             f"--port={port}",
             "--allow-root",
         ),
         *("--ServerApp.port_retries=0", "--IdentityProvider.token=", "--ServerApp.password="),
-        *("--LabApp.expose_app_in_browser=True", f"--LabApp.user_settings_dir={settings}"),
+        *(
+            "--LabApp.expose_app_in_browser=True",
+            "--JupyterNotebookApp.expose_app_in_browser=True",
+            f"--LabApp.user_settings_dir={settings}",
+        ),
         *(f"--ServerApp.root_dir={folder}", "--LabApp.news_url=None", "--LabApp.extension_manager=readonly"),
     ]
     log = open(folder / "jupyterlab.log", "w")  # noqa: SIM115, it outlives this statement

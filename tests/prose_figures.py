@@ -50,12 +50,10 @@ def _ncu_and_cupti(truth: pd.DataFrame) -> tuple:
 
 
 def _first_clock(clocks: pd.DataFrame) -> tuple:
-    """What the host's clock says that does not wait, as a bandwidth, and how often the peak of 3,352 GB/s is
-    in it.
-    """
+    """What a host's clock that doesn't wait reads, as a bandwidth, and as a multiple of the H200's peak."""
     us = clocks.set_index("clock").us["host, no waiting"]
     tb_per_s = 8 * 10_000**2 / us / 1e6
-    return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 3.3523:.0f}"
+    return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
 
 
 def _smallest_copy(league: pd.DataFrame) -> tuple:
@@ -140,11 +138,19 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "01_profiling",
-        "On an H100 a clock around that line says {} µs. That would be {} TB/s, {} times what its memory "
-        "can deliver.",
-        "h100",
+        "On the recorded H200, a clock around that line reads {} µs. That would be {} TB/s, {} times what "
+        "its memory can deliver.",
+        "h200",
         "profiling/six-clocks",
         _first_clock,
+        {"n_rows": 10_000, "n_cols": 10_000},
+    ),
+    Prose(
+        "01_profiling",
+        "The kernel itself takes {} µs on the recorded H200",
+        "h200",
+        "profiling/six-clocks",
+        lambda clocks: (f"{clocks.set_index('clock').us['timing.time_gpu']:.0f}",),
         {"n_rows": 10_000, "n_cols": 10_000},
     ),
     Prose(

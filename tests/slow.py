@@ -42,6 +42,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     "test_browser.py": (
         "test_a_lab_in_jupyterlab",
         "test_questions_in_jupyterlab",
+        "test_notebook_7",
         "test_the_index_of_a_batch_draws_its_grid_and_reloads",
         "test_the_grid_of_lesson_02",
         "test_the_kernels_of_lesson_03",

@@ -372,6 +372,35 @@ def saved(cell: Any, words: str) -> None:
     see(cell.locator("[role=status]"), f"saved: {words}. You can change it")
 
 
+def test_notebook_7(chrome, tmp_path):
+    """Sliders over records, recompiled PTX and a prediction work in Notebook 7 as in JupyterLab."""
+    cells = {
+        "begin": settings(WORKBOOK_PROGRESS=str(tmp_path / "progress"), WORKBOOK_STRICT="")
+        + "from helpers import predict, widgets",
+        "explore": "widgets.explore()",
+        "ptx": "widgets.explore_ptx()",
+        "ask-number": QUESTIONS["ask-number"],
+        "answer-number": QUESTIONS["answer-number"],
+    }
+    write_notebook(tmp_path, "seven", cells)
+    with harness.jupyterlab(tmp_path, "notebook", CUDA_VISIBLE_DEVICES="") as address:
+        page = harness.Page(chrome.new_page(viewport={"width": 1280, "height": 1200}))
+        page.run_notebook(f"{address}/notebooks/seven.ipynb")
+        for name, changes in (("explore", ".kx-figure"), ("ptx", ".kx-facts")):
+            cell = page.cell(name)
+            cell.locator(".kx-slider input").first.wait_for()
+            before = cell.locator(changes).first.inner_text()
+            cell.locator(".kx-slider input").first.press("ArrowRight")
+            expect(cell.locator(changes).first).not_to_have_text(before)
+        number = page.cell("ask-number")
+        number.locator("input").fill("8")
+        number.locator("input").press("Enter")
+        see(page.cell("answer-number"), "You said 8 sectors; it is 4 sectors.")
+        screenshot(page, "notebook-7")
+        # The exception is an error of Notebook's own settings, also in an empty notebook.
+        assert [error for error in page.errors if "reading 'schema'" not in error] == []
+
+
 def test_questions_in_jupyterlab(opened, lab, tmp_path):
     """Predictions made by keyboard and mouse are revealed and survive a reload and a new kernel."""
     begin = settings(WORKBOOK_PROGRESS=str(tmp_path), WORKBOOK_STRICT="") + "from helpers import predict"

@@ -8,7 +8,7 @@ records that somebody contributes.
 They share `project` (the checkout that the command is called in), `options` and `assignments` (what a command
 line gives), `usage` (errors in one sentence), `outputs` (atomic writes), `locks` (one writer at a time),
 `gpus` (the GPUs that a command may use), `interrupts` (Ctrl-C), `supervisor` (no process is left behind) and
-`page` (the look of the reports).
+`page` (the look of the reports), with `static_widgets` in place of widgets.
 """
 
 import sys

@@ -1,19 +1,25 @@
-"""Lessons 01 and 07: a drawing of f(i) for all i, and squares of three sizes, measured by several timers and
-by a trace.
+"""Lessons 01 and 07: a drawing of f(i) for all i, and what the lessons measure on a GPU.
+
+Each `measure_…` function returns the rows of a record; `recorded` calls one on a GPU, and replays the record
+without one. `recorded_trace` does the same for the functions that write a trace.
 """
 
 from __future__ import annotations
 
 import html
+import statistics
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import check, device, plots, trace
+from helpers import check, device, plots, records, timing, trace
 
 if TYPE_CHECKING:
+    import pandas as pd
     import plotly.graph_objects as go
     import torch
     from IPython.display import HTML
@@ -94,6 +100,201 @@ def _draw_thread(fig: go.Figure, i: int, thread: int, color: str, values: tuple[
         marker={"size": 24, "color": color, "opacity": 1.0 if values else 0.35},
         textfont={"color": plots.text_on(color) if values else plots.TEXT_COLOUR, "size": 14},
     )  # fmt: skip
+
+
+_FIRST_CALL = """
+import torch
+a = torch.randn({n_rows}, {n_cols}, device="cuda")
+start, stop = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+start.record()
+torch.square(a)
+stop.record()
+torch.cuda.synchronize()
+print(start.elapsed_time(stop) * 1e3)
+"""
+
+
+def first_call_us(n_rows: int, n_cols: int) -> float:
+    """Returns the µs between two events around the first square of a new process."""
+    script = _FIRST_CALL.format(n_rows=n_rows, n_cols=n_cols)
+    done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, check=True)
+    return float(done.stdout.split()[-1])
+
+
+def measure_clocks(a: torch.Tensor, host_clock: Callable, event_clock: Callable) -> list[dict]:
+    """Reads six clocks for one square.
+
+    Args:
+        a: A matrix on the GPU.
+        host_clock: `(fn, wait) -> µs` on the host's clock, with or without waiting for the GPU.
+        event_clock: `(fn) -> µs` between two CUDA events.
+
+    Returns:
+        A dictionary per clock: "clock", "us", and "low_us" and "high_us" where there are many readings.
+    """
+    import torch
+
+    square, first = partial(torch.square, a), first_call_us(*a.shape)
+    for _ in range(10):
+        square()
+    not_waiting, waiting = (
+        statistics.median(host_clock(square, wait) for _ in range(21)) for wait in (False, True)
+    )
+    many = [event_clock(square) for _ in range(100)]
+    ours = timing.time_gpu(square)
+    rows = [("host, no waiting", not_waiting), ("host, waiting", waiting), ("events, first call", first)]
+    rows += [("events, warm, one pair", event_clock(square))]
+    rows += [("events, warm, 100 pairs", statistics.median(many), *timing.median_interval(many))]
+    rows += [("timing.time_gpu", ours.median_us, *ours.ci95_us)]
+    return [dict(zip(("clock", "us", "low_us", "high_us"), row, strict=False)) for row in rows]
+
+
+def measure_buffers(a: torch.Tensor, labels: list[str]) -> list[dict]:
+    """Times the square of four inputs: `a`, zeros like `a`, and a small one with a cold and a warm L2.
+
+    Args:
+        a: A matrix on the GPU, much larger than the L2.
+        labels: A name per input that ends with "cold" or "warm".
+    """
+    import torch
+
+    n_small = device.gpu_spec().l2_bytes * 2 // 25  # input and output take 64 % of the L2
+    small = torch.randn(n_small, device="cuda")
+    rows = []
+    for label, x in zip(labels, (a, torch.zeros_like(a), small, small), strict=True):
+        square = partial(torch.square, x, out=torch.empty_like(x))
+        rows.append({"input": label, **_bandwidth(square, 8 * x.numel(), label.split()[-1])})
+        rows[-1]["n_elements"] = x.numel()
+        del rows[-1]["n_bytes"]
+    return rows
+
+
+def _bandwidth(fn: Callable[[], Any], n_bytes: int, l2: str = "cold") -> dict[str, float]:
+    took = timing.time_gpu(fn, l2=l2)
+    low, high = took.ci95_us
+    figures = {"median_us": took.median_us, "ci_low_us": low, "ci_high_us": high}
+    return figures | {"gb_per_s": took.gb_per_s(n_bytes), "n_bytes": n_bytes}
+
+
+def measure_bandwidths(a: torch.Tensor, spellings: Mapping[str, Callable]) -> list[dict]:
+    """Times a copy of `a` and each spelling of its square, in GB/s."""
+    import torch
+
+    out = torch.empty_like(a)
+    jobs = {"copy on the device": lambda: out.copy_(a)} | {s: partial(fn, a) for s, fn in spellings.items()}
+    return [{"operation": name, **_bandwidth(job, 8 * a.numel())} for name, job in jobs.items()]
+
+
+def measure_race(a: torch.Tensor, event_clock: Callable) -> list[dict]:
+    """Times the same square under three names, 200 times, in µs."""
+    import torch
+
+    return [{name: event_clock(partial(torch.square, a)) for name in "ABC"} for _ in range(200)]
+
+
+def measure_comparisons(a: torch.Tensor, spellings: Mapping[str, Callable]) -> list[dict]:
+    """Compares spellings of a square with one another, and one with itself (A/A)."""
+    rows = []
+    for x, y in [("torch.square(a)", "a ** 2"), ("torch.square(a)", "a * a"), ("a * a", "a * a")]:
+        again = " again" if x == y else ""
+        result = timing.compare(partial(spellings[x], a), partial(spellings[y], a), labels=(x, y + again))
+        low, high = result.ci95
+        figures = {"ratio": result.ratio, "low": low, "high": high, "verdict": result.verdict}
+        rows.append({"pair": f"{x}  :  {y}{again}"} | figures)
+    return rows
+
+
+def measure_profiles(
+    a: torch.Tensor, spellings: Mapping[str, Callable], profile: Callable[[Callable], pd.DataFrame]
+) -> pd.DataFrame:
+    """Profiles each spelling after a warm-up, and returns the rows of all tables."""
+    import pandas as pd
+    import torch
+
+    parts = []
+    for spelling, fn in spellings.items():
+        fn(a)
+        torch.cuda.synchronize()
+        parts.append(profile(partial(fn, a)).assign(spelling=spelling))
+    return pd.concat(parts, ignore_index=True)[["spelling", "name", "kind", "calls", "cpu_us", "device_us"]]
+
+
+def autograd_table(fn: Callable[[], Any]) -> pd.DataFrame:
+    """Returns the table of the older profiler, `torch.autograd.profiler`, for one call on the GPU."""
+    import torch
+
+    with torch.autograd.profiler.profile(use_device="cuda") as prof:
+        fn()
+    return trace.profile_table(prof)
+
+
+def measure_launches(a: torch.Tensor) -> list[dict]:
+    """Squares views of `a` with different alignments, and bf16, and reads each launch from a trace."""
+    import torch
+
+    if a.numel() < 3:
+        raise records.CannotMeasure("There is no element 2.")
+    flat, rows = a.view(-1), []
+    tensors = {"fp32": flat, "fp32, from element 2": flat[2:], "fp32, from element 1": flat[1:]}
+    with tempfile.TemporaryDirectory() as folder:
+        for label, x in (tensors | {"bf16": flat.bfloat16()}).items():
+            path = trace.capture(partial(torch.square, x), path=Path(folder) / "one.json.gz", active=1)
+            kernel = trace.kernels(trace.load_trace(path)).iloc[0]
+            shape = {"grid": list(kernel.grid), "block": list(kernel.block), "registers": kernel.registers}
+            rows.append({"tensor": label, "n_elements": x.numel(), **shape, "name": kernel["name"]})
+    return rows
+
+
+def recorded(name: str, a: torch.Tensor, live: Callable[..., Any], *args: Any) -> pd.DataFrame:
+    """Returns what `live(a, *args)` measures on a GPU, or the record of the same size without one.
+
+    Args:
+        name: The record's name below "profiling/".
+        a: The matrix that the lesson squares.
+        live: One of the functions above.
+        args: Its further arguments.
+    """
+    return records.measured(f"profiling/{name}", lambda: live(a, *args), params=_size(a))
+
+
+def recorded_trace(name: str, a: torch.Tensor, write: Callable[..., None], *args: Any) -> trace.Trace:
+    """Returns the trace that `write(path, a, *args)` records on a GPU, or the recorded one without a GPU."""
+    path = records.measured_file(
+        f"profiling/{name}", lambda path: write(path, a, *args), ".json.gz", params=_size(a)
+    )
+    return trace.load_trace(path)
+
+
+def _size(a: torch.Tensor) -> dict[str, int]:
+    return {"n_rows": a.shape[0], "n_cols": a.shape[1]}
+
+
+def write_spellings(path: Path, a: torch.Tensor, spellings: Mapping[str, Callable]) -> None:
+    """Writes a trace of two steps of all spellings, each in a range with its name."""
+    import torch
+
+    def step() -> None:
+        for spelling, fn in spellings.items():
+            with torch.profiler.record_function(spelling):
+                fn(a)
+
+    trace.capture(step, path=path, wait=1, warmup=2, active=2)
+
+
+def write_copies(path: Path, a: torch.Tensor) -> None:
+    """Writes a trace of two squares of data like `a` that is made on the host: pageable, then pinned."""
+    import torch
+
+    n_rows, n_cols = a.shape
+    pinned = torch.empty(n_rows, n_cols, pin_memory=True).normal_()
+
+    def from_the_host() -> None:
+        with torch.profiler.record_function("pageable"):
+            torch.square(torch.randn(n_rows, n_cols).cuda())
+        with torch.profiler.record_function("pinned, non_blocking"):
+            torch.square(pinned.to("cuda", non_blocking=True))
+
+    trace.capture(from_the_host, path=path, warmup=1, active=1)
 
 
 def truth_us(fn: Callable[[], Any]) -> float:

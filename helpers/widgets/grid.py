@@ -102,18 +102,27 @@ def pieces(block_x: int, block_y: int, width: int, size: int) -> float:
 @functools.lru_cache(maxsize=1024)
 def _pieces(block_x: int, block_y: int, width: int, size: int) -> float:
     # Only where rows begin within a piece counts, so a row can be taken to be 256 elements and the rest.
+    row, col, begins = _requests(block_x, block_y)
+    piece = 4 * (row * (256 + width) + col) // size
+    is_new = begins.copy()
+    is_new[1:] |= piece[1:] != piece[:-1]
+    return int(is_new.sum()) / int(begins.sum())
+
+
+@functools.lru_cache(maxsize=64)
+def _requests(block_x: int, block_y: int) -> tuple:
+    """The rows and columns of a 256 × 256 corner, request by request, and which elements begin a request.
+
+    Within a request the elements are in memory's order, so that equal pieces are neighbors.
+    """
     import numpy as np
 
-    row, col = np.indices((256, 256), dtype=np.int64).reshape(2, -1)
+    row, col = np.indices((256, 256), dtype=np.int32).reshape(2, -1)
     (across, down), _, warp, _ = place(row, col, block_x, block_y)
     request = (down * -(-256 // block_x) + across) * -(-block_x * block_y // 32) + warp
-    piece = 4 * (row * (256 + width) + col) // size
-    n_pieces = int(piece.max()) + 1
-    order = np.argsort(request, kind="stable")  # an element's piece grows within a request of a stable order
-    request, piece = request[order], piece[order]
-    key = request * n_pieces + piece
-    key.sort()
-    return (1 + int((np.diff(key) != 0).sum())) / (1 + int((np.diff(request) != 0).sum()))
+    order = np.argsort(request, kind="stable")
+    begins = np.diff(request[order], prepend=-1) != 0
+    return row[order], col[order], begins
 
 
 def summary(table: Table, block_x: int, block_y: int, n_cols: int) -> str:

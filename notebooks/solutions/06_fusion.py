@@ -1,3 +1,5 @@
+"""The exercises of lesson 06 with their solutions; `workbook form` writes both into the notebook."""
+
 import torch
 import triton
 import triton.language as tl
@@ -26,6 +28,8 @@ def center_rows_kernel(y_ptr, x_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
     cols = tl.arange(0, BLOCK_SIZE)
     mask = cols < n_cols
     # BEGIN SOLUTION: load the row, subtract its mean, store the result
+    # STARTER: raise NotImplementedError("load the row, subtract its mean, store the result")
+    # STARTER: tl.store(y_ptr + row * n_cols + cols, ..., mask=mask)
     x = tl.load(x_ptr + row * n_cols + cols, mask=mask, other=0.0)
     mean = tl.sum(x, axis=0) / n_cols
     tl.store(y_ptr + row * n_cols + cols, x - mean, mask=mask)
@@ -62,6 +66,8 @@ def my_gelu_kernel(y_ptr, x_ptr, n_elements, BLOCK_SIZE: tl.constexpr):
     offsets = tl.program_id(0).to(tl.int64) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     mask = offsets < n_elements
     # BEGIN SOLUTION: load x, compute its GELU, store it
+    # STARTER: raise NotImplementedError("load x, compute its GELU, store it")
+    # STARTER: tl.store(y_ptr + offsets, ..., mask=mask)
     x = tl.load(x_ptr + offsets, mask=mask)
     u = 0.7978845608 * (x + 0.044715 * x * x * x)
     tanh = 2.0 / (1.0 + tl.exp(-2.0 * u)) - 1.0

@@ -23,6 +23,43 @@ pytestmark = pytest.mark.seeded
 
 
 # -------------------------------------------------------------------------------------------------
+# The exercises inside the lesson.
+@pytest.mark.parametrize(
+    ("id", "answer", "mistake"),
+    [
+        ("grid-for-n", lambda n, threads: n // threads, "rounded-down"),
+        ("grid-for-n", lambda n, threads: n // threads + 1, "one-too-many"),
+        ("grid-for-n", lambda n, threads: n / threads, "not-whole"),
+        ("least-time", lambda n, size, speed: n * size / speed / 1e3, "one-way"),
+        ("least-time", lambda n, size, speed: 2 * n * size / speed / 1e9, "unit"),
+        ("read-interval", lambda low, high: "no difference" if low < 1 < high else "a is faster", "swapped"),
+        ("read-interval", lambda low, high: "a is faster" if low + high < 2 else "b is faster", "middle"),
+        ("read-interval", lambda low, high: "no difference", "missed"),
+        ("count-torch-blocks", lambda n: -(-n // 512), "width"),
+        ("count-torch-blocks", lambda n: n // 1024, "rounded-down"),
+    ],
+)
+def test_a_wrong_answer_in_the_lesson_is_named(id, answer, mistake):
+    assert mistake in mistakes(id, answer)
+
+
+@pytest.mark.parametrize(
+    ("kept", "mistake"),
+    [
+        (lambda step, length, first, repeat: first <= step < first + repeat * (length - first), "one-wait"),
+        (lambda step, length, first, repeat: step % length >= first, "forever"),
+        (lambda step, length, first, repeat: step // length < repeat, "other"),
+    ],
+)
+def test_steps_that_a_schedule_does_not_keep_are_named(kept, mistake):
+    def answer(wait, warmup, active, repeat, n_steps):
+        first, length = wait + warmup, wait + warmup + active
+        return [step for step in range(n_steps) if kept(step, length, first, repeat)]
+
+    assert mistake in mistakes("kept-steps", answer)
+
+
+# -------------------------------------------------------------------------------------------------
 # vector-grid
 def grid(blocks, loads=None, last=None):
     """An answer from three formulas; those left out are right."""

@@ -32,7 +32,8 @@ from helpers.predict.questions import Question
 from helpers.records import PROVENANCE_MIME
 from workbook.book import build_book, check_web_links
 from workbook.book.lexers import printed
-from workbook.book.plotly_html import PLOTLY, described, figure_html
+from workbook.book.plotly_html import described, figure_html
+from workbook.static_widgets import PLOTLY
 from workbook.usage import UsageError
 
 SASS = """\

@@ -15,8 +15,8 @@ from batches import printed
 from commands import command, environment
 from nbformat import v3
 
-from workbook import batch
-from workbook.batch import notebook_runs, pages, plan, static_widgets, watch
+from workbook import batch, static_widgets
+from workbook.batch import notebook_runs, pages, plan, watch
 from workbook.options import RunOptions
 from workbook.usage import UsageError
 
@@ -210,7 +210,25 @@ def test_widgets_are_stored_and_static_on_the_page(make_notebook, tmp_path):
     ],
 )
 def test_a_widget_with_unknown_state_has_no_static_html(states):
-    assert static_widgets.static_html("a", states) is None
+    data = {static_widgets.VIEW: {"model_id": "a"}, "text/plain": "a widget"}
+    (shown,) = static_widgets.static_outputs(nbformat.v4.new_output("display_data", data=data), states)
+    assert shown.data == {"text/plain": "a widget"}
+
+
+INTERACT = """\
+import plotly.graph_objects as go
+from ipywidgets import interact
+
+@interact(power=(1, 4))
+def curve(power=2):
+    return go.Figure(go.Scatter(y=[i**power for i in range(5)]))"""
+
+
+def test_a_slider_of_ones_own_shows_its_figure_on_a_page(make_notebook, tmp_path):
+    batch.run_course([make_notebook("own", INTERACT)], tmp_path / "out")
+    page = (tmp_path / "out" / "own.html").read_text()
+    assert re.search(r'power <input[^>]* value="2"', page)
+    assert page.count("Plotly.newPlot(") == 1 and "Figure(" not in page
 
 
 IN_A_NAMESPACE = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c"]

@@ -13,9 +13,8 @@ in whose workers `cluster_worker` runs them. In those processes `work` runs one 
 notebook in one kernel, which `kernel_client` starts and listens to. Meanwhile `watch` enforces the limits and
 `live_output` saves what the notebook has printed so far.
 
-Write: `executed` writes the notebook with its row, and reads it again; `pages` writes its page, with
-`static_widgets` in place of widgets. `output_folder` has the lock by which a run owns its folder, and the
-plan.
+Write: `executed` writes the notebook with its row, and reads it again; `pages` writes its page.
+`output_folder` has the lock by which a run owns its folder, and the plan.
 
 Report: `notebook_runs` has the rows, with the `findings` in the outputs. `table` puts them side by side,
 `drawings` draws them over the axes of a grid, and `report` writes `index.html`, `results.csv` and

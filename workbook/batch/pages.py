@@ -22,13 +22,11 @@ from nbformat import NotebookNode
 from helpers.widgets.shown import page_script
 from workbook import outputs
 from workbook.batch.notebook_runs import NotebookRun, in_words
-from workbook.batch.static_widgets import STYLE, VIEW, states_of, static_html
 from workbook.page import escaped
+from workbook.static_widgets import PLOTLY, STYLE, VIEW, states_of, static_outputs
 
 if TYPE_CHECKING:
     from nbconvert import HTMLExporter
-
-PLOTLY = "application/vnd.plotly.v1+json"
 
 # nbconvert's template without what it would load from the network: RequireJS, MathJax, Mermaid, widgets.
 _PAGE = """\
@@ -105,9 +103,10 @@ def write_page(
             cell.source = _LINK.sub(
                 lambda m: m[1] + _target(m[2], folder, page.parent, pages) + m[3], cell.source
             )
+        if cell.cell_type == "code":
+            cell.outputs = [one for output in cell.outputs for one in static_outputs(output, widgets)]
         for output in cell.get("outputs", []):
             length = _shorten(output, length)
-            _make_static(output, widgets)
             if _draw_offline(output, f"figure-{figures + 1}"):
                 figures += 1
     resources = {
@@ -182,15 +181,6 @@ def _shorten(output: NotebookNode, before: int) -> int:
             data["text/plain"], size = note, len(note)
         longest = max(longest, size)  # the page shows only one of them
     return before + longest
-
-
-def _make_static(output: NotebookNode, widgets: Mapping[str, Mapping]) -> None:
-    """Replace a widget, which needs a kernel, by its final state as HTML, or else by its text."""
-    data = output.get("data", {})
-    if VIEW in data and PLOTLY not in data and "text/html" not in data:
-        drawn = static_html(data.pop(VIEW).get("model_id", ""), widgets)
-        if drawn is not None:
-            data["text/html"] = drawn
 
 
 def _cut(text: str, before: int) -> str:

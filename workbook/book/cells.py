@@ -18,7 +18,8 @@ from nbformat import NotebookNode
 
 from workbook.book.course import Course, Entry, tags
 from workbook.book.lexers import printed
-from workbook.book.plotly_html import PLOTLY, figure_html
+from workbook.book.plotly_html import figure_html
+from workbook.static_widgets import PLOTLY, states_of, static_outputs
 
 _PROVENANCE = "application/vnd.kernel-workbook.provenance+json"
 _IMAGES = ("image/svg+xml", "image/png", "image/jpeg")
@@ -45,6 +46,7 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
     Each code cell's metadata `kw_cells` names the cell and the text cells below it, for links to them.
     """
     notebook = copy.deepcopy(entry.notebook)
+    widgets = states_of(notebook)
     notebook.metadata = nbformat.from_dict(
         {
             "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"},
@@ -66,7 +68,10 @@ def prepared(entry: Entry, course: Course) -> NotebookNode:
         if cell.cell_type == "code":
             names = cell.metadata["kw_cells"] = []
             cell.outputs = [
-                converted for output in cell.outputs if (converted := _output(output)) is not None
+                converted
+                for output in cell.outputs
+                for one in static_outputs(output, widgets)
+                if (converted := _output(one)) is not None
             ]
         else:
             cell.source = _REMOTE_IMAGE.sub(r"\1", _BADGE.sub("", relinked(cell.source, entry.path, course)))

@@ -14,8 +14,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-PLOTLY = "application/vnd.plotly.v1+json"
-
 # The space that Plotly leaves for a title, a menu and sliders, in pixels.
 _TITLE, _MENU, _BELOW = 45, 35, 70
 # If a trace has more values, the description gives only their number and range.
@@ -27,7 +25,7 @@ def figure_html(figure: Mapping[str, Any]) -> str:
     """A figure's HTML: its caption, its controls, its description, and its data for plotly.js.
 
     Args:
-        figure: The data of a notebook's output of type `PLOTLY`.
+        figure: The data of a notebook's Plotly output.
     """
     layout = dict(figure.get("layout", {}))
     sliders, menus = layout.pop("sliders", None) or [], layout.pop("updatemenus", None) or []

@@ -9,7 +9,8 @@ needed 0.96 to 1.43 times what this formula gives, 1.13 times on average; withou
 the lessons' titles.
 
 A section belongs to the part whose letter its heading begins with ("## A1. …"). Sections under a heading that
-begins with "Optional" belong to no part. A lesson without lettered headings has one part, called "".
+begins with "Optional" belong to no part. A heading without a letter changes nothing, so a lesson without
+lettered headings has one part, called "".
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from workbook.form.exercises import TAG
 from workbook.form.source import comment_words, markdown_words, only_questions, question_call, tree, words
 
 OPTIONAL = "optional"
-_HEADING = re.compile(r"^## (?:(?P<part>[A-Z])\d+\b|(?P<optional>Optional)\b|\S)", re.MULTILINE)
+_HEADING = re.compile(r"^## (?:(?P<part>[A-Z])\d+\b|(?P<optional>Optional)\b)", re.MULTILINE)
 # Calls that measure, replay or draw; the rest of a lesson's code is its subject.
 _MEASURES = re.compile(r"\b(?:timing|records|plots|widgets|trace|pd|px|go|fig|display)\b[.(]")
 
@@ -94,18 +95,18 @@ def _by_part(cells: Iterable[NotebookNode]) -> Iterator[tuple[str, NotebookNode]
     """Each cell with its part; what precedes the first section belongs to the first part."""
     cells = list(cells)
     headings = [_heading(cell) for cell in cells]
-    now = next((name for name in headings if name is not None), "")
+    now = next((name for name in headings if name not in (None, OPTIONAL)), "")
     for cell, name in zip(cells, headings, strict=True):
         now = now if name is None else name
         yield now, cell
 
 
 def _heading(cell: NotebookNode) -> str | None:
-    """The part that begins with this cell, or None if it has no heading of a section."""
+    """The part that begins with this cell, or None if it continues the part before."""
     match = _HEADING.search(cell.source) if cell.cell_type == "markdown" else None
     if match is None:
         return None
-    return OPTIONAL if match["optional"] else match["part"] or ""
+    return OPTIONAL if match["optional"] else match["part"]
 
 
 def _met(cell: NotebookNode) -> dict[str, float]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
+import nbformat
 from nbformat import NotebookNode
 
 STATE = "application/vnd.jupyter.widget-state+json"
+PLOTLY = "application/vnd.plotly.v1+json"
 VIEW = "application/vnd.jupyter.widget-view+json"
 _REFERENCE = "IPY_MODEL_"
 _DEEPEST = 30  # boxes within boxes; a box may contain itself
@@ -30,63 +33,81 @@ def states_of(notebook: NotebookNode) -> Mapping[str, Mapping[str, Any]]:
     return (widgets.get(STATE) or {}).get("state", {})
 
 
-def static_html(model: str, states: Mapping[str, Mapping[str, Any]]) -> str | None:
-    """A widget as HTML.
+def static_outputs(output: NotebookNode, states: Mapping[str, Mapping[str, Any]]) -> list[NotebookNode]:
+    """An output whose widget, which needs a kernel, is HTML instead.
 
     Args:
-        model: Its id.
+        output: Any output of a cell. One with another form that a page shows is returned as it is.
         states: The notebook's saved widget states.
 
     Returns:
-        The HTML, or None if a part of the widget is missing or unknown, such as one of another library.
+        The HTML, followed by the Plotly figures that the widget shows. If a part of the widget is missing or
+        unknown, such as one of another library, the output without its widget.
     """
+    data = output.get("data", {})
+    if VIEW not in data or PLOTLY in data or "text/html" in data:
+        return [output]
+    figures: list[NotebookNode] = []
+    rest = {kind: value for kind, value in data.items() if kind != VIEW}
     try:
-        return f'<div class="static-widget">{_html(model, states, 0)}</div>'
+        drawn = _Widgets(states, figures).html(data[VIEW].get("model_id", ""), 0)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError):
-        return None
+        figures.clear()
+    else:
+        rest["text/html"] = f'<div class="static-widget">{drawn}</div>'
+    return [nbformat.from_dict({**output, "data": rest}), *figures]
 
 
-def _html(model: str, states: Mapping[str, Mapping[str, Any]], depth: int) -> str:
-    if depth > _DEEPEST:
-        raise ValueError(model)
-    widget = states[model.removeprefix(_REFERENCE)]
-    state, name = widget["state"], widget["model_name"].removesuffix("Model")
-    if name in ("Box", "HBox", "VBox", "GridBox", "Tab", "Accordion", "Stack"):
-        children = [_html(child, states, depth + 1) for child in state["children"]]
-        if name in ("Tab", "Accordion"):
-            titles = state.get("titles") or [
-                state.get("_titles", {}).get(str(i), "") for i in range(len(children))
-            ]
-            pairs = zip(titles, children, strict=True)
-            children = [f'<div class="title">{_text(title)}</div>{child}' for title, child in pairs]
-        return f'<div class="{"row" if name in ("Box", "HBox") else "column"}">{"".join(children)}</div>'
-    if name == "Output":
-        return "".join(_output_html(output, states, depth + 1) for output in state["outputs"])
-    if name == "Image":
-        return f'<img alt="" src="data:image/{_text(state["format"])};base64,{_buffer(widget, "value")}">'
-    control = _CONTROLS[name](state)
-    return control if name in ("Button", "ToggleButton") else _labelled(state, control)
+@dataclass(frozen=True)
+class _Widgets:
+    """The states of a notebook's widgets, and the Plotly figures met so far."""
+
+    states: Mapping[str, Mapping[str, Any]]
+    figures: list[NotebookNode]
+
+    def html(self, model: str, depth: int) -> str:
+        if depth > _DEEPEST:
+            raise ValueError(model)
+        widget = self.states[model.removeprefix(_REFERENCE)]
+        state, name = widget["state"], widget["model_name"].removesuffix("Model")
+        if name in ("Box", "HBox", "VBox", "GridBox", "Tab", "Accordion", "Stack"):
+            children = [self.html(child, depth + 1) for child in state["children"]]
+            if name in ("Tab", "Accordion"):
+                titles = state.get("titles") or [
+                    state.get("_titles", {}).get(str(i), "") for i in range(len(children))
+                ]
+                pairs = zip(titles, children, strict=True)
+                children = [f'<div class="title">{_text(title)}</div>{child}' for title, child in pairs]
+            return f'<div class="{"row" if name in ("Box", "HBox") else "column"}">{"".join(children)}</div>'
+        if name == "Output":
+            return "".join(self._output(output, depth + 1) for output in state["outputs"])
+        if name == "Image":
+            return f'<img alt="" src="data:image/{_text(state["format"])};base64,{_buffer(widget, "value")}">'
+        control = _CONTROLS[name](state)
+        return control if name in ("Button", "ToggleButton") else _labelled(state, control)
+
+    def _output(self, output: Mapping[str, Any], depth: int) -> str:
+        if output["output_type"] == "stream":
+            return f"<pre>{_text(''.join(output['text']))}</pre>"
+        if output["output_type"] == "error":
+            return f"<pre>{_text(output['ename'])}: {_text(output['evalue'])}</pre>"
+        data = output["data"]
+        if PLOTLY in data:
+            self.figures.append(nbformat.from_dict(dict(output)))
+            return ""
+        if VIEW in data:
+            return self.html(data[VIEW]["model_id"], depth)
+        if "text/html" in data:
+            return "".join(data["text/html"])
+        for kind in ("image/png", "image/jpeg"):
+            if kind in data:
+                return f'<img alt="" src="data:{kind};base64,{_text(data[kind])}">'
+        return f"<pre>{_text(''.join(data.get('text/plain', '')))}</pre>"
 
 
 def _labelled(state: Mapping[str, Any], control: str) -> str:
     description = state.get("description", "")
     return f"<label>{_text(description)} {control}</label>" if description else control
-
-
-def _output_html(output: Mapping[str, Any], states: Mapping[str, Mapping[str, Any]], depth: int) -> str:
-    if output["output_type"] == "stream":
-        return f"<pre>{_text(''.join(output['text']))}</pre>"
-    if output["output_type"] == "error":
-        return f"<pre>{_text(output['ename'])}: {_text(output['evalue'])}</pre>"
-    data = output["data"]
-    if VIEW in data:
-        return _html(data[VIEW]["model_id"], states, depth)
-    if "text/html" in data:
-        return "".join(data["text/html"])
-    for kind in ("image/png", "image/jpeg"):
-        if kind in data:
-            return f'<img alt="" src="data:{kind};base64,{_text(data[kind])}">'
-    return f"<pre>{_text(''.join(data.get('text/plain', '')))}</pre>"
 
 
 def _buffer(widget: Mapping[str, Any], path: str) -> str:
