@@ -119,6 +119,13 @@ def register_table(kernel: Any, num_warps: int, blocks: Sequence[int]) -> pd.Dat
     return pd.DataFrame(rows)
 
 
+def programs_per_sm(kernel: Any, num_warps: int, block_size: int) -> int:
+    """How many programs of a row kernel an SM can hold, by its threads and registers (compute capability 9)."""
+    threads = 32 * num_warps
+    registers = -(-compile_for(kernel, num_warps, block_size).n_registers // 8) * 8  # allocated in steps of 8
+    return min(2048 // threads, 65536 // (registers * threads))
+
+
 def padding_table(report: Report) -> pd.DataFrame:
     """What the launches of the record fusion/padding did: 16,384 rows of each of `PADDED`.
 

@@ -49,8 +49,8 @@ check("center-rows", center_rows)
 
 # %% share-of-a-copy
 def share_of_a_copy(loads: int, stores: int) -> float:
-    """Return the highest share of a copy's speed, in percent, for a kernel that walks over the whole matrix
-    `loads` times to read it and `stores` times to write it.
+    """Return the highest share of a copy's speed, in percent, for a kernel that reads the whole matrix
+    `loads` times and writes it `stores` times.
     """
     # BEGIN SOLUTION: how many passes does a copy make, and how many this kernel?
     return 100 * 2 / (loads + stores)

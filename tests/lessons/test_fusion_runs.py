@@ -9,7 +9,7 @@ import torch
 from commands import ROOT
 
 from helpers import ncu
-from helpers.kernels.softmax import softmax_rows_kernel
+from helpers.kernels.softmax import softmax_online_kernel, softmax_rows_kernel
 from helpers.lessons import fusion, fusion_runs, traffic
 
 RECORDS = ROOT / "helpers" / "records" / "h200" / "fusion"
@@ -50,6 +50,11 @@ def test_the_widest_row_depends_on_the_registers_of_an_sm_and_not_on_the_warps()
         held = fusion_runs.register_table(softmax_rows_kernel, warps, blocks)
         assert list(held["elements per thread"]) == [block // (32 * warps) for block in blocks]
         assert list(held["bytes spilled per thread"] > 0) == [block > 32768 for block in blocks]
+
+
+def test_registers_and_threads_limit_the_programs_of_an_sm():
+    assert fusion_runs.programs_per_sm(softmax_online_kernel, 8, 4096) == 4  # 57 registers
+    assert fusion_runs.programs_per_sm(softmax_rows_kernel, 32, 16384) == 2  # 2,048 threads
 
 
 def test_few_rows_leave_sms_without_work():
