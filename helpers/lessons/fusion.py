@@ -223,10 +223,10 @@ def kernel_texts(code: str) -> list[str]:
     return found
 
 
-def walks(kernel: str) -> tuple[int, int]:
+def count_passes(kernel: str) -> tuple[int, int]:
     """Counts the loads and stores in a kernel's source.
 
-    If the kernel processes whole rows, each of them is one pass over the matrix.
+    In a kernel that processes whole rows, each of them is one pass over the matrix.
     """
     return kernel.count("tl.load("), kernel.count("tl.store(")
 

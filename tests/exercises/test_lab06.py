@@ -1,5 +1,5 @@
-"""Lab 06's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind
-accepted.
+"""The checks of lesson 06 and lab 06: typical wrong attempts are refused with the mistake that they make, and
+right ones of any kind are accepted.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from helpers.exercises.lab06 import softmax
 
 LAB = "06_fusion"
 
-TRAFFIC, PAYS, SOFTMAX, MERGE, WIDE = (
-    "softmax-traffic",
+TRAFFIC, CENTER, SHARE, GELU = "softmax-traffic", "center-rows", "share-of-a-copy", "fuse-a-gelu"
+PAYS, SOFTMAX, MERGE, WIDE = (
     "fusing-pays",
     "softmax-one-block",
     "merge-softmax-parts",
@@ -41,6 +41,12 @@ def _merge(body: str, mistake: str = "", says: str = "") -> Attempt:
 
 _LARGER = "m = max(a[0], b[0])"
 _EMPTY = "if m == -math.inf: return m, 0.0"
+
+
+def _share(expression: str, mistake: str = "") -> Attempt:
+    source = f"def share_of_a_copy(loads, stores):\n    return {expression}\n"
+    return Attempt(SHARE, source=source, mistake=mistake)
+
 
 _THREE_WALKS = """
 @triton.jit
@@ -89,6 +95,53 @@ ATTEMPTS = {
         source="import numpy as np\n\n\ndef softmax_traffic(M, N, b):\n"
         "    return np.int64((5 * M * N + 2 * M) * b), float((3 * M * N + 2 * M) * b + 8 * M)\n",
     ),
+    # Rows, centered
+    "center: padded with -inf": changed(CENTER, "other=0.0", 'other=-float("inf")', "padding-in-the-mean"),
+    "center: divided by the block": changed(CENTER, "/ n_cols", "/ BLOCK_SIZE", "divided-by-the-block"),
+    "center: not divided": changed(CENTER, " / n_cols", "", "sum-subtracted"),
+    "center: the mean itself": changed(CENTER, "x - mean, mask", "mean + 0 * x, mask", "mean-only"),
+    "center: the maximum": changed(
+        CENTER,
+        "tl.sum(x, axis=0) / n_cols",
+        "tl.max(x, axis=0)",
+        "|".join(("maximum-subtracted", "wrong-padding")),
+    ),
+    "center: no mask": changed(CENTER, "x - mean, mask=mask)", "x - mean)", "missing-mask"),
+    "center: masked after the load": changed(
+        CENTER, "mean = tl.sum(x, axis=0)", "mean = tl.sum(tl.where(mask, x, 0.0), axis=0)"
+    ),
+    # A share of a copy
+    "share: stores forgotten": _share("100 * 2 / loads", "stores-forgotten"),
+    "share: a copy of one pass": _share("100 / (loads + stores)", "one-pass-copy"),
+    "share: a fraction": _share("2 / (loads + stores)", "a-fraction"),
+    "share: upside down": _share("100 * (loads + stores) / 2", "upside-down"),
+    "share: a constant": _share("66.7", "share"),
+    "share: text": _share("'2/3'", "not-a-number"),
+    # GELU
+    "gelu: twice": changed(GELU, "0.5 * x * (", "x * (", "half-forgotten"),
+    "gelu: a square": changed(GELU, "x * x * x)", "x * x)", "square-for-cube"),
+    "gelu: no factor x": changed(GELU, "0.5 * x * (", "0.5 * (", "x-forgotten"),
+    "gelu: no one": changed(GELU, "(1.0 + tanh)", "tanh", "one-forgotten"),
+    "gelu: half the exponent": changed(GELU, "-2.0 * u", "-u", "two-forgotten"),
+    "gelu: sign": changed(GELU, "-2.0 * u", "2.0 * u", "sign"),
+    "gelu: exact": changed(
+        GELU,
+        "tanh = 2.0 / (1.0 + tl.exp(-2.0 * u)) - 1.0",
+        "tanh = tl.math.erf(x * 0.7071067811865476)",
+        "exact-form",
+    ),
+    "gelu: overflows": changed(
+        GELU,
+        "tanh = 2.0 / (1.0 + tl.exp(-2.0 * u)) - 1.0",
+        "e = tl.exp(2.0 * u); tanh = (e - 1.0) / (e + 1.0)",
+        "overflow|exp-overflows",
+    ),
+    "gelu: torch does it": Attempt(
+        GELU,
+        source="def my_gelu(x):\n    return torch.nn.functional.gelu(x, approximate='tanh')\n",
+        mistake="no-launch",
+    ),
+    "gelu: by a sigmoid": changed(GELU, "0.5 * x * (1.0 + tanh)", "x / (1.0 + tl.exp(-2.0 * u))"),
     # When fusing pays
     "pays: upside down": changed(
         PAYS,

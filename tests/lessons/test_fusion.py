@@ -125,25 +125,25 @@ def triton_red_fused_0(in_ptr0, out_ptr0, XBLOCK : tl.constexpr):
 """
 
 
-def test_the_walks_of_a_generated_kernel_are_counted():
+def test_the_passes_of_a_generated_kernel_are_counted():
     (kernel,) = fusion.kernel_texts(GENERATED)
     assert kernel.startswith("@triton.jit\ndef triton_red_fused_0(") and "async_compile" not in kernel
-    assert fusion.walks(kernel) == (2, 1)
+    assert fusion.count_passes(kernel) == (2, 1)
     assert len(fusion.kernel_texts(GENERATED * 2)) == 2
     with pytest.raises(ValueError, match="Triton"):
         fusion.kernel_texts("def call(args): pass")
 
 
 @pytest.mark.gpu
-def test_one_word_costs_a_walk_over_the_matrix():
+def test_one_word_costs_a_pass_over_the_matrix():
     def amax(x):
         powers = (x - x.amax(dim=1, keepdim=True)).exp()
         return powers / powers.sum(dim=1, keepdim=True)
 
     forms = {softmax_five: (3, 1), amax: (2, 1), fusion.torch_softmax: (2, 1)}
-    for f, walks in forms.items():
+    for f, passes in forms.items():
         (kernel,) = fusion.kernel_texts(fusion.generated_by_compile(f, (1024, 65536)))
-        assert fusion.walks(kernel) == walks, kernel
+        assert fusion.count_passes(kernel) == passes, kernel
 
 
 # ------------------------------------------------------------------------------------------- picture and

@@ -74,6 +74,7 @@ LESSONS = {
     "01": replace(STANDARD, lines=400),
     "04": replace(STANDARD, lines=400),
     "05": replace(STANDARD, lines=350),
+    "06": replace(STANDARD, words=3_700),
 }
 RAISED: tuple[Raised, ...] = (
     Raised("02", "lines", 460, "its C++ statements are broken at 110 columns"),

@@ -1,6 +1,4 @@
-"""The exercises of lab 06, fusion: the traffic of a softmax, when fusing pays, and softmax in one block, in
-parts and for wide rows.
-"""
+"""The exercises of lab 06, fusion: when fusing pays, and softmax in one block, in parts and for wide rows."""
 
 from __future__ import annotations
 
@@ -10,71 +8,12 @@ from collections.abc import Callable, Iterator
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.lab06 import adapters, softmax
 from helpers.exercises.lab06.claim import CLAIM
-from helpers.exercises.mistakes import Seen, always, at, not_numbers
+from helpers.exercises.mistakes import always
 from helpers.exercises.model import Case
 from helpers.exercises.plans import CasePlan
 from helpers.exercises.verdicts import is_number
 
 LAB = "06_fusion"
-_INDEX = 8  # bytes of an index that max(dim) writes
-
-
-# ----------------------------------------------------------------------------------- a softmax's traffic
-def _traffic_cases(rng: random.Random) -> Iterator[Case]:
-    def case(m: int, n: int, size: int) -> Case:
-        expected = ((5 * m * n + 2 * m) * size, (3 * m * n + 2 * m) * size + _INDEX * m)
-        return Case(f"a {m} × {n} matrix of {size}-byte elements", (m, n, size), expected=expected)
-
-    yield case(4096, 1024, 4)
-    yield case(4096, 1024, 2)
-    yield case(1, 1, 4)
-    yield case(7, 1, 2)
-    for _ in range(12):
-        n = rng.choice((1, 2, rng.randrange(3, 300), rng.randrange(300, 262_145)))
-        yield case(rng.randrange(1, 40_000), n, rng.choice((2, 4, 8)))
-
-
-def _about_traffic(m: int, n: int, size: int) -> dict[str, int]:
-    return {"matrix": m * n * size, "column": m * size, "indices": _INDEX * m}
-
-
-def _are_elements(s: Seen) -> bool:
-    read, written = s.want
-    return s.size > 1 and (s.got[0] * s.size == read or s.got[1] * s.size == written - s.indices)
-
-
-_TRAFFIC_MISTAKES = {
-    "not-two-numbers": not_numbers(2),
-    "elements-for-bytes": _are_elements,
-    "swapped": lambda s: tuple(s.got) == s.want[::-1],
-    **at(
-        0,
-        {
-            "a-column-forgotten": lambda s: s.value == 5 * s.matrix + s.column,
-            "results-only": lambda s: s.value == 3 * s.matrix + 2 * s.column,
-            "columns-not-read": lambda s: s.value == 5 * s.matrix,
-            "fused-for-separate/reads": lambda s: s.value == s.matrix,
-            "bytes-read": always,
-        },
-    ),
-    "indices-forgotten": lambda s: s.value == 3 * s.matrix + 2 * s.column,
-    "index-size/as-x": lambda s: s.value == 3 * s.matrix + 3 * s.column,
-    "index-size/int32": lambda s: s.value == 3 * s.matrix + 2 * s.column + 4 * s.m,
-    "columns-as-matrices": lambda s: s.value in (5 * s.matrix, 5 * s.matrix + s.indices),
-    "fused-for-separate/writes": lambda s: s.value == s.matrix,
-    "bytes-written": always,
-}
-
-TRAFFIC = answer_exercise(
-    "softmax-traffic",
-    LAB,
-    "The traffic of five operations",
-    "softmax_traffic",
-    _traffic_cases,
-    mistakes=_TRAFFIC_MISTAKES,
-    facts=_about_traffic,
-    minutes=12,
-)
 
 
 # -------------------------------------------------------------------------------------- when fusing pays
@@ -216,4 +155,4 @@ WIDE_ROWS = kernel_exercise(
     minutes=30,
 )
 
-EXERCISES = (TRAFFIC, FUSING, ONE_BLOCK, MERGE, WIDE_ROWS, CLAIM)
+EXERCISES = (FUSING, ONE_BLOCK, MERGE, WIDE_ROWS, CLAIM)
