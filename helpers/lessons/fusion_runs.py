@@ -120,7 +120,7 @@ def register_table(kernel: Any, num_warps: int, blocks: Sequence[int]) -> pd.Dat
 
 
 def programs_per_sm(kernel: Any, num_warps: int, block_size: int) -> int:
-    """How many programs of a row kernel an SM can hold, by its threads and registers (compute capability 9)."""
+    """How many programs of a row kernel an SM of compute capability 9.0 can hold."""
     threads = 32 * num_warps
     registers = -(-compile_for(kernel, num_warps, block_size).n_registers // 8) * 8  # allocated in steps of 8
     return min(2048 // threads, 65536 // (registers * threads))
