@@ -46,7 +46,7 @@ def square_bytes(x: torch.Tensor) -> int:
 
 
 def counting_up(shape: tuple[int, int], generator: object, device: str, dtype: torch.dtype) -> tuple:
-    """Returns a matrix for `assert_matches` whose elements differ, so that a message is the same everywhere."""
+    """Returns a matrix for `assert_matches` with the same values on every machine."""
     import torch
 
     n_elements = shape[0] * shape[1]
