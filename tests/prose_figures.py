@@ -163,7 +163,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "03_triton",
-        "On the recorded H200, your six-line row kernel moves {} GB/s at 12,672 columns, `torch.square` {}, "
+        "On the recorded H200, your row kernel moves {} GB/s at 12,672 columns, `torch.square` {}, "
         "and `torch.compile` {}: a difference of {} %. At 8,193 columns it loses {} % against its next size",
         "h200",
         "triton/curve",
