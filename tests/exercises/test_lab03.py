@@ -12,6 +12,7 @@ from lab_attempts import Attempt, changed, judge, solution_cells
 
 LAB = "03_triton"
 
+CUBE, CLAIM, DRAFT, SUM = ("cube-rows", "claimed-and-real", "fix-the-draft", "sum-rows")
 SHARE, FLIP, CATCH, NORM = (
     "programs-and-elements",
     "flip-rows",
@@ -191,6 +192,28 @@ ATTEMPTS = {
         "no-launch",
     ),
     "norm: square root and division": changed(NORM, "tl.rsqrt(", "1.0 / tl.sqrt("),
+    # Inside the lesson
+    "cube: no mask": changed(CUBE, ", mask=mask)", ")", "missing-mask|missing-mask/outside|outside-writes"),
+    "cube: a square": changed(CUBE, "x * x * x, mask", "x * x, mask", "squared"),
+    "cube: a fixed block": changed(
+        CUBE, "triton.next_power_of_2(x.shape[1])", "128", "only-first-block|fast-but-partial"
+    ),
+    "cube: one program": changed(CUBE, "[(x.shape[0],)]", "[(1,)]", "only-first-block|fast-but-partial"),
+    "claim: reads only": changed(CLAIM, "claimed = 8", "claimed = 4", "half"),
+    "claim: bytes per second": changed(CLAIM, " / 1e3\n    real", "\n    real", "unit"),
+    "claim: no bytes": changed(CLAIM, "8 * n_rows * n_cols", "n_rows * n_cols", "claimed"),
+    "claim: whole rows": changed(CLAIM, "min(n_cols, block_size)", "n_cols", "whole-rows"),
+    "claim: whole blocks": changed(CLAIM, "min(n_cols, block_size)", "block_size", "whole-block"),
+    "claim: one number": changed(CLAIM, "return claimed, real", "return claimed", "not-two-numbers"),
+    "draft: its own size": changed(
+        DRAFT, "    xoffset =", "    xnumel = 1423763\n    xoffset =", "constant-size", "1,423,763"
+    ),
+    "draft: rounded down": changed(
+        DRAFT, "(triton.cdiv(x.numel(), 4096),)", "(x.numel() // 4096,)", "missing-tail|only-first-block"
+    ),
+    "sum: no other": changed(SUM, ", other=0.0", "", "masked-off", "masked-off"),
+    "sum: a mean": changed(SUM, "tl.sum(x, axis=0))", "tl.sum(x, axis=0) / n_cols)", "mean"),
+    "sum: Python's sum": changed(SUM, "tl.sum(x, axis=0)", "sum(x)", "python-sum|raises", "tl.sum"),
 }
 
 

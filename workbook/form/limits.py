@@ -72,6 +72,7 @@ class Raised:
 STANDARD = Limits()
 LESSONS = {
     "01": replace(STANDARD, lines=400),
+    "03": replace(STANDARD, words=3_000),
     "04": replace(STANDARD, lines=400),
     "05": replace(STANDARD, lines=350),
     "06": replace(STANDARD, words=3_700),
