@@ -1,7 +1,7 @@
 """What the SASS instructions of lesson 04 are for: loads, multiplications, stores, masks, addresses.
 
-The sorting is for kernels like the lesson's, which load, compute in fp32, and store. It goes by the opcode, and
-by where a value ends up only for the zeros that a masked-off load leaves in its register.
+The sorting goes by opcodes and operands. It is for kernels like the lesson's, which load, multiply in fp32 and
+store.
 """
 
 from __future__ import annotations

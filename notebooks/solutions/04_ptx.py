@@ -22,13 +22,9 @@ def columns_of(thread: int, block_size: int, num_warps: int, neighbors: int) -> 
     """List the columns that one thread holds, in ascending order. In each round, every thread of the block
     gets `neighbors` adjacent columns; rounds repeat until all block_size columns are assigned.
     """
-    # BEGIN SOLUTION: where does each round begin, and which of its columns belong to this thread?
-    columns_per_round = 32 * num_warps * neighbors
-    columns = []
-    for start in range(0, block_size, columns_per_round):
-        first = start + thread * neighbors
-        columns += range(first, first + neighbors)
-    return columns
+    # BEGIN SOLUTION: which thread gets column c?
+    n_threads = 32 * num_warps
+    return [c for c in range(block_size) if c // neighbors % n_threads == thread]
     # END SOLUTION
 
 

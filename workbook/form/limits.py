@@ -71,7 +71,7 @@ class Raised:
 STANDARD = Limits()
 LESSONS = {
     "01": replace(STANDARD, lines=400, words=3_000),
-    "04": replace(STANDARD, lines=400),
+    "04": replace(STANDARD, lines=400, words=3_000),
     "05": replace(STANDARD, lines=350, words=3_000),
 }
 RAISED: tuple[Raised, ...] = (
