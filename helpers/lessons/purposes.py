@@ -1,6 +1,6 @@
 """What the SASS instructions of lesson 04 are for: loads, multiplications, stores, masks, addresses.
 
-The sorting goes by opcodes and operands. It is for kernels like the lesson's, which load, multiply in fp32 and
+The sorting goes by opcodes and operands, for kernels like the lesson's that load, multiply in fp32 and
 store.
 """
 
