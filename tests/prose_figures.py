@@ -66,20 +66,13 @@ def _smallest_square(truth: pd.DataFrame) -> tuple:
     return f"{rows.cupti_us['time_gpu']:.1f}", f"{rows.us['do_bench']:.1f}"
 
 
-def _rows_with_narrow_loads(widths: pd.DataFrame) -> tuple:
-    """The row kernel on 10,000 × 10,000 floats: its time with 4-byte loads, in percent of that with 16-byte
-    loads.
+def _narrow_loads(widths: pd.DataFrame) -> tuple:
+    """The row kernel's time with 4-byte loads, in percent of that with 16-byte loads: a large matrix from
+    memory, and a small one from the L2 cache.
     """
-    row = widths[(widths.n_rows == 10_000) & (widths.l2 == "cold")].iloc[0]
-    return (f"{100 * row.narrow_over_wide:.0f}",)
-
-
-def _flat_with_narrow_loads(loads: pd.DataFrame) -> tuple:
-    """The flat kernel on 100,000,001 floats: its time with 4-byte loads, in percent of that with 16-byte
-    loads.
-    """
-    row = loads[loads.n_elements == 100_000_001].iloc[0]
-    return (f"{100 * row.masked_over_wide:.0f}",)
+    large = widths.query("n_rows == 10_000 and l2 == 'cold'").iloc[0]
+    small = widths.query("n_rows == 4_096 and l2 == 'warm'").iloc[0]
+    return tuple(f"{100 * row.narrow_over_wide:.0f}" for row in (large, small))
 
 
 def _exp_and_softmax(five: pd.DataFrame) -> tuple:
@@ -136,14 +129,11 @@ def _padded(sweep: pd.DataFrame, kernel: str) -> tuple:
 PROSE: list[Prose] = [
     Prose(
         "04_ptx",
-        "On an H100 the row kernel took {} % of the time with narrow loads",
-        "h100",
+        "On the recorded H200, narrow loads took {} % of the time for the large matrix, and {} % for a small",
+        "h200",
         "ptx/vector-width",
-        _rows_with_narrow_loads,
+        _narrow_loads,
     ),
-    Prose("04_ptx", "on an H200 {} % and", "h200", "ptx/vector-width", _rows_with_narrow_loads),
-    Prose("04_ptx", ", lab 04's flat kernel {} %;", "h100", "lab/wide-loads", _flat_with_narrow_loads),
-    Prose("04_ptx", " {} %, over as many floats", "h200", "lab/wide-loads", _flat_with_narrow_loads),
     Prose(
         "02_load_inline",
         "in blocks of 16 × 16, reaches {} % of PyTorch's speed on an H200",

@@ -16,16 +16,47 @@ from lab_attempts import solution_cells
 
 from helpers import ptx
 from helpers.exercises.lab04 import generated, kernels, sass
+from helpers.exercises.lab04.lesson import row_load_bytes
+
+
+# ------------------------------------------------------------------------------------ count-multiplications
+def by_opcode(text: str, keep=lambda parts: parts[0] == "mul" and parts[-1] == "f32") -> int:
+    lines = [line.split("//")[0].split() for line in text.splitlines()]
+    opcodes = [next((w for w in words if not w.startswith("@")), "") for words in lines]
+    return sum(keep(opcode.split(".")) for opcode in opcodes)
+
+
+def in_text(pattern: str):
+    return lambda text: len(re.findall(pattern, text))
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (by_opcode, ""),
+        (lambda text: len([i for i in ptx.read_ptx(text).find("mul") if i.parts[-1] == "f32"]), ""),
+        (lambda text: by_opcode(text, lambda parts: parts[0] == "mul"), "integers-too"),
+        (in_text(r"(?m)^\s*mul\S*f32"), "guarded-forgotten"),
+        (lambda text: by_opcode(text, lambda parts: parts == ["mul", "f32"]), "rounded-forgotten"),
+        (in_text(r"\bmul\S*f32"), "comments-too"),
+        (in_text(r"(?m)^[^/\n]*mul\S*f(?:32|64)"), "doubles-too"),
+        (lambda text: by_opcode(text, lambda parts: parts[-1] == "f32"), "fused-too"),
+        (len, "count"),
+        (lambda text: [by_opcode(text)], "not-a-number"),
+    ],
+)
+def test_count_multiplications(answer, mistake):
+    assert judged("count-multiplications", answer).mistake == mistake
 
 
 # --------------------------------------------------------------------------------------- columns-of-a-thread
-def dealt(thread, size, warps, neighbours):
+def dealt(thread, size, warps, neighbors):
     n_threads = 32 * warps
-    rounds = range(0, size, n_threads * neighbours)
-    return [start + thread * neighbours + j for start in rounds for j in range(neighbours)]
+    rounds = range(0, size, n_threads * neighbors)
+    return [start + thread * neighbors + j for start in rounds for j in range(neighbors)]
 
 
-def one_piece(thread, size, warps, neighbours):
+def one_piece(thread, size, warps, neighbors):
     each = size // (32 * warps)
     return list(range(thread * each, (thread + 1) * each))
 
@@ -36,7 +67,7 @@ def one_piece(thread, size, warps, neighbours):
         (dealt, ""),
         (lambda *args: tuple(dealt(*args)), ""),
         (one_piece, "one-piece"),
-        (lambda t, size, warps, v: list(range(t, size, 32 * warps)), "neighbours"),
+        (lambda t, size, warps, v: list(range(t, size, 32 * warps)), "neighbors"),
         (lambda *args: [c + 1 for c in dealt(*args)], "off-by-one"),
         (lambda *args: dealt(*args)[::-1], "order"),
         (lambda t, size, warps, v: [t * v + j for j in range(v)], "too-few"),
@@ -48,11 +79,69 @@ def test_columns_of_a_thread(answer, mistake):
     assert judged("columns-of-a-thread", answer).mistake == mistake
 
 
-@pytest.mark.parametrize(("n_cols", "neighbours"), [(781, 1), (1024, 4)])
-def test_columns_are_what_the_ptx_addresses(n_cols, neighbours):
-    """The bits that the compiler keeps of thread × neighbours are where the last thread begins."""
-    begins = dealt(127, 1024, 4, neighbours)[0]
+@pytest.mark.parametrize(("n_cols", "neighbors"), [(781, 1), (1024, 4)])
+def test_columns_are_what_the_ptx_addresses(n_cols, neighbors):
+    """The bits that the compiler keeps of thread × neighbors are where the last thread begins."""
+    begins = dealt(127, 1024, 4, neighbors)[0]
     assert generated.rows_stages(n_cols).reading.find("and.b32", operand=str(begins))
+
+
+# ------------------------------------------------------------------------------------------------- sort-sass
+KINDS = {"LDG": "load", "FMUL": "multiply", "STG": "store", "ISETP": "mask", "P2R": "mask", "EXIT": "end"}
+
+
+def sort_sass(text: str, kinds=KINDS) -> str:
+    words = text.split()
+    return kinds.get(words[words[0].startswith("@")].split(".")[0], "other")
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (sort_sass, ""),
+        (lambda text: KINDS.get(text.split()[0].split(".")[0], "other"), "guard"),
+        (lambda text: KINDS.get(text.split()[text.startswith("@")], "other"), "suffix"),
+        (lambda text: sort_sass(text, KINDS | {"LDC": "load"}), "constant"),
+        (lambda text: sort_sass(text, KINDS | {"IMAD": "multiply"}), "integers"),
+        (lambda text: sort_sass(text, KINDS | {"IADD3": "mask"}), "purpose"),
+        (lambda text: sort_sass(text).upper(), "no-word"),
+    ],
+)
+def test_sort_sass(answer, mistake):
+    assert judged("sort-sass", answer).mistake == mistake
+
+
+# ----------------------------------------------------------------------------------------------- widest-load
+def width(n_cols: int, size: int, warps: int, multiple: int = 16, most: int = 4, least: int = 1) -> int:
+    return 4 * min(most, max(least, size // (32 * warps))) if n_cols % multiple == 0 else 4
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (width, ""),
+        (lambda *args: 8 * width(*args), "bits"),
+        (lambda *args: width(*args) // 4, "elements"),
+        (lambda *args: width(*args, least=0), "no-bytes"),
+        (lambda *args: width(*args, multiple=1), "any-size"),
+        (lambda *args: width(*args, multiple=4), "multiple-of-4"),
+        (lambda *args: width(*args, most=64), "wider-than-16"),
+        (lambda n_cols, *_: 4 if n_cols % 16 else 16, "few-elements"),
+        (lambda *args: 4, "width"),
+        (lambda *args: str(width(*args)), "not-a-number"),
+    ],
+)
+def test_widest_load(answer, mistake):
+    assert judged("widest-load", answer).mistake == mistake
+
+
+@pytest.mark.parametrize("size", [64, 128, 256, 512, 1024, 2048])
+@pytest.mark.parametrize("warps", [4, 8])
+def test_the_compiler_loads_as_wide_as_the_exercise_expects(size, warps):
+    for n_cols in (size, size - 1, size - 4):
+        found = generated.rows_stages(n_cols, num_warps=warps).reading.loads
+        expected = row_load_bytes(n_cols, triton.next_power_of_2(n_cols), warps)
+        assert {load.n_bytes for load in found} == {expected}, n_cols
 
 
 # ----------------------------------------------------------------------------------------------- count-loads

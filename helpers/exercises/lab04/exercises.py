@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Iterator
-from typing import Any
 
 from helpers.exercises import triton_text
 from helpers.exercises.factories import answer_exercise
@@ -15,60 +14,6 @@ from helpers.exercises.model import Case, Exercise
 from helpers.exercises.verdicts import counted
 
 LAB = "04_ptx"
-
-
-# ---------------------------------------------------------------------------------------- a thread's columns
-def _columns(thread: int, block_size: int, num_warps: int, neighbours: int) -> list[int]:
-    n_threads = 32 * num_warps
-    return [c for c in range(block_size) if c // neighbours % n_threads == thread]
-
-
-def _column_cases(rng: random.Random, device: str) -> Iterator[Case]:
-    def case(thread: int, block_size: int, num_warps: int, neighbours: int) -> Case:
-        args = (thread, block_size, num_warps, neighbours)
-        each = f"{counted(neighbours, 'neighbour')} at a time"
-        label = f"thread {thread} of {num_warps} warps, BLOCK_SIZE {block_size}, {each}"
-        return Case(label, args, expected=_columns(*args))
-
-    yield case(5, 1024, 4, 1)
-    yield case(0, 128, 4, 1)
-    yield case(5, 1024, 4, 4)
-    yield case(127, 512, 4, 4)
-    for _ in range(20):
-        warps, neighbours = rng.choice((1, 2, 4, 8, 16)), rng.choice((1, 1, 2, 4, 8))
-        size = 32 * warps * neighbours * rng.choice((1, 2, 4, 8))
-        yield case(rng.randrange(32 * warps), size, warps, neighbours)
-
-
-def _about_columns(thread: int, block_size: int, num_warps: int, neighbours: int) -> dict[str, Any]:
-    each = block_size // (32 * num_warps)
-    return {
-        "each": each,
-        "n_threads": 32 * num_warps,
-        "one_piece": list(range(thread * each, (thread + 1) * each)),
-        "one_at_a_time": _columns(thread, block_size, num_warps, 1),
-    }
-
-
-COLUMNS = answer_exercise(
-    "columns-of-a-thread",
-    LAB,
-    "Which columns does a thread hold?",
-    "columns_of",
-    _column_cases,
-    minutes=5,
-    facts=_about_columns,
-    mistakes={
-        "not-a-list": lambda s: not isinstance(s.got, list),
-        "one-piece": lambda s: s.got == s.one_piece and s.each > s.neighbours,
-        "neighbours": lambda s: s.neighbours > 1 and s.got == s.one_at_a_time,
-        "off-by-one": lambda s: s.got in ([c - 1 for c in s.want], [c + 1 for c in s.want]),
-        "order": lambda s: sorted(s.got) == s.want,
-        "too-many": lambda s: len(s.got) > s.each,
-        "too-few": lambda s: len(s.got) < s.each,
-        "columns": always,
-    },
-)
 
 
 # -------------------------------------------------------------------------------------------- loads a thread
@@ -328,4 +273,4 @@ WIDE_LOADS = Exercise(
     adapters={"run": wide.run, "compile": wide.compiled, "far": wide.far},
 )
 
-EXERCISES = (COLUMNS, COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS, BLOG)
+EXERCISES = (COUNT_LOADS, SASS_DIFFERENCE, OUTPUT_CODE, WIDE_LOADS, BLOG)
