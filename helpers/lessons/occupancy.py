@@ -43,9 +43,9 @@ def launches(counted: pd.DataFrame) -> pd.DataFrame:
         load_bytes=(rows.load_sectors / rows.load_requests).round().astype(int),
         in_flight_kb=blocks_per_sm * rows.block_size * 4 / 1000,
         starting=rate > _STARTING * rate.max(),
-    )[
-        ["BLOCK_SIZE", "num_warps", "warps", "load_bytes", "in_flight_kb", "starting", "ncu_us"]
-    ].reset_index(drop=True)
+    )[["BLOCK_SIZE", "num_warps", "warps", "load_bytes", "in_flight_kb", "starting", "ncu_us"]].reset_index(
+        drop=True
+    )
 
 
 def same_warps(rows: pd.DataFrame) -> pd.DataFrame:

@@ -71,7 +71,7 @@ def _quarter(left: int, held: list[int], slots: int, registers: int) -> str:
     ]
     for slot in range(slots):
         x, y = left + 10 + slot % _PER_ROW * (_SLOT + 1.5), 84 + slot // _PER_ROW * 22
-        color = plots.PALETTE[held[slot] % 7] if slot < len(held) else "none"
+        color = plots.PALETTE[held[slot] % len(plots.PALETTE)] if slot < len(held) else "none"
         parts.append(
             f'<rect x="{x}" y="{y}" width="{_SLOT}" height="18" fill="{color}" stroke="{_INK}" '
             'stroke-width="0.8"/>'

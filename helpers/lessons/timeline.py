@@ -19,7 +19,11 @@ def first_dip(kernel: Kernel) -> dict[str, float]:
         that sample, in percent of the peak). All are NaN if the report has no samples over time.
     """
     time, at = ncu.over_time(kernel), ncu.moments(kernel)
-    inner = time[(time.index > time.dram_read_percent.idxmax()) & (time.time_us < at["last_start_us"])] if len(time) else time
+    inner = (
+        time[(time.index > time.dram_read_percent.idxmax()) & (time.time_us < at["last_start_us"])]
+        if len(time)
+        else time
+    )
     if inner.empty:
         return dict.fromkeys(("at_us", "read_mb", "writes_percent"), math.nan)
     lowest = time.loc[inner.dram_read_percent.idxmin()]
