@@ -8,6 +8,7 @@ process runs this file as a script, which prints one JSON object with the verdic
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -84,7 +85,8 @@ def run(lab: str, attempts: dict[str, Attempt]) -> dict[str, dict]:
             seed = seeds.of(f"{lab}: {name}")
             seeds.sow(seed)
             names: dict = {"__name__": "lab"}
-            execute("begin", "from helpers import device\n" + cells["begin"], names)
+            without_magics = re.sub("^%.*", "", cells["begin"], flags=re.MULTILINE)
+            execute("begin", f"from helpers import device\n{without_magics}", names)
             names["check"] = lambda id, obj: None  # a lesson's cell ends with its check
             execute(f"cell_{i}", source, names)
             exercise = exercises[one.exercise]

@@ -43,12 +43,6 @@ class Prose:
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
 
-def _ncu_and_cupti(truth: pd.DataFrame) -> tuple:
-    """A square of 8 × 1,024 by Nsight Compute's clock and by CUPTI's."""
-    row = truth[truth["kernel"] == "square_flat 8 × 1,024"].iloc[0]
-    return f"{row['ncu_us']:.1f}", f"{row['cupti_us']:.1f}"
-
-
 def _first_clock(clocks: pd.DataFrame) -> tuple:
     """What a host's clock that doesn't wait reads, as a bandwidth, and as a multiple of the H200's peak."""
     us = clocks.set_index("clock").us["host, no waiting"]
@@ -170,13 +164,6 @@ PROSE: list[Prose] = [
         "h200",
         "triton/alignment-sweep",
         lambda rows: _padded(rows, "torch.square"),
-    ),
-    Prose(
-        "05_ncu",
-        "{} µs against {} for a square of 8 × 1,024 on an H100",
-        "h100",
-        "timer/truth",
-        _ncu_and_cupti,
     ),
     Prose(
         "01_profiling",

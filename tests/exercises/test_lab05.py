@@ -8,6 +8,7 @@ import random
 import pytest
 import seeds
 from lab_answers import mistakes
+from lab_attempts import Attempt, judge, verdicts
 
 from helpers import ncu
 from helpers.exercises.lab05 import limiters, reports
@@ -20,6 +21,117 @@ def fits(id: str, answer, mistake: str) -> bool:
     it is "".
     """
     return mistakes(id, answer, seeds.several(4)) <= set(mistake.split("|"))
+
+
+# -------------------------------------------------------------------------------------------- blocks-on-an-sm
+def eights(n: int) -> int:
+    return -(-n // 8) * 8
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (lambda t, r: min(64 // (t // 32), 65536 // (eights(r) * t), 32), ""),
+        (lambda t, r: min(2048 // t, 65536 // (t * eights(r))), "block-limit"),
+        (lambda t, r: min(2048 // t, 65536 // (t * r), 32), "not-grouped"),
+        (lambda t, r: 65536 // eights(r), "registers-per-block|block-limit"),
+        (lambda t, r: max(2048 // t, 65536 // (t * eights(r))), "threads-only|registers-only|block-limit"),
+        (lambda t, r: min(2048 // t, 32), "threads-only"),
+        (lambda t, r: 65536 // (t * eights(r)), "registers-only|block-limit"),
+        (lambda t, r: -1, "blocks"),
+        (lambda t, r: None, "not-a-number"),
+    ],
+)
+def test_blocks_on_an_sm(answer, mistake):
+    assert fits("blocks-on-an-sm", answer, mistake)
+
+
+# ------------------------------------------------------------------------------------------------ empty-slots
+def empty(n: int, at_once: int) -> float:
+    slots = math.ceil(n / at_once) * at_once
+    return (slots - n) / slots
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (empty, ""),
+        (lambda n, at_once: 100 * empty(n, at_once), "percent"),
+        (lambda n, at_once: -n % at_once, "slots-not-share"),
+        (lambda n, at_once: 1 - empty(n, at_once), "filled-share"),
+        (lambda n, at_once: -n % at_once / at_once, "last-wave-only"),
+        (lambda n, at_once: 1 - n / ((n // at_once + 1) * at_once), "whole-waves|last-wave-only"),
+        (lambda n, at_once: 0.0, "share"),
+        (lambda n, at_once: "half", "not-a-number"),
+    ],
+)
+def test_empty_slots(answer, mistake):
+    assert fits("empty-slots", answer, mistake)
+
+
+# ----------------------------------------------------------------------------------------------- warps-needed
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (lambda gb, ns, sms, each: math.ceil(gb * ns / (sms * 32 * each)), ""),
+        (lambda gb, ns, sms, each: math.ceil(gb * ns / (32 * each)), "whole-gpu"),
+        (lambda gb, ns, sms, each: math.ceil(gb * ns / sms / each), "threads"),
+        (lambda gb, ns, sms, each: gb * ns / sms, "bytes"),
+        (lambda gb, ns, sms, each: gb * ns / (sms * 32 * each), "not-rounded"),
+        (lambda gb, ns, sms, each: int(gb * ns / (sms * 32 * each)), "rounded-down|units"),
+        (lambda gb, ns, sms, each: math.ceil(1e9 * gb * ns / (sms * 32 * each)), "units"),
+        (lambda gb, ns, sms, each: 7, "warps"),
+        (lambda gb, ns, sms, each: None, "not-a-number"),
+    ],
+)
+def test_warps_needed(answer, mistake):
+    assert fits("warps-needed", answer, mistake)
+
+
+# ------------------------------------------------------------------------------------------------ sum-columns
+SUM = """
+import torch
+
+
+@triton.jit
+def k(sums_ptr, x_ptr, n_rows, n_cols, BLOCK: tl.constexpr):
+    cols = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), dtype=tl.float32)
+    for row in range({rows}):
+        x = tl.load(x_ptr + {start} + cols, mask=cols < n_cols, other=0.0)
+        total {add}= x
+    tl.store(sums_ptr + cols, total, mask=cols < n_cols)
+
+
+def my_column_sums(x):
+    sums = torch.empty(x.shape[1], device=x.device)
+    k[(triton.cdiv(x.shape[1], 64),)](sums, x, *x.shape, BLOCK=64)
+    return sums
+"""
+
+
+def sums(rows="n_rows", start="row * n_cols", add="+", mistake="") -> Attempt:
+    return Attempt("sum-columns", source=SUM.format(rows=rows, start=start, add=add), mistake=mistake)
+
+
+LAB = "05_ncu"
+ATTEMPTS = {
+    "another block size": sums(),
+    "one row": sums(rows="1", mistake="first-row-only"),
+    "replaced instead of added": sums(add="", mistake="last-row-only"),
+    "one row short": sums(rows="n_rows - 1", mistake="one-row-short"),
+    "the same row again": sums(start="0", mistake="one-row-again"),
+}
+
+
+@pytest.fixture(scope="module")
+def found() -> dict[str, dict]:
+    return verdicts(__file__)
+
+
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_attempt(name: str, found: dict[str, dict]) -> None:
+    judge(name, ATTEMPTS[name], found[name])
 
 
 # ------------------------------------------------------------------------------------------ sectors-of-a-run

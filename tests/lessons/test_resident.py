@@ -1,40 +1,59 @@
-"""Lesson 05's launches by their resident warps: pairs are counted right, and the figure has every launch."""
+"""Lesson 05's launches by the warps and bytes on an SM: the recorded ones support what the lesson says of them."""
 
 from __future__ import annotations
 
-import pandas as pd
+import pytest
 
 from helpers import records
 from helpers.lessons import occupancy
 
 
-def test_pairs_with_clearly_more_warps_are_counted():
-    rows = pd.DataFrame({"warps_percent": [80.0, 20.0, 22.0, 40.0], "ncu_us": [30.0, 50.0, 25.0, 60.0]})
-    # 20 and 22 hold the same; 40 loses to both; 80 beats 20 and 40 and loses to 22
-    assert occupancy.faster_with_more(rows) == (2, 5)
+@pytest.fixture(scope="module")
+def rows():
+    return occupancy.launches(records.stored("triton/launch-sweep-counters"))
 
 
-def test_the_recorded_launches_support_the_lesson():
-    rows = occupancy.launches(records.stored("triton/launch-sweep-counters"))
+def test_every_launch_is_there_once(rows):
     assert len(rows) == 38 and not rows.duplicated(["BLOCK_SIZE", "num_warps"]).any()
     assert (32 * rows.num_warps <= rows.BLOCK_SIZE).all(), "more threads than elements"
-    wins, pairs = occupancy.faster_with_more(rows)
-    assert 0.6 * pairs < wins < 0.72 * pairs  # two of three
-    # the fastest with few warps are as fast as any
-    assert rows[rows.warps_percent < 25].ncu_us.min() < 1.02 * rows.ncu_us.min()
-    # over the bytes it is one curve: it falls, and from 20 kB on nothing is gained; what spills lies above it
-    curve = rows[rows.waiting_kb < 200].sort_values("waiting_kb")
-    falling, level = curve[curve.waiting_kb < 19], curve[curve.waiting_kb > 19]
-    smoothed = falling.ncu_us.cummin()
-    assert (falling.ncu_us <= 1.35 * smoothed).all() and falling.ncu_us.iloc[0] > 4 * falling.ncu_us.iloc[-1]
-    assert level.ncu_us.max() < min(1.1 * level.ncu_us.min(), falling.ncu_us.min())
-    (spilled,) = rows[rows.waiting_kb > 200].itertuples()
-    assert (spilled.BLOCK_SIZE, spilled.num_warps) == (8192, 1) and spilled.ncu_us > 2 * level.ncu_us.min()
+    assert rows.warps.max() == 64 and (rows.warps % rows.num_warps == 0).all()
 
 
-def test_the_figure_has_every_launch_in_both_panels():
-    rows = occupancy.launches(records.stored("triton/launch-sweep-counters"))
+def test_few_warps_can_be_as_fast_as_many(rows):
+    few, many = rows[rows.warps == 8].ncu_us.min(), rows[rows.warps == 64].ncu_us.min()
+    assert few == pytest.approx(many, rel=0.02)
+
+
+def test_time_falls_with_the_bytes_in_flight(rows):
+    """Three levels: 8 kB, 16 kB, and from about 32 kB on nothing is gained."""
+    free = rows[~rows.starting & (rows.in_flight_kb < 200)]
+    eight, sixteen, enough = (
+        free[free.in_flight_kb.between(low, high)].ncu_us for low, high in ((8, 9), (16, 17), (32, 200))
+    )
+    assert eight.min() > sixteen.max() > sixteen.min() > enough.max() and enough.max() < 1.1 * enough.min()
+    (spilled,) = rows[rows.in_flight_kb > 200].itertuples()
+    assert (spilled.BLOCK_SIZE, spilled.num_warps) == (8192, 1) and spilled.ncu_us > 2 * enough.min()
+
+
+def test_launches_that_wait_for_blocks_start_them_at_one_rate(rows):
+    waiting = rows[rows.starting]
+    per_ns = 4096 * 4096 / waiting.BLOCK_SIZE / waiting.ncu_us / 1000
+    assert len(waiting) == 8 and per_ns.between(1.55, 1.65).all()
+
+
+def test_the_pair_differs_in_the_bytes_per_load_only(rows):
+    pair = occupancy.same_warps(rows)
+    assert list(pair.warps) == [64, 64] and list(pair.load_bytes) == [4, 16]
+    assert list(pair.BLOCK_SIZE / (32 * pair.num_warps)) == [1, 4]  # elements per thread: one load each
+    assert not pair.starting.any() and 1.5 < pair.ncu_us[0] / pair.ncu_us[1] < 4
+
+
+def test_the_figure_has_every_launch_in_both_panels(rows):
     fig = occupancy.draw(rows, title="launches")
     assert sum(len(trace.x) for trace in fig.data) == 2 * len(rows)
     assert "H200" in fig.layout.title.text
     assert sum(bool(trace.showlegend) for trace in fig.data) == rows.load_bytes.nunique()
+    open_symbols = [
+        symbol for trace in fig.data for symbol in trace.marker.symbol if symbol.endswith("-open")
+    ]
+    assert len(open_symbols) == 2 * rows.starting.sum()

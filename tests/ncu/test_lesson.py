@@ -36,6 +36,31 @@ print(json.dumps(found))
 """.replace("\\\\", "\\")
 
 
+UNROLLED = """
+import json, re
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+
+KERNEL
+
+
+pointers, integers = ["sums_ptr", "x_ptr"], ["n_rows", "n_cols", "rows_per_piece"]
+signature = dict.fromkeys(pointers, "*fp32") | dict.fromkeys(integers, "i32") | {"BLOCK_COLS": "constexpr"}
+divisible = {(i,): [["tt.divisibility", 16]] for i in range(5)}
+found = {}
+for columns in (128, 512):
+    source = ASTSource(sum_pieces_kernel, signature, constexprs={(5,): columns}, attrs=divisible)
+    sass = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 4}).asm["sass"]
+    # Runs of loads without an addition between them.
+    runs = [re.findall(r"LDG\\S*", run) for run in re.split("FADD", sass)]
+    found[columns] = max(runs, key=len)
+print(json.dumps(found))
+""".replace("\\\\", "\\")
+
+
 @pytest.fixture(scope="module")
 def lesson():
     """The lesson's layouts and its prediction, run as they stand."""
@@ -79,12 +104,12 @@ def test_predicted_sectors_match_another_count(lesson):
     assert predicted.excess_percent["rows 784 apart, masked"] > 70
 
 
-def test_four_loads_per_thread_in_the_machine_code(report):
-    from helpers import ncu
-
-    space = {}
-    exec(LESSON["reveal-loads"].replace("predict.reveal", "print"), space)
-    code = ncu.instructions(report[4])
-    loads = code[code.sass.str.contains("LDG")]
-    assert set(loads.access_bits) == {128}
-    assert len(loads) == space["row_bytes"] // space["bytes_an_instruction"]
+def test_the_compiler_unrolls_the_sum_four_times(tmp_path):
+    """The lesson counts four loads in flight per thread, of 4 bytes and then of 16."""
+    pytest.importorskip("triton")
+    script = tmp_path / "unrolled.py"
+    script.write_text(UNROLLED.replace("KERNEL", LESSON["sum-pieces"]))
+    environment = {k: v for k, v in os.environ.items() if k != "TRITON_INTERPRET"}
+    ran = subprocess.run([sys.executable, script], capture_output=True, text=True, env=environment)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout) == {"128": ["LDG.E"] * 4, "512": ["LDG.E.128"] * 4}

@@ -134,16 +134,9 @@ def _five_grids(one: Measured) -> dict[str, Any]:
 def _more_warps(one: Measured) -> dict[str, Any]:
     from helpers.lessons import occupancy
 
-    launches = occupancy.launches(one.rows)
-    wins, pairs = occupancy.faster_with_more(launches)
-    few = launches[launches.warps_percent < 25].nsmallest(1, "ncu_us").iloc[0]
-    many = launches[launches.warps_percent > 60].nlargest(1, "ncu_us").iloc[0]
-    values = {"pairs": pairs, "won": wins / pairs}
-    for name, launch in (("few", few), ("many", many)):
-        values[f"{name}_warps"] = launch.warps_percent
-        values[f"{name}_bytes"] = 4 * launch.BLOCK_SIZE / launch.num_warps / 32
-        values[f"{name}_us"] = launch.ncu_us
-    return values
+    pair = occupancy.same_warps(occupancy.launches(one.rows))
+    narrow, wide = pair.itertuples()
+    return {"warps": wide.warps, "narrow_us": narrow.ncu_us, "wide_us": wide.ncu_us}
 
 
 def _mean_with_first_run(one: Measured) -> dict[str, Any]:
