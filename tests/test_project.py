@@ -165,7 +165,7 @@ def test_ci_runs_all_tests():
 # ---------------------------------------------------------------------------------------------- documents
 
 
-@pytest.mark.parametrize(("name", "most"), [("README.md", 1_200), ("CONTRIBUTING.md", 1_500)])
+@pytest.mark.parametrize(("name", "most"), [("README.md", 1_200), ("CONTRIBUTING.md", 1_650)])
 def test_a_document_is_short(name, most):
     assert len((ROOT / name).read_text().split()) <= most
 
@@ -207,7 +207,9 @@ def test_the_readme_lists_every_lesson_and_lab(path):
     """With the minutes that the lesson itself names."""
     lines = (ROOT / "README.md").read_text().splitlines()
     (row,) = [line for line in lines if f"](notebooks/{path.name})" in line]
-    minutes = re.search(r"(\d+) minutes", nbformat.read(path, as_version=4).cells[0].source)[1]
+    title = nbformat.read(path, as_version=4).cells[0].source
+    parts = re.findall(r"\*\*Part \w, about (\d+) minutes", title) or re.findall(r"(\d+) minutes", title)[:1]
+    minutes = sum(map(int, parts))
     assert f"| {minutes} |" in row and f"](labs/{path.name})" in row
 
 
@@ -263,7 +265,7 @@ def test_what_every_lesson_has(path):
     annotated = [line for line in cells["parameters"].source.splitlines() if re.match(r"\w+\s*[:=]", line)]
     assert annotated and all(re.match(r"\w+: [\w\[\], |]+ = ", line) for line in annotated), annotated
     checked = [cell for cell in notebook.cells if canonical.CHECKED in canonical.tags(cell)]
-    assert len(checked) >= 5
+    assert len(checked) >= 4
     source = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "code")
     calls = [
         call for cell in cells.values() if "records.headline(" in cell.source for call in headlines(cell)

@@ -1,7 +1,8 @@
-"""Lesson 05's five versions of a kernel that sums columns: what their reports say, in one table and one figure."""
+"""Lesson 05's five versions of a kernel that sums columns: a table and a figure of their reports."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
-# The sections of a report that this lesson reads; all of them take a tenth of the space that the full set does.
+# The sections of a report that this lesson reads; together they take a tenth of the space of the full set.
 SECTIONS = ",".join(
     (
         "SpeedOfLight",
@@ -82,7 +83,7 @@ def promises(reports: Mapping[str, ncu.Report], rules: Mapping[str, tuple[str, s
 
     names = list(reports)
     rows = []
-    for before, after in zip(names, names[1:], strict=False):
+    for before, after in itertools.pairwise(names):
         rule = reports[before][0].rule(*rules[before]) if before in rules else None
         rows.append(ncu.outcome(after, reports[before][0], reports[after][0], rule))
     return pd.DataFrame(rows)
@@ -91,8 +92,8 @@ def promises(reports: Mapping[str, ncu.Report], rules: Mapping[str, tuple[str, s
 def draw_roofline(reports: Mapping[str, ncu.Report], *, title: str = "") -> go.Figure:
     """Draws the versions below the roofs of their GPU.
 
-    Three roofs are drawn: DRAM's peak, the peak of fp32 fused multiply-adds, and half of that, because a lone addition is
-    one operation where a fused multiply-add is two.
+    Three roofs are drawn: DRAM's peak, the peak of fp32 fused multiply-adds, and half of that, because a lone
+    addition is one operation where a fused multiply-add is two.
     """
     import pandas as pd
 

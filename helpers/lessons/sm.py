@@ -1,4 +1,4 @@
-"""Lesson 05's drawing of an SM: four schedulers with their warps and registers, one L1 cache, and the memory below."""
+"""Lesson 05's drawing of an SM: four schedulers, their warps and registers, the L1 cache, and the memory."""
 
 from __future__ import annotations
 

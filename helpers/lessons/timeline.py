@@ -1,4 +1,4 @@
-"""Lesson 05's reading of a launch over time: when DRAM first nearly stops, and how much it had read by then."""
+"""Lesson 05's view of a launch over time: when DRAM first nearly stops, and how much it has read by then."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lesson 05's launches by the warps and bytes on an SM: the recorded ones support what the lesson says of them."""
+"""Lesson 05's launches by the warps and bytes on an SM: the records support what the lesson says of them."""
 
 from __future__ import annotations
 
