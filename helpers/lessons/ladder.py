@@ -1,7 +1,7 @@
 """Lesson 02's kernels with their launchers, and what is measured of them.
 
-The launchers take addresses, so that a build needs none of PyTorch's headers. `time_*` need a GPU; they are the
-live half of `records.measured`.
+The launchers take addresses, so that a build needs none of PyTorch's headers. `time_*` need a GPU; they are
+the live half of `records.measured`.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def build(text: str) -> Callable[[torch.Tensor, int, int], torch.Tensor]:
             `float4_kernel`.
 
     Returns:
-        `square(x, rung, threads)`: the square of a contiguous tensor by the kernel number `rung` of `NAMES`, in
-        blocks of `threads`.
+        `square(x, rung, threads)`: the square of a contiguous tensor by the kernel number `rung` of `NAMES`,
+        in blocks of `threads`.
     """
     module = cuda.load_cuda(
         "ladder", f"#include <cstdint>\n{text}{_LAUNCHER}", ["square_rung"],
@@ -121,8 +121,8 @@ def loads_under_way(n_loads: int, gb_per_s: float, sm_count: int, threads_per_sm
     """Little's law for a kernel that reads as much as it writes.
 
     Returns:
-        The MB of loads that can be under way at once, if each thread has `n_loads` of 4 bytes, and the time in ns
-        that each of them then takes at most, on average.
+        The MB of loads that can be under way at once, if each thread has `n_loads` of 4 bytes, and the time in
+        ns that each of them then takes at most, on average.
     """
     n_bytes = 4 * n_loads * sm_count * threads_per_sm
     return n_bytes / 1e6, n_bytes / (gb_per_s / 2)

@@ -3,7 +3,6 @@ import torch
 from helpers.cuda import load_kernel
 from helpers.lab import check
 
-
 # %% cube-elements
 CUBE = r"""
 __global__ void cube_kernel(const float* x, float* y, int n) {
