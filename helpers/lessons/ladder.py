@@ -121,8 +121,8 @@ def loads_under_way(n_loads: int, gb_per_s: float, sm_count: int, threads_per_sm
     """Little's law for a kernel that reads as much as it writes.
 
     Returns:
-        The MB of loads that can be under way at once, if each thread has `n_loads` of 4 bytes, and the time in
-        ns that each of them then takes at most, on average.
+        The MB of loads that can be under way at once, if each thread has `n_loads` of 4 bytes, and the most
+        ns that each of them then takes on average.
     """
     n_bytes = 4 * n_loads * sm_count * threads_per_sm
     return n_bytes / 1e6, n_bytes / (gb_per_s / 2)

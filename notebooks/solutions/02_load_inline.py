@@ -17,10 +17,10 @@ __global__ void cube_kernel(const float* x, float* y, int n) {
 
 def cube(x):
     """Return x * x * x for a contiguous float32 tensor x with at least one element."""
-    cube_kernel = load_kernel(CUBE, "cube_kernel")
     y = torch.empty_like(x)
-    # BEGIN SOLUTION: how many blocks of 256 threads? cube_kernel(x, y, n, grid=blocks, block=256)
+    # BEGIN SOLUTION: compile CUBE with load_kernel, and launch it in blocks of 256 threads
     n = x.numel()
+    cube_kernel = load_kernel(CUBE, "cube_kernel")
     cube_kernel(x, y, n, grid=(n + 255) // 256, block=256)
     # END SOLUTION
     return y
@@ -45,10 +45,10 @@ __global__ void mirror_kernel(const float* x, float* y, int height, int width) {
 
 def mirror(x):
     """Return x.flip(1) for a contiguous float32 matrix x with at least one element."""
-    mirror_kernel = load_kernel(MIRROR, "mirror_kernel")
-    height, width = x.shape
     y = torch.empty_like(x)
     # BEGIN SOLUTION: launch it with grid=(across, down), block=(16, 16)
+    height, width = x.shape
+    mirror_kernel = load_kernel(MIRROR, "mirror_kernel")
     blocks = ((width + 15) // 16, (height + 15) // 16)
     mirror_kernel(x, y, height, width, grid=blocks, block=(16, 16))
     # END SOLUTION
@@ -87,10 +87,10 @@ __global__ void rotate_kernel(const float* x, float* y, int n) {
 
 def rotate(x):
     """Rotate each block of 256 elements of x one place to the left. Past the end of x there are zeros."""
-    rotate_kernel = load_kernel(ROTATE, "rotate_kernel")
     y = torch.empty_like(x)
-    # BEGIN SOLUTION: launch blocks of 256 threads
+    # BEGIN SOLUTION: compile and launch it in blocks of 256 threads
     n = x.numel()
+    rotate_kernel = load_kernel(ROTATE, "rotate_kernel")
     rotate_kernel(x, y, n, grid=(n + 255) // 256, block=256)
     # END SOLUTION
     return y
