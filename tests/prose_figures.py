@@ -130,7 +130,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "02_load_inline",
-        "in blocks of 16 × 16, reaches {} % of PyTorch's speed on an H200",
+        "in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
         "h200",
         "load_inline/rungs",
         _first_square,

@@ -3,6 +3,7 @@
 - `profiling` (01, 07): a drawing of f(i) for all i, squares measured by several timers and by a trace.
 - `builds`, `failures`, `grid` (02, 08): builds from files, code that fails in a separate process, and which
   thread accesses which element.
+- `ladder` (02): its kernels with their launchers, and what is measured of them.
 - `programs`, `scripts`, `squares` (03): which program processes which elements, scripts that run in separate
   processes, and measurements of squares.
 - `widths`, `purposes` (04): the cost of 4-byte and 16-byte loads, and what SASS instructions are for.

@@ -13,12 +13,14 @@ from concurrent.futures import ProcessPoolExecutor
 import pytest
 import seeds
 import torch
+from commands import ROOT
 from lab_answers import judged, mistakes
 from lab_attempts import solution_cells
 
 from helpers import cuda, device, exercises
 from helpers.exercises.lab02 import launchers
 from helpers.exercises.lab02 import wrapper as lab_wrapper
+from workbook.form.exercises import solutions_of
 
 
 @pytest.fixture
@@ -498,3 +500,52 @@ def test_a_missing_dtype_check_is_shown_with_a_nonempty_matrix():
 def test_every_wrong_tensor_is_tried():
     labels = {case.label for case in lab_wrapper.cases(random.Random(0), "cpu")}
     assert labels == {*lab_wrapper.WRONG, *lab_wrapper.RIGHT}
+
+
+# -----------------------------------------------------------------------------------------------
+# Inside the lesson
+def in_the_lesson(id: str, old: str = "", new: str = ""):
+    """The solution of one of the lesson's exercises, with a replacement."""
+    source = solutions_of(ROOT / "notebooks" / "02_load_inline.ipynb")[id]
+    assert old in source
+    names: dict = {"torch": torch, "load_kernel": cuda.load_kernel, "check": lambda *args: None}
+    exec(source.replace(old, new), names)
+    return names[exercises.get(id).name]
+
+
+@pytest.mark.parametrize(
+    ("id", "old", "new", "mistake"),
+    [
+        ("cube-elements", "", "", ""),
+        ("cube-elements", "x[i] * x[i] * x[i]", "x[i] * x[i]", "squared"),
+        ("cube-elements", "if (i < n) ", "", "missing-guard"),
+        ("cube-elements", "(n + 255) // 256", "max(1, n // 256)", "rounded-down"),
+        ("mirror-columns", "", "", ""),
+        ("mirror-columns", "if (row < height && col < width)", "", "missing-guard"),
+        ("mirror-columns", "row * width + width - 1 - col", "(height - 1 - row) * width + col", "rows"),
+        ("mirror-columns", "row * width + width - 1 - col", "row * width + col", "copy"),
+        ("mirror-columns", "(height + 15) // 16", "1", "uncovered"),
+        ("rotate-blocks", "", "", ""),
+        ("rotate-blocks", "    __syncthreads();\n", "", "missing-barrier"),
+        ("rotate-blocks", "(t + 1) % 256", "t + 1", "past-the-tile"),
+        ("rotate-blocks", "(t + 1) % 256", "t", "copy"),
+        ("rotate-blocks", "(t + 1) % 256", "(t + 255) % 256", "other-way"),
+    ],
+)
+def test_the_lessons_kernels(on_the_host, id, old, new, mistake):
+    assert mistakes(id, in_the_lesson(id, old, new), range(2)) == {mistake}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "mistake"),
+    [
+        ("", "", ""),
+        ("-(-n_bytes // (4 * n_threads))", "n_bytes // (4 * n_threads)", "rounded-down"),
+        ("-(-n_bytes // (4 * n_threads))", "n_bytes / (4 * n_threads)", "fraction"),
+        ("(4 * n_threads)", "n_threads", "bytes"),
+        ("(4 * n_threads)", "4", "total"),
+        ("gb_per_s * latency_ns", "10**9 * gb_per_s * latency_ns", "little"),
+    ],
+)
+def test_the_lessons_loads_per_thread(old, new, mistake):
+    assert mistakes("loads-per-thread", in_the_lesson("loads-per-thread", old, new)) == {mistake}

@@ -16,6 +16,7 @@ from helpers import check, cuda, ptx
 from helpers.cuda.emulator import checked
 from helpers.kernels import source
 from helpers.lessons import failures, grid
+from helpers.lessons import ladder as rungs
 
 KERNELS = source.read_kernels(ROOT / "helpers" / "kernels")
 
@@ -165,30 +166,29 @@ def ladder() -> dict[str, str]:
     return cells("notebooks/02_load_inline.ipynb")
 
 
-def texts_of(ladder) -> dict:
-    names = {"show": cuda.show}
-    for id in ("stream", "rung-kernels", "rung-wide"):
-        exec(ladder[id], names)
-    exec(ladder["rung-wrapper"].split("\nrungs = ")[0], names)
+def texts_of(cells_of_02) -> dict:
+    names: dict = {}
+    for id in ("rung-kernels", "rung-wide"):
+        exec(cells_of_02[id], names)
     return names
 
 
 def test_every_rung_is_right_at_every_block_size(ladder):
-    names = texts_of(ladder)
-    rungs = cuda.load_inline(
-        name="rungs_tested",
-        cpp_sources="torch::Tensor square_rung(torch::Tensor x, int64_t rung, int64_t threads);",
-        cuda_sources=names["RUNGS"] + names["WRAPPER"],
-        functions=["square_rung"],
-    )
+    square = rungs.build(texts_of(ladder)["RUNGS"])
     where = "cuda" if torch.cuda.is_available() else "cpu"
     for n in (0, 1, 3, 4, 127, 128, 129, 1023, 1025, 4099):
         x = torch.randn(n + 1, device=where)
         for part in (x[:-1], x[1:]):  # the second begins at no multiple of 16 bytes
-            for rung in range(6):
+            for rung in range(len(rungs.NAMES)):
                 for threads in (32, 128, 1024):
-                    got = rungs.square_rung(part, rung, threads)
+                    got = square(part, rung, threads)
                     assert torch.equal(got, part.square()), (n, rung, threads)
+    with pytest.raises(ValueError, match="contiguous"):
+        square(torch.ones(4, 4, device=where)[:, ::2], 0, 32)
+
+
+def test_loads_under_way_by_littles_law():
+    assert rungs.loads_under_way(4, 2000, sm_count=100, threads_per_sm=2000) == (3.2, 3200)
 
 
 def test_the_requests_of_a_rung(ladder):
