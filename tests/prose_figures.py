@@ -217,7 +217,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "So {1} µs is right for a Python loop: there the kernel won't be any faster. And {0} µs is what remains",
+        "So {1} µs is right for a Python loop: there the kernel won't be any faster. And {0} µs is what "
+        "remains",
         "h200",
         "timer/truth",
         _smallest_square,
