@@ -4,6 +4,7 @@ are accepted.
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import pytest
@@ -305,7 +306,7 @@ def held(n, first, last):
         (lambda n, launch, kernel: max(launch, kernel), "no-ends"),
         (lambda n, launch, kernel: (launch + n * max(launch, kernel)) / n, "one-end"),
         (lambda n, launch, kernel: kernel, "kernel-only"),
-        (lambda n, launch, kernel: launch, "launch-only"),
+        (lambda n, launch, kernel: launch, "no-ends"),
     ],
 )
 def test_a_wrong_time_per_call_is_named(answer, mistake):
@@ -333,7 +334,7 @@ def calls(trace):
         ),
         (lambda trace: [b - a for name, a, b in trace if name != "flush"], "each-kernel"),
         (
-            lambda trace: [call[-1][1] - call[-1][0] if call[1:] else 0 for call in calls(trace)],
+            lambda trace: [c[-1][1] - c[-1][0] if c[1:] else 0 for c in calls(trace)],
             "last-kernel",
         ),
     ],
