@@ -1,6 +1,6 @@
 """The exercises of lesson 07 with their solutions; `workbook form` writes both into the notebook."""
 
-from math import comb
+import math
 
 from helpers.lab import check
 
@@ -41,10 +41,10 @@ check("times-from-a-trace", call_times)
 def chance_to_hold(n: int, k: int) -> float:
     """How likely n independent readings have the true median between their k-th smallest and k-th largest.
 
-    math.comb(n, i) is the number of ways in which i of n coins show heads. k is at most n // 2.
+    k is at most n // 2.
     """
     # BEGIN SOLUTION: when does the median lie outside, and how likely is that?
-    below = sum(comb(n, i) for i in range(k)) / 2**n
+    below = sum(math.comb(n, i) for i in range(k)) / 2**n
     return 1 - 2 * below
     # END SOLUTION
 
