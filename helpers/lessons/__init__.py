@@ -6,8 +6,8 @@
 - `programs`, `scripts`, `squares` (03): which program processes which elements, scripts that run in separate
   processes, and measurements of squares.
 - `widths`, `purposes` (04): the cost of 4-byte and 16-byte loads, and what SASS instructions are for.
-- `occupancy`, `sm`, `timeline`, `column_sums` (05): launches by resident warps and time, a drawing of an SM, when
-  DRAM first nearly stops during a launch, and what the reports say of five versions of a kernel.
+- `occupancy`, `sm`, `timeline`, `column_sums` (05): launches by resident warps and time, a drawing of an SM,
+  when DRAM first nearly stops during a launch, and what the reports say of five versions of a kernel.
 - `traffic`, `fusion_runs` (06): what operations read and write, and measurements of fused operations.
 - `fusion` (06, 09): checks and times softmaxes, and evaluates the league's table.
 - `timers`, `traps` (07): measurements with different timers, and the game of that lesson.

@@ -10,7 +10,7 @@ import pytest
 from commands import ROOT
 
 from helpers import records
-from workbook.book import cells, headlines, mistakes
+from workbook.book import headlines, mistakes
 from workbook.book.course import Entry
 from workbook.folds import fold_title
 
