@@ -56,8 +56,26 @@ def _smallest_copy(league: pd.DataFrame) -> tuple:
 
 
 def _smallest_square(truth: pd.DataFrame) -> tuple:
-    rows = truth[truth.kernel == "square_flat 8 × 1,024"].set_index("timer")
-    return f"{rows.cupti_us['time_gpu']:.1f}", f"{rows.us['do_bench']:.1f}"
+    """The least and the most that a timer reports for the smallest square, in µs."""
+    us = truth[truth.kernel == "square_flat 8 × 1,024"].us
+    return f"{us.min():.1f}", f"{us.max():.1f}"
+
+
+def _most_by_do_bench(truth: pd.DataFrame) -> tuple:
+    """What do_bench adds at most, in µs."""
+    return (f"{truth[truth.timer == 'do_bench'].error_us.max():.1f}",)
+
+
+def _witnesses_agree(truth: pd.DataFrame) -> tuple:
+    """By how much ncu and CUPTI differ at most, where CUPTI's time is the truth, in µs."""
+    rows = truth[truth.truth_by == "CUPTI"]
+    return (f"{(rows.ncu_us - rows.cupti_us).abs().max():.1f}",)
+
+
+def _truths_by_cupti(truth: pd.DataFrame) -> tuple:
+    """For how many functions CUPTI's time is the truth, and of how many."""
+    by = truth.groupby("kernel").truth_by.first()
+    return (by == "CUPTI").sum(), len(by)
 
 
 def _narrow_loads(widths: pd.DataFrame) -> tuple:
@@ -184,8 +202,37 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "On an H100 a small square takes {} µs, and `do_bench` says {}.",
-        "h100",
+        "On the recorded H200, five timers report between {} and {} µs for one and the same kernel",
+        "h200",
+        "timer/truth",
+        _smallest_square,
+    ),
+    Prose(
+        "07_timers",
+        "`do_bench` adds up to {} µs on the recorded H200",
+        "h200",
+        "timer/truth",
+        _most_by_do_bench,
+    ),
+    Prose(
+        "07_timers",
+        "On the recorded H200, the two agree to within {} µs, except for two softmaxes",
+        "h200",
+        "timer/truth",
+        _witnesses_agree,
+    ),
+    Prose(
+        "07_timers",
+        "On the recorded H200, CUPTI is therefore both clock and truth of `time_gpu` in {} of {} rows.",
+        "h200",
+        "timer/truth",
+        _truths_by_cupti,
+    ),
+    Prose(
+        "07_timers",
+        "So {1} µs is right for a Python loop: there the kernel won't be any faster. And {0} µs is "
+        "about what remains",
+        "h200",
         "timer/truth",
         _smallest_square,
     ),

@@ -1,6 +1,6 @@
 """Code that a single lesson needs and that isn't the subject of that lesson.
 
-- `profiling` (01, 07): a drawing of f(i) for all i, squares measured by several timers and by a trace.
+- `profiling` (01): a drawing of f(i) for all i, squares measured by several timers and by a trace.
 - `builds`, `failures`, `grid` (02, 08): builds from files, code that fails in a separate process, and which
   thread accesses which element.
 - `ladder` (02): its kernels with their launchers, and what is measured of them.
@@ -11,7 +11,7 @@
   when DRAM first nearly stops during a launch, and what the reports say of five versions of a kernel.
 - `traffic`, `fusion_runs` (06): what operations read and write, and measurements of fused operations.
 - `fusion` (06, 09): checks and times softmaxes, and evaluates the league's table.
-- `traps` (07): the game of that lesson.
+- `timers`, `traps` (07): measurements with different timers, and the game of that lesson.
 - `deadlock`, `wide_rows` (09): programs that wait for each other on a GPU with few places, the gain from each
   trick of the tuned kernel (`spin_wait` replaces its nap), and the hardware counters of other softmaxes.
 - `cross_gpu` (10): compares the records of two GPUs for the same kernels and launches.

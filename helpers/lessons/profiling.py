@@ -1,4 +1,4 @@
-"""Lessons 01 and 07: a drawing of f(i) for all i, and what the lessons measure on a GPU.
+"""Lesson 01: a drawing of f(i) for all i, and what the lesson measures on a GPU.
 
 Each `measure_…` function returns the rows of a record; `recorded` calls one on a GPU, and replays the record
 without one. `recorded_trace` does the same for the functions that write a trace.

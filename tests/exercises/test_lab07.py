@@ -4,6 +4,7 @@ are accepted.
 
 from __future__ import annotations
 
+import math
 import statistics
 
 import pytest
@@ -288,3 +289,74 @@ def test_the_solution_refuses_real_functions_without_a_time(tmp_path):
         names["time_function"](found["keeps its result"])
     with pytest.raises(ValueError, match="stream"):
         names["time_function"](found["another stream"])
+
+
+# -------------------------------------------------------------------------------------------------
+# The exercises inside the lesson.
+def held(n, first, last):
+    """The sum of the chances that first to last of n readings are below the median."""
+    return sum(math.comb(n, i) for i in range(first, last + 1)) / 2**n
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (lambda n, launch, kernel: launch + kernel, "no-overlap"),
+        (lambda n, launch, kernel: launch + (n - 1) * max(launch, kernel) + kernel, "not-divided"),
+        (lambda n, launch, kernel: max(launch, kernel), "no-ends"),
+        (lambda n, launch, kernel: (launch + n * max(launch, kernel)) / n, "one-end"),
+        (lambda n, launch, kernel: kernel, "kernel-only"),
+        (lambda n, launch, kernel: launch, "no-ends"),
+    ],
+)
+def test_a_wrong_time_per_call_is_named(answer, mistake):
+    assert mistake in mistakes("calls-in-a-row", answer)
+
+
+def calls(trace):
+    """The kernels of each call, flushes included."""
+    found = []
+    for name, start, end in trace:
+        if name == "flush":
+            found.append([])
+        found[-1].append((start, end))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (lambda trace: [sum(b - a for a, b in call) for call in calls(trace)], "with-flush"),
+        (lambda trace: [call[-1][1] - call[0][1] for call in calls(trace)], "gaps"),
+        (
+            lambda trace: [sum(b - a for a, b in call[1:]) for call in calls(trace) if call[1:]],
+            "nothing-launched",
+        ),
+        (lambda trace: [b - a for name, a, b in trace if name != "flush"], "each-kernel"),
+        (
+            lambda trace: [c[-1][1] - c[-1][0] if c[1:] else 0 for c in calls(trace)],
+            "last-kernel",
+        ),
+    ],
+)
+def test_wrong_times_from_a_trace_are_named(answer, mistake):
+    assert mistake in mistakes("times-from-a-trace", answer)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (lambda n, k: 1 - held(n, 0, k - 1), "one-side"),
+        (lambda n, k: 1 - 2 * held(n, 0, k), "one-rank-too-many"),
+        (lambda n, k: 1 - 2 * 0.5**n, "outermost"),
+        (lambda n, k: 1 - 2 * math.comb(n, k - 1) / 2**n, "exactly-k"),
+        (lambda n, k: 2 * held(n, 0, k - 1), "outside"),
+        (lambda n, k: 100 - 200 * held(n, 0, k - 1), "percent"),
+    ],
+)
+def test_a_wrong_chance_is_named(answer, mistake):
+    assert mistake in mistakes("chance-to-hold", answer)
+
+
+def test_another_way_to_the_chance_is_right():
+    assert mistakes("chance-to-hold", lambda n, k: held(n, k, n - k)) == {""}
