@@ -56,11 +56,17 @@ def _newest(gpu: Path) -> str:
     )
 
 
+def _rank(gpu: Path) -> tuple[bool, int, str]:
+    """What sorts the sets: is it complete, how many records it has, and the date of the newest."""
+    complete = all((gpu / lesson).is_dir() for lesson in _CORE)
+    return complete, sum(1 for _ in gpu.rglob("*.json")), _newest(gpu)
+
+
 def sets() -> list[str]:
-    """The GPUs that have records, as folder names: complete sets first, and the newest first among those.
+    """The GPUs that have records, as folder names: complete sets first, and the largest first among those.
 
     A set is complete if it has records of every core lesson. A set that a single lesson has started is
-    incomplete, so it isn't replayed instead of a complete one.
+    incomplete, so it isn't replayed instead of a complete one. Of two sets of one size, the newer is first.
 
     Example:
         >>> from helpers import records
@@ -68,8 +74,7 @@ def sets() -> list[str]:
         True
     """
     gpus = [path for path in folder().glob("*") if path.is_dir() and any(path.rglob("*.json"))]
-    key = {gpu.name: (all((gpu / lesson).is_dir() for lesson in _CORE), _newest(gpu)) for gpu in gpus}
-    return sorted(key, key=key.__getitem__, reverse=True)
+    return sorted((gpu.name for gpu in gpus), key=lambda name: _rank(folder() / name), reverse=True)
 
 
 def record_names(gpu: str) -> list[str]:
@@ -79,8 +84,8 @@ def record_names(gpu: str) -> list[str]:
 
 
 def replay_order() -> list[Path]:
-    """The folders of all sets: first the one that WORKBOOK_REPLAY names, by default the newest complete
-    one.
+    """The folders of all sets: first the one that WORKBOOK_REPLAY names, by default the largest
+    complete one.
 
     Raises:
         NoRecord: WORKBOOK_REPLAY names a set that doesn't exist.

@@ -139,15 +139,14 @@ def _more_warps(one: Measured) -> dict[str, Any]:
     return {"warps": wide.warps, "narrow_us": narrow.ncu_us, "wide_us": wide.ncu_us}
 
 
-def _mean_with_first_run(one: Measured) -> dict[str, Any]:
-    means = one.rows
-    fast, slow = means.loc[means.mean_us.idxmin()], means.loc[means.mean_us.idxmax()]
+def _equal_race(one: Measured) -> dict[str, Any]:
+    times = one.rows
+    wins = times.idxmin(axis=1).value_counts()
+    means = times.head(10).mean()
     return {
-        "winner": fast.kernel,
-        "loser": slow.kernel,
-        "lead": slow.mean_us / fast.mean_us - 1,
-        "first_us": slow.first_us,
-        "median_us": slow.median_us,
+        "rounds": len(times),
+        "wins": ", ".join(f"{name} {wins.get(name, 0)}" for name in times.columns),
+        "lead": means.max() / means.min() - 1,
     }
 
 
@@ -220,7 +219,7 @@ _VALUES: dict[str, Callable[[Measured], dict[str, Any]]] = {
     "triton/fixed-block": _fixed_block,
     "ncu/five-grids": _five_grids,
     "triton/launch-sweep-counters": _more_warps,
-    "profiling/mean-with-first-run": _mean_with_first_run,
+    "profiling/equal-race": _equal_race,
     "triton/compile-inside": _compile_inside,
     "profiling/three-timers": _three_timers,
     "load_inline/gelu-rungs": _gelu_rungs,
