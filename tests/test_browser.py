@@ -561,7 +561,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("pages")
     needed = {
         "02_load_inline": ("grid-picture",),
-        "03_triton": ("try-block-size",),
+        "03_triton": ("imports", "try-block-size"),
         "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
     }
     for name, ids in needed.items():
