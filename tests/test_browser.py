@@ -137,9 +137,10 @@ def choose(where: Any, text: str) -> None:
     ).first.click()
 
 
-def dark(page: harness.Page) -> None:
+def theme(page: harness.Page, name: str) -> None:
+    """Switch JupyterLab to its theme "Light" or "Dark"; the server keeps it for the pages that follow."""
     page.page.evaluate(
-        "() => jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})"
+        f"() => jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {name}'}})"
     )
 
 
@@ -209,7 +210,7 @@ def test_the_kernels_of_lesson_03(lesson, lab):
         choose(cell, name)
         see(cell.locator(".kx-note").first, f"replayed: NVIDIA {name if name != 'all' else names[0]}")
         expect(figure.locator(".kx-track")).to_have_count(10 if name == "all" else 5)
-    dark(page)
+    theme(page, "Dark")
     for axis, (label, value) in axes.items():
         press(page, cell, label, "ArrowRight")
         point[axis] = value
@@ -329,7 +330,7 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
         press(page, cell, "BLOCK_SIZE", "ArrowRight")
     press(page, cell, "num_warps", "ArrowLeft")
     see(status, "bytes spilled")
-    dark(page)
+    theme(page, "Dark")
     cell.locator("button", has_text="Compile and check the whole map").click()
     expect(cell.locator(".kx-none")).to_have_count(0, timeout=harness.SHOWS_WITHIN_MS)
     cell.locator("button", has_text="Save page and table").click()
@@ -379,8 +380,9 @@ def test_figures_follow_jupyterlabs_dark_theme(opened, lab):
     )
     page = opened("dark")
     drawn = page.cell("figure").locator(".js-plotly-plot")
-    assert drawn.evaluate("plot => getComputedStyle(plot).filter") == "none"
-    dark(page)
+    theme(page, "Light")
+    expect(drawn).to_have_css("filter", "none")
+    theme(page, "Dark")
     expect(drawn).to_have_css("filter", re.compile("invert"))
 
 
@@ -480,7 +482,7 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     see(page.cell("answer-range"), "You said 50 to 80 %; it is 66.6 %: ✓ inside the range.")
     run_cell(page, "review")
     see(page.cell("review"), "Right: 0 of 1")  # of what this kernel asked
-    dark(page)
+    theme(page, "Dark")
     page.cell("ask-number")
     screenshot(page, "lab-predict-dark")
 
@@ -540,7 +542,7 @@ def test_sliders_and_questions_are_accessible_in_jupyterlab(opened, lab):
     found = {}
     for theme in ("light", "dark"):
         if theme == "dark":
-            dark(page)
+            theme(page, "Dark")
         for width in (1000, 400):
             page.page.set_viewport_size({"width": width, "height": 1200})
             for name, element in drawn.items():
