@@ -80,7 +80,6 @@ LESSONS = {
 RAISED: tuple[Raised, ...] = (
     Raised("02", "lines", 460, "its C++ statements are broken at 110 columns"),
     Raised("02", "whole_lines", 31, "the wrapper of six kernels is one text", "rung-wrapper"),
-    Raised("08", "whole_lines", 31, "an extension is one file", "square-ext"),
     Raised(
         "09", "folded_share", 0.35, "the tuned kernel is folded, next to the plain one that learners read"
     ),
