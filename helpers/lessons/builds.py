@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
@@ -22,6 +22,7 @@ from helpers.cuda import BuildError, cache, readable_errors
 
 if TYPE_CHECKING:
     import pandas as pd
+    import torch
 
 
 @contextlib.contextmanager
@@ -161,3 +162,16 @@ def run_setup_py(folder: Path, files: Mapping[str, str], name: str) -> ModuleTyp
         *sorted(p.name for p in folder.iterdir()),
     )
     return import_from(next(folder.glob(f"{name}*.so")), name)
+
+
+def timed_square(label: str, kernel: Callable[[torch.Tensor], torch.Tensor], x: torch.Tensor) -> dict:
+    """Checks a kernel that squares a matrix, also at the size of `x`, then times it and returns a row."""
+    import torch
+
+    from helpers import check, timing
+
+    check.assert_matches(kernel, torch.square, shapes=[(17, 33)], timed_shape=tuple(x.shape), name=label)
+    timed = timing.time_gpu(lambda: kernel(x))
+    low, high = timed.ci95_us
+    row = {"kernel": label, "median_us": timed.median_us, "ci_low_us": low, "ci_high_us": high}
+    return {**row, "gb_per_s": timed.gb_per_s(2 * x.nbytes), "n_rows": x.shape[0], "n_cols": x.shape[1]}

@@ -15,8 +15,12 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from helpers import device
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 # Each outcome is written immediately, so that it survives if the process dies later. os._exit skips the
 # destructors, which abort if the CUDA context is corrupted.
@@ -79,9 +83,32 @@ def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
         program: CUDA C++ with a `main`.
         tool: "memcheck", "racecheck", "initcheck" or "synccheck".
     """
-    sanitizer, nvcc = device.find_tool("compute-sanitizer"), device.find_tool("nvcc")
-    if sanitizer is None or nvcc is None:
-        return FailureOutcome("run", "not here", "compute-sanitizer and nvcc come with the CUDA toolkit")
+    # without the option, racecheck doesn't report lines
+    options = ["--racecheck-report", "all"] if tool == "racecheck" else []
+    try:
+        report = run_program(program, "compute-sanitizer", ["--tool", tool, *options, "./program"])
+    except FileNotFoundError as error:
+        return FailureOutcome("run", "not here", str(error))
+    except subprocess.SubprocessError as error:
+        return FailureOutcome("run", "not run", str(error))
+    return FailureOutcome("run", "sanitizer", verdict(report))
+
+
+def run_program(program: str, tool: str, arguments: Sequence[str]) -> str:
+    """Builds a CUDA program as `program`, runs a tool of the CUDA toolkit on it, and returns what it printed.
+
+    Args:
+        program: CUDA C++ with a `main`.
+        tool: The tool's command, such as "compute-sanitizer".
+        arguments: What follows the command, for example "./program".
+
+    Raises:
+        FileNotFoundError: The tool or nvcc isn't installed.
+        subprocess.SubprocessError: The build failed, or the program ran for too long.
+    """
+    command, nvcc = device.find_tool(tool), device.find_tool("nvcc")
+    if command is None or nvcc is None:
+        raise FileNotFoundError(f"{tool} and nvcc come with the CUDA toolkit")
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "program.cu").write_text(program)
         compiler = [
@@ -93,16 +120,8 @@ def sanitize(program: str, tool: str = "memcheck") -> FailureOutcome:
             "program.cu",
         ]
         process_options = {"cwd": folder, "capture_output": True, "text": True, "timeout": 120}
-        try:
-            subprocess.run(compiler, check=True, **process_options)
-            # otherwise it doesn't report lines
-            options = ["--racecheck-report", "all"] if tool == "racecheck" else []
-            report = subprocess.run(
-                [str(sanitizer), "--tool", tool, *options, "./program"], **process_options
-            ).stdout
-        except subprocess.SubprocessError as error:
-            return FailureOutcome("run", "not run", str(error))
-    return FailureOutcome("run", "sanitizer", verdict(report))
+        subprocess.run(compiler, check=True, **process_options)
+        return subprocess.run([str(command), *arguments], **process_options).stdout
 
 
 def verdict(report: str) -> str:
@@ -177,3 +196,140 @@ def run_steps(
             )
         )
     return tuple(outcomes)
+
+
+# A program that runs `square_matrix_kernel` on a matrix of 30 × 50 in allocations of exactly that size.
+_SQUARE_MAIN = r"""
+int main() {
+    float *input, *output;
+    cudaMalloc(&input, 30 * 50 * sizeof(float));
+    cudaMalloc(&output, 30 * 50 * sizeof(float));
+    square_matrix_kernel<<<dim3(4, 2), dim3(16, 16)>>>(input, output, 30, 50);
+    return cudaDeviceSynchronize();
+}
+"""
+# Nobody owns address 2^20.
+_ILLEGAL_MAIN = r"""
+int main() {
+    float* nobodys = (float*)(1 << 20);
+    square_matrix_kernel<<<dim3(4, 2), dim3(16, 16)>>>(nobodys, nobodys, 30, 50);
+    return cudaDeviceSynchronize();
+}
+"""
+_TRITON_SCRIPT = """\
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def square_kernel(y_ptr, x_ptr, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)  # the mask is missing
+    tl.store(y_ptr + i, x * x)
+
+
+x = torch.ones(1000, device="cuda")
+y = torch.empty_like(x)
+square_kernel[(1,)](y, x, BLOCK=1024)
+torch.cuda.synchronize()
+"""
+_ILLEGAL_LOAD = """
+import importlib.util, torch
+spec = importlib.util.spec_from_file_location("square_raw", {path!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+x = torch.ones(256, 256, device="cuda")
+torch.cuda.synchronize()
+"""
+_ILLEGAL_LAUNCH = """
+status = module.square_raw(x.data_ptr(), 1 << 20, 256, 256, 16, 16, 0)  # nobody owns address 2^20
+if status != "no error":
+    raise RuntimeError(status)
+"""
+
+
+def tour(calls: Mapping[str, Callable[[], object]], square_raw: str, unguarded: str) -> list[dict]:
+    """Returns what lesson 08's failures report on a GPU, one row per step.
+
+    Args:
+        calls: Wrong calls by their case.
+        square_raw: The path of the built module `square_raw`, which launches with addresses.
+        unguarded: The CUDA text of `square_matrix_kernel` without its guard.
+    """
+    found = [(case, told(run)) for case, run in calls.items()]
+    steps = [
+        ("load", _ILLEGAL_LOAD.format(path=square_raw)),
+        ("launch", _ILLEGAL_LAUNCH),
+        ("synchronize", "torch.cuda.synchronize()"),
+        ("next call", "torch.ones(1, device='cuda').sum().item()"),
+    ]
+    for case, blocking in [("illegal access", "0"), ("illegal access, CUDA_LAUNCH_BLOCKING=1", "1")]:
+        outcomes = run_steps(steps, environment={"CUDA_LAUNCH_BLOCKING": blocking})
+        found += [(case, outcome) for outcome in outcomes[1:]]
+    found.append(("no guard, under compute-sanitizer", sanitize(unguarded + _SQUARE_MAIN)))
+    return [
+        {
+            "case": case,
+            "step": outcome.step,
+            "error": outcome.error or "no error",
+            "message": outcome.first_line if outcome.error else "",
+        }
+        for case, outcome in found
+    ]
+
+
+def reports(unguarded: str) -> list[dict]:
+    """Returns reports of compute-sanitizer and cuda-gdb, whole, as rows of `tool` and `text`.
+
+    "memcheck" is on the kernel without its guard and stops after the first error, "triton" is memcheck on a
+    Triton kernel without a mask, and "cuda-gdb" runs a kernel that accesses an address that nobody owns.
+
+    Args:
+        unguarded: The CUDA text of `square_matrix_kernel` without its guard.
+
+    Raises:
+        helpers.records.CannotMeasure: A tool isn't installed, or a program doesn't build or end.
+    """
+    from helpers import records
+
+    first_error = ["--tool", "memcheck", "--print-limit", "1"]
+    commands = ["-batch", "-ex", "run", "-ex", "info cuda kernels", "-ex", "bt", "./program"]
+    try:
+        texts = {
+            "memcheck": run_program(
+                unguarded + _SQUARE_MAIN, "compute-sanitizer", [*first_error, "./program"]
+            ),
+            "triton": _sanitized_script(_TRITON_SCRIPT, first_error),
+            "cuda-gdb": run_program(unguarded + _ILLEGAL_MAIN, "cuda-gdb", commands),
+        }
+    except (FileNotFoundError, subprocess.SubprocessError) as error:
+        raise records.CannotMeasure(str(error)) from error
+    return [{"tool": tool, "text": text.strip()} for tool, text in texts.items()]
+
+
+def _sanitized_script(script: str, options: Sequence[str]) -> str:
+    """Runs a Python script under compute-sanitizer and returns what was printed."""
+    sanitizer = device.find_tool("compute-sanitizer")
+    if sanitizer is None:
+        raise FileNotFoundError("compute-sanitizer comes with the CUDA toolkit")
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "square.py").write_text(script)
+        return subprocess.run(
+            [str(sanitizer), *options, sys.executable, "square.py"],
+            cwd=folder,
+            env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        ).stdout
+
+
+def texts(measure: Callable[[], pd.DataFrame]) -> dict[str, str]:
+    """Returns each report's text by its tool, or a sentence instead of each if there is no record yet."""
+    from helpers import records
+
+    try:
+        return measure().set_index("tool")["text"].to_dict()
+    except records.NoRecord as missing:
+        return dict.fromkeys(("memcheck", "triton", "cuda-gdb"), str(missing))

@@ -298,3 +298,45 @@ def test_the_solutions_texts_run_on_a_gpu(tmp_path):
     text = names["BLOCK_MAXIMA"]["mended"]
     runs.launch("block_maxima", text, x.flatten(), largest, numbers=(600,), device="cuda")
     assert torch.equal(largest[:9], x.flatten()[:576].reshape(9, 64).amax(1))
+
+
+# ------------------------------------------------------------------------------------- the lesson's exercises
+def timed(waited=lambda s: max(e for _, _, e in s) - min(b for _, b, _ in s), per=1000):
+    return lambda steps: (waited(steps) / per, sum(e - b for _, b, e in steps) / per)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (timed(), ""),
+        (timed(per=1), "milliseconds"),
+        (lambda steps: timed()(steps)[::-1], "exchanged"),
+        (timed(lambda s: sum(e - b for _, b, e in s)), "sum-waited"),
+        (timed(lambda s: max(e for _, _, e in s)), "from-zero"),
+        (timed(lambda s: s[-1][2] - s[0][1]), "times"),
+        (lambda steps: timed()(steps)[0], "not-two"),
+        (lambda steps: ("9", "9"), "not-a-number"),
+    ],
+)
+def test_build_times(answer, mistake):
+    assert judged("build-times", answer).mistake == mistake
+
+
+def element(block, thread, shape, width):
+    return (block[1] * shape[1] + thread[1]) * width + block[0] * shape[0] + thread[0]
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (element, ""),
+        (lambda *args: 4 * element(*args), "bytes"),
+        (lambda b, t, s, w: element(b[1::-1], t[1::-1], s[::-1], w), "swapped"),
+        (lambda b, t, s, w: t[1] * w + t[0], "no-block"),
+        (lambda b, t, s, w: element(b, t, s[::-1], w), "exchanged-shape"),
+        (lambda *args: element(*args) + 1, "element"),
+        (lambda *args: (1, 2), "not-a-number"),
+    ],
+)
+def test_element_of_an_access(answer, mistake):
+    assert judged("element-of-an-access", answer).mistake == mistake

@@ -78,7 +78,6 @@ LESSONS = {
     "06": replace(STANDARD, words=3_700),
 }
 RAISED: tuple[Raised, ...] = (
-    Raised("08", "whole_lines", 31, "an extension is one file", "square-ext"),
     Raised(
         "09", "folded_share", 0.35, "the tuned kernel is folded, next to the plain one that learners read"
     ),
