@@ -12,7 +12,7 @@
 - `traffic`, `fusion_runs` (06): what operations read and write, and measurements of fused operations.
 - `fusion` (06, 09): checks and times softmaxes, and evaluates the league's table.
 - `timers`, `traps` (07): measurements with different timers, and the game of that lesson.
-- `deadlock`, `wide_rows` (09): programs that wait for each other on a GPU with few places, the gain from each
-  trick of the tuned kernel (`spin_wait` replaces its nap), and the hardware counters of other softmaxes.
+- `deadlock`, `wide_rows` (09): programs that wait for each other on a GPU with few places, the steps from the
+  plain kernel to the tuned one, and its tricks (`spin_wait` replaces its nap).
 - `cross_gpu` (10): compares the records of two GPUs for the same kernels and launches.
 """

@@ -1,27 +1,25 @@
 """Lesson 09's measurements: the gain from each trick of the tuned softmax kernel, and hardware counters of
 this kernel and other softmaxes.
 
-Both records need a GPU: wide_rows/tricks has the tuned kernel with one trick removed at a time, and
-wide_rows/counters has our softmax and others under Nsight Compute. `draw_tricks` plots the first record, and
-`draw_league` shows the wide rows of the league on several GPUs side by side.
+All records need a GPU: wide_rows/tricks has the tuned kernel with one trick removed at a time,
+wide_rows/steps the steps from the lesson's plain kernel to the tuned one, and wide_rows/counters has our
+softmax and others under Nsight Compute.
 """
 
 from __future__ import annotations
 
 import tempfile
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import plots, records
+from helpers import records
 
 if TYPE_CHECKING:
     import pandas as pd
-    import plotly.graph_objects as go
     import torch
 
-WIDE = 65_536  # columns: programs share a row of either dtype that is at least this wide
 ELEMENTS = 1 << 28
 NO_NAP, ONE_SECTOR, MANY_LOOK, LARGE_PARTS, AS_TUNED = (
     *("no nap", "words of two rows in a sector", "each warp looks at every word"),
@@ -201,22 +199,94 @@ def bought(tricks: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def draw_tricks(tricks: pd.DataFrame) -> go.Figure:
-    """Draws the gain from each trick where it makes a difference: a group of bars per dtype and columns.
+# from the plain kernel to the tuned one
+
+STEP_ELEMENTS, STEP_COLUMNS = 1 << 26, 262_144
+
+
+def steps(plain: Callable[..., torch.Tensor]) -> list[dict[str, Any]]:
+    """Measures the rows of wide_rows/steps on this GPU: a copy, the plain kernel, changes to it, and the
+    tuned kernel, all interleaved, on fp32 rows of 262,144 columns.
 
     Args:
-        tricks: The record wide_rows/tricks.
+        plain: The lesson's wrapper, with the arguments `block_size` and `max_registers`.
+
+    Raises:
+        records.CannotMeasure: The programs of such a row may not fit on this GPU at once.
     """
-    rows = bought(tricks)
-    title = "One trick taken out of the tuned kernel"
-    axes = {"x_title": "dtype and columns of a row", "y_title": "extra time without the trick (%)"}
-    return plots.bars(rows[rows.changes], "row", "bought", "trick", title=title, **axes)
+    import torch
+
+    from helpers.kernels.softmax import softmax_split
+    from helpers.timing.interleaved import compare_many
+
+    x = torch.randn(STEP_ELEMENTS // STEP_COLUMNS, STEP_COLUMNS, device="cuda")
+    expected, y = torch.softmax(x, dim=1), torch.empty_like(x)
+    calls: dict[str, Callable[[], Any]] = {
+        "copy": lambda: y.copy_(x),
+        "plain": lambda: plain(x),
+        "plain, at most 96 registers": lambda: plain(x, max_registers=96),
+        "plain, parts of 4,096": lambda: plain(x, block_size=4096),
+        "tuned": lambda: softmax_split(x),
+    }
+    for name, call in calls.items():
+        try:
+            result = call()
+        except ValueError as error:
+            raise records.CannotMeasure(str(error)) from error
+        if name != "copy" and not torch.allclose(result, expected, rtol=1e-4, atol=0):
+            raise RuntimeError(f"The softmax of {STEP_COLUMNS:,} columns is wrong for {name!r}.")
+    found = []
+    timings = compare_many(calls, against="copy", budget_s=0.6)
+    for name, one in timings.items():
+        low, high = one.ratio_ci95
+        row = {"kernel": name, "median_us": one.median_us, "percent_of_copy": 100 / one.ratio}
+        found.append(row | {"percent_low": 100 / high, "percent_high": 100 / low})
+    return found
 
 
-def timed_twice(tricks: pd.DataFrame) -> str:
-    """Returns how far two timings of the same launch differ, from the tricks that change nothing."""
-    same = bought(tricks).query("not changes").bought
-    return f"The same launch against itself, {len(same)} pairs: {same.min():+.2f} to {same.max():+.2f} %"
+def resident(plain_kernel: Any) -> pd.DataFrame:
+    """Compiles the plain and the tuned kernel for sm_90, as launched for fp32 rows of 262,144 columns.
+
+    Args:
+        plain_kernel: The lesson's Triton kernel.
+
+    Returns:
+        A DataFrame with `kernel`, `registers` (per thread), `spilled` (bytes per thread), `programs` (that
+        an SM's registers hold) and `kb_held` (the KB of rows that they hold).
+    """
+    import pandas as pd
+
+    from helpers import ptx
+    from helpers.kernels import softmax
+    from helpers.kernels.chip import REGISTERS_PER_SM
+
+    plain = {"y_ptr": "*fp32", "x_ptr": "*fp32", "n_cols": "i32", "words_ptr": "*i64"}
+    tuned = {"output_ptr": "*fp32", "input_ptr": "*fp32", "input_row_stride": "i32"}
+    tuned |= {"output_row_stride": "i32", "n_cols": "i32", "words_ptr": "*i64"}
+    sizes = {"PARTS": 32, "PARTS_BLOCK": 128, "WORDS_STRIDE": 32, "CHUNK": 512, "CHUNKS": 16, "ALIGN": 4}
+    sizes |= {"REPACK": False, "PUBLISH_ONLY": False}
+
+    def block(size: int) -> dict[str, Any]:
+        parts = STEP_COLUMNS // size
+        return {"PARTS": parts, "PARTS_BLOCK": parts, "BLOCK_SIZE": size, "PUBLISH_ONLY": False}
+
+    kernels = {
+        "plain": (plain_kernel, plain, block(8192), 8192, {}),
+        "plain, at most 96 registers": (plain_kernel, plain, block(8192), 8192, {"maxnreg": 96}),
+        "plain, parts of 4,096": (plain_kernel, plain, block(4096), 4096, {}),
+        "tuned": (softmax.softmax_split_kernel, tuned, sizes, 8192, {"maxnreg": 96}),
+    }
+    found = []
+    for name, (kernel, signature, constexprs, part, options) in kernels.items():
+        made = ptx.stages(
+            kernel, signature=signature, constexprs=constexprs, target="sm_90",
+            divisible_by_16=tuple(signature), **options,
+        )  # fmt: skip
+        allocated = -(-made.n_registers // 8) * 8
+        programs = REGISTERS_PER_SM // (allocated * 128)
+        row = {"kernel": name, "registers": made.n_registers, "spilled": made.spill_bytes}
+        found.append(row | {"programs": programs, "kb_held": programs * part * 4 // 1024})
+    return pd.DataFrame(found)
 
 
 # counters of peers
@@ -336,134 +406,3 @@ def of_report(report: Any) -> list[dict[str, Any]]:
                 "registers": int(m["launch__registers_per_thread"]),
             }
     return [{k: v for k, v in one.items() if k != "longest_us"} for one in found.values()]
-
-
-def why(rows: pd.DataFrame) -> str:
-    """Returns an explanation of the differences between our softmax and each other one, in Markdown.
-
-    Every sentence follows from the rows.
-    """
-    paragraphs = []
-    for (dtype, n_cols), point in rows.groupby(["dtype", "n_cols"], sort=False):
-        by_name = point.set_index("contestant")
-        ours, floor = by_name.loc["ours"], 2 * ELEMENTS * (2 if dtype == "bfloat16" else 4) / 1e9
-        lines = [f"**{dtype}, {n_cols:,} columns** (floor {floor:.2f} GB)."]
-        for name, other in by_name.drop(index="ours").iterrows():
-            times = other.ncu_us / ours.ncu_us
-            other_gb, our_gb = other.read_gb + other.written_gb, ours.read_gb + ours.written_gb
-            reasons = []
-            if other_gb > 1.1 * our_gb:
-                part = "" if other_gb >= 0.9 * times * our_gb else ", which is a part of it"
-                reasons.append(f"it moves {other_gb:.2f} GB through DRAM, ours {our_gb:.2f}{part}")
-            elif abs(other.dram_percent - ours.dram_percent) > 2:
-                reasons.append(
-                    f"as many bytes, and DRAM busy {other.dram_percent:.0f} % of its peak; under ours "
-                    f"{ours.dram_percent:.0f} %"
-                )
-            if other_gb < 0.9 * times * our_gb and other.issue_percent > max(50, ours.issue_percent + 20):
-                reasons.append(
-                    f"its schedulers issue in {other.issue_percent:.0f} % of all cycles, under ours in "
-                    f"{ours.issue_percent:.0f} %"
-                )
-            explanation = (
-                "; ".join(reasons) or "as many bytes, and DRAM equally busy: the counters do not part the two"
-            )
-            lines.append(f"{NAMES.get(name, name)} takes {times:.2f} times our time: {explanation}.")
-        paragraphs.append(" ".join(lines))
-    return "\n\n".join(paragraphs)
-
-
-# the league's figure
-
-
-def wide_softmaxes(league: pd.DataFrame) -> pd.DataFrame:
-    """Returns the league's softmaxes of 2²⁸ elements with at least 8,192 columns.
-
-    `of_peak` is the bandwidth in percent of the memory's peak.
-    """
-    peak = league.attrs["provenance"].gpu["peak_gb_per_s"]
-    rows = league[
-        league.op.eq("softmax") & league.n_cols.ge(8192) & league.n_rows.mul(league.n_cols).lt(2 * ELEMENTS)
-    ]
-    return rows.assign(of_peak=100 * rows.gb_per_s.astype(float) / peak)
-
-
-def draw_league(
-    leagues: Mapping[str, pd.DataFrame], dtypes: tuple[str, ...] = ("bfloat16", "float32")
-) -> go.Figure:
-    """Draws the percentage of the memory's peak bandwidth over the width, with a panel per GPU and buttons
-    for the dtype.
-
-    Args:
-        leagues: The league of each set of records, from `records.stored_by_gpu("fusion/league")`.
-        dtypes: The dtypes that the buttons offer; the first one is shown.
-    """
-    from plotly.subplots import make_subplots
-
-    names = {
-        gpu: table.attrs["provenance"].gpu["name"].removeprefix("NVIDIA ") for gpu, table in leagues.items()
-    }
-    days = {gpu: table.attrs["provenance"].date for gpu, table in leagues.items()}
-    fig = make_subplots(rows=1, cols=len(leagues), shared_yaxes=True, horizontal_spacing=0.04,
-                        subplot_titles=[f"{names[gpu]}, {days[gpu]}" for gpu in leagues])  # fmt: skip
-    trace_dtypes = []
-    for column, table in enumerate(leagues.values(), start=1):
-        rows = wide_softmaxes(table)
-        for dtype in dtypes:
-            part = rows[rows.dtype.eq(dtype)]
-            for i, (contestant, name) in enumerate(NAMES.items()):
-                subset = part[part.contestant.eq(contestant) & part.median_us.gt(0)].sort_values("n_cols")
-                fig.add_scatter(
-                    x=list(subset.n_cols),
-                    y=list(subset.of_peak),
-                    mode="lines+markers",
-                    name=name,
-                    legendgroup=name,
-                    showlegend=column == 1,
-                    visible=dtype == dtypes[0],
-                    row=1,
-                    col=column,
-                    line={"color": plots.PALETTE[i], "width": 2},
-                    marker={"symbol": plots.MARKERS[i], "size": 8},
-                    hovertemplate=name + ", %{x:,} columns: %{y:.1f} %<extra></extra>",
-                )
-                trace_dtypes.append(dtype)
-            copy = part[part.contestant.eq("copy")].sort_values("n_cols")
-            fig.add_scatter(
-                x=list(copy.n_cols), y=list(copy.of_peak), mode="lines", name="a copy", legendgroup="copy",
-                showlegend=column == 1, visible=dtype == dtypes[0], row=1, col=column,
-                line={"color": plots.TEXT_COLOUR, "width": 2, "dash": "dash"},
-            )  # fmt: skip
-            trace_dtypes.append(dtype)
-    buttons = [
-        {
-            "label": _SHORT[one],
-            "method": "update",
-            "args": [{"visible": [one == dtype for dtype in trace_dtypes]}],
-        }
-        for one in dtypes
-    ]
-    plots.layout(fig, "Softmax of 2²⁸ elements under the roof: % of the memory's peak", height=520)
-    ticks = [8192, 32768, 131072, 393216]
-    fig.update_xaxes(
-        type="log", tickvals=ticks, ticktext=[f"{n // 1024} Ki" for n in ticks], title_text="columns"
-    )
-    fig.update_yaxes(range=[0, 105], title_text="")
-    fig.update_yaxes(title_text="% of the memory's peak", col=1)
-    fig.update_layout(
-        margin={"t": 110, "b": 130},
-        legend={"orientation": "h", "y": -0.2, "yanchor": "top", "x": 0},
-        updatemenus=[
-            {
-                "type": "buttons",
-                "direction": "right",
-                "buttons": buttons,
-                "x": 1,
-                "xanchor": "right",
-                "y": 1.24,
-                "yanchor": "top",
-                "showactive": True,
-            }
-        ],
-    )
-    return fig

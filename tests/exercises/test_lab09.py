@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from lab_answers import solution
+from lab_answers import mistakes, solution
 from lab_attempts import Attempt, changed, judge, solution_cells
 
 from helpers import exercises
@@ -272,3 +272,31 @@ def test_on_a_gpu_a_launch_that_may_hang_is_refused_before_it_begins(tmp_path) -
     exec(compile(path.read_text(), str(path), "exec"), names)
     found = attempt(exercises.get(COPY), names["log_softmax_fast"])
     assert found.mistake == "no-bound", found
+
+
+# ----------------------------------------------------------------------------------------- inside the lesson
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda m, s: None, "not-an-integer"),
+        (lambda m, s: s << 32 | m, "swapped"),
+        (lambda m, s: m | s, "no-shift"),
+        (lambda m, s: m << 31 | s, "shift"),
+    ],
+)
+def test_a_wrongly_packed_word(wrong, mistake) -> None:
+    assert mistakes("pack-a-word", wrong) == {mistake}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistakes_made"),
+    [
+        (lambda r, w: "4", {"not-a-number"}),
+        (lambda r, w: 65_536 // ((r + 7) // 8 * 8 * w), {"warps-for-threads"}),
+        (lambda r, w: 65_536 // (r * 32 * w), {"no-units"}),
+        (lambda r, w: 65_536 / ((r + 7) // 8 * 8 * 32 * w), {"a-fraction"}),
+        (lambda r, w: 3, {"count"}),
+    ],
+)
+def test_a_wrong_number_of_programs(wrong, mistakes_made) -> None:
+    assert mistakes("programs-that-fit", wrong) == mistakes_made

@@ -77,11 +77,7 @@ LESSONS = {
     "05": replace(STANDARD, words=3_800),  # three optional sections
     "06": replace(STANDARD, words=3_700),
 }
-RAISED: tuple[Raised, ...] = (
-    Raised(
-        "09", "folded_share", 0.35, "the tuned kernel is folded, next to the plain one that learners read"
-    ),
-)
+RAISED: tuple[Raised, ...] = ()
 
 FIRST_CELLS = ["title", "setup", "parameters"]
 WHOLE_CALL = "whole-call"
