@@ -135,22 +135,6 @@ def test_words_that_a_learner_reads_are_counted():
     assert limits.lesson_words(lesson(*cells)) == title + 5 + 2 + 4 + 0 + 2
 
 
-def test_a_raised_limit_applies_only_to_its_lesson_or_cell(monkeypatch):
-    raised = (
-        limits.Raised("12", "cell_lines", 25, "one call", cell="a"),
-        limits.Raised("12", "cell_words", 140, "a tale"),
-    )
-    monkeypatch.setattr(limits, "RAISED", raised)
-    found = problems_of(stretch(25, "a"), stretch(21, "b"), text(140, "c"))
-    assert [s for s in found if "cell a" in s or "cell c" in s] == [] and any("cell b" in s for s in found)
-    assert any("cell c" in s for s in problems_of(text(140, "c"), name="13_other.ipynb"))
-
-
-def test_raised_limits_exist_and_have_reasons():
-    for raised in limits.RAISED:
-        assert raised.reason and getattr(limits.STANDARD, raised.limit) < raised.value, raised
-
-
 def test_keys_are_unique_over_the_course():
     first, second = lesson(ask("k"), ask("j", name="a")), lesson(ask("j", name="b"))
     (sentence,) = questions.asked_twice([("01_a.ipynb", first), ("02_b.ipynb", second)])

@@ -50,25 +50,6 @@ class Limits:
     guesses: int = 2
 
 
-@dataclass(frozen=True)
-class Raised:
-    """A higher limit for one lesson or cell, where the usual one would hide its subject.
-
-    Attributes:
-        lesson: The lesson's number.
-        limit: The name of a field of `Limits`.
-        value: The higher limit.
-        reason: Why it is higher.
-        cell: The id of the cell it applies to, or "" for the whole lesson.
-    """
-
-    lesson: str
-    limit: str
-    value: float
-    reason: str
-    cell: str = ""
-
-
 STANDARD = Limits()
 LESSONS = {
     "01": replace(STANDARD, lines=400),
@@ -77,8 +58,6 @@ LESSONS = {
     "05": replace(STANDARD, words=3_800),  # three optional sections
     "06": replace(STANDARD, words=3_700),
 }
-RAISED: tuple[Raised, ...] = ()
-
 FIRST_CELLS = ["title", "setup", "parameters"]
 WHOLE_CALL = "whole-call"
 _DETAILS = re.compile(r"<details>.*?</details>", re.DOTALL)
@@ -110,11 +89,9 @@ def of_lab(notebook: NotebookNode, filename: str) -> list[str]:
     return [f"{filename}: {sentence}" for sentence in found]
 
 
-def _limit(number: str, name: str, cell: str = "") -> float:
-    """A limit of a lesson, or of one of its cells."""
-    raised = {(r.cell, r.limit): r.value for r in RAISED if r.lesson == number}
-    standard = getattr(LESSONS.get(number, STANDARD), name)
-    return raised.get((cell, name), raised.get(("", name), standard))
+def _limit(number: str, name: str) -> float:
+    """A limit of a lesson."""
+    return getattr(LESSONS.get(number, STANDARD), name)
 
 
 def n_lines(source: str) -> int:
@@ -129,7 +106,7 @@ def _of_cells(notebook: NotebookNode, number: str) -> Iterator[str]:
         if cell.cell_type == "code":
             since_code = 0
             long_allowed = WHOLE_CALL in tags(cell) or "@triton.jit" in cell.source or is_cuda(cell.source)
-            most = _limit(number, "whole_lines" if long_allowed else "cell_lines", cell.id)
+            most = _limit(number, "whole_lines" if long_allowed else "cell_lines")
             if HIDDEN not in tags(cell) and n_lines(cell.source) > most:
                 hint = (
                     "" if long_allowed else f" ({STANDARD.whole_lines} with a kernel or the tag {WHOLE_CALL})"
@@ -138,9 +115,9 @@ def _of_cells(notebook: NotebookNode, number: str) -> Iterator[str]:
         elif cell.cell_type == "markdown" and not cell.id.startswith("readings"):
             n_words = markdown_words(_DETAILS.sub("", cell.source))
             before, since_code = since_code, since_code + n_words
-            if n_words > (most := _limit(number, "cell_words", cell.id)):
+            if n_words > (most := _limit(number, "cell_words")):
                 yield f"cell {cell.id} has {n_words} words; the limit is {most:g}."
-            if before and since_code > (most := _limit(number, "words_between", cell.id)):
+            if before and since_code > (most := _limit(number, "words_between")):
                 yield f"cell {cell.id} is the end of {since_code} words without code; the limit is {most:g}."
 
 
