@@ -54,8 +54,8 @@ def data() -> Data:
         f"{gains[most]:.3f} times ({most}) as fast"
     )
     by_registers = (
-        f"{most_saved} saves {saved[most_saved]} registers and becomes {gains[most_saved]:.3f} times as fast, "
-        f"but {most} saves {saved[most]} and becomes {gains[most]:.3f} times as fast"
+        f"{most_saved} saves {saved[most_saved]} registers and becomes {gains[most_saved]:.3f} times as "
+        f"fast, but {most} saves {saved[most]} and becomes {gains[most]:.3f} times as fast"
     )
     registers_mislead = most_saved != most and gains[most] > gains[most_saved] * 1.05
     sectors_tell = least_repeated > most_same

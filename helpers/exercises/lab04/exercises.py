@@ -68,8 +68,8 @@ COUNT_LOADS = answer_exercise(
 _MARKS = {
     "double": "Arithmetic in double has its own opcodes: look for opcodes that start with D, and for "
     "conversions to F64.",
-    "fast-math": "Fast math removes range checks, slow paths and calls, and keeps the MUFU. The loads and the "
-    "guard don't change.",
+    "fast-math": "Fast math removes range checks, slow paths and calls, and keeps the MUFU. The loads and "
+    "the guard don't change.",
     "float4": "One instruction loads a float4, and the LDG's opcode contains its width in bits.",
     "no-guard": "`if (i < n)` becomes a comparison and a guarded EXIT before the load. Without it, only one "
     "EXIT is left.",

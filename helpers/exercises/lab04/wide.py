@@ -42,8 +42,8 @@ def compiled(
     """The kernel's PTX, for pointers that are multiples of 16 bytes and a size that may be anything.
 
     If `n` is given, it is a constant size, so the PTX has no branches that this size never takes. The result
-    is empty if the kernel can't be compiled like this, for example because it calls `n_elements.to(tl.int64)`,
-    which a constant doesn't have.
+    is empty if the kernel can't be compiled like this, for example because it calls
+    `n_elements.to(tl.int64)`, which a constant doesn't have.
     """
     from helpers import ptx
 
