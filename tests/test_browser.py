@@ -424,7 +424,7 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     keyboard = page.page.keyboard
     see(page.cell("answer-number"), "You haven't answered yet.")
     expect(page.cell("answer-number").get_by_text("It is 4 sectors.")).to_be_hidden()
-    see(page.cell("review"), "predicted nothing yet")
+    see(page.cell("review"), "answered any question yet")
     # A number that is typed after that: Enter saves it, and the folded answer below opens.
     number = page.cell("ask-number")
     number.locator("input").click()
@@ -435,7 +435,7 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     keyboard.press("Enter")
     see(page.cell("answer-number"), "You said 8 sectors; it is 4 sectors.")
     see(page.cell("answer-number"), "Two rows")
-    see(page.cell("ask-number"), "that is the one that counts")
+    see(page.cell("ask-number"), "before you saw the answer")
     expect(page.cell("ask-number").locator("input")).to_be_disabled()
     # A choice in a new kernel: Enter saves it, and then Shift+Enter runs the next cell, which reveals it.
     page.page.evaluate("() => document.querySelectorAll('form').forEach((old) => old.dataset.old = '')")

@@ -142,9 +142,7 @@ ATTEMPTS = {
         "torch-computes",
         "calls torch's nan_to_num",
     ),
-    "two: large programs": changed(
-        SHARE, "x.shape, 8192", "x.shape, 32768", "row-not-shared", "16,384 is the most"
-    ),
+    "two: large programs": changed(SHARE, "x.shape, 8192", "x.shape, 32768", "row-not-shared", "16,384"),
     "two: torch does it": Attempt(SHARE, source=_TORCH, mistake="no-launch"),
     "two: loaded again with another value beyond the mask": changed(
         SHARE,
