@@ -18,12 +18,12 @@ ID, LAB, NAME = "slow-kernel", "02_load_inline", "MENDED"
 _FIXED = 4  # times fewer loads, at least
 _WITHIN = 0.1  # of a claimed fall
 _COUNTED = {
-    "loads": "the loads of all threads",
-    "requests": "the warps' requests",
-    "sectors": "the sectors that they touch",
-    "sectors_a_request": "the sectors per request",
-    "bytes_used_percent": "the used share of the sectors' bytes",
-    "loads_an_element": "the loads per element",
+    "loads": "loads of all threads",
+    "requests": "requests of all warps",
+    "sectors": "sectors that the requests touch",
+    "sectors_a_request": "sectors per request",
+    "bytes_used_percent": "used share of the sectors' bytes",
+    "loads_an_element": "loads per element",
 }
 
 
@@ -83,7 +83,7 @@ def _data(value: Mapping[str, Any]) -> Data:
         hint = f"Fix it in any way you like, but let it make at most 1 / {_FIXED} of the loads."
         problems = (Problem("not-fixed", says, hint),)
     figures = {
-        f"{name}_{when}": Figure(float(found[name]), f"{what} of the {which} kernel on {shape}", 0.02)
+        f"{name}_{when}": Figure(float(found[name]), f"{what}, in the {which} kernel on {shape}", 0.02)
         for when, found, which in (("before", before, "slow"), ("after", after, "fixed"))
         for name, what in _COUNTED.items()
     }
