@@ -461,7 +461,7 @@ def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
 
     Args:
         found: A table from `launches`.
-        most: The percentage at which the color scale ends. Cells above it still show their number.
+        most: The percentage at which the color scale ends. Cells show their number up to 99 %.
     """
     from plotly.subplots import make_subplots
 
@@ -470,11 +470,9 @@ def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
     for col, gpu in enumerate(gpus, start=1):
         grid = found.pivot(index="num_warps", columns="block_size", values=f"loss_{gpu}")
         fig.add_trace(_loss_map(grid, most, last=col == len(gpus)), row=1, col=col)
-    plots.layout(
-        fig, "How much slower than the fastest launch on the same GPU (%)", note=machines(found), height=440
-    )
+    plots.layout(fig, "Slower than the fastest launch on the same GPU (%)", note=machines(found), height=440)
     for col, gpu in enumerate(gpus, start=1):
-        fig.update_xaxes(title_text=f"{gpu.upper()}: elements per program", type="category", col=col)
+        fig.update_xaxes(title_text=f"{gpu.upper()}: elements", type="category", col=col)
     fig.update_yaxes(type="category", showgrid=False)
     fig.update_xaxes(showgrid=False)
     return fig.update_yaxes(title_text="warps per program", col=1)
@@ -483,7 +481,10 @@ def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
 def _loss_map(grid: pd.DataFrame, most: float, *, last: bool) -> Any:
     import plotly.graph_objects as go
 
-    text = [[f"{loss:.1f}" if loss < 10 else f"{loss:,.0f}" for loss in row] for row in grid.to_numpy()]
+    losses = grid.to_numpy()
+    text = [
+        [f"{one:.1f}" if one < 10 else f"{one:.0f}" if one < 100 else ">99" for one in row] for row in losses
+    ]
     return go.Heatmap(
         x=[str(n) for n in grid.columns],
         y=[str(n) for n in grid.index],
@@ -499,5 +500,6 @@ def _loss_map(grid: pd.DataFrame, most: float, *, last: bool) -> Any:
         ygap=2,
         showscale=last,
         colorbar={"title": {"text": "%", "side": "right"}},
-        hovertemplate="blocks of %{x}, %{y} warps: %{text} %<extra></extra>",
+        customdata=losses,
+        hovertemplate="%{x} elements, %{y} warps: %{customdata:.1f} %<extra></extra>",
     )
