@@ -47,7 +47,7 @@ def _first_clock(clocks: pd.DataFrame) -> tuple:
     """What a host's clock that doesn't wait reads, as a bandwidth, and as a multiple of the H200's peak."""
     us = clocks.set_index("clock").us["host, no waiting"]
     tb_per_s = 8 * 10_000**2 / us / 1e6
-    return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
+    return f"{us:.1f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
 
 
 def _smallest_copy(league: pd.DataFrame) -> tuple:
@@ -216,8 +216,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "01_profiling",
-        "On the recorded H200, a clock around that line reads {} µs. That would be {} TB/s, {} times what "
-        "its memory can deliver.",
+        "On the H200 whose timings we recorded, a clock around that line reads {} µs. That would be {} TB/s, "
+        "{} times what its memory can deliver.",
         "h200",
         "profiling/six-clocks",
         _first_clock,
