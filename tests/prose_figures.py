@@ -161,7 +161,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "02_load_inline",
-        "in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
+        "A two-dimensional version in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
         "h200",
         "load_inline/rungs",
         _first_square,
