@@ -195,14 +195,15 @@ PROSE: list[Prose] = [
     Prose(
         "03_triton",
         "On the recorded H200, your row kernel moves {} GB/s at 12,672 columns, `torch.square` {}, "
-        "and `torch.compile` {}: a difference of {} %. At 8,193 columns it loses {} % against its next size",
+        "and `torch.compile` {}: a difference of {} %. At 8,193 columns it is {} % slower than at the next "
+        "larger size",
         "h200",
         "triton/curve",
         _end_of_the_curve,
     ),
     Prose(
         "03_triton",
-        "On the recorded H200 the row kernel stays at {} GB/s, and without padding it has {}.",
+        "On the recorded H200 the row kernel doesn't slow down ({} GB/s with padding, {} without).",
         "h200",
         "triton/alignment-sweep",
         lambda rows: _padded(rows, "Triton rows")[::-1],
