@@ -195,8 +195,8 @@ PROSE: list[Prose] = [
     Prose(
         "03_triton",
         "On the recorded H200, your row kernel moves {} GB/s at 12,672 columns, `torch.square` {}, "
-        "and `torch.compile` {}: a difference of {} %. At 8,193 columns it is {} % slower than at the next "
-        "larger size",
+        "and `torch.compile` {}: a difference of {} %. At 8,193 columns the row kernel is {} % slower than "
+        "at the next larger size",
         "h200",
         "triton/curve",
         _end_of_the_curve,
