@@ -47,7 +47,7 @@ def _first_clock(clocks: pd.DataFrame) -> tuple:
     """What a host's clock that doesn't wait reads, as a bandwidth, and as a multiple of the H200's peak."""
     us = clocks.set_index("clock").us["host, no waiting"]
     tb_per_s = 8 * 10_000**2 / us / 1e6
-    return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
+    return f"{us:.1f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
 
 
 def _smallest_copy(league: pd.DataFrame) -> tuple:
@@ -167,7 +167,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "02_load_inline",
-        "in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
+        "A two-dimensional version in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
         "h200",
         "load_inline/rungs",
         _first_square,
@@ -201,14 +201,15 @@ PROSE: list[Prose] = [
     Prose(
         "03_triton",
         "On the recorded H200, your row kernel moves {} GB/s at 12,672 columns, `torch.square` {}, "
-        "and `torch.compile` {}: a difference of {} %. At 8,193 columns it loses {} % against its next size",
+        "and `torch.compile` {}: a difference of {} %. At 8,193 columns the row kernel is {} % slower than "
+        "at the next larger size",
         "h200",
         "triton/curve",
         _end_of_the_curve,
     ),
     Prose(
         "03_triton",
-        "On the recorded H200 the row kernel stays at {} GB/s, and without padding it has {}.",
+        "On the recorded H200 the row kernel doesn't slow down ({} GB/s with padding, {} without).",
         "h200",
         "triton/alignment-sweep",
         lambda rows: _padded(rows, "Triton rows")[::-1],
@@ -222,8 +223,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "01_profiling",
-        "On the recorded H200, a clock around that line reads {} µs. That would be {} TB/s, {} times what "
-        "its memory can deliver.",
+        "On the H200 whose timings we recorded, a clock around that line reads {} µs. That would be {} TB/s, "
+        "{} times what its memory can deliver.",
         "h200",
         "profiling/six-clocks",
         _first_clock,
