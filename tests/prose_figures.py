@@ -240,6 +240,13 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
+        "(In lesson 01, `do_bench` reported only {} µs on the recorded H200:",
+        "h200",
+        "profiling/three-timers",
+        lambda three: (f"{three['do_bench'].iloc[0]:.2f}",),
+    ),
+    Prose(
+        "07_timers",
         "`do_bench` adds up to {} µs on the recorded H200",
         "h200",
         "timer/truth",
@@ -254,7 +261,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "On the recorded H200, CUPTI is therefore both clock and truth of `time_gpu` in {} of {} rows.",
+        "So on the recorded H200, CUPTI is both the clock of `time_gpu` and the truth for {} of {} functions",
         "h200",
         "timer/truth",
         _truths_by_cupti,
