@@ -184,9 +184,9 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "09_wide_rows",
-        "On the recorded H200, the plain kernel reaches {} % of a copy here and the tuned one {} %. With at "
-        "most 96 registers, the plain kernel reaches {} %, although nothing else has changed, and smaller "
-        "parts take it to {} %.",
+        "On the recorded H200, the plain kernel reaches {} % of a copy in this second measurement, and the "
+        "tuned one {} %. With at most 96 registers, the plain kernel reaches {} %, in spite of the spill. "
+        "Smaller parts take it to {} %",
         "h200",
         "wide_rows/steps",
         _steps_to_the_tuned,
@@ -247,6 +247,13 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
+        "(In lesson 01, `do_bench` reported only {} µs on the recorded H200:",
+        "h200",
+        "profiling/three-timers",
+        lambda three: (f"{three['do_bench'].iloc[0]:.2f}",),
+    ),
+    Prose(
+        "07_timers",
         "`do_bench` adds up to {} µs on the recorded H200",
         "h200",
         "timer/truth",
@@ -261,7 +268,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "On the recorded H200, CUPTI is therefore both clock and truth of `time_gpu` in {} of {} rows.",
+        "So on the recorded H200, CUPTI is both the clock of `time_gpu` and the truth for {} of {} functions",
         "h200",
         "timer/truth",
         _truths_by_cupti,
