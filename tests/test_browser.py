@@ -540,17 +540,16 @@ def test_sliders_and_questions_are_accessible_in_jupyterlab(opened, lab):
         "reveal": "details",
     }
     found = {}
-    for theme in ("light", "dark"):
-        if theme == "dark":
-            theme(page, "Dark")
+    for shade in ("Light", "Dark"):
+        theme(page, shade)
         for width in (1000, 400):
             page.page.set_viewport_size({"width": width, "height": 1200})
             for name, element in drawn.items():
                 cell = page.cell(name)
                 cell.locator(element).first.wait_for()
                 if faults := harness.accessibility_faults(page.page, f'[data-cell="{name}"] {element}'):
-                    found[name, theme, width] = faults
-                screenshot(page, f"accessible-{name}-{theme}-{width}")
+                    found[name, shade, width] = faults
+                screenshot(page, f"accessible-{name}-{shade.lower()}-{width}")
     assert found == {}
 
 

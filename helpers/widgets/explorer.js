@@ -707,7 +707,8 @@ class Code extends Explorer {
   }
 
   request() {
-    return this.position() === undefined ? { kind: "code", ...this.state() } : null;
+    const now = this.position();
+    return now === undefined || !(now.sass || now.refused) ? { kind: "code", ...this.state() } : null;
   }
 
   take(message) {
