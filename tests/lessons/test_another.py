@@ -179,12 +179,12 @@ def test_each_shape_has_48_correct_launches(sweep):
     assert flat.verdict_h100.eq("ok").all() and flat.verdict_h200.eq("ok").all()
 
 
-def test_without_a_record_the_graph_s_cell_prints_one_sentence(monkeypatch):
-    def no_record(*args, **more):
-        raise records.NoRecord("none")
-
-    monkeypatch.setattr(records, "measured", no_record)
-    assert cross_gpu.graph_and_calls(None, None).endswith("no record of it exists yet.")
+def test_a_graph_saves_the_cpus_work_and_the_gaps_but_not_the_kernels_time() -> None:
+    """What the lesson says of twenty sines, in the H100's record."""
+    rows = records.stored_by_gpu("cross_gpu/graphs")["h100"].set_index("launched")
+    calls, graph = rows.loc["one call per kernel"], rows.loc["one graph"]
+    assert graph.host_us < calls.host_us / 5 and graph.high_us < calls.low_us / 5
+    assert graph.kernels_us > 0.9 * calls.kernels_us
 
 
 @pytest.mark.gpu
