@@ -33,7 +33,7 @@ MOVE_MS, PAGE_MOVE_MS, PTX_MS, FIRST_PAINT_MS = 60, 40, 300, 500
 PAGE_MB, LIVE_S, AGAIN_S = 1.5, 1.5, 0.1
 CELLS = {
     "02_load_inline": ("grid-picture",),
-    "03_triton": ("try-block-size",),
+    "03_triton": ("imports", "try-block-size"),
     "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
 }
 ROUNDS = 5

@@ -49,7 +49,7 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
         seed: The seed of a previous run, to repeat its cases.
 
     Returns:
-        The verdict, if all cases agree or the exercise is not written yet, so that "Run All" goes on.
+        The verdict, if all cases agree or the exercise is not written yet, so that "Run All" continues.
 
     Raises:
         NotYet: A case doesn't agree. The message shows the case, the first wrong elements and a hint.
@@ -76,7 +76,7 @@ def check(id: str, obj: Any, *, seed: int | None = None) -> Verdict:
     return verdict
 
 
-# The names that unwritten exercises define, with the exercises' ids, and the cell that was excused last.
+# The names that unwritten exercises define, with the exercises' ids, and the sources of the excused cells.
 _unwritten: dict[str, str] = {}
 _excused: list[str] = []
 
@@ -282,7 +282,7 @@ def reset(id: str) -> None:
         print(starter)
         return
     shell.set_next_input(starter)
-    print(f"{exercise.id}: its starter cell is in a new cell below. Run that, then the check again.")
+    print(f"The starter of {exercise.id} is in a new cell below. Run it, then run the check again.")
 
 
 def _shell() -> Any:

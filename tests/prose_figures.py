@@ -47,7 +47,7 @@ def _first_clock(clocks: pd.DataFrame) -> tuple:
     """What a host's clock that doesn't wait reads, as a bandwidth, and as a multiple of the H200's peak."""
     us = clocks.set_index("clock").us["host, no waiting"]
     tb_per_s = 8 * 10_000**2 / us / 1e6
-    return f"{us:.0f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
+    return f"{us:.1f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
 
 
 def _smallest_copy(league: pd.DataFrame) -> tuple:
@@ -99,13 +99,19 @@ def _first_square(squares: pd.DataFrame) -> tuple:
     return (f"{100 * gb_per_s['blocks of 16 × 16'] / gb_per_s['torch.square']:.0f}",)
 
 
-def _smallest_programs(launches: pd.DataFrame) -> tuple:
-    """The flat kernel on 4,096 × 8,192 fp32 in blocks of 64, one warp each."""
-    small = launches.query(
-        "kernel == 'Triton flat' and n_cols == 8192 and dtype == 'float32' and block_size == 64 and "
-        "num_warps == 1"
-    )
-    return (f"{small.median_us.iloc[0]:.0f}",)
+def _fastest_launches(launches: pd.DataFrame) -> tuple:
+    """Launches per shape, shapes, and at how many the fastest launch has a lower median than torch.square."""
+    flat = launches[launches.kernel == "Triton flat"].groupby(["n_cols", "dtype"]).median_us
+    torch = launches[launches.kernel == "torch.square"].set_index(["n_cols", "dtype"]).median_us
+    assert flat.size().nunique() == 1
+    return flat.size().iloc[0], len(torch), (flat.min().sort_index() < torch.sort_index()).sum()
+
+
+def _loss(launches: pd.DataFrame) -> tuple:
+    """By how many % 1,024 elements and 8 warps exceed the fastest launch, at 4,096 × 8,192 fp32."""
+    rows = launches.query("kernel == 'Triton flat' and n_cols == 8192 and dtype == 'float32'")
+    at = rows.set_index(["block_size", "num_warps"]).median_us
+    return (f"{100 * (at[1024, 8] / at.min() - 1):.1f}",)
 
 
 def _claimed(fast: pd.DataFrame) -> tuple:
@@ -161,7 +167,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "02_load_inline",
-        "in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
+        "A two-dimensional version in blocks of 16 × 16 reaches {} % of PyTorch's speed on the recorded H200",
         "h200",
         "load_inline/rungs",
         _first_square,
@@ -178,9 +184,9 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "09_wide_rows",
-        "On the recorded H200, the plain kernel reaches {} % of a copy here and the tuned one {} %. With at "
-        "most 96 registers, the plain kernel reaches {} %, although nothing else has changed, and smaller "
-        "parts take it to {} %.",
+        "On the recorded H200, the plain kernel reaches {} % of a copy in this second measurement, and the "
+        "tuned one {} %. With at most 96 registers, the plain kernel reaches {} %, in spite of the spill. "
+        "Smaller parts take it to {} %",
         "h200",
         "wide_rows/steps",
         _steps_to_the_tuned,
@@ -195,14 +201,15 @@ PROSE: list[Prose] = [
     Prose(
         "03_triton",
         "On the recorded H200, your row kernel moves {} GB/s at 12,672 columns, `torch.square` {}, "
-        "and `torch.compile` {}: a difference of {} %. At 8,193 columns it loses {} % against its next size",
+        "and `torch.compile` {}: a difference of {} %. At 8,193 columns the row kernel is {} % slower than "
+        "at the next larger size",
         "h200",
         "triton/curve",
         _end_of_the_curve,
     ),
     Prose(
         "03_triton",
-        "On the recorded H200 the row kernel stays at {} GB/s, and without padding it has {}.",
+        "On the recorded H200 the row kernel doesn't slow down ({} GB/s with padding, {} without).",
         "h200",
         "triton/alignment-sweep",
         lambda rows: _padded(rows, "Triton rows")[::-1],
@@ -216,8 +223,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "01_profiling",
-        "On the recorded H200, a clock around that line reads {} µs. That would be {} TB/s, {} times what "
-        "its memory can deliver.",
+        "On the H200 whose timings we recorded, a clock around that line reads {} µs. That would be {} TB/s, "
+        "{} times what its memory can deliver.",
         "h200",
         "profiling/six-clocks",
         _first_clock,
@@ -240,6 +247,13 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
+        "(In lesson 01, `do_bench` reported only {} µs on the recorded H200:",
+        "h200",
+        "profiling/three-timers",
+        lambda three: (f"{three['do_bench'].iloc[0]:.2f}",),
+    ),
+    Prose(
+        "07_timers",
         "`do_bench` adds up to {} µs on the recorded H200",
         "h200",
         "timer/truth",
@@ -254,7 +268,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "On the recorded H200, CUPTI is therefore both clock and truth of `time_gpu` in {} of {} rows.",
+        "So on the recorded H200, CUPTI is both the clock of `time_gpu` and the truth for {} of {} functions",
         "h200",
         "timer/truth",
         _truths_by_cupti,
@@ -278,16 +292,33 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "10_another_gpu",
-        "On an H100, squaring 10,000 × 10,000 floats takes {} µs",
+        "On the recorded H100, squaring 10,000 × 10,000 floats takes {} µs",
         "h100",
         "profiling/bandwidths",
         lambda table: (f"{table.set_index('operation').median_us['torch.square(a)']:.0f}",),
         {"n_rows": 10_000, "n_cols": 10_000},
     ),
-    Prose("10_another_gpu", "On an H100 they take {} µs", "h100", "triton/launch-sweep", _smallest_programs),
     Prose(
         "10_another_gpu",
-        "The smallest takes {} µs on an H100",
+        "On the recorded H100, we timed {} launches of lesson 03's flat kernel at each of {} matrix shapes. "
+        "At all {} shapes, the fastest launch beats `torch.square` by its median.",
+        "h100",
+        "triton/launch-sweep",
+        _fastest_launches,
+    ),
+    Prose("10_another_gpu", "with 8 warps: {} % on the H100", "h100", "triton/launch-sweep", _loss),
+    Prose("10_another_gpu", " and {} % on the H200", "h200", "triton/launch-sweep", _loss),
+    Prose(
+        "10_another_gpu",
+        "a call of `torch.square` kept the CPU busy for {} µs on the recorded H100's machine",
+        "h100",
+        "profiling/six-clocks",
+        lambda clocks: _first_clock(clocks)[:1],
+        {"n_rows": 10_000, "n_cols": 10_000},
+    ),
+    Prose(
+        "10_another_gpu",
+        "On the recorded H100, it takes {} µs.",
         "h100",
         "fusion/league",
         _smallest_copy,

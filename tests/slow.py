@@ -36,9 +36,9 @@ SLOW: dict[str, tuple[str, ...]] = {
     "lessons/test_lessons.py": ("test_the_stated_minutes_are_those_of_a_run",),
     # Starters are derived from the solutions that `make test` runs.
     "test_labs.py": ("test_an_untouched_starter_passes_nothing",),
-    # Whole lessons, a lab, and all kinds of questions in JupyterLab, a batch that is still running, a page in
-    # Firefox, and axe-core; `make test` opens the lessons' pages, and JupyterLab with the sliders of a
-    # learner's own kernel.
+    # Whole lessons, a lab, all kinds of questions, and axe-core in JupyterLab; a batch that is still running;
+    # a page in Firefox. `make test` opens the lessons' pages, and JupyterLab with the sliders of a learner's
+    # own kernel.
     "test_browser.py": (
         "test_a_lab_in_jupyterlab",
         "test_questions_in_jupyterlab",
@@ -49,7 +49,6 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_the_kernels_of_lesson_03",
         "test_the_ptx_of_lesson_04",
         "test_sliders_and_questions_are_accessible_in_jupyterlab",
-        "test_the_pages_of_a_batch_are_accessible",
         "test_a_page_works_in_firefox",
     ),
     # Google's widget manager in Chromium, with Colab's packages; npm and pip fetch both once.

@@ -149,6 +149,14 @@ def see(where: Any, text: str) -> None:
     expect(where).to_contain_text(text, timeout=harness.SHOWS_WITHIN_MS)
 
 
+def controls_stay_in_view(page: harness.Page, body: Any) -> None:
+    """Scroll to the end of a tall explorer: its controls must still be on the screen, above it."""
+    body.locator(".kx-panes").last.evaluate("panes => panes.scrollIntoView({block: 'end'})")
+    controls = body.locator(".kx-controls").first
+    expect(controls).to_be_in_viewport(ratio=1)
+    assert controls.bounding_box()["y"] > body.locator(".kx-facts").first.bounding_box()["y"]
+
+
 def screenshot(page: harness.Page, name: str) -> None:
     page.page.wait_for_timeout(300)
     page.page.screenshot(path=str(SCREENSHOTS / f"{name}.png"))
@@ -245,6 +253,11 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     for label, moved in (("row padding", {}), ("first element", {"offset": 1})):
         press(page, cell, label, "ArrowRight")
         see(cell.locator(".kx-figure").first, speed("triton/alignment-sweep", **(point | moved)))
+    # A slider of your own.
+    cell = page.cell("own-slider")
+    see(cell.locator(".js-plotly-plot"), "4 warps")
+    cell.locator(".noUi-handle").press("ArrowRight")
+    see(cell.locator(".js-plotly-plot"), "8 warps")
     assert save(page, lab[1] / "03_triton.ipynb") < 1_200_000
 
 
@@ -281,6 +294,9 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     cell.locator("button", has_text="Compare with this position").click()
     see(panes.locator("[role=status]"), "0 lines changed (~), 0 only left (-), 0 only right (+)")
     screenshot(page, "lab-04-diff")
+    page.page.set_viewport_size({"width": 1000, "height": 700})
+    choose(cell, "PTX and SASS")
+    controls_stay_in_view(page, cell)
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
 
 
@@ -424,7 +440,7 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     keyboard = page.page.keyboard
     see(page.cell("answer-number"), "You haven't answered yet.")
     expect(page.cell("answer-number").get_by_text("It is 4 sectors.")).to_be_hidden()
-    see(page.cell("review"), "predicted nothing yet")
+    see(page.cell("review"), "answered any question yet")
     # A number that is typed after that: Enter saves it, and the folded answer below opens.
     number = page.cell("ask-number")
     number.locator("input").click()
@@ -435,7 +451,7 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     keyboard.press("Enter")
     see(page.cell("answer-number"), "You said 8 sectors; it is 4 sectors.")
     see(page.cell("answer-number"), "Two rows")
-    see(page.cell("ask-number"), "that is the one that counts")
+    see(page.cell("ask-number"), "before you saw the answer")
     expect(page.cell("ask-number").locator("input")).to_be_disabled()
     # A choice in a new kernel: Enter saves it, and then Shift+Enter runs the next cell, which reveals it.
     page.page.evaluate("() => document.querySelectorAll('form').forEach((old) => old.dataset.old = '')")
@@ -540,21 +556,24 @@ def test_sliders_and_questions_are_accessible_in_jupyterlab(opened, lab):
         "reveal": "details",
     }
     found = {}
-    for theme in ("light", "dark"):
-        if theme == "dark":
-            theme(page, "Dark")
+    for shade in ("Light", "Dark"):
+        theme(page, shade)
         for width in (1000, 400):
             page.page.set_viewport_size({"width": width, "height": 1200})
             for name, element in drawn.items():
                 cell = page.cell(name)
                 cell.locator(element).first.wait_for()
                 if faults := harness.accessibility_faults(page.page, f'[data-cell="{name}"] {element}'):
-                    found[name, theme, width] = faults
-                screenshot(page, f"accessible-{name}-{theme}-{width}")
+                    found[name, shade, width] = faults
+                screenshot(page, f"accessible-{name}-{shade.lower()}-{width}")
     assert found == {}
 
 
 # ------------------------------------------------------------------------------------------- pages
+
+
+WIDE = """from IPython.display import HTML
+HTML('<p style="width: 2000px">wide</p>')"""
 
 
 @pytest.fixture(scope="module")
@@ -569,6 +588,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, ids in needed.items():
         notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
         notebook.cells = [c for c in notebook.cells if c["id"] in ("setup", "parameters", *ids)]
+        notebook.cells.append(nbformat.v4.new_code_cell(WIDE, id="wide"))
         nbformat.write(notebook, folder / f"{name}.ipynb")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -699,15 +719,34 @@ def test_the_page_of_lesson_04_keeps_its_sliders(offline):
     press(page, body, "num_warps", "End")
     expect(facts).to_contain_text(re.compile(rf"{spilled}0"), timeout=harness.SHOWS_WITHIN_MS)
     screenshot(page, "page-04-ptx")
+    for width in (1200, 400):
+        page.page.set_viewport_size({"width": width, "height": 700})
+        controls_stay_in_view(page, body)
+
+
+def test_code_on_a_page_is_copied_and_never_cut_off(offline):
+    page = offline("04_ptx")
+    page.page.evaluate("() => { navigator.clipboard.writeText = (text) => { window.copied = text; }; }")
+    for width in (1280, 400):
+        page.page.set_viewport_size({"width": width, "height": 800})
+        blocks = page.page.locator(".jp-Cell-inputArea .highlight pre").all()
+        assert not [one for one in blocks if one.evaluate("pre => pre.scrollWidth > pre.clientWidth + 1")]
+    cell = page.page.locator('[id="cell-id=kernel-square-rows"]')
+    cell.get_by_role("button", name="Copy this code").click()
+    assert page.page.evaluate("window.copied").startswith("@triton.jit\ndef square_rows_kernel(")
+    printed = page.page.locator('[id="cell-id=wide"] .jp-OutputArea-output')
+    expect(printed).to_have_class(re.compile("kw-fades"))  # more is to the right, and the keyboard gets there
+    expect(printed).to_have_attribute("tabindex", "0")
+    printed.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+    expect(printed).not_to_have_class(re.compile("kw-fades"))
 
 
 # nbconvert draws these: its prompts and some of its colors of code have too little contrast.
 NBCONVERT = (".jp-InputPrompt", ".jp-OutputPrompt", ".jp-InputArea .highlight")
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [400, 1000])
-def test_the_pages_of_a_batch_are_accessible(chrome, pages, theme, width):
+@pytest.mark.parametrize(("width", "theme"), [(1000, "light"), (400, "dark")])
+def test_the_pages_of_a_batch_are_accessible(chrome, pages, width, theme):
     viewport = {"width": width, "height": 1000}
     context = chrome.new_context(viewport=viewport, color_scheme=theme, offline=True)
     found = {}
@@ -716,7 +755,9 @@ def test_the_pages_of_a_batch_are_accessible(chrome, pages, theme, width):
         page.page.goto(path.as_uri())
         if path.stem in SLIDERS:
             page.page.locator(".kx input[type=range]").first.wait_for()
-        if faults := harness.accessibility_faults(page.page, outside=NBCONVERT) + page.errors:
+        wide = page.page.evaluate("document.documentElement.scrollWidth")
+        faults = [f"is {wide} pixels wide"] * (wide > width)
+        if faults := faults + harness.accessibility_faults(page.page, outside=NBCONVERT) + page.errors:
             found[path.name] = faults
     context.close()
     assert found == {}

@@ -15,6 +15,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 PACKAGES = ("kernel-workbook", "torch", "triton", "plotly", "papermill", "nbclient", "ncu-report")
+BLOCKS = Path(__file__).with_name("blocks.js")  # copy buttons and fading edges, of the book and of batches
 _STYLE = """\
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --back: #fff;
   --tint: #f6f8fa; --link: #0b62b8; --good: #1a7f37; --bad: #b3261e; --wait: #9a6700; }

@@ -1,6 +1,6 @@
 """The exercises of labs and lessons: `get("square-any-shape")`, `of_lab("03_triton")`, `of_lesson(…)`.
 
-Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is asked for; its module
+Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is needed; its module
 `lesson` has the small exercises inside the lesson of the same name. `helpers.lab` is what the cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `mistakes`
@@ -104,7 +104,7 @@ def of_lab(lab: str) -> tuple[Exercise, ...]:
     """
     lab = aliases.current(str(lab))
     if lab not in LABS:
-        raise UnknownExercise(f"No lab is called {lab!r}; there are {', '.join(LABS)}.")
+        raise UnknownExercise(f"No lab is called {lab!r}; the labs are {', '.join(LABS)}.")
     if _held is not None:
         return tuple(exercise for exercise in _held if exercise.lab == lab)
     return _of_lab(lab)

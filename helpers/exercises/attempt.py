@@ -75,7 +75,7 @@ def run_cases(
     n_cases, skipped, earlier, traffic, effort = 0, {}, [], "", Effort()
     for case, make in _calls(exercise, exercise.cases(rng, device_type), call, rng):
         if device_type == "cpu" and exercise.must_launch == "triton" and _has_bfloat16(case):
-            skipped.setdefault("Triton's interpreter does not compute in bfloat16", []).append(case.label)
+            skipped.setdefault("Triton's interpreter doesn't compute in bfloat16", []).append(case.label)
             continue
         if effort.is_too_much(exercise, case):
             skipped.setdefault(WHY, []).append(case.label)

@@ -25,7 +25,7 @@ _FEWEST_WORDS, _FEWEST_DISTINCT = 25, 16
 _MOST, _READ = 60, 20_000  # figures or questions; characters of the words
 # Of the first words so many must differ from one another, so that one sentence repeated is not enough.
 _AGAIN, _HEAD = 0.35, 100
-_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces: each sign counts as a word
+_CJK = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"  # written without spaces, so each character counts as a word
 _WORD = re.compile(rf"[{_CJK}]|[^\W\d_{_CJK}]+")
 _NUMBER = re.compile(r"\d[\d,_'\u202f\u00a0]*(?:\.\d+)?(?:e[+-]?\d+)?", re.IGNORECASE)
 
@@ -321,7 +321,7 @@ def _questions(data: Data, given: Mapping[str, Any], problems: list[Problem], ag
             agreed.append(f"{name} is left open, as you say: {claim.because}")
         else:
             what = f"{data.called} {_do(data)} decide {name!r}: {claim.because}"
-            problems.append(Problem("decided", what, "Only leave open what no figure here decides."))
+            problems.append(Problem("decided", what, "Only leave a question open if no figure decides it."))
     if n_open < data.n_undecided and not any(one.mistake == "decided" for one in problems):
         what = "you haven't said what the data leave open"
         problems.append(
@@ -346,11 +346,11 @@ def _of_the_words(given: Mapping[str, Any]) -> list[Problem]:
         what = f"{len(words)} words, {distinct} of them different, are too few to follow"
         return [Problem("few-words", what, hint)]
     if len(set(head)) < _AGAIN * len(head):
-        return [Problem("few-words", "the words say the same again and again", hint)]
+        return [Problem("few-words", "the words repeat themselves", hint)]
     figures = given["figures"] if isinstance(given["figures"], dict) else {}
     numbers = [one for one in list(figures.values())[:_MOST] if _is_finite(one)]
     if numbers and not any(_same(written, one) for written in _NUMBER.findall(text) for one in numbers):
-        what = "the words name none of your figures"
+        what = "the words mention none of your figures"
         return [
             Problem("no-figure-in-words", what, "Say in a sentence what one of them shows, with the number.")
         ]

@@ -1,4 +1,4 @@
-"""CUDA text as an answer: whether it has kernels and nothing else.
+"""Check that an answer in CUDA text contains kernels and nothing else.
 
 The grader builds the text for the host and runs it in a process that judges nothing, but it trusts what that
 process reports about memory accesses. So the text may compute but not call the system: it may only call what
@@ -67,7 +67,7 @@ _HARMLESS_LINE = re.compile(
 
 
 def problem(text: str) -> str:
-    """Why a text is more than kernels, as a sentence; "" if it is fine."""
+    """What a text contains besides kernels, as a sentence; "" if nothing."""
     spliced = re.sub(r"\\[ \t]*\r?\n", " ", text)
     if "??/" in spliced or "%:" in spliced:
         return "The text has trigraphs or digraphs; write the characters themselves."
@@ -85,7 +85,7 @@ def problem(text: str) -> str:
                     return wrong
                 tokens += [*body, ("sign", ";")]
             elif not _HARMLESS_LINE.fullmatch(line):
-                return f"The text has the line {line[:60]!r}: the check takes kernels alone."
+                return f"The text has the line {line[:60]!r}, but the check only accepts kernels."
         elif kind != "space":
             tokens.append((kind, token))
     return _tokens_problem(tokens, macros)
@@ -99,10 +99,12 @@ def _macro_problem(name: str, takes_arguments: bool, body: list[tuple[str, str]]
         if depth < 0:
             break
     if depth:
-        return f"The macro {name} opens a parenthesis that it does not close."
+        return f"The macro {name} opens a parenthesis that it doesn't close."
     words = [token for kind, token in body if kind == "word"]
     if not takes_arguments and words and body[0][1] == "(":
-        return f"The macro {name} begins with a parenthesis: make it a constant, constexpr int {name} = …;."
+        return (
+            f"The macro {name} begins with a parenthesis. Use a constant instead: constexpr int {name} = …;"
+        )
     return ""
 
 
@@ -123,9 +125,9 @@ def _tokens_problem(tokens: list[tuple[str, str]], macros: dict[str, bool]) -> s
             return f"The text has {token!r}, which no kernel of this lab needs."
         elif kind == "word":
             if token in _FORBIDDEN or token.lower().startswith("wb_"):
-                return f"The text has {token!r}: the check takes kernels alone."
+                return f"The text has {token!r}, but the check only accepts kernels."
             if token.startswith("__") and not _OF_CUDA.fullmatch(token):
-                return f"The text uses {token}, which the check does not know."
+                return f"The text uses {token}, which the check doesn't know."
             if after == "(" and not (
                 token in defined
                 or token in _KEYWORDS
@@ -136,7 +138,7 @@ def _tokens_problem(tokens: list[tuple[str, str]], macros: dict[str, bool]) -> s
                 # a variable may begin with its value in parentheses: `float4 v(…)`
                 if before[0] == "word" and before[1] in types - {"auto"}:
                     continue
-                return f"The text calls {token}(…), which neither it nor CUDA defines."
+                return f"The text calls {token}(…), which is defined neither in the text nor by CUDA."
             if token in defined and after != "(":
                 return (
                     f"The text has {token!r} both as a function and as something else; give one another name."
@@ -149,7 +151,7 @@ def _tokens_problem(tokens: list[tuple[str, str]], macros: dict[str, bool]) -> s
             ):
                 return f"The text has {before[1]!r} directly before the macro {token}."
         elif token == "(" and before[1] in (")", "]") and not _is_cast(tokens, i - 1, types):
-            return "The text calls what an expression gives; call a function by its name."
+            return "The text calls the result of an expression. Call functions by their names."
     return ""
 
 
@@ -169,7 +171,7 @@ def _defined(tokens: list[tuple[str, str]]) -> set[str]:
 
 
 def _partner(tokens: list[tuple[str, str]], i: int, step: int) -> int:
-    """The place of the parenthesis that belongs to the one at i; beyond the tokens if there is none."""
+    """The index of the parenthesis that matches the one at i; outside the tokens if there is none."""
     depth = 0
     while 0 <= i < len(tokens):
         depth += (tokens[i][1] == "(") - (tokens[i][1] == ")")
@@ -180,7 +182,7 @@ def _partner(tokens: list[tuple[str, str]], i: int, step: int) -> int:
 
 
 def _is_cast(tokens: list[tuple[str, str]], closing: int, types: frozenset[str]) -> bool:
-    """Whether the parentheses that end here hold a type, or belong to an if, a for, a loop's head or an
+    """Whether the parentheses that end here contain a type, or belong to an if, a for, a loop's head or an
     attribute.
     """
     if tokens[closing][1] != ")":

@@ -102,7 +102,7 @@ def _blanks(seen: Evidence) -> tuple[str, str] | None:
     if seen.kind == "many":
         return "fast-but-partial", f"at this size {seen.n_wrong:,} elements were {state}"
     if seen.kind == "far":
-        return "int32-overflow", "what was read is somewhere else"
+        return "int32-overflow", "the values were read from the wrong addresses"
     if seen.kind == "view" and not seen.x.is_contiguous():
         return "wrong-stride", f"they were {state}" if state == "never written" else ""
     if seen.n_wrong == n:

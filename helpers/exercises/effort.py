@@ -13,11 +13,12 @@ import torch
 
 from helpers.exercises.model import Case, Exercise, Hidden, Outcome
 
-WHY = "Triton's interpreter would take too long with so small blocks"
-_ALL, _EARLY = 40_000, 20_000  # accesses in all cases, and at which no further large case begins
+WHY = "Triton's interpreter would take too long with such small blocks"
+# Accesses in all cases, and the number of accesses after which no more large cases are started.
+_ALL, _EARLY = 40_000, 20_000
 _LARGE, _SMALL = 9_000, 1_000  # accesses; a small case is always called
 _MOST_PER_ELEMENT = 4  # two reads and two writes: more is not due to the blocks
-_FEWEST = 1_000  # elements from which the number of accesses says something
+_FEWEST = 1_000  # elements; with fewer, the number of accesses per element is not representative
 
 
 @dataclass

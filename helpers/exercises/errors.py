@@ -45,7 +45,7 @@ def to_do(outcome: Outcome) -> str | None:
         found = _ERROR_LINE.search(outcome.error)
         return found[1].strip() if found else None
     if "Compilation" in outcome.error_type or "Unsupported" in outcome.error_type:
-        # Triton compiles kernels and knows no `raise`: its message holds the source line.
+        # Triton's compiler doesn't support `raise`; its message contains the source line.
         found = _TO_DO.search(outcome.error)
         return found[1] if found else None
     return None

@@ -73,11 +73,11 @@ class KernelJudge:
         first = next((one for one in args if isinstance(one, torch.Tensor)), expected)
         if got.shape != expected.shape:
             transposed = got.dim() > 1 and tuple(got.shape) == tuple(reversed(expected.shape))
-            what = f"the result has shape {tuple(got.shape)}, but {tuple(expected.shape)} is right"
+            what = f"the result has shape {tuple(got.shape)}, but it should be {tuple(expected.shape)}"
             return self._wrong(case, what, "transposed" if transposed else "wrong-shape")
         if got.dtype != first.dtype:
             given, right = (str(dtype).removeprefix("torch.") for dtype in (got.dtype, first.dtype))
-            what = f"the result is {given}, but {right} is right"
+            what = f"the result is {given}, but it should be {right}"
             return self._wrong(case, what, "wrong-dtype")
         if outcome.facts.get("device", first.device.type) != first.device.type:
             what = f"the result is on {outcome.facts['device']}, but the input is on {first.device.type}"
@@ -118,7 +118,7 @@ class KernelJudge:
             return self._wrong(case, what, mistake, hint)
         share = "all" if n_wrong == got.numel() else f"{n_wrong:,} of {got.numel():,}"
         one = (
-            "its one element is"
+            "its only element is"
             if got.numel() == 1
             else f"{share} elements {'is' if n_wrong == 1 else 'are'}"
         )
@@ -132,7 +132,7 @@ class KernelJudge:
 
     def _memory_and_launches(self, case: Case, outcome: Outcome) -> Verdict | None:
         if outcome.facts.get("earlier_changed"):
-            what = f"the result of the call before changed when {self.name} was called again"
+            what = f"the result of the previous call changed when {self.name} was called again"
             return self._wrong(case, what, "shared-output")
         launched = outcome.facts.get("launched")
         if self.must_launch and launched == [] and outcome.value.numel():
@@ -144,7 +144,7 @@ class KernelJudge:
         if outcome.facts.get("computed") and outcome.value.numel():
             operations = ", ".join(outcome.facts["computed"][:_MOST_LISTED])
             what = f"the result is right, but {self.name} calls torch's {operations}"
-            what += ", and computing is the kernel's work"
+            what += ", although all computation is the kernel's work"
             return self._wrong(case, what, "torch-computes")
         return None
 

@@ -155,7 +155,7 @@ def _filled(text: str, seen: Any) -> str:
 def seen_answer(
     case: Case, got: Any, facts: Facts | None = None, tolerance: float | tuple[float, float] = 0
 ) -> Seen:
-    """Gather what a table is asked about an answer.
+    """Gather what the conditions of a table need to know about an answer.
 
     Args:
         case: its `args` are passed to `facts`, and its `expected` is the right answer.

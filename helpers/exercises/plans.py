@@ -19,7 +19,7 @@ class CasePlan:
         shapes: instead of the built-in sizes, or `(rng) -> shapes`; the first of them should be the simplest.
         more_args: `(input, rng) -> tuple` of arguments after it: `lambda x, rng: (rng.uniform(-2, 2),)`.
         extra: `(rng, device) -> iterator of Case`, after the built-in ones. `Case.expected` is None (the
-            reference tells) or a tensor.
+            reference computes it) or a tensor.
     """
 
     dtypes: tuple[str, ...] = ("float32",)
@@ -41,8 +41,8 @@ class SpeedPlan:
         shape: of the first input; None takes 256 MiB, or less on a small GPU.
         bytes_per_element: bytes that must move for one element of the first input; None counts that each
             input is read once and the result written once.
-        at_least: the share of the copy's speed below which the exercise is not passed; 0 only tells the
-            speed.
+        at_least: the share of the copy's speed below which the exercise is not passed; 0 only reports
+            the speed.
     """
 
     cases: CasePlan
@@ -54,7 +54,7 @@ class SpeedPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class TrafficPlan:
-    """How much a kernel may move, counted where it is interpreted; `traffic.judge_traffic` does it.
+    """How much a kernel may move, counted if it is interpreted; `traffic.judge_traffic` does it.
 
     Attributes:
         reads: how often the input may be read, in multiples of its bytes. The result may be written once.

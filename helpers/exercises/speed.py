@@ -115,11 +115,11 @@ def judge_speed(
     us, n_rotations, got = outcome.facts.get("us"), outcome.facts.get("n_rotations"), outcome.value
     is_time = type(us) in (int, float) and 0 < us < math.inf
     if not is_time or type(n_rotations) is not int or n_rotations < 1:
-        return fails(f"{us!r} µs for calls on {n_rotations!r} contents is no time", "no-time")
+        return fails(f"{us!r} µs for calls on {n_rotations!r} contents is not a valid time", "no-time")
     args = (rotated(args[0], n_rotations), *args[1:])
     right = plan.reference(*args)
     if not isinstance(got, torch.Tensor) or got.shape != right.shape:
-        return fails("the result has another shape than at smaller sizes", "wrong-shape")
+        return fails("the shape of the result is wrong, although it is right at smaller sizes", "wrong-shape")
     # The reference in the input's own precision: float64 copies of this size would not fit everywhere.
     low, high = check.tolerance_of(got.dtype)
     close = torch.isclose(got, right.to(got), rtol=max(4 * low, 1e-4), atol=4 * high, equal_nan=True)
@@ -133,8 +133,10 @@ def judge_speed(
     share = f"{fraction:.0%}".replace("%", " %")
     what = f"{gb_per_s:,.0f} GB/s is {share} of what a copy reaches on this GPU"
     if fraction > limit(written):
-        what += ", faster than the memory: it cannot have read and written everything"
+        what += ", which is faster than the memory, so it can't have read and written everything"
         return fails(what, "above-ceiling")
     if fraction < plan.at_least:
-        return fails(f"right, but {what}; {100 * plan.at_least:.0f} % is asked for", "too-slow")
+        return fails(
+            f"the result is right, but {what}; at least {100 * plan.at_least:.0f} % is required", "too-slow"
+        )
     return None, f"{'claimed: ' * claimed}{share} of the copy ceiling"

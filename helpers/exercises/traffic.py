@@ -28,16 +28,17 @@ def judge_traffic(exercise: Exercise, case: Case, outcome: Outcome) -> tuple[Ver
     may_read = plan.reads + (plan.once_more is not None and plan.once_more(case))
     reads = facts["read_bytes"] / (x.numel() * x.element_size())
     writes = facts["written_bytes"] / (result.numel() * result.element_size())
-    slack = f"and {_SLACK:.0%} for maxima and sums, is the most"
+    slack = f"plus {_SLACK:.0%} for maxima and sums"
     if facts["most_read"] > plan.program:
         mistake, what = "row-not-shared", f"one program read {facts['most_read']:,} elements of the input"
-        what += f"; {plan.program:,} is the most"
+        what += f"; at most {plan.program:,} are allowed"
     elif reads > may_read + _SLACK:
         mistake = "reads-too-often"
-        what = f"the kernels read {reads:.2f} times the input's bytes; {may_read:g}, {slack}"
+        what = f"the kernels read {reads:.2f} times the input's bytes, more than the allowed {may_read:g}"
+        what += f" {slack}"
     elif writes > 1 + _SLACK:
         mistake = "writes-too-often"
-        what = f"the kernels write {writes:.2f} times the result's bytes; 1, {slack}"
+        what = f"the kernels write {writes:.2f} times the result's bytes, more than the allowed 1 {slack}"
     else:
         return None, f"the input read {reads:.2f} times, the result written {writes:.2f} times"
     sentence = f"{exercise.id}, {case.label}: the values are right, but {what}."

@@ -59,7 +59,7 @@ def text_of(kernel: Any) -> str:
     while not is_kernel(kernel) and hasattr(kernel, "fn"):
         kernel = kernel.fn
     if not is_kernel(kernel):
-        raise NoKernel(f"{wrapped!r:.60}, no @triton.jit function")
+        raise NoKernel(f"{wrapped!r:.60}, not a @triton.jit function")
     texts: dict[str, str] = {}
     _add(kernel.fn.__name__, kernel, texts)
     *others, last = texts.values()
@@ -132,7 +132,7 @@ def problem(text: str) -> str:
     try:
         tree = ast.parse(text.removeprefix(_HEADER))
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        return f"it cannot be read ({type(error).__name__})"
+        return f"it can't be read ({type(error).__name__})"
     attributes, implicit = _attributes(), _implicit_names()
     nodes = sorted(ast.walk(tree), key=lambda node: not isinstance(node, ast.Name))
     own = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -145,7 +145,7 @@ def problem(text: str) -> str:
             kind = "a builtin" if hasattr(builtins, name) else "neither Triton's, nor a number, nor a kernel"
             return f"it uses {name}, which is {kind}"
         if isinstance(node, _NO_STATEMENTS):
-            return f"it holds {ast.unparse(node)[:60]!r}"
+            return f"it contains {ast.unparse(node)[:60]!r}"
         if isinstance(node, ast.Attribute) and node.attr not in attributes:
             return f"it uses {ast.unparse(node)[:60]}"
         if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load):
@@ -199,5 +199,5 @@ def build(text: str) -> Any:
     exec(compile(without_header, file, "exec"), names)
     kernel = names[ast.parse(text).body[-1].name]
     if not is_kernel(kernel):
-        raise NoKernel(f"{kernel!r:.60}, no @triton.jit function")
+        raise NoKernel(f"{kernel!r:.60}, not a @triton.jit function")
     return kernel

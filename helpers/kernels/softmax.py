@@ -82,12 +82,12 @@ def softmax_online_kernel(
     row = tl.program_id(0).to(tl.int64)
     x_row, y_row = input_ptr + row * input_row_stride, output_ptr + row * output_row_stride
     cols = tl.arange(0, BLOCK_SIZE)
-    highest = tl.full([BLOCK_SIZE], -float("inf"), tl.float32)  # every lane has its own maximum and sum
+    highest = tl.full([BLOCK_SIZE], -float("inf"), tl.float32)  # every position has its own maximum and sum
     total = tl.zeros([BLOCK_SIZE], tl.float32)
     for start in range(0, n_cols, BLOCK_SIZE):
         x = tl.load(x_row + start + cols, mask=start + cols < n_cols, other=-float("inf")).to(tl.float32)
         new = tl.maximum(highest, x)
-        shift = tl.where(new == -float("inf"), 0.0, new)  # a lane that has seen only -inf: -inf - -inf is NaN
+        shift = tl.where(new == -float("inf"), 0.0, new)  # if it has seen only -inf: -inf - -inf is NaN
         total = total * tl.exp(highest - shift) + tl.exp(x - shift)
         highest = new
     top = tl.max(highest, axis=0)

@@ -1,19 +1,24 @@
 """The tables and plots of lesson 10: the same kernels, launches and tuned choices on two GPUs.
 
-All rows come from the records of the two GPUs. `known` is the GPU that you have measured on, and `new` is the
-other one.
+All rows come from the records of the two GPUs, except for those of `graphs`, which a GPU measures. `known` is
+the GPU that you have measured on, and `new` is the other one.
 """
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from helpers import plots, records
+from helpers import device, plots, records, timing
 
 if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
+    import torch
+
+Gpu = Mapping[str, Any]  # the facts about a GPU, as in a record's provenance
 
 # The columns that identify a launch of the sweep, and the rows of its matrix.
 LAUNCH = ["block_size", "num_warps"]
@@ -27,8 +32,34 @@ _RECORDS = {"fusion/league": "contestant", "triton/curve": "kernel", "fusion/fiv
 _LEFT_OUT = ("torch.compile", "CUDA, 256 × 1 threads")  # tunes itself on each GPU; one point only
 
 
+def facts(gpus: Mapping[str, Gpu]) -> pd.DataFrame:
+    """Returns what matters in this lesson about each GPU: one column per GPU."""
+    import pandas as pd
+
+    names = ["name", "sm_count", "l2_bytes", "peak_gb_per_s", "copy_gb_per_s"]
+    return pd.DataFrame(gpus).loc[names]
+
+
+def predicted_us(n_bytes: float, gpu: Gpu, floor_us: float = 0.0) -> float:
+    """Returns how many µs the bytes take at the bandwidth of a copy on that GPU, plus a launch floor."""
+    return floor_us + n_bytes / gpu["copy_gb_per_s"] / 1e3
+
+
+def square_here(n: int = 10_000) -> str:
+    """Returns a sentence with the predicted and the measured time of squaring n × n floats on this machine's
+    GPU.
+    """
+    if not device.has_gpu():
+        return "There is no GPU here, so the two recorded ones are all we have."
+    import torch
+
+    x, gpu = torch.randn(n, n, device="cuda"), device.gpu_spec().as_dict()
+    measured = timing.time_gpu(lambda: torch.square(x)).median_us
+    return f"{gpu['name']}: by the rule {predicted_us(8 * n * n, gpu):.0f} µs, measured {measured:.0f} µs"
+
+
 def machines(table: pd.DataFrame) -> str:
-    """Returns the GPUs of a compared table with the dates of their records: "H100, 2026-11-21 · H200,
+    """Returns the GPUs of a compared table with the dates of their records, such as "H100, 2026-11-21 · H200,
     2026-11-22".
     """
     found = table.attrs["provenance"].items()
@@ -83,6 +114,54 @@ def kernels_of_both(known: str = "h100", new: str = "h200") -> pd.DataFrame:
     return table
 
 
+def large(both: pd.DataFrame, least_bytes: float = 300e6) -> pd.DataFrame:
+    """Returns the kernels of `kernels_of_both` at their large sizes, one row each.
+
+    Returns:
+        A DataFrame with `kernel`, `share` (the median bandwidth on the known GPU, in percent of a copy's) and
+        `speedup` (the median, on the new GPU).
+    """
+    rows = both[both.n_bytes > least_bytes]
+    known = both.attrs["provenance"][both.attrs["gpus"][0]].gpu
+    rows = rows.assign(share=100 * predicted_us(rows.n_bytes, known) / rows.known_us)
+    return rows.groupby("kernel", sort=False)[["share", "speedup"]].median().reset_index()
+
+
+def from_the_cache(gpu: str = "h200") -> str:
+    """Returns two lines about lesson 01's small tensor: its square predicted from bytes, and measured with a
+    cold and a warm L2.
+    """
+    fits = records.compare("profiling/wrong-buffers", on=["input"]).set_index("input")
+    cold, warm = (fits.loc[f"fits the L2, {state}"] for state in ("cold", "warm"))
+    n_bytes = 2 * 4 * warm[f"n_elements_{gpu}"]
+    predicted = predicted_us(n_bytes, fits.attrs["provenance"][gpu].gpu)
+    return (
+        f"{gpu.upper()}: {n_bytes / 1e6:.0f} MB take {predicted:.1f} µs at a copy's bandwidth.\n"
+        f"Measured: {cold[f'median_us_{gpu}']:.1f} µs with a cold L2, {warm[f'median_us_{gpu}']:.1f} µs with "
+        "a warm one."
+    )
+
+
+def copies_by_size(both: pd.DataFrame) -> pd.DataFrame:
+    """Returns the copies of `kernels_of_both` by size, with two predictions of their times on the new GPU.
+
+    The floor is the time of the smallest copy on the known GPU.
+
+    Returns:
+        A DataFrame with `MB`, `new_us`, `by_bytes`, `with_floor` (both in µs), and `by_bytes_off` and
+        `with_floor_off` (in percent of the measured time). Its `.attrs` have "floor_us".
+    """
+    copies = both[both.kernel.eq(_COPY)].sort_values("n_bytes").reset_index(drop=True)
+    new = both.attrs["provenance"][both.attrs["gpus"][1]].gpu
+    floor_us = float(copies.known_us.iloc[0])
+    found = copies[["new_us"]].assign(MB=copies.n_bytes / 1e6)
+    for name, floor in (("by_bytes", 0.0), ("with_floor", floor_us)):
+        found[name] = predicted_us(copies.n_bytes, new, floor)
+        found[f"{name}_off"] = 100 * (found[name] / found.new_us - 1)
+    found.attrs["floor_us"] = floor_us
+    return found
+
+
 def copy_ratio(table: pd.DataFrame) -> float:
     """Returns the new GPU's copy bandwidth divided by the known one's, from a compared table's provenance."""
     known, new = (table.attrs["provenance"][gpu].gpu["copy_gb_per_s"] for gpu in table.attrs["gpus"])
@@ -117,6 +196,87 @@ def draw_speedups(table: pd.DataFrame) -> go.Figure:
     return fig.update_yaxes(range=[0.9, 1.5])
 
 
+def graphs(program: Callable, as_graph: Callable, n_elements: int = 4096) -> list[dict[str, Any]]:
+    """Measures the rows of cross_gpu/graphs on this GPU: a program of many small kernels, called from Python
+    and replayed as a CUDA graph.
+
+    Args:
+        program: A function of a tensor that launches the kernels and returns their result.
+        as_graph: `as_graph(program, x) -> (graph, y)`: a `torch.cuda.CUDAGraph` that writes program(x) to y.
+        n_elements: How many floats the tensor has.
+
+    Returns:
+        A row per way to launch: `launched`, `host_us` (until the calls return), `median_us` (between two
+        events around them, on an idle GPU), `low_us` and `high_us` (its 95 % interval), and `kernels_us` (the
+        sum of the kernels' own times, by CUPTI).
+
+    Raises:
+        RuntimeError: The replayed graph computes something else than the program.
+    """
+    import torch
+
+    x = torch.rand(n_elements, device="cuda")
+    program(x)  # loads the kernels, which a capture must not do
+    torch.cuda.synchronize()
+    graph, y = as_graph(program, x)
+    x.copy_(torch.rand_like(x))  # a replay reads whatever is in x now
+    graph.replay()
+    if not torch.equal(y, program(x)):
+        raise RuntimeError("The replayed graph doesn't compute what the program does.")
+    rows = []
+    for name, call in (("one call per kernel", lambda: program(x)), ("one graph", graph.replay)):
+        host_us, between = _on_an_idle_gpu(call)
+        low, high = timing.median_interval(between)
+        row = {"launched": name, "host_us": host_us, "median_us": statistics.median(between)}
+        row |= {"low_us": low, "high_us": high}
+        rows.append(row | {"kernels_us": _kernels_us(call)})
+    return rows
+
+
+def _on_an_idle_gpu(call: Callable[[], Any], rounds: int = 400) -> tuple[float, list[float]]:
+    """Returns the host's median µs until the call returns, and the µs between events around each call."""
+    import time
+
+    import torch
+
+    host, between = [], []
+    for _ in range(rounds + 50):  # the first 50 are the warm-up
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        torch.cuda.synchronize()
+        start.record()
+        began = time.perf_counter()
+        call()
+        host.append(1e6 * (time.perf_counter() - began))
+        end.record()
+        torch.cuda.synchronize()
+        between.append(1e3 * start.elapsed_time(end))
+    return statistics.median(host[50:]), between[50:]
+
+
+def _kernels_us(call: Callable[[], Any], rounds: int = 100) -> float:
+    """Returns the sum of the durations of a call's kernels, by CUPTI. (`time_gpu` refuses other streams, and
+    CUPTI may report a graph's kernels on one.)
+    """
+    import torch
+    from torch.autograd import DeviceType
+    from torch.profiler import ProfilerActivity, profile
+
+    with profile(activities=[ProfilerActivity.CUDA]) as profiler:
+        for _ in range(rounds):
+            call()
+        torch.cuda.synchronize()
+    events = profiler.profiler.kineto_results.events()
+    kernels = [e for e in events if e.device_type() == DeviceType.CUDA and "Sync" not in e.name()]
+    return sum(event.duration_ns() for event in kernels) / rounds / 1e3
+
+
+def graph_and_calls(program: Callable[[torch.Tensor], torch.Tensor], as_graph: Callable) -> Any:
+    """Returns the table of `graphs`, measured or replayed."""
+    rows = records.measured("cross_gpu/graphs", lambda: graphs(program, as_graph))
+    titles = {"launched": "launched by", "host_us": "CPU busy (µs)", "median_us": "from start to end (µs)"}
+    return plots.table(rows, titles | {"kernels_us": "the kernels' own times (µs)"})
+
+
 def launches(sweep: pd.DataFrame, n_cols: int = 8192, dtype: str = "float32") -> pd.DataFrame:
     """Returns the launches of lesson 03's flat kernel at one shape, and how far each is from the best on its
     GPU.
@@ -144,6 +304,13 @@ def launches(sweep: pd.DataFrame, n_cols: int = 8192, dtype: str = "float32") ->
     return found
 
 
+def order(ours: tuple[float, float], theirs: tuple[float, float]) -> str:
+    """Returns what two intervals of times show about ours: "faster", "slower", or "tie" if they overlap."""
+    if ours[1] < theirs[0]:
+        return "faster"
+    return "slower" if ours[0] > theirs[1] else "tie"
+
+
 def transfer(sweep: pd.DataFrame) -> pd.DataFrame:
     """Returns how the first GPU's fastest launch performs on both GPUs, for each shape of the sweep.
 
@@ -152,24 +319,51 @@ def transfer(sweep: pd.DataFrame) -> pd.DataFrame:
 
     Returns:
         A DataFrame with `n_cols`, `dtype`, `block_size`, `num_warps`, `loss_percent` (compared with the
-        second GPU's own fastest launch), and columns such as `over_torch_h100`: torch.square's time divided
-        by the time of this launch.
+        second GPU's own fastest launch), and for each GPU columns such as `over_torch_h100`
+        (torch.square's time divided by the time of this launch) and `order_h100` (what the 95 % intervals of
+        the two times show: "faster", "tie" or "slower" than torch.square).
     """
     import pandas as pd
 
     known, new = sweep.attrs["gpus"]
-    torch_times = sweep[sweep.kernel.eq("torch.square")].set_index(SHAPE)
+    torch_rows = sweep[sweep.kernel.eq("torch.square")].set_index(SHAPE)
+    flat = sweep[sweep.kernel.eq("Triton flat")]
+    our_rows = flat.set_index([*SHAPE, *LAUNCH]).sort_index()
     rows = []
-    for (n_cols, dtype), _ in sweep[sweep.kernel.eq("Triton flat")].groupby(SHAPE, sort=False):
-        table = launches(sweep, n_cols, dtype)
+    for shape, _ in flat.groupby(SHAPE, sort=False):
+        table = launches(sweep, *shape)
         best = table.loc[table[f"us_{known}"].idxmin()]
-        row = {"n_cols": n_cols, "dtype": dtype, **{key: int(best[key]) for key in LAUNCH}}
+        launch = {key: int(best[key]) for key in LAUNCH}
+        row = dict(zip(SHAPE, shape, strict=True)) | launch
+        ours, theirs = our_rows.loc[(*shape, *launch.values())], torch_rows.loc[shape]
         for gpu in (known, new):
-            row[f"over_torch_{gpu}"] = (
-                torch_times.loc[(n_cols, dtype), f"median_us_{gpu}"] / best[f"us_{gpu}"]
-            )
+            row[f"over_torch_{gpu}"] = theirs[f"median_us_{gpu}"] / best[f"us_{gpu}"]
+            intervals = ((one[f"ci_low_us_{gpu}"], one[f"ci_high_us_{gpu}"]) for one in (ours, theirs))
+            row[f"order_{gpu}"] = order(*intervals)
         rows.append(row | {"loss_percent": best[f"loss_{new}"]})
-    return pd.DataFrame(rows)
+    found = pd.DataFrame(rows)
+    found.attrs["gpus"] = [known, new]
+    return found
+
+
+def orders(moved: pd.DataFrame) -> str:
+    """Returns the counts of orders in a table from `transfer`, and where they change, as lines of text."""
+    known, new = moved.attrs["gpus"]
+    lines = []
+    for gpu in (known, new):
+        counts = moved[f"order_{gpu}"].value_counts()
+        lines.append(
+            f"{gpu.upper()}: faster than torch.square at {counts.get('faster', 0)} of {len(moved)} shapes, "
+            f"a tie at {counts.get('tie', 0)}, slower at {counts.get('slower', 0)}"
+        )
+    both = moved.groupby([f"order_{known}", f"order_{new}"]).size()
+    wins, ties = (moved[f"order_{known}"].eq(one).sum() for one in ("faster", "tie"))
+    for n, name, changes in ((wins, "faster", ("faster", "tie", "slower")), (ties, "tie", ("tie", "slower"))):
+        parts = ", ".join(f"{one} at {both.get((name, one), 0)}" for one in changes)
+        lines.append(
+            f"Of the {n} shapes with {name!r} on the {known.upper()}, the {new.upper()} has: {parts}"
+        )
+    return "\n".join(lines)
 
 
 def starts_per_ns(found: pd.DataFrame, gpu: str) -> float:
@@ -180,12 +374,36 @@ def starts_per_ns(found: pd.DataFrame, gpu: str) -> float:
     return most.programs / most[f"us_{gpu}"] / 1e3
 
 
+def start_rates(found: pd.DataFrame, blocks: tuple[int, ...] = (64, 128)) -> pd.DataFrame:
+    """Returns the launches with the smallest blocks and one warp per program, and their rates on both GPUs.
+
+    Args:
+        found: A table from `launches`.
+        blocks: The block sizes.
+
+    Returns:
+        A DataFrame with a row per block size and GPU: `block`, `programs`, `gpu`, `bytes_us` (the time of the
+        bytes at a copy's bandwidth), `us` (measured) and `per_ns` (programs per nanosecond).
+    """
+    import pandas as pd
+
+    rows = []
+    for block in blocks:
+        row = found[found.block_size.eq(block) & found.num_warps.eq(1)].iloc[0]
+        for gpu in found.attrs["gpus"]:
+            us, of = float(row[f"us_{gpu}"]), found.attrs["provenance"][gpu].gpu
+            one = {"block": block, "programs": int(row.programs), "gpu": gpu.upper(), "us": us}
+            one["bytes_us"] = predicted_us(found.attrs["n_bytes"], of)
+            rows.append(one | {"per_ns": row.programs / us / 1e3})
+    return pd.DataFrame(rows)
+
+
 def draw_floors(found: pd.DataFrame) -> go.Figure:
     """Draws the time of each launch over the elements per block on both GPUs, with a slider for the warps per
     program.
 
-    Dashed lines show two lower bounds: the time to move the bytes at the new GPU's copy bandwidth, and the
-    time to start that many one-warp programs at the first GPU's rate.
+    Dashed lines show lower bounds: the time to move the bytes at each GPU's copy bandwidth, and the time to
+    start that many one-warp programs at the first GPU's rate.
 
     Args:
         found: A table from `launches`.
@@ -205,30 +423,32 @@ def draw_floors(found: pd.DataFrame) -> go.Figure:
             fig.add_scatter(
                 x=rows.block_size, y=y, name=gpu.upper(), line=line, marker=marker, visible=bool(w == 1)
             )
-    bytes_us = found.attrs["n_bytes"] / found.attrs["provenance"][new].gpu["copy_gb_per_s"] / 1e3
-    floors = {f"{new.upper()}'s copy": [bytes_us] * len(sizes), "starting the programs": starts}
-    for i, (name, y) in enumerate(floors.items()):
-        line = {"dash": "dash", "color": plots.PALETTE[i + 3], "width": 2}
+    of = found.attrs["provenance"]
+    bytes_us = {gpu: predicted_us(found.attrs["n_bytes"], of[gpu].gpu) for gpu in (known, new)}
+    floors = {f"bytes, {gpu.upper()}": ([us] * len(sizes), i) for i, (gpu, us) in enumerate(bytes_us.items())}
+    floors["starts, both"] = (starts, 3)
+    for name, (y, color) in floors.items():
+        line = {"dash": "dash", "color": plots.PALETTE[color], "width": 2}
         fig.add_scatter(x=sizes, y=y, name=name, mode="lines", line=line)
     steps = [
         {
             "label": str(w),
             "method": "restyle",
-            "args": [{"visible": [one == w for one in warps for _ in "kn"] + [True, True]}],
+            "args": [{"visible": [one == w for one in warps for _ in "kn"] + [True] * len(floors)}],
         }
         for w in warps
     ]
     title = f"Square of {found.attrs['n_bytes'] / 2e6:,.0f} MB, lesson 03's flat kernel, L2 cold"
     plots.layout(
-        fig, title, "elements of a block (log scale)", "µs (log scale)", note=machines(found), height=540
+        fig, title, "elements per program (log scale)", "µs (log scale)", note=machines(found), height=540
     )
     fig.update_layout(
-        sliders=[{"steps": steps, "currentvalue": {"prefix": "warps of a program: "}, "pad": {"t": 60}}]
+        sliders=[{"steps": steps, "currentvalue": {"prefix": "warps per program: "}, "pad": {"t": 60}}]
     )
     fig.update_xaxes(**plots.log_axis(sizes), tickvals=sizes, ticktext=[f"{n:,}" for n in sizes])
     top = math.log10(float(found[[f"us_{known}", f"us_{new}"]].max().max()) * 1.2)
     ticks = [50, 100, 200, 500, 1000, 2000]
-    return fig.update_yaxes(type="log", range=[math.log10(bytes_us * 0.5), top], tickvals=ticks)
+    return fig.update_yaxes(type="log", range=[math.log10(bytes_us[new] * 0.7), top], tickvals=ticks)
 
 
 def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
@@ -236,7 +456,7 @@ def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
 
     Args:
         found: A table from `launches`.
-        most: The percentage at which the color scale ends. Cells above it still show their number.
+        most: The percentage at which the color scale ends. Cells show their number up to 99 %.
     """
     from plotly.subplots import make_subplots
 
@@ -245,18 +465,21 @@ def draw_losses(found: pd.DataFrame, most: float = 10.0) -> go.Figure:
     for col, gpu in enumerate(gpus, start=1):
         grid = found.pivot(index="num_warps", columns="block_size", values=f"loss_{gpu}")
         fig.add_trace(_loss_map(grid, most, last=col == len(gpus)), row=1, col=col)
-    plots.layout(fig, "Slower than the best launch of the same GPU, in %", note=machines(found), height=440)
+    plots.layout(fig, "Slower than the fastest launch on the same GPU (%)", note=machines(found), height=440)
     for col, gpu in enumerate(gpus, start=1):
-        fig.update_xaxes(title_text=f"{gpu.upper()}: elements of a block", type="category", col=col)
+        fig.update_xaxes(title_text=f"{gpu.upper()}: elements", type="category", col=col)
     fig.update_yaxes(type="category", showgrid=False)
     fig.update_xaxes(showgrid=False)
-    return fig.update_yaxes(title_text="warps", col=1)
+    return fig.update_yaxes(title_text="warps per program", col=1)
 
 
 def _loss_map(grid: pd.DataFrame, most: float, *, last: bool) -> Any:
     import plotly.graph_objects as go
 
-    text = [[f"{loss:.1f}" if loss < 10 else f"{loss:,.0f}" for loss in row] for row in grid.to_numpy()]
+    losses = grid.to_numpy()
+    text = [
+        [f"{one:.1f}" if one < 10 else f"{one:.0f}" if one < 100 else ">99" for one in row] for row in losses
+    ]
     return go.Heatmap(
         x=[str(n) for n in grid.columns],
         y=[str(n) for n in grid.index],
@@ -272,5 +495,6 @@ def _loss_map(grid: pd.DataFrame, most: float, *, last: bool) -> Any:
         ygap=2,
         showscale=last,
         colorbar={"title": {"text": "%", "side": "right"}},
-        hovertemplate="blocks of %{x}, %{y} warps: %{text} %<extra></extra>",
+        customdata=losses,
+        hovertemplate="%{x} elements, %{y} warps: %{customdata:.1f} %<extra></extra>",
     )

@@ -333,3 +333,22 @@ def texts(measure: Callable[[], pd.DataFrame]) -> dict[str, str]:
         return measure().set_index("tool")["text"].to_dict()
     except records.NoRecord as missing:
         return dict.fromkeys(("memcheck", "triton", "cuda-gdb"), str(missing))
+
+
+def first_error(report: str) -> str:
+    """Returns compute-sanitizer's first error without the program's later errors and the summary.
+
+    Of the calls on the CPU, it keeps the first one and those in Python files.
+    """
+    lines = report.partition("\n========= \n")[0].splitlines()
+    frames = [line for line in lines if "Host Frame:" in line]
+    kept = [line for line in frames[1:] if re.search(r" in \S+\.py:\d+$", line)]
+    n_left_out = len(frames) - len(kept) - 1
+    left_out = [f"=========         ({n_left_out} more calls)"] if n_left_out > 0 else []
+    return "\n".join([line for line in lines if line not in frames] + frames[:1] + left_out + kept)
+
+
+def from_exception(report: str) -> str:
+    """Returns what cuda-gdb printed from the exception on."""
+    start = report.find("CUDA Exception")
+    return report[max(start, 0) :]

@@ -7,6 +7,7 @@ without one. `recorded_trace` does the same for the functions that write a trace
 from __future__ import annotations
 
 import html
+import re
 import statistics
 import subprocess
 import sys
@@ -334,13 +335,27 @@ def time_three_squares(timers: Mapping[str, Callable[[Callable[[], Any]], float]
     return rows
 
 
-def wide(text: str) -> HTML:
-    """Returns a printed table whose lines scroll sideways instead of wrapping.
+def columns(text: str, *names: str) -> HTML:
+    """Returns some columns of a table that a profiler prints; its lines scroll sideways instead of wrapping.
 
-    The tables of `torch.profiler` are 200 columns wide.
+    All columns of a table of `torch.profiler` are 200 characters wide.
+
+    Args:
+        text: The table, between lines of dashes, with at least two spaces between columns.
+        names: The columns to show. Lines below the table stay as they are.
     """
     from IPython.display import HTML
 
+    lines = text.splitlines()
+    rules = [i for i, line in enumerate(lines) if line and not line.replace("-", "").strip()]
+    rows = {i: re.split(" {2,}", lines[i].strip()) for i in range(rules[0], rules[-1] + 1)}
+    header = rows[rules[0] + 1]
+    places = [header.index(name) for name in names]
+    widths = [max(len(row[k]) for i, row in rows.items() if i not in rules) for k in places]
+    for i, row in rows.items():
+        cells = ["-" * w if i in rules else row[k].rjust(w) for k, w in zip(places, widths, strict=True)]
+        lines[i] = "  ".join(cells)
     return HTML(
-        f'<pre style="white-space: pre; overflow-x: auto; font-family: monospace">{html.escape(text)}</pre>'
+        '<pre style="white-space: pre; overflow-x: auto; font-family: monospace">'
+        f"{html.escape(chr(10).join(lines))}</pre>"
     )

@@ -24,14 +24,15 @@ WHY = {
     "timer must check the result itself.",
     "zeros as input": "Zeros need less power, so the GPU's clocks may stay higher. Only a timer that "
     "inspects the data can notice that.",
-    "throttling (the driver's word replaced)": "Reduced clocks slow the kernel down for every timer. Only a "
-    "timer that asks the driver can notice that.",
+    "throttling (the driver's word replaced)": "Reduced clocks slow the kernel down for every timer. Here "
+    "only the driver's report changes, so only a timer that asks the driver notices it.",
     "compiled in the first call": "The first call takes far longer. torch.utils.benchmark includes it in its "
-    "estimate, so it uses blocks of one call, each with a launch and a wait.",
+    "estimate, so it times one call at a time, each with a launch and a wait.",
     "torch.cuda.Event replaced": "Timers that use torch's events get the replaced ones; other clocks are not "
     "affected.",
     "torch.cuda.synchronize replaced": "The wait returns immediately. A timer that then reads events finds "
-    "that the GPU has not reached them, and stops.",
+    "that the GPU has not reached them, and stops. torch.utils.benchmark waits with another function, "
+    "torch.accelerator.synchronize.",
     "the host's clock replaced": "Timers that use the host's clock are deceived; events and CUPTI use the "
     "GPU's clock.",
     "side stream": "Events on the current stream don't wait for other streams; a host that waits for the "
@@ -50,6 +51,17 @@ def deceived(traps: pd.DataFrame) -> dict[str, dict[str, str]]:
     for row in traps[~traps["outcome"].isin(_HARMLESS)].itertuples():
         found[row.trap][row.timer] = row.told
     return found
+
+
+def readable(traps: pd.DataFrame) -> pd.DataFrame:
+    """Returns the record with times for nothing below 0.1 µs in ns, where the record has "0.0 µs".
+
+    Args:
+        traps: The record timer/traps, with the columns "us" and "told".
+    """
+    short = (traps["us"] < 0.1) & traps["told"].str.endswith(" µs for nothing")
+    in_ns = (1e3 * traps["us"]).map("{:.0f} ns for nothing".format)
+    return traps.assign(told=traps["told"].mask(short, in_ns))
 
 
 class Game:
@@ -103,6 +115,8 @@ def answer(truth: dict[str, str]) -> str:
     """Returns a sentence with the timers that a trap deceives and what each of them reported."""
     if not truth:
         return "It deceives none."
+    if len(truth) > 1 and len(set(truth.values())) == 1:
+        return f"It deceives {', '.join(truth)} (each {next(iter(truth.values()))})."
     return f"It deceives {'; '.join(f'{timer} ({reported})' for timer, reported in truth.items())}."
 
 

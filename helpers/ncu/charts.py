@@ -138,8 +138,8 @@ def draw_waves(n_blocks: int, at_once: int, *, title: str = "") -> go.Figure:
     empty = [at_once - n for n in filled]
     outline = {"color": plots.TEXT_COLOUR, "width": 1}
     marker = {"color": plots.GRID_COLOUR, "line": outline, "pattern": {"shape": "/"}}
-    fig.add_bar(x=waves, y=empty, name="places left empty", marker=marker)
-    plots.layout(fig, title, "wave", f"of {at_once:,} places", height=340)
+    fig.add_bar(x=waves, y=empty, name="slots left empty", marker=marker)
+    plots.layout(fig, title, "wave", f"of {at_once:,} slots", height=340)
     fig.update_layout(barmode="stack", bargap=0.15)
     fig.update_xaxes(dtick=max(1, n_waves // 12))
     fig.update_yaxes(tickformat=",")

@@ -199,6 +199,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--from-percent", type=float, default=10.0, help="hide advice with a lower estimate (default: 10)"
     )
+    parser.add_argument("--titles", action="store_true", help="show the advice without its texts")
     parser.add_argument("--timeout", type=float, default=300, help="time limit in seconds (default: 300)")
     parser.add_argument("--out", help="also save the report to this file, for the desktop UI")
     parser.add_argument("--quiet", action="store_true", help="create the report without showing it")
@@ -259,16 +260,16 @@ def run_cell(line: str, cell: str, namespace: dict[str, Any]) -> Report:
     if options.name:
         namespace[options.name] = report
     if not options.quiet:
-        _show(report, options.from_percent)
+        _show(report, options.from_percent, titles=options.titles)
     return report
 
 
-def _show(report: Report, from_percent: float) -> None:
+def _show(report: Report, from_percent: float, *, titles: bool) -> None:
     from IPython.display import HTML, display
 
     display(charts.summary_table(report))
     display(HTML(f"<p>Advice with an estimate of {from_percent:g} % or more:</p>"))
-    display(HTML(advice_html(report, from_percent=from_percent)))
+    display(HTML(advice_html(report, from_percent=from_percent, titles=titles)))
 
 
 def register(shell: Any) -> None:

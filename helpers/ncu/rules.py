@@ -70,11 +70,19 @@ def advice(
 
 
 def advice_html(
-    report: Report | Kernel, kernel: int | Kernel | None = None, *, from_percent: float = 0.0
+    report: Report | Kernel,
+    kernel: int | Kernel | None = None,
+    *,
+    from_percent: float = 0.0,
+    titles: bool = False,
 ) -> str:
     """Returns the advice as HTML with links, one collapsible section per launch.
 
     If there is only one launch, its section is open.
+
+    Args:
+        report, kernel, from_percent: as for `advice`.
+        titles: Show only the title and the estimate of each piece of advice, without its text.
     """
     launches = launches_of(report, kernel)
     parts = []
@@ -84,11 +92,10 @@ def advice_html(
         for row in rows.to_dict("records"):
             estimate = row["est_speedup_percent"]
             badge = f"{estimate:.1f} %, {row['speedup_type']}" if estimate == estimate else "no estimate"
-            items.append(
-                f"<li><b>{html.escape(row['title'])}</b> <small>({badge})</small><br>"
-                f"{readable_html(row['markup'])}</li>"
-            )
-        head = f"{html.escape(k.name)}, grid {', '.join(map(str, k.grid))}: {len(rows)} pieces of advice"
+            text = "" if titles else f"<br>{readable_html(row['markup'])}"
+            items.append(f"<li><b>{html.escape(row['title'])}</b> <small>({badge})</small>{text}</li>")
+        n_pieces = "1 piece" if len(rows) == 1 else f"{len(rows)} pieces"
+        head = f"{html.escape(k.name)}, grid {', '.join(map(str, k.grid))}: {n_pieces} of advice"
         is_open = " open" if len(launches) == 1 else ""
         parts.append(f"<details{is_open}><summary>{head}</summary><ul>{''.join(items)}</ul></details>")
     return "".join(parts)
@@ -110,6 +117,7 @@ def outcome(change: str, before: Kernel, after: Kernel, rule: Rule | None) -> di
     return {
         "change": change,
         "advice": rule.title if rule is not None else "(none here)",
+        "speedup_type": rule.speedup_type if rule is not None else None,
         "estimate_percent": estimate,
         "before_us": before.duration_us,
         "promised_us": before.duration_us * (1 - estimate / 100),

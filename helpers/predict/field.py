@@ -72,7 +72,7 @@ class Field(anywidget.AnyWidget):
     def _said(self, stored: StoredAnswer) -> str:
         words = self.question.words(stored.answer)
         if stored.revealed:
-            return f"You said {words} before you saw the answer, and that is the one that counts."
+            return f"You said {words} before you saw the answer, so this is the answer that counts."
         return f"saved: {words}. You can change it until the answer is shown."
 
     def _store(self, typed: list[str]) -> str:

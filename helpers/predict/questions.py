@@ -21,7 +21,7 @@ class InvalidQuestion(ValueError):
 
 
 class NotAnAnswer(ValueError):
-    """What a learner typed is no answer to the question; the message is one sentence."""
+    """What a learner typed isn't an answer to the question; the message is one sentence."""
 
 
 @dataclass(frozen=True)

@@ -145,7 +145,7 @@ def review() -> None:
         _show(Output(text, views.boxed(text)))
         return
     if not _asked:
-        text = "No question was asked since the kernel started: run the lesson's cells first."
+        text = "No question has been asked since the kernel started. Run the lesson's cells first."
         _show(Output(text, views.boxed(text)))
         return
     found = summary.of_session({key: asked.question for key, asked in _asked.items()})

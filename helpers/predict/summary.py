@@ -37,8 +37,8 @@ class Summary:
         """Returns sentences about how well the learner predicted, for the learner and the teacher."""
         if not self.answered:
             return [
-                "You have predicted nothing yet: a question counts if you answer it before you see the "
-                "answer."
+                "You haven't answered any question yet. An answer counts if you give it before you see the "
+                "solution."
             ]
         revealed = [stored for stored in self.answered.values() if stored.truth is not None]
         exact = [stored for stored in revealed if not stored.question.measured and not stored.question.guess]
@@ -46,12 +46,12 @@ class Summary:
         sentences = [f"Answered: {len(self.answered)} of {_count(self.n_asked, 'question')}."]
         if exact:
             right = sum(stored.hit for stored in exact)
-            sentences.append(f"Right: {right} of {len(exact)} answers that can be worked out.")
+            sentences.append(f"Right: {right} of {len(exact)} answers that you could work out.")
         if ranges:
             inside = sum(stored.hit for stored in ranges)
             sentences.append(
-                f"The range contained the truth: {inside} of {len(ranges)}. If you are 90 % sure of each "
-                "range, about 9 in 10 should."
+                f"Ranges that contained the measured value: {inside} of {len(ranges)}. If you are 90 % sure "
+                "of each range, about 9 in 10 should."
             )
         return sentences
 

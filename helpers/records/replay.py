@@ -335,7 +335,7 @@ def _fallback_note(gpu: Path, changed: list[str] | None) -> str:
     """Why a record isn't taken from the replayed set: it has none, or one of another kernel version."""
     if changed:
         return f" The records of {gpu.name} measured another version of {', '.join(sorted(changed))}."
-    return f" The records of {gpu.name} have no such measurement."
+    return f" It wasn't measured on the {gpu.name.upper()}."
 
 
 def _show_replayed(request: _Request, found: _Found, why: str) -> Provenance:

@@ -1,7 +1,7 @@
-"""A point where no GPU is: compiled for one that is not here, run and checked on the CPU, and never timed.
+"""Points without a GPU: compiled for a GPU that isn't here, checked on the CPU, and never timed.
 
-The check runs a few rows: Triton kernels in Triton's interpreter, kernels of `cuda.load_kernel` on the host,
-thread by thread. What is compiled is the launch at the whole size, which is noted and not run.
+The check runs a few rows: Triton kernels in Triton's interpreter, and kernels of `cuda.load_kernel` on the
+host, thread by thread. The launch of the whole size is compiled but not run.
 """
 
 from __future__ import annotations
@@ -17,21 +17,17 @@ from helpers.widgets.residence import occupancy, percent_held
 from helpers.widgets.space import FACTS, RESULTS, Candidate, Refused, Space
 
 RIGHT = "right"
-_ROWS, _WIDE = (
-    3,
-    2**15,
-)  # an interpreted program takes about a millisecond: wider rows are checked one at a time
+_ROWS, _WIDE = 3, 2**15  # an interpreted program takes about 1 ms, so of wider rows only one is checked
 
 
 def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.GpuSpec) -> dict[str, Any]:
     """Check one kernel at one point on a few rows, and compile its launch at the whole size for a GPU.
 
     Returns:
-        The row: as `measure.measure` gives it, without times. Its verdict is "right", "wrong", "refused" (it
-            does not
-        compile, or does not fit on an SM), "unchecked" (it compiles, and cannot run here) or "untimed"
-        (nothing of ours is launched). `occupancy` is the share of an SM's threads that the launch can hold,
-        in per cent.
+        The row, as `measure.measure` returns it but without times. Its verdict is "right", "wrong", "refused"
+            (it doesn't compile, or doesn't fit on an SM), "unchecked" (it compiles but can't run here) or
+            "untimed" (it launches no kernel that we compile). `occupancy` is the percentage of an SM's
+            threads that the launch can use.
     """
     import torch
 
@@ -56,7 +52,7 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
         and verdict["verdict"] != RIGHT
         and any(launch.block is None for launch in seen)
     ):
-        # The interpreter of Triton 3.6 to 3.9 takes the bits of bfloat16 for whole numbers.
+        # The interpreter of Triton 3.6 to 3.9 treats the bits of bfloat16 as integers.
         _, verdict = _checked(candidate, kernel, n_cols, torch.float32)
         verdict["reason"] += " (checked as float32, because Triton's interpreter has no bfloat16 arithmetic)"
     if kernel not in space.mapped and not seen:
@@ -68,7 +64,7 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
         facts = _compiled(candidate, (space.rows(n_cols), n_cols), dtype, spec)
     except (ptx.CompileError, cuda.BuildError, ValueError, RuntimeError, TypeError) as error:
         return row | {"verdict": "refused", "reason": sentence(error)}
-    except OSError as error:  # no compiler could be started: that is no fault of the kernel
+    except OSError as error:  # no compiler could be started, which isn't the kernel's fault
         return row | {"verdict": "unchecked", "reason": f"the compiler did not start: {sentence(error)}"}
     row |= facts
     held, limit = occupancy(spec, facts["threads"], facts["registers"], facts["shared_bytes"])
@@ -78,7 +74,7 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
 
 
 def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[list, dict[str, str]]:
-    """Run and check a kernel on a few rows: its launches, and the verdict with its reason."""
+    """Run and check a kernel on a few rows; returns its launches, and the verdict with its reason."""
     from helpers import ptx
     from helpers.cuda.emulator import EmulatorError
 
@@ -104,7 +100,7 @@ def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[
 
 
 def _compiled(candidate: Candidate, shape: tuple[int, int], dtype: Any, spec: device.GpuSpec) -> dict:
-    """What the compiler makes of the launch at the whole size."""
+    """Facts about the launch of the whole size."""
     from helpers import ptx
 
     inputs = inputs_of(candidate, shape, "cpu", dtype)
@@ -125,9 +121,7 @@ def _does_not_fit(facts: Mapping[str, int], limit: str, spec: device.GpuSpec) ->
 
 
 def sentence(error: BaseException) -> str:
-    """What went wrong in one line: the first of the message, or, in Triton's, what the kernel's line did
-    wrong.
-    """
+    """The error in one line: the message's first one, or the last one of Triton's compiler."""
     text = str(error)
     if "outside of the scope of a kernel" in text:
         return (

@@ -1,6 +1,4 @@
-"""What a compiler made of a kernel: the facts in a table's row, so that its reasons are about the kernel that
-was timed.
-"""
+"""Facts about the compiled code of a kernel, for the row of a table."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str, int]:
-    """What the compiler made of a Triton kernel that `launch(y)` launches; y is like `like`."""
+    """Facts about the Triton kernel that `launch(y)` launches, where y is like `like`."""
     import torch
 
     from helpers import ptx
@@ -27,21 +25,17 @@ def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str,
 
 
 def cuda_facts(text: str, threads: int) -> dict[str, int]:
-    """What NVRTC makes of the one kernel in a CUDA text for this GPU, launched with so many
-    threads a block.
-    """
+    """Facts about the only kernel of a CUDA text, compiled by NVRTC for this GPU."""
     from helpers import ptx
 
     return _facts(ptx.cuda_stages(text, target=device.gpu_spec().target), threads)
 
 
 def launch_facts(launches: Sequence[ptx.Launch], target: str) -> dict[str, int]:
-    """What the compiler made of the largest launch of a call, and its `blocks`; nothing where the call
-    launched none.
+    """Facts about the largest launch of a call, with its `blocks`; empty if the call launched nothing.
 
     Raises:
-        helpers.ptx.CompileError, helpers.cuda.BuildError: a kernel that was not compiled yet does not
-            compile.
+        helpers.ptx.CompileError, helpers.cuda.BuildError: the kernel doesn't compile.
     """
     if not launches:
         return {}
@@ -64,9 +58,7 @@ def _facts(stages: ptx.Stages, threads: int) -> dict[str, int]:
 
 
 def refuse_eager(dtype: str) -> None:
-    """Raise `Refused` where torch.compile would run eager's kernels for a dtype, such as "bfloat16", on this
-    GPU.
-    """
+    """Raise `Refused` if torch.compile would run a dtype, such as "bfloat16", eagerly on this GPU."""
     import torch
 
     if reason := device.left_to_eager(getattr(torch, dtype)):

@@ -104,7 +104,10 @@ class Side:
 
 
 class _Times(float):
-    """A ratio that is written as "2.00 times" or "31 times"."""
+    """A ratio that is written as "2.00 times" or "31 times"; 1 if one of the two is 0."""
+
+    def __new__(cls, many: float, few: float) -> _Times:
+        return super().__new__(cls, many / few if many and few else 1.0)
 
     def __str__(self) -> str:
         return f"{self:.2f} times" if self < 10 else f"{self:,.0f} times"
@@ -118,18 +121,16 @@ class Pair:
     fast: Side
 
     def ratio(self, column: str) -> _Times:
-        """The slower kernel's counter divided by the faster one's; 1 if the latter is 0."""
-        few = self.fast.counted[column]
-        return _Times(self.slow.counted[column] / few if few else 1.0)
+        """The slower kernel's counter divided by the faster one's."""
+        return _Times(self.slow.counted[column], self.fast.counted[column])
 
     @property
     def time(self) -> _Times:
-        return _Times(self.slow.us / self.fast.us)
+        return _Times(self.slow.us, self.fast.us)
 
     @property
     def moved(self) -> _Times:
-        many, few = self.slow.n_bytes, self.fast.n_bytes
-        return _Times(many / few if many and few else 1.0)
+        return _Times(self.slow.n_bytes, self.fast.n_bytes)
 
     @property
     def same_bytes(self) -> bool:
@@ -145,7 +146,7 @@ class Pair:
 
     @property
     def sectors(self) -> _Times:
-        return _Times(self.slow.sectors / self.fast.sectors if self.fast.sectors else 1.0)
+        return _Times(self.slow.sectors, self.fast.sectors)
 
     @property
     def in_flight(self) -> float | None:
@@ -161,32 +162,31 @@ class Pair:
         )
 
     @property
-    def resident(self) -> str:
-        """The share of resident warps of both, if the slower kernel has fewer."""
-        mine, other = (one.counted["occupancy_percent"] for one in (self.slow, self.fast))
-        return (
-            f", with {mine:.0f} % of the warps resident instead of {other:.0f} %" if self.fewer_warps else ""
-        )
-
-    @property
     def fewer_warps(self) -> bool:
         return self.slow.counted["occupancy_percent"] <= FEWER * self.fast.counted["occupancy_percent"]
 
     @property
-    def instead_per_load(self) -> str:
-        other = self.fast.bytes_per_load
-        return f" instead of {other:.0f}" if self.slow.bytes_per_load < FEWER * other else ""
+    def resident(self) -> str:
+        """The share of resident warps of both, if the slower kernel has fewer."""
+        mine, other = (one.counted["occupancy_percent"] for one in (self.slow, self.fast))
+        share = f", with {mine:.0f} % of the warps resident instead of {other:.0f} %"
+        return share if self.fewer_warps else ""
 
     @property
     def resident_once(self) -> str:
         """As `resident`, unless the rule "narrow loads" has already printed it."""
         return "" if _narrow_loads(self) else self.resident
 
+    @property
+    def instead_per_load(self) -> str:
+        other = self.fast.bytes_per_load
+        return f" instead of {other:.0f}" if self.slow.bytes_per_load < FEWER * other else ""
+
 
 def _idle_sms(p: Pair) -> bool:
     """Most of the GPU has nothing to do."""
-    few = bool(p.slow.blocks and p.slow.sm_count) and p.slow.blocks < p.slow.sm_count / 2
-    return few and not (p.fast.blocks and p.fast.blocks <= p.slow.blocks)
+    mine, other, n_sms = p.slow.blocks, p.fast.blocks, p.slow.sm_count
+    return bool(mine and n_sms) and mine < n_sms / 2 and not (other and other <= mine)
 
 
 def _fewer_in_flight(p: Pair) -> bool:
@@ -319,7 +319,7 @@ def side(table: Table, kernel: str, point: Mapping[str, Any]) -> Side:
     """What is known about a kernel at a point."""
     row = table.row(kernel, point)
     compiled = row is not None and row["verdict"] in RIGHT and bool(row.get("registers"))
-    waves = waves_of(table, row) if compiled else None
+    waves = _residence(table, row)[-1] if compiled else None
     blocks = table.space.n_blocks(row) if waves is not None and kernel in table.space.mapped else None
     counted = table.counted.get(table.space.key(kernel, point))
     return Side(kernel, row, counted, waves, blocks, table.spec.sm_count or None)
@@ -356,14 +356,13 @@ _COUNTERS: dict[str, Callable[[Row], str]] = {
 def lines(table: Table, one: Side) -> dict[str, str]:
     """The counters of a kernel, from title to text; a dash for what isn't known."""
     c, loads = one.counted, one.fact("loads")
+    compiled = one.fact("spill_bytes") is not None
     found = {
         "time, µs": one.us and f"{one.us:,.1f}",
         "must move": _must_move(table, one.row),
         **{title: c and text(c) for title, text in _COUNTERS.items()},
         "registers per thread": one.fact("registers") and f"{one.fact('registers')}",
-        "bytes spilled per thread": None
-        if one.fact("spill_bytes") is None
-        else f"{one.fact('spill_bytes'):,}",
+        "bytes spilled per thread": compiled and f"{one.spilled:,}",
         "loads per thread": loads and f"{loads} × {one.fact('load_bytes')} bytes",
     }
     if c is None and one.waves is not None:
@@ -422,11 +421,6 @@ def brief(table: Table, row: Row | None) -> str:
         f"{row['registers']} registers{spills}, {row['loads']} × {row['load_bytes']} B loads, "
         f"{percent} % occupied" + (f", {waves:,.1f} waves" if waves is not None else "")
     )
-
-
-def waves_of(table: Table, row: Row) -> float | None:
-    """How many times a launch's blocks fill the GPU; None if its number of SMs isn't known."""
-    return _residence(table, row)[-1]
 
 
 def _residence(table: Table, row: Row) -> tuple[int, str, int, float | None]:

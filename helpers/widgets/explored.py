@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-_NAMED = 5  # of the points that cannot be told from the best, in its text
+_NAMED = 5  # points that are named as indistinguishable from the best one
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -103,10 +103,10 @@ class Best:
     """The fastest right point of those that were measured at one size and dtype.
 
     Attributes:
-        row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s`; None where nothing was timed.
-        alike: the rows that cannot be told from it, fastest first: their times differ by less than 1 % or 0.1
-            µs, or by no more than their intervals allow. `timing.changes` says where these limits come from.
-        n_known, n_points: points that were measured, and that there are, at this size and dtype.
+        row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s`; None if nothing was timed.
+        alike: the rows that can't be distinguished from it, fastest first: their times differ by less than
+            1 % or 0.1 µs, or by no more than their intervals. `timing.changes` explains these limits.
+        n_known, n_points: the measured points and all points at this size and dtype.
         text: all of this in words.
     """
 
@@ -121,7 +121,7 @@ class Best:
 
 
 def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Best:
-    """`Best` of the kernels in a table that depend on the sliders."""
+    """The `Best` of those kernels in a table that depend on the sliders."""
     space = table.space
     at = f"{space.rows(n_cols):,} × {n_cols:,} {dtype}"
     points = [
@@ -145,17 +145,17 @@ def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Be
     if alike:
         more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""
         named = "; ".join(_short(table, row) for row in alike[:_NAMED])
-        lines.append(f"Not to be told from it: {named}{more}.")
+        lines.append(f"No measurable difference from it: {named}{more}.")
     rivals = [
         row for k, p in points if k in space.rivals and (row := table.row(k, p)) and row["verdict"] == "ok"
     ]
     if rivals:
-        lines.append(f"Beside it: {'; '.join(_short(table, row) for row in rivals)}.")
+        lines.append(f"For comparison: {'; '.join(_short(table, row) for row in rivals)}.")
     return Best(first, alike, len(known), n_points, "\n".join(lines))
 
 
 def _slower(row: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
-    """Whether a time is above another by more than two measurements of one thing differ."""
+    """Whether a time is longer than another by more than repeated measurements differ."""
     from helpers.timing.changes import Estimate, change_since
 
     now, then = (Estimate(r["median_us"], r["ci_low_us"], r["ci_high_us"]) for r in (row, than))
@@ -174,9 +174,7 @@ def _short(table: Table, row: Mapping[str, Any]) -> str:
 
 
 def frame(table: Table) -> pd.DataFrame:
-    """Every known row as a table, in the order of the sliders: kernel, point, results, what was compiled, and
-    the GPU.
-    """
+    """Every known row as a table: kernel, point, results, facts about the compiled code, and the GPU."""
     import pandas as pd
 
     known = [
@@ -242,7 +240,7 @@ visited.</p>
 
 
 def _source(source: Any) -> str:
-    """A kernel's or function's text; "" where Python does not know it."""
+    """The source of a kernel or function; "" if Python doesn't know it."""
     if isinstance(source, str):
         return source
     function = source
@@ -255,7 +253,7 @@ def _source(source: Any) -> str:
 
 
 def free_name(name: str) -> str:
-    """A name that no page and no table here has yet: `square`, else `square-2` and so on."""
+    """A name that no page or table in this folder has yet: `square`, else `square-2` and so on."""
     plain = re.sub(r"[^\w.-]+", "-", name).strip("-") or "explored"
     found, n = plain, 1
     while any(Path(f"{found}.{ending}").exists() for ending in ("html", "csv")):

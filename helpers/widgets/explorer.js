@@ -172,7 +172,8 @@ const STYLE = `
   --kx-back: var(--jp-layout-color0, var(--pst-color-background, var(--colab-primary-surface-color, var(--back, Canvas))));
   --kx-line: rgba(128, 128, 128, .5); --kx-alert: #D55E00; --kx-warning: color-mix(in srgb, #D55E00 65%, currentColor); }
 .kx *, .kx *::before { box-sizing: border-box; }
-.kx-controls { position: sticky; top: 0; z-index: 3; background: var(--kx-back); padding: 4px 0 6px; }
+:is(.jp-OutputArea-output, .jp-OutputArea-child, .jp-OutputArea):has(.kx) { overflow: visible; }
+.kx-controls { position: sticky; top: var(--kx-top, 0px); z-index: 3; background: var(--kx-back); padding: 4px 0 6px; }
 .kx-sliders { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 300px), 1fr)); gap: 2px 24px; }
 .kx-slider { display: grid; grid-template-columns: 8.5em minmax(60px, 1fr) 4.5em; gap: 10px; align-items: center; }
 .kx-slider span { overflow-wrap: anywhere; }
@@ -180,7 +181,8 @@ const STYLE = `
 .kx-slider input { width: 100%; margin: 0; min-height: 24px; }
 .kx-row { display: flex; flex-wrap: wrap; gap: 4px 18px; align-items: center; margin-top: 4px; }
 .kx-group { display: flex; flex-wrap: wrap; gap: 2px 10px; align-items: center; border: 0; margin: 0; padding: 0; min-width: 0; }
-.kx-group legend { float: left; padding: 0 8px 0 0; font: inherit; }
+.kx-group legend { float: left; width: auto; margin: 0; padding: 0 8px 0 0; font: inherit; }
+.kx-group legend + * { clear: none; }
 .kx label { display: inline-flex; gap: 5px; align-items: center; font: inherit; margin: 0; cursor: pointer; min-height: 24px; }
 .kx label.kx-slider { display: grid; cursor: default; }
 .kx input[type=radio], .kx input[type=checkbox] { margin: 0; width: 15px; height: 15px; }
@@ -189,6 +191,7 @@ const STYLE = `
 .kx button:hover { background: rgba(128, 128, 128, .15); }
 .kx button:disabled { opacity: .6; cursor: default; }
 .kx-dot { width: 11px; height: 11px; border-radius: 3px; flex: none; }
+@media (max-height: 560px) { .kx-controls { position: static; } }
 .kx-title { font-weight: 600; font-size: 15px; margin: 8px 0 0; }
 .kx-note { opacity: .85; margin: 0 0 6px; }
 .kx-figures { display: grid; grid-template-columns: minmax(0, 1fr); gap: 14px 28px; align-items: start; }
@@ -208,7 +211,7 @@ const STYLE = `
 .kx-track s { position: absolute; top: -2px; bottom: -3px; border-left: 2px dashed currentColor; }
 .kx-scale { display: flex; flex-wrap: wrap; gap: 0 16px; opacity: .85; }
 .kx-scale b { display: inline-block; width: 0; height: 12px; border-left: 2px dashed currentColor; margin-right: 6px; vertical-align: -2px; }
-.kx-map { display: grid; gap: 2px; font-size: 11px; line-height: 1.2; text-align: center; font-variant-numeric: tabular-nums; touch-action: manipulation; }
+.kx-map { display: grid; grid-template-columns: auto repeat(var(--kx-columns), minmax(0, 1fr)); gap: 2px; font-size: 11px; line-height: 1.2; text-align: center; font-variant-numeric: tabular-nums; touch-action: manipulation; }
 .kx-cell { min-width: 0; height: 30px; display: flex; align-items: center; justify-content: center; overflow: hidden; cursor: pointer; border-radius: 2px; }
 .kx-none { background: rgba(128, 128, 128, .18); }
 .kx-refused { background: #C8C8C8; color: #222222; }
@@ -228,7 +231,7 @@ const STYLE = `
 .kx-tip { position: absolute; z-index: 9; max-width: 320px; padding: 5px 9px; border-radius: 4px; background: #222222; color: #ffffff;
   font-size: 12px; pointer-events: none; white-space: pre-line; }
 .kx-grid svg { display: block; width: 100%; height: auto; }
-.kx-brackets { display: grid; grid-template-columns: 1fr 1fr; gap: 0 4px; font-size: 12px; }
+.kx-brackets { display: grid; grid-template-columns: repeat(var(--kx-columns), 1fr); gap: 0 4px; font-size: 12px; }
 .kx-brackets span { border-bottom: 2px solid currentColor; text-align: center; margin-bottom: 3px; }
 .kx-panes { display: grid; gap: 8px; grid-template-columns: repeat(auto-fit, minmax(min(100%, 330px), 1fr)); margin: 6px 0; }
 .kx-pane { border: 1px solid var(--kx-line); border-radius: 4px; overflow: hidden; min-width: 0; }
@@ -239,7 +242,7 @@ const STYLE = `
 .kx-source .kx-text { max-height: 16em; }
 .kx-code { display: block; padding: 0 6px; border-left: 4px solid transparent; width: max-content; min-width: 100%; }
 .kx label.kx-code { display: block; min-height: 0; font: inherit; }
-.kx-code input { margin: 0 6px 0 0; vertical-align: -2px; }
+.kx .kx-code input { margin: 0 6px 0 0; vertical-align: -2px; }
 .kx-number { opacity: .75; }
 .kx-new > .kx-sign { color: var(--kx-warning); font-weight: 700; }
 .kx-sides { display: grid; grid-template-columns: max-content max-content; gap: 0 20px; padding: 0 6px; }
@@ -541,7 +544,7 @@ class Kernels extends Explorer {
       const grid = h("div", {
         class: `kx-map${data.axes[x].values.length > 8 ? " kx-dense" : ""}`, role: "img",
         "aria-label": `Map of ${name} in ${data.unit}, by ${data.axes[x].hint} and ${data.axes[y].hint}. Move the sliders to read its values.`,
-        style: `grid-template-columns: auto repeat(${data.axes[x].values.length}, minmax(0, 1fr))`,
+        style: `--kx-columns: ${data.axes[x].values.length}`,
       });
       for (const line of cellsOf(data, this.first, this.mapped, at)) {
         grid.append(h("div", { class: "kx-tick" }, data.axes[y].values[line[0].at[y]]));
@@ -626,7 +629,7 @@ class Grid extends Explorer {
     this.picture = h("div", { class: "kx-grid" });
     const brackets = Array.from({ length: data.n_cols / 32 }, (_, i) => h("span", {}, `row 0: 128-byte line ${i}`));
     this.body.replaceChildren(this.title, this.line, h("div", { class: "kx-note" }, data.legend),
-      h("div", { class: "kx-brackets", style: `grid-template-columns: repeat(${brackets.length}, 1fr)` }, ...brackets), this.picture);
+      h("div", { class: "kx-brackets", style: `--kx-columns: ${brackets.length}` }, ...brackets), this.picture);
     this.picture.addEventListener("pointermove", (event) => {
       const box = this.picture.getBoundingClientRect();
       const col = Math.floor(((event.clientX - box.left) / box.width) * data.n_cols);
@@ -707,7 +710,8 @@ class Code extends Explorer {
   }
 
   request() {
-    return this.position() === undefined ? { kind: "code", ...this.state() } : null;
+    const now = this.position();
+    return now === undefined || !(now.sass || now.refused) ? { kind: "code", ...this.state() } : null;
   }
 
   take(message) {

@@ -185,7 +185,7 @@ class Session:
         elif message["kind"] == "count":
             self._count(message, point)
         elif message["kind"] == "all":
-            self.task = asyncio.ensure_future(self.measure_all(self.kernels[message["mapped"]], point))
+            self.task = self.widget.in_background(self.measure_all(self.kernels[message["mapped"]], point))
         elif message["kind"] == "stop" and self.task is not None:
             self.task.cancel()
         elif message["kind"] == "save":

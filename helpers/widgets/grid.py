@@ -17,9 +17,8 @@ from helpers.widgets.table import Table, load
 
 N_ROWS, N_COLS = 16, 64  # of the corner that is drawn
 LEGEND = (
-    "Each color is a warp; warp 0 of block (0, 0) has the text's color. White lines separate 32-byte "
-    "sectors, dark lines separate blocks. Point at an element to see which block, thread and warp it belongs "
-    "to."
+    "Each color is a warp; warp 0 of block (0, 0) has the text's color. Thin lines separate 32-byte sectors, "
+    "thick lines separate blocks. Point at an element to see which block, thread and warp it belongs to."
 )
 _AXES = ("block_x", "block_y", "n_cols")
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import anywidget
@@ -35,10 +36,19 @@ class LiveExplorer(anywidget.AnyWidget):
         self._answer = answer
         self.on_msg(self._hear)
 
+    def in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task:
+        """Run a coroutine while the kernel is idle; an error is reported in the browser."""
+
+        async def reported() -> None:
+            try:
+                await work
+            except Exception as error:
+                self.send({"error": f"{type(error).__name__}: {error}"})
+
+        return asyncio.ensure_future(reported())
+
     def _hear(self, widget: Any, message: Mapping[str, Any], buffers: Any) -> None:
         try:
             self._answer(message)
-        except (
-            Exception
-        ) as error:  # whatever fails, the browser has to stop waiting, and the reader has to know
+        except Exception as error:  # whatever fails, the browser has to stop waiting, and show why
             self.send({"answer": True, "error": f"{type(error).__name__}: {error}"})

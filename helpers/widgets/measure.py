@@ -1,6 +1,4 @@
-"""Measuring the points of any `Space` on this GPU: checked first, then timed, with what the compiler made of
-the kernel.
-"""
+"""Measures points of a `Space` on this GPU: each one is checked, then timed, with facts about its code."""
 
 from __future__ import annotations
 
@@ -19,11 +17,11 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     """Check one kernel at one point on this GPU, then time it.
 
     Returns:
-        The row: kernel, the point, times in µs with their interval, GB/s, verdict and reason, and the
-            compiled facts.
+        The row: kernel, point, times in µs with their interval, GB/s, verdict and reason, and the facts
+            about the compiled code.
 
     Raises:
-        helpers.device.Missing: no GPU here.
+        helpers.device.Missing: this machine has no GPU.
     """
     import torch
 
@@ -82,11 +80,9 @@ def _rounded(value: Any) -> Any:
     return None if math.isnan(value) else float(f"{value:.5g}")
 
 
-def record(space: Space, *, progress: bool = True, budget_s: float = 0.02) -> list[dict[str, Any]]:
-    """Every row of a space, measured on this GPU: what `make record` keeps."""
-    plan: Any = list(space.points())
-    if progress:
-        from tqdm.auto import tqdm
+def record(space: Space) -> list[dict[str, Any]]:
+    """Every row of a space, measured on this GPU; `make record` stores them."""
+    from tqdm.auto import tqdm
 
-        plan = tqdm(plan, desc=space.record, unit="row", leave=False)
-    return [measure(space, kernel, point, budget_s=budget_s) for kernel, point in plan]
+    plan = tqdm(list(space.points()), desc=space.record, unit="row", leave=False)
+    return [measure(space, kernel, point, budget_s=0.02) for kernel, point in plan]

@@ -1,7 +1,6 @@
-"""A `Space` of any function with launch parameters: what `explore(my_kernel, …)` moves over.
+"""Turns any function with launch parameters into a `Space`, for `explore(my_kernel, …)`.
 
-The function takes x and its launch parameters and returns a new tensor; what it launches is a matter of its
-own.
+The function takes x and its launch parameters and returns a new tensor. It may launch whatever it likes.
 """
 
 from __future__ import annotations
@@ -23,15 +22,15 @@ _TOOLS = ("JITFunction", "InterpretedFunction", "Autotuner", "Heuristics", "Load
 
 
 def explorable(**axes: Iterable[Any]) -> Callable[[Callable], Callable]:
-    """Keep the sliders with a function, so that `explore(square, against=torch.square)` is enough::
+    """Stores the sliders with a function, so that `explore(square, against=torch.square)` is enough::
 
         @widgets.explorable(BLOCK_SIZE=[256, 1024, 4096], num_warps=[1, 4, 8])
         def square(x, BLOCK_SIZE, num_warps):
             ...
 
     Args:
-        **axes: each launch parameter with its values; `n_cols` and `dtype` too, where others than the usual
-            are wanted.
+        **axes: each launch parameter with its values; also `n_cols` and `dtype`, if you want other values
+            than the default ones.
     """
 
     def keep(function: Callable) -> Callable:
@@ -41,16 +40,9 @@ def explorable(**axes: Iterable[Any]) -> Callable[[Callable], Callable]:
     return keep
 
 
-def is_own(over: Any) -> bool:
-    """Whether `explore` was given something to make a space of, if only to say why not: no name and no
-    `Space`.
-    """
-    return not isinstance(over, (str, Space))
-
-
 @dataclass(frozen=True)
 class Asked:
-    """What `explore` was asked besides the function and its sliders; the fields are its arguments."""
+    """The arguments of `explore` other than the function and its sliders."""
 
     against: Any = None
     reference: Callable | None = None
@@ -67,10 +59,10 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
     Args:
         function: `function(x, **launch parameters)` returns a new tensor.
         asked: the other arguments.
-        keywords: a list for each slider; what is no list is a slider's first position.
+        keywords: a list for each slider; a value that isn't a list is a slider's first position.
 
     Raises:
-        ValueError: something is missing, unknown or empty; the message says what to give instead.
+        ValueError: something is missing, unknown or empty; the message says what to pass instead.
     """
     name = _named(function)
     kept = getattr(function, _KEPT, {})
@@ -81,7 +73,7 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
     reference = _reference(asked.reference, rivals)
     launch = [axis for axis in axes if axis not in _SIZES]
     if asked.n_rows is not None and asked.n_elements is not None:
-        raise ValueError("Give n_rows or n_elements, not both: one follows from the other and n_cols.")
+        raise ValueError("Pass n_rows or n_elements, not both: n_cols and one of them determine the other.")
     called = Called(name, function, rivals, reference, asked, tuple(launch))
     space = Space(
         name=name,
@@ -108,22 +100,20 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
 
 @dataclass(frozen=True)
 class Own:
-    """The space of a function, the sliders' first positions that were named, and how the function
-    is called.
-    """
+    """The space of a function, the first positions that the caller chose, and how the function is called."""
 
     space: Space
     start: Mapping[str, Any]
     called: Called
 
     def require_result(self) -> None:
-        """Raise ValueError where the function was called by now and gave back no tensor."""
+        """Raise ValueError if the function has been called and didn't return a tensor."""
         import torch
 
         for kind in self.called.returned - {torch.Tensor, torch.nn.Parameter}:
             what = "nothing" if kind is type(None) else f"a {kind.__name__}"
             raise ValueError(
-                f"{self.space.name} returned {what}: let it return the new tensor that its kernel fills."
+                f"{self.space.name} returned {what}: it must return the new tensor that its kernel fills."
             )
 
 
@@ -146,7 +136,7 @@ class Called:
             given = {name: point[name] for name in self.parameters}
             run = functools.partial(self._at, given)
         else:
-            # As it is: wrapped in another, the check would make torch run a compiled function uncompiled.
+            # Not wrapped: inside another function, the check would make PyTorch run compiled code eagerly.
             run = function
             if hasattr(function, "_torchdynamo_orig_callable"):
                 _many_shapes()
@@ -155,11 +145,10 @@ class Called:
         return Candidate(run, self.reference, facts, self.asked.make_inputs, self.asked.tolerance)
 
     def launching(self) -> tuple[str, dict[str, str]]:
-        """Python code that makes `candidates` in a process of its own, and the file with what the notebook
-        defines.
+        """Python code that creates `candidates` in another process, and a file with the notebook's functions.
 
         Raises:
-            ValueError: a function that cannot go along; the message says what to do.
+            ValueError: a function can't be sent to another process; the message says what to do.
         """
         from helpers.ncu.magic import COMPANION, bring
 
@@ -195,20 +184,19 @@ class Called:
 
 
 def _facts(run: Callable, *inputs: Any) -> dict[str, int]:
-    """What the compiler made of the launch that a call really makes on this GPU."""
+    """What the compiler produced for the kernel that a call launches on this GPU."""
     from helpers import device, ptx
 
     with ptx.launches() as seen:
         run(*inputs)
     try:
         return compiled.launch_facts(seen, device.gpu_spec().target)
-    except ptx.CompileError:  # it ran; only the tools that read it could not
+    except ptx.CompileError:  # the kernel ran; only the tools that read its code failed
         return {}
 
 
 def _written(function: Any, namespace: dict[str, Any]) -> str:
-    """A function as another process can write it; what it is called there goes into the namespace, with what
-    it uses.
+    """An expression for a function in another process; the names that it needs are added to the namespace.
 
     A compiled function is compiled there with torch.compile's defaults.
     """
@@ -221,18 +209,15 @@ def _written(function: Any, namespace: dict[str, Any]) -> str:
     around = getattr(function, "__globals__", {})
     if around.get(name) is not function:
         raise ValueError(
-            f"Counting launches {label} in a process of its own, where only functions go along that have a "
-            "name at the "
-            "notebook's top: write it with `def` outside of any other function."
+            f"Nsight Compute launches {label} in another process, so it has to be defined at the top level "
+            "of the notebook: write it with `def` outside of any other function."
         )
     namespace |= around
     return name
 
 
 def _many_shapes() -> None:
-    """Let torch.compile make code for every shape of the sliders; beyond its limit it would run eager's, in
-    silence.
-    """
+    """Let torch.compile compile for every shape of the sliders; past its limit, it silently runs eagerly."""
     import torch
 
     torch._dynamo.config.recompile_limit = max(64, torch._dynamo.config.recompile_limit)
@@ -243,21 +228,18 @@ def _is_list(value: Any) -> bool:
 
 
 def _named(function: Any) -> str:
-    """A function's name; ValueError for what is no function that `explore` could call."""
-    kind, name = (
-        type(function).__name__,
-        getattr(function, "__name__", None) or getattr(function, "name", None),
-    )
+    """A function's name. Raises ValueError for anything that `explore` can't call."""
+    kind = type(function).__name__
+    name = getattr(function, "__name__", None) or getattr(function, "name", None)
     if kind in _TOOLS:
         a_kernel = "loaded CUDA kernel" if kind == "LoadedKernel" else "Triton kernel"
         raise ValueError(
-            f"{name or 'This'} is a {a_kernel}: give explore() the function that launches it, which takes x "
-            "and the launch "
-            "parameters and returns a new tensor, such as `def square(x, BLOCK_SIZE, num_warps): ... "
-            "return y`."
+            f"{name or 'This'} is a {a_kernel}: pass the function that launches it, which takes x and "
+            "the launch parameters and returns a new tensor: "
+            "`def square(x, BLOCK_SIZE, num_warps): ... return y`."
         )
     if not callable(function):
-        raise ValueError(f"explore() takes a function, a name or a Space; it was given {function!r}.")
+        raise ValueError(f"explore() takes a function, a name or a Space, and {function!r} is none of them.")
     return "yours" if name in (None, "<lambda>") else name
 
 
@@ -272,10 +254,10 @@ def _axes(
     axes = {axis: tuple(dict.fromkeys(values)) for axis, values in lists.items()}
     for axis, values in axes.items():
         if not values:
-            raise ValueError(f"{axis} has no values; give a list of at least one.")
+            raise ValueError(f"{axis} has no values; pass a list of at least one.")
     try:
         parameters = list(inspect.signature(function).parameters.values())
-    except (ValueError, TypeError):  # torch's own have none that Python knows
+    except (ValueError, TypeError):  # the signatures of torch's own functions aren't known to Python
         parameters = []
     any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
     known = [p.name for p in parameters[1:] if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
@@ -297,8 +279,7 @@ def _axes(
     launch = {axis: values for axis, values in axes.items() if axis not in _SIZES}
     if not launch:
         raise ValueError(
-            f"{name} has no slider of its own: give a launch parameter with a list, such as num_warps=[1, "
-            "4, 8]."
+            f"{name} has no launch parameter with a slider: pass a list for one, such as num_warps=[1, 4, 8]."
         )
     n_cols, dtypes = axes.get("n_cols", N_COLS), axes.get("dtype", DTYPES)
     for n in n_cols:
@@ -320,9 +301,7 @@ def _dtype(given: Any) -> str:
 
 
 def _first(axis: str, values: Sequence[Any]) -> Any:
-    """Where a slider stands first: sizes at 4,096 columns or the most below, dtypes at the first, others in
-    the middle.
-    """
+    """A slider's first position: at most 4,096 columns, the first dtype, the middle of any other list."""
     if axis == "dtype":
         return values[0]
     if axis == "n_cols":
@@ -341,7 +320,7 @@ def _rivals(against: Any, taken: str) -> dict[str, Callable]:
     rivals: dict[str, Callable] = {}
     for name, function in named:
         if not callable(function):
-            raise ValueError(f"against has {function!r}, which is no function of x.")
+            raise ValueError(f"against contains {function!r}, which is not a function of x.")
         again = 2
         unique = name
         while unique in rivals or unique == taken:
@@ -351,7 +330,7 @@ def _rivals(against: Any, taken: str) -> dict[str, Callable]:
 
 
 def _label(function: Any) -> str:
-    """How a function is called in the figure: torch.square, torch.compile(square)."""
+    """A function's name in the figure, such as torch.square or torch.compile(square)."""
     import torch
 
     original = getattr(function, "_torchdynamo_orig_callable", None)
@@ -368,12 +347,12 @@ def _reference(given: Callable | None, rivals: Mapping[str, Callable]) -> Callab
     """What the function must compute."""
     if given is not None:
         if not callable(given):
-            raise ValueError(f"reference is {given!r}; give a function of x, such as torch.square.")
+            raise ValueError(f"reference is {given!r}; pass a function of x, such as torch.square.")
         return given
     if len(rivals) != 1:
-        why = f"against has {len(rivals)} functions" if rivals else "there is nothing in against"
+        why = f"against has {len(rivals)} functions" if rivals else "against is empty"
         raise ValueError(
-            f"reference is missing, and {why}: say what is right, such as reference=torch.square."
+            f"reference is missing, and {why}: pass the correct result, such as reference=torch.square."
         )
     (only,) = rivals.values()
     return getattr(only, "_torchdynamo_orig_callable", None) or only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import itertools
 from collections.abc import Callable, Mapping, Sequence
@@ -122,19 +123,46 @@ def explore_ptx(
     text = f"PTX and SASS of {first.name}, with sliders over {', '.join(map(word, subject.axes))}."
     if frontend() == "plain":
         return Shown(text, page_html(_page_data(subject, first), _still(first)))
-    from helpers.widgets.live import LiveExplorer
+    return Shown(text, _still(first), _Session(subject, first).widget)
 
-    data = _data(subject, first, subject.axes)
 
-    def answer(message: Mapping[str, Any]) -> None:
-        at = {axis: values[i] for (axis, values), i in zip(subject.axes.items(), message["at"], strict=True)}
-        key = _key(subject.axes, at)
-        found = {key: _position(subject, at, lambda part: widget.send({"positions": {key: part}}))}
-        data["positions"] |= found
-        widget.send({"answer": True, "positions": found})
+class _Session:
+    """Answers the browser: compiles a position at once, and disassembles it in the background.
 
-    widget = LiveExplorer(data, answer)
-    return Shown(text, _still(first), widget)
+    The disassembler takes several times as long as the compiler. A position that the reader has left before
+    its turn came is not disassembled; the browser asks again if they return.
+    """
+
+    def __init__(self, subject: _Subject, first: Stages) -> None:
+        from helpers.widgets.live import LiveExplorer
+
+        self.subject = subject
+        self.data = _data(subject, first, subject.axes)
+        self.newest: Position | None = None
+        self.task: asyncio.Task | None = None
+        self.widget = LiveExplorer(self.data, self.answer)
+
+    def answer(self, message: Mapping[str, Any]) -> None:
+        """Send the PTX of a position, and its SASS later."""
+        axes = self.subject.axes
+        at = {axis: values[i] for (axis, values), i in zip(axes.items(), message["at"], strict=True)}
+        found = _position(self.subject, at, with_sass=False)
+        self.send(at, found, answer=True)
+        self.newest = None if "refused" in found else at
+        if self.newest and (self.task is None or self.task.done()):
+            self.task = self.widget.in_background(self.disassemble())
+
+    async def disassemble(self) -> None:
+        """Send the SASS of the newest position until there is no newer one."""
+        while (at := self.newest) is not None:
+            self.newest = None
+            self.send(at, await asyncio.to_thread(_position, self.subject, at))
+
+    def send(self, at: Position, found: dict[str, Any], **more: Any) -> None:
+        """Send what is known about a position to the browser."""
+        new = {_key(self.subject.axes, at): found}
+        self.data["positions"] |= new
+        self.widget.send({"positions": new, **more})
 
 
 def _triton(
@@ -240,17 +268,8 @@ def _page_data(subject: _Subject, first: Stages) -> dict[str, Any]:
     return data
 
 
-def _position(
-    subject: _Subject, at: Position, early: Callable[[dict[str, Any]], None] | None = None
-) -> dict[str, Any]:
-    """One position: its facts and the lines of its PTX and SASS; or why it does not compile.
-
-    Args:
-        subject: what is compiled.
-        at: the position.
-        early: called with the position as soon as it is compiled, when its SASS is still missing. The
-            disassembler takes several times as long as the compiler.
-    """
+def _position(subject: _Subject, at: Position, with_sass: bool = True) -> dict[str, Any]:
+    """One position: its facts and the lines of its PTX and SASS; or why it does not compile."""
     from helpers.cuda import BuildError
     from helpers.ptx import CompileError
 
@@ -259,12 +278,12 @@ def _position(
         made = {"facts": list(facts(stages).values()), "ptx": _lines(stages, "ptx")}
         if not subject.one_source:
             made |= {"source": _lines(stages, "source"), "colors": _colors(stages)}
-        if early is not None:
-            early(made)
-        n_instructions = len(stages.sass_reading.instructions)
-        return made | {"facts": [*made["facts"], n_instructions], "sass": _lines(stages, "sass")}
+        if with_sass:
+            made["facts"].append(len(stages.sass_reading.instructions))
+            made["sass"] = _lines(stages, "sass")
     except (CompileError, BuildError) as error:
         return {"refused": str(error)}
+    return made
 
 
 def facts(stages: Stages) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""How many blocks of a launch a GPU holds at once, from its limits: also of a GPU that is not here."""
+"""How many blocks of a launch fit on a GPU at once, from its limits, also for a GPU that isn't here."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SM = {
 
 
 def spec_for(target: str | int | None) -> device.GpuSpec:
-    """A GPU to compile for where none is here: the one whose record is replayed, or one of that target.
+    """A GPU to compile for on a machine without one.
 
     Args:
-        target: such as "sm_80"; None for the GPU of the record that is replayed.
+        target: such as "sm_80"; None for the GPU whose record is replayed.
 
     Returns:
-        The newest GPU of that target of which records are kept; otherwise what all GPUs of the target have in
-        common, with an `sm_count` of 0.
+        The newest recorded GPU of that target; if there is none, what all GPUs of the target have in common,
+        with an `sm_count` of 0.
 
     Raises:
-        ValueError: not a target that this release compiles for.
+        ValueError: this release doesn't compile for the target.
     """
     from helpers.ptx.compile import parse_target
 
@@ -44,26 +44,14 @@ def spec_for(target: str | int | None) -> device.GpuSpec:
         if spec.target == f"sm_{capability}":
             return spec
     threads, blocks, shared = _SM[capability]
-    return device.GpuSpec(
-        f"a GPU of sm_{capability}",
-        divmod(capability, 10),
-        0,
-        32,
-        threads,
-        blocks,
-        65536,
-        shared << 10,
-        0,
-        0,
-        None,
-        None,
-    )
+    name, version = f"a GPU of sm_{capability}", divmod(capability, 10)
+    return device.GpuSpec(name, version, 0, 32, threads, blocks, 65536, shared << 10, 0, 0, None, None)
 
 
 def occupancy(spec: device.GpuSpec, threads: int, registers: int, shared_bytes: int) -> tuple[int, str]:
-    """How many blocks an SM holds at once, and what keeps it from holding more.
+    """How many blocks fit on an SM at once, and which resource limits them.
 
-    Registers are given to a warp in units of 256 (CUDA Occupancy Calculator, compute capability 7.0 to 9.0).
+    A warp gets its registers in units of 256 (CUDA Occupancy Calculator, compute capability 7.0 to 9.0).
     """
     warps = math.ceil(threads / spec.warp_size)
     per_warp = math.ceil(registers * spec.warp_size / 256) * 256
@@ -80,5 +68,5 @@ def occupancy(spec: device.GpuSpec, threads: int, registers: int, shared_bytes: 
 
 
 def percent_held(spec: device.GpuSpec, blocks: int, threads: int) -> int:
-    """The share of an SM's threads that so many blocks take, in whole per cent, halves rounded up."""
+    """The share of an SM's threads that these blocks use, in whole percent; halves are rounded up."""
     return math.floor(100 * blocks * threads / spec.max_threads_per_sm + 0.5)

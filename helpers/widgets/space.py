@@ -1,8 +1,6 @@
-"""What sliders move over: a `Space` is a grid of points for some kernels, and says how each of them is run at
-a point.
+"""A `Space` is the grid of points that sliders move over, with the kernels to run at each point.
 
-There are no kernels here: the square's spaces are in `square`, lesson 06's in `softmax`; `own` makes one of
-any function with launch parameters.
+The lessons' spaces are in `square` and `softmax`; `own` makes one of any function with launch parameters.
 """
 
 from __future__ import annotations
@@ -40,17 +38,17 @@ _UNITS = {
 
 
 def word(axis: str) -> str:
-    """What an axis is called beside its slider; an unknown axis keeps its own name."""
+    """The label of an axis; an unknown axis keeps its own name."""
     return _WORDS.get(axis, axis)
 
 
 def axis_title(axis: str) -> str:
-    """What an axis is called, with its unit."""
+    """The label of an axis with its unit."""
     return f"{word(axis)} ({_UNITS[axis]})" if axis in _UNITS else word(axis)
 
 
 def label(value: Any) -> str:
-    """A slider's value as it is written: 4,096, and every other kind as it is."""
+    """A slider's value as text; integers have commas, as in 4,096."""
     return f"{value:,}" if type(value) is int else str(value)
 
 
@@ -62,7 +60,7 @@ def require_position(axis: str, value: Any, values: Sequence[Any]) -> None:
 
 
 class Refused(Exception):
-    """A kernel cannot run at a point; the message says why."""
+    """A kernel can't run at a point; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +69,12 @@ class Candidate:
 
     Attributes:
         run: `run(x)` returns the kernel's result, a new tensor.
-        reference: what it must compute; it is given x in float64.
-        facts: `facts(x)` says what was compiled, by the names in `FACTS`, and may add the launch's `blocks`;
-            nothing for a library's kernel.
-        make_inputs: `make_inputs(shape, generator, device, dtype)` gives `(x,)`, or several tensors that all
-            three functions take, where the input is not one matrix of normally distributed numbers.
-        tolerance: (relative, absolute), where the dtype's own would hide a wrong result.
+        reference: the correct result; it receives x in float64.
+        facts: `facts(x)` returns facts about the compiled code, with the names in `FACTS` and optionally the
+            launch's `blocks`; empty for a library's kernel.
+        make_inputs: `make_inputs(shape, generator, device, dtype)` returns `(x,)`, or several tensors that
+            all three functions take, if the input is not one matrix of normally distributed numbers.
+        tolerance: (relative, absolute), if the dtype's default would hide a wrong result.
     """
 
     run: Callable[..., torch.Tensor]
@@ -91,25 +89,26 @@ class Space:
     """A grid of points, and the kernels that are compared on it.
 
     Attributes:
-        name: how `explore(over=...)` and its messages call it.
-        record: the record that holds its table, "lesson/what"; "" where there is none.
+        name: its name in `explore(over=...)` and in messages.
+        record: the record with its table, such as "lesson/what"; "" if there is none.
         x, y: the two axes of the heat map.
         axes: every slider with its values; `n_cols` and `dtype` are always among them.
         mapped: the kernels that depend on all axes.
         rivals: the kernels that depend on size and dtype only.
         start: the sliders' first positions.
-        candidates: `candidates(kernel, point)` gives the `Candidate`, or raises `Refused`.
-        sources: gives the kernels' sources, whose hashes go into the record.
-        blocks: `blocks(row)` is how many blocks (programs) the launch behind a table's row has; one for each
-            row of the matrix where None.
+        candidates: `candidates(kernel, point)` returns the `Candidate`, or raises `Refused`.
+        sources: returns the kernels' sources, whose hashes are stored in the record.
+        blocks: `blocks(row)` returns the blocks (programs) of the launch behind a table's row; None means one
+            per row of the matrix.
         operation: what the kernels compute, in a word or two for titles.
-        n_elements: of every matrix, so that rows grow fewer as they grow wide; None where there are `n_rows`.
-        n_rows: of every matrix, without `n_elements`.
-        n_bytes: what must be moved, which the GB/s are of: in matrices (2: one is read, one written), or a
-            function of the inputs that gives bytes.
-        colours: of kernels that have the same one in several spaces; the others get theirs by their place.
-        launching: gives Python code that makes `candidates` in a process of its own, and the files (name to
-            text) that it needs beside it; None where `candidates` can be imported.
+        n_elements: the elements of every matrix, so that wider matrices have fewer rows; None if `n_rows` is
+            fixed.
+        n_rows: the rows of every matrix, if `n_elements` is None.
+        n_bytes: the bytes that must be moved, from which GB/s are computed: in matrices (2: one is read, one
+            written), or a function of the inputs that returns bytes.
+        colours: the colors of kernels that appear in several spaces; the others get one by their position.
+        launching: returns Python code that creates `candidates` in another process, and the files (name to
+            text) that it needs; None if `candidates` can be imported.
     """
 
     name: str
@@ -131,22 +130,22 @@ class Space:
     launching: Callable[[], tuple[str, dict[str, str]]] | None = None
 
     def rows(self, n_cols: int) -> int:
-        """The rows of a matrix of so many columns."""
+        """The rows of a matrix with this many columns."""
         return self.n_rows if self.n_elements is None else max(1, self.n_elements // n_cols)
 
     def n_blocks(self, row: Mapping[str, Any]) -> int:
-        """Blocks (programs) that the launch behind a row has."""
+        """The blocks (programs) of the launch behind a row."""
         if row.get("blocks"):
             return row["blocks"]
         return self.rows(row["n_cols"]) if self.blocks is None else self.blocks(row)
 
     def key(self, kernel: str, point: Mapping[str, Any]) -> tuple:
-        """What tells this kernel's row at a point from all others."""
+        """The key of a kernel's row at a point."""
         axes = self.axes if kernel in self.mapped else ("n_cols", "dtype")
         return kernel, *(point[a] for a in axes)
 
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Every kernel with each of its points, grouped so that neighbours share a compiled kernel."""
+        """Every kernel with each of its points, ordered so that neighbors share a compiled kernel."""
         small = {name: self.axes[name] for name in ("dtype", "n_cols")}
         for kernel in (*self.mapped, *self.rivals):
             axes = {n: v for n, v in self.axes.items() if n not in small} if kernel in self.mapped else {}

@@ -1,8 +1,7 @@
-"""The table behind sliders: a row for each kernel and point of a `Space`, recorded, or measured when you come
-to it.
+"""The table behind sliders: a row per kernel and point of a `Space`, recorded or measured on demand.
 
-Each row also holds what the compiler made of the kernel that was timed, so that the sentence under a figure
-is about that very kernel.
+Each row also has facts about the compiled code of the kernel that was timed, so the sentence under a figure
+describes exactly that kernel.
 """
 
 from __future__ import annotations
@@ -25,17 +24,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class Table:
-    """The rows of a space that are known, and whether this machine can measure the others.
+    """The known rows of a space, and whether this machine can measure the others.
 
     Attributes:
-        space: which one.
+        space: the space.
         spec: the GPU of the rows.
         live: whether this machine measures what is missing.
-        date: of the record.
-        rows: by `Space.key`.
-        refusal: why there are no rows and will be none, a sentence; "" otherwise.
-        timed: False where no GPU is here and no record: what is missing is compiled for `spec` and checked on
-            the CPU.
+        date: the record's date.
+        rows: the rows by `Space.key`.
+        refusal: a sentence that says why there can't be any rows; "" otherwise.
+        timed: False if there is neither a GPU nor a record: what is missing is then compiled for `spec` and
+            checked on the CPU.
     """
 
     space: Space
@@ -48,14 +47,14 @@ class Table:
 
     @functools.cached_property
     def counted(self) -> dict[tuple, dict[str, Any]]:
-        """What Nsight Compute counted, by `Space.key`: recorded, or filled by `count`."""
+        """Nsight Compute's counters by `Space.key`: recorded, or added by `count`."""
         return {} if self.live else counting.known(self.space, self.spec.name)
 
     def count(self, kernels: Sequence[str], point: Mapping[str, Any]) -> None:
-        """Have Nsight Compute count kernels at a point, and keep it.
+        """Have Nsight Compute count kernels at a point, and store the counters.
 
         Raises:
-            helpers.ncu.NcuError, ValueError: as `counting.count`.
+            helpers.ncu.NcuError, ValueError: see `counting.count`.
         """
         found = counting.count(self.space, [(kernel, point) for kernel in kernels])
         for kernel, row in zip(kernels, found, strict=True):
@@ -64,7 +63,7 @@ class Table:
 
     @property
     def origin(self) -> str:
-        """Where the figures come from, for the figure itself; or why there are none."""
+        """Where the figures come from, or why there are none."""
         if self.refusal:
             return self.refusal
         if not self.timed:
@@ -76,17 +75,17 @@ class Table:
 
     @property
     def note(self) -> str:
-        """What was done before a figure was shown."""
+        """The origin, and what was checked."""
         checked = "every kernel was checked before it was timed" if self.timed else "every point is checked"
         return f"{self.origin} · {checked}"
 
     @property
     def unit(self) -> str:
-        """Of what bars and maps show: GB/s, or, where nothing is timed, per cent of an SM's threads."""
+        """The unit of bars and maps: GB/s, or percent of an SM's threads if nothing is timed."""
         return "GB/s" if self.timed else "% occupied"
 
     def value(self, row: Mapping[str, Any] | None) -> float | None:
-        """What bars and maps show of a row; None where it is not right, or nothing is known."""
+        """The value of a row in bars and maps; None if the kernel isn't right, or nothing is known."""
         if row is None:
             return None
         if self.timed:
@@ -100,9 +99,7 @@ class Table:
     def measured(
         self, kernel: str, point: Mapping[str, Any], *, budget_s: float = 0.1
     ) -> dict[str, Any] | None:
-        """A row; on a GPU one that is missing is checked and timed first, without one it is compiled and
-        checked.
-        """
+        """A row. A missing one is checked and timed on a GPU; without one, it is compiled and checked."""
         key = self.space.key(kernel, point)
         if key not in self.rows and self.live:
             if self.timed:
@@ -113,18 +110,17 @@ class Table:
 
 
 def load(space: Space, *, replay: bool = False) -> Table:
-    """The space's table: recorded where there is no GPU, empty and to be filled where there is one.
+    """The table of a space: empty and to be filled on a GPU, and the record without one.
 
-    Where a kernel has changed since the record was made, the table is empty and says so.
-
-    While records are being made (`make record`) the whole space is measured.
+    If a kernel has changed since it was recorded, the table is empty and has a `refusal`. `make record`
+    measures the whole space.
 
     Args:
-        space: which one.
-        replay: take the record even on a GPU, for a figure that can measure nothing itself.
+        space: the space.
+        replay: use the record even on a GPU, for a figure that can't measure anything itself.
 
     Raises:
-        helpers.records.NoRecord: nothing recorded, and no GPU here or `replay`.
+        helpers.records.NoRecord: nothing is recorded, and there is no GPU or `replay` is set.
     """
     here, recording = device.has_gpu(), os.environ.get("WORKBOOK_RECORD") == "1"
     if here and not recording and not replay:
@@ -133,7 +129,7 @@ def load(space: Space, *, replay: bool = False) -> Table:
     def whole_space() -> list[dict[str, Any]]:
         if not recording:
             raise records.CannotMeasure(
-                "These sliders move over a whole sweep, which is not measured in passing."
+                "These sliders need a whole sweep, which takes too long to measure here."
             )
         return measure.record(space)
 
@@ -158,13 +154,13 @@ def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Tabl
 
 
 def own_table(space: Space, target: str | int | None) -> Table:
-    """An empty table of a learner's function: timed on this GPU or, without one, compiled for another.
+    """An empty table for a learner's function: timed on this GPU or, without one, compiled for another.
 
     Raises:
-        ValueError: `target` is another GPU than this machine's.
+        ValueError: `target` is not this machine's GPU.
     """
     if not device.has_gpu():
-        # A copy's speed says nothing about what was never timed.
+        # A copy's speed is no reference for what was never timed.
         return Table(space, replace(spec_for(target), copy_gb_per_s=None), live=True, timed=False)
     here = device.gpu_spec()
     if target is not None and spec_for(target).target != here.target:
@@ -175,9 +171,7 @@ def own_table(space: Space, target: str | int | None) -> Table:
 
 
 def by_gpu(table: Table) -> dict[str, Table]:
-    """A table and those of the other GPUs of which the same sweep is recorded, by short names: "this
-    machine", "H100".
-    """
+    """A table, and those of other GPUs with a record of the same sweep, by short names such as "H100"."""
     space = table.space
     if not space.record:
         return {"this machine": table}

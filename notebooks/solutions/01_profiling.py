@@ -46,7 +46,7 @@ check("read-interval", verdict)
 
 # %% kept-steps
 def kept_steps(wait: int, warmup: int, active: int, repeat: int, n_steps: int) -> list[int]:
-    """The steps below n_steps that schedule(wait=…, warmup=…, active=…, repeat=…) keeps, in order."""
+    """The steps that schedule(wait=…, warmup=…, active=…, repeat=…) keeps below n_steps; repeat ≥ 1."""
     # BEGIN SOLUTION: which steps of each cycle are kept?
     length = wait + warmup + active
     kept = [c * length + wait + warmup + i for c in range(repeat) for i in range(active)]

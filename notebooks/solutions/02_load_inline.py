@@ -60,7 +60,10 @@ check("mirror-columns", mirror)
 
 # %% loads-per-thread
 def loads_per_thread(gb_per_s: int, latency_ns: int, n_threads: int) -> int:
-    """Return how many 4-byte loads each thread must have under way to read gb_per_s."""
+    """Return how many 4-byte loads each thread must have under way to read gb_per_s.
+
+    Rounded up: at 1,000 GB/s and 500 ns, 100,000 threads need 1.25 loads each, so the answer is 2.
+    """
     # BEGIN SOLUTION: how many bytes must be under way? 1 GB/s is 1 byte per ns
     n_bytes = gb_per_s * latency_ns
     return -(-n_bytes // (4 * n_threads))
@@ -75,8 +78,8 @@ ROTATE = r"""
 __global__ void rotate_kernel(const float* x, float* y, int n) {
     __shared__ float tile[256];
     int t = threadIdx.x, i = blockIdx.x * 256 + t;
-    // BEGIN SOLUTION: fill the tile, with 0 past the end of x; then write each thread's right neighbor
-    // STARTER: // fill the tile, with 0 past the end of x; then write each thread's right neighbor
+    // BEGIN SOLUTION: fill the tile, with 0 past the end of x; then write the element to the right
+    // STARTER: // fill the tile, with 0 past the end of x; then write the element to the right
     tile[t] = i < n ? x[i] : 0.0f;
     __syncthreads();
     if (i < n) y[i] = tile[(t + 1) % 256];

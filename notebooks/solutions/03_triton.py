@@ -19,7 +19,7 @@ def cube_rows_kernel(y_ptr, x_ptr, n_cols, BLOCK_SIZE: tl.constexpr):
 
 
 def cube_rows(x):
-    """Return x * x * x for a contiguous matrix x with any number of rows and columns."""
+    """Return x * x * x for a contiguous matrix x with at least one element."""
     y = torch.empty_like(x)
     # BEGIN SOLUTION: launch one program per row
     block_size = triton.next_power_of_2(x.shape[1])
@@ -67,7 +67,7 @@ def draft_kernel(in_ptr0, out_ptr0, xnumel, XBLOCK: tl.constexpr):
 
 
 def square_by_draft(x):
-    """Return x * x for a contiguous tensor x of any shape."""
+    """Return x * x for a contiguous tensor x of any shape, with at least one element."""
     y = torch.empty_like(x)
     # BEGIN SOLUTION: launch as many programs of 4,096 elements as x needs
     draft_kernel[(triton.cdiv(x.numel(), 4096),)](x, y, x.numel(), XBLOCK=4096)

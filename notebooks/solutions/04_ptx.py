@@ -20,7 +20,8 @@ check("count-multiplications", multiplications)
 # %% columns-of-a-thread
 def columns_of(thread: int, block_size: int, num_warps: int, neighbors: int) -> list[int]:
     """List the columns that one thread holds, in ascending order. In each round, every thread of the block
-    gets `neighbors` adjacent columns; rounds repeat until all block_size columns are assigned.
+    gets `neighbors` adjacent columns; rounds repeat until all block_size columns are assigned. Assume that
+    block_size is at least one full round.
     """
     # BEGIN SOLUTION: which thread gets column c?
     n_threads = 32 * num_warps
@@ -47,7 +48,9 @@ check("sort-sass", purpose)
 
 # %% widest-load
 def load_bytes(n_cols: int, block_size: int, num_warps: int) -> int:
-    """Return how many bytes one load of the row kernel moves, for contiguous fp32 rows of n_cols columns."""
+    """Return how many bytes one load of the row kernel moves, for contiguous fp32 rows of n_cols columns.
+    If there are more threads than columns in the block, each thread loads one element.
+    """
     # BEGIN SOLUTION: what may the compiler assume about n_cols, and how many elements does a thread have?
     if n_cols % 16:
         return 4

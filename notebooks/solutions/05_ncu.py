@@ -62,8 +62,8 @@ check("sum-columns", my_column_sums)
 
 # %% warps-needed
 def warps_needed(gb_per_s: float, latency_ns: float, n_sms: int, bytes_per_thread: int) -> int:
-    """Return how many warps each SM needs so that the whole GPU reads gb_per_s, if every thread always
-    waits for bytes_per_thread bytes, which arrive latency_ns after it asked for them.
+    """Return how many warps each SM needs so that the whole GPU reads gb_per_s and writes nothing, if every
+    thread always waits for bytes_per_thread bytes, which arrive latency_ns after it asked for them.
     """
     # BEGIN SOLUTION: how many bytes must be on their way at any time, and how many does a warp ask for?
     in_flight = gb_per_s * latency_ns / n_sms

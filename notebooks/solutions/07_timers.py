@@ -19,9 +19,10 @@ check("calls-in-a-row", us_per_call)
 
 # %% times-from-a-trace
 def call_times(trace: list[tuple[str, float, float]]) -> list[float]:
-    """The kernel time of each call. `trace` has (name, start_us, end_us) in the order of the GPU.
+    """Return the kernel time of each call.
 
-    A kernel called "flush" runs before each call. Everything up to the next one belongs to the call.
+    `trace` lists (name, start_us, end_us) of each kernel, in the order in which they ran. A kernel called
+    "flush" runs before each call, and the kernels up to the next flush belong to that call.
     """
     # BEGIN SOLUTION: begin a new call at each flush
     times = []
@@ -39,9 +40,9 @@ check("times-from-a-trace", call_times)
 
 # %% chance-to-hold
 def chance_to_hold(n: int, k: int) -> float:
-    """How likely n independent readings have the true median between their k-th smallest and k-th largest.
+    """How likely the true median lies between the k-th smallest and the k-th largest of n readings.
 
-    k is at most n // 2.
+    The readings are independent, and k is at most n // 2.
     """
     # BEGIN SOLUTION: when does the median lie outside, and how likely is that?
     below = sum(math.comb(n, i) for i in range(k)) / 2**n

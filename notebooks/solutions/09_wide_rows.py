@@ -3,15 +3,19 @@
 from helpers.lab import check
 
 
-# %% pack-a-word
-def pack_a_word(m_bits: int, s_bits: int) -> int:
-    """Return one 64-bit word, m's 32 bits in the upper half, s's in the lower; all are ints from 0 up."""
-    # BEGIN SOLUTION: move m's bits up by half a word, and put s's bits below
-    return (m_bits << 32) | s_bits
+# %% can-hang
+def can_hang(n_rows: int, parts: int, places: int, consecutive: bool) -> bool:
+    """Whether a launch hangs in which programs start in order and keep their places while they wait.
+
+    `consecutive` is rule 2. Otherwise, the first parts of all rows come first, then all second parts.
+    """
+    # BEGIN SOLUTION: how many programs must have started before the first row is complete?
+    needed = parts if consecutive else (parts - 1) * n_rows + 1
+    return needed > places
     # END SOLUTION
 
 
-check("pack-a-word", pack_a_word)
+check("can-hang", can_hang)
 
 
 # %% programs-that-fit

@@ -64,7 +64,7 @@ def _torch_norm(body: str, mistake: str) -> Attempt:
 
 
 ATTEMPTS = {
-    # Which elements a program owns
+    # Which elements a program processes
     "share: rounded down": _share(f"return n // b, p * b, {_LEFT}", "rounded-down", "round up"),
     "share: always one more": _share(f"return n // b + 1, p * b, {_LEFT}", "one-too-many"),
     "share: no mask": _share(f"return {_UP}, p * b, b", "no-mask"),
@@ -232,4 +232,5 @@ def test_the_lab_prints_both_times_of_the_normalization(capsys):
 
     *_, took, told = ast.parse(solution_cells(LAB)["won-rms-norm-rows"]).body
     exec(compile(ast.Module([took, told], []), "cell", "exec"), {"records": Records, "time_both": None})
-    assert capsys.readouterr().out == "one kernel takes 102 µs, the operations 712 µs\n"
+    printed = capsys.readouterr().out
+    assert "102 µs" in printed and "712 µs" in printed

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import ast
+import json
 import random
 import re
 from collections import Counter
 
+import nbformat
 import pandas as pd
 import pytest
 import triton
 import triton.language as tl
+from commands import ROOT
 from lab_answers import judged
 from lab_attempts import solution_cells
 
@@ -516,3 +519,19 @@ def test_a_false_hint_gives_wide_loads_and_right_values_in_the_interpreter():
     y = torch.zeros_like(x)
     ptx.interpreted(false_hint_kernel)[(2,)](x, y, 1025, BLOCK_SIZE=1024)
     assert torch.equal(y, x * x)
+
+
+def test_the_times_in_the_text_are_those_of_the_h200():
+    notebook = nbformat.read(ROOT / "labs" / "solutions" / "04_ptx.ipynb", as_version=4)
+    text = {cell.id: cell.source for cell in notebook.cells}
+    slower = {row["n_elements"]: row["masked_over_wide"] - 1 for row in h200_rows("lab/wide-loads")}
+    seen = text["what-you-saw-wide-loads"]
+    assert f"cost {100 * slower[100_000_001]:.1f} % for 100 million elements" in seen
+    assert f"For 1.4 million they cost {100 * slower[1_423_763]:.1f} %" in seen
+    by_rows = h200_rows("ptx/vector-width")[0]["narrow_over_wide"] - 1
+    assert f"about {100 * by_rows:.0f} %" in text["won-wide-loads"]
+
+
+def h200_rows(record: str) -> list[dict]:
+    path = ROOT / "helpers" / "records" / "h200" / f"{record}.json"
+    return json.loads(path.read_text())["cases"][0]["rows"]

@@ -4,6 +4,8 @@ accepted.
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from lab_answers import mistakes, solution
@@ -12,6 +14,7 @@ from lab_attempts import Attempt, changed, judge, solution_cells
 from helpers import exercises
 from helpers.exercises import Case, Outcome, speed
 from helpers.exercises.attempt import attempt
+from helpers.lessons import deadlock
 
 LAB = "09_wide_rows"
 MERGE, SHARE, COPY = "merge-row-parts", "share-a-row", "beat-the-copy"
@@ -142,9 +145,7 @@ ATTEMPTS = {
         "torch-computes",
         "calls torch's nan_to_num",
     ),
-    "two: large programs": changed(
-        SHARE, "x.shape, 8192", "x.shape, 32768", "row-not-shared", "16,384 is the most"
-    ),
+    "two: large programs": changed(SHARE, "x.shape, 8192", "x.shape, 32768", "row-not-shared", "16,384"),
     "two: torch does it": Attempt(SHARE, source=_TORCH, mistake="no-launch"),
     "two: loaded again with another value beyond the mask": changed(
         SHARE,
@@ -278,14 +279,29 @@ def test_on_a_gpu_a_launch_that_may_hang_is_refused_before_it_begins(tmp_path) -
 @pytest.mark.parametrize(
     ("wrong", "mistake"),
     [
-        (lambda m, s: None, "not-an-integer"),
-        (lambda m, s: s << 32 | m, "swapped"),
-        (lambda m, s: m | s, "no-shift"),
-        (lambda m, s: m << 31 | s, "shift"),
+        (lambda rows, parts, places, consecutive: None, "not-a-bool"),
+        (lambda rows, parts, places, consecutive: rows * parts > places, "all-programs"),
+        (lambda rows, parts, places, consecutive: parts > places, "rule-ignored"),
+        (
+            lambda rows, parts, places, consecutive: _programs(rows, parts, consecutive) >= places,
+            "one-place-too-many",
+        ),
+        (lambda rows, parts, places, consecutive: _programs(rows, parts, consecutive) <= places, "exchanged"),
     ],
 )
-def test_a_wrongly_packed_word(wrong, mistake) -> None:
-    assert mistakes("pack-a-word", wrong) == {mistake}
+def test_a_wrong_idea_of_a_hang(wrong, mistake) -> None:
+    assert mistake in mistakes("can-hang", wrong)
+
+
+def _programs(rows: int, parts: int, consecutive: bool) -> int:
+    return parts if consecutive else (parts - 1) * rows + 1
+
+
+@pytest.mark.parametrize("consecutive", [True, False])
+def test_the_lessons_model_hangs_when_the_exercise_says_so(consecutive) -> None:
+    for rows, parts, places in itertools.product(range(1, 5), range(1, 7), range(1, 12)):
+        hangs = deadlock.follow(rows, parts, places, neighbours=consecutive).attrs["hangs"]
+        assert hangs == (_programs(rows, parts, consecutive) > places)
 
 
 @pytest.mark.parametrize(

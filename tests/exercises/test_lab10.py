@@ -271,3 +271,58 @@ def test_each_claim_has_the_faults_that_it_was_given():
 def test_objections_come_in_any_order(right):
     assert judged(STANDS, lambda claim: set(right["objections"](claim))).passed
     assert judged(STANDS, lambda claim: right["objections"](claim)[::-1]).passed
+
+
+# ----------------------------------------------------------------------------------------- inside the lesson
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda n, gb: f"{n / gb / 1e3} µs", "not-a-number"),
+        (lambda n, gb: n / gb / 2e3, "halved"),
+        (lambda n, gb: 2 * n / gb / 1e3, "doubled"),
+        (lambda n, gb: n / gb, "unit"),
+        (lambda n, gb: 1e3 * gb / n if n else 0.0, "inverse"),
+        (lambda n, gb: n / gb / 1e3 + 1.4, "time"),
+    ],
+)
+def test_a_wrong_time_of_bytes(wrong, mistake):
+    assert mistakes("bytes-to-us", wrong) == {mistake}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda floor, moved, starts: None, "not-a-number"),
+        (lambda floor, moved, starts: floor + moved + starts, "sum"),
+        (lambda floor, moved, starts: max(floor, moved, starts), "largest-of-all"),
+        (lambda floor, moved, starts: floor + min(moved, starts), "one-rate"),
+        (lambda floor, moved, starts: floor + max(moved, starts) + 1, "time"),
+    ],
+)
+def test_a_wrong_time_of_several_rates(wrong, mistake):
+    assert mistake in mistakes("slowest-rate", wrong)
+
+
+def test_times_at_the_same_time_are_not_told_apart_by_which_is_first():
+    assert mistakes("slowest-rate", lambda floor, moved, starts: floor + max(starts, moved)) == {""}
+    assert mistakes("slowest-rate", lambda floor, moved, starts: floor + moved) == {"one-rate"}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda ours, theirs: ours < theirs, "another-word"),
+        (lambda ours, theirs: "faster" if ours[0] > theirs[1] else "slower", "reversed"),
+        (lambda ours, theirs: "faster" if sum(ours) < sum(theirs) else "slower", "overlap-decided"),
+        (lambda ours, theirs: "tie", "missed"),
+    ],
+)
+def test_a_wrong_order_of_two_intervals(wrong, mistake):
+    assert mistake in mistakes("order-of-two", wrong)
+
+
+def test_intervals_that_touch_are_a_tie():
+    def open_ended(ours, theirs):
+        return "faster" if ours[1] <= theirs[0] else "slower" if ours[0] >= theirs[1] else "tie"
+
+    assert mistakes("order-of-two", open_ended) == {"overlap-decided"}

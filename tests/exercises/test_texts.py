@@ -118,7 +118,7 @@ def test_a_kernel_survives_a_round_trip_through_text():
 
 @pytest.mark.parametrize("value", [3, "text", None, print, lambda x: x])
 def test_an_object_that_is_not_a_kernel_is_an_error(value):
-    with pytest.raises(triton_text.NoKernel, match=r"no @triton\.jit function"):
+    with pytest.raises(triton_text.NoKernel, match="@triton"):
         triton_text.text_of(value)
 
 
@@ -133,8 +133,8 @@ def test_an_object_that_is_not_a_kernel_is_an_error(value):
         ("tl.load.__globals__", "it uses tl.load.__globals__"),
         ("tl.extern_elementwise('a', 'b', [], {}, True)", "it uses tl.extern_elementwise"),
         ("triton.runtime.driver", "it uses triton.runtime.driver"),
-        ("import os", "it holds 'import os'"),
-        ("match x:\n        case tl.tensor(handle=y):\n            pass", "it holds 'match x:"),
+        ("import os", "it contains 'import os'"),
+        ("match x:\n        case tl.tensor(handle=y):\n            pass", "it contains 'match x:"),
         ("if False:\n        getattr = x\n    getattr(tl, 'core')", "it uses getattr, which is a builtin"),
         ("if False:\n        np = x\n    np.load('x')", "it uses np, which is neither"),
         ("x.dtype = 3", "it sets x.dtype"),
@@ -151,14 +151,14 @@ def test_a_kernel_that_reaches_outside_is_not_built(line, says):
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("import os\n", "it holds 'import os'"),
-        ("from os import path\n", "it holds 'from os"),
+        ("import os\n", "it contains 'import os'"),
+        ("from os import path\n", "it contains 'from os"),
         ("x = open('y')\n", "it uses open"),
         ("@open\ndef k(x):\n    pass\n", "it uses open"),
         ("def __builtins__(x):\n    pass\n", "it uses __builtins__"),
         ("@triton.jit\ndef k(x=print(open)):\n    pass\n", "it uses open"),
         ("x = 3\n", "it ends without a kernel"),
-        ("def (", "it cannot be read"),
+        ("def (", "it can't be read"),
     ],
 )
 def test_a_text_that_does_more_than_define_kernels_is_not_built(text, says):

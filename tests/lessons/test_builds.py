@@ -96,3 +96,21 @@ def test_sanitizer_finds_a_missing_guard():
     int main() { float* x; cudaMalloc(&x, 100); k<<<1, 64>>>(x); return cudaDeviceSynchronize(); }
     """
     assert "Invalid __global__ write of size 4 bytes" in failures.sanitize(program).message
+
+
+def test_a_report_is_shortened_to_its_first_error():
+    frames = [
+        "Host Frame: launch in launcher.so",
+        "Host Frame: [0x1] in python3",
+        "Host Frame: run in jit.py:7",
+    ]
+    report = "\n".join(["========= Invalid read", *(f"========= {one}" for one in frames)])
+    shortened = failures.first_error(report + "\n========= \n========= ERROR SUMMARY: 8 errors")
+    assert shortened.splitlines() == [
+        "========= Invalid read",
+        "========= Host Frame: launch in launcher.so",
+        "=========         (1 more calls)",
+        "========= Host Frame: run in jit.py:7",
+    ]
+    assert failures.from_exception("[New Thread]\nCUDA Exception: one") == "CUDA Exception: one"
+    assert failures.from_exception("no record") == failures.first_error("no record") == "no record"

@@ -42,9 +42,13 @@ def test_inputs_that_cannot_be_drawn_are_errors(x, threads, says):
         profiling.f_for_all(torch.square, x, threads)
 
 
-def test_a_wide_table_keeps_its_lines_and_its_template_arguments():
-    html = profiling.wide("a_kernel<4, float>   1\nb").data
-    assert "a_kernel&lt;4, float&gt;   1\nb" in html and "white-space: pre" in html
+def test_a_printed_table_has_the_columns_that_the_lesson_names():
+    rule = "----  -----  --"
+    table = "\n".join([rule, "name  much time  N", rule, " a<1        2us  3", rule, "Total: 4"])
+    page = profiling.columns(table, "name", "N").data
+    assert "white-space: pre" in page
+    lines = page[page.index(">") + 1 :].splitlines()
+    assert lines == ["----  -", "name  N", "----  -", " a&lt;1  3", "----  -", "Total: 4</pre>"]
 
 
 @pytest.mark.gpu

@@ -47,6 +47,12 @@ def test_advice_html_folds_by_launch(report):
     assert ncu.advice_html(report, 4).count("<details open>") == 1
 
 
+def test_advice_html_can_be_titles_only(report):
+    shown = ncu.advice_html(report, 4, titles=True)
+    assert "Tail Effect" in shown and "uniform execution duration" not in shown
+    assert "uniform execution duration" in ncu.advice_html(report, 4)
+
+
 def test_advice_without_any_estimate_is_shown(report):
     """A threshold above all estimates leaves only advice that has none."""
     assert ncu.advice(report, from_percent=1000).est_speedup_percent.isna().all()
@@ -57,4 +63,5 @@ def test_outcome_compares_promise_and_result(report):
     row = ncu.outcome("more rows", report[1], report[0], report[1].rule("LaunchConfiguration"))
     assert row["promised_us"] == pytest.approx(row["before_us"] * (1 - row["estimate_percent"] / 100))
     assert row["saved_percent"] == pytest.approx(100 * (1 - row["came_us"] / row["before_us"]))
+    assert row["speedup_type"] in ("global", "local")
     assert math.isnan(ncu.outcome("x", report[1], report[0], None)["promised_us"])

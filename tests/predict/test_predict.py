@@ -155,7 +155,7 @@ def test_an_answer_survives_a_restart_and_may_change_until_it_is_revealed(live, 
     predict.ask("sectors", "How many?", unit="sectors")
     assert field("sectors").typed == ["16"] and "saved: 16 sectors" in field("sectors").status
     predict.reveal("sectors", 4)
-    assert "the one that counts" in field("sectors").status and field("sectors").entry["revealed"]
+    assert "before you saw the answer" in field("sectors").status and field("sectors").entry["revealed"]
     kept = json.loads((live / "progress" / "predictions.json").read_text())["sectors"]
     assert (kept["answer"], kept["truth"]) == (16, 4)
     assert re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d", kept["revealed"])
@@ -188,7 +188,7 @@ def test_running_all_cells_folds_the_answer_until_the_learner_answers(live, show
     predict.ask("sectors", "How many?", unit="sectors")  # the cell is run again
     answer("sectors", "many")
     assert shown[-1].field is not None  # the answer below is still folded
-    assert "the one that counts" in answer("sectors", "8")
+    assert "before you saw the answer" in answer("sectors", "8")
     assert shown[-1].text == "You said 8 sectors; it is 4 sectors.\n\nTwo rows."
     assert "<details>" not in shown[-1].html and "Two rows." in shown[-1].html
     n_shown = len(shown)
@@ -299,10 +299,10 @@ def test_a_broken_file_does_no_harm(live, shown, broken):
 
 def test_the_review_counts(live, shown):
     predict.review()
-    assert shown[-1].text.startswith("No question was asked since the kernel started")
+    assert shown[-1].text.startswith("No question has been asked")
     predict.ask("empty", "Question empty?")
     predict.review()
-    assert shown[-1].text.startswith("You have predicted nothing yet")
+    assert shown[-1].text.startswith("You haven't answered any question yet")
     for key, kind, said, is_now in [
         ("one", {}, "4", 4),
         ("two", {}, "5", 4),
@@ -321,9 +321,9 @@ def test_the_review_counts(live, shown):
     says = shown[-1].text.splitlines()
     assert says[:2] == [
         "Answered: 7 of 9 questions.",
-        "Right: 2 of 3 answers that can be worked out.",
+        "Right: 2 of 3 answers that you could work out.",
     ]
-    assert says[2].startswith("The range contained the truth: 1 of 2.")
+    assert says[2].startswith("Ranges that contained the measured value: 1 of 2.")
     assert "Question three? (a guess)" in shown[-1].text and "not revealed yet" in shown[-1].text
     assert shown[-1].html.count("<tr>") == 10
 

@@ -201,11 +201,11 @@ def test_sliders_kept_with_the_function_and_all_points_without_widgets(monkeypat
 @pytest.mark.parametrize(
     ("function", "other", "says"),
     [
-        (flat_kernel, {}, "flat_kernel is a Triton kernel: give explore.. the function that launches it"),
+        (flat_kernel, {}, "flat_kernel is a Triton kernel: pass the function that launches it"),
         (ptx.interpreted(flat_kernel), {}, "is a Triton kernel"),
-        (LoadedKernel("scale", (), "cpu", 0.0, print), {}, "scale is a loaded CUDA kernel: give explore.. "
-                                                           "the function"),
-        (3, {}, "explore.. takes a function, a name or a Space; it was given 3"),
+        (LoadedKernel("scale", (), "cpu", 0.0, print), {}, "scale is a loaded CUDA kernel: pass the "
+                                                           "function"),
+        (3, {}, "explore.. takes a function, a name or a Space, and 3 is none of them"),
         (flat, {"num_warps": 4}, r"num_warps=4 is one value; a slider needs a list: num_warps=\[4, …\]"),
         (flat, {"block_size": [64]}, "flat has no launch parameter 'block_size'; it has BLOCK_SIZE, "
                                      "num_warps"),
@@ -213,10 +213,10 @@ def test_sliders_kept_with_the_function_and_all_points_without_widgets(monkeypat
         (flat, {"n_cols": 100}, "n_cols=100 is no position of its slider"),
         (flat, {"n_cols": [0]}, "n_cols has the value 0"),
         (flat, {"dtype": ["float31"]}, "dtype has the value 'float31'"),
-        (flat, {"against": None}, "reference is missing, and there is nothing in against"),
+        (flat, {"against": None}, "reference is missing, and against is empty"),
         (flat, {"against": [torch.square, torch.abs]}, "reference is missing, and against has 2 functions"),
-        (flat, {"against": ["torch.square"]}, "against has 'torch.square', which is no function"),
-        (flat, {"n_rows": 8, "n_elements": 8}, "Give n_rows or n_elements"),
+        (flat, {"against": ["torch.square"]}, "against contains 'torch.square', which is not a function"),
+        (flat, {"n_rows": 8, "n_elements": 8}, "Pass n_rows or n_elements"),
         (lambda x, BLOCK_SIZE, num_warps: flat(x, BLOCK_SIZE, num_warps), {"num_warps": None},
             "is one value"),
         (torch.square, {}, "square has no launch parameter 'BLOCK_SIZE'; it has none besides x"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 from slider_driver import page_data
 
@@ -36,20 +38,39 @@ def position(shown, **values) -> dict:
             if axis.get("name", "aligned") == name:
                 text = f"{value:,}" if isinstance(value, int) else str(value)
                 at[i] = axis["values"].index(text)
-    shown.widget._hear(None, {"kind": "code", "at": at}, None)
+    asyncio.run(asked(shown, at))
     (found,) = sent[-1]["positions"].values()
     return found
+
+
+async def asked(shown, *positions: list[int]) -> None:
+    """Ask for positions one after another, as a browser does, and wait until the last one has its SASS."""
+    for at in positions:
+        shown.widget._hear(None, {"kind": "code", "at": at}, None)
+    if (task := shown.widget._answer.__self__.task) is not None:
+        await task
 
 
 def test_ptx_is_sent_before_the_slow_disassembler_has_finished():
     shown = widgets.explore_ptx()
     sent = []
     shown.widget.send = sent.append
-    shown.widget._hear(None, {"kind": "code", "at": [0, 0, 0, 0]}, None)
-    (early,), (whole,) = (message["positions"].values() for message in sent)
-    assert "answer" not in sent[0] and "sass" not in early  # the browser still waits
-    assert sent[1]["answer"] and whole["sass"] and whole["ptx"] == early["ptx"]
+    asyncio.run(asked(shown, [0, 0, 0, 0], [1, 0, 0, 0]))
+    (left,), (early,), (whole,) = (message["positions"].values() for message in sent)
+    assert sent[0]["answer"] and sent[1]["answer"] and not {"sass"} & {*left, *early}
+    assert whole["sass"] and whole["ptx"] == early["ptx"]
     assert whole["facts"][:-1] == early["facts"]
+    # The reader had left the first position before its turn came, so it was not disassembled.
+    assert list(sent[-1]["positions"]) == ["1,0,0,0"]
+
+
+def test_an_error_in_the_background_reaches_the_reader(monkeypatch):
+    shown = widgets.explore_ptx()
+    sent = []
+    shown.widget.send = sent.append
+    monkeypatch.setattr("helpers.ptx.artifacts.read_sass", lambda *arguments: 1 / 0)
+    asyncio.run(asked(shown, [2, 0, 1, 0]))
+    assert sent[-1]["error"].startswith("ZeroDivisionError")
 
 
 def facts(shown, found: dict) -> dict[str, int]:

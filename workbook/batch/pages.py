@@ -23,7 +23,7 @@ from helpers.widgets.shown import page_script
 from workbook import outputs
 from workbook.batch.notebook_runs import NotebookRun, in_words
 from workbook.folds import fold_title
-from workbook.page import escaped
+from workbook.page import BLOCKS, escaped
 from workbook.static_widgets import PLOTLY, STYLE, VIEW, states_of, static_outputs
 
 if TYPE_CHECKING:
@@ -46,6 +46,15 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 .workbook-top a { color: #0b62b8; }
 .workbook-top .failed { color: #b3261e; font-weight: 600; }
 .jp-Cell-inputArea .highlight pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 760px) {  /* nbconvert makes rows of a table of them, which can't scroll */
+  body .jp-OutputArea-child, body .jp-OutputArea-child :is(.jp-OutputPrompt, .jp-OutputArea-output) {
+    display: block; width: auto; margin-left: 0; } }
+.kw-code { position: relative; }
+.kw-copy { position: absolute; top: 2px; right: 2px; padding: 1px 8px; font: 12px/1.6 system-ui, sans-serif;
+  color: #57606a; background: #f5f5f5; border: 1px solid #d0d7de; border-radius: 4px; cursor: pointer; }
+.kw-copy:is(:hover, :focus-visible) { color: #1f2328; }
+.kw-fades { mask-image: linear-gradient(to right, #000 calc(100% - 40px), transparent); }
+@media print { .kw-copy { display: none; } .kw-fades { mask-image: none; } }
 .highlight .kt, .highlight .nb { color: var(--jp-mirror-editor-builtin-color); }
 .highlight .nf { color: var(--jp-mirror-editor-def-color); }
 /* static widgets */
@@ -55,6 +64,13 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 {%- endblock -%}
 {%- block body_footer -%}
 {%- if resources.explorer -%}<script>{{ resources.explorer }}</script>{%- endif -%}
+<script>
+{{ resources.blocks }}
+for (const pre of document.querySelectorAll(".jp-Cell-inputArea .highlight pre")) {
+  blocks.addCopyButton(pre.parentElement, pre.textContent.replace(/\\n$/, ""));
+}
+blocks.watchEdges(".jp-RenderedText, .jp-RenderedHTMLCommon, .jp-RenderedHTMLCommon pre");
+</script>
 {{ super() }}
 {%- endblock -%}
 {%- block body_header -%}
@@ -115,6 +131,7 @@ def write_page(
         "metadata": {"name": run.title},
         "plotly": bool(figures),
         "explorer": page_script() if _has_sliders(notebook) else "",
+        "blocks": BLOCKS.read_text("utf-8"),
         "workbook_top": _top(run),
     }
     body, _ = _exporter().from_notebook_node(notebook, resources)

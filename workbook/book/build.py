@@ -21,6 +21,7 @@ from workbook.book import glossary, headlines, mistakes
 from workbook.book.cells import prepared, relinked
 from workbook.book.course import CHANGELOG, SOURCES, Course, read_course
 from workbook.book.front import front
+from workbook.page import BLOCKS
 from workbook.project import load_project
 from workbook.usage import UsageError
 
@@ -172,6 +173,7 @@ def _write_static(folder: Path) -> None:
     shutil.copytree(_HERE / "assets", folder)
     shutil.copyfile(Path(plotly.__file__).parent / "package_data" / "plotly.min.js", folder / "plotly.min.js")
     (folder / "explorer.js").write_text(page_script(), "utf-8")
+    shutil.copyfile(BLOCKS, folder / "blocks.js")
 
 
 # ---------------------------------------------------------------------------------------------- Sphinx
@@ -213,7 +215,9 @@ def _settings(course: Course) -> dict[str, Any]:
         "html_context": {"default_mode": "auto"},
         "html_static_path": ["_book"],
         "html_css_files": ["book.css"],
-        "html_js_files": [(name, {"defer": "defer"}) for name in ("book.js", "explorer.js", "questions.js")],
+        "html_js_files": [
+            (name, {"defer": "defer"}) for name in ("blocks.js", "book.js", "explorer.js", "questions.js")
+        ],
         "html_copy_source": False,
         "html_show_sourcelink": False,
         "html_show_copyright": False,

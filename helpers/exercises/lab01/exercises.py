@@ -168,7 +168,7 @@ def _trace_cases(rng: random.Random, device: str) -> Iterator[Case]:
         events = [dict(e) for e in trace.load_trace(path).events]
         gpu = path.parent.parent.name
         yield Case(
-            f"the trace of lesson 01, section 6, recorded on {gpu}",
+            f"the trace of lesson 01, section B3, recorded on {gpu}",
             (events,),
             expected=traces.attribution(events),
         )

@@ -8,20 +8,20 @@ from dataclasses import dataclass
 
 # What is special about each kind of draw, and how it is made (`_draw`).
 KINDS: dict[str, tuple[str, dict[str, float]]] = {
-    "tails": ("two equal kernels, now and then a slow reading", {}),
-    "first": ("two equal kernels, the very first reading 20 to 90 times too long", {"first": True}),
+    "tails": ("two equal kernels, with occasional slow readings", {}),
+    "first": ("two equal kernels, with a first reading that is 20 to 90 times too long", {"first": True}),
     "drift": ("two equal kernels while the clock drifts", {"drift": 0.04}),
-    "wide": ("two equal kernels, much noise", {"noise": 0.12}),
-    "real": ("a real difference of 3 %, now and then a slow reading", {"difference": 0.03}),
+    "wide": ("two equal kernels, with much noise", {"noise": 0.12}),
+    "real": ("a real difference of 3 %, with occasional slow readings", {"difference": 0.03}),
     "real-first": (
-        "a real difference of 3 %, the very first reading of the faster one 20 to 90 times too long",
+        "a real difference of 3 %, with a first reading of the faster one that is 20 to 90 times too long",
         {"difference": 0.03, "first": True},
     ),
     "real-drift": (
         "a real difference of 3 % while the clock drifts by 2 %",
         {"difference": 0.03, "drift": 0.02},
     ),
-    "real-small": ("a real difference of 0.7 %, little noise", {"difference": 0.007, "noise": 0.003}),
+    "real-small": ("a real difference of 0.7 %, with little noise", {"difference": 0.007, "noise": 0.003}),
 }
 EQUAL, REAL = (tuple(kind for kind in KINDS if kind.startswith("real") is real) for real in (False, True))
 

@@ -59,7 +59,7 @@ def traces(rng: random.Random) -> list[tuple[str, list[dict]]]:
                 at += dur + rng.choice((0.0, rng.expovariate(1 / 30)))
         events += _noise(rng, end)
         rng.shuffle(events)
-        found.append((f"{len(events)} events on several streams, in no order", events))
+        found.append((f"{len(events)} events on several streams, in random order", events))
     return found
 
 

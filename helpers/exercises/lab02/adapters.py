@@ -28,7 +28,7 @@ def _owner(address: int, n_bytes: int, device: str, made: list) -> tuple[Any, in
             start = storage.data_ptr()
             if start and start <= address and address + n_bytes <= start + storage.nbytes():
                 return one, address - start
-    raise NotALaunch(f"launch was given an address with {n_bytes:,} bytes that belong to no {device} tensor")
+    raise NotALaunch(f"launch was given an address with {n_bytes:,} bytes that aren't in any {device} tensor")
 
 
 def _noted(made: list) -> Any:
@@ -69,7 +69,9 @@ def wrapped(difference: Any, x: Any, device: str, kernel: Proxy) -> dict:
                 raise NotALaunch(f"launch takes four integers; {name} is of type {type(value).__name__}")
         n = height * width
         if n == 0:
-            raise NotALaunch("launch was called for no element: a grid of zero blocks is an error")
+            raise NotALaunch(
+                "launch was called for a matrix with no elements, but a grid of zero blocks is an error"
+            )
         flat = []
         for address in (input, output):
             owner, offset = _owner(address, 4 * n, device, made)
@@ -77,7 +79,7 @@ def wrapped(difference: Any, x: Any, device: str, kernel: Proxy) -> dict:
             flat.append(elements.set_(owner.untyped_storage(), offset // 4, (n,)))
         source, target = flat
         if source.data_ptr() == target.data_ptr():
-            raise NotALaunch("launch was given the input's address for the output too")
+            raise NotALaunch("launch was given the input's address as the output's, too")
         target.copy_(kernel.compute(source.view(height, width).clone()).reshape(-1))
 
     try:

@@ -179,7 +179,7 @@ def _factors(x, rng: random.Random) -> tuple:
 
 ROWS = _kernel_exercise(
     "rows-not-columns",
-    "Rows, not columns",
+    "Read and write along rows",
     "scale_rows",
     12,
     _rows_cases,

@@ -114,7 +114,7 @@ class Built:
         """Launch on the tensors' device, on its current stream.
 
         Raises:
-            RuntimeError: the launch was not accepted.
+            RuntimeError: the launch failed.
             helpers.cuda.emulator.checked.EmulatorError: on the host, if the kernel does something that it
             must not do.
         """
@@ -125,7 +125,7 @@ class Built:
         module = self.module if on_gpu else self.on_host()
         status = getattr(module, self.launcher.function)(*(t.data_ptr() for t in tensors), *numbers, stream)
         if status != "no error":
-            raise RuntimeError(f"the launch was not accepted: {status}")
+            raise RuntimeError(f"the launch failed: {status}")
 
 
 def kernel(name: str) -> Callable[[Any], Built]:
@@ -145,7 +145,9 @@ def as_text(answer: Any) -> str:
     """
     if isinstance(answer, str):
         return answer
-    raise cuda.BuildError(f"The answer is CUDA text, a string; this one is of type {type(answer).__name__}.")
+    raise cuda.BuildError(
+        f"The answer must be CUDA text, a string, but it is of type {type(answer).__name__}."
+    )
 
 
 def load(name: str, text: Any) -> Built:

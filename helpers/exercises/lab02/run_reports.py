@@ -69,8 +69,8 @@ def strided(s: Seen) -> str:
         if not used >= s.want:
             return (
                 f"the result is right, but a warp's request for `{argument}` touches {sectors:.3g} "
-                f"sector{'' if sectors == 1 else 's'} and uses {used:.3g} % of their bytes, where at least "
-                f"{s.want} % are asked for"
+                f"sector{'' if sectors == 1 else 's'} and uses only {used:.3g} % of the bytes moved, where "
+                f"at least {s.want} % are required"
             )
     return ""
 

@@ -1,4 +1,4 @@
-"""Lab 02's free exercise: say what limits a slow kernel, fix it, and say by how much its accesses fall."""
+"""Lab 02's free exercise: say what limits a slow kernel, fix it, and predict how its accesses drop."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ID, LAB, NAME = "slow-kernel", "02_load_inline", "MENDED"
 _FIXED = 4  # times fewer loads, at least
 _WITHIN = 0.1  # of a claimed fall
 _COUNTED = {
-    "loads": "the loads of all threads",
-    "requests": "the warps' requests",
-    "sectors": "the sectors that they touch",
-    "sectors_a_request": "the sectors per request",
-    "bytes_used_percent": "the used part of the sectors' bytes",
-    "loads_an_element": "the loads per element",
+    "loads": "loads of all threads",
+    "requests": "requests of all warps",
+    "sectors": "sectors that the requests touch",
+    "sectors_a_request": "sectors per request",
+    "bytes_used_percent": "used share of the sectors' bytes",
+    "loads_an_element": "loads per element",
 }
 
 
@@ -77,13 +77,13 @@ def _data(value: Mapping[str, Any]) -> Data:
     problems = ()
     if falls["loads"] < _FIXED:
         says = (
-            f"the kernel in work loads {after['loads']:,} times on {shape}, and the slow one "
-            f"{before['loads']:,} times, which is {falls['loads']:.2f} times as many"
+            f"the kernel in work makes {after['loads']:,} loads on {shape}, and the slow one makes "
+            f"{before['loads']:,}, which is {falls['loads']:.2f} times as many"
         )
-        hint = f"Fix it in any way you like, so that it loads at most 1 / {_FIXED} as often."
+        hint = f"Fix it in any way you like, but let it make at most 1 / {_FIXED} of the loads."
         problems = (Problem("not-fixed", says, hint),)
     figures = {
-        f"{name}_{when}": Figure(float(found[name]), f"{what} of the {which} kernel on {shape}", 0.02)
+        f"{name}_{when}": Figure(float(found[name]), f"{what}, in the {which} kernel on {shape}", 0.02)
         for when, found, which in (("before", before, "slow"), ("after", after, "fixed"))
         for name, what in _COUNTED.items()
     }
@@ -133,7 +133,7 @@ _WRITTEN = WriteUpJudge(ID, NAME, _data)
 SLOW_KERNEL = Exercise(
     id=ID,
     lab=LAB,
-    title="Fix a slow kernel, and say by how much",
+    title="Fix a slow kernel, and predict by how much",
     name=NAME,
     minutes=25,
     cases=_cases,

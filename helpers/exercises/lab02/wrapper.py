@@ -140,7 +140,7 @@ def _call(seen: Seen) -> Iterator[Seen]:
 def _accepted(s: Seen) -> str:
     if s.error not in ("", "NotALaunch"):
         return ""
-    return "it passed it to the launch" if s.n_launches else "it returned something without an error"
+    return "it passed the tensor to the launch" if s.n_launches else "it returned a result without an error"
 
 
 _ACCEPTS = {

@@ -55,7 +55,7 @@ def _about_share(n: int, block: int, program: int) -> dict[str, int]:
 SHARE = answer_exercise(
     "programs-and-elements",
     LAB,
-    "Which elements a program owns",
+    "Which elements a program processes",
     "share",
     _shares,
     minutes=8,
@@ -241,7 +241,7 @@ _PYTHON = {
 RMS_NORM = kernel_exercise(
     "rms-norm-rows",
     LAB,
-    "A normalisation in one kernel",
+    "A normalization in one kernel",
     "rms_norm",
     _rms_norm,
     cases=CasePlan(

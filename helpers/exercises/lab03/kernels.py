@@ -142,7 +142,7 @@ def _once(function: Kernel) -> Callable[[], Kernel]:
 _right = partial(HiddenKernel, right=True)
 _wrong = partial(HiddenKernel, right=False)
 _VALUES = "Compare only the values, and allow rounding: torch.allclose(got, expected, equal_nan=True)."
-_LAYOUT = "The docstring says nothing about the output's memory layout, so compare values, not strides."
+_LAYOUT = "A kernel may choose its output's memory layout, so compare values, not strides."
 
 # From mistakes that most tests find to those that few find.
 KERNELS: dict[str, HiddenKernel] = {
@@ -177,21 +177,19 @@ KERNELS: dict[str, HiddenKernel] = {
     "whole-blocks": _wrong(
         _once(_whole_blocks),
         "leaves out the columns after the last whole block of 128",
-        "Try widths that are no multiple of a block size, such as 781.",
+        "Try widths that aren't a multiple of a block size, such as 781.",
     ),
     "half": _wrong(
         _once(lambda x: x.half().square().float()),
         "computes in float16",
-        "Compare as closely as float32 allows. A float16 has only three digits.",
+        "Compare as closely as float32 allows. A float16 has only about three digits.",
     ),
     "first-8192": _wrong(
         _columns(8192, "zero"),
         "squares only the first 8,192 columns",
-        "The docstring promises up to 20,000 columns.",
+        "A kernel promises up to 20,000 columns.",
     ),
-    "many-rows": _wrong(
-        _once(_rows), "squares only the first 256 rows", "The docstring promises up to 300 rows."
-    ),
+    "many-rows": _wrong(_once(_rows), "squares only the first 256 rows", "A kernel promises up to 300 rows."),
     "double": _right(_once(lambda x: x.double().square().float()), "computes in float64", _VALUES),
     "rounding": _right(
         _once(lambda x: torch.nextafter(x * x, torch.full_like(x, float("inf")))),
@@ -217,7 +215,7 @@ KERNELS: dict[str, HiddenKernel] = {
     "without-elements": _wrong(
         _once(_needs_elements),
         "fails on a matrix without elements",
-        "The docstring promises 0 rows and 0 columns, too.",
+        "A kernel promises 0 rows and 0 columns, too.",
     ),
     "ignores-strides": _wrong(
         _once(_ignores_strides),

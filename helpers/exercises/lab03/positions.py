@@ -34,10 +34,10 @@ def read(answer: Any) -> dict[str, Any]:
     plain = {"write_up": writeup.as_plain(replace(answer, work=None))}
     work = answer.work
     if not isinstance(work, dict) or not {"explored", "a", "b"} <= set(work):
-        return {**plain, "trouble": 'work is no dict with "explored", "a" and "b"'}
+        return {**plain, "trouble": 'work is not a dict with "explored", "a" and "b"'}
     table = _measurable(work["explored"])
     if table is None:
-        trouble = 'work["explored"] is not what explore(…) returned for a function of yours'
+        trouble = 'work["explored"] is not what explore(…) returned for your function'
         return {**plain, "trouble": trouble}
     space = table.space
     found = {}
@@ -50,7 +50,7 @@ def read(answer: Any) -> dict[str, Any]:
                 listed = ", ".join(map(str, space.axes[axis]))
                 return {
                     **plain,
-                    "trouble": f'in work["{which}"] {axis} is {value!r}, and its slider has {listed}',
+                    "trouble": f'in work["{which}"] {axis} is {value!r}, but its slider has only {listed}',
                 }
         found[which] = _known(table, space.mapped[0], at)
         shown = work["explored"].now[0].row(space.mapped[0], at) or {}

@@ -28,7 +28,7 @@ def _data(value: Mapping[str, Any]) -> Data:
     """The data on the two positions, from this GPU or compiled for the records' GPU."""
     if trouble := value.get("trouble"):
         return _only(
-            Problem("no-positions", trouble, "The cell with the sliders shows which values each of them has.")
+            Problem("no-positions", trouble, "The cell with the sliders lists the values of each slider.")
         )
     a, b = value["a"], value["b"]
     if a["at"] == b["at"]:
@@ -39,8 +39,8 @@ def _data(value: Mapping[str, Any]) -> Data:
             says = f"position {which} has no figures because it is {row['verdict']}: {why}"
             return _only(Problem("no-figures", says, "Choose a position at which your kernel compiles."))
     if not value["timed"] and (of_time := _of_time(value["write_up"])):
-        says = f"not reached: {of_time} is about time, but without a GPU nothing was timed here"
-        hint = "Check it on a machine with a GPU, or say what the compiled figures show: they are not times."
+        says = f"not reached: {of_time} is about time, but without a GPU nothing was timed"
+        hint = "Check it on a machine with a GPU, or report only compiled figures, which aren't times."
         return _only(Problem("not-reached", says, hint))
     timed = bool(value["timed"]) and all(row["times_us"][0] for row in (a, b))
     figures = {}
@@ -63,8 +63,8 @@ def _data(value: Mapping[str, Any]) -> Data:
     questions = {
         "which-is-faster": Claim(by_time and True, _times_in_words(a, b, timed)),
         "why": Claim(None, "compiled figures and times don't say what the warps wait for"),
-        "other-sizes": Claim(None, "two positions say nothing about the others"),
-        "other-gpus": Claim(None, f"this is about one GPU, {value['gpu']}"),
+        "other-sizes": Claim(None, "two positions say nothing about other sizes"),
+        "other-gpus": Claim(None, f"these figures are for one GPU, {value['gpu']}"),
         "is-it-right": Claim(True, f"both were checked: a is {a['verdict']}, b is {b['verdict']}"),
     }
     return Data("the sliders", figures, findings, changes, questions, n_undecided=1)
@@ -133,14 +133,16 @@ def _launch(
     if by_time and by_time[0] not in ("", which):
         return Claim(False, f"the other position is faster, {other['times_us'][0]:,.2f} µs")
     if mine["spill_bytes"] and not other["spill_bytes"] and by_time is None:
-        return Claim(False, f"position {which} spills {mine['spill_bytes']} bytes, and the other one none")
-    return Claim(True, f"position {which} is right, and nothing that is known here is against it")
+        return Claim(
+            False, f"position {which} spills {mine['spill_bytes']} bytes, and the other one doesn't spill"
+        )
+    return Claim(True, f"position {which} is right, and nothing known here speaks against it")
 
 
 SLIDERS = free_exercise(
     "say-what-you-found",
     "03_triton",
-    "Say what the sliders show, and what they do not",
+    "Report what the sliders show, and what they don't",
     "SLIDERS",
     _data,
     read=positions.read,

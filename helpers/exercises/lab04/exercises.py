@@ -16,7 +16,7 @@ from helpers.exercises.verdicts import counted
 LAB = "04_ptx"
 
 
-# -------------------------------------------------------------------------------------------- loads a thread
+# ---------------------------------------------------------------------------------------- loads per thread
 def _count_cases(rng: random.Random, device: str) -> Iterator[Case]:
     from helpers.exercises.lab04 import kernels
 
@@ -43,7 +43,7 @@ def _n(s: Seen) -> int:
 COUNT_LOADS = answer_exercise(
     "count-loads",
     LAB,
-    "Count the loads of a thread",
+    "Count a thread's loads",
     "count_loads",
     _count_cases,
     minutes=12,
@@ -64,15 +64,14 @@ COUNT_LOADS = answer_exercise(
 
 
 # ---------------------------------------------------------------------------------------------- two listings
-# What to look for in a listing after each change.
+# The sign that each change leaves in a listing.
 _MARKS = {
     "double": "Arithmetic in double has its own opcodes: look for opcodes that start with D, and for "
     "conversions to F64.",
-    "fast-math": "Fast math removes the careful parts (range checks, slow paths, calls) and keeps the MUFU. "
-    "Loads and "
-    "the guard stay as they were.",
-    "float4": "A float4 is loaded by one instruction, and the width in bits is part of the LDG's opcode.",
-    "no-guard": "`if (i < n)` becomes a comparison and a guarded EXIT before the load. Without it only one "
+    "fast-math": "Fast math removes range checks, slow paths and calls, and keeps the MUFU. The loads and "
+    "the guard don't change.",
+    "float4": "One instruction loads a float4, and the LDG's opcode contains its width in bits.",
+    "no-guard": "`if (i < n)` becomes a comparison and a guarded EXIT before the load. Without it, only one "
     "EXIT is left.",
     "same": "Only a number in the source has changed: every opcode occurs as often as before.",
 }
@@ -195,7 +194,7 @@ def _parts(seen: Seen) -> Iterable[Seen]:
         for what, verb in (("loads", "reads"), ("stores", "writes")):
             for program, n_unwritten, other in found[what]:
                 yield seen.also(verb=verb, program=program, n_unwritten=n_unwritten, other=other)
-    elif "ptx" in found:  # if it can't be compiled for a constant n_elements, the other cases have to do
+    elif "ptx" in found:  # empty if it can't be compiled for a constant n_elements
         yield from _accesses(seen, found["ptx"])
 
 
@@ -223,7 +222,7 @@ def _accesses(seen: Seen, text: str) -> Iterable[Seen]:
 def _far_away(s: Seen) -> str:
     program = f"program {s.program:,}"
     if s.other is not None:
-        return f"{program} {s.verb} element {s.other:,}, which is not its own"
+        return f"{program} {s.verb} element {s.other:,}, which isn't its own"
     return f"{program} leaves out {counted(s.n_unwritten, 'element')} of its own" if s.n_unwritten else ""
 
 
@@ -259,7 +258,7 @@ def _no_kernel(s: Seen) -> str | bool:
 WIDE_LOADS = Exercise(
     id=_WIDE,
     lab=LAB,
-    title="Sixteen bytes a load, for any size",
+    title="Sixteen bytes per load, for any size",
     name="square_wide_kernel",
     minutes=20,
     cases=_wide_cases,

@@ -1,8 +1,8 @@
-"""What torch.compile writes for torch.square, for any shape, and the kernel in it: lab 04's `output-code`.
+"""The code that torch.compile generates for torch.square, for any shape; for lab 04's `output-code`.
 
-The text is the one recorded on a GPU for (1823, 781), with the numbers of another shape filled in. What else
-depends on the shape is what the second record, (4096, 12672), shows (a test compares the two): a size that is
-a multiple of 4096, the largest XBLOCK, needs no mask, and a multiple of 16 is noted in `configs`.
+It is the text recorded on a GPU for (1823, 781), with the numbers of another shape filled in. The second
+record, for (4096, 12672), shows what else depends on the shape, and a test compares the two: a size that is a
+multiple of 4096, the largest XBLOCK, needs no mask, and a multiple of 16 is noted in `configs`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _POINTERS_16 = "(0,): [['tt.divisibility', 16]], (1,): [['tt.divisibility', 16]]
 
 
 def code_for(n_rows: int, n_cols: int) -> str:
-    """The text that torch.compile writes for torch.square on a contiguous float32 tensor of this shape."""
+    """The text that torch.compile generates for torch.square on a contiguous float32 tensor of this shape."""
     n = n_rows * n_cols
     text = _RECORD.read_text()
     text = text.replace("1423763", str(n)).replace("17085156", str(12 * n))
@@ -37,9 +37,7 @@ def code_for(n_rows: int, n_cols: int) -> str:
 
 
 def kernel_text(code: str) -> str:
-    """The Triton function in what torch.compile wrote, without the decorator that chooses XBLOCK
-    at a launch.
-    """
+    """The Triton function in the generated text, without the decorator that chooses XBLOCK at launch."""
     return re.search(r"^@triton\.jit\n(?:.+\n)+?(?=''')", code, re.MULTILINE)[0]
 
 
@@ -48,7 +46,7 @@ def kernel_of(code: str) -> Any:
     text = f"import triton\nimport triton.language as tl\n\n\n{kernel_text(code)}"
     name = f"generated_{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = device.cache_folder() / "generated" / f"{name}.py"
-    with atomic.atomic_write(path) as file:  # two processes may ask for the same kernel
+    with atomic.atomic_write(path) as file:  # two processes may write the same kernel
         file.write_text(text)
     spec = importlib.util.spec_from_file_location(name, path)
     module = importlib.util.module_from_spec(spec)
@@ -57,7 +55,7 @@ def kernel_of(code: str) -> Any:
 
 
 def generated_stages(code: str, xblock: int, target: str = "sm_90") -> ptx.Stages:
-    """The generated kernel compiled with 4 warps, and with the hints that torch.compile noted for it."""
+    """The generated kernel, compiled with 4 warps and the hints that torch.compile noted for it."""
     noted = re.search(r"'configs': \[\{(.*?)\}\]", code)[1]
     names = ("in_ptr0", "out_ptr0", "xnumel")
     return ptx.stages(
@@ -88,5 +86,5 @@ def rows_stages(n_cols: int, target: str = "sm_90", num_warps: int = 4) -> ptx.S
 
 
 def widest(stages: ptx.Stages) -> int:
-    """Bytes that the widest load of a kernel moves for one thread."""
+    """The bytes that a kernel's widest load moves per thread."""
     return max(load.n_bytes for load in stages.reading.loads)

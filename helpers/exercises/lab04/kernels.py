@@ -51,7 +51,7 @@ def row_sum_kernel(y_ptr, x_ptr, n, BLOCK_SIZE: tl.constexpr):
 
 
 _CUDA = {
-    "a float a thread": """
+    "one float per thread": """
 __global__ void half_of(const float* x, float* y, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = 0.5f * x[i];
@@ -66,7 +66,7 @@ __global__ void weighted(const double* x, const int2* at, double* y, int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) { const int2 p = at[i]; y[i] = x[p.x] * p.y; }
 }""",
-    "neighbours through shared memory": """
+    "neighbors through shared memory": """
 __global__ void blur(const float* x, float* y, int n) {
     __shared__ float tile[258];
     const int i = blockIdx.x * blockDim.x + threadIdx.x, t = threadIdx.x;
@@ -83,7 +83,7 @@ __global__ void invert(const unsigned char* x, unsigned char* y, int n) {
 
 
 def count(text: str) -> dict[int, int]:
-    """Bytes that one load moves -> how many such loads from global memory the text holds."""
+    """Bytes that one load moves -> the number of such loads from global memory in the text."""
     return dict(Counter(load.n_bytes for load in ptx.read_ptx(text).loads))
 
 
@@ -102,9 +102,7 @@ def _stages(kernel, dtype: str, size: int, warps: int, target: str, aligned: boo
 
 
 def texts(rng: random.Random) -> Iterator[tuple[str, str, dict[int, int]]]:
-    """Hidden PTX texts: what each is, the text, and the right count. All are compiled now, and differ between
-    checks.
-    """
+    """Hidden PTX texts, compiled now and different in each check: (label, text, right count)."""
 
     def triton_text(kernel, dtype, size, warps, aligned) -> tuple[str, str, dict[int, int]]:
         target = rng.choice(TARGETS)

@@ -1,6 +1,4 @@
-"""Pairs of SASS listings for lab 04's `sass-difference`: a CUDA kernel as it is, and with one
-thing changed.
-"""
+"""Pairs of SASS listings for lab 04's `sass-difference`: a CUDA kernel before and after one change."""
 
 from __future__ import annotations
 
@@ -14,15 +12,15 @@ from helpers import ptx
 CHANGES = ("double", "fast-math", "float4", "no-guard", "same")
 TARGETS = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100")
 
-# Numbers that aren't sums of a few powers of two: the compiler may turn a product with 0.5 back into float
-# arithmetic.
+# No number is a sum of a few powers of two, because the compiler may replace a double product with 0.5 by one
+# in float.
 FORMULAS = {
     "gelu": "0.51f * x * (1.0f + tanhf(0.79788456f * (x + 0.044715f * x * x * x)))",
     "silu": "1.1f * x / (1.0f + expf(-x))",
     "softplus": "1.1f * logf(1.0f + expf(x))",
     "softsign": "x / (1.1f + fabsf(x))",
     "bell": "0.3989423f * expf(-0.7f * x * x)",
-    "normalised": "x / sqrtf(x * x + 0.1f)",
+    "normalized": "x / sqrtf(x * x + 0.1f)",
     "cauchy": "0.318310f / (1.1f + x * x)",
 }
 _KERNEL = """__global__ void activation(const TYPE* input, TYPE* output, int n) {

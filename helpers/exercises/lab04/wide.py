@@ -1,8 +1,8 @@
-"""Runs and compiles the kernel of lab 04's `wide-loads`, which is made from its text.
+"""Compiles and runs the learner's kernel of lab 04's `wide-loads`, which is built from its text.
 
-The compiled code can look right although the kernel computes wrong results, and the other way around: Triton
-believes a hint such as `tl.max_constancy` when it compiles, but its interpreter ignores it. So the kernel is
-compiled for an unknown size, run on memory with guard bands, and every hint is compared with its values.
+Neither the PTX nor the results are enough to judge it: when Triton compiles a hint such as
+`tl.max_constancy`, it believes the hint, but its interpreter ignores it. So the kernel is compiled for an
+unknown size and run between guard bands, and every hint is compared with the actual values.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ def compiled(
 ) -> dict[str, str]:
     """The kernel's PTX, for pointers that are multiples of 16 bytes and a size that may be anything.
 
-    If `n` is given, it is the size, so the PTX has no branches that this size never takes. A kernel may call
-    a method that a runtime value has and a constant lacks, such as `n_elements.to(tl.int64)`: if it does not
-    compile like this, the result is empty.
+    If `n` is given, it is a constant size, so the PTX has no branches that this size never takes. The result
+    is empty if the kernel can't be compiled like this, for example because it calls
+    `n_elements.to(tl.int64)`, which a constant doesn't have.
     """
     from helpers import ptx
 
@@ -205,7 +205,7 @@ def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
 
     data = np.asarray(handle.data)
     pointee = getattr(handle.dtype, "element_ty", None)
-    neighbour = 1 if pointee is None else pointee.primitive_bitwidth // 8  # pointers count bytes
+    neighbor = 1 if pointee is None else pointee.primitive_bitwidth // 8  # pointers count bytes
     if data.dtype == bool:
         data = data.astype(np.int8)
     data = np.atleast_1d(data).astype(np.int64)
@@ -217,7 +217,7 @@ def _holds(claim: str, handle: Any, groups: list[int]) -> bool:
             continue
         width = min(int(group), lines.shape[-1])
         pieces = lines[..., : lines.shape[-1] // width * width].reshape(*lines.shape[:-1], -1, width)
-        step = neighbour if claim == "tt.contiguity" else 0
+        step = neighbor if claim == "tt.contiguity" else 0
         if (np.diff(pieces, axis=-1) != step).any():
             return False
     return True

@@ -140,7 +140,7 @@ ROW_SECTORS = answer_exercise(
 )
 
 
-# ----------------------------------------------------------------------------------------- waves, and a tail
+# ----------------------------------------------------------------------------------------- waves and the tail
 def _waves(n_blocks: int, n_sms: int, blocks_per_sm: int) -> tuple[float, float]:
     n_resident = n_sms * blocks_per_sm
     return n_blocks / n_resident, ((n_blocks - 1) % n_resident + 1) / n_resident if n_blocks else 0.0
@@ -148,7 +148,7 @@ def _waves(n_blocks: int, n_sms: int, blocks_per_sm: int) -> tuple[float, float]
 
 def _wave_cases(rng: random.Random, device: str) -> Iterator[Case]:
     def case(label: str, *args: int) -> Case:
-        blocks = f"{counted(args[0], 'block')}, {args[1]} SMs, {args[2]} blocks an SM"
+        blocks = f"{counted(args[0], 'block')}, {args[1]} SMs, {args[2]} blocks per SM"
         return Case(f"{label}{blocks}", args, expected=_waves(*args))
 
     yield case("", 4096, 132, 8)
@@ -248,8 +248,8 @@ LIMITER = answer_exercise(
 _ACT = "act-on-advice"
 _KEYS = ("n_programs", "program_stride", "element_stride", "n_elements", "after_us")
 _MAX_BLOCK = 1 << 16
-_LISTED = 1 << 20  # elements: larger matrices are too large to list all offsets
-_WITHIN = 0.30  # of the measured time
+_LISTED = 1 << 20  # elements; larger matrices have too many offsets to list
+_WITHIN = 0.30  # relative to the measured time
 
 
 def _act_cases(rng: random.Random, device: str) -> Iterator[Case]:
@@ -271,7 +271,7 @@ def _about_act(n_rows: int, n_cols: int, shortest_us: float, copy_gb_per_s: floa
 
 
 def _not_all(s: Any) -> str:
-    """How many elements a launch squares, if it isn't each element once."""
+    """What is wrong if a launch doesn't square as many elements as there are."""
     programs, each, n = s.got["n_programs"], s.got["n_elements"], s.got["n_programs"] * s.got["n_elements"]
     verb = "squares" if programs == 1 else "square"
     return f"{counted(programs, 'program')} of {counted(each, 'element')} {verb} {n:,}, not {s.n:,}" * (
@@ -280,7 +280,7 @@ def _not_all(s: Any) -> str:
 
 
 def _last_touched(s: Any) -> str:
-    """The last element that a launch touches, if it doesn't touch each of them once."""
+    """What is wrong if a launch doesn't touch each element once."""
     got = s.got
     last = (got["n_programs"] - 1) * got["program_stride"] + (got["n_elements"] - 1) * got["element_stride"]
     right = last == s.n - 1 and (s.n > _LISTED or _each_once(got, s.n))

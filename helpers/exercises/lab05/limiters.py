@@ -25,9 +25,7 @@ _MADE_UP = (
 
 
 def limiter(row: dict[str, Any]) -> str:
-    """Nsight Compute's rule of thumb: 60 % of a peak is busy; if nothing is, less than a wave is a small
-    grid.
-    """
+    """What limits a launch. As in Nsight Compute, a unit is busy from 60 % of its peak on."""
     memory, compute = row["memory_throughput_percent"], row["compute_throughput_percent"]
     if max(memory, compute) >= 60:
         return "memory" if memory > compute else "compute"
@@ -35,7 +33,7 @@ def limiter(row: dict[str, Any]) -> str:
 
 
 def rows_to_judge(rng: random.Random) -> Iterator[tuple[str, dict[str, Any], str]]:
-    """Summary rows and their limiters: the recorded launches, and three draws of the made-up ones, mixed."""
+    """(label, row, limiter) of the recorded launches and of three draws of each made-up one, shuffled."""
     found = []
     for name in reports.REPORTS:
         for i, row in enumerate(reports.launches(name)):

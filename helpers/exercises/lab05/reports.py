@@ -1,7 +1,7 @@
 """Data of lab 05 from recorded Nsight Compute reports: launches as rows of numbers, and measured squares.
 
-Lesson 05 recorded these reports, and they come with the workbook, whatever GPU this machine has: hidden cases
-must not depend on what was profiled last.
+Lesson 05 recorded these reports. They are always those that come with the workbook, because hidden cases must
+not depend on what was profiled last.
 """
 
 from __future__ import annotations
@@ -46,9 +46,7 @@ def report(name: str) -> Report:
 
 @functools.cache
 def launches(name: str) -> tuple[dict[str, Any], ...]:
-    """A recorded report's launches as plain rows: `ncu.summary`'s numbers, the grid, the blocks that an SM
-    holds.
-    """
+    """A recorded report's launches as dicts: numbers of `ncu.summary`, the grid, and the blocks per SM."""
     from helpers import ncu
 
     rows = []
@@ -73,7 +71,7 @@ def gpu(name: str = "advice") -> dict[str, Any]:
 
 
 def shortest_us() -> float:
-    """How long the shortest recorded launch took: one row of 4096 numbers."""
+    """How long the shortest launch took, which squares one row of 4,096 numbers, in microseconds."""
     return launches("five-grids")[0]["duration_us"]
 
 

@@ -1,6 +1,4 @@
-"""Lab 05's free exercise: a report that nobody has explained. Why does its last launch take so
-much longer?
-"""
+"""Lab 05's free exercise: a report that nobody has explained, whose last launch takes much longer."""
 
 from __future__ import annotations
 
@@ -70,11 +68,11 @@ def data() -> Data:
         "too-few-blocks": Claim(waves < 1),
         "tail": Claim(waves < 3),
     }
-    # How long the bytes alone would take at the quick launch's rate, minus 5 % because learners round.
+    # How long the bytes take at the rate of the quick launch, minus 5 % because learners round.
     bytes_us = 0.95 * more_bytes * quick.duration_us
     why = (
-        f"the bytes are nearly the same, and launch {QUICK} moved as many in {quick.duration_us:.0f} µs; it "
-        f"takes {slow.duration_us:.0f} µs now"
+        f"launch {SLOW} moves nearly the same bytes as launch {QUICK}, which took {quick.duration_us:.0f} "
+        f"µs, and it takes {slow.duration_us:.0f} µs now"
     )
     bound = {"after_us": (bytes_us, slow.duration_us, why)}
     by_work, by_warps = ("more-instructions", "same-rate-more-work"), ("fewer-warps",)

@@ -1,4 +1,4 @@
-"""Lab 06's free exercise: test the claim "k kernels fused into one are k times as fast"."""
+"""Lab 06's free exercise: test the claim "fuse k kernels into one, and your program is k times as fast"."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ K = 8192  # of the product into which a colleague wants to fuse a GELU
 
 
 def data() -> Data:
-    """The recorded data of lesson 06 on fused and separate kernels."""
+    """What lesson 06 recorded about fused and separate kernels."""
     softmax = recorded_data.table("fusion/five-operations").set_index("kernel").median_us
     forms = recorded_data.table("fusion/compile-kernels")
     gelu = forms[forms.function.str.startswith("GELU")].set_index("form")
@@ -29,7 +29,7 @@ def data() -> Data:
     most = both_us / product_us
     small_k = int(by_k.index.min())
     most_small = (by_k.product_us[small_k] + by_k.gelu_us[small_k]) / by_k.product_us[small_k]
-    # Six of the eight read and write one tensor; the cube's sum and the last product read two.
+    # Six of the eight read one tensor and write one. The sum with the cube and the last product read two.
     passes_gelu, passes_softmax = 2 * n_gelu + 2, 8
 
     figures = {

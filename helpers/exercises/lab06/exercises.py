@@ -59,7 +59,7 @@ def _fusing_cases(rng: random.Random) -> Iterator[Case]:
         length = rng.randrange(3, 7)
         stored = [rng.random() < 0.4 for _ in range(length - 1)]
         yield case(
-            f"{length} operations in a row, {sum(stored)} of the tensors between are kept",
+            f"{length} operations in a row, {sum(stored)} of the tensors in between are kept",
             [(2 * n, rng.choice((n / 4, 50 * n, 400 * n))) for _ in range(length)],
             [(n, one) for one in stored],
             gb,

@@ -134,7 +134,7 @@ def _exercise(
 # --------------------------------------------------------------------------------------------- reverse rows
 REVERSE = _exercise(
     "fix-the-index",
-    "Rows backwards",
+    "Reverse each row",
     15,
     broken.REVERSE_ROWS,
     _Truth("memcheck", (6,), "index", lambda height, width: 1),
@@ -158,7 +158,7 @@ def _smooth(x: torch.Tensor) -> torch.Tensor:
 
 SMOOTH = _exercise(
     "fix-the-race",
-    "A tile used again",
+    "Reuse a tile of shared memory",
     20,
     broken.SMOOTH_CHUNKS,
     _Truth("racecheck", (7, 10, 11, 12), "barrier", lambda height, width: -(-width // 64)),
@@ -208,7 +208,7 @@ def _lowest() -> list[tuple[str, torch.Tensor]]:
 
 MAXIMA = _exercise(
     "fix-the-unset",
-    "The last block",
+    "A last block that isn't full",
     20,
     broken.BLOCK_MAXIMA,
     _Truth("host", (8,), "never set", lambda n: 1, reads_once=False),

@@ -1,4 +1,4 @@
-"""The exercises inside lesson 09: two numbers in one word, and the programs that an SM's registers allow."""
+"""The exercises inside lesson 09: launches that hang, and the programs that an SM's registers allow."""
 
 from __future__ import annotations
 
@@ -14,25 +14,44 @@ from helpers.exercises.verdicts import is_number
 _REGISTERS = 65_536  # per SM
 
 
-def _word_cases(rng: random.Random) -> Iterator[Case]:
-    pairs = [(1, 2), (0x40A00000, 0x3FC06250), (0xFF800000, 0), (0xC0000000, 0x3F800000)]
-    pairs += [(rng.randrange(1, 2**32), rng.randrange(2**31)) for _ in range(12)]
-    for m, s in pairs:
-        yield Case(f"m = {m:#010x} and s = {s:#010x}", (m, s), expected=m << 32 | s)
+def _needed(n_rows: int, parts: int, consecutive: bool) -> int:
+    """How many programs start until the first row is complete; before that, no place becomes free."""
+    return parts if consecutive else (parts - 1) * n_rows + 1
 
 
-PACK = answer_exercise(
-    "pack-a-word",
+def _hang_cases(rng: random.Random) -> Iterator[Case]:
+    launches = [(1, 6, 8, True), (2, 6, 8, True), (2, 6, 6, True), (2, 6, 5, True)]
+    launches += [(2, 6, 8, False), (2, 6, 11, False), (2, 6, 10, False), (3, 4, 9, False), (5, 1, 1, False)]
+    for _ in range(10):
+        rows, parts, consecutive = rng.randrange(2, 6), rng.randrange(2, 9), rng.random() < 0.5
+        places = max(1, _needed(rows, parts, consecutive) + rng.randrange(-2, 3))
+        launches.append((rows, parts, places, consecutive))
+    for rows, parts, places, consecutive in launches:
+        how = "consecutive" if consecutive else "not consecutive"
+        label = f"{rows} rows of {parts} parts, {places} places, {how}"
+        hangs = _needed(rows, parts, consecutive) > places
+        yield Case(label, (rows, parts, places, consecutive), expected=hangs)
+
+
+HANG = answer_exercise(
+    "can-hang",
     LAB,
-    "Two numbers in one word",
-    "pack_a_word",
-    _word_cases,
-    facts=lambda m, s: {"m": m, "s": s},
+    "Does this launch hang?",
+    "can_hang",
+    _hang_cases,
+    facts=lambda rows, parts, places, consecutive: {
+        "needed": _needed(rows, parts, consecutive),
+        "rows": rows,
+        "parts": parts,
+        "places": places,
+        "consecutive": consecutive,
+    },
     mistakes={
-        "not-an-integer": lambda s: not isinstance(s.got, int),
-        "swapped": lambda s: s.got == s.s << 32 | s.m,
-        "no-shift": lambda s: s.got in (s.m | s.s, s.m + s.s),
-        "shift": always,
+        "not-a-bool": lambda s: not isinstance(s.got, bool),
+        "one-place-too-many": lambda s: s.got and s.needed == s.places,
+        "all-programs": lambda s: s.got and s.rows * s.parts > s.places > s.needed,
+        "rule-ignored": lambda s: not s.got and not s.consecutive and s.parts <= s.places < s.needed,
+        "exchanged": lambda s: s.got == (s.needed <= s.places),
     },
     minutes=5,
 )
@@ -64,4 +83,4 @@ FIT = answer_exercise(
     minutes=5,
 )
 
-EXERCISES = (PACK, FIT)
+EXERCISES = (HANG, FIT)

@@ -1,4 +1,4 @@
-"""Claims of a speed-up, and the objections to each."""
+"""Claims of a speedup, and the objections to each."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _close(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     for share in (1.03, 1.08):
         claim = justified(rng)
         _moves(claim, share)
-        yield f"a claim at {share} times a copy's rate", claim
+        yield f"a claim at {share} times a copy's bandwidth", claim
     slower = justified(rng)
     slower["interval"] = (rng.uniform(0.85, 0.93), rng.uniform(0.95, 0.99))
     yield "a claim whose interval lies below 1", slower
@@ -100,7 +100,7 @@ def _close(rng: random.Random) -> Iterator[tuple[str, Claim]]:
 
 def drawn(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     """Claims and what is special about them: justified ones, one per objection, and some with several."""
-    yield "a claim that stands", justified(rng)
+    yield "a justified claim", justified(rng)
     for objection in OBJECTIONS:
         claim = justified(rng)
         spoil(claim, objection, rng)
@@ -109,7 +109,7 @@ def drawn(rng: random.Random) -> Iterator[tuple[str, Claim]]:
     warm["ours"]["l2"] = warm["theirs"]["l2"] = "warm"
     spoil(warm, "above a copy", rng)
     yield "a claim of two kernels that were timed with a warm L2", warm
-    yield "another claim that stands", justified(rng)
+    yield "another justified claim", justified(rng)
     yield from _close(rng)
     for _ in range(8):
         claim, faults = justified(rng), rng.sample(sorted(OBJECTIONS), rng.randrange(2, 5))

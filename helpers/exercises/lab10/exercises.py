@@ -79,7 +79,7 @@ _TIME_MISTAKES = {
 PREDICT = answer_exercise(
     "predict-time",
     LAB,
-    "Predict a time on a GPU that you have not touched",
+    "Predict a time on a GPU that you haven't used",
     "predict_us",
     _time_cases,
     mistakes=_TIME_MISTAKES,
@@ -91,8 +91,8 @@ PREDICT = answer_exercise(
 
 # --------------------------------------------------------------------------- choose launches for another GPU
 MOST_PERCENT = 5.0  # by which a choice may be slower than the best launch of a GPU
-# Pairs of GPUs that are made up: where programs start slowly, the usual 4 KB a program (or 8) are too few,
-# and the largest programs are slow elsewhere.
+# Simulated pairs of GPUs. In some, programs of 32 warps are slow. In others, programs start so slowly that
+# the usual 4 KB per program (or 8) are too few.
 SIMULATED = (*[{}] * 4, *[{"heavy": 1.1}] * 4, *[{"slow_starts_kb": 4}] * 2, *[{"slow_starts_kb": 8}] * 2)
 
 
@@ -160,7 +160,7 @@ _LAUNCH_MISTAKES = {
 CHOOSE = Exercise(
     id="one-launch-for-two",
     lab=LAB,
-    title="Choose launches for a GPU that you have not seen",
+    title="Choose launches for a GPU whose times you can't see",
     name="choose",
     minutes=25,
     cases=_launch_cases,
@@ -206,7 +206,7 @@ _CLAIM_MISTAKES = {
 STANDS = Exercise(
     id="does-it-stand",
     lab=LAB,
-    title="Does the claim stand?",
+    title="Is the claim justified?",
     name="objections",
     minutes=18,
     cases=_claim_cases,

@@ -62,7 +62,7 @@ def score(choose: Callable) -> pd.DataFrame | str:
     try:
         sweep = records.compare(SWEEP)
     except OSError:
-        return "While a notebook is graded, the H200's sweep is not there to be read."
+        return "The H200's sweep is withheld while a notebook is graded."
     gpus = [facts(sweep.attrs["provenance"][gpu].gpu) for gpu in ("h100", "h200")]
     found = []
     for n_cols, dtype in RECORDED:

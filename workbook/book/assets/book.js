@@ -1,4 +1,4 @@
-// The book's figures, code, finished lessons and explained terms; sliders are in explorer.js. Everything works from file://.
+// The book's figures, code, finished lessons and explained terms; sliders are in explorer.js, copy buttons in blocks.js. Everything works from file://.
 "use strict";
 (() => {
   const here = document.currentScript.src.replace(/book\.js.*$/, "");
@@ -105,18 +105,8 @@
     if (pre.closest(".output.stream, .output.text_plain")) continue;
     const source = pre.textContent.replace(/\n$/, "");
     const box = pre.parentElement;
-    box.classList.add("kw-code");
     if (pre.closest(".cell_input")) wrapLines(pre);
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "kw-copy";
-    button.textContent = "Copy";
-    button.setAttribute("aria-label", "Copy this code");
-    button.addEventListener("click", async () => {
-      button.textContent = (await copied(source)) ? "Copied" : "Press Ctrl+C";
-      setTimeout(() => { button.textContent = "Copy"; }, 1500);
-    });
-    box.append(button);
+    blocks.addCopyButton(box, source);
   }
   // Tokens may span lines, so each line is cut out of the tree with a Range, which closes and reopens them.
   function wrapLines(pre) {
@@ -141,21 +131,6 @@
     }
     if (!lines.at(-1).textContent.trim()) lines.pop();
     pre.replaceChildren(...lines);
-  }
-  // The clipboard's interface needs a secure page, which one from disk need not be.
-  async function copied(text) {
-    try {
-      await navigator.clipboard.writeText(text);
-      return true;
-    } catch {
-      const field = document.createElement("textarea");
-      field.value = text;
-      document.body.append(field);
-      field.select();
-      const done = document.execCommand("copy");
-      field.remove();
-      return done;
-    }
   }
 
   // ---- finished lessons: stored in this browser, by page name
@@ -208,24 +183,6 @@
     fold.ariaLabel = `Pages of ${fold.closest("li").querySelector("a").textContent}`;
   }
 
-  // ---- boxes that scroll can be focused, so that the keyboard scrolls them
-  function reach() {
-    for (const box of document.querySelectorAll(".kw-wide, .kw-html, .cell_output .output, pre, .kw-html pre, .kw-html div")) {
-      const style = getComputedStyle(box);
-      const scrolls = (box.scrollWidth > box.clientWidth && /auto|scroll/.test(style.overflowX))
-        || (box.scrollHeight > box.clientHeight && /auto|scroll/.test(style.overflowY));
-      if (scrolls && !box.hasAttribute("tabindex")) box.tabIndex = 0;
-      const hides = /auto|scroll/.test(style.overflowX) && box.scrollLeft + box.clientWidth < box.scrollWidth - 2;
-      box.classList.toggle("kw-fades", hides);
-      box.addEventListener("scroll", fade, { passive: true });
-    }
-  }
-  function fade(event) {
-    const box = event.currentTarget;
-    box.classList.toggle("kw-fades", box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
-  }
-  addEventListener("load", reach);
-  addEventListener("resize", reach);
-  document.addEventListener("toggle", reach, true);  // content that was folded has a size now
-  document.addEventListener("input", reach);
+  // ---- boxes that scroll
+  const reach = blocks.watchEdges(".kw-wide, .kw-html, .cell_output .output, pre, .kw-html pre, .kw-html div");
 })();
