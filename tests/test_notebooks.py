@@ -68,8 +68,8 @@ def break_kernel(cells: dict[str, nbformat.NotebookNode]) -> None:
 
 
 def break_reading(cells: dict[str, nbformat.NotebookNode]) -> None:
-    # The reader takes every load for 4 bytes, although vector loads have more.
-    broken = "from helpers.ptx import read\n\nread.Instruction.n_bytes = property(lambda self: 4)"
+    # The reader takes every load for 8 bytes, although the lesson's first kernel has loads of 4.
+    broken = "from helpers.ptx import read\n\nread.Instruction.n_bytes = property(lambda self: 8)"
     tagged(cells, "setup").source += f"\n\n{broken}"
 
 
