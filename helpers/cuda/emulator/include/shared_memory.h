@@ -33,7 +33,7 @@ inline bool ordered(unsigned other, unsigned sync) {  // by __syncwarp
 
 [[noreturn]] inline void race(const char* what, unsigned other, int other_site, char* at, size_t size, const Alloc* a, int site) {
     fail("race", argument_name(a, ctx.kernel), ctx.kernel, ctx.thread, site_of(site).line, site_of(site).text, 0,
-         std::string(what) + " element " + std::to_string((at - a->base) / (long long)size) + " of " + where(a) + ", and no barrier stands between this and " +
+         std::string(what) + " element " + std::to_string((at - a->base) / (long long)size) + " of " + where(a) + ", and no barrier separates this from " +
              threads_name(other) + ", which " + (what[0] == 'w' ? "reads" : "writes") + " it in line " + std::to_string(site_of(other_site).line));
 }
 
