@@ -10,14 +10,12 @@ import nbformat
 import pytest
 from commands import LESSONS, ROOT, command
 
-from workbook.form import exercises, minutes, questions
+from workbook.form import minutes, questions
 
 CORE = ("01", "02", "03", "04", "05", "06")
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
-# The third edition's lessons; the others still have the second edition's form.
-REWRITTEN = [path for path in LESSONS if exercises.solutions_of(path)]
-by_lesson = pytest.mark.parametrize("path", REWRITTEN, ids=lambda path: path.stem)
+by_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)
 
 
 def read(path):
@@ -57,7 +55,7 @@ def test_at_most_a_fifth_of_the_code_measures_or_draws(path):
 
 
 def test_the_stated_minutes_are_those_of_a_run(tmp_path):
-    subprocess.run(command("run", *REWRITTEN, "--out", tmp_path / "course"), check=True)
+    subprocess.run(command("run", *LESSONS, "--out", tmp_path / "course"), check=True)
     stored = json.loads((ROOT / "notebooks" / "minutes.json").read_text("utf-8"))
     for lesson, parts in minutes.read(tmp_path / "course").items():
         for part in parts:
