@@ -150,7 +150,7 @@ def draw_over_time(kernel: Kernel, *, title: str = "") -> go.Figure:
     """Draws a launch over time: active SMs, DRAM reads and writes, and below them the started blocks.
 
     The figure marks the events from `moments`: when DRAM writes begin, when the last block starts, and the
-    tail. If the report has no samples over time (for example on GPUs before Ampere), the axes stay empty and
+    tail. If the report has no samples over time (for example on GPUs before Turing), the axes stay empty and
     a note explains why.
     """
     from plotly.subplots import make_subplots

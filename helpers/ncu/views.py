@@ -368,7 +368,7 @@ def over_time(kernel: Kernel) -> pd.DataFrame:
 
     Columns: `time_us` since the first sample, `blocks_launched` during the sample, `dram_read_percent` and
     `dram_write_percent` of the peak, and `sm_active_percent` of the busiest sample. The table is empty if the
-    report has no PM sampling (GPUs before Ampere, or a profile without the section PmSampling).
+    report has no PM sampling (GPUs before Turing, or a profile without the section PmSampling).
     """
     import pandas as pd
 

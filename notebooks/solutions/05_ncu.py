@@ -11,7 +11,7 @@ from helpers.lab import check
 
 # %% blocks-on-an-sm
 def blocks_on_an_sm(threads_per_block: int, registers_per_thread: int) -> int:
-    """Return how many blocks fit on an SM with 2,048 threads, 65,536 registers and at most 32 blocks.
+    """Return how many blocks fit on an SM with 2,048 thread slots, 65,536 registers and at most 32 blocks.
     A thread's registers are allocated in groups of eight: 26 take up as much as 32.
     """
     # BEGIN SOLUTION: how many blocks does each of the three limits allow?

@@ -44,11 +44,19 @@ def test_a_report_without_samples_has_no_dip(five_grids):
     assert all(math.isnan(value) for value in timeline.first_dip(five_grids[0]).values())
 
 
+def test_without_samples_the_recorded_h200_answers(five_grids):
+    assert timeline.sampled(five_grids, 4) is five_grids
+    recorded = timeline.sampled(five_grids, 0)
+    assert recorded is not five_grids and "H200" in recorded.gpu
+    assert timeline.first_wave_mb(recorded[4]) == pytest.approx(1056 * 4096 * 4 / 1e6)
+    assert not math.isnan(timeline.first_dip(recorded[4])["at_us"])
+
+
 def test_the_tail_costs_what_the_lesson_says(five_grids):
     """Close to the empty slots' share, and far from the rule's estimate."""
     from commands import cells
 
-    space = {"ncu": ncu, "report": five_grids}
+    space = {"ncu": ncu, "sampled": five_grids}
     exec(cells("notebooks/05_ncu.ipynb")["tail-cost"], space)
     empty = 1 - 4096 / (4 * 1056)
     promised = five_grids[4].rule("LaunchConfiguration", "Tail Effect").speedup_percent / 100
