@@ -59,7 +59,7 @@ check("kept-steps", kept_steps)
 
 # %% count-torch-blocks
 def torch_blocks(n_elements: int) -> int:
-    """The blocks with which PyTorch squares n fp32 elements: 128 threads per block, 8 elements per thread."""
+    """PyTorch's blocks to square n aligned fp32 elements: 128 threads per block, 8 elements per thread."""
     # BEGIN SOLUTION: how many elements does one block square?
     return -(-n_elements // (128 * 8))
     # END SOLUTION
