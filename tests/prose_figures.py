@@ -7,6 +7,7 @@ stand, and `figures` computes them, as they are written, from the rows of the re
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -64,6 +65,23 @@ def _smallest_square(truth: pd.DataFrame) -> tuple:
 def _most_by_do_bench(truth: pd.DataFrame) -> tuple:
     """What do_bench adds at most, in µs."""
     return (f"{truth[truth.timer == 'do_bench'].error_us.max():.1f}",)
+
+
+def _gap_of_long_kernels(truth: pd.DataFrame) -> tuple:
+    """What the timers with events around a call add from 400 µs on at most, in %, rounded up."""
+    rows = truth[truth.timer.isin(["do_bench", "nvbench"]) & truth.truth_us.gt(400)]
+    return (math.ceil((100 * rows.error_us / rows.truth_us).max()),)
+
+
+def _compiled_inside(inside: pd.DataFrame) -> tuple:
+    """The compiled square at 256 columns, then do_bench of it with torch.compile inside the lambda, in µs."""
+    us = inside[inside.n_cols == 256].set_index("torch.compile").us
+    return f"{us['outside, device clock']:.1f}", f"{us['inside the lambda, do_bench']:,.0f}"
+
+
+def _compiled_outside(inside: pd.DataFrame) -> tuple:
+    us = inside[inside.n_cols == 256].set_index("torch.compile").us
+    return (f"{us['outside, do_bench']:.1f}",)
 
 
 def _witnesses_agree(truth: pd.DataFrame) -> tuple:
@@ -299,6 +317,27 @@ PROSE: list[Prose] = [
         "h200",
         "timer/truth",
         _most_by_do_bench,
+    ),
+    Prose(
+        "07_timers",
+        "On the recorded H200, that is at most {} % from 400 µs on",
+        "h200",
+        "timer/truth",
+        _gap_of_long_kernels,
+    ),
+    Prose(
+        "07_timers",
+        "a kernel of {} µs seems to take {} µs at 256 columns on the recorded H200",
+        "h200",
+        "triton/compile-inside",
+        _compiled_inside,
+    ),
+    Prose(
+        "07_timers",
+        "`do_bench` reports {} µs for this kernel on the recorded H200",
+        "h200",
+        "triton/compile-inside",
+        _compiled_outside,
     ),
     Prose(
         "07_timers",
