@@ -1,6 +1,6 @@
 """The exercises of labs and lessons: `get("square-any-shape")`, `of_lab("03_triton")`, `of_lesson(…)`.
 
-Each lab has a package (`lab01` … `lab10`) that is imported when one of its exercises is needed; its module
+Each lab has a package (`lab01` … `lab11`) that is imported when one of its exercises is needed; its module
 `lesson` has the small exercises inside the lesson of the same name. `helpers.lab` is what the cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `mistakes`
@@ -62,6 +62,7 @@ LABS = (
     "08_builds",
     "09_wide_rows",
     "10_another_gpu",
+    "11_matmul",
 )
 
 
@@ -77,6 +78,7 @@ ADAPTERS = {
     "lab08": ("broken", "runs"),
     "lab09": ("adapters",),
     "lab10": ("tables",),
+    "lab11": (),
 }
 # Records that answer an exercise, below helpers/records. A notebook that is graded can't read them.
 KEPT_BACK = ("h200/triton/launch-sweep.json",)

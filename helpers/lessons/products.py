@@ -1,0 +1,206 @@
+"""What lesson 11 measures and draws: the speed of matrix products, their traffic, and which tiles run at once.
+
+Functions that measure need a GPU and return the rows of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from helpers import plots
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import plotly.graph_objects as go
+    import torch
+
+    from helpers.ncu import Report
+
+    Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+
+SECTOR = 32  # bytes
+# counter -> what one of its units is worth in bytes
+COUNTERS = {
+    "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum": SECTOR,
+    "lts__t_sectors_srcunit_tex_op_read.sum": SECTOR,
+    "dram__bytes_read.sum": 1,
+}
+
+
+def off(ours: torch.Tensor, exact: torch.Tensor) -> float:
+    """The largest error of a product, relative to the size of its typical element."""
+    return ((ours.double() - exact).abs().max() / exact.square().mean().sqrt()).item()
+
+
+def speed(n: int, median_us: float, ci95_us: tuple[float, float]) -> dict[str, float]:
+    """The columns of one timing: µs and TFLOP/s of a product of two n × n matrices, with their intervals."""
+    tflop = lambda us: 2 * n**3 / us / 1e6  # noqa: E731
+    return {
+        "median_us": median_us, "ci_low_us": ci95_us[0], "ci_high_us": ci95_us[1],
+        "tflop_per_s": tflop(median_us), "tflop_per_s_low": tflop(ci95_us[1]),
+        "tflop_per_s_high": tflop(ci95_us[0]),
+    }  # fmt: skip
+
+
+def time_products(
+    functions: Mapping[str, Product], sizes: Iterable[int], dtype: torch.dtype, *, budget_s: float = 0.25
+) -> list[dict[str, Any]]:
+    """Checks matrix products and times them in turns, on matrices of random numbers.
+
+    Args:
+        functions: The products by name. Each receives two n × n matrices.
+        sizes: The values of n.
+        dtype: The dtype of both matrices.
+        budget_s: Seconds of measurement per size.
+
+    Returns:
+        A row per size and function: `n`, `kernel`, and the columns of `speed`.
+
+    Raises:
+        ValueError: A product is wrong.
+    """
+    import torch
+
+    from helpers.timing.interleaved import compare_many
+
+    rows = []
+    for n in sizes:
+        a, b = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
+        exact = a[:64].double() @ b.double()
+        for name, f in functions.items():
+            if (error := off(f(a, b)[:64], exact)) > 0.02:
+                raise ValueError(f"{name} is wrong at n = {n:,}: it is off by {error:.2g}.")
+        calls = {name: lambda f=f, a=a, b=b: f(a, b) for name, f in functions.items()}
+        for name, one in compare_many(calls, against=next(iter(calls)), budget_s=budget_s).items():
+            rows.append({"n": n, "kernel": name, **speed(n, one.median_us, one.ci95_us)})
+    return rows
+
+
+def time_contents(product: Product, n: int, dtype: torch.dtype) -> list[dict[str, Any]]:
+    """Times one product of random numbers and one of zeros, one after the other.
+
+    They don't take turns, because the clock follows the power that was drawn a moment ago.
+    """
+    import torch
+
+    from helpers import timing
+
+    rows = []
+    for name, make in {"random numbers": torch.randn, "zeros": torch.zeros}.items():
+        a, b = (make(n, n, device="cuda", dtype=dtype) for _ in range(2))
+        one = timing.time_gpu(lambda a=a, b=b: product(a, b), budget_s=1.0)
+        rows.append({"n": n, "kernel": name, **speed(n, one.median_us, one.ci95_us)})
+    return rows
+
+
+def traffic_table(report: Report, names: Sequence[str], computed: Sequence[float]) -> pd.DataFrame:
+    """The bytes that the launches of a report read, next to those that were computed.
+
+    Args:
+        report: Launches that were profiled with `COUNTERS`.
+        names: What to call each launch.
+        computed: The bytes that each launch was expected to load.
+
+    Returns:
+        A row per launch: `kernel`, and in GB `computed`, `loaded` (what the SMs asked the L1 for), `L2`
+        (what the L1 asked the L2 for) and `DRAM`.
+    """
+    import pandas as pd
+
+    rows = []
+    for kernel, name, expected in zip(report, names, computed, strict=True):
+        found = [float(kernel.metrics[one]) * unit / 1e9 for one, unit in COUNTERS.items()]
+        rows.append(dict(zip(("kernel", "computed", "loaded", "L2", "DRAM"), (name, expected / 1e9, *found),
+                             strict=True)))  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def tile_of(program: int, tiles_m: int, tiles_n: int, group: int) -> tuple[int, int]:
+    """The row and the column of a program's tile, in bands that are `group` tiles high."""
+    band, within = divmod(program, group * tiles_n)
+    height = min(tiles_m - band * group, group)
+    return band * group + within % height, within // height
+
+
+def bands_loaded(tiles_m: int, tiles_n: int, group: int, at_once: int) -> tuple[int, int]:
+    """How many bands of tiles of a and of b the first `at_once` programs need."""
+    tiles = [tile_of(p, tiles_m, tiles_n, group) for p in range(min(at_once, tiles_m * tiles_n))]
+    return len({row for row, _ in tiles}), len({col for _, col in tiles})
+
+
+def draw_order(
+    tiles_m: int, tiles_n: int, at_once: int, groups: Sequence[int] = (1, 2, 4, 8, 16, 32)
+) -> go.Figure:
+    """Draws which tiles of c the first programs compute at once. A slider changes the height of a band.
+
+    Args:
+        tiles_m, tiles_n: The tiles of c, in rows and columns.
+        at_once: The number of programs that run at a time.
+        groups: The heights that the slider offers; the first one is shown.
+    """
+    import plotly.graph_objects as go
+
+    fig = go.Figure()
+    steps = []
+    for i, group in enumerate(groups):
+        grid: list[list[float | None]] = [[None] * tiles_n for _ in range(tiles_m)]
+        for program in range(min(at_once, tiles_m * tiles_n)):
+            row, col = tile_of(program, tiles_m, tiles_n, group)
+            grid[row][col] = program
+        hover = "row %{y}, column %{x}: program %{z}<extra></extra>"
+        fig.add_trace(
+            go.Heatmap(
+                z=grid, visible=i == 0, colorscale="Blues", reversescale=True, xgap=1, ygap=1,
+                zmin=0, zmax=at_once, showscale=False, hovertemplate=hover, hoverongaps=False,
+            )
+        )  # fmt: skip
+        shown = {"visible": [j == i for j in range(len(groups))]}
+        title = {"title.text": _order_title(tiles_m, tiles_n, group, at_once)}
+        steps.append({"label": str(group), "method": "update", "args": [shown, title]})
+    plots.layout(fig, steps[0]["args"][1]["title.text"], "column of tiles", "row of tiles", height=520)
+    slider = {"active": 0, "steps": steps, "currentvalue": {"prefix": "GROUP_M: "}, "pad": {"t": 55}}
+    fig.update_layout(sliders=[slider], margin={"t": 90, "b": 120})
+    fig.update_yaxes(range=[tiles_m - 0.5, -0.5], showgrid=False)
+    fig.update_xaxes(range=[-0.5, tiles_n - 0.5], showgrid=False)
+    return fig
+
+
+def _order_title(tiles_m: int, tiles_n: int, group: int, at_once: int) -> str:
+    rows, cols = bands_loaded(tiles_m, tiles_n, group, at_once)
+    return f"{at_once} programs at once need {rows} bands of a and {cols} of b"
+
+
+def compile_tiles(kernel: Any, tiles: Iterable[tuple[int, int, int]], target: str, **sizes: int) -> pd.DataFrame:
+    """Compiles a product for several tiles, for a GPU that needn't be there.
+
+    Args:
+        kernel: The Triton kernel of lesson 11.
+        tiles: Rows, columns and warps of each tile of c.
+        target: The GPU's architecture, such as "sm_90".
+        **sizes: Other compile-time sizes, such as `BLOCK_K=64`; and `num_stages`.
+
+    Returns:
+        A row per tile: `tile`, `warps`, `registers` per thread, `spilled` bytes per thread, and `shared`
+        bytes per program.
+    """
+    import pandas as pd
+
+    rows = []
+    for block_m, block_n, warps in tiles:
+        made = compile_product(kernel, target, BLOCK_M=block_m, BLOCK_N=block_n, num_warps=warps, **sizes)
+        rows.append({"tile": f"{block_m} × {block_n}", "warps": warps, "registers": made.n_registers,
+                     "spilled": made.spill_bytes, "shared": made.shared_bytes})  # fmt: skip
+    return pd.DataFrame(rows)
+
+
+def compile_product(kernel: Any, target: str, *, num_warps: int, num_stages: int = 3, **sizes: int) -> Any:
+    """Compiles lesson 11's Triton product of float16 matrices with contiguous rows, and returns its stages."""
+    from helpers import ptx
+
+    pointers = dict.fromkeys(("c_ptr", "a_ptr", "b_ptr"), "*fp16")
+    integers = dict.fromkeys(("m", "n", "k", "stride_am", "stride_bk"), "i32")
+    return ptx.stages(
+        kernel, signature=pointers | integers, constexprs={"stride_ak": 1, "stride_bn": 1, **sizes},
+        target=target, num_warps=num_warps, num_stages=num_stages, divisible_by_16=[*pointers, *integers],
+    )  # fmt: skip
