@@ -154,7 +154,9 @@ def add_parts_kernel(
     tl.store(c_ptr + at, c.to(c_ptr.dtype.element_ty), mask=mask)
 
 
-@triton.jit
+# With aligned strides of `to`, Triton would give each thread eight neighbors, and then load them one by one
+# from rows that aren't aligned. That took 80 µs instead of 33 for 34 MB on an H100.
+@triton.jit(do_not_specialize_on_alignment=["stride_tm", "stride_tn"])
 def copy_kernel(
     to_ptr, from_ptr, m, n, stride_tm, stride_tn, stride_fm, stride_fn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,

@@ -117,7 +117,9 @@ def _copy_one(name: str, namespace: Mapping[str, Any], brought: Brought, user: s
         brought.lines.append(f"import torch; {name} = {value!r}")
     elif _is_plain(value):
         brought.lines.append(f"{name} = {value!r}")
-        if isinstance(value, (bool, int, float, str)):
+        if isinstance(value, str) and "\n" in value:
+            brought.kernels.append(value)  # CUDA text: a source of the record, not one of its parameters
+        elif isinstance(value, (bool, int, float, str)):
             brought.values[name] = value
         else:
             brought.launching.append(brought.lines[-1])
