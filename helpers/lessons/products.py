@@ -55,7 +55,8 @@ def time_products(
         budget_s: Seconds of measurement per size.
 
     Returns:
-        A row per size and function: `n`, `kernel`, and the columns of `speed`.
+        A row per size and function: `n`, `kernel`, the columns of `speed`, and `ratio`, its time relative to
+        the first function's, with the interval from `ratio_low` to `ratio_high`.
 
     Raises:
         ValueError: A product is wrong.
@@ -73,7 +74,9 @@ def time_products(
                 raise ValueError(f"{name} is wrong at n = {n:,}: it is off by {error:.2g}.")
         calls = {name: lambda f=f, a=a, b=b: f(a, b) for name, f in functions.items()}
         for name, one in compare_many(calls, against=next(iter(calls)), budget_s=budget_s).items():
-            rows.append({"n": n, "kernel": name, **speed(n, one.median_us, one.ci95_us)})
+            low, high = one.ratio_ci95
+            relative = {"ratio": one.ratio, "ratio_low": low, "ratio_high": high}
+            rows.append({"n": n, "kernel": name, **speed(n, one.median_us, one.ci95_us), **relative})
     return rows
 
 
@@ -171,7 +174,9 @@ def _order_title(tiles_m: int, tiles_n: int, group: int, at_once: int) -> str:
     return f"{at_once} programs at once need {rows} bands of a and {cols} of b"
 
 
-def compile_tiles(kernel: Any, tiles: Iterable[tuple[int, int, int]], target: str, **sizes: int) -> pd.DataFrame:
+def compile_tiles(
+    kernel: Any, tiles: Iterable[tuple[int, int, int]], target: str, **sizes: int
+) -> pd.DataFrame:
     """Compiles a product for several tiles, for a GPU that needn't be there.
 
     Args:
@@ -195,7 +200,7 @@ def compile_tiles(kernel: Any, tiles: Iterable[tuple[int, int, int]], target: st
 
 
 def compile_product(kernel: Any, target: str, *, num_warps: int, num_stages: int = 3, **sizes: int) -> Any:
-    """Compiles lesson 11's Triton product of float16 matrices with contiguous rows, and returns its stages."""
+    """Compiles lesson 11's Triton product, for float16 matrices with contiguous rows."""
     from helpers import ptx
 
     pointers = dict.fromkeys(("c_ptr", "a_ptr", "b_ptr"), "*fp16")

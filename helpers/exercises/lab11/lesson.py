@@ -15,8 +15,6 @@ from helpers.exercises.verdicts import is_number
 from helpers.lessons import products
 
 
-
-
 def _close(a: object, b: float) -> bool:
     return close(a, b, rel=1e-9, abs=0)
 
