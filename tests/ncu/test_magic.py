@@ -74,6 +74,13 @@ def test_a_cell_brings_what_it_uses(notebook):
     assert sorted(brought.names) == ["P", "double", "factor", "math", "recursive", "scaled", "table"]
 
 
+def test_cuda_text_is_a_source_and_not_a_parameter():
+    """As a parameter it was a part of the record's file name, which became too long to be written."""
+    text = "__global__ void kernel() {\n}\n"
+    brought = magic.bring("print(text, word)", {"text": text, "word": "one"})
+    assert brought.kernels == [text] and brought.values == {"word": "one"}
+
+
 def test_a_triton_kernel_is_imported(monkeypatch):
     pytest.importorskip("triton")
     from helpers.kernels.square import square_flat_kernel

@@ -1,0 +1,51 @@
+"""What lesson 11 draws and computes without a GPU: the order of tiles, what it needs, and compiled products."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import ncu, records
+from helpers.lessons import products
+
+
+@pytest.mark.parametrize("group", [1, 3, 8, 100])
+def test_each_tile_has_one_program(group):
+    tiles = [products.tile_of(program, 7, 5, group) for program in range(35)]
+    assert sorted(tiles) == [(row, col) for row in range(7) for col in range(5)]
+
+
+def test_a_band_is_filled_column_by_column():
+    assert [products.tile_of(p, 4, 3, 2) for p in range(4)] == [(0, 0), (1, 0), (0, 1), (1, 1)]
+    assert products.tile_of(6, 4, 3, 2) == (2, 0)
+
+
+def test_bands_that_the_first_programs_need():
+    assert products.bands_loaded(64, 32, 1, at_once=132) == (5, 32)
+    assert products.bands_loaded(64, 32, 8, at_once=132) == (8, 17)
+    assert products.bands_loaded(2, 2, 1, at_once=132) == (2, 2)  # fewer tiles than places
+
+
+def test_the_picture_shows_the_programs_that_run_at_once():
+    figure = products.draw_order(8, 4, at_once=10, groups=(1, 4))
+    for trace in figure.data:
+        drawn = [number for row in trace.z for number in row if number is not None]
+        assert sorted(drawn) == list(range(10))
+    assert "3 bands of a and 4 of b" in figure.layout.title.text
+    assert "4 bands of a and 3 of b" in figure.layout.sliders[0].steps[1].args[1]["title.text"]
+
+
+def test_the_traffic_of_tiles_is_what_lesson_11_computes():
+    """In every recorded set: the loads of a tile are 2n³ / tile numbers, to the byte."""
+    paths = list(records.folder().glob("*/matmul/traffic-2048.ncu-rep"))
+    assert paths
+    for path in paths:
+        computed = [8 * 2048**3, *(8 * 2048**3 / tile for tile in (8, 16, 32))]
+        table = products.traffic_table(ncu.load_report(path), ["naive", "8", "16", "32"], computed)
+        assert list(table.loaded[1:]) == pytest.approx(list(table.computed[1:]))
+        assert table.loaded[0] == pytest.approx(table.computed[0] * 5 / 8)
+
+
+def test_speed_counts_two_operations_per_product():
+    row = products.speed(1000, 1000.0, (990.0, 1010.0))
+    assert row["tflop_per_s"] == pytest.approx(2.0)
+    assert row["tflop_per_s_low"] < 2.0 < row["tflop_per_s_high"]
