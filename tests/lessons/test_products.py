@@ -1,4 +1,4 @@
-"""What lesson 11 draws and computes without a GPU: the order of tiles, what it needs, and compiled products."""
+"""What lesson 11 draws and computes without a GPU: the order of tiles, and what it loads."""
 
 from __future__ import annotations
 
