@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 from commands import ROOT
 
+from helpers.lessons import ladder
+
 
 @dataclass(frozen=True)
 class Prose:
@@ -158,6 +160,18 @@ def _eight_loads(rungs: pd.DataFrame) -> tuple:
     return (f"{100 * (1 - gb_per_s['eight, loads first'] / gb_per_s['four, loads first']):.1f}",)
 
 
+def _best_shape(shapes: pd.DataFrame) -> tuple:
+    """By how many % blocks of 256 × 1 are faster than blocks of 16 × 16."""
+    gb_per_s = shapes.set_index("kernel").gb_per_s
+    return (f"{100 * (gb_per_s['256 × 1'] / gb_per_s['16 × 16'] - 1):.0f}",)
+
+
+def _ns_per_load(rungs: pd.DataFrame) -> tuple:
+    """The time per load of `one` by Little's law, if all places for threads of an H200 are taken, in ns."""
+    _, ns = ladder.loads_under_way(1, rungs.set_index("kernel").gb_per_s["one"], 132, 2048)
+    return (f"{ns:.0f}",)
+
+
 def _tuned(rows: pd.DataFrame) -> tuple:
     """What the tuner gains over the rule of thumb at most, in %."""
     return (f"{100 * (rows.by_rule_us / rows.tuned_us - 1).max():.1f}",)
@@ -177,6 +191,21 @@ def _steps_to_the_tuned(steps: pd.DataFrame) -> tuple:
 
 
 PROSE: list[Prose] = [
+    Prose(
+        "02_load_inline",
+        "on the recorded H200 blocks of 256 × 1 are {} % faster than 16 × 16",
+        "h200",
+        "load_inline/block-shapes",
+        _best_shape,
+    ),
+    Prose(
+        "02_load_inline",
+        "on the recorded H200 a load took less than the {} ns shown",
+        "h200",
+        "load_inline/rungs",
+        _ns_per_load,
+        {"n_rows": 10_000, "n_cols": 10_000, "threads": 256},
+    ),
     Prose(
         "02_load_inline",
         "on the recorded H200 the rate fell by {} %",
