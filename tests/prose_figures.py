@@ -1,7 +1,8 @@
 """Figures that the lessons' prose states for a named GPU, and how each follows from that GPU's record.
 
 A sentence that names a GPU and a figure belongs here: `text` is its fragment with `{}` where the figures
-stand, and `figures` computes them, as they are written, from the rows of the record.
+stand, and `figures` computes them, as they are written, from the rows of the record, or from its Nsight
+Compute report.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from dataclasses import dataclass, field
 import pandas as pd
 from commands import ROOT
 
+from helpers import ncu
+
 
 @dataclass(frozen=True)
 class Prose:
@@ -24,7 +27,7 @@ class Prose:
         text: the fragment as it stands there, with `{}` for each figure.
         gpu: the set, such as "h100".
         record: the record's name.
-        figures: the figures as they are written, from the record's rows.
+        figures: the figures as they are written, from the record's rows, or from its `ncu.Report`.
         params: which case of the record; the only one where there are no parameters.
     """
 
@@ -32,15 +35,16 @@ class Prose:
     text: str
     gpu: str
     record: str
-    figures: Callable[[pd.DataFrame], tuple]
+    figures: Callable[[pd.DataFrame], tuple] | Callable[[ncu.Report], tuple]
     params: dict = field(default_factory=dict)
 
     def stated(self) -> str:
         """The fragment with the record's figures in it."""
-        cases = json.loads((ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json").read_text())[
-            "cases"
-        ]
+        path = ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json"
+        cases = json.loads(path.read_text())["cases"]
         case = next(c for c in cases if self.params.items() <= c["params"].items())
+        if "file" in case:
+            return self.text.format(*self.figures(ncu.load_report(path.parent / case["file"])))
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
 
@@ -194,7 +198,40 @@ def _steps_to_the_tuned(steps: pd.DataFrame) -> tuple:
     return tuple(f"{share[name]:.0f}" for name in names)
 
 
+def _largest_estimate(five: ncu.Report) -> tuple:
+    """The largest estimate for the time of the launch with 4,096 rows, in %. It isn't the tail's."""
+    advice = ncu.advice(five, 4).query("speedup_type == 'global'").set_index("title").est_speedup_percent
+    assert advice["Long Scoreboard Stalls"] == advice.max() > advice["Tail Effect"]
+    return (f"{advice.max():.0f}",)
+
+
+def _last_sum_and_copy(fifth: ncu.Report) -> tuple:
+    """How busy version 5 keeps DRAM, and a copy's 4,257 GB/s, in % of the H200's peak of 4,814 GB/s."""
+    busy = fifth[0].metrics["dram__cycles_active.avg.pct_of_peak_sustained_elapsed"]
+    return f"{busy:.0f}", f"{100 * 4257.1 / 4814.3:.0f}"
+
+
+def _masked(layouts: ncu.Report) -> tuple:
+    """How long C and A take, in µs."""
+    return tuple(f"{layouts[launch].duration_us:.1f}" for launch in (3, 2))
+
+
 PROSE: list[Prose] = [
+    Prose(
+        "05_ncu",
+        "On the recorded H200, the table's {} % comes from another rule, about waiting for memory",
+        "h200",
+        "ncu/five-grids",
+        _largest_estimate,
+    ),
+    Prose(
+        "05_ncu",
+        "on the recorded H200, version 5 reaches {} % of DRAM's peak, and a copy {} %",
+        "h200",
+        "ncu/column-sum-5",
+        _last_sum_and_copy,
+    ),
+    Prose("05_ncu", "on the recorded H200, C takes {} µs, and A {}", "h200", "ncu/alignment", _masked),
     Prose(
         "02_load_inline",
         "on the recorded H200 the rate fell by {} %",
