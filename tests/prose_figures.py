@@ -1,18 +1,21 @@
 """Figures that the lessons' prose states for a named GPU, and how each follows from that GPU's record.
 
 A sentence that names a GPU and a figure belongs here: `text` is its fragment with `{}` where the figures
-stand, and `figures` computes them, as they are written, from the rows of the record.
+stand, and `figures` computes them, as they are written, from the rows of the record, or from its Nsight
+Compute report.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import pandas as pd
 from commands import ROOT
 
+from helpers import ncu
 from helpers.lessons import ladder
 
 
@@ -25,7 +28,7 @@ class Prose:
         text: the fragment as it stands there, with `{}` for each figure.
         gpu: the set, such as "h100".
         record: the record's name.
-        figures: the figures as they are written, from the record's rows.
+        figures: the figures as they are written, from the record's rows, or from its `ncu.Report`.
         params: which case of the record; the only one where there are no parameters.
     """
 
@@ -33,15 +36,16 @@ class Prose:
     text: str
     gpu: str
     record: str
-    figures: Callable[[pd.DataFrame], tuple]
+    figures: Callable[[pd.DataFrame], tuple] | Callable[[ncu.Report], tuple]
     params: dict = field(default_factory=dict)
 
     def stated(self) -> str:
         """The fragment with the record's figures in it."""
-        cases = json.loads((ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json").read_text())[
-            "cases"
-        ]
+        path = ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json"
+        cases = json.loads(path.read_text())["cases"]
         case = next(c for c in cases if self.params.items() <= c["params"].items())
+        if "file" in case:
+            return self.text.format(*self.figures(ncu.load_report(path.parent / case["file"])))
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
 
@@ -66,6 +70,23 @@ def _smallest_square(truth: pd.DataFrame) -> tuple:
 def _most_by_do_bench(truth: pd.DataFrame) -> tuple:
     """What do_bench adds at most, in µs."""
     return (f"{truth[truth.timer == 'do_bench'].error_us.max():.1f}",)
+
+
+def _gap_of_long_kernels(truth: pd.DataFrame) -> tuple:
+    """What the timers with events around a call add from 400 µs on at most, in %, rounded up."""
+    rows = truth[truth.timer.isin(["do_bench", "nvbench"]) & truth.truth_us.gt(400)]
+    return (math.ceil((100 * rows.error_us / rows.truth_us).max()),)
+
+
+def _compiled_inside(inside: pd.DataFrame) -> tuple:
+    """The compiled square at 256 columns, then do_bench of it with torch.compile inside the lambda, in µs."""
+    us = inside[inside.n_cols == 256].set_index("torch.compile").us
+    return f"{us['outside, device clock']:.1f}", f"{us['inside the lambda, do_bench']:,.0f}"
+
+
+def _compiled_outside(inside: pd.DataFrame) -> tuple:
+    us = inside[inside.n_cols == 256].set_index("torch.compile").us
+    return (f"{us['outside, do_bench']:.1f}",)
 
 
 def _witnesses_agree(truth: pd.DataFrame) -> tuple:
@@ -190,7 +211,40 @@ def _steps_to_the_tuned(steps: pd.DataFrame) -> tuple:
     return tuple(f"{share[name]:.0f}" for name in names)
 
 
+def _largest_estimate(five: ncu.Report) -> tuple:
+    """The largest estimate for the time of the launch with 4,096 rows, in %. It isn't the tail's."""
+    advice = ncu.advice(five, 4).query("speedup_type == 'global'").set_index("title").est_speedup_percent
+    assert advice["Long Scoreboard Stalls"] == advice.max() > advice["Tail Effect"]
+    return (f"{advice.max():.0f}",)
+
+
+def _last_sum_and_copy(fifth: ncu.Report) -> tuple:
+    """How busy version 5 keeps DRAM, and a copy's 4,257 GB/s, in % of the H200's peak of 4,814 GB/s."""
+    busy = fifth[0].metrics["dram__cycles_active.avg.pct_of_peak_sustained_elapsed"]
+    return f"{busy:.0f}", f"{100 * 4257.1 / 4814.3:.0f}"
+
+
+def _masked(layouts: ncu.Report) -> tuple:
+    """How long C and A take, in µs."""
+    return tuple(f"{layouts[launch].duration_us:.1f}" for launch in (3, 2))
+
+
 PROSE: list[Prose] = [
+    Prose(
+        "05_ncu",
+        "On the recorded H200, the table's {} % comes from another rule, about waiting for memory",
+        "h200",
+        "ncu/five-grids",
+        _largest_estimate,
+    ),
+    Prose(
+        "05_ncu",
+        "on the recorded H200, version 5 reaches {} % of DRAM's peak, and a copy {} %",
+        "h200",
+        "ncu/column-sum-5",
+        _last_sum_and_copy,
+    ),
+    Prose("05_ncu", "on the recorded H200, C takes {} µs, and A {}", "h200", "ncu/alignment", _masked),
     Prose(
         "02_load_inline",
         "on the recorded H200 blocks of 256 × 1 are {} % faster than 16 × 16",
@@ -328,6 +382,27 @@ PROSE: list[Prose] = [
         "h200",
         "timer/truth",
         _most_by_do_bench,
+    ),
+    Prose(
+        "07_timers",
+        "On the recorded H200, that is at most {} % from 400 µs on",
+        "h200",
+        "timer/truth",
+        _gap_of_long_kernels,
+    ),
+    Prose(
+        "07_timers",
+        "a kernel of {} µs seems to take {} µs at 256 columns on the recorded H200",
+        "h200",
+        "triton/compile-inside",
+        _compiled_inside,
+    ),
+    Prose(
+        "07_timers",
+        "`do_bench` reports {} µs for this kernel on the recorded H200",
+        "h200",
+        "triton/compile-inside",
+        _compiled_outside,
     ),
     Prose(
         "07_timers",

@@ -1,13 +1,14 @@
-"""The public functions `square(x)`, `gelu(x)` and `softmax(x, dim)`, and their PyTorch operators.
+"""The public functions `square(x)`, `gelu(x)`, `softmax(x, dim)` and `matmul(a, b)`, and their PyTorch
+operators.
 
-    from helpers.kernels.ops import gelu, softmax, square
+    from helpers.kernels.ops import gelu, matmul, softmax, square
 
-Each function chooses the kernel that fits the tensor (from helpers.kernels.elementwise or
-helpers.kernels.softmax). Each one is also a PyTorch operator, such as `torch.ops.kernel_workbook.square`: it
-supports first-order gradients, works under torch.compile without a graph break, and can infer the shape of
-its result without running. They are custom operators, which torch.compile calls as a unit, and not Triton
-operators, which it would inline, because the plan depends on sizes and addresses that are only known at
-run time.
+Each function chooses the kernel that fits the tensor (from helpers.kernels.elementwise,
+helpers.kernels.softmax or helpers.kernels.matmul). Each one is also a PyTorch operator, such as
+`torch.ops.kernel_workbook.square`: it supports first-order gradients, works under torch.compile without a
+graph break, and can infer the shape of its result without running. They are custom operators, which
+torch.compile calls as a unit, and not Triton operators, which it would inline, because the plan depends on
+sizes and addresses that are only known at run time.
 
 In Python, calling an operator takes several times as long as the launch itself. So if PyTorch doesn't have
 to see a call (no gradients, no compilation, no transform), it goes straight to the kernel.
@@ -24,18 +25,18 @@ import torch
 from torch.autograd import forward_ad
 
 from helpers.kernels import elementwise, softmax_grad
+from helpers.kernels import matmul as matmul_kernels
 from helpers.kernels import softmax as softmax_kernels
 
 _PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 
-def _needs_dispatcher(x: torch.Tensor) -> bool:
+def _needs_dispatcher(*tensors: torch.Tensor) -> bool:
     """Returns whether PyTorch must see the call: for tracing, gradients, a transform or a tensor subclass."""
     return (
         torch.compiler.is_compiling()
-        or type(x) not in _PLAIN
-        or x.is_meta
-        or (x.requires_grad and torch.is_grad_enabled())
+        or any(type(x) not in _PLAIN or x.is_meta for x in tensors)
+        or (torch.is_grad_enabled() and any(x.requires_grad for x in tensors))
         or torch._C._functorch.peek_interpreter_stack() is not None
         or forward_ad._current_level >= 0
     )
@@ -87,6 +88,38 @@ def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
         if _needs_dispatcher(x)
         else _softmax_forward(x, dim)
     )
+
+
+def matmul(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    *,
+    gelu: bool = False,
+    precision: str = "ieee",
+) -> torch.Tensor:
+    """Returns the matrix product a @ b, plus the bias, through GELU (tanh form) if `gelu` is true.
+
+    `helpers.kernels.matmul.matmul_forward` also takes float8_e4m3fn with scales, without gradients.
+
+    Args:
+        a: (m, k), float32, bfloat16 or float16 on a GPU, with any strides.
+        b: (k, n), of the same dtype.
+        bias: (n,), of any float dtype.
+        gelu: Whether GELU is applied to the result. Its gradient computes the product again.
+        precision: For float32: "ieee" multiplies float32 numbers, "tf32" rounds them to TF32 first, so that
+            tensor cores can multiply them. The products are accumulated in float32 in any case.
+
+    Returns:
+        A contiguous (m, n) tensor of the dtype of a and b.
+
+    Raises:
+        ValueError: The arguments don't fit each other, or the kernels can't run on their device.
+    """
+    tensors = (a, b) if bias is None else (a, b, bias)
+    if _needs_dispatcher(*tensors):
+        return torch.ops.kernel_workbook.matmul.default(a, b, bias, gelu, precision)
+    return matmul_kernels.matmul_forward(a, b, bias, gelu=gelu, precision=precision)
 
 
 def _last(x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -182,6 +215,32 @@ def _softmax_backward_op(g: torch.Tensor, y: torch.Tensor, dim: int) -> torch.Te
     return _softmax_backward(g, y, dim)
 
 
+@torch.library.custom_op("kernel_workbook::matmul", mutates_args=())
+def _matmul_op(
+    a: torch.Tensor,
+    b: torch.Tensor,
+    bias: torch.Tensor | None = None,
+    gelu: bool = False,
+    precision: str = "ieee",
+) -> torch.Tensor:
+    return matmul_kernels.matmul_forward(a, b, bias, gelu=gelu, precision=precision)
+
+
+def _matmul_gradients(ctx, g: torch.Tensor) -> tuple:
+    a, b, bias = ctx.saved_tensors
+    if ctx.gelu:
+        before = matmul(a, b, bias, precision=ctx.precision)
+        g = torch.ops.kernel_workbook.gelu_backward(g, before)
+    needs_a, needs_b, needs_bias = ctx.needs_input_grad[:3]
+    return (
+        matmul(g, b.T, precision=ctx.precision) if needs_a else None,
+        matmul(a.T, g, precision=ctx.precision) if needs_b else None,
+        g.sum(dim=0, dtype=torch.float32).to(bias.dtype) if needs_bias else None,
+        None,
+        None,
+    )
+
+
 def _register() -> None:
     """Registers the shapes of the results and the gradients with PyTorch."""
 
@@ -211,6 +270,16 @@ def _register() -> None:
         elementwise.require_dtype(x.dtype)
         return _softmax_result(x, dim)[1]
 
+    def product_like(a, b, bias=None, gelu=False, precision="ieee"):
+        matmul_kernels.require_product(a, b, bias, precision)
+        return a.new_empty(a.shape[0], b.shape[1])
+
+    def keep_factors(ctx, inputs, output) -> None:
+        a, b, bias, ctx.gelu, ctx.precision = inputs
+        ctx.save_for_backward(a, b, bias)
+
+    _matmul_op.register_fake(product_like)
+    _matmul_op.register_autograd(_matmul_gradients, setup_context=keep_factors)
     _softmax_op.register_fake(softmax_like)
     _softmax_backward_op.register_fake(lambda g, y, dim: _softmax_result(y, dim)[1])
     _softmax_op.register_autograd(

@@ -14,5 +14,6 @@
 - `timers`, `traps` (07): measurements with different timers, and the game of that lesson.
 - `deadlock`, `wide_rows` (09): programs that wait for each other on a GPU with few places, the steps from the
   plain kernel to the tuned one, and its tricks (`spin_wait` replaces its nap).
-- `cross_gpu` (10): compares the records of two GPUs for the same kernels and launches.
+- `cross_gpu`, `cuda_graphs` (10): compares the records of two GPUs for the same kernels and launches, and
+  measures many small kernels with and without a CUDA graph.
 """

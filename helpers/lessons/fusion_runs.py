@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers.lessons import fusion
+from helpers.machine import GpuSpec
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -119,11 +120,21 @@ def register_table(kernel: Any, num_warps: int, blocks: Sequence[int]) -> pd.Dat
     return pd.DataFrame(rows)
 
 
-def programs_per_sm(kernel: Any, num_warps: int, block_size: int) -> int:
-    """How many programs of a row kernel an SM of compute capability 9.0 can hold."""
-    threads = 32 * num_warps
-    registers = -(-compile_for(kernel, num_warps, block_size).n_registers // 8) * 8  # allocated in steps of 8
-    return min(2048 // threads, 65536 // (registers * threads))
+def programs_per_sm(kernel: Any, num_warps: int, block_size: int, gpu: Mapping[str, Any]) -> int:
+    """How many programs of a row kernel an SM can hold.
+
+    Args:
+        kernel: The row kernel.
+        num_warps: Warps per program.
+        block_size: The width of the block.
+        gpu: The facts about the GPU, as in a record's provenance. The GPU doesn't have to be there.
+    """
+    spec = GpuSpec.from_dict(dict(gpu))
+    stages = compile_for(kernel, num_warps, block_size, spec.target)
+    threads = spec.warp_size * num_warps
+    registers = -(-stages.n_registers // 8) * 8  # allocated in steps of 8
+    by_registers = spec.registers_per_sm // (registers * threads)
+    return min(spec.max_threads_per_sm // threads, spec.max_blocks_per_sm, by_registers)
 
 
 def padding_table(report: Report) -> pd.DataFrame:

@@ -9,7 +9,7 @@ import pytest
 from commands import cells
 
 from helpers import device, records
-from helpers.lessons import cross_gpu
+from helpers.lessons import cross_gpu, cuda_graphs
 
 
 @pytest.fixture(scope="module")
@@ -190,8 +190,8 @@ def test_a_graph_saves_the_cpus_work_and_the_gaps_but_not_the_kernels_time() -> 
 @pytest.mark.gpu
 def test_a_graph_removes_the_host_s_work_and_not_the_kernels_time():
     names: dict = {}
-    exec(text("graphs").rpartition("cross_gpu.")[0], names)
-    by_call, by_graph = cross_gpu.graphs(names["twenty_sines"], names["as_graph"])
+    exec(text("graphs").rpartition("cuda_graphs.")[0], names)
+    by_call, by_graph = cuda_graphs.measure(names["twenty_sines"], names["as_graph"])
     assert by_graph["host_us"] < by_call["host_us"] / 2 and by_graph["median_us"] < by_call["median_us"]
     assert by_graph["kernels_us"] == pytest.approx(by_call["kernels_us"], rel=0.3)
     assert by_graph["median_us"] > 0.9 * by_graph["kernels_us"]

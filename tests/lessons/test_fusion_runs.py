@@ -8,7 +8,7 @@ import pytest
 import torch
 from commands import ROOT
 
-from helpers import ncu
+from helpers import ncu, records
 from helpers.kernels.softmax import softmax_online_kernel, softmax_rows_kernel
 from helpers.lessons import fusion, fusion_runs, traffic
 
@@ -52,9 +52,14 @@ def test_the_widest_row_depends_on_the_registers_of_an_sm_and_not_on_the_warps()
         assert list(held["bytes spilled per thread"] > 0) == [block > 32768 for block in blocks]
 
 
-def test_registers_and_threads_limit_the_programs_of_an_sm():
-    assert fusion_runs.programs_per_sm(softmax_online_kernel, 8, 4096) == 4  # 57 registers
-    assert fusion_runs.programs_per_sm(softmax_rows_kernel, 32, 16384) == 2  # 2,048 threads
+def test_registers_threads_and_blocks_limit_the_programs_of_an_sm():
+    h200 = records.stored_by_gpu("fusion/curve")["h200"].attrs["provenance"].gpu
+    t4 = h200 | {"compute_capability": [7, 5], "max_threads_per_sm": 1024, "max_blocks_per_sm": 16}
+    assert fusion_runs.programs_per_sm(softmax_online_kernel, 8, 4096, h200) == 4  # 57 registers
+    assert fusion_runs.programs_per_sm(softmax_rows_kernel, 32, 16384, h200) == 2  # 2,048 threads
+    assert fusion_runs.programs_per_sm(softmax_rows_kernel, 32, 16384, t4) == 1  # 1,024 threads
+    assert fusion_runs.programs_per_sm(softmax_rows_kernel, 1, 32, h200) == 32  # 32 blocks
+    assert fusion_runs.programs_per_sm(softmax_rows_kernel, 1, 32, t4) == 16  # 16 blocks
 
 
 def test_few_rows_leave_sms_without_work():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import inspect
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -11,10 +12,21 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
+import triton
+import triton.language as tl
 from commands import ROOT, cells, environment
 
 from helpers import ncu, ptx, records
 from helpers.lessons import deadlock, wide_rows
+
+
+@triton.jit
+def _publish(data_ptr, flag_ptr, BLOCK_SIZE: tl.constexpr, BARRIER: tl.constexpr):
+    i = tl.arange(0, BLOCK_SIZE)
+    tl.store(data_ptr + i, i)
+    if BARRIER:
+        tl.debug_barrier()
+    tl.atomic_xchg(flag_ptr, 1, sem="release")
 
 
 @pytest.mark.parametrize(
@@ -140,6 +152,16 @@ def test_the_kernel_without_a_nap_does_not_sleep() -> None:
     assert ["nanosleep" in text for text in texts] == [True, False]
     taken = [inspect.signature(one.fn) for one in kernels]
     assert taken[0] == taken[1]  # a launch finds the constants by their annotations
+
+
+@pytest.mark.parametrize("barrier", [False, True])
+def test_a_release_waits_for_the_other_threads_only_behind_a_barrier(barrier) -> None:
+    """One thread executes the atomic, and Triton adds no barrier before it, as the lesson says."""
+    signature = {"data_ptr": "*i32", "flag_ptr": "*i32"}
+    sizes = {"BLOCK_SIZE": 512, "BARRIER": barrier}
+    text = ptx.stages(_publish, signature=signature, constexprs=sizes, target="sm_90").ptx
+    between = text[text.index("st.global") : text.index("atom.global.gpu.release")]
+    assert ("bar.sync" in between) == barrier and re.search(r"@%p\d+ $", between)
 
 
 def test_counters_of_a_contestant_s_launches_are_added_up() -> None:
