@@ -583,7 +583,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needed = {
         "02_load_inline": ("grid-picture",),
         "03_triton": ("imports", "try-block-size"),
-        "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
+        "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
     }
     for name, ids in needed.items():
         notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
