@@ -34,7 +34,7 @@ PAGE_MB, LIVE_S, AGAIN_S = 1.5, 1.5, 0.1
 CELLS = {
     "02_load_inline": ("grid-picture",),
     "03_triton": ("imports", "try-block-size"),
-    "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
+    "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
 }
 ROUNDS = 5
 VIEWPORT = {"width": 1440, "height": 1200}

@@ -55,11 +55,10 @@ class Finding:
     how: str = ""
 
 
-# The setup cell's output restyles all figures of a notebook in JupyterLab's dark theme: they are drawn for a
-# white background, and there their brightness is inverted while their hues stay.
-_DARK_FIGURES = (
-    "<style>body[data-jp-theme-light=false] .js-plotly-plot{filter:invert(.93) hue-rotate(180deg)}</style>"
-)
+# Figures are drawn for a white background. On a dark page their brightness is inverted and their hues stay.
+DARK_FIGURE = "filter:invert(.93) hue-rotate(180deg)"
+# The setup cell's output restyles all figures of a notebook in JupyterLab's dark theme.
+_DARK_FIGURES = f"<style>body[data-jp-theme-light=false] .js-plotly-plot{{{DARK_FIGURE}}}</style>"
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Figures that the lessons' prose states for a named GPU, and how each follows from that GPU's record.
 
 A sentence that names a GPU and a figure belongs here: `text` is its fragment with `{}` where the figures
-stand, and `figures` computes them, as they are written, from the rows of the record.
+stand, and `figures` computes them, as they are written, from the rows of the record, or from its Nsight
+Compute report.
 """
 
 from __future__ import annotations
@@ -14,6 +15,9 @@ from dataclasses import dataclass, field
 import pandas as pd
 from commands import ROOT
 
+from helpers import ncu
+from helpers.lessons import ladder
+
 
 @dataclass(frozen=True)
 class Prose:
@@ -24,7 +28,7 @@ class Prose:
         text: the fragment as it stands there, with `{}` for each figure.
         gpu: the set, such as "h100".
         record: the record's name.
-        figures: the figures as they are written, from the record's rows.
+        figures: the figures as they are written, from the record's rows, or from its `ncu.Report`.
         params: which case of the record; the only one where there are no parameters.
     """
 
@@ -32,15 +36,16 @@ class Prose:
     text: str
     gpu: str
     record: str
-    figures: Callable[[pd.DataFrame], tuple]
+    figures: Callable[[pd.DataFrame], tuple] | Callable[[ncu.Report], tuple]
     params: dict = field(default_factory=dict)
 
     def stated(self) -> str:
         """The fragment with the record's figures in it."""
-        cases = json.loads((ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json").read_text())[
-            "cases"
-        ]
+        path = ROOT / "helpers" / "records" / self.gpu / f"{self.record}.json"
+        cases = json.loads(path.read_text())["cases"]
         case = next(c for c in cases if self.params.items() <= c["params"].items())
+        if "file" in case:
+            return self.text.format(*self.figures(ncu.load_report(path.parent / case["file"])))
         return self.text.format(*self.figures(pd.DataFrame(case["rows"], columns=case["columns"])))
 
 
@@ -85,9 +90,24 @@ def _compiled_outside(inside: pd.DataFrame) -> tuple:
 
 
 def _witnesses_agree(truth: pd.DataFrame) -> tuple:
-    """By how much ncu and CUPTI differ at most, where CUPTI's time is the truth, in µs."""
-    rows = truth[truth.truth_by == "CUPTI"]
-    return (f"{(rows.ncu_us - rows.cupti_us).abs().max():.1f}",)
+    """By how much ncu and CUPTI differ at most where CUPTI's time is the truth, in µs, then by how many %:
+    where ncu's time is the truth, and for the others from 60 µs on and for the smallest.
+    """
+    rows = truth.assign(us_apart=(truth.ncu_us - truth.cupti_us).abs())
+    percent = 100 * rows.us_apart / rows.cupti_us
+    by_cupti = rows.truth_by == "CUPTI"
+    return (
+        f"{rows.us_apart[by_cupti].max():.1f}",
+        f"{percent[~by_cupti].max():.0f}",
+        f"{percent[by_cupti & rows.cupti_us.ge(60)].max():.1f}",
+        f"{percent[rows.cupti_us.idxmin()]:.0f}",
+    )
+
+
+def _small_square(truth: pd.DataFrame) -> tuple:
+    """The small square in a Python loop, in a CUDA graph, and with a cold L2, in µs."""
+    us = truth[truth.kernel == "square_flat 8 × 1,024"].set_index("timer").us
+    return tuple(f"{us[timer]:.1f}" for timer in ("torch.utils.benchmark", "do_bench_cudagraph", "time_gpu"))
 
 
 def _truths_by_cupti(truth: pd.DataFrame) -> tuple:
@@ -109,6 +129,12 @@ def _exp_and_softmax(five: pd.DataFrame) -> tuple:
     """The exponential alone, and the whole softmax in one kernel."""
     times = five.set_index("kernel").median_us
     return f"{times['3 exp']:.0f}", f"{times['softmax_rows']:.0f}"
+
+
+def _online_falls(curve: pd.DataFrame) -> tuple:
+    """The online softmax at the two largest widths, in % of the H200's copy at 4,246 GB/s."""
+    speeds = curve[curve.kernel == "online"].set_index("n_cols").gb_per_s
+    return tuple(f"{100 * speeds[n_cols] / 4246.1:.0f}" for n_cols in (131_072, 262_144))
 
 
 def _first_square(squares: pd.DataFrame) -> tuple:
@@ -176,6 +202,18 @@ def _eight_loads(rungs: pd.DataFrame) -> tuple:
     return (f"{100 * (1 - gb_per_s['eight, loads first'] / gb_per_s['four, loads first']):.1f}",)
 
 
+def _best_shape(shapes: pd.DataFrame) -> tuple:
+    """By how many % blocks of 256 × 1 are faster than blocks of 16 × 16."""
+    gb_per_s = shapes.set_index("kernel").gb_per_s
+    return (f"{100 * (gb_per_s['256 × 1'] / gb_per_s['16 × 16'] - 1):.0f}",)
+
+
+def _ns_per_load(rungs: pd.DataFrame) -> tuple:
+    """The time per load of `one` by Little's law, if all places for threads of an H200 are taken, in ns."""
+    _, ns = ladder.loads_under_way(1, rungs.set_index("kernel").gb_per_s["one"], 132, 2048)
+    return (f"{ns:.0f}",)
+
+
 def _tuned(rows: pd.DataFrame) -> tuple:
     """What the tuner gains over the rule of thumb at most, in %."""
     return (f"{100 * (rows.by_rule_us / rows.tuned_us - 1).max():.1f}",)
@@ -194,7 +232,55 @@ def _steps_to_the_tuned(steps: pd.DataFrame) -> tuple:
     return tuple(f"{share[name]:.0f}" for name in names)
 
 
+def _largest_estimate(five: ncu.Report) -> tuple:
+    """The largest estimate for the time of the launch with 4,096 rows, in %. It isn't the tail's."""
+    advice = ncu.advice(five, 4).query("speedup_type == 'global'").set_index("title").est_speedup_percent
+    assert advice["Long Scoreboard Stalls"] == advice.max() > advice["Tail Effect"]
+    return (f"{advice.max():.0f}",)
+
+
+def _last_sum_and_copy(fifth: ncu.Report) -> tuple:
+    """How busy version 5 keeps DRAM, and a copy's 4,257 GB/s, in % of the H200's peak of 4,814 GB/s."""
+    busy = fifth[0].metrics["dram__cycles_active.avg.pct_of_peak_sustained_elapsed"]
+    return f"{busy:.0f}", f"{100 * 4257.1 / 4814.3:.0f}"
+
+
+def _masked(layouts: ncu.Report) -> tuple:
+    """How long C and A take, in µs."""
+    return tuple(f"{layouts[launch].duration_us:.1f}" for launch in (3, 2))
+
+
 PROSE: list[Prose] = [
+    Prose(
+        "05_ncu",
+        "On the recorded H200, the table's {} % comes from another rule, about waiting for memory",
+        "h200",
+        "ncu/five-grids",
+        _largest_estimate,
+    ),
+    Prose(
+        "05_ncu",
+        "on the recorded H200, version 5 reaches {} % of DRAM's peak, and a copy {} %",
+        "h200",
+        "ncu/column-sum-5",
+        _last_sum_and_copy,
+    ),
+    Prose("05_ncu", "on the recorded H200, C takes {} µs, and A {}", "h200", "ncu/alignment", _masked),
+    Prose(
+        "02_load_inline",
+        "on the recorded H200 blocks of 256 × 1 are {} % faster than 16 × 16",
+        "h200",
+        "load_inline/block-shapes",
+        _best_shape,
+    ),
+    Prose(
+        "02_load_inline",
+        "on the recorded H200 a load took less than the {} ns shown",
+        "h200",
+        "load_inline/rungs",
+        _ns_per_load,
+        {"n_rows": 10_000, "n_cols": 10_000, "threads": 256},
+    ),
     Prose(
         "02_load_inline",
         "on the recorded H200 the rate fell by {} %",
@@ -341,25 +427,27 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "On the recorded H200, the two agree to within {} µs, except for two softmaxes",
+        "On the recorded H200, ncu and CUPTI differ by at most {} µs, except for two softmaxes, where ncu "
+        "reports up to {} % less. For the other kernels that take 60 µs or more, that is at most {} %, so "
+        "ncu confirms them. For the smallest it is {} %",
         "h200",
         "timer/truth",
         _witnesses_agree,
     ),
     Prose(
         "07_timers",
-        "So on the recorded H200, CUPTI is both the clock of `time_gpu` and the truth for {} of {} functions",
+        "For the other {} of {} functions, CUPTI is both the clock of `time_gpu` and the truth",
         "h200",
         "timer/truth",
         _truths_by_cupti,
     ),
     Prose(
         "07_timers",
-        "So {1} µs is right for a Python loop: there the kernel won't be any faster. And {0} µs is "
-        "about what remains",
+        "{} µs is right for a Python loop: there the kernel won't be any faster. In a CUDA graph, {} µs "
+        "remain. That is more than the {} µs with a cold L2",
         "h200",
         "timer/truth",
-        _smallest_square,
+        _small_square,
     ),
     Prose(
         "06_fusion",
@@ -369,6 +457,14 @@ PROSE: list[Prose] = [
         "fusion/five-operations",
         _exp_and_softmax,
         {"n_rows": 16384, "n_cols": 8192},
+    ),
+    Prose(
+        "06_fusion",
+        "On the recorded H200, *online* falls from {} to {} % of a copy there",
+        "h200",
+        "fusion/curve",
+        _online_falls,
+        {"curve_elements": 2**26},
     ),
     Prose(
         "10_another_gpu",

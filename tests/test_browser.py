@@ -270,6 +270,10 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     see(panes, "lines new (+)")
     press(page, cell, "num_warps", "ArrowLeft")
     see(facts, "loads per thread8 (was 4)")
+    # The pane of the PTX stays, with its scroll position, when the SASS arrives.
+    panes.locator(".kx-pane").first.evaluate("pane => { pane.mark = true; }")
+    expect(panes.locator(".kx-text")).to_have_count(2, timeout=harness.SHOWS_WITHIN_MS)
+    assert panes.locator(".kx-pane").first.evaluate("pane => pane.mark")
     for target in ("sm_80", "sm_75"):
         choose(cell, target)
         see(panes, f".target {target}")
@@ -297,7 +301,19 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     page.page.set_viewport_size({"width": 1000, "height": 700})
     choose(cell, "PTX and SASS")
     controls_stay_in_view(page, cell)
+    page.page.set_viewport_size({"width": 700, "height": 700})
+    edge_fades(panes.locator(".kx-text").first)
     assert save(page, lab[1] / "04_ptx.ipynb") < 1_000_000
+
+
+def edge_fades(box: Any) -> None:
+    """The right edge of a box is faded until one has scrolled there; its scrollbar never is."""
+    bar = box.evaluate("box => box.offsetWidth - box.clientWidth")
+    end = f"calc(100% - {bar}px)" if bar else "100%"
+    faded = re.escape(f"rgba(0, 0, 0, 0) {end}, rgb(0, 0, 0) {end}")
+    expect(box).to_have_css("mask-image", re.compile(faded))
+    box.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
+    expect(box).to_have_css("mask-image", "none")
 
 
 OWN = {
@@ -389,10 +405,12 @@ def saved(cell: Any, words: str) -> None:
     see(cell.locator("[role=status]"), f"saved: {words}. You can change it")
 
 
+FIGURE = "import plotly.graph_objects as go\ngo.Figure(go.Bar(y=[1, 2]))"
+
+
 def test_figures_follow_jupyterlabs_dark_theme(opened, lab):
-    figure = "import plotly.graph_objects as go\ngo.Figure(go.Bar(y=[1, 2]))"
     write_notebook(
-        lab[1], "dark", {"begin": "from helpers import device\ndevice.prepare()", "figure": figure}
+        lab[1], "dark", {"begin": "from helpers import device\ndevice.prepare()", "figure": FIGURE}
     )
     page = opened("dark")
     drawn = page.cell("figure").locator(".js-plotly-plot")
@@ -583,12 +601,13 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     needed = {
         "02_load_inline": ("grid-picture",),
         "03_triton": ("imports", "try-block-size"),
-        "04_ptx": ("imports", "kernel-square-rows", "compile-for-real", "compile-square-rows", "try-it"),
+        "04_ptx": ("imports", "kernel-square-rows", "compile-square-rows", "try-it"),
     }
     for name, ids in needed.items():
         notebook = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
         notebook.cells = [c for c in notebook.cells if c["id"] in ("setup", "parameters", *ids)]
         notebook.cells.append(nbformat.v4.new_code_cell(WIDE, id="wide"))
+        notebook.cells.append(nbformat.v4.new_code_cell(FIGURE, id="figure"))
         nbformat.write(notebook, folder / f"{name}.ipynb")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
@@ -722,6 +741,8 @@ def test_the_page_of_lesson_04_keeps_its_sliders(offline):
     for width in (1200, 400):
         page.page.set_viewport_size({"width": width, "height": 700})
         controls_stay_in_view(page, body)
+        edge_fades(body.locator(".kx-panes .kx-text").first)
+        body.locator(".kx-panes .kx-text").first.evaluate("box => box.scrollTo(0, 0)")
 
 
 def test_code_on_a_page_is_copied_and_never_cut_off(offline):
@@ -739,6 +760,28 @@ def test_code_on_a_page_is_copied_and_never_cut_off(offline):
     expect(printed).to_have_attribute("tabindex", "0")
     printed.evaluate("box => box.scrollTo(box.scrollWidth, 0)")
     expect(printed).not_to_have_class(re.compile("kw-fades"))
+
+
+def lightness(color: str) -> float:
+    """The mean of a CSS color's red, green and blue, from 0 to 255."""
+    return sum(map(float, re.findall(r"[\d.]+", color)[:3])) / 3
+
+
+def test_the_pages_of_a_batch_follow_the_dark_theme(chrome, pages, tmp_path):
+    batch_of(tmp_path, 12)
+    for theme in ("light", "dark"):
+        context = chrome.new_context(color_scheme=theme, offline=True)
+        page = context.new_page()
+        for path in (pages / "04_ptx.html", tmp_path / "index.html"):
+            page.goto(path.as_uri())
+            drawn = page.locator(".js-plotly-plot").first
+            expect(drawn).to_have_css("filter", re.compile("invert" if theme == "dark" else "none"))
+            ink, back = page.evaluate(
+                "(({color, backgroundColor: b}) => [color, b])(getComputedStyle(document.body))"
+            )
+            assert (lightness(ink) > 200 and lightness(back) < 40) == (theme == "dark")
+            assert (lightness(ink) < 60 and lightness(back) > 240) == (theme == "light")
+        context.close()
 
 
 # nbconvert draws these: its prompts and some of its colors of code have too little contrast.

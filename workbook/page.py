@@ -14,8 +14,11 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from helpers.machine import DARK_FIGURE
+
 PACKAGES = ("kernel-workbook", "torch", "triton", "plotly", "papermill", "nbclient", "ncu-report")
 BLOCKS = Path(__file__).with_name("blocks.js")  # copy buttons and fading edges, of the book and of batches
+DARK_FIGURES = f"@media (prefers-color-scheme: dark) {{ .js-plotly-plot {{ {DARK_FIGURE} }} }}"
 _STYLE = """\
 :root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --line: #d1d9e0; --back: #fff;
   --tint: #f6f8fa; --link: #0b62b8; --good: #1a7f37; --bad: #b3261e; --wait: #9a6700; }
@@ -48,7 +51,7 @@ def document(title: str, body: Iterable[str], more_style: str = "") -> str:
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escaped(title)}</title>\n<style>\n{_STYLE}{more_style}\n</style>\n</head>\n<body>\n"
+        f"<title>{escaped(title)}</title>\n<style>\n{_STYLE}\n{DARK_FIGURES}{more_style}\n</style>\n</head>\n<body>\n"
         + "\n".join(body)
         + "\n</body>\n</html>\n"
     )

@@ -240,6 +240,8 @@ const STYLE = `
 .kx-legend { padding: 2px 8px; border-bottom: 1px solid var(--kx-line); font-size: 12px; }
 .kx-text { overflow: auto; max-height: 28em; font: 12px/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; white-space: pre; }
 .kx-source .kx-text { max-height: 16em; }
+.kx-fades { --kx-end: calc(100% - var(--kx-bar)); mask-image: linear-gradient(to right, #000 calc(var(--kx-end) - 40px), transparent var(--kx-end), #000 var(--kx-end)); }
+@media print { .kx-fades { mask-image: none; } }
 .kx-code { display: block; padding: 0 6px; border-left: 4px solid transparent; width: max-content; min-width: 100%; }
 .kx label.kx-code { display: block; min-height: 0; font: inherit; }
 .kx .kx-code input { margin: 0 6px 0 0; vertical-align: -2px; }
@@ -251,6 +253,19 @@ const STYLE = `
 .kx-facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 250px), 1fr)); gap: 0 28px; margin: 6px 0; }
 .kx-facts div { display: flex; justify-content: space-between; gap: 10px; border-bottom: 1px solid rgba(128, 128, 128, .2); }
 `;
+
+let edges = null;
+/** A box that scrolls; its right edge fades while more follows behind it. */
+function scroller(props, ...children) {
+  const fade = ({ target }) => {
+    target.style.setProperty("--kx-bar", `${target.offsetWidth - target.clientWidth}px`);
+    target.classList.toggle("kx-fades", target.scrollLeft + target.clientWidth < target.scrollWidth - 2);
+  };
+  edges ??= new ResizeObserver((changes) => changes.forEach(fade));
+  const box = h("div", { tabindex: 0, onscroll: fade, ...props }, ...children);
+  edges.observe(box);
+  return box;
+}
 
 /** Puts the style sheet into the document or shadow root that an element is in. */
 function addStyle(element) {
@@ -344,8 +359,8 @@ class Explorer {
       this.draw();
     }
     if (settled) {
+      this.ask();  // first, because Python takes one message after the other
       this.port?.store(this.state());
-      this.ask();
     }
   }
 
@@ -451,9 +466,9 @@ class Kernels extends Explorer {
 
   changed() {
     this.drawn = null;
-    this.port?.store(this.state());
     this.draw();
     this.ask();
+    this.port?.store(this.state());
   }
 
   request() {
@@ -616,7 +631,7 @@ class Kernels extends Explorer {
         h("td", {}, theirs?.c?.[i] ?? "–"));
     });
     const head = h("tr", {}, h("th", { scope: "col" }, "Counter"), ...[this.mapped, rival].map((i) => h("th", { scope: "col" }, data.kernels[i].name)));
-    return h("div", { class: "kx-scroll", tabindex: 0 }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)), h("div", { class: "kx-note" }, data.counters_note));
+    return scroller({ class: "kx-scroll" }, h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows)), h("div", { class: "kx-note" }, data.counters_note));
   }
 }
 
@@ -689,6 +704,7 @@ class Code extends Explorer {
     this.kept = this.at;
     this.css = unique();
     this.previous = null;
+    this.made = {};
     this.facts = h("div", { role: "status" });
     this.source = h("div", {});
     this.panes = h("div", { class: "kx-panes" });
@@ -715,7 +731,10 @@ class Code extends Explorer {
   }
 
   take(message) {
-    Object.assign(this.data.positions, message.positions);
+    const { positions } = this.data;
+    for (const [key, found] of Object.entries(message.positions ?? {})) {
+      positions[key] = { ...found, ptx: positions[key]?.ptx ?? found.ptx };  // the same array, so its pane stays
+    }
   }
 
   move(axis, position, settled = true) {
@@ -749,8 +768,12 @@ class Code extends Explorer {
         was === undefined ? null : h("span", { class: "kx-alert" }, ` (was ${was.toLocaleString("en")})`)));
     })));
     this.drawSource(now);
-    if (this.view === "code") this.panes.replaceChildren(this.pane("ptx", now, before), this.pane("sass", now, before));
-    else this.panes.replaceChildren(this.difference(this.view));
+    const panes = this.view === "code" ? ["ptx", "sass"].map((kind) => this.pane(kind, now, before)) : [this.difference(this.view)];
+    panes.forEach((pane, i) => {  // one that is the same stays, and stays scrolled
+      if (this.panes.children[i] === pane) return;
+      while (this.panes.children.length > i) this.panes.lastChild.remove();
+      this.panes.append(pane);
+    });
     this.light(null);
   }
 
@@ -767,7 +790,7 @@ class Code extends Explorer {
       : h("span", { class: "kx-code" }, h("span", { class: "kx-number" }, `   ${number}`), `  ${text || " "}`)));
     rows.push(h("label", { class: "kx-code" }, h("input", { ...pick(null), checked: true }), "no line selected"));
     const pane = h("div", { class: "kx-pane kx-source" }, h("div", { class: "kx-head" }, "source: point at a line, or select it"),
-      h("div", { class: "kx-text", tabindex: 0 }, ...rows));
+      scroller({ class: "kx-text" }, ...rows));
     this.source.replaceChildren(pane);
     this.tints = Object.entries(used).map(([n, rgb]) => `.${this.css} [data-source="${n}"]{border-left-color:rgb(${rgb});background:rgba(${rgb},.12)}`).join("");
   }
@@ -794,14 +817,17 @@ class Code extends Explorer {
   }
 
   pane(kind, now, before) {
-    const lines = now[kind];
+    const lines = now[kind], old = before?.[kind], last = this.made[kind];
     if (!lines) return this.waiting(kind);
-    const { added, gone } = news(kind, before?.[kind], lines);
+    if (last?.lines === lines && last.old === old) return last.pane;
+    const { added, gone } = news(kind, old, lines);
     const rows = lines.slice(0, LONGEST).map((one, i) => this.line(kind, one, added.has(i) ? "+" : " ", added.has(i)));
     if (lines.length > LONGEST) rows.push(h("span", { class: "kx-code kx-number" }, `… and ${(lines.length - LONGEST).toLocaleString("en")} more lines`));
     const title = before ? `${this.data.titles[kind]}: ${added.size} lines new (+), ${gone} gone` : this.data.titles[kind];
-    return h("div", { class: "kx-pane" }, h("div", { class: "kx-head" }, title), h("div", { class: "kx-legend" }, this.data.bytes_note),
-      h("div", { class: "kx-text", tabindex: 0 }, ...rows));
+    const pane = h("div", { class: "kx-pane" }, h("div", { class: "kx-head" }, title), h("div", { class: "kx-legend" }, this.data.bytes_note),
+      scroller({ class: "kx-text" }, ...rows));
+    this.made[kind] = { lines, old, pane };
+    return pane;
   }
 
   /** The kept position on the left, the present one on the right. */
@@ -831,7 +857,7 @@ class Code extends Explorer {
     const where = (at) => this.data.axes.map((axis, i) => `${axis.label} ${axis.values[at[i]]}`).join(", ");
     return h("div", { class: "kx-pane kx-wide" },
       h("div", { class: "kx-head", role: "status" }, `${count("~")} lines changed (~), ${count("-")} only left (-), ${count("+")} only right (+)`),
-      h("div", { class: "kx-text", tabindex: 0 }, h("div", { class: "kx-sides" },
+      scroller({ class: "kx-text" }, h("div", { class: "kx-sides" },
         h("span", { class: "kx-head" }, `kept: ${where(this.kept)}`), h("span", { class: "kx-head" }, `now: ${where(this.at)}`), ...cells)));
   }
 }

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import html
 import itertools
+import os
+import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -129,8 +132,9 @@ def explore_ptx(
 class _Session:
     """Answers the browser: compiles a position at once, and disassembles it in the background.
 
-    The disassembler takes several times as long as the compiler. A position that the reader has left before
-    its turn came is not disassembled; the browser asks again if they return.
+    The disassembler takes several times as long as the compiler, and has a low priority so that it doesn't
+    slow down the compilation of the next position. A position that the reader has left before its turn came
+    is not disassembled; the browser asks again if they return.
     """
 
     def __init__(self, subject: _Subject, first: Stages) -> None:
@@ -140,6 +144,7 @@ class _Session:
         self.data = _data(subject, first, subject.axes)
         self.newest: Position | None = None
         self.task: asyncio.Task | None = None
+        self.thread = ThreadPoolExecutor(1, initializer=_low_priority)
         self.widget = LiveExplorer(self.data, self.answer)
 
     def answer(self, message: Mapping[str, Any]) -> None:
@@ -156,13 +161,20 @@ class _Session:
         """Send the SASS of the newest position until there is no newer one."""
         while (at := self.newest) is not None:
             self.newest = None
-            self.send(at, await asyncio.to_thread(_position, self.subject, at))
+            work = asyncio.get_running_loop().run_in_executor(self.thread, _position, self.subject, at)
+            self.send(at, await work)
 
     def send(self, at: Position, found: dict[str, Any], **more: Any) -> None:
         """Send what is known about a position to the browser."""
         new = {_key(self.subject.axes, at): found}
         self.data["positions"] |= new
         self.widget.send({"positions": new, **more})
+
+
+def _low_priority() -> None:
+    """Lower the priority of this thread and of the processes that it starts."""
+    if sys.platform == "linux":  # elsewhere, threads have no priority of their own
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), 10)
 
 
 def _triton(

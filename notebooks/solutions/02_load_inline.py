@@ -36,8 +36,10 @@ __global__ void mirror_kernel(const float* x, float* y, int height, int width) {
     // STARTER: // y[row][col] = x[row][width - 1 - col], in blocks of 16 x 16
     int row = blockIdx.y * blockDim.y + threadIdx.y;
     int col = blockIdx.x * blockDim.x + threadIdx.x;
-    if (row < height && col < width)
-        y[row * width + col] = x[row * width + width - 1 - col];
+    if (row < height && col < width) {
+        long long start = static_cast<long long>(row) * width;  // of the row
+        y[start + col] = x[start + width - 1 - col];
+    }
     // END SOLUTION
 }
 """

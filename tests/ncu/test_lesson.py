@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 from commands import cells
+
+from helpers import ncu
 
 LESSON = cells("notebooks/05_ncu.ipynb")
 
@@ -115,3 +118,19 @@ def test_the_compiler_unrolls_the_sum_four_times(tmp_path):
     narrow, wide = json.loads(ran.stdout).values()
     # ptxas may schedule the fourth wide load behind the first additions.
     assert narrow == ["LDG.E"] * 4 and set(wide) == {"LDG.E.128"} and len(wide) in (3, 4)
+
+
+@pytest.mark.parametrize("title", [None, "Tail Effect", "Small Grid"])
+def test_the_small_launch_may_have_no_advice(report, monkeypatch, capsys, title):
+    """64 blocks fill a GPU with few SMs, so Small Grid doesn't apply there, but another rule may."""
+    rule = next(r for r in report[0].rules if r.title == "Small Grid" and r.speedup_percent)
+    rules = () if title is None else (replace(rule, title=title, speedup_percent=50.0),)
+    launches = [
+        replace(report[0], grid=(n_blocks, 1, 1), rules=rules, metrics={"gpu__time_duration.sum": 1000 * us})
+        for n_blocks, us in ((64, 2.0), (256, 1.5))
+    ]
+    monkeypatch.setattr(ncu, "last", lambda: launches)
+    exec(LESSON["small-outcome"], {"ncu": ncu})
+    promised = "Small Grid would save 50 %" if title == "Small Grid" else "no Small Grid on this GPU"
+    expected = f"64 blocks: 2.0 µs, {promised}\n256 blocks: 1.5 µs, saves 25 %\n"
+    assert capsys.readouterr().out == expected

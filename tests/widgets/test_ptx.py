@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import threading
+from pathlib import Path
 
 import pytest
 from slider_driver import page_data
@@ -62,6 +66,23 @@ def test_ptx_is_sent_before_the_slow_disassembler_has_finished():
     assert whole["facts"][:-1] == early["facts"]
     # The reader had left the first position before its turn came, so it was not disassembled.
     assert list(sent[-1]["positions"]) == ["1,0,0,0"]
+
+
+def test_the_disassembler_does_not_slow_down_the_next_position(monkeypatch):
+    def priority() -> int:  # of this thread, which the processes that it starts inherit
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    shown, run, found = widgets.explore_ptx(), subprocess.run, {}
+    shown.widget.send = lambda message: None
+
+    def noted(command: list, *arguments: object, **more: object) -> object:
+        found[Path(command[0]).name] = priority()
+        return run(command, *arguments, **more)
+
+    monkeypatch.setattr(subprocess, "run", noted)
+    before = priority()
+    asyncio.run(asked(shown, [3, 1, 1, 0]))
+    assert found["nvdisasm"] > before and found["cuobjdump"] == before == priority()
 
 
 def test_an_error_in_the_background_reaches_the_reader(monkeypatch):

@@ -109,10 +109,8 @@ def test_the_command_prints_the_table(swept, cli, refusal):
     assert re.search(r"n_rows +warps +status +seconds +square_us +torch \(µs\)\n", said)
     assert re.search(r" 64 +4 +ok +[\d.]+ +16 +128\n", said)
     assert re.search(r" 64 +2 +failed +[\d.]+\n", said)  # no number behind it
-    figure = (
-        "copy (GB/s) = 2,959, replayed, NVIDIA H100, at all 3 points (not measured: read from the record)"
-    )
-    assert figure in said
+    # The points ran on a GPU, which measured the other figures.
+    assert "copy (GB/s) = 2,959 at all 3 points, replayed from NVIDIA H100 (not measured)" in said
     assert "once_ms  1.5" in said and "ValueError: this point" in said
     assert cli("results", swept, "--csv").stdout == (swept / "results.csv").read_text()
     assert "nowhere" in refusal("results", swept / "nowhere")
@@ -238,7 +236,12 @@ def test_a_record_of_other_parameters_is_not_a_result_of_the_point(tmp_path):
     assert figure["data"][0]["x"] == [1823] and "1 not recorded" in str(figure["layout"]["title"])
     same = [point("p1", {"n": 512}, near), point("p2", {"n": 513}, near)]
     index = index_of(tmp_path, same)
-    assert not drawn(index) and "at n=1823, at all 2 points (not measured: read from the record)" in index
+    sentence = (
+        "square_us = 3 at all 2 points, replayed from NVIDIA H100, recorded at n=1823 (not measured: no GPU)."
+    )
+    assert not drawn(index) and sentence in index
+    given = [dataclasses.replace(run, gpu="GPU-1", gpu_alone=True) for run in same]
+    assert "recorded at n=1823 (not measured)." in index_of(tmp_path / "given", given)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from helpers.widgets.shown import page_script
 from workbook import outputs
 from workbook.batch.notebook_runs import NotebookRun, in_words
 from workbook.folds import fold_title
-from workbook.page import BLOCKS, escaped
+from workbook.page import BLOCKS, DARK_FIGURES, escaped
 from workbook.static_widgets import PLOTLY, STYLE, VIEW, states_of, static_outputs
 
 if TYPE_CHECKING:
@@ -38,27 +38,35 @@ _PAGE = """\
 {%- block html_head_js_mathjax -%}{%- endblock -%}
 {%- block html_head_js_mermaidjs -%}{%- endblock -%}
 {%- block jupyter_widgets -%}{%- endblock -%}
+{%- block notebook_css -%}
+{{ super() }}
+{%- set dark = '<style media="(prefers-color-scheme: dark)"' -%}
+{{ resources.include_css("static/theme-dark.css") | replace("<style", dark) }}
+{%- endblock -%}
 {%- block html_head_css -%}
 <style>
+:root { color-scheme: light dark;
+  --soft: light-dark(#57606a, #9198a1); --line: light-dark(#d0d7de, #3d444d); }
 body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 .workbook-top { font: 14px/1.5 system-ui, sans-serif; display: flex; flex-wrap: wrap; gap: 4px 20px;
-  padding: 10px 0; border-bottom: 1px solid #d0d7de; margin-bottom: 12px; color: #57606a; }
-.workbook-top a { color: #0b62b8; }
-.workbook-top .failed { color: #b3261e; font-weight: 600; }
+  padding: 10px 0; border-bottom: 1px solid var(--line); margin-bottom: 12px; color: var(--soft); }
+.workbook-top a { color: light-dark(#0b62b8, #58a6ff); }
+.workbook-top .failed { color: light-dark(#b3261e, #ff7b72); font-weight: 600; }
 .jp-Cell-inputArea .highlight pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media (max-width: 760px) {  /* nbconvert makes rows of a table of them, which can't scroll */
   body .jp-OutputArea-child, body .jp-OutputArea-child :is(.jp-OutputPrompt, .jp-OutputArea-output) {
     display: block; width: auto; margin-left: 0; } }
 .kw-code { position: relative; }
 .kw-copy { position: absolute; top: 2px; right: 2px; padding: 1px 8px; font: 12px/1.6 system-ui, sans-serif;
-  color: #57606a; background: #f5f5f5; border: 1px solid #d0d7de; border-radius: 4px; cursor: pointer; }
-.kw-copy:is(:hover, :focus-visible) { color: #1f2328; }
+  color: var(--soft); background: var(--jp-cell-editor-background); border: 1px solid var(--line);
+  border-radius: 4px; cursor: pointer; }
+.kw-copy:is(:hover, :focus-visible) { color: var(--jp-content-font-color0); }
 .kw-fades { mask-image: linear-gradient(to right, #000 calc(100% - 40px), transparent); }
 @media print { .kw-copy { display: none; } .kw-fades { mask-image: none; } }
 .highlight .kt, .highlight .nb { color: var(--jp-mirror-editor-builtin-color); }
 .highlight .nf { color: var(--jp-mirror-editor-def-color); }
-/* static widgets */
-.workbook-folded > summary { cursor: pointer; color: #57606a; font: 13px/1.8 system-ui, sans-serif;
+/* more */
+.workbook-folded > summary { cursor: pointer; color: var(--soft); font: 13px/1.8 system-ui, sans-serif;
   padding-left: 76px; }
 </style>
 {%- endblock -%}
@@ -69,7 +77,7 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
 for (const pre of document.querySelectorAll(".jp-Cell-inputArea .highlight pre")) {
   blocks.addCopyButton(pre.parentElement, pre.textContent.replace(/\\n$/, ""));
 }
-blocks.watchEdges(".jp-RenderedText, .jp-RenderedHTMLCommon, .jp-RenderedHTMLCommon pre");
+blocks.watchEdges(".jp-RenderedText, .jp-RenderedHTMLCommon, .jp-RenderedHTMLCommon :is(pre, [role=region])");
 </script>
 {{ super() }}
 {%- endblock -%}
@@ -151,9 +159,10 @@ def _exporter() -> HTMLExporter:
     from jinja2 import DictLoader
     from nbconvert import HTMLExporter
 
+    page = _PAGE.replace("/* more */", f"{DARK_FIGURES}\n{STYLE}")
     return HTMLExporter(
         template_file="workbook.html.j2",
-        extra_loaders=[DictLoader({"workbook.html.j2": _PAGE.replace("/* static widgets */", STYLE)})],
+        extra_loaders=[DictLoader({"workbook.html.j2": page})],
         filters={"highlight_code": _highlight, "fold_title": _fold_title},
     )
 

@@ -36,7 +36,6 @@ _STYLE = """
 .figures { display: grid; gap: 8px 24px;
   grid-template-columns: repeat(auto-fill, minmax(min(480px, 100%), 1fr)); }
 .figure { min-height: 360px; min-width: 0; }
-@media (prefers-color-scheme: dark) { .figure { filter: invert(.93) hue-rotate(180deg); } }
 ol.contents { list-style: none; padding: 0; font-size: 18px; line-height: 1.7; }
 h3 { font-size: 16px; margin: 20px 0 4px; }
 .progress { display: flex; height: 10px; border-radius: 5px; overflow: hidden; background: var(--line);

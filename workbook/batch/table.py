@@ -192,11 +192,13 @@ def _block(group: Group) -> str:
 
 
 def fixed_in_words(group: Group, figure: Figure) -> str:
-    """A sentence that says that a replayed figure was not measured at the points."""
-    n = sum(figure.name in group.at(run) for run in group.runs)
-    of = f" at {figure.nearest}" if figure.nearest else ""
-    value = f"{figure.name} = {in_short(figure.value)}, {figure.source}{of}"
-    return f"{value}, at all {n} points (not measured: read from the record)"
+    """A sentence that says that a replayed figure was not measured at the points, and why."""
+    runs = [run for run in group.runs if figure.name in group.at(run)]
+    has_gpu = any(run.gpu or any(f.source.startswith("live") for f in run.figures) for run in runs)
+    source = figure.source.replace("replayed, ", "replayed from ", 1)
+    at = f", recorded at {figure.nearest}" if figure.nearest else ""
+    value = f"{figure.name} = {in_short(figure.value)} at all {len(runs)} points"
+    return f"{value}, {source}{at} ({'not measured' if has_gpu else 'not measured: no GPU'})"
 
 
 def _of_other(figure: Figure) -> str:
