@@ -143,7 +143,7 @@ def from_the_cache(gpu: str = "h200") -> str:
 def copies_by_size(both: pd.DataFrame) -> pd.DataFrame:
     """Returns the copies of `kernels_of_both` by size, with two predictions of their times on the new GPU.
 
-    The floor is the time of the smallest copy on the known GPU.
+    The launch floor is the time of the smallest copy on the known GPU.
 
     Returns:
         A DataFrame with `MB`, `new_us`, `by_bytes`, `with_floor` (both in µs), and `by_bytes_off` and
@@ -342,20 +342,20 @@ def draw_floors(found: pd.DataFrame) -> go.Figure:
             )
     of = found.attrs["provenance"]
     bytes_us = {gpu: predicted_us(found.attrs["n_bytes"], of[gpu].gpu) for gpu in (known, new)}
-    floors = {f"bytes, {gpu.upper()}": ([us] * len(sizes), i) for i, (gpu, us) in enumerate(bytes_us.items())}
-    floors["starts, both"] = (starts, 3)
-    for name, (y, color) in floors.items():
+    bounds = {f"bytes, {gpu.upper()}": ([us] * len(sizes), i) for i, (gpu, us) in enumerate(bytes_us.items())}
+    bounds["starts, both"] = (starts, 3)
+    for name, (y, color) in bounds.items():
         line = {"dash": "dash", "color": plots.PALETTE[color], "width": 2}
         fig.add_scatter(x=sizes, y=y, name=name, mode="lines", line=line)
     steps = [
         {
             "label": str(w),
             "method": "restyle",
-            "args": [{"visible": [one == w for one in warps for _ in "kn"] + [True] * len(floors)}],
+            "args": [{"visible": [one == w for one in warps for _ in "kn"] + [True] * len(bounds)}],
         }
         for w in warps
     ]
-    title = f"Square of {found.attrs['n_bytes'] / 2e6:,.0f} MB, lesson 03's flat kernel, L2 cold"
+    title = f"Lesson 03's flat kernel moves {found.attrs['n_bytes'] / 1e6:,.0f} MB, L2 cold"
     plots.layout(
         fig, title, "elements per program (log scale)", "µs (log scale)", note=machines(found), height=540
     )

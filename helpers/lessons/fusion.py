@@ -257,7 +257,7 @@ def draw_holders(n_rows: int = 3, n_cols: int = 6, block: int = 2, parts: int = 
             "parts)."
         )
     padded = 1 << (n_cols - 1).bit_length()
-    titles = ("one block, padded", "online: in steps, twice", "split: shared")
+    titles = ("one block, padded", "online: in steps, twice", "shared, in parts")
     fig = make_subplots(rows=1, cols=3, subplot_titles=titles, horizontal_spacing=0.06)
 
     def piece(

@@ -292,7 +292,7 @@ def resident(plain_kernel: Any) -> pd.DataFrame:
 # counters of peers
 
 NAMES = {
-    "ours": "ours",
+    "ours": "tuned",
     "quack": "QuACK",
     "compile-max": "torch.compile, max-autotune",
     "compile": "torch.compile",

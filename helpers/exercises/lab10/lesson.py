@@ -48,14 +48,14 @@ def _rate_cases(rng: random.Random) -> Iterator[Case]:
         for _ in range(10)
     ]
     for floor_us, bytes_us, starts_us in triples:
-        label = f"a floor of {floor_us} µs, bytes of {bytes_us} µs and starts of {starts_us} µs"
+        label = f"a launch floor of {floor_us} µs, bytes of {bytes_us} µs and starts of {starts_us} µs"
         yield Case(label, (floor_us, bytes_us, starts_us), expected=floor_us + max(bytes_us, starts_us))
 
 
 RATE = answer_exercise(
     "slowest-rate",
     LAB,
-    "A floor, and the slowest of several rates",
+    "A launch floor, and the slowest of several rates",
     "slowest_rate_us",
     _rate_cases,
     facts=lambda floor_us, bytes_us, starts_us: {"floor": floor_us, "moved": bytes_us, "starts": starts_us},
