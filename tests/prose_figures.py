@@ -56,6 +56,22 @@ def _first_clock(clocks: pd.DataFrame) -> tuple:
     return f"{us:.1f}", f"{tb_per_s:.0f}", f"{tb_per_s / 4.8:.0f}"
 
 
+def _tflop(products: pd.DataFrame) -> pd.Series:
+    return products.set_index("kernel").tflop_per_s
+
+
+def _naive_and_torch(cuda: pd.DataFrame) -> tuple:
+    return f"{_tflop(cuda)['naive']:.1f}", f"{_tflop(cuda)['torch (cuBLAS)']:.0f}"
+
+
+def _naive_and_tiled(cuda: pd.DataFrame) -> tuple:
+    return f"{_tflop(cuda)['naive']:.1f}", f"{_tflop(cuda)['tiles of 32 × 32']:.1f}"
+
+
+def _tiled_gain(cuda: pd.DataFrame) -> tuple:
+    return (f"{_tflop(cuda)['tiles of 32 × 32'] / _tflop(cuda)['naive']:.1f}",)
+
+
 def _smallest_copy(league: pd.DataFrame) -> tuple:
     copies = league.query("op == 'square' and contestant == 'copy' and dtype == 'float32'")
     return (f"{copies.median_us.min():.1f}",)
@@ -506,5 +522,55 @@ PROSE: list[Prose] = [
         "h100",
         "fusion/league",
         _smallest_copy,
+    ),
+    Prose(
+        "11_matmul",
+        "On the recorded H100, the obvious CUDA kernel multiplies two matrices of 2,048 × 2,048 floats at "
+        "{} TFLOP/s, and PyTorch at {}.",
+        "h100",
+        "matmul/cuda",
+        _naive_and_torch,
+    ),
+    Prose(
+        "11_matmul",
+        "PyTorch reaches {}",
+        "h100",
+        "matmul/tiles",
+        lambda tiles: (f"{_tflop(tiles)['torch']:.0f}",),
+    ),
+    Prose(
+        "11_matmul",
+        "a short Triton kernel {}.",
+        "h100",
+        "matmul/stages",
+        lambda stages: (f"{_tflop(stages)['4']:.0f}",),
+    ),
+    Prose(
+        "11_matmul",
+        "than the naive kernel, and are {} times as fast, on the recorded H100",
+        "h100",
+        "matmul/cuda",
+        _tiled_gain,
+    ),
+    Prose(
+        "11_matmul",
+        "On the recorded H100, tiles in shared memory bring the naive kernel from {} to {} TFLOP/s.",
+        "h100",
+        "matmul/cuda",
+        _naive_and_tiled,
+    ),
+    Prose(
+        "11_matmul",
+        "large tiles bring {}",
+        "h100",
+        "matmul/tiles",
+        lambda tiles: (f"{_tflop(tiles)['128 × 256, 8 warps']:.0f}",),
+    ),
+    Prose(
+        "11_matmul",
+        "a fourth stage {}.",
+        "h100",
+        "matmul/stages",
+        lambda stages: (f"{_tflop(stages)['4']:.0f}",),
     ),
 ]

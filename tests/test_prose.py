@@ -9,7 +9,7 @@ from prose_figures import PROSE
 
 GPUS = re.compile(r"\b(?:[AHBLV]\d{2,3}s?|T4)\b")
 # A figure with its unit. Sizes, counts and versions are no measurements.
-FIGURE = re.compile(r"\d[\d,.]*(?:\s?(?:µs|ns|ms|s|TB/s|GB/s|%|MHz)(?![\w/])|\s?×(?!\s?\d))")
+FIGURE = re.compile(r"\d[\d,.]*(?:\s?(?:µs|ns|ms|s|TB/s|GB/s|TFLOP/s|%|MHz)(?![\w/])|\s?×(?!\s?\d))")
 
 
 def prose(stem: str) -> str:
