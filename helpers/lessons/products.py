@@ -154,7 +154,7 @@ def draw_order(
         hover = "row %{y}, column %{x}: program %{z}<extra></extra>"
         fig.add_trace(
             go.Heatmap(
-                z=grid, visible=i == 0, colorscale="Blues", reversescale=True, xgap=1, ygap=1,
+                z=grid, visible=i == 0, colorscale=["#08306b", "#9ecae1"], xgap=1, ygap=1,
                 zmin=0, zmax=at_once, showscale=False, hovertemplate=hover, hoverongaps=False,
             )
         )  # fmt: skip
