@@ -45,7 +45,9 @@ INTENSITY = answer_exercise(
         "no-output": lambda s: _close(
             s.got, 2 * s.m * s.n * s.k / (s.itemsize * (s.m * s.k + s.k * s.n))
         ),
-        "square": lambda s: any(_close(s.got, _intensity(*[size] * 3, s.itemsize)) for size in (s.m, s.n, s.k)),
+        "square": lambda s: any(
+            _close(s.got, _intensity(*[size] * 3, s.itemsize)) for size in (s.m, s.n, s.k)
+        ),
         "inverse": lambda s: _close(s.got * s.want, 1),
         "count": always,
     },

@@ -1,0 +1,301 @@
+"""Lab 11's checks: typical wrong attempts are refused with the mistake that they make, right ones of any kind
+accepted.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import seeds
+from lab_answers import mistakes, solution
+from lab_attempts import Attempt, changed, judge
+
+from helpers import exercises
+from helpers.exercises.attempt import attempt
+from helpers.exercises.lab11 import tiles
+from helpers.lessons import products
+
+LAB = "11_matmul"
+ANY = "any-product"
+
+_POINTERS = """        ks = start + tl.arange(0, BLOCK_K).to(tl.int64)
+        a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
+        b_ptrs = b_ptr + ks[:, None] * stride_bk + cols[None, :] * stride_bn
+"""
+_STALE_A = _POINTERS.replace("ks[None, :] * stride_ak", "(ks - start)[None, :] * stride_ak")
+_STALE_B = _POINTERS.replace("ks[:, None] * stride_bk", "(ks - start)[:, None] * stride_bk")
+_ROUNDED = ("range(0, k, BLOCK_K)", "range(0, k // BLOCK_K * BLOCK_K, BLOCK_K)")
+_WIDE = ").to(tl.int64)"
+_DOT = 'sums = tl.dot(a, b, sums, input_precision="ieee")'
+
+
+def _product(old: str, new: str, mistake: str = "", says: str = "") -> Attempt:
+    return changed(ANY, old, new, mistake, says)
+
+
+ATTEMPTS = {
+    "any: no precision": _product(', input_precision="ieee"', "", "tf32", "TF32"),
+    "any: tf32 in three products": _product('"ieee"', '"tf32x3"'),
+    "any: sums of float16": Attempt(
+        ANY,
+        (
+            (
+                "tl.zeros((BLOCK_M, BLOCK_N), tl.float32)",
+                "tl.zeros((BLOCK_M, BLOCK_N), c_ptr.dtype.element_ty)",
+            ),
+            (_DOT, 'sums += tl.dot(a, b, input_precision="ieee").to(c_ptr.dtype.element_ty)'),
+        ),
+        "half-accumulator",
+        "float32 accumulator",
+    ),
+    "any: no mask along k": Attempt(
+        ANY, ((" & (ks < k)[None, :]", ""), ("(ks < k)[:, None] & ", "")), "no-mask-along-k", "ks < k"
+    ),
+    "any: only a is masked along k": _product("(ks < k)[:, None] & ", "", "no-mask-along-k"),
+    "any: only b is masked along k": _product(" & (ks < k)[None, :]", "", "no-mask-along-k"),
+    "any: masked without other": _product(", other=0.0", "", "no-mask-along-k", "other=0.0"),
+    "any: b transposed": _product("*b.stride()", "b.stride(1), b.stride(0)", "transposed-b"),
+    "any: a transposed": _product("*a.stride()", "a.stride(1), a.stride(0)", "transposed-a"),
+    "any: both pointers stay": _product(
+        "ks = start + tl.arange(0, BLOCK_K).to(tl.int64)",
+        "steps = start + tl.arange(0, BLOCK_K)\n        ks = tl.arange(0, BLOCK_K).to(tl.int64)",
+        "stale-tile",
+    ),
+    "any: a's pointers stay": _product(_POINTERS, _STALE_A, "stale-tile", "the first tile of a"),
+    "any: b's pointers stay": _product(_POINTERS, _STALE_B, "stale-tile", "the first tile of b"),
+    "any: the last step alone": _product("tl.dot(a, b, sums, ", "tl.dot(a, b, ", "not-accumulated"),
+    "any: one step": _product("range(0, k, BLOCK_K)", "range(0, min(k, BLOCK_K), BLOCK_K)", "one-step"),
+    "any: k rounded down": Attempt(ANY, (_ROUNDED,), "k-rounded-down", "partial step"),
+    "any: 32-bit rows and columns": _product(_WIDE, ")", "int32-overflow", "64 bits"),
+    "any: 32-bit rows": _product(
+        "rows = (tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)).to(tl.int64)",
+        "rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)",
+        "int32-overflow",
+    ),
+    "any: 32-bit k": _product(
+        "tl.arange(0, BLOCK_K).to(tl.int64)", "tl.arange(0, BLOCK_K)", "int32-overflow"
+    ),
+    "any: b as if it were contiguous": _product("*b.stride()", "n, 1", "wrong-stride", "b read as if"),
+    "any: a as if it were contiguous": _product("*a.stride()", "k, 1", "wrong-stride", "a read as if"),
+    "any: only whole tiles": _product(
+        "(triton.cdiv(m, 64), triton.cdiv(n, 64))",
+        "(m // 64, n // 64)",
+        "missing-tail|only-first-block|fast-but-partial|uninitialised-output",
+    ),
+    "any: no mask at the store": _product(", mask=inside_m & inside_n)\n", ")\n", "missing-mask"),
+    "any: no mask of the rows": _product(
+        "mask=inside_m & (ks < k)[None, :]", "mask=(ks < k)[None, :]", "missing-mask"
+    ),
+    "any: an empty grid": _product("if c.numel():", "if True:"),
+    "any: no steps": _product("if c.numel():", "if c.numel() and k:", "uninitialised-output"),
+    "any: torch does it": Attempt(
+        ANY, source="def matmul_any(a, b):\n    return a @ b\n", mistake="no-launch"
+    ),
+    "any: torch makes contiguous copies": _product(
+        "    (m, k), n =", "    a, b = a.contiguous(), b.contiguous()\n    (m, k), n ="
+    ),
+    "any: small tiles": _product(
+        '{"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}', '{"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 128}'
+    ),
+}
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("name", ATTEMPTS)
+def test_attempt(name: str, found: dict[str, dict]) -> None:
+    judge(name, ATTEMPTS[name], found[name])
+
+
+# ------------------------------------------------------------------------------------------ count a tiling
+def _loaded(m, n, k, block_m, block_n, itemsize):
+    return itemsize * k * (m * math.ceil(n / block_n) + n * math.ceil(m / block_m))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda *sizes: str(_loaded(*sizes)), "not-a-number"),
+        (lambda *sizes: _loaded(*sizes[:5], 1), "numbers"),
+        (lambda m, n, k, x, y, size: size * k * (m * math.ceil(m / x) + n * math.ceil(n / y)), "exchanged"),
+        (lambda m, n, k, x, y, size: _loaded(m, n, k, y, x, size), "other-sides"),
+        (
+            lambda m, n, k, x, y, size: math.ceil(m / x) * math.ceil(n / y) * (x + y) * k * size,
+            "masked-loads",
+        ),
+        (lambda m, n, k, x, y, size: size * k * (m * (n // y) + n * (m // x)), "whole-tiles-only"),
+        (lambda m, n, k, x, y, size: size * k * m * n * (1 / x + 1 / y), "a-fraction"),
+        (lambda m, n, k, x, y, size: size * k * m * math.ceil(n / y), "one-matrix"),
+        (lambda m, n, k, x, y, size: size * k * (m + n), "each-once"),
+        (lambda m, n, k, x, y, size: size * k * m * n * 2, "no-reuse"),
+        (lambda m, n, k, x, y, size: _loaded(m, n, k, x, y, size) + m * n * size, "stores"),
+        (lambda *sizes: 7, "count"),
+        (_loaded, ""),
+    ],
+)
+def test_a_wrong_count_of_a_tiling(wrong, mistake) -> None:
+    assert mistakes("count-a-tiling", wrong) == {mistake}
+
+
+def test_the_count_is_what_masked_tiles_load() -> None:
+    m, n, k, block_m, block_n = 50, 70, 9, 16, 32
+    counted = 0
+    for top in range(0, m, block_m):
+        for left in range(0, n, block_n):
+            counted += k * (min(block_m, m - top) + min(block_n, n - left))
+    assert 2 * counted == tiles.loaded(m, n, k, block_m, block_n, 2)
+
+
+# ---------------------------------------------------------------------------------------------- choose tiles
+def _choice(rules: set[str] = frozenset(), warps: tuple[int, ...] = (4, 8), shift: int = 0):
+    """A function that chooses by all rules but these."""
+
+    def choose(m, n, k, itemsize, gpu):
+        found = []
+        for x, y, w in ((x, y, w) for x in tiles.SIDES for y in tiles.SIDES for w in warps):
+            each = x * y // (32 * w) + 64
+            stages = min(4, gpu["shared_bytes"] // ((x + y) * 128))
+            if "shared" not in rules and stages < 3:
+                continue
+            if "thread" not in rules and each > 255:
+                continue
+            if "program" not in rules and each * 32 * w > gpu["registers"]:
+                continue
+            found.append((x, y, w, max(3, stages) + shift))
+
+        def programs(one):
+            return -(-m // one[0]) * -(-n // one[1])
+
+        full = [one for one in found if programs(one) >= gpu["n_sms"]]
+        if "wave" in rules:
+            full = found
+        elif not full and "most" not in rules:
+            full = [one for one in found if programs(one) == max(map(programs, found))]
+        if "square" in rules:
+            full = [one for one in full if one[0] == one[1]] or full
+        return min(full or found, key=lambda one: _loaded(m, n, k, *one[:2], itemsize))
+
+    return choose
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda *given: (128, 128), "not-four"),
+        (lambda *given: (128, 512, 8, 3), "not-offered"),
+        (lambda *given: (128, 128, 8, 2), "not-offered"),
+        (_choice({"shared"}), "shared-memory"),
+        (_choice({"thread"}), "registers"),
+        (_choice({"program"}), "registers"),
+        (_choice({"wave"}), "no-full-wave"),
+        (_choice({"most"}), "too-few-programs"),
+        (_choice({"square"}), "loads-more"),
+        (lambda *given: (*_choice()(*given)[:3], 3), "stages"),
+    ],
+)
+def test_a_wrong_choice_of_a_tile(wrong, mistake) -> None:
+    assert mistake in mistakes("tiles-for-a-gpu", wrong)
+
+
+@pytest.mark.parametrize("warps", [(4, 8), (8, 4)])
+def test_every_right_choice_is_accepted(warps) -> None:
+    assert mistakes("tiles-for-a-gpu", _choice(warps=warps)) == {""}
+
+
+def test_numbers_of_other_libraries_are_accepted() -> None:
+    import numpy as np
+
+    assert mistakes("tiles-for-a-gpu", lambda *given: list(np.array(_choice()(*given)))) == {""}
+
+
+@pytest.mark.parametrize("id", ["count-a-tiling", "tiles-for-a-gpu"])
+def test_a_solution_passes_with_every_seed(id: str, tmp_path) -> None:
+    exercise = exercises.get(id)
+    answer = solution(LAB, tmp_path, "import torch\nimport triton\nimport triton.language as tl\n")[
+        exercise.name
+    ]
+    for seed in seeds.several(20):
+        verdict = attempt(exercise, answer, seed)
+        assert verdict.passed, verdict
+
+
+# ----------------------------------------------------------------------------------------- inside the lesson
+def _intensity(m, n, k, itemsize):
+    return 2 * m * n * k / (itemsize * (m * k + k * n + m * n))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda m, n, k, size: None, "not-a-number"),
+        (lambda m, n, k, size: _intensity(m, n, k, size) / 2, "one-operation"),
+        (lambda m, n, k, size: _intensity(m, n, k, 1), "per-number"),
+        (lambda m, n, k, size: 2 * m * n * k / (size * (m * k + k * n)), "no-output"),
+        (lambda m, n, k, size: _intensity(m, m, m, size), "square"),
+        (lambda m, n, k, size: 1 / _intensity(m, n, k, size), "inverse"),
+        (lambda m, n, k, size: 17.5, "count"),
+        (_intensity, ""),
+    ],
+)
+def test_a_wrong_number_of_operations_per_byte(wrong, mistake) -> None:
+    assert mistakes("operations-per-byte", wrong) == {mistake}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda n, tile, size: "none", "not-a-number"),
+        (lambda n, tile, size: n**3 // tile * size, "one-matrix"),
+        (lambda n, tile, size: 2 * n**3 // tile, "numbers"),
+        (lambda n, tile, size: 2 * n * tile * size, "one-block"),
+        (lambda n, tile, size: 2 * n * n * size, "one-step"),
+        (lambda n, tile, size: 2 * n**3 * size, "no-reuse"),
+        (lambda n, tile, size: 3, "count"),
+        (lambda n, tile, size: 2 * n**3 // tile * size, ""),
+    ],
+)
+def test_a_wrong_number_of_bytes_for_tiles(wrong, mistake) -> None:
+    assert mistake in mistakes("bytes-for-tiles", wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda p, rows, cols, group: p, "not-a-pair"),
+        (lambda p, rows, cols, group: products.tile_of(p, rows, cols, group)[::-1], "swapped"),
+        (lambda p, rows, cols, group: divmod(p, cols), "row-by-row|swapped"),
+        (
+            lambda p, rows, cols, group: (
+                p // (group * cols) * group + p % (group * cols) // cols,
+                p % (group * cols) % cols,
+            ),
+            "across|swapped",
+        ),
+        (lambda p, rows, cols, group: divmod(p % (group * cols), group)[::-1], "first-band"),
+        (lambda p, rows, cols, group: (0, 0), "place"),
+        (products.tile_of, ""),
+    ],
+)
+def test_a_wrong_place_of_a_program(wrong, mistake) -> None:
+    assert mistakes("tile-of-a-program", wrong) & set(mistake.split("|"))
+
+
+def _steps(m, n, k, size, shared):
+    return shared // ((m + n) * k * size)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda m, n, k, size, shared: None, "not-a-number"),
+        (lambda m, n, k, size, shared: shared / ((m + n) * k * size), "a-fraction"),
+        (lambda m, n, k, size, shared: -(-shared // ((m + n) * k * size)), "rounded-up"),
+        (lambda m, n, k, size, shared: _steps(m, n, k, 1, shared), "numbers"),
+        (lambda m, n, k, size, shared: shared // (m * n * size), "tile-of-c"),
+        (lambda m, n, k, size, shared: shared // (m * k * size), "one-tile"),
+        (lambda m, n, k, size, shared: 100, "count"),
+        (_steps, ""),
+    ],
+)
+def test_a_wrong_number_of_steps_in_flight(wrong, mistake) -> None:
+    assert mistakes("steps-in-flight", wrong) == {mistake}
