@@ -9,7 +9,7 @@ import math
 import pytest
 import seeds
 from lab_answers import mistakes, solution
-from lab_attempts import Attempt, changed, judge
+from lab_attempts import Attempt, changed, judge, solution_cells
 
 from helpers import exercises
 from helpers.exercises.attempt import attempt
@@ -17,7 +17,7 @@ from helpers.exercises.lab11 import tiles
 from helpers.lessons import products
 
 LAB = "11_matmul"
-ANY = "any-product"
+ANY, TILED, GELU = "any-product", "tiled-product", "bias-gelu"
 
 _POINTERS = """        ks = start + tl.arange(0, BLOCK_K).to(tl.int64)
         a_ptrs = a_ptr + rows[:, None] * stride_am + ks[None, :] * stride_ak
@@ -98,6 +98,159 @@ ATTEMPTS = {
     "any: small tiles": _product(
         '{"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32}', '{"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 128}'
     ),
+}
+
+
+# ------------------------------------------------------------------------------------------ the CUDA kernel
+_FIRST = "        __syncthreads();\n        for"
+_SECOND = "a_tile[y][i] * b_tile[i][x];\n        __syncthreads();\n"
+_NAIVE = """TILED_CUDA = r'''
+__global__ void tiled_kernel(const float* a, const float* b, float* c, int m, int n, int k) {
+    const int col = blockIdx.x * 16 + threadIdx.x, row = blockIdx.y * 16 + threadIdx.y;
+    if (row >= m || col >= n) return;
+    float sum = 0.0f;
+    for (int i = 0; i < k; ++i) sum += a[row * k + i] * b[i * n + col];
+    c[row * n + col] = sum;
+}
+'''
+"""
+
+
+def _cuda(old: str, new: str, mistake: str = "", says: str = "") -> Attempt:
+    return changed(TILED, old, new, mistake, says)
+
+
+ATTEMPTS |= {
+    "cuda: the solution": Attempt(TILED),
+    "cuda: no first barrier": _cuda(_FIRST, "        for", "missing-barrier", "__syncthreads()"),
+    "cuda: no second barrier": _cuda(
+        _SECOND, "a_tile[y][i] * b_tile[i][x];\n", "missing-barrier", "__syncthreads()"
+    ),
+    "cuda: a barrier in a branch": _cuda(
+        "        __syncthreads();\n        for (int i = 0; i < 16; ++i) sum",
+        "        if (row < m && col < n) __syncthreads();\n        for (int i = 0; i < 16; ++i) sum",
+        "barrier-in-if|missing-barrier",
+    ),
+    "cuda: returns early": _cuda(
+        "    float sum = 0.0f;",
+        "    if (row >= m || col >= n) return;\n    float sum = 0.0f;",
+        "barrier-in-if|missing-barrier",
+    ),
+    "cuda: no mask along k": Attempt(
+        TILED, ((" && first + x < k", ""), ("first + y < k && ", "")), "k-not-masked", "0 into both tiles"
+    ),
+    "cuda: rows of a not masked": _cuda("row < m && first", "first", "missing-guard"),
+    "cuda: columns of b not masked": _cuda(
+        "first + y < k && col < n ?", "first + y < k ?", "missing-guard|wrong-values"
+    ),
+    "cuda: every thread stores": _cuda("if (row < m && col < n) c", "c", "missing-guard"),
+    "cuda: no zeros past the end": Attempt(
+        TILED,
+        (
+            ("a_tile[y][x] = row < m && first + x < k ? ", "if (row < m && first + x < k) a_tile[y][x] = "),
+            ("+ x] : 0.0f", "+ x]"),
+            ("b_tile[y][x] = first + y < k && col < n ? ", "if (first + y < k && col < n) b_tile[y][x] = "),
+            ("+ col] : 0.0f", "+ col]"),
+        ),
+        "k-not-masked|missing-barrier|stale-tile",
+    ),
+    "cuda: the first tiles again": Attempt(
+        TILED,
+        (("* k + first + x] :", "* k + x] :"), ("(first + y) * n", "y * n")),
+        "stale-tile",
+    ),
+    "cuda: one step": _cuda("first < k; first", "first < 16 && first < k; first", "one-step"),
+    "cuda: starts again": _cuda(
+        "        a_tile[y][x] =", "        sum = 0.0f;\n        a_tile[y][x] =", "not-accumulated"
+    ),
+    "cuda: k rounded down": _cuda("first < k; first", "first < k / 16 * 16; first", "k-rounded-down"),
+    "cuda: b transposed": _cuda("b_tile[i][x]", "b_tile[x][i]", "transposed-b"),
+    "cuda: rows of k numbers in b": _cuda(
+        "(first + y) * n", "(first + y) * k", "missing-guard|wrong-values|k-not-masked"
+    ),
+    "cuda: stores in the loop": _cuda(
+        "    }\n    if (row < m && col < n) c[(long long)row * n + col] = sum;\n",
+        "        if (row < m && col < n) c[(long long)row * n + col] = sum;\n    }\n",
+        "never-written",
+    ),
+    "cuda: no tiles": Attempt(TILED, source=_NAIVE, mistake="loads-too-often", says="instead of"),
+    "cuda: another name": _cuda("void tiled_kernel", "void my_kernel", "does-not-build"),
+    "cuda: a function": Attempt(TILED, source="TILED_CUDA = print\n", mistake="does-not-build"),
+    "cuda: does not compile": _cuda("float sum = 0.0f;", "float sum = 0.0f", "does-not-build"),
+    "cuda: loads through a pointer": _cuda(
+        "b[(long long)(first + y) * n + col]", "*(b + (first + y) * (long long)n + col)"
+    ),
+}
+
+# ------------------------------------------------------------------------------------------- bias and GELU
+_U = "u = sums + bias[None, :]"
+_Y = "u * tl.sigmoid(1.5957691216 * (u + 0.044715 * u * u * u))"
+_TWO_KERNELS = """
+@triton.jit
+def epilogue_kernel(c_ptr, u_ptr, bias_ptr, n, stride_bias, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    row = tl.program_id(0).to(tl.int64)
+    u = tl.load(u_ptr + row * n + cols, mask=cols < n, other=0.0)
+    u += tl.load(bias_ptr + cols.to(tl.int64) * stride_bias, mask=cols < n, other=0.0).to(tl.float32)
+    y = u * tl.sigmoid(1.5957691216 * (u + 0.044715 * u * u * u))
+    tl.store(c_ptr + row * n + cols, y.to(c_ptr.dtype.element_ty), mask=cols < n)
+
+
+def linear_gelu(a, b, bias):
+    (m, k), n = a.shape, b.shape[1]
+    u = torch.empty(m, n, dtype=torch.float32, device=a.device)
+    c = torch.empty(m, n, dtype=a.dtype, device=a.device)
+    if c.numel():
+        grid = (triton.cdiv(m, 64), triton.cdiv(n, 64))
+        any_kernel[grid](u, a, b, m, n, k, *a.stride(), *b.stride(), BLOCK_M=64, BLOCK_N=64, BLOCK_K=32)
+        epilogue_kernel[(m,)](c, u, bias, n, bias.stride(0), BLOCK=triton.next_power_of_2(n))
+    return c
+"""
+
+
+def _fused(old: str, new: str, mistake: str = "", says: str = "") -> Attempt:
+    return changed(GELU, old, new, mistake, says)
+
+
+ATTEMPTS |= {
+    "gelu: the solution": Attempt(GELU),
+    "gelu: no bias": _fused(_U, "u = sums", "bias-forgotten"),
+    "gelu: no GELU": _fused(_Y, "u", "gelu-forgotten"),
+    "gelu: the bias after GELU": Attempt(
+        GELU, ((_U, "u = sums"), (_Y, f"{_Y} + bias[None, :]")), "bias-after-gelu"
+    ),
+    "gelu: a bias per row": Attempt(
+        GELU,
+        (
+            ("bias_ptr + cols * stride_bias, mask=cols < n", "bias_ptr + rows * stride_bias, mask=rows < m"),
+            ("bias[None, :]", "bias[:, None]"),
+        ),
+        "bias-of-rows",
+    ),
+    "gelu: twice": _fused(_Y, f"2 * {_Y}", "half-forgotten"),
+    "gelu: a square": _fused("0.044715 * u * u * u", "0.044715 * u * u", "square-for-cube"),
+    "gelu: half the constant": _fused("1.5957691216", "0.7978845608", "two-forgotten"),
+    "gelu: with erf": _fused(_Y, "0.5 * u * (1 + tl.erf(0.7071067811865476 * u))", "exact-form"),
+    "gelu: a contiguous bias": _fused(
+        "cols * stride_bias", "cols", "wrong-stride|wrong-values|missing-mask|power-of-two-only"
+    ),
+    "gelu: TF32": _fused(', input_precision="ieee"', "", "tf32"),
+    "gelu: two kernels": Attempt(
+        GELU, source=solution_cells(LAB)[ANY] + _TWO_KERNELS, mistake="several-kernels"
+    ),
+    "gelu: stored twice": _fused(
+        "    bias = tl.load",
+        "    early = c_ptr + rows[:, None] * n + cols[None, :]\n"
+        "    tl.store(early, sums.to(c_ptr.dtype.element_ty), mask=inside_m & inside_n)\n    bias = tl.load",
+        "stored-twice",
+        "2.00 times",
+    ),
+    "gelu: PyTorch applies it": _fused(
+        "    return c\n",
+        "    return torch.nn.functional.gelu(c, approximate='tanh')\n",
+        "gelu-twice|wrong-values|torch-computes",
+    ),
+    "gelu: by exponentials": _fused(_Y, "u / (1 + tl.exp(-1.5957691216 * (u + 0.044715 * u * u * u)))"),
 }
 
 

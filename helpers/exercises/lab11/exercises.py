@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
+from helpers.exercises import guarded_run
 from helpers.exercises.factories import answer_exercise, kernel_exercise
-from helpers.exercises.lab11 import adapters, products, tiles
-from helpers.exercises.mistakes import Table, TableJudge, always
-from helpers.exercises.model import Case, Exercise
+from helpers.exercises.lab11 import adapters, products, tiled, tiles
+from helpers.exercises.mistakes import Table, TableJudge, always, sentences
+from helpers.exercises.model import AGAIN, Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number
+
+if TYPE_CHECKING:
+    import torch
 
 LAB = products.LAB
 
@@ -69,7 +74,29 @@ COUNT = answer_exercise(
 )
 
 
+# ---------------------------------------------------------------------------------------- the CUDA kernel
+TILED = Exercise(
+    id="tiled-product",
+    lab=LAB,
+    title="The tiled CUDA kernel",
+    name="TILED_CUDA",
+    minutes=25,
+    cases=tiled.cases,
+    judge=TableJudge(
+        Table("tiled-product", LAB, tiled.MISTAKES, raises=guarded_run.DOES_NOT_BUILD),
+        "TILED_CUDA",
+        tiled.facts,
+        tiled.parts,
+    ),
+    adapters={"run": adapters.run_tiled, "count": adapters.count_loads},
+    text=adapters.as_text,
+    prepare=adapters.build_tiled,
+)
+
+
 # ----------------------------------------------------------------------------------------- Triton products
+_MISTAKES = Table("products", LAB, {**products.EPILOGUE, **products.MISTAKES})
+
 ANY = replace(
     kernel_exercise(
         "any-product",
@@ -80,10 +107,63 @@ ANY = replace(
         must_launch="triton",
         prepare=adapters.with_gpu_precision,
         tolerance=products.TOLERANCE,
-        mistakes=products.MISTAKES,
+        mistakes=_MISTAKES,
         minutes=30,
     ),
     cases=products.cases,
+    speed=None,
+    poison_masked=True,
+)
+
+
+def _gelu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    import torch
+
+    return torch.nn.functional.gelu(a @ b + bias, approximate="tanh")
+
+
+@dataclass(frozen=True)
+class _OneKernel:
+    """Judges a product with an epilogue, which must be one kernel that stores the result once."""
+
+    judge: Callable[[Case, Outcome], Verdict | None]
+
+    def __call__(self, case: Case, outcome: Outcome) -> Verdict | None:
+        verdict = self.judge(case, outcome)
+        if verdict is not None or not outcome.value.numel():
+            return verdict
+        launched = outcome.facts.get("launched") or []
+        written = outcome.facts.get("written_bytes", 0)
+        calls = 2 if case.call == AGAIN else 1
+        result = calls * outcome.value.numel() * outcome.value.element_size()
+        if len(launched) > 1:
+            mistake, what = "several-kernels", f"it launched {len(launched)} kernels: {', '.join(launched)}"
+        elif written > result:
+            mistake, what = "stored-twice", f"it stored {written / result:.2f} times the bytes of the result"
+        else:
+            return None
+        sentence = f"bias-gelu, {case.label}: the values are right, but {what}."
+        return Verdict(
+            "bias-gelu", False, sentence, case.label, mistake, sentences(LAB, "one-kernel")[mistake]
+        )
+
+
+_GELU = kernel_exercise(
+    "bias-gelu",
+    LAB,
+    "A fused bias and GELU",
+    "linear_gelu",
+    _gelu,
+    must_launch="triton",
+    prepare=adapters.with_gpu_precision,
+    tolerance=products.TOLERANCE,
+    mistakes=_MISTAKES,
+    minutes=15,
+)
+GELU = replace(
+    _GELU,
+    cases=lambda rng, device: products.cases(rng, device, products.bias_for(rng)),
+    judge=_OneKernel(_GELU.judge),
     speed=None,
     poison_masked=True,
 )
@@ -100,4 +180,4 @@ CHOOSE = Exercise(
     judge=TableJudge(Table("tiles-for-a-gpu", LAB, tiles.MISTAKES), "choose_tile", tiles.facts),
 )
 
-EXERCISES = (COUNT, ANY, CHOOSE)
+EXERCISES = (COUNT, TILED, ANY, GELU, CHOOSE)

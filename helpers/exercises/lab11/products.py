@@ -213,3 +213,52 @@ MISTAKES: Conditions = under(
         "no-mask-along-k": _without_mask,
     },
 )
+
+
+# ---------------------------------------------------------------------------------------- bias and GELU
+def bias_for(rng: random.Random) -> Callable[..., tuple[torch.Tensor]]:
+    """The bias for two matrices: every second number of a larger vector."""
+
+    def made(a: torch.Tensor, b: torch.Tensor) -> tuple[torch.Tensor]:
+        from helpers.exercises import inputs
+
+        bias = inputs.values(rng, (b.shape[1],), a.dtype, a.device.type)
+        return (inputs.with_steps(bias) if len(bias) > 1 and rng.random() < 0.5 else bias,)
+
+    return made
+
+
+def _epilogue(of: Callable[..., torch.Tensor]) -> Callable[[Evidence], bool]:
+    """Whether a result has the values of another epilogue `(product, bias) -> result`."""
+
+    def holds(s: Evidence) -> bool:
+        a, b, bias = (one.double() for one in s.args)
+        return s.explains(of(a @ b, bias)) and s.kind != "far"
+
+    return holds
+
+
+def _gelu(u: torch.Tensor, form: str = "tanh") -> torch.Tensor:
+    import torch
+
+    return torch.nn.functional.gelu(u, approximate=form)
+
+
+def _rows_bias(u: torch.Tensor, bias: torch.Tensor) -> torch.Tensor | None:
+    return _gelu(u + bias[:, None]) if u.shape[0] == len(bias) else None
+
+
+EPILOGUE: Conditions = {
+    "bias-forgotten": _epilogue(lambda u, bias: _gelu(u)),
+    "gelu-forgotten": _epilogue(lambda u, bias: u + bias),
+    "bias-after-gelu": _epilogue(lambda u, bias: _gelu(u) + bias),
+    "bias-of-rows": _epilogue(_rows_bias),
+    "half-forgotten": _epilogue(lambda u, bias: 2 * _gelu(u + bias)),
+    "square-for-cube": _epilogue(
+        lambda u, bias: (u + bias) * (1.5957691216 * ((u + bias) + 0.044715 * (u + bias) ** 2)).sigmoid()
+    ),
+    "two-forgotten": _epilogue(
+        lambda u, bias: (u + bias) * (0.7978845608 * ((u + bias) + 0.044715 * (u + bias) ** 3)).sigmoid()
+    ),
+    "exact-form": _epilogue(lambda u, bias: _gelu(u + bias, "none")),
+}
