@@ -5,15 +5,18 @@ accepted.
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import seeds
-from lab_answers import mistakes, solution
+from commands import cells
+from lab_answers import judged, mistakes, solution
 from lab_attempts import Attempt, changed, judge, solution_cells
 
 from helpers import exercises
 from helpers.exercises.attempt import attempt
-from helpers.exercises.lab11 import tiles
+from helpers.exercises.lab11 import claim, tiles
+from helpers.lab import WriteUp
 from helpers.lessons import products
 
 LAB = "11_matmul"
@@ -370,6 +373,52 @@ def test_a_solution_passes_with_every_seed(id: str, tmp_path) -> None:
     for seed in seeds.several(20):
         verdict = attempt(exercise, answer, seed)
         assert verdict.passed, verdict
+
+
+# ------------------------------------------------------------------------------------------ a claim
+def _write_up(finding: str, change: str, *undecided: str, **figures: float) -> WriteUp:
+    """A write-up with the right figures, except for those given here."""
+    data = claim.data()
+    names = ("n_faster", "n_slower", "most_gain", "fall_workbook_percent")
+    given = {name: data.figures[name].value for name in names} | figures
+    words = f"""Of all the sizes in the table, cuBLAS is faster at {given["n_slower"]:.0f}, and the kernel in
+    Triton at {given["n_faster"]:.0f}. What follows for other matrices and other GPUs nobody has measured, so
+    I leave that open until somebody does."""
+    return WriteUp(finding=finding, figures=given, change=change, words=words, undecided=undecided)
+
+
+@pytest.mark.parametrize(
+    ("answer", "mistake"),
+    [
+        (_write_up("usually-slower", "use-cublas", "other-gpus"), ""),
+        (_write_up("faster-at-some-size", "measure-and-choose", "other-dtypes", gain=1.01), ""),
+        (_write_up("last-wave-costs-more", "use-cublas", "with-an-epilogue"), ""),
+        (_write_up("claim-holds", "use-cublas", "other-gpus"), "finding-contradicted"),
+        (_write_up("triton-always-faster", "use-cublas", "other-gpus"), "finding-contradicted"),
+        (_write_up("gap-only-below-2048", "use-cublas", "other-gpus"), "finding-contradicted"),
+        (_write_up("tma-makes-the-difference", "use-cublas", "other-gpus"), "not-decided"),
+        (_write_up("usually-slower", "fuse-an-epilogue", "other-gpus"), "not-decided"),
+        (_write_up("usually-slower", "use-the-lessons-kernel", "other-gpus"), "change-contradicted"),
+        (_write_up("usually-slower", "use-the-workbooks-kernel", "other-gpus"), "change-contradicted"),
+        (_write_up("usually-slower", "use-cublas", "the-lessons-kernel"), "decided"),
+        (_write_up("usually-slower", "use-cublas"), "incomplete"),
+        (_write_up("usually-slower", "measure-and-choose", "other-gpus"), "incomplete"),
+        (_write_up("usually-slower", "measure-and-choose", "other-gpus", gain=1.5), "prediction-impossible"),
+        (_write_up("usually-slower", "use-cublas", "other-gpus", n_slower=3), "figure-contradicted"),
+        (WriteUp(), "to-do"),
+    ],
+)
+def test_a_claim_about_cublas(answer: WriteUp, mistake: str) -> None:
+    verdict = judged("always-faster", answer)
+    assert (verdict.passed, verdict.mistake) == (not mistake, mistake), verdict
+
+
+def test_the_task_lists_exactly_the_names_that_the_check_knows() -> None:
+    data, about = claim.data(), cells(f"labs/solutions/{LAB}.ipynb")["about-always-faster"]
+    rows = dict(re.findall(r"^\| `(\w+)` \| (.*) \|$", about, re.MULTILINE))
+    for field, names in (("finding", data.findings), ("change", data.changes), ("undecided", data.questions)):
+        assert set(re.findall(r"`([a-z0-9-]+)`", rows[field])) == set(names), field
+    assert set(re.findall(r"`(\w+)`", rows["figures"])) == {*data.figures, *data.predicted}
 
 
 # ----------------------------------------------------------------------------------------- inside the lesson

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from helpers.exercises import guarded_run
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.lab11 import adapters, products, tiled, tiles
+from helpers.exercises.lab11.claim import CLAIM
 from helpers.exercises.mistakes import Table, TableJudge, always, sentences
 from helpers.exercises.model import AGAIN, Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import is_number
@@ -180,4 +181,4 @@ CHOOSE = Exercise(
     judge=TableJudge(Table("tiles-for-a-gpu", LAB, tiles.MISTAKES), "choose_tile", tiles.facts),
 )
 
-EXERCISES = (COUNT, TILED, ANY, GELU, CHOOSE)
+EXERCISES = (COUNT, TILED, ANY, GELU, CHOOSE, CLAIM)
