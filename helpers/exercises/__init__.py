@@ -78,7 +78,7 @@ ADAPTERS = {
     "lab08": ("broken", "runs"),
     "lab09": ("adapters",),
     "lab10": ("tables",),
-    "lab11": (),
+    "lab11": ("adapters",),
 }
 # Records that answer an exercise, below helpers/records. A notebook that is graded can't read them.
 KEPT_BACK = ("h200/triton/launch-sweep.json",)
