@@ -16,4 +16,5 @@
   plain kernel to the tuned one, and its tricks (`spin_wait` replaces its nap).
 - `cross_gpu`, `cuda_graphs` (10): compares the records of two GPUs for the same kernels and launches, and
   measures many small kernels with and without a CUDA graph.
+- `products` (11): the speed of matrix products, their traffic, and the order of their tiles.
 """

@@ -1,4 +1,4 @@
-"""What lesson 11 measures and draws: the speed of matrix products, their traffic, and which tiles run at once.
+"""What lesson 11 measures and draws: the speed of matrix products, their traffic, and the order of tiles.
 
 Functions that measure need a GPU and return the rows of a record.
 """
