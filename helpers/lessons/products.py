@@ -126,8 +126,8 @@ def tile_of(program: int, tiles_m: int, tiles_n: int, group: int) -> tuple[int, 
     return band * group + within % height, within // height
 
 
-def bands_loaded(tiles_m: int, tiles_n: int, group: int, at_once: int) -> tuple[int, int]:
-    """How many bands of tiles of a and of b the first `at_once` programs need."""
+def strips_loaded(tiles_m: int, tiles_n: int, group: int, at_once: int) -> tuple[int, int]:
+    """How many strips of a (high as a tile) and of b (wide as one) the first `at_once` programs need."""
     tiles = [tile_of(p, tiles_m, tiles_n, group) for p in range(min(at_once, tiles_m * tiles_n))]
     return len({row for row, _ in tiles}), len({col for _, col in tiles})
 
@@ -170,8 +170,8 @@ def draw_order(
 
 
 def _order_title(tiles_m: int, tiles_n: int, group: int, at_once: int) -> str:
-    rows, cols = bands_loaded(tiles_m, tiles_n, group, at_once)
-    return f"{at_once} programs at once need {rows} bands of a and {cols} of b"
+    rows, cols = strips_loaded(tiles_m, tiles_n, group, at_once)
+    return f"{at_once} programs at once need {rows} strips of a and {cols} of b"
 
 
 def compile_tiles(

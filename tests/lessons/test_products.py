@@ -19,10 +19,10 @@ def test_a_band_is_filled_column_by_column():
     assert products.tile_of(6, 4, 3, 2) == (2, 0)
 
 
-def test_bands_that_the_first_programs_need():
-    assert products.bands_loaded(64, 32, 1, at_once=132) == (5, 32)
-    assert products.bands_loaded(64, 32, 8, at_once=132) == (8, 17)
-    assert products.bands_loaded(2, 2, 1, at_once=132) == (2, 2)  # fewer tiles than places
+def test_strips_that_the_first_programs_need():
+    assert products.strips_loaded(64, 32, 1, at_once=132) == (5, 32)
+    assert products.strips_loaded(64, 32, 8, at_once=132) == (8, 17)
+    assert products.strips_loaded(2, 2, 1, at_once=132) == (2, 2)  # fewer tiles than places
 
 
 def test_the_picture_shows_the_programs_that_run_at_once():
@@ -30,8 +30,8 @@ def test_the_picture_shows_the_programs_that_run_at_once():
     for trace in figure.data:
         drawn = [number for row in trace.z for number in row if number is not None]
         assert sorted(drawn) == list(range(10))
-    assert "3 bands of a and 4 of b" in figure.layout.title.text
-    assert "4 bands of a and 3 of b" in figure.layout.sliders[0].steps[1].args[1]["title.text"]
+    assert "3 strips of a and 4 of b" in figure.layout.title.text
+    assert "4 strips of a and 3 of b" in figure.layout.sliders[0].steps[1].args[1]["title.text"]
 
 
 def test_the_traffic_of_tiles_is_what_lesson_11_computes():
