@@ -465,21 +465,14 @@ def test_a_wrong_number_of_bytes_for_tiles(wrong, mistake) -> None:
     [
         (lambda p, rows, cols, group: p, "not-a-pair"),
         (lambda p, rows, cols, group: products.tile_of(p, rows, cols, group)[::-1], "swapped"),
-        (lambda p, rows, cols, group: divmod(p, cols), "row-by-row|swapped"),
-        (
-            lambda p, rows, cols, group: (
-                p // (group * cols) * group + p % (group * cols) // cols,
-                p % (group * cols) % cols,
-            ),
-            "across|swapped",
-        ),
+        (lambda p, rows, cols, group: divmod(p, cols), "row-by-row"),
         (lambda p, rows, cols, group: divmod(p % (group * cols), group)[::-1], "first-band"),
         (lambda p, rows, cols, group: (0, 0), "place"),
         (products.tile_of, ""),
     ],
 )
 def test_a_wrong_place_of_a_program(wrong, mistake) -> None:
-    assert mistakes("tile-of-a-program", wrong) & set(mistake.split("|"))
+    assert mistake in mistakes("tile-of-a-program", wrong)
 
 
 def _steps(m, n, k, size, shared):

@@ -89,7 +89,7 @@ TILES = answer_exercise(
 
 
 def _order_cases(rng: random.Random) -> Iterator[Case]:
-    launches = [(0, 4, 5, 2), (1, 4, 5, 2), (2, 4, 5, 2), (9, 4, 5, 2), (10, 4, 5, 2), (7, 3, 4, 1)]
+    launches = [(0, 4, 5, 2), (7, 4, 5, 2), (1, 4, 5, 2), (9, 4, 5, 2), (10, 4, 5, 2), (7, 3, 4, 1)]
     for _ in range(12):
         group, bands, tiles_n = rng.randrange(1, 9), rng.randrange(1, 5), rng.randrange(1, 12)
         launches.append((rng.randrange(group * bands * tiles_n), group * bands, tiles_n, group))
@@ -107,17 +107,12 @@ ORDER = answer_exercise(
     _order_cases,
     facts=lambda program, tiles_m, tiles_n, group: {
         "row_by_row": divmod(program, tiles_n),
-        "across": (
-            program // (group * tiles_n) * group + program % (group * tiles_n) // tiles_n,
-            program % tiles_n,
-        ),
         "first_band": (program % (group * tiles_n) % group, program % (group * tiles_n) // group),
     },
     mistakes={
         "not-a-pair": lambda s: not (isinstance(s.got, (tuple, list)) and len(s.got) == 2),
         "swapped": lambda s: tuple(s.got) == tuple(reversed(s.want)),
         "row-by-row": lambda s: tuple(s.got) == s.row_by_row,
-        "across": lambda s: tuple(s.got) == s.across,
         "first-band": lambda s: tuple(s.got) == s.first_band,
         "place": always,
     },
