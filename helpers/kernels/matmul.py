@@ -1,14 +1,15 @@
 """Matrix products: c = a @ b, optionally with a bias, GELU and fp8 scales applied before c is written.
 
 `a` is (m, k) and `b` is (k, n), with any sizes (also 0 and 1) and any strides. Every product is accumulated
-in float32 and rounded once. There are three kernels:
+in float32 and rounded once. There are four kernels:
 
-* `matmul_kernel` works with pointers, so it accepts every size and stride. Each program computes one tile of
-  c. The order of the programs keeps the tiles of a and b that are in use in the L2 cache.
+* `matmul_tiles_kernel` works with pointers, so it accepts every size and stride. Each program computes one
+  tile of c. The order of the programs keeps the tiles of a and b that are in use in the L2 cache.
 * `matmul_descriptor_kernel` loads tiles through tensor descriptors (TMA, from compute capability 9.0 on).
   There is one program per SM, and it computes one tile of c after another.
 * `add_parts_kernel` adds what several programs found for one tile. A product with few tiles is split along k,
   so that there are enough programs to keep the memory busy.
+* `copy_kernel` copies a matrix whose rows aren't aligned to one whose rows are, or back.
 
 `plan_matmul` chooses the kernel and its launch from the sizes, the dtype and the GPU's properties. If a
 matrix is read often and its rows are not aligned to 16 bytes, it is first copied to aligned rows, because
@@ -70,9 +71,9 @@ def finished(c, scale_a_ptr, scale_b_ptr, bias_ptr, rows, cols, m, n, SCALED: tl
     return c
 
 
-# [kernel:matmul_kernel]
+# [kernel:matmul_tiles_kernel]
 @triton.jit
-def matmul_kernel(
+def matmul_tiles_kernel(
     c_ptr, a_ptr, b_ptr, scale_a_ptr, scale_b_ptr, bias_ptr, m, n, k, k_per_part,
     stride_am, stride_ak, stride_bk, stride_bn, stride_cp, stride_cm, stride_cn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, GROUP_M: tl.constexpr,
@@ -101,7 +102,7 @@ def matmul_kernel(
     tl.store(c_ptrs, c.to(c_ptr.dtype.element_ty), mask=(rows < m)[:, None] & (cols < n)[None, :])
 
 
-# [/kernel:matmul_kernel]
+# [/kernel:matmul_tiles_kernel]
 
 
 # [kernel:matmul_descriptor_kernel]
@@ -400,7 +401,7 @@ def _launch_tiles(c, a, b, vectors, plan: MatmulPlan, how: dict) -> None:
     k_per_part = max(1, -(-k_per_part // plan.block_k)) * plan.block_k
     out = torch.empty(plan.parts, m, n, dtype=torch.float32, device=c.device) if split else c[None]
     after = {name: how[name] for name in ("SCALED", "BIAS", "GELU")}
-    matmul_kernel[(plan.n_tiles(m, n), plan.parts)](
+    matmul_tiles_kernel[(plan.n_tiles(m, n), plan.parts)](
         out, a, b, *vectors, m, n, k, k_per_part, *a.stride(), *b.stride(), *out.stride(),
         BLOCK_M=plan.block_m, BLOCK_N=plan.block_n, BLOCK_K=plan.block_k, GROUP_M=GROUP_M,
         **how | (dict.fromkeys(after, False) if split else {}),
