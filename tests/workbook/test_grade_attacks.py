@@ -26,8 +26,9 @@ import pytest
 from commands import ROOT, environment
 from grade_notebooks import ATTACKS, FURTHER, WRONG_A, WRONG_B, hostile, notebook, of, said, verdicts
 
-from workbook.grade import cgroup, grade, journal, sandbox
+from workbook.grade import grade, journal
 from workbook.grade.marks import UNSAFE, Grades
+from workbook.sandbox import bubblewrap, cgroup
 
 NAMES = sorted(path.stem for path in (ATTACKS / "sandbox").glob("*.py") if path.stem != "tools")
 SECRET = "a-token-of-the-teacher"
@@ -187,7 +188,7 @@ def test_a_folder_of_the_path_that_nobody_may_enter_disturbs_nothing(tmp_path, m
     (tmp_path / "closed").mkdir(mode=0)
     monkeypatch.setenv("PATH", f"{tmp_path / 'closed'}:{tmp_path / 'none'}:{os.environ['PATH']}")
     monkeypatch.setattr(os, "access", lambda path, mode: not str(path).startswith(str(tmp_path)))
-    assert not [path for path in sandbox.mounts([tmp_path / "closed", tmp_path / "none"], ()) if path]
+    assert not [path for path in bubblewrap.mounts([tmp_path / "closed", tmp_path / "none"], ()) if path]
     nbformat.write(notebook(), tmp_path / "ada.ipynb")
     grades = grade([tmp_path / "ada.ipynb"], tmp_path / "out", exercises=FURTHER, seed=7)
     assert verdicts(grades, "ada") == ("passed", "passed")

@@ -32,8 +32,8 @@ from workbook.grade import grade, journal, report, submissions
 from workbook.grade.marks import Graded, Grades, Mark
 from workbook.grade.notebook import check_call, read
 from workbook.grade.submissions import Copies, Submitted, find, take
-from workbook.grade.texts import clean, printable
-from workbook.grade.untrusted import is_plain_zip
+from workbook.sandbox.messages import is_plain_zip
+from workbook.sandbox.texts import clean, printable
 from workbook.usage import UsageError
 
 LABS = {"90_mini": {"count-blocks": "n_blocks", "twice": "twice"}}

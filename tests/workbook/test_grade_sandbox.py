@@ -14,13 +14,14 @@ import nbformat
 import pytest
 from grade_notebooks import FURTHER, notebook, of
 
-from workbook.grade import cgroup, examine, grade, sandbox
+from workbook.grade import examine, grade
+from workbook.sandbox import bubblewrap, cgroup
 from workbook.usage import UsageError
 
 
 def seen(*, readable: tuple = (), hidden: tuple = (), look: str) -> list[str]:
     """What a command of the shell prints in a sandbox."""
-    words = [*sandbox.command(readable, hidden, 200), "sh", "-c", look]
+    words = [*bubblewrap.command(readable, hidden, 200), "sh", "-c", look]
     return subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
 
 
@@ -66,7 +67,7 @@ def test_what_is_mounted_anyway_is_not_mounted_twice(folder):
     course = folder / "course"
     (course / "link").symlink_to(course / "labs")
     readable = [course, course / "labs", course / "link", course / "none", "relative", "/usr", "/usr/bin"]
-    found = sandbox.mounts(readable, ())
+    found = bubblewrap.mounts(readable, ())
     assert found == {str(course): str(course), "/usr": "/usr"}
 
 
@@ -75,7 +76,7 @@ def test_nothing_can_be_written_but_in_memory_and_files_there_are_limited(folder
         target = path if path.is_file() else path / "mine"
         look = f"(echo x > {target}) 2>/dev/null && echo written; true"
         assert seen(readable=(folder / "course",), look=look) == [], path
-    for path in sandbox.IN_MEMORY:
+    for path in bubblewrap.IN_MEMORY:
         look = (
             f"echo x > {path}/mine && echo written; head -c 150000000 /dev/zero > {path}/large || echo full"
         )
@@ -86,7 +87,7 @@ def test_it_has_no_network_no_rights_and_no_other_process():
     assert seen(look="cat /proc/net/dev | tail -n +3 | cut -d: -f1") == ["lo"]
     assert seen(look="grep -h '^Cap' /proc/self/status | cut -f2 | sort -u") == ["0" * 16]
     assert len(seen(look="ls -d /proc/[0-9]*")) <= 3
-    assert seen(look="id -u; hostname; pwd") == ["1000", "learner", sandbox.HOME]
+    assert seen(look="id -u; hostname; pwd") == ["1000", "learner", bubblewrap.HOME]
 
 
 # ------------------------------------------------------------------------------------------------ limits

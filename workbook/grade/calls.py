@@ -17,7 +17,8 @@ from helpers.exercises.guard import FAR
 from helpers.exercises.model import Case, Exercise, Outcome
 from helpers.exercises.proxies import KernelProxy, Proxy
 from workbook.grade.stand_ins import ARRAY, KEPT, SAME, SHOWN
-from workbook.grade.untrusted import outcome_of, plain
+from workbook.grade.untrusted import outcome_of
+from workbook.sandbox.messages import plain
 
 Ask = Callable[..., dict[str, Any]]  # (message, answer=None) -> reply
 

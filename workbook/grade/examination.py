@@ -12,11 +12,12 @@ from helpers import device
 from helpers.exercises.attempt import run_cases
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from workbook.grade.calls import Ask, Calls, Unusable
-from workbook.grade.cgroup import Cgroup
 from workbook.grade.notebook import Submission
-from workbook.grade.process import Limits, Process, WorkerDied, WorkerTimeout
+from workbook.grade.process import start
 from workbook.grade.starters import untouched
 from workbook.grade.stubs import stubs_of
+from workbook.sandbox.cgroup import Cgroup
+from workbook.sandbox.process import Limits, Process, WorkerDied, WorkerTimeout
 
 _MAX_STARTS = 6  # of one notebook's process
 _TEXT = 2000  # characters of a sentence in a report
@@ -62,7 +63,7 @@ class Examination:
             self._doing, started = -1, False
             try:
                 told_of = stubs_of(self._exercises.values())
-                with Process(told_of, self._further, self._limits, self._until, self._cgroup) as process:
+                with start(told_of, self._further, self._limits, self._until, self._cgroup) as process:
                     started = True
                     if device.has_gpu() and not process.sees_gpu:
                         reason = _NO_GPU
@@ -165,7 +166,7 @@ class Examination:
             if clean is None:
                 begin = time.monotonic()
                 lab = self._submission.lab
-                clean = Process((), self._further, self._limits, self._until, self._cgroup, lab)
+                clean = start((), self._further, self._limits, self._until, self._cgroup, lab)
                 until += time.monotonic() - begin
             return asking(clean)
 

@@ -27,12 +27,12 @@ import psutil
 
 from helpers.exercises.model import Exercise
 from workbook.grade.advice import reaching
-from workbook.grade.cgroup import limited
 from workbook.grade.examination import Examination
 from workbook.grade.marks import BROKEN
 from workbook.grade.notebook import Unreadable, read
-from workbook.grade.process import Limits
 from workbook.grade.stubs import known
+from workbook.sandbox.cgroup import limited
+from workbook.sandbox.process import Limits
 from workbook.supervisor import end_with_parent
 
 _WATCH_S = 0.05

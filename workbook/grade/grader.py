@@ -30,19 +30,21 @@ import psutil
 
 from helpers import aliases
 from helpers.predict import summary
-from workbook.grade import cgroup, journal, overrides, sandbox, seeds, submissions
+from workbook.grade import journal, overrides, seeds, submissions
 from workbook.grade.marks import BROKEN, UNSAFE, Graded, Grades, Mark, Raised, placed
-from workbook.grade.notebook import import_path
 from workbook.grade.submissions import Copies, Submitted
-from workbook.grade.texts import clean_all, one_line
 from workbook.interrupts import interruptible
 from workbook.outputs import require_writable
+from workbook.sandbox import bubblewrap, cgroup
+from workbook.sandbox.process import import_path
+from workbook.sandbox.texts import clean_all, one_line
 from workbook.usage import UsageError
 
 TOTAL = 10  # a notebook's whole time, in time limits of one cell or exercise
 _USUAL_BYTES, _MOST_AT_ONCE = 2e9, 8  # what a notebook's processes usually take; notebooks
 _INTERRUPTED = "the batch was interrupted before it was finished"
 _EXAMINERS_OWN_S = 240.0  # for starting processes, and for judging
+_UNSAFE = "or grade with --unsafe, which runs learners' code with your rights"
 _BOOT = (
     "import json, sys; sys.path[:] = json.loads(sys.argv.pop()); "
     "from workbook.grade import examine; examine.main()"
@@ -101,7 +103,7 @@ def grade(
     lab = aliases.current(lab)
     if lab and lab not in LABS and not exercises:
         raise UsageError(f"--lab {lab!r} is no lab; there are {', '.join(LABS)}.")
-    tier = UNSAFE if unsafe else f"{sandbox.require()}, {cgroup.about(memory_limit)}"
+    tier = UNSAFE if unsafe else f"{bubblewrap.require(_UNSAFE)}, {cgroup.about(memory_limit)}"
     out = Path(out).resolve()
     require_writable(out)
     given_marks = overrides.read(out)
@@ -111,7 +113,7 @@ def grade(
     task = {
         "lab": lab, "exercises": str(Path(exercises).resolve()) if exercises else "", "seed": seed,
         "cell_s": time_limit, "total_s": TOTAL * time_limit, "memory_mb": memory_limit,
-        "sandboxed": not unsafe, "hidden": sorted({*map(_folder, notebooks), str(out), *sandbox.ANSWERS}),
+        "sandboxed": not unsafe, "hidden": sorted({*map(_folder, notebooks), str(out), *bubblewrap.ANSWERS}),
     }  # fmt: skip
     with journal.Journal(out, seed, resume=resume) as kept, Copies() as copies:
         todo = submissions.take(given, (*LABS, *aliases.LESSONS), copies)

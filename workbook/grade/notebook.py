@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ast
 import json
-import os
 import re
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +17,7 @@ from typing import Any
 
 from helpers import aliases
 from helpers.predict import summary
-from workbook.grade.texts import clean
+from workbook.sandbox.texts import clean
 from workbook.usage import first_line
 
 _MAX_SOURCE = 10**6  # bytes of one cell
@@ -297,11 +295,3 @@ def bound(source: str) -> set[str]:
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             found |= {n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)}
     return found
-
-
-def import_path() -> list[str]:
-    """Where this process imports from, without the folder it was started in."""
-    root = str(Path(__file__).resolve().parents[2])
-    here = os.getcwd()
-    kept = [p for p in sys.path if os.path.isabs(p) and (p != here or p == root)]
-    return kept if root in kept else [root, *kept]

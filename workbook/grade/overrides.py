@@ -11,7 +11,7 @@ from pathlib import Path
 
 from helpers import aliases
 from workbook.grade.marks import VERDICTS, Graded, Mark
-from workbook.grade.texts import printable
+from workbook.sandbox.texts import printable
 from workbook.usage import UsageError
 
 NAME = "overrides.csv"

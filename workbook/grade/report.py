@@ -14,9 +14,9 @@ from pathlib import Path
 from helpers.predict.summary import Summary
 from workbook.grade import gradebook, overview
 from workbook.grade.marks import Graded, Grades, Mark, Raised
-from workbook.grade.texts import clean
 from workbook.outputs import replace
 from workbook.page import document, escaped
+from workbook.sandbox.texts import clean
 from workbook.usage import UsageError
 
 _LONGEST = 150  # bytes of a page's name; file systems allow 255, and a temporary name is longer

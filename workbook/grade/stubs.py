@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from workbook.grade.sandbox import HELPERS
+from workbook.sandbox.bubblewrap import HELPERS
 
 _FURTHER = "further_exercises"
 

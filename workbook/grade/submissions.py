@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from workbook.grade.marks import Graded
-from workbook.grade.texts import clean, one_line
+from workbook.sandbox.texts import clean, one_line
 from workbook.usage import UsageError
 
 _MAX_FILE = 20 * 2**20

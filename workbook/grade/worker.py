@@ -5,24 +5,16 @@ nothing of cases, references and answers. A clean process runs no cell: it is gi
 runs them.
 
 It runs the learner's cells in an IPython shell and answers the grader over a pipe; what the cells print goes
-elsewhere, to a log. In a sandbox its end is the end of every process that the notebook started. Outside of
-one `main` forks first: a supervisor that runs nothing of the learner's ends them, however far they forked
-away, when this process ends or the grader lets go of the leash.
-
-A message is eight bytes of length and a dict by `torch.save`. A reply repeats the token of its request. The
-grader checks every reply, for the learner's code can send whatever it likes.
+elsewhere, to a log. A reply repeats the token of its request. The grader checks every reply, because the
+learner's code can send whatever it likes.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import io
 import os
-import platform
-import resource
 import signal
-import struct
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -31,41 +23,20 @@ from typing import Any
 from workbook.grade import stand_ins
 from workbook.grade.shell import Originals, line_of, make_shell, sentence
 from workbook.grade.stubs import as_told, known
-from workbook.supervisor import supervised
-
-MAX_BYTES = 512 * 2**20  # of one message
-_LENGTH = struct.Struct(">Q")
-_KEYCTL, _JOIN_SESSION_KEYRING = {"x86_64": 250, "aarch64": 219}, 1  # see keyctl(2)
-# No core files; files that are open in a process, each of which may be a socket with a buffer in the kernel;
-# processes and threads (which Linux does not count for root).
-_LIMITS = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: 2048, resource.RLIMIT_NPROC: 4096}
+from workbook.sandbox.inside import enter
+from workbook.sandbox.messages import MAX_BYTES, frame, receive
 
 
 def main(settings: dict[str, Any]) -> None:
     """Serve the grader; does not return.
 
-    Requests come over stdin, whose end is the leash; replies go to stdout, and what cells print to stderr.
-
     Args:
         settings: `told`: what a learner's process is told of the exercises; `lab`: for a clean process, whose
-            exercises it knows, else ""; `exercises`: a Python file with further ones or ""; `folder`: where
-            the notebook runs; `sandboxed`: whether it is in a sandbox.
+            exercises it knows, else ""; `exercises`: a Python file with further ones or ""; `folder` and
+            `sandboxed`: as in `inside.enter`.
     """
-    requests, replies = (os.dup(fd) for fd in (0, 1))
-    with open(os.devnull) as nothing:
-        os.dup2(nothing.fileno(), 0)
-    os.dup2(2, 1)
-    if not settings["sandboxed"]:
-        supervised(os.dup(requests), (requests, replies), settings["folder"])
-    sys.argv = ["notebook"]
-    os.chdir(settings["folder"])
-    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
-        file.write("1000")  # where memory runs out, this process goes first and not the grader
+    requests, replies = enter(settings, "notebook")
     further, lab = settings["exercises"], settings["lab"]
-    if settings["sandboxed"]:
-        _complete_sandbox()
-    for name in ("cache", "tmp"):
-        os.mkdir(name)
     if lab:
         _Clean(requests, replies, known(lab, further)).serve()
     else:
@@ -75,46 +46,6 @@ def main(settings: dict[str, Any]) -> None:
         helpers.exercises.hold(tuple(exercises.values()))
         _Worker(requests, replies, exercises).serve()
     os._exit(0)
-
-
-def _complete_sandbox() -> None:
-    """Set what bubblewrap does not: limits of this process, and a keyring of its own, or whoever grades would
-    share theirs.
-    """
-    for what, most in _LIMITS.items():
-        hard = resource.getrlimit(what)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        resource.setrlimit(what, (most, most))
-    if number := _KEYCTL.get(platform.machine()):
-        ctypes.CDLL(None).syscall(number, _JOIN_SESSION_KEYRING, None)
-
-
-# ------------------------------------------------------------------------------------------------ messages
-
-
-def receive(fd: int, read: Callable[[int, int], bytes] = os.read) -> bytes | None:
-    """The next message's bytes, or None at the end of the pipe."""
-    head = _exactly(fd, _LENGTH.size, read)
-    return None if head is None else _exactly(fd, _LENGTH.unpack(head)[0], read)
-
-
-def _exactly(fd: int, n: int, read: Callable[[int, int], bytes]) -> bytes | None:
-    parts = bytearray()
-    while len(parts) < n:
-        part = read(fd, min(n - len(parts), 1 << 20))
-        if not part:
-            return None
-        parts += part
-    return bytes(parts)
-
-
-def frame(payload: bytes) -> bytes:
-    """A message as it goes through the pipe."""
-    return _LENGTH.pack(len(payload)) + payload
-
-
-# ------------------------------------------------------------------------------------------------ the
-# notebook's process
 
 
 class _Answering:

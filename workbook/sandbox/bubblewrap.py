@@ -1,4 +1,4 @@
-"""The sandbox in which learners' code runs: what it sees of this machine, and the command that starts it.
+"""The sandbox: what it sees of this machine, and the command that starts it.
 
 It is bubblewrap (`bwrap`), with user, process, network, IPC and mount namespaces of its own: a system that is
 read-only and holds neither answers nor submissions, an empty home in memory, and no network. See bwrap(1).
@@ -42,12 +42,14 @@ _GPUS = ("/dev/nvidia*", "/dev/dxg", "/dev/dri")
 _TOOLS = ("c++", "nvcc", "ncu", "ninja", "cuobjdump", "nvdisasm", "ptxas")
 _TRY_S = 60.0
 _INSTALL = "install bubblewrap (on Debian and Ubuntu: apt-get install bubblewrap)"
-_UNSAFE = "or grade with --unsafe, which runs learners' code with your rights"
 _CHECK = "sysctl user.max_user_namespaces kernel.apparmor_restrict_unprivileged_userns"
 
 
-def require() -> str:
-    """See whether learners' code can be put into a sandbox here.
+def require(otherwise: str) -> str:
+    """See whether code can be put into a sandbox here.
+
+    Args:
+        otherwise: What one may do without one, which ends the error's sentence.
 
     Returns:
         How reports call the sandbox, such as "sandboxed by bubblewrap 0.8.0".
@@ -56,9 +58,9 @@ def require() -> str:
         UsageError: There is none; the sentence says what to do.
     """
     if sys.platform != "linux":
-        raise UsageError(f"The sandbox for learners' code needs Linux: use a virtual machine, {_UNSAFE}.")
+        raise UsageError(f"The sandbox needs Linux: use a virtual machine, {otherwise}.")
     if not shutil.which("bwrap"):
-        raise UsageError(f"There is no bwrap here for the sandbox: {_INSTALL}, {_UNSAFE}.")
+        raise UsageError(f"There is no bwrap here for the sandbox: {_INSTALL}, {otherwise}.")
     try:
         words = ["bwrap", *_flags(), "--ro-bind", "/", "/", "--proc", "/proc", "true"]
         ran = subprocess.run(words, capture_output=True, text=True, timeout=_TRY_S, stdin=subprocess.DEVNULL)
@@ -68,7 +70,7 @@ def require() -> str:
     if failed:
         raise UsageError(
             f"bubblewrap can make no sandbox here ({failed.splitlines()[-1][:200]}): allow user namespaces "
-            f"(`{_CHECK}` shows whether they are), {_UNSAFE}."
+            f"(`{_CHECK}` shows whether they are), {otherwise}."
         )
     said = subprocess.run(["bwrap", "--version"], capture_output=True, text=True, check=False).stdout
     return f"sandboxed by {said.strip()}"
