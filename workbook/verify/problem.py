@@ -1,0 +1,103 @@
+"""What is verified: a problem with its reference and inputs, and a candidate, in any of the formats."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+# How a case relates to what the benchmark itself tries.
+BENCHMARK = "benchmark"  # its shapes and its distribution of values, with a fresh seed
+CONTRACT = "contract"  # something else that the problem's description permits: a wrong result counts
+BEYOND = "beyond"  # outside the description: a wrong result is a limit of the candidate, not a failure
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call's arguments.
+
+    Attributes:
+        label: a short description, such as "4 × 393,216, seed 7".
+        args: positional arguments: tensors, plain values (numbers, bools, strings, None), and lists, tuples
+            or dicts of them.
+        role: BENCHMARK, CONTRACT or BEYOND.
+        reduced: whether its shapes are smaller than the benchmark's, because there is no GPU.
+        outputs: for a candidate in destination-passing style, what the outputs are: shape and dtype of each.
+    """
+
+    label: str
+    args: tuple[Any, ...]
+    role: str = BENCHMARK
+    reduced: bool = False
+    outputs: tuple[tuple[tuple[int, ...], Any], ...] = ()
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How the benchmark itself compares results.
+
+    Attributes:
+        text: how it is called in reports, such as "torch.allclose(rtol=1e-4, atol=1e-4)".
+        accepts: `(results, expected, case) -> bool`, where both are tuples of tensors and `expected` is the
+            reference's result in the inputs' dtype.
+    """
+
+    text: str
+    accepts: Callable[[tuple[Any, ...], tuple[Any, ...], Case], bool]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What a candidate must compute.
+
+    Attributes:
+        format: "kernelbench", "flashinfer", "gpumode" or "function".
+        name: the problem's name.
+        reference: the computation in plain PyTorch, `(*case.args) -> tensor or tuple of tensors`. It is also
+            called with float64 copies of the floating-point arguments, and computes in float64 then.
+        cases: `seed -> cases`, the smallest BENCHMARK case first; the same seed gives the same cases.
+        tolerance: the benchmark's own comparison, or None if it has none.
+        precision: as in `check.assert_matches`: "tf32" if the problem permits TF32, "ieee" if it doesn't, or
+            None.
+        may_change: positions of arguments that the contract lets the candidate change. If the reference
+            returns None, its results are what these arguments hold afterwards.
+        notes: sentences about what the files contain and we ignore, or how we read them.
+    """
+
+    format: str
+    name: str
+    reference: Callable[..., Any]
+    cases: Callable[[int], Iterable[Case]]
+    tolerance: Tolerance | None = None
+    precision: str | None = None
+    may_change: frozenset[int] = frozenset()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """The code under suspicion. It is only ever run in a process of its own.
+
+    Attributes:
+        name: what reports call it, such as "candidate.py".
+        sources: file name -> text; the files are written into one folder, from which Python can import.
+        entry: "file.py::name", where `name` is the function or class to call. For C++ or CUDA sources the
+            file is the first one with that suffix.
+        kind: "function": call it with the arguments. "model": call it with `init` first, then the instance
+            with the arguments. "destination": call it with the arguments followed by output tensors.
+        init, init_keywords: the arguments of a model's constructor.
+        state: the reference model's state_dict, which is loaded into the candidate if the names and shapes
+            match; empty if there is none.
+        seed: what `torch.manual_seed` gets before a model is constructed.
+        options: build options, such as {"extra_cuda_cflags": [...]}.
+    """
+
+    name: str
+    sources: Mapping[str, str]
+    entry: str
+    kind: str = "function"
+    init: tuple[Any, ...] = ()
+    init_keywords: Mapping[str, Any] = field(default_factory=dict)
+    state: Mapping[str, Any] = field(default_factory=dict)
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
