@@ -196,7 +196,7 @@ def _run(comparison: _Comparison, inputs: tuple[Any, ...], case: str, expected: 
     if as_results(value) is None:
         raise Mismatch(f"{comparison.name} on {case}: it returned {type(value).__name__}, not a tensor.")
     for i, (copy, original) in enumerate(zip(copies, inputs, strict=True)):
-        if isinstance(copy, torch.Tensor) and not torch.equal(_bits(copy), _bits(original)):
+        if isinstance(copy, torch.Tensor) and not torch.equal(bits_of(copy), bits_of(original)):
             raise Mismatch(
                 f"{comparison.name} on {case}: it changed its input {i}; an out-of-place kernel must not."
             )
@@ -244,8 +244,8 @@ def _with_out(
     return arguments, outputs_by_name, tuple(buffers)
 
 
-def _bits(tensor: torch.Tensor) -> torch.Tensor:
-    """The tensor's bits as integers, so that NaN equals itself."""
+def bits_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor's bits as integers of the same size, so that NaN equals itself."""
     import torch
 
     tensor = torch.view_as_real(tensor) if tensor.is_complex() else tensor

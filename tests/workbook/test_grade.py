@@ -263,11 +263,11 @@ def test_endless_loops_are_stopped(stopped):
 def test_an_interrupt_that_comes_before_the_learners_code_stops_it():
     """On a busy machine a call's time may pass while it is prepared."""
     answering = _Answering.__new__(_Answering)
-    answering._learners = answering._interrupted = False
+    answering._untrusted = answering._interrupted = False
     answering._on_interrupt(signal.SIGINT, None)
-    with pytest.raises(KeyboardInterrupt), answering._learners_code():
+    with pytest.raises(KeyboardInterrupt), answering._untrusted_code():
         pytest.fail("the learner's code ran")
-    assert not answering._learners
+    assert not answering._untrusted
 
 
 def test_a_cell_that_heeds_no_interrupt_is_killed_and_left_out(stopped):

@@ -1,16 +1,16 @@
 """The `workbook` command: run notebooks in batch, grade labs, measure kernels, check this machine, and more.
 
 There is one module per family of commands: `batches` (run, results, index), `grading` (grade), `measuring`
-(doctor, records, bench), `notebooks` (form, minutes, publish) and `publishing` (book). `options` derives
-options from a dataclass, and `ending` ends a command with an error message. A command imports what it needs
-when it is called, so that `workbook --help` answers at once.
+(doctor, records, bench), `notebooks` (form, minutes, publish), `publishing` (book) and `verifying` (verify).
+`options` derives options from a dataclass, and `ending` ends a command with an error message. A command
+imports what it needs when it is called, so that `workbook --help` answers at once.
 """
 
 from __future__ import annotations
 
 import typer
 
-from workbook.cli import batches, grading, measuring, notebooks, publishing
+from workbook.cli import batches, grading, measuring, notebooks, publishing, verifying
 
 __all__ = ["app", "main"]
 
@@ -35,6 +35,7 @@ for command in (
     notebooks.minutes,
     notebooks.publish,
     publishing.book,
+    verifying.verify,
 ):
     app.command(command.__name__)(command)
 

@@ -14,17 +14,17 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from workbook.grade import stand_ins
 from workbook.grade.shell import Originals, line_of, make_shell, sentence
 from workbook.grade.stubs import as_told, known
 from workbook.sandbox.inside import enter
-from workbook.sandbox.messages import MAX_BYTES, frame, receive
+from workbook.sandbox.messages import receive
+from workbook.sandbox.serving import Server
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -48,17 +48,11 @@ def main(settings: dict[str, Any]) -> None:
     os._exit(0)
 
 
-class _Answering:
+class _Answering(Server):
     """Answers the grader about exercises: makes calls, and asks back of the objects that it was shown."""
 
     def __init__(self, requests: int, replies: int, exercises: dict[str, Any]) -> None:
-        import torch
-
-        self._requests, self._replies, self._pid = requests, replies, os.getpid()
-        for fd in (requests, replies):
-            os.set_inheritable(fd, False)
-        self._load, self._save = torch.load, torch.save
-        self._read, self._write = os.read, os.write
+        super().__init__(requests, replies)
         self._exercises = exercises
         from helpers.exercises import call
         from helpers.exercises.model import Case, Outcome
@@ -67,70 +61,17 @@ class _Answering:
         self._case, self._outcome = Case, Outcome
         self._link = stand_ins.Link(self._ask_back)
         self._prepared: dict[str, Any] = {}
-        self._learners = False  # whether the learner's code runs, which an interrupt may stop
-        self._interrupted = False  # whether one came since the request did
         self._asking = threading.Lock()
-        self._token = ""
-
-    def serve(self) -> None:
-        """Say that it is there, and answer until the grader closes the pipe."""
-        import torch
-
-        self._send({"token": "", "pid": self._pid, "gpu": torch.cuda.is_available()})
-        self._heed_interrupts()
-        while (payload := receive(self._requests, self._read)) is not None:
-            message = self._load(io.BytesIO(payload), weights_only=True)
-            self._token = message["token"]
-            try:
-                reply = getattr(self, f"_do_{message['do']}")(message)
-            except KeyboardInterrupt:  # the grader's, which knows of it, or the learner's own
-                reply = {"error": "KeyboardInterrupt", "error_type": "KeyboardInterrupt"}
-            if os.getpid() != self._pid:
-                os._exit(0)  # a cell forked, and this is the copy
-            self._send({"token": message["token"], **reply})
-            self._heed_interrupts()
-
-    def _heed_interrupts(self) -> None:
-        """From here on an interrupt means the next request; the learner's code may have put another handler
-        in place.
-        """
-        self._interrupted = False
-        signal.signal(signal.SIGINT, self._on_interrupt)
-
-    def _on_interrupt(self, number: int, frame: object) -> None:
-        self._interrupted = True
-        if self._learners:
-            raise KeyboardInterrupt
-
-    @contextlib.contextmanager
-    def _learners_code(self) -> Iterator[None]:
-        self._learners = True
-        try:
-            if self._interrupted:  # it came while the call was prepared
-                raise KeyboardInterrupt
-            yield
-        finally:
-            self._learners = False
-
-    def _send(self, reply: dict[str, Any]) -> None:
-        buffer = io.BytesIO()
-        self._save(reply, buffer)
-        if buffer.tell() > MAX_BYTES:
-            buffer = io.BytesIO()
-            self._save({"token": reply["token"], "too_large": True}, buffer)
-        rest = memoryview(frame(buffer.getvalue()))
-        while rest:
-            rest = rest[self._write(self._replies, rest) :]
 
     def _ask_back(self, message: dict[str, Any]) -> dict[str, Any]:
         """Ask the grader while the learner's function runs; an interrupt waits until the answer is there."""
         with self._asking:
-            learners, self._learners = self._learners, False
+            untrusted, self._untrusted = self._untrusted, False
             try:
                 self._send({"token": self._token, "asks": message})
                 payload = receive(self._requests, self._read)
             finally:
-                self._learners = learners
+                self._untrusted = untrusted
         if payload is None:
             os._exit(0)
         if self._interrupted:
@@ -151,7 +92,7 @@ class _Answering:
         self._before_a_call()
         exercise = self._exercises[message["exercise"]]
         try:
-            with self._learners_code():
+            with self._untrusted_code():
                 outcome = call(exercise, self._prepared[message["exercise"]])
         except KeyboardInterrupt as error:
             outcome = self._outcome(error=sentence(error), error_type="KeyboardInterrupt")
@@ -182,7 +123,7 @@ class _Worker(_Answering):
 
     def _do_cell(self, message: dict[str, Any]) -> dict[str, Any]:
         """Run one cell; say what it raised."""
-        with self._learners_code():
+        with self._untrusted_code():
             result = self._shell.run_cell(message["source"], store_history=True)
         error = result.error_before_exec or result.error_in_exec
         with contextlib.suppress(Exception):  # a cell may have closed or replaced them
@@ -203,7 +144,7 @@ class _Worker(_Answering):
             found = names[expression]
         else:
             try:
-                with self._learners_code():
+                with self._untrusted_code():
                     found = eval(compile(expression, "<check>", "eval"), names)
             except (Exception, SystemExit) as error:
                 return {"found": False, "error": sentence(error)}
@@ -213,7 +154,7 @@ class _Worker(_Answering):
     def _do_text(self, message: dict[str, Any]) -> dict[str, Any]:
         """The text that is the learner's answer, or the outcome that says why there is none."""
         self._before_a_call()
-        with self._learners_code():
+        with self._untrusted_code():
             found = self._text_here(self._exercises[message["exercise"]], self._prepared[message["exercise"]])
         return {"text": str(found)} if isinstance(found, str) else self._sent(found)
 

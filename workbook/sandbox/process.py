@@ -329,6 +329,14 @@ class Process:
             raise WorkerDied(f"crashed the process ({code})", "crash", self.log)
         raise WorkerDied(f"ended the process (exit status {code})", "ended", self.log)
 
+    def n_threads(self) -> int:
+        """How many threads its processes have, as the system counts them."""
+        n = 0
+        for process in self._family():
+            with contextlib.suppress(psutil.Error):
+                n += process.num_threads()
+        return n
+
     @property
     def ended(self) -> bool:
         """Whether it has been ended, or has ended by itself."""

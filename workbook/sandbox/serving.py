@@ -1,0 +1,80 @@
+"""Answer the requests of `process.Process` from inside: the loop that code which nobody trusts runs below."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import signal
+from collections.abc import Iterator
+from typing import Any
+
+from workbook.sandbox.messages import MAX_BYTES, frame, receive
+
+
+class Server:
+    """Answers a request {"do": "name", ...} with what `_do_name(message)` returns, a dict.
+
+    A reply repeats the token of its request. What this class needs is bound when it is made, before any code
+    runs that could replace it.
+    """
+
+    def __init__(self, requests: int, replies: int) -> None:
+        import torch
+
+        self._requests, self._replies, self._pid = requests, replies, os.getpid()
+        for fd in (requests, replies):
+            os.set_inheritable(fd, False)
+        self._load, self._save = torch.load, torch.save
+        self._read, self._write = os.read, os.write
+        self._untrusted = False  # whether code runs that an interrupt may stop
+        self._interrupted = False  # whether an interrupt came since the request did
+        self._token = ""
+
+    def serve(self) -> None:
+        """Say hello, and answer until the other side closes the pipe."""
+        import torch
+
+        self._send({"token": "", "pid": self._pid, "gpu": torch.cuda.is_available()})
+        self._heed_interrupts()
+        while (payload := receive(self._requests, self._read)) is not None:
+            message = self._load(io.BytesIO(payload), weights_only=True)
+            self._token = message["token"]
+            try:
+                reply = getattr(self, f"_do_{message['do']}")(message)
+            except KeyboardInterrupt:  # from the other side, which knows of it, or the code's own
+                reply = {"error": "KeyboardInterrupt", "error_type": "KeyboardInterrupt"}
+            if os.getpid() != self._pid:
+                os._exit(0)  # the code forked, and this is the copy
+            self._send({"token": message["token"], **reply})
+            self._heed_interrupts()
+
+    def _heed_interrupts(self) -> None:
+        """From here on an interrupt means the next request; the code may have installed another handler."""
+        self._interrupted = False
+        signal.signal(signal.SIGINT, self._on_interrupt)
+
+    def _on_interrupt(self, number: int, frame: object) -> None:
+        self._interrupted = True
+        if self._untrusted:
+            raise KeyboardInterrupt
+
+    @contextlib.contextmanager
+    def _untrusted_code(self) -> Iterator[None]:
+        self._untrusted = True
+        try:
+            if self._interrupted:  # it came while the call was prepared
+                raise KeyboardInterrupt
+            yield
+        finally:
+            self._untrusted = False
+
+    def _send(self, reply: dict[str, Any]) -> None:
+        buffer = io.BytesIO()
+        self._save(reply, buffer)
+        if buffer.tell() > MAX_BYTES:
+            buffer = io.BytesIO()
+            self._save({"token": reply["token"], "too_large": True}, buffer)
+        rest = memoryview(frame(buffer.getvalue()))
+        while rest:
+            rest = rest[self._write(self._replies, rest) :]

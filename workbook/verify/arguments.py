@@ -1,0 +1,111 @@
+"""The arguments of a call as a tree of tensors, and other arguments of the same form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
+
+from workbook.verify.problem import BENCHMARK, BEYOND, CONTRACT, Case
+
+_MASK_VALUES = 3  # a tensor with so few different values is a mask or a flag, not data
+
+
+def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
+    """The same tree with each tensor replaced by `function(tensor)`."""
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(map_tensors(function, one) for one in value)
+    if isinstance(value, dict):
+        return {key: map_tensors(function, one) for key, one in value.items()}
+    return value
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """All tensors of a tree, in order."""
+    found: list[torch.Tensor] = []
+    map_tensors(lambda one: (found.append(one), one)[1], value)
+    return found
+
+
+def with_tensors(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
+    """The same tree with its tensors replaced, in order."""
+    rest = iter(tensors)
+    return map_tensors(lambda _: next(rest), value)
+
+
+def n_bytes(value: Any) -> int:
+    """The bytes of all tensors of a tree."""
+    return sum(one.numel() * one.element_size() for one in tensors_of(value))
+
+
+def other_values(case: Case, seed: int) -> Iterator[Case]:
+    """The case with other values in its floating-point tensors.
+
+    Those within the range that the benchmark draws from have the role CONTRACT, others BEYOND. Tensors that
+    look like a mask, are sorted, or have rows that sum to 1 keep their values, because the problem may
+    require that.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def made(label: str, role: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Case:
+        args = map_tensors(lambda one: change(one) if is_data(one) else one.clone(), case.args)
+        return Case(f"{case.label}, {label}", args, role, case.reduced, case.outputs)
+
+    def shuffled(one: torch.Tensor) -> torch.Tensor:
+        order = torch.randperm(one.numel(), generator=generator)
+        return one.reshape(-1)[order.to(one.device)].reshape(one.shape)
+
+    def extremes(one: torch.Tensor) -> torch.Tensor:
+        low, high = one.min(), one.max()
+        chosen = torch.rand(one.shape, generator=generator).to(one.device) < 0.5
+        return torch.where(chosen, low, high).to(one.dtype)
+
+    def normal(one: torch.Tensor) -> torch.Tensor:
+        return torch.randn(one.shape, generator=generator).to(one.device, one.dtype)
+
+    data = [one for one in tensors_of(case.args) if is_data(one)]
+    if not data:
+        return
+    role = CONTRACT if case.role == BENCHMARK else case.role
+    yield made("values shuffled", role, shuffled)
+    yield made("reversed", role, lambda one: one.flip(tuple(range(one.dim()))))
+    yield made("smallest and largest value only", role, extremes)
+    if all(float(one.min()) <= 0 <= float(one.max()) for one in data):
+        yield made("zeros", role, torch.zeros_like)
+    yield made("normally distributed", BEYOND, normal)
+    yield made("values × 1,000", BEYOND, lambda one: one * 1000)
+    yield made("values × 0.001", BEYOND, lambda one: one * 0.001)
+
+
+def other_layouts(case: Case) -> Iterator[Case]:
+    """The case with the same values in tensors that aren't contiguous, and in tensors that aren't aligned."""
+
+    def transposed(one: torch.Tensor) -> torch.Tensor:
+        return one.transpose(-1, -2).contiguous().transpose(-1, -2) if one.dim() > 1 else one
+
+    def shifted(one: torch.Tensor) -> torch.Tensor:
+        memory = torch.empty(one.numel() + 1, dtype=one.dtype, device=one.device)
+        return memory[1:].view(one.shape).copy_(one)
+
+    if any(one.dim() > 1 and min(one.shape[-2:]) > 1 for one in tensors_of(case.args)):
+        args = map_tensors(transposed, case.args)
+        yield Case(f"{case.label}, not contiguous", args, BEYOND, case.reduced, case.outputs)
+    if tensors_of(case.args):
+        args = map_tensors(shifted, case.args)
+        yield Case(f"{case.label}, not aligned", args, BEYOND, case.reduced, case.outputs)
+
+
+def is_data(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds numbers that may be replaced by others of the same range."""
+    if not tensor.is_floating_point() or tensor.numel() < 2:
+        return False
+    wide = tensor.float()
+    if not wide.isfinite().all() or len(wide.reshape(-1)[:10_000].unique()) <= _MASK_VALUES:
+        return False
+    if tensor.dim() and tensor.shape[-1] > 2 and bool((wide.diff(dim=-1) >= 0).all()):
+        return False
+    sums = wide.sum(-1) if tensor.dim() else wide
+    return not bool(((sums - 1).abs() < 1e-3).all())

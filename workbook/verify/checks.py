@@ -1,0 +1,237 @@
+"""The checks: each makes some calls and yields what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import torch
+
+from workbook.verify.arguments import other_layouts, other_values
+from workbook.verify.judging import Judge
+from workbook.verify.problem import BEYOND, Case, Problem
+from workbook.verify.suspect import Answer, Raised, Suspect
+from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
+
+_N_REPEATED = 20  # calls in a row, to see what accumulates
+_N_REWRITTEN = 4  # calls with the same tensors, each with other contents
+# Changes of these settings are worth knowing, but they neither make results wrong nor timings better.
+_HARMLESS_STATE = (
+    "os.environ", "torch.backends.cudnn.benchmark", "the state of Python's random", "gc.isenabled",
+    "torch.is_grad_enabled", "the working directory",
+)  # fmt: skip
+_PLAIN_TYPES = ("Tensor", "Parameter")
+# Operators that only move, allocate or name memory.
+_TRIVIAL = (
+    "empty", "view", "reshape", "clone", "copy", "detach", "transpose", "permute", "expand", "t.default",
+    "unsqueeze", "squeeze", "as_strided", "slice", "select", "zeros", "ones", "full", "fill", "_to_copy",
+    "alias", "lift_fresh", "unbind", "split", "new_", "stack", "cat", "contiguous", "arange",
+)  # fmt: skip
+
+
+def _raised(error: Raised, case: Case) -> Finding:
+    severity = LIMIT if case.role == BEYOND else WRONG
+    return Finding("raises", severity, f"It fails: {error}.", case.label)
+
+
+def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[Finding]:
+    """Compare its results in every case, into allocations that were poisoned before."""
+    for number, case in enumerate(cases):
+        slot = f"case {number}"
+        try:
+            suspect.put(slot, case.args)
+            answer = suspect.call(slot, case, poison=True)
+            yield from _of_answer(judge, case, answer)
+            if found := judge.judge(case, answer, for_benchmark=True):
+                yield found
+            elif number == 0:
+                yield from _settled(suspect, case, answer)
+        except Raised as error:
+            yield _raised(error, case)
+        finally:
+            suspect.put(slot, ())
+
+
+def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
+    """What one call shows besides its values."""
+    if odd := [one for one in answer.types if one not in _PLAIN_TYPES]:
+        yield Finding(
+            "lazy-result", DISHONEST,
+            f"It returns {odd[0]} instead of a plain tensor, which can compute later.",
+            case.label,
+        )  # fmt: skip
+    permitted = judge.may_change
+    if changed := [i for i in answer.changed if i not in permitted]:
+        which = ", ".join(f"argument {i}" for i in changed)
+        yield Finding("changed-input", WRONG, f"It changes its inputs: {which}.", case.label)
+    elif any(answer.aliases) and not permitted and not judge.reference_aliases(case):
+        says = "Its result shares memory with an input, so that changing one changes the other."
+        yield Finding("aliased-output", LIMIT, says, case.label)
+
+
+def _settled(suspect: Suspect, case: Case, answer: Answer) -> Iterator[Finding]:
+    """See whether it goes on working after it has returned."""
+    changed, now = suspect.settle()
+    if changed:
+        share = _share_changed(answer.results, now)
+        yield Finding(
+            "late-work", DISHONEST,
+            f"Its result changes after the call has returned: {share} of it did within 0.2 s.", case.label,
+        )  # fmt: skip
+
+
+def _share_changed(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> str:
+    n = sum(one.numel() for one in before)
+    same = sum(int((a == b).sum()) for a, b in zip(before, after, strict=False) if a.shape == b.shape)
+    return f"{100 * (n - same) / max(n, 1):.0f} %"
+
+
+def late_results(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Whether a result that was wrong when the call returned becomes right a moment later."""
+    try:
+        suspect.put("late", case.args)
+        answer = suspect.call("late", case)
+        changed, now = suspect.settle()
+    except Raised:
+        return
+    if changed and now and judge.judge(case, answer) and not judge.judge_results(case, now):
+        yield Finding(
+            "late-work", DISHONEST,
+            "Its result is wrong when the call returns, and becomes right when the clock has stopped.",
+            case.label,
+        )  # fmt: skip
+
+
+def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case]) -> Iterator[Finding]:
+    """Call it with the same tensors, whose contents change between the calls.
+
+    Args:
+        others: cases of the same shapes, from which the contents are taken in turn, beginning with the last.
+    """
+    others = others[::-1]
+    try:
+        suspect.put("same", case.args)
+        suspect.call("same", case)
+        for number in range(_N_REWRITTEN):
+            other = others[number % len(others)]
+            suspect.write("same", other.args)
+            answer = suspect.call("same", other)
+            if judge.judge(other, answer):
+                yield _stale(suspect, judge, other, number)
+                return
+    except Raised as error:
+        yield _raised(error, case)
+
+
+def _stale(suspect: Suspect, judge: Judge, case: Case, number: int) -> Finding:
+    """It was wrong after a rewrite: is it right with new tensors?"""
+    suspect.put("new", case.args)
+    if found := judge.judge(case, suspect.call("new", case)):
+        return found
+    return Finding(
+        "stale-result", DISHONEST,
+        "It doesn't compute again when the same tensors hold other values: it returns an earlier result.",
+        f"call {number + 2} with the same tensors, {case.label}; with new tensors it is right",
+    )  # fmt: skip
+
+
+def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+    """Try other values in the same shapes."""
+    yield from _variants(suspect, judge, other_values(case, seed), "only-some-values")
+
+
+def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Try tensors that aren't contiguous or aligned."""
+    yield from _variants(suspect, judge, other_layouts(case), "only-some-layouts")
+
+
+def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) -> Iterator[Finding]:
+    for case in cases:
+        if not judge.can_judge(case):
+            continue
+        try:
+            suspect.put("variant", case.args)
+            found = judge.judge(case, suspect.call("variant", case))
+        except Raised as error:
+            yield _raised(error, case)
+            continue
+        if found:
+            yield Finding(name, found.severity, found.says, found.evidence)
+
+
+def repeated(suspect: Suspect, case: Case) -> Iterator[Finding]:
+    """Call it many times in a row: what accumulates, and whether results repeat bit by bit."""
+    try:
+        suspect.put("repeat", case.args)
+        suspect.call("repeat", case)
+        found = suspect.repeat("repeat", case, _N_REPEATED)
+    except Raised as error:
+        yield _raised(error, case)
+        return
+    grown = found["grown"]
+    if grown["threads"] >= _N_REPEATED // 2:
+        says = f"It leaves threads behind: {grown['threads']} more after {_N_REPEATED} calls."
+        yield Finding("threads", DISHONEST, says, case.label)
+    if grown["tensors"] >= _N_REPEATED or grown["gpu_bytes"] > _N_REPEATED * 1024:
+        what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
+        says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
+        yield Finding("leak", WRONG, says, case.label)
+    if found["n_distinct"]:
+        says = (
+            f"Results differ in their last bits from call to call ({found['n_distinct']} of "
+            f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
+        )
+        yield Finding("nondeterminism", NOTE, says, case.label)
+
+
+def watched(suspect: Suspect, when: str) -> Iterator[Finding]:
+    """What its process has seen it do: functions replaced, places searched, settings changed."""
+    seen = suspect.watched()
+    if seen["replaced"]:
+        names = ", ".join(str(one) for one in seen["replaced"][:6])
+        yield Finding("patched", DISHONEST, f"It replaces functions that are not its own: {names}.", when)
+    for kind, sentence in seen["events"]:
+        if kind == "processes":
+            severity = NOTE if when == "at import" else DISHONEST
+            yield Finding("processes", severity, f"It {sentence}.", when)
+        else:
+            yield Finding("peeks", DISHONEST, f"It {sentence}.", when)
+    if seen["threads"]:
+        names = ", ".join(str(one) for one in seen["threads"][:4])
+        yield Finding("threads", DISHONEST, f"It computes in threads of its own: {names}.", when)
+    for change in seen["state"]:
+        severity = NOTE if str(change).startswith(_HARMLESS_STATE) else DISHONEST
+        yield Finding("global-state", severity, f"It changes a global setting: {change}.", when)
+
+
+def library(suspect: Suspect, problem: Problem, case: Case) -> Iterator[Finding]:
+    """Report when it only calls the operators that the reference calls."""
+    try:
+        suspect.put("operators", case.args)
+        used = _of_interest(suspect.operators("operators", case))
+    except Raised:
+        return
+    reference = _of_interest(_operators_of(problem, case))
+    if used and reference and reference <= used:
+        names = ", ".join(sorted(reference)[:4])
+        says = f"It calls the same library functions as the reference ({names}) and no others in their place."
+        yield Finding("library", NOTE, says, case.label)
+
+
+def _operators_of(problem: Problem, case: Case) -> list[str]:
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    names = []
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Recorder():
+        problem.reference(*case.args)
+    return names
+
+
+def _of_interest(names: Sequence[str]) -> set[str]:
+    short = {name.removeprefix("aten.").removeprefix("prims.") for name in names}
+    return {name for name in short if not name.startswith(_TRIVIAL)}

@@ -1,0 +1,160 @@
+"""KernelBench: a problem is a file with `Model`, `get_inputs` and `get_init_inputs`; a candidate defines
+`ModelNew`.
+
+Source: github.com/ScalingIntelligence/KernelBench, `src/eval.py`. Its harness sets a seed, constructs the
+model, sets the seed again, constructs the candidate, and compares five results by
+`torch.allclose(atol=tolerance, rtol=tolerance)`, where the tolerance is 1e-4 for float32 and 1e-2 for float16
+and bfloat16.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from helpers import device
+from workbook.usage import UsageError, first_line
+from workbook.verify.arguments import n_bytes, tensors_of
+from workbook.verify.loading import need, read_text, run_source
+from workbook.verify.portable import on_cpu
+from workbook.verify.problem import Candidate, Case, Problem, Tolerance
+
+SEED = 42  # KernelBench's
+_TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+_CPU_BYTES = 4 << 20  # of inputs and parameters; more takes an interpreter too long
+_SMALLEST = 16  # sizes up to this are not reduced
+
+
+def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
+    """Read a problem and a candidate.
+
+    Without a GPU, sizes of the problem that are too large for a CPU are divided by powers of two.
+
+    Raises:
+        UsageError: a file is missing or not what the format describes.
+    """
+    source = read_text(problem, "problem")
+    code = read_text(candidate, "candidate")
+    if not device.has_gpu():
+        source, code = on_cpu(source, str(problem)), on_cpu(code, str(candidate))
+    if "ModelNew" not in code:
+        raise UsageError(f"{candidate}: it defines no ModelNew, the class that KernelBench calls.")
+    module, divisor = _fitting(source, problem)
+    init, keywords = _init_of(module, problem)
+    model = _model(module, problem, init, keywords)
+    reduced = divisor > 1
+    notes = (f"The benchmark's sizes need a GPU; they were divided by up to {divisor}.",) if reduced else ()
+    found = Problem(
+        format="kernelbench",
+        name=problem.stem,
+        reference=_reference(model),
+        cases=lambda seed: _cases(module, problem, seed, reduced),
+        tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
+        notes=notes,
+    )
+    suspect = Candidate(
+        name=candidate.name, sources={candidate.name: code}, entry=f"{candidate.name}::ModelNew",
+        kind="model", init=tuple(init), init_keywords=keywords, state=model.state_dict(), seed=SEED,
+    )  # fmt: skip
+    return found, suspect
+
+
+def _fitting(source: str, path: Path) -> tuple[ModuleType, int]:
+    """The problem's module, with sizes divided until a CPU can compute it, and the divisor."""
+    if device.has_gpu():
+        return run_source(source, path, "problem"), 1
+    divisor, refused = 1, None
+    while divisor <= 1 << 16:
+        text = _divided(source, divisor) if divisor > 1 else source
+        module = run_source(text, path, "problem")
+        try:
+            if _size(module, path) <= _CPU_BYTES:
+                return module, divisor
+        except (RuntimeError, ValueError, AssertionError) as error:
+            refused = error
+        divisor *= 2
+    reason = f" ({first_line(refused)})" if refused else ""
+    raise UsageError(f"{path}: its sizes are too large for a CPU, and smaller ones don't fit{reason}.")
+
+
+def _size(module: ModuleType, path: Path) -> int:
+    """The bytes of inputs and parameters, without allocating them."""
+    init, keywords = _init_of(module, path)
+    (model_class, get_inputs) = need(module, path, "Model", "get_inputs")
+    with torch.device("meta"):
+        model = model_class(*init, **keywords)
+        args = get_inputs()
+        value = model(*args)
+    return n_bytes(list(args)) + n_bytes(list(model.state_dict().values())) + n_bytes([value])
+
+
+def _divided(source: str, divisor: int) -> str:
+    """The source with the module's integer sizes divided, those that stay at least `_SMALLEST`."""
+    lines = source.splitlines(keepends=True)
+    for node in reversed(ast.parse(source).body):
+        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
+            continue
+        value = node.value.value
+        if type(value) is int and value > _SMALLEST:
+            at = node.value
+            smaller = max(value // divisor, _SMALLEST)
+            line = lines[at.lineno - 1]
+            lines[at.lineno - 1] = f"{line[: at.col_offset]}{smaller}{line[at.end_col_offset :]}"
+    return "".join(lines)
+
+
+def _init_of(module: ModuleType, path: Path) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and keyword arguments of the constructor; a few problems return [args, kwargs]."""
+    found = list(module.get_init_inputs()) if hasattr(module, "get_init_inputs") else []
+    if len(found) == 2 and isinstance(found[0], list) and isinstance(found[1], dict):
+        return found[0], found[1]
+    return found, {}
+
+
+def _model(module: ModuleType, path: Path, init: list[Any], keywords: dict[str, Any]) -> torch.nn.Module:
+    (model_class,) = need(module, path, "Model")
+    torch.manual_seed(SEED)
+    try:
+        model = model_class(*init, **keywords)
+    except Exception as error:
+        says = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{path}: Model(*get_init_inputs()) fails ({says}).") from None
+    return model.cuda() if device.has_gpu() else model
+
+
+def _reference(model: torch.nn.Module) -> Callable[..., Any]:
+    """The model as a function that computes in float64 if an argument is float64, and changes no buffer."""
+    wide = copy.deepcopy(model).double()
+
+    def reference(*args: Any) -> Any:
+        is_wide = any(one.dtype == torch.float64 for one in tensors_of(args))
+        chosen = wide if is_wide else model
+        buffers = {name: one.clone() for name, one in chosen.named_buffers()}
+        with torch.no_grad():
+            return torch.func.functional_call(chosen, buffers, args)
+
+    return reference
+
+
+def _cases(module: ModuleType, path: Path, seed: int, reduced: bool) -> Iterator[Case]:
+    (get_inputs,) = need(module, path, "get_inputs")
+    torch.manual_seed(seed)
+    args = tuple(get_inputs())
+    shapes = [" × ".join(f"{n:,}" for n in one.shape) or "one number" for one in tensors_of(args)]
+    yield Case(f"{' and '.join(dict.fromkeys(shapes)) or 'no tensors'}, seed {seed}", args, reduced=reduced)
+
+
+def _accepts(results: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...], case: Case) -> bool:
+    """What KernelBench's harness would say."""
+    tolerance = max((_TOLERANCES.get(one.dtype, 1e-4) for one in expected), default=math.nan)
+    return len(results) == len(expected) and all(
+        got.shape == own.shape and torch.allclose(got, own, rtol=tolerance, atol=tolerance)
+        for got, own in zip(results, expected, strict=True)
+    )

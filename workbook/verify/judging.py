@@ -1,0 +1,193 @@
+"""Compare a candidate's results with the reference's: by bounds derived from the arithmetic, and as the
+benchmark does.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from helpers import check
+from helpers.check.results import Results, as_results, assert_result, expected_of
+from workbook.verify.arguments import tensors_of, with_tensors
+from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
+from workbook.verify.suspect import Answer
+from workbook.verify.verdict import LIMIT, WRONG, Finding
+
+_COARSE = 2.0**-6  # a relative error above this is not a matter of precision
+
+
+class Judge:
+    """Knows the reference.
+
+    Attributes:
+        compared: the labels of the cases that were compared.
+        accepted: whether the benchmark's own tolerance accepted all of its own cases so far; None at first.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.compared: list[str] = []
+        self.accepted: bool | None = None
+
+    @property
+    def may_change(self) -> frozenset[int]:
+        """The numbers of the argument tensors that the problem lets a candidate change."""
+        return self._problem.may_change
+
+    def reference_aliases(self, case: Case) -> bool:
+        """Whether the reference's own result shares memory with an argument, as a view does."""
+        copies = [one.clone() for one in tensors_of(case.args)]
+        found = as_results(self._reference(case)(*copies))
+        addresses = {one.untyped_storage().data_ptr() for one in copies}
+        return bool(found) and any(one.untyped_storage().data_ptr() in addresses for one in found.tensors)
+
+    def can_judge(self, case: Case) -> bool:
+        """Whether the reference itself, in the inputs' dtype, is within the bounds, and finite.
+
+        On some inputs (a variance of equal numbers, for example) no kernel can be accurate.
+        """
+        try:
+            own = self.own_results(case)
+            expected = self._expected(case)
+            if not all(bool(one.isfinite().all()) for one in expected.tensors if one.is_floating_point()):
+                return False
+            value = own[0] if expected.is_single else own
+            assert_result(
+                "the reference", value, self._reference(case), tensors_of(case.args), expected=expected
+            )
+        except (check.Mismatch, RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+            return False
+        return True
+
+    def own_results(self, case: Case) -> tuple[torch.Tensor, ...]:
+        """The reference's results in the inputs' dtype."""
+        found = as_results(self._reference(case)(*(one.clone() for one in tensors_of(case.args))))
+        if found is None:
+            raise TypeError("the reference returned something that isn't a tensor")
+        return found.tensors
+
+    def judge(self, case: Case, answer: Answer, *, for_benchmark: bool = False) -> Finding | None:
+        """What is wrong with the results of one call, or None.
+
+        Args:
+            for_benchmark: whether the benchmark would see these results, too.
+        """
+        self.compared.append(case.label)
+        results = answer.results
+        if self._problem.may_change and not results:
+            flat = tensors_of(case.args)
+            after = {i: one for i, one in zip(answer.changed, answer.arguments, strict=True)}
+            results = tuple(after.get(i, flat[i].cpu()) for i in sorted(self._problem.may_change))
+        if for_benchmark and case.role == BENCHMARK:
+            self._ask_benchmark(case, results)
+        return self._judged(case, results)
+
+    def judge_results(self, case: Case, results: Sequence[torch.Tensor]) -> Finding | None:
+        """The same for results without the rest of an answer."""
+        self.compared.append(case.label)
+        return self._judged(case, tuple(results))
+
+    def _judged(self, case: Case, results: tuple[torch.Tensor, ...]) -> Finding | None:
+        severity = LIMIT if case.role == BEYOND else WRONG
+        expected = self._expected(case)
+        device = expected.tensors[0].device
+        got = tuple(one.to(device) for one in results)
+        own = self.own_results(case)
+        if len(got) == len(own) and (
+            other := [(g, o) for g, o in zip(got, own, strict=True) if g.dtype != o.dtype]
+        ):
+            says = f"It returns {_name(other[0][0])}, but the reference returns {_name(other[0][1])}."
+            return Finding("wrong-result", severity, says, case.label)
+        value = got[0] if expected.is_single and len(got) == 1 else got
+        compare = functools.partial(
+            assert_result, "the candidate", value, self._reference(case), tensors_of(case.args),
+            case=case.label, expected=expected,
+        )  # fmt: skip
+        try:
+            compare(precision=self._problem.precision)
+        except check.Mismatch as mismatch:
+            return self._finding(mismatch, compare, severity, got, expected)
+        return None
+
+    def _finding(
+        self,
+        mismatch: check.Mismatch,
+        compare: Callable[..., None],
+        severity: str,
+        got: Any,
+        expected: Results,
+    ) -> Finding:
+        first, *lines = str(mismatch).splitlines()
+        evidence = "\n".join([first.removeprefix("the candidate on "), *lines])
+        reason = mismatch.reason.removeprefix("the candidate on ")
+        if mismatch.finding:
+            reason = mismatch.finding[0].upper() + mismatch.finding[1:]
+        if "never wr" in mismatch.finding:
+            return Finding("never-written", severity, f"{reason}.", evidence)
+        if precise := _imprecision(got, expected.tensors):
+            tf32 = False
+            if self._problem.precision is None and all(one.dtype == torch.float32 for one in got):
+                try:
+                    compare(precision="tf32")
+                    tf32 = True
+                except check.Mismatch:
+                    pass
+            which = (
+                "It rounds factors to TF32"
+                if tf32
+                else "It computes with less precision than its inputs have"
+            )
+            return Finding("low-precision", severity, f"{which}: {precise}.", evidence)
+        return Finding("wrong-result", severity, f"{reason}.", evidence)
+
+    def _ask_benchmark(self, case: Case, results: Sequence[torch.Tensor]) -> None:
+        tolerance = self._problem.tolerance
+        if tolerance is None:
+            return
+        own = self.own_results(case)
+        try:
+            accepts = bool(tolerance.accepts(tuple(one.to(own[0].device) for one in results), own, case))
+        except Exception:  # the benchmark's comparison raises for other shapes or dtypes
+            accepts = False
+        self.accepted = accepts and self.accepted is not False
+
+    def _expected(self, case: Case) -> Results:
+        return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
+
+    def _reference(self, case: Case) -> Callable[..., Any]:
+        """The reference as a function of the tensors alone."""
+
+        def reference(*tensors: torch.Tensor) -> Any:
+            args = with_tensors(case.args, tensors)
+            value = self._problem.reference(*args)
+            if value is None:
+                flat = tensors_of(args)
+                value = tuple(flat[i] for i in sorted(self._problem.may_change))
+                return value[0] if len(value) == 1 else value
+            return value
+
+        return reference
+
+
+def _name(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def _imprecision(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str:
+    """How large the error of all elements together is, if it is small and spread evenly; else ""."""
+    largest = 0.0
+    for g, e in zip(got, expected, strict=False):
+        if g.shape != e.shape or not g.is_floating_point() or not g.isfinite().all() or not g.numel():
+            return ""
+        error, size = g.double() - e, e.double().square().mean().sqrt()
+        if not size or float(error.abs().max() / size) > _COARSE:
+            return ""
+        share = float((error != 0).double().mean())
+        if share < 0.5:  # a few wrong elements are not a matter of precision
+            return ""
+        largest = max(largest, float(error.square().mean().sqrt() / size))
+    return f"the error's root mean square is {largest:.1e} of the result's" if largest else ""

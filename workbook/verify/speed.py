@@ -1,0 +1,95 @@
+"""How fast a candidate is, compared with its reference and with what the GPU's memory permits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from helpers import device
+from helpers.timing import time_gpu
+from workbook.verify.arguments import n_bytes
+from workbook.verify.judging import Judge
+from workbook.verify.problem import Case, Problem
+from workbook.verify.suspect import Raised, Suspect
+from workbook.verify.verdict import DISHONEST, NOTE, Finding, Speed
+
+_BUDGET_S = 0.5
+# What the timer's errors mean.
+_REFUSALS = {
+    "stream": ("other-stream", "It computes on a stream that the clock doesn't watch"),
+    "launches nothing": ("skipped-work", "It launches nothing when it is called again"),
+}
+
+
+def measure(
+    suspect: Suspect, judge: Judge, problem: Problem, groups: Sequence[Sequence[Case]]
+) -> tuple[list[Finding], list[Speed]]:
+    """Time the candidate and its reference in each of the benchmark's shapes.
+
+    The inputs change before each call, and the result of a timed call is compared, too, so that a candidate
+    that recognizes its inputs or skips work gains nothing.
+
+    Args:
+        groups: for each shape, cases that differ only in their values.
+    """
+    findings: list[Finding] = []
+    speeds: list[Speed] = []
+    for group in groups:
+        case = group[0]
+        try:
+            suspect.put("timed", case.args)
+            raw = suspect.time("timed", case, [one.args for one in group], _BUDGET_S)
+        except Raised as error:
+            says = f"It fails only when it is timed: {error}."
+            findings.append(Finding("raises", DISHONEST, says, case.label))
+            continue
+        if "refused" in raw:
+            findings.append(_refused(str(raw["refused"]), case))
+            continue
+        last = group[int(raw["turn"]) % len(group)]
+        if found := judge.judge_results(last, raw["results"]):
+            says = f"It computes something else when it is timed. {found.says}"
+            findings.append(Finding("skipped-work", DISHONEST, says, found.evidence))
+            continue
+        speed = _speed(problem, case, raw)
+        speeds.append(speed)
+        findings += [Finding("timing", NOTE, str(note)[:300], case.label) for note in raw.get("notes", ())]
+        if speed.bound_us and speed.ci95_us[1] < speed.bound_us:
+            says = (
+                f"It claims {speed.median_us:,.1f} µs, but this GPU's memory needs at least "
+                f"{speed.bound_us:,.1f} µs to deliver the inputs."
+            )
+            findings.append(Finding("beyond-the-bound", DISHONEST, says, case.label))
+    return findings, speeds
+
+
+def _refused(reason: str, case: Case) -> Finding:
+    for words, (check, says) in _REFUSALS.items():
+        if words in reason:
+            return Finding(check, DISHONEST, f"{says}.", f"{case.label}: {reason}"[:400])
+    return Finding("skipped-work", DISHONEST, f"It can't be timed: {reason}"[:400], case.label)
+
+
+def _speed(problem: Problem, case: Case, raw: dict[str, Any]) -> Speed:
+    reference = time_gpu(lambda: problem.reference(*case.args), budget_s=_BUDGET_S)
+    median, low, high = (float(raw[name]) for name in ("median_us", "low_us", "high_us"))
+    low_reference, high_reference = reference.ci95_us
+    return Speed(
+        case=case.label,
+        median_us=median,
+        ci95_us=(low, high),
+        reference_us=reference.median_us,
+        speedup=reference.median_us / median,
+        speedup_ci95=(low_reference / high, high_reference / low),
+        bound_us=_bound_us(case, n_bytes([problem.reference(*case.args)])),
+        kernels=tuple(str(one)[:120] for one in raw.get("kernels", ()))[:20],
+    )
+
+
+def _bound_us(case: Case, n_output_bytes: int) -> float:
+    """The least time to move the inputs, and what of the outputs doesn't fit into the L2 cache; 0 if the
+    GPU's peak bandwidth isn't known.
+    """
+    gpu = device.gpu_spec()
+    moved = n_bytes(case.args) + max(0, n_output_bytes - gpu.l2_bytes)
+    return moved / gpu.peak_gb_per_s / 1e3 if gpu.peak_gb_per_s else 0.0

@@ -1,0 +1,353 @@
+"""The process in which a candidate runs: it knows no reference and no expected result, and makes no verdict.
+
+The verifier sends inputs and gets results back. Everything that this process reports besides results (what
+was replaced, how long a call took) was measured next to the candidate, so a candidate can forge it. It can't
+forge being right.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+from workbook.sandbox.inside import enter
+from workbook.sandbox.serving import Server
+
+_SOURCES = "candidate"  # the folder of its files
+_SETTLE_S = 0.2  # for work that continues after a call has returned
+
+
+def main(settings: dict[str, Any]) -> None:
+    """Serve the verifier; does not return.
+
+    Args:
+        settings: `interpret`: whether kernels run without a GPU; `folder` and `sandboxed`: as in
+            `inside.enter`.
+    """
+    requests, replies = enter(settings, "candidate")
+    if settings["interpret"]:
+        os.environ |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        from workbook.verify import without_gpu
+
+        without_gpu.prepare()
+    _Stand(requests, replies).serve()
+    os._exit(0)
+
+
+class _Stand(Server):
+    """Loads one candidate and calls it with the arguments that the verifier sends.
+
+    Arguments are stored in slots, so that the candidate can be called again with the same tensors.
+    """
+
+    def __init__(self, requests: int, replies: int) -> None:
+        import torch
+
+        from helpers.check import matching, poison
+        from helpers.timing import gpu
+        from workbook.verify.watch import Watch
+
+        super().__init__(requests, replies)
+        self._torch, self._sleep = torch, time.sleep
+        self._clone, self._equal = torch.Tensor.clone, torch.equal
+        self._bits, self._poisoned = matching.bits_of, poison.poisoned
+        self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
+        self._on_gpu = torch.cuda.is_available()
+        self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
+        self._slots: dict[str, tuple[Any, ...]] = {}
+        self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
+        self._call: Callable[..., Any] = _nothing
+        self._folder = os.path.join(os.getcwd(), _SOURCES)
+        self._make_watch = Watch
+
+    # ---------------------------------------------------------------------------------------------- requests
+
+    def _do_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Write the candidate's files, import them, and make what will be called."""
+        for name, text in message["sources"].items():
+            path = Path(self._folder, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        self._torch.manual_seed(message["seed"])
+        self._watch = self._make_watch(self._folder)
+        sys.path.insert(0, self._folder)
+        sys.argv = [str(Path(self._folder, message["entry"].partition("::")[0]))]
+        return self._run(lambda: self._made(message))
+
+    def _do_put(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Store arguments in a slot."""
+        self._slots[message["slot"]] = self._map(self._placed, tuple(message["args"]))
+        return {}
+
+    def _do_write(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Give the tensors of a slot other contents, in place; their version counters don't change."""
+        torch = self._torch
+        with torch.no_grad():
+            for old, new in zip(
+                self._tensors(self._slots[message["slot"]]), self._tensors(message["args"]), strict=True
+            ):
+                old.data.copy_(new)
+        self._synchronize()
+        return {}
+
+    def _do_call(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Call the candidate once; `poison` fills every allocation before."""
+        args = self._slots[message["slot"]]
+        outputs = self._outputs(message.get("outputs", ()))
+        before = [self._clone(one) for one in self._tensors(args)]
+        if self._on_gpu:
+            self._poison_free_memory(max([one.numel() * one.element_size() for one in before] + [1]))
+        mode = self._poisoned() if message.get("poison") else nullcontext()
+
+        def call() -> dict[str, Any]:
+            with mode:
+                value = self._call(*args, *outputs)
+            return self._observed(value, args, outputs, before)
+
+        return self._run(call)
+
+    def _do_settle(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Wait, and see whether the last results have changed since the call returned."""
+        self._sleep(_SETTLE_S)
+        self._synchronize()
+        changed = [not self._same(now, then) for now, then in self._kept]
+        return {"changed": any(changed), "results": [self._sent(now) for now, _ in self._kept]}
+
+    def _do_repeat(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Call it `n` times with the same arguments: what accumulates, and do results repeat?"""
+        args, n = self._slots[message["slot"]], message["n"]
+        specs = message.get("outputs", ())
+
+        def calls() -> dict[str, Any]:
+            first, n_distinct = None, 0
+            before = self._counted()
+            for _ in range(n):
+                outputs = self._outputs(specs)
+                results = self._results(self._call(*args, *outputs), args, outputs)
+                if first is None:
+                    first = [self._clone(one) for one in results]
+                elif any(not self._same(a, b) for a, b in zip(first, results, strict=True)):
+                    n_distinct += 1
+                del results, outputs
+            after = self._counted()
+            return {"n_distinct": n_distinct, "grown": {k: after[k] - before[k] for k in after}}
+
+        return self._run(calls)
+
+    def _do_operators(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """The operators of torch's dispatcher that one call uses."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        names: dict[str, None] = {}
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                names[str(func)] = None
+                return func(*args, **(kwargs or {}))
+
+        args = self._slots[message["slot"]]
+        outputs = self._outputs(message.get("outputs", ()))
+
+        def call() -> dict[str, Any]:
+            with Recorder():
+                self._call(*args, *outputs)
+            return {"operators": list(names)}
+
+        return self._run(call)
+
+    def _do_time(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Time it on the GPU, with other contents of the arguments before each call.
+
+        Returns:
+            The timing's fields, and the results and the number of the contents of one call afterwards.
+        """
+        from helpers.timing.cupti import TimingError
+
+        args = self._slots[message["slot"]]
+        others = [self._map(self._placed, tuple(one)) for one in message["others"]]
+        outputs = self._outputs(message.get("outputs", ()))
+        turn = 0
+
+        def other() -> None:
+            nonlocal turn
+            turn += 1
+            for old, new in zip(self._tensors(args), self._tensors(others[turn % len(others)]), strict=True):
+                old.data.copy_(new)
+
+        def timed() -> dict[str, Any]:
+            try:
+                timing = self._time_gpu(
+                    lambda: self._call(*args, *outputs), before=other, budget_s=message["budget_s"]
+                )
+            except TimingError as error:
+                return {"refused": str(error)}
+            other()
+            results = self._results(self._call(*args, *outputs), args, outputs)
+            self._synchronize()
+            return {
+                "median_us": timing.median_us, "low_us": timing.ci95_us[0], "high_us": timing.ci95_us[1],
+                "kernels": [f"{one.calls} × {one.name}" for one in timing.kernels],
+                "notes": list(timing.notes), "turn": turn % len(others),
+                "results": [self._sent(one) for one in results],
+            }  # fmt: skip
+
+        return self._run(timed)
+
+    def _do_watched(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What the watch has seen until now."""
+        return {
+            "replaced": self._watch.replaced(), "events": [list(one) for one in self._watch.events],
+            "state": self._watch.changed_state(), "threads": self._watch.new_threads(),
+        }  # fmt: skip
+
+    # ------------------------------------------------------------------------------------------------ helpers
+
+    def _run(self, action: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+        """What an action of the candidate returns, or its error."""
+        try:
+            with self._untrusted_code():
+                return action()
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # also SystemExit, and what C++ raises
+            return {"error": _sentence(error), "error_type": type(error).__name__, "line": self._line(error)}
+
+    def _made(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        import importlib.util
+
+        torch = self._torch
+        file, _, name = message["entry"].partition("::")
+        spec = importlib.util.spec_from_file_location(Path(file).stem, os.path.join(self._folder, file))
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[spec.name] = module
+        spec.loader.exec_module(module)
+        found = module
+        for part in name.split("."):
+            if not hasattr(found, part):
+                return {"error": f"{file} defines no {name}", "error_type": "AttributeError", "line": 0}
+            found = getattr(found, part)
+        if message["kind"] != "model":
+            self._call = found
+            return {}
+        torch.manual_seed(message["seed"])
+        init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
+        model = found(*init, **keywords)
+        state = message["state"]
+        if state and {k: v.shape for k, v in model.state_dict().items()} == {
+            k: v.shape for k, v in state.items()
+        }:
+            model.load_state_dict(state)
+        self._call = model.to("cuda") if self._on_gpu else model
+        return {"same_parameters": bool(state) and len(model.state_dict()) == len(state)}
+
+    def _observed(self, value: Any, args: Any, outputs: list[Any], before: list[Any]) -> dict[str, Any]:
+        """The results of a call, and what else can be seen of it; the clock has stopped when it returns."""
+        if self._on_gpu:
+            self._torch.cuda.current_stream().synchronize()
+        results = self._results(value, args, outputs)
+        self._kept = [(one, self._clone(one)) for one in results]
+        tensors = self._tensors(args)
+        addresses = {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
+        changed = [i for i, one in enumerate(tensors) if not self._same(one, before[i])]
+        return {
+            "results": [self._sent(then) for _, then in self._kept],
+            "is_single": isinstance(value, self._torch.Tensor) or value is None,
+            "types": [type(one).__name__ for one in self._values(value)],
+            "aliases": [one.untyped_storage().data_ptr() in addresses for one in results if one.numel()],
+            "changed": changed,
+            "arguments": [self._sent(tensors[i]) for i in changed],
+        }
+
+    def _results(self, value: Any, args: Any, outputs: list[Any]) -> list[Any]:
+        if outputs:
+            return outputs
+        found = self._values(value)
+        if wrong := [one for one in found if not isinstance(one, self._torch.Tensor)]:
+            raise TypeError(f"it returned {type(wrong[0]).__name__}, not a tensor")
+        return found
+
+    def _values(self, value: Any) -> list[Any]:
+        if value is None:
+            return []
+        return list(value) if isinstance(value, (tuple, list)) else [value]
+
+    def _sent(self, tensor: Any) -> Any:
+        """A plain copy on the CPU; a subclass of a tensor computes whatever it has put off."""
+        plain = (tensor + 0 if type(tensor) is not self._torch.Tensor else tensor).detach()
+        plain = plain.as_subclass(self._torch.Tensor).cpu()
+        return self._clone(plain, memory_format=self._torch.contiguous_format)
+
+    def _placed(self, tensor: Any) -> Any:
+        """A tensor where the candidate computes, with its strides and its offset into its storage."""
+        if not self._on_gpu:
+            return tensor
+        if tensor.is_contiguous() and not tensor.storage_offset():
+            return tensor.cuda()
+        storage = tensor.untyped_storage().cuda()
+        moved = self._torch.empty(0, dtype=tensor.dtype, device="cuda")
+        return moved.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def _outputs(self, specs: Any) -> list[Any]:
+        """Outputs for a candidate in destination-passing style, filled with poison."""
+        from helpers.check.poison import fill_with_poison
+
+        device = "cuda" if self._on_gpu else "cpu"
+        return [
+            fill_with_poison(self._torch.empty(tuple(shape), dtype=dtype, device=device))
+            for shape, dtype in specs
+        ]
+
+    def _same(self, a: Any, b: Any) -> bool:
+        return a.shape == b.shape and self._equal(self._bits(a.detach()), self._bits(b.detach()))
+
+    def _map(self, function: Callable[[Any], Any], value: Any) -> Any:
+        if isinstance(value, self._torch.Tensor):
+            return function(value)
+        if isinstance(value, (list, tuple)):
+            return type(value)(self._map(function, one) for one in value)
+        if isinstance(value, dict):
+            return {key: self._map(function, one) for key, one in value.items()}
+        return value
+
+    def _tensors(self, value: Any) -> list[Any]:
+        found: list[Any] = []
+        self._map(found.append, value)
+        return found
+
+    def _counted(self) -> dict[str, int]:
+        """What may grow with each call: tensors, bytes on the GPU, Python threads."""
+        import threading
+
+        gc.collect()
+        torch = self._torch
+        return {
+            "tensors": sum(issubclass(type(one), torch.Tensor) for one in gc.get_objects()),
+            "gpu_bytes": torch.cuda.memory_allocated() if self._on_gpu else 0,
+            "threads": threading.active_count(),
+        }
+
+    def _line(self, error: BaseException) -> int:
+        line, trace = 0, error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename.startswith(self._folder):
+                line = trace.tb_lineno
+            trace = trace.tb_next
+        return line
+
+
+def _nothing(*args: Any) -> None:
+    """Stand in for what a machine without a GPU doesn't need."""
+
+
+def _sentence(error: BaseException) -> str:
+    try:
+        text = str(error).strip().splitlines()
+    except Exception:  # the candidate may define the exception
+        text = []
+    return type(error).__name__ + (f": {text[0][:300]}" if text else "")

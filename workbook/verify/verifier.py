@@ -1,0 +1,247 @@
+"""Verify one candidate: run the checks in order, and collect what they find."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from helpers import device
+from workbook.sandbox import cgroup
+from workbook.sandbox.process import Limits, WorkerDied
+from workbook.verify import checks, speed
+from workbook.verify.arguments import map_tensors, tensors_of
+from workbook.verify.judging import Judge
+from workbook.verify.problem import BENCHMARK, Candidate, Case, Problem
+from workbook.verify.suspect import Forged, Raised, Suspect
+from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Speed, Verdict
+
+_ORDER = (WRONG, DISHONEST, LIMIT, NOTE)
+_N_SEEDS = 2  # how often each of the benchmark's cases is tried, each time with other values
+# What an error says if only the missing GPU is to blame, or the interpreter.
+_NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulator", "0 active drivers")
+_OWN_FAULT = ("SyntaxError", "NameError", "IndentationError", "ImportError", "ModuleNotFoundError")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to verify.
+
+    Attributes:
+        seed: makes the inputs.
+        sandboxed: whether the candidate runs in a sandbox.
+        time_limit_s: seconds for one call; everything together gets ten times as much.
+        memory_mb: memory of the candidate's process, MB (10^6 bytes).
+        timed: whether to measure its speed, if there is a GPU.
+    """
+
+    seed: int = 0
+    sandboxed: bool = True
+    time_limit_s: float = 60.0
+    memory_mb: float = 8000.0
+    timed: bool = True
+
+
+def verify(
+    problem: Problem, candidate: Candidate, settings: Settings, say: Callable[[str], None] = lambda _: None
+) -> Verdict:
+    """Run all checks on a candidate.
+
+    Args:
+        problem: what it must compute.
+        candidate: its code, which only runs in a process of its own.
+        settings: limits and the seed.
+        say: is called with what happens now.
+    """
+    start = time.monotonic()
+    with cgroup.limited(settings.memory_mb) as group:
+        found = _Verification(problem, candidate, settings, say).run(group, start)
+    return replace(found, seconds=time.monotonic() - start)
+
+
+class _Verification:
+    def __init__(
+        self, problem: Problem, candidate: Candidate, settings: Settings, say: Callable[[str], None]
+    ) -> None:
+        self._problem, self._candidate, self._settings, self._say = problem, candidate, settings, say
+        self._on_gpu = device.has_gpu()
+        self._judge = Judge(problem)
+        self._findings: list[Finding] = []
+        self._more: dict[tuple[str, ...], int] = {}  # how many other cases show the same
+        self._speed: list[Speed] = []
+        self._blocked = ""
+        self._not_judged = [] if self._on_gpu else list(_ONLY_WITH_A_GPU)
+
+    def run(self, group: cgroup.Cgroup | None, start: float) -> Verdict:
+        limits = Limits(
+            self._settings.time_limit_s, 10 * self._settings.time_limit_s, self._settings.memory_mb,
+            self._settings.sandboxed,
+        )  # fmt: skip
+        until = start + limits.total_s
+        cases = self._cases()
+        try:
+            self._say("starting the candidate's process")
+            with Suspect(self._candidate, limits, until, group, not self._on_gpu) as suspect:
+                if self._on_gpu and not suspect.sees_gpu:
+                    self._blocked = "the sandbox can't use the GPU; pass --unsafe if you trust the code"
+                else:
+                    self._examine(suspect, cases)
+        except WorkerDied as gone:
+            self._add([self._of_death(gone)])
+        except Forged as error:
+            says = f"Its process sent {error}: something in it has replaced our side of the conversation."
+            self._add([Finding("forged-answer", DISHONEST, says)])
+        except Raised as error:  # while it was asked for something that runs none of its code
+            self._add([Finding("raises", WRONG, f"It fails: {error}.")])
+        return self._verdict()
+
+    def _examine(self, suspect: Suspect, cases: Sequence[Case]) -> None:
+        self._say("importing it")
+        try:
+            suspect.load()
+        except Raised as error:
+            self._fail(error, "at import")
+            return
+        self._add(checks.watched(suspect, "at import"))
+        if not cases:
+            self._blocked = "the problem has no case that this machine can run"
+            return
+        first = cases[0]
+        self._say(f"comparing {len(cases)} cases")
+        before = len(self._findings)
+        self._add(checks.results(suspect, self._judge, cases))
+        if self._give_up(self._findings[before:]):
+            return
+        own_cases = [case for case in cases if case.role == BENCHMARK and _alike(case, first)]
+        judge, seed = self._judge, self._settings.seed
+        steps: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
+            ("looking for late work", lambda: checks.late_results(suspect, judge, first)),
+            ("changing the inputs in place", lambda: checks.stale(suspect, judge, first, own_cases)),
+        ]
+        if self._is_right():
+            steps += [
+                ("trying other values", lambda: checks.values(suspect, judge, first, seed)),
+                ("trying other layouts", lambda: checks.layouts(suspect, judge, first)),
+                ("calling it many times", lambda: checks.repeated(suspect, first)),
+                ("listing its operators", lambda: checks.library(suspect, self._problem, first)),
+            ]
+        for what, step in steps:
+            self._say(what)
+            self._add(step())
+        self._add(checks.watched(suspect, "during the calls"))
+        if self._on_gpu and self._settings.timed and self._is_right():
+            self._say("timing it")
+            found, self._speed = speed.measure(suspect, self._judge, self._problem, _timed(cases))
+            self._add(found)
+
+    def _cases(self) -> list[Case]:
+        """The benchmark's cases with two seeds, then the others, where the candidate will compute."""
+        seeds = [self._settings.seed + i for i in range(_N_SEEDS)]
+        drawn = [list(self._problem.cases(seed)) for seed in seeds]
+        own = [case for cases in zip(*drawn, strict=True) for case in cases if case.role == BENCHMARK]
+        other = [case for case in drawn[0] if case.role != BENCHMARK]
+        place = (lambda one: one.cuda()) if self._on_gpu else (lambda one: one.cpu())
+        return [replace(case, args=map_tensors(place, case.args)) for case in (*own, *other)]
+
+    def _is_right(self) -> bool:
+        return not any(one.severity == WRONG for one in self._findings)
+
+    def _add(self, findings: Iterator[Finding] | list[Finding]) -> None:
+        """Add findings; of those that say the same, or differ only in the case, the first one."""
+        for finding in findings:
+            key = _key(finding)
+            same = [i for i, one in enumerate(self._findings) if _key(one) == key]
+            if not same:
+                self._findings.append(finding)
+            elif finding.check in _PER_CASE:
+                self._more[key] = self._more.get(key, 0) + 1
+
+    def _give_up(self, findings: Sequence[Finding]) -> bool:
+        """Without a GPU, an error may be the machine's fault; then nothing can be judged."""
+        raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
+        if raised and not self._on_gpu and any(word in raised[0].says.lower() for word in _NEEDS_GPU):
+            self._findings = [one for one in self._findings if one not in raised]
+            self._blocked = raised[0].says.removeprefix("It fails: ").rstrip(".")
+        return bool(raised) and len(raised) == len([one for one in findings if one.severity == WRONG])
+
+    def _fail(self, error: Raised, when: str) -> None:
+        text = str(error)
+        if not self._on_gpu and error.kind not in _OWN_FAULT and any(w in text.lower() for w in _NEEDS_GPU):
+            self._blocked = text
+        else:
+            self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])
+
+    def _of_death(self, gone: WorkerDied) -> Finding:
+        check = "forged-answer" if gone.mistake in ("forged-answer", "unusable") else "raises"
+        severity = DISHONEST if check == "forged-answer" else WRONG
+        last = (gone.log.strip().splitlines() or [""])[-1]
+        return Finding(check, severity, f"The candidate {gone}.", last[:300])
+
+    def _with_others(self, finding: Finding) -> Finding:
+        n = self._more.get(_key(finding), 0)
+        also = f"\nAlso in {n} other case{'s' * (n != 1)}." if n else ""
+        return replace(finding, evidence=finding.evidence + also)
+
+    def _verdict(self) -> Verdict:
+        findings = [self._with_others(one) for one in self._findings]
+        findings.sort(key=lambda one: _ORDER.index(one.severity))
+        tolerance = self._problem.tolerance.text if self._problem.tolerance else ""
+        return Verdict(
+            problem=self._problem.name,
+            candidate=self._candidate.name,
+            format=self._problem.format,
+            findings=tuple(findings),
+            cases=tuple(dict.fromkeys(self._judge.compared)),
+            tolerance=tolerance,
+            tolerance_accepts=self._judge.accepted,
+            speed=tuple(self._speed),
+            not_judged=tuple(self._not_judged),
+            blocked=self._blocked,
+            gpu=torch.cuda.get_device_name() if self._on_gpu else "",
+            seed=self._settings.seed,
+            seconds=0.0,
+            sources=dict(self._candidate.sources),
+            notes=self._problem.notes,
+        )
+
+
+# Checks that find the same thing in many cases.
+_PER_CASE = (
+    "wrong-result", "never-written", "low-precision", "raises", "only-some-values", "only-some-shapes",
+    "only-some-layouts", "changed-input", "aliased-output",
+)  # fmt: skip
+_ONLY_WITH_A_GPU = (
+    "its speed",
+    "work on another stream",
+    "CUDA graphs that don't follow their inputs",
+    "lines of the L2 cache that persist",
+)
+
+
+def _key(finding: Finding) -> tuple[str, ...]:
+    """What makes two findings the same."""
+    about = "" if finding.check in _PER_CASE else finding.says
+    return finding.check, finding.severity, about
+
+
+def _alike(a: Case, b: Case) -> bool:
+    """Whether two cases have the same shapes, so that one can be written over the other."""
+    shapes = [[(one.shape, one.dtype) for one in tensors_of(case.args)] for case in (a, b)]
+    return shapes[0] == shapes[1]
+
+
+def _timed(cases: Sequence[Case]) -> list[list[Case]]:
+    """The benchmark's cases, grouped by shape."""
+    groups: list[list[Case]] = []
+    for case in cases:
+        if case.role != BENCHMARK:
+            continue
+        for group in groups:
+            if _alike(case, group[0]):
+                group.append(case)
+                break
+        else:
+            groups.append([case])
+    return groups
