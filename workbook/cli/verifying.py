@@ -80,7 +80,10 @@ def verify(
     from workbook.verify.verifier import verify as judge
 
     settings = Settings(_seed(seed), not unsafe, time_limit, memory_limit)
-    verdict = judge(problem, candidate, settings, say=_progress())
+    try:
+        verdict = judge(problem, candidate, settings, say=_progress())
+    except UsageError as error:
+        stop(error)
     if json_file is not None:
         document = json.dumps(verdict.as_dict(), indent=1, ensure_ascii=False)
         if str(json_file) == "-":

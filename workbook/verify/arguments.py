@@ -41,7 +41,7 @@ def n_bytes(value: Any) -> int:
     return sum(one.numel() * one.element_size() for one in tensors_of(value))
 
 
-def other_values(case: Case, seed: int) -> Iterator[Case]:
+def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     """The case with other values in its floating-point tensors.
 
     Those within the range that the benchmark draws from have the role CONTRACT, others BEYOND. Tensors that
@@ -72,8 +72,9 @@ def other_values(case: Case, seed: int) -> Iterator[Case]:
     role = CONTRACT if case.role == BENCHMARK else case.role
     yield made("values shuffled", role, shuffled)
     yield made("reversed", role, lambda one: one.flip(tuple(range(one.dim()))))
-    yield made("smallest and largest value only", role, extremes)
-    if all(float(one.min()) <= 0 <= float(one.max()) for one in data):
+    if ties:
+        yield made("smallest and largest value only", role, extremes)
+    if ties and all(float(one.min()) <= 0 <= float(one.max()) for one in data):
         yield made("zeros", role, torch.zeros_like)
     yield made("normally distributed", BEYOND, normal)
     yield made("values × 1,000", BEYOND, lambda one: one * 1000)

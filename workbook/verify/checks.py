@@ -136,7 +136,8 @@ def _stale(suspect: Suspect, judge: Judge, case: Case, number: int) -> Finding:
 
 def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
     """Try other values in the same shapes."""
-    yield from _variants(suspect, judge, other_values(case, seed), "only-some-values")
+    variants = other_values(case, seed, ties=not judge.returns_integers(case))
+    yield from _variants(suspect, judge, variants, "only-some-values")
 
 
 def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:

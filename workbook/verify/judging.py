@@ -63,6 +63,11 @@ class Judge:
             return False
         return True
 
+    def returns_integers(self, case: Case) -> bool:
+        """Whether a result holds integers, such as the positions of maxima, which depend on ties."""
+        kinds = {one.dtype for one in self.own_results(case)}
+        return any(not one.is_floating_point and one != torch.bool for one in kinds)
+
     def own_results(self, case: Case) -> tuple[torch.Tensor, ...]:
         """The reference's results in the inputs' dtype."""
         found = as_results(self._reference(case)(*(one.clone() for one in tensors_of(case.args))))

@@ -51,6 +51,7 @@ class _Stand(Server):
 
         from helpers.check import matching, poison
         from helpers.timing import gpu
+        from workbook.verify import arguments
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
@@ -58,6 +59,7 @@ class _Stand(Server):
         self._clone, self._equal = torch.Tensor.clone, torch.equal
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
+        self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         self._slots: dict[str, tuple[Any, ...]] = {}
@@ -306,20 +308,6 @@ class _Stand(Server):
     def _same(self, a: Any, b: Any) -> bool:
         return a.shape == b.shape and self._equal(self._bits(a.detach()), self._bits(b.detach()))
 
-    def _map(self, function: Callable[[Any], Any], value: Any) -> Any:
-        if isinstance(value, self._torch.Tensor):
-            return function(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._map(function, one) for one in value)
-        if isinstance(value, dict):
-            return {key: self._map(function, one) for key, one in value.items()}
-        return value
-
-    def _tensors(self, value: Any) -> list[Any]:
-        found: list[Any] = []
-        self._map(found.append, value)
-        return found
-
     def _counted(self) -> dict[str, int]:
         """What may grow with each call: tensors, bytes on the GPU, Python threads."""
         import threading
@@ -350,4 +338,14 @@ def _sentence(error: BaseException) -> str:
         text = str(error).strip().splitlines()
     except Exception:  # the candidate may define the exception
         text = []
-    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
+    where = "in Triton's interpreter, " if _is_interpreters(error) else ""
+    return where + type(error).__name__ + (f": {text[0][:300]}" if text else "")
+
+
+def _is_interpreters(error: BaseException) -> bool:
+    """Whether Triton's interpreter raised it; it doesn't support all that a GPU does."""
+    trace, file = error.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        trace = trace.tb_next
+    return "/triton/" in file
