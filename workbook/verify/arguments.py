@@ -47,6 +47,9 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     Those within the range that the benchmark draws from have the role CONTRACT, others BEYOND. Tensors that
     look like a mask, are sorted, or have rows that sum to 1 keep their values, because the problem may
     require that.
+
+    Args:
+        ties: whether to try equal values, too.
     """
     generator = torch.Generator().manual_seed(seed)
 
