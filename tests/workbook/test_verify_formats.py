@@ -121,7 +121,7 @@ def test_variable_axes_are_tried_around_the_smallest_workload(trace):
 def test_a_large_workload_is_reduced_without_a_gpu(trace):
     problem, _ = read_trace(trace)
     assert [case.reduced for case in problem.cases(0)][:3] == [False, False, True]
-    assert max(n_bytes(case.args) for case in problem.cases(0)) <= 1 << 20
+    assert max(n_bytes(case.args) for case in problem.cases(0)) <= 1 << 18
     assert any("workload 3" in note for note in problem.notes)
 
 

@@ -20,7 +20,7 @@ from workbook.usage import UsageError, first_line
 from workbook.verify.portable import on_cpu
 
 # Bytes of a case's inputs without a GPU, where a kernel runs in the interpreter or the emulator.
-_WANTED, _MOST = 1 << 20, 16 << 20
+_WANTED, _MOST = 1 << 18, 16 << 20
 
 
 def fits_cpu(n_bytes: int, *, is_needed: bool) -> bool:
