@@ -1,4 +1,4 @@
-"""workbook.verify.formats: FlashInfer-Trace, SOL-ExecBench and GPU MODE."""
+"""workbook.verify.formats: FlashInfer-Trace and SOL-ExecBench, and what all formats have in common."""
 
 from __future__ import annotations
 
@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from commands import ROOT
+from verify_cases import EXAMPLES, exact, own, read_task, read_trace
 
 from helpers import device
-from helpers.check.results import expected_of
 from workbook.usage import UsageError
-from workbook.verify.arguments import map_tensors, n_bytes, tensors_of, with_tensors
-from workbook.verify.formats import flashinfer, gpumode
+from workbook.verify.arguments import n_bytes, tensors_of
+from workbook.verify.formats import flashinfer
 from workbook.verify.formats.axes import axes_of
-from workbook.verify.problem import BENCHMARK, CONTRACT, Candidate, Case, Problem
+from workbook.verify.problem import BENCHMARK, CONTRACT
 
-EXAMPLES = ROOT / "tests" / "verify_examples"
-FILES = ("definition.json", "workload.jsonl", "solution.json")
 without_gpu = pytest.mark.skipif(device.has_gpu(), reason="with a GPU, nothing is reduced")
 
 
@@ -28,20 +25,6 @@ without_gpu = pytest.mark.skipif(device.has_gpu(), reason="with a GPU, nothing i
 def trace(tmp_path) -> Path:
     """A copy of the FlashInfer example, to be changed."""
     return shutil.copytree(EXAMPLES / "flashinfer", tmp_path / "flashinfer")
-
-
-@pytest.fixture
-def task(tmp_path) -> Path:
-    """A copy of the GPU MODE example, to be changed."""
-    return shutil.copytree(EXAMPLES / "gpumode", tmp_path / "gpumode") / "softmax"
-
-
-def read_trace(folder: Path) -> tuple[Problem, Candidate]:
-    return flashinfer.read(*(folder / name for name in FILES))
-
-
-def read_task(folder: Path) -> tuple[Problem, Candidate]:
-    return gpumode.read(folder, folder / "submission.py")
 
 
 def change(path: Path, *keys: str | int, to: object) -> None:
@@ -52,20 +35,6 @@ def change(path: Path, *keys: str | int, to: object) -> None:
         inner = inner[key]
     inner[keys[-1]] = to
     path.write_text("".join([json.dumps(record) + "\n", *rest]))
-
-
-def exact(problem: Problem, case: Case) -> tuple[torch.Tensor, ...]:
-    """The reference's results in float64, as the verifier computes them."""
-
-    def reference(*tensors):
-        return problem.reference(*with_tensors(case.args, tensors))
-
-    return expected_of(problem.name, reference, tensors_of(case.args)).tensors
-
-
-def own(problem: Problem, case: Case) -> tuple[torch.Tensor, ...]:
-    value = problem.reference(*map_tensors(torch.clone, case.args))
-    return value if isinstance(value, tuple) else (value,)
 
 
 ALL = {
@@ -122,7 +91,7 @@ def test_a_large_workload_is_reduced_without_a_gpu(trace):
     problem, _ = read_trace(trace)
     assert [case.reduced for case in problem.cases(0)][:3] == [False, False, True]
     assert max(n_bytes(case.args) for case in problem.cases(0)) <= 1 << 18
-    assert any("workload 3" in note for note in problem.notes)
+    assert any("workloads: 3" in note for note in problem.notes)
 
 
 @without_gpu
@@ -227,16 +196,29 @@ def test_a_workload_with_missing_inputs_is_left_out(trace, content, says):
         read_trace(trace)
 
 
+def test_a_candidate_may_change_what_the_reference_changes(trace):
+    text = "def run(x, weight, eps):\n    return x.mul_(2)\n"
+    change(trace / "definition.json", "reference", to=text)
+    problem, _ = read_trace(trace)
+    assert problem.may_change == {0}
+    case = next(iter(problem.cases(0)))
+    before = case.args[0].clone()
+    assert torch.equal(problem.reference(*case.args), 2 * before)
+    assert torch.equal(case.args[0], before)
+
+
 MALFORMED = [
     ("definition.json", ("axes", "n_rows"), 5, 'Axis "n_rows"'),
     ("definition.json", ("inputs", "x", "shape"), ["rows"], "list of the definition's axes"),
     ("definition.json", ("inputs", "x", "dtype"), "float4_e2m1", "float4_e2m1"),
     ("definition.json", ("reference",), "def run(", "isn't valid Python"),
     ("definition.json", ("reference",), "import nothing_like_this", "can't be imported here"),
+    ("definition.json", ("reference",), "def run(x, weight, eps): return x[9999]", "fails: IndexError"),
     ("definition.json", ("reference",), "x = 1", "no function run"),
     ("definition.json", ("op_type",), "sampling", "random"),
     ("definition.json", ("outputs",), {}, "no outputs"),
     ("definition.json", ("constraints",), ["n_rows =="], "isn't an expression"),
+    ("definition.json", ("constraints",), "n_rows > 0", "must be a list"),
     ("definition.json", ("constraints",), ["n_rows % 3 == 0"], "don't satisfy"),
     ("definition.json", ("custom_inputs_entrypoint",), "make", "no function make"),
     ("workload.jsonl", ("workload", "axes"), {}, 'axis "n_rows" is missing in line 1'),
@@ -273,112 +255,3 @@ def test_what_the_verifier_ignores_is_noted(trace):
     change(trace / "solution.json", "spec", "pip_packages", to=["fbtriton"])
     notes = " ".join(read_trace(trace)[0].notes)
     assert "schedule" in notes and "fbtriton" in notes
-
-
-def test_a_submission_gets_the_files_that_it_may_import(task):
-    problem, candidate = read_task(task)
-    assert candidate.entry == "submission.py::custom_kernel"
-    assert set(candidate.sources) == {"submission.py", "task.py", "utils.py"}
-    assert problem.may_change == {1}  # the memory for the result
-    assert "rtol=0.0001" in problem.tolerance.text
-
-
-@without_gpu
-def test_large_cases_of_a_task_are_left_out_without_a_gpu(task):
-    problem, _ = read_task(task)
-    assert [tuple(case.args[0][0].shape) for case in problem.cases(0)] == [(4, 8), (5, 33), (16, 256)]
-    assert any("rows=8192" in note for note in problem.notes)
-
-
-TUPLE_TASK = '''
-import torch
-
-def generate_input(n, seed, case="normal"):
-    """A matrix and a number in a dict."""
-    return {"a": torch.randn(n, n, device="cuda") * (3 if case == "wide" else 1), "k": 2}
-
-def ref_kernel(data):
-    from helper import doubled
-    return doubled(data["a"]).max(dim=-1)
-
-def check_implementation(data, output):
-    values, indices = output
-    return "" if torch.equal(values, 2 * data["a"].amax(-1)) else "wrong"
-'''
-
-
-def test_a_task_may_have_dicts_tuples_late_imports_and_old_checks(task):
-    (task / "reference.py").write_text(TUPLE_TASK)
-    (task / "helper.py").write_text("def doubled(x):\n    return x + x\n")
-    text = (
-        (task / "task.yml")
-        .read_text()
-        .replace(
-            '{"name": "utils.py", "source": "../utils.py"}', '{"name": "helper.py", "source": "helper.py"}'
-        )
-    )
-    before, _ = text.split("tests:")
-    (task / "task.yml").write_text(
-        f'{before}tests:\n  - {{"n": 6, "seed": 1}}\n  - {{"n": 6, "case": "wide"}}\n'
-    )
-    problem, _ = read_task(task)
-    for case in problem.cases(0):
-        values, indices = own(problem, case)
-        assert problem.tolerance.accepts((values, indices), (values, indices), case)
-        assert not problem.tolerance.accepts((values + 1, indices), (values, indices), case)
-        assert exact(problem, case)[0].dtype == torch.float64
-    assert problem.may_change == frozenset()
-
-
-def test_modules_of_a_task_do_not_stay_importable(task):
-    read_task(task)
-    with pytest.raises(ModuleNotFoundError):
-        import reference  # noqa: F401
-
-
-def replaced(old: str, new: str):
-    return lambda path: path.write_text(path.read_text().replace(old, new))
-
-
-WRONG_TASKS = [
-    ("task.yml", replaced('lang: "py"', 'lang: "cu"'), "lang"),
-    ("task.yml", replaced("files:", "files: ["), "isn't YAML"),
-    ("task.yml", replaced('"rows": 5', '"world_size": 8'), "several GPUs"),
-    ("task.yml", replaced('"columns"', '"width"'), "generate_input(rows=4, width=8"),
-    ("task.yml", Path.unlink, "task.yml can't be read"),
-    ("task.yml", replaced('{"name": "reference.py"', '{"name": "other.py"'), "no reference.py"),
-    ("../utils.py", Path.unlink, "utils.py from ../utils.py, which is missing"),
-    ("reference.py", replaced("def ref_kernel", "def kernel"), "can't be imported here"),
-    ("reference.py", replaced("return output\n", "return 1 / 0\n"), "ref_kernel of softmax fails"),
-    (
-        "reference.py",
-        replaced("return x, torch.empty_like(x)", "return x, torch.nn.ReLU()"),
-        "returns a ReLU",
-    ),
-    ("submission.py", Path.unlink, "submission.py can't be read"),
-]
-
-
-@pytest.mark.parametrize(("file", "spoil", "says"), WRONG_TASKS)
-def test_a_malformed_task_is_one_sentence(task, file, spoil, says):
-    spoil(task / file)
-    with pytest.raises(UsageError) as caught:
-        read_task(task)
-    message = str(caught.value)
-    assert says in message and "\n" not in message and message.endswith(".")
-
-
-def test_a_file_is_also_found_in_the_folder_above(task):
-    replaced("../utils.py", "../../common/utils.py")(task / "task.yml")
-    read_task(task)
-
-
-def test_a_cuda_submission_is_refused(task):
-    with pytest.raises(UsageError, match="load_inline"):
-        gpumode.read(task, task / "submission.cu")
-
-
-def test_a_submission_that_imports_the_reference_is_noted(task):
-    text = (task / "submission.py").read_text()
-    (task / "submission.py").write_text("from reference import ref_kernel\n" + text)
-    assert any("imports reference.py" in note for note in read_task(task)[0].notes)

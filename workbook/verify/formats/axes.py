@@ -129,7 +129,9 @@ def axes_of(definition: Mapping[str, Any], where: str) -> Axes:
                 f'Axis "{name}" of {where} is {axis!r}; it must have the type "const" with a value, "var", '
                 'or "expr" with an expression.'
             )
-    constraints = tuple(definition.get("constraints") or ())
+    constraints = tuple(
+        field_of({"constraints": definition.get("constraints") or []}, "constraints", list, where)
+    )
     for text in constraints:
         _parsed(text, where)
     known = {*constants, *variables, *expressions}

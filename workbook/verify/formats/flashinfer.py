@@ -19,13 +19,14 @@ from typing import Any
 
 import torch
 
-from helpers import device
 from workbook.usage import UsageError
+from workbook.verify.arguments import map_tensors
 from workbook.verify.formats import solutions
 from workbook.verify.formats.axes import Axes, axes_of
 from workbook.verify.formats.files import Modules, field_of, object_of, text_of
+from workbook.verify.formats.observing import observed
 from workbook.verify.formats.tolerances import Rule, flashinfer_rule, sol_rule
-from workbook.verify.formats.values import DTYPES
+from workbook.verify.formats.values import DEVICE, DTYPES
 from workbook.verify.formats.workloads import Spec, Workload, Workloads
 from workbook.verify.problem import BENCHMARK, CONTRACT, Candidate, Case, Problem, Tolerance
 from workbook.verify.wide import in_float64
@@ -84,13 +85,19 @@ def read(definition: Path, workload: Path, solution: Path) -> tuple[Problem, Can
         else flashinfer_rule(about.record)
         for one in chosen
     }
+    reference = _reference(about)
+    changed: frozenset[int] = frozenset()
+    if chosen:
+        what = f"The reference in {definition.name}"
+        _, changed = observed(reference, found.arguments(chosen[0], 0), what)
     outputs = about.outputs if candidate.kind == "destination" else ()
     problem = Problem(
         format="flashinfer",
         name=about.name,
-        reference=_reference(about),
+        reference=_with_own_arguments(reference) if changed else reference,
         cases=functools.partial(_cases, found, chosen, outputs),
         tolerance=_tolerance(rules, "SOL-ExecBench" if is_sol else "FlashInfer-Bench"),
+        may_change=changed,
         notes=(*_notes(about), *found.notes, *notes),
     )
     return problem, candidate
@@ -171,12 +178,21 @@ def _reference(about: _Definition) -> Callable[..., Any]:
         if len(several) != len(about.outputs):
             raise ValueError(f"the reference returned {len(several)} results instead of {len(about.outputs)}")
         tensors = tuple(
-            one if isinstance(one, torch.Tensor) else torch.tensor(one, dtype=spec.dtype)
+            one if isinstance(one, torch.Tensor) else torch.tensor(one, dtype=spec.dtype, device=DEVICE)
             for one, spec in zip(several, about.outputs, strict=True)
         )
         return tensors[0] if len(tensors) == 1 else tensors
 
     return reference
+
+
+def _with_own_arguments(reference: Callable[..., Any]) -> Callable[..., Any]:
+    """The same for a reference that changes its arguments: it gets copies."""
+
+    def wrapped(*args: Any) -> Any:
+        return reference(*map_tensors(torch.clone, args))
+
+    return wrapped
 
 
 def _cases(
@@ -219,5 +235,3 @@ def _notes(about: _Definition) -> Iterator[str]:
         yield f'The constraint "{text}" isn\'t about axes alone; the axes that it names keep their sizes.'
     if not about.axes.variables:
         yield "The definition has no variable axis, so only the workloads' own shapes are tried."
-    if not device.has_gpu():
-        yield 'Without a GPU, the device "cuda" in the reference is the CPU.'

@@ -24,6 +24,7 @@ from helpers.check.poison import fill_with_poison
 from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import map_tensors, n_bytes, tensors_of, with_tensors
 from workbook.verify.formats.files import fits_cpu, text_of
+from workbook.verify.formats.observing import observed, same
 from workbook.verify.formats.tasks import Task, load
 from workbook.verify.formats.values import seed_of, seeded
 from workbook.verify.problem import BENCHMARK, Candidate, Case, Problem, Tolerance
@@ -55,11 +56,12 @@ def read(task: Path, submission: Path) -> tuple[Problem, Candidate]:
     inputs = _Inputs(loaded)
     chosen = inputs.chosen()
     data = inputs.made(chosen[0], 0)
-    example, may_change = _observed(loaded, data)
+    reference = _reference(loaded)
+    example, may_change = _may_change(loaded, reference, data)
     problem = Problem(
         format="gpumode",
         name=loaded.name,
-        reference=_reference(loaded),
+        reference=reference if example is None else _with_own_data(reference),
         cases=functools.partial(_cases, inputs, chosen),
         tolerance=_tolerance(loaded, example),
         may_change=may_change,
@@ -138,15 +140,22 @@ def _reference(task: Task) -> Callable[[Any], Any]:
 
     def reference(data: Any) -> Any:
         with task.modules.importable(), torch.no_grad():
-            value = run(data)
-        if value is None or isinstance(value, torch.Tensor):
-            return value
-        return tuple(tensors_of(value))
+            return run(data)
 
     return reference
 
 
-def _observed(task: Task, data: Any) -> tuple[Any, frozenset[int]]:
+def _with_own_data(reference: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """The reference on a copy of its data; its result is a tensor or a tuple of tensors."""
+
+    def wrapped(data: Any) -> Any:
+        value = reference(map_tensors(torch.clone, data))
+        return value if isinstance(value, torch.Tensor) else tuple(tensors_of(value))
+
+    return wrapped
+
+
+def _may_change(task: Task, reference: Callable[[Any], Any], data: Any) -> tuple[Any, frozenset[int]]:
     """What the reference returns for data, and which of the data's tensors a candidate may change.
 
     These are the tensors that the reference changes, and those whose contents don't matter to it and that
@@ -155,31 +164,23 @@ def _observed(task: Task, data: Any) -> tuple[Any, frozenset[int]]:
     Raises:
         UsageError: the reference fails, or has no result.
     """
-
-    def run(given: Any) -> Any:
-        try:
-            with task.modules.importable(), torch.no_grad():
-                return task.reference.ref_kernel(given)
-        except Exception as error:
-            says = f"{type(error).__name__}: {first_line(error)}"
-            raise UsageError(f"ref_kernel of {task.name} fails: {says}.") from error
-
-    before, given = tensors_of(data), map_tensors(torch.clone, data)
-    example = map_tensors(torch.clone, run(given))
-    may_change = {i for i, one in enumerate(tensors_of(given)) if not _same(one, before[i])}
-    results = tensors_of(example)
-    if not results and not may_change:
-        raise UsageError(f"ref_kernel of {task.name} returns no tensor and changes none of its data.")
+    what = f"ref_kernel of {task.name}"
+    example, changed = observed(reference, [data], what)
+    results, before = tensors_of(example), tensors_of(data)
+    if not results and not changed:
+        raise UsageError(f"{what} returns no tensor and changes none of its data.")
     kinds = {(one.shape, one.dtype) for one in results}
+    may_change = set(changed)
     for i, one in enumerate(before):
         if i in may_change or (one.shape, one.dtype) not in kinds:
             continue
-        others = [fill_with_poison(x.clone()) if j == i else x.clone() for j, x in enumerate(before)]
+        others = [fill_with_poison(x.clone()) if j == i else x for j, x in enumerate(before)]
         try:
-            again = tensors_of(run(with_tensors(data, others)))
-        except UsageError:
+            value, _ = observed(reference, [with_tensors(data, others)], what)
+        except UsageError:  # its contents matter
             continue
-        if len(again) == len(results) and all(map(_same, again, results)):
+        again = tensors_of(value)
+        if len(again) == len(results) and all(map(same, again, results)):
             may_change.add(i)
     return example, frozenset(may_change)
 
@@ -238,13 +239,6 @@ def _odd(data: Any) -> Iterator[str]:
             yield from _odd(one)
     elif not isinstance(data, (torch.Tensor, *_PLAIN)):
         yield type(data).__name__
-
-
-def _same(one: torch.Tensor, other: torch.Tensor) -> bool:
-    """Whether two tensors are equal, with NaN in the same places."""
-    if one.shape != other.shape or one.dtype != other.dtype:
-        return False
-    return bool(((one == other) | ((one != one) & (other != other))).all())
 
 
 def _without_seed(arguments: Mapping[str, Any]) -> dict[str, Any]:

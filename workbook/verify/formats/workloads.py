@@ -260,7 +260,9 @@ class Workloads:
         reduced = [str(number) for number, one in here.items() if one and one.is_reduced]
         too_large = [str(number) for number, one in here.items() if one is None]
         if reduced:
-            self.notes.append(f"Without a GPU, smaller sizes are tried for workload {', '.join(reduced)}.")
+            self.notes.append(
+                f"Without a GPU, smaller sizes are tried for these workloads: {', '.join(reduced)}."
+            )
         if too_large:
             self.notes.append(f"Without a GPU, these workloads are too large: {', '.join(too_large)}.")
 
