@@ -5,10 +5,11 @@ bench/config.py, of 2025 and 2026): an element is wrong if its absolute error ex
 error exceeds 1e-2; all must be right (95 % for mixtures of experts in float8), and none may be infinite or
 NaN. Shapes and dtypes must agree.
 
-Read in NVIDIA/SOL-ExecBench (src/sol_execbench/bench/correctness.py and data/workload.py, commits 266784c and
-d5c0656): an element is right if |x - y| <= atol + rtol * |y|, with 1e-2 for both. A workload may have values
-of its own under "tolerance", or under "correctness" in older files, with the share of elements that must be
-right: by default 99 %, in the older files all of them.
+Read in NVIDIA/SOL-ExecBench (src/sol_execbench/bench/correctness.py, commit 266784c, and data/workload.py,
+d5c0656): an element is right if |x - y| <= atol + rtol * |y|, with 1e-2 for both. A workload may have values of
+its own under "correctness", with the share of elements that must be right, by default all of them. Newer
+workloads have them under "tolerance" instead, with 99 % as the default, a cap on single errors, and a flag for
+results that are -inf; that version of workload.py was read in public copies of the project.
 """
 
 from __future__ import annotations
