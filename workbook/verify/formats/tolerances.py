@@ -6,10 +6,10 @@ error exceeds 1e-2; all must be right (95 % for mixtures of experts in float8), 
 NaN. Shapes and dtypes must agree.
 
 Read in NVIDIA/SOL-ExecBench (src/sol_execbench/bench/correctness.py, commit 266784c, and data/workload.py,
-d5c0656): an element is right if |x - y| <= atol + rtol * |y|, with 1e-2 for both. A workload may have values of
-its own under "correctness", with the share of elements that must be right, by default all of them. Newer
-workloads have them under "tolerance" instead, with 99 % as the default, a cap on single errors, and a flag for
-results that are -inf; that version of workload.py was read in public copies of the project.
+d5c0656): an element is right if |x - y| <= atol + rtol * |y|, with 1e-2 for both. A workload may have values
+of its own under "correctness", with the share of elements that must be right, by default all of them. Newer
+workloads have them under "tolerance" instead, with 99 % as the default, a cap on single errors, and a flag
+for results that are -inf; that version of workload.py was read in public copies of the project.
 """
 
 from __future__ import annotations
