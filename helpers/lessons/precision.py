@@ -91,7 +91,7 @@ def draw(found: pd.DataFrame) -> go.Figure:
         fig.add_trace(go.Scatter(x=k, y=list(rows["typical"]), mode="markers", marker=marker, name=name))
     title = "Error of a product: measured (points) and bound (lines)"
     plots.layout(fig, title, "terms per sum, k", "typical error, relative to t")
-    fig.update_xaxes(**plots.log_axis(found["k"]))
+    fig.update_xaxes(type="log", tickvals=sorted(set(found["k"])), tickformat=",")
     fig.update_yaxes(type="log", dtick=1, exponentformat="power")
     return fig
 
@@ -103,7 +103,7 @@ def verdicts(results: Mapping[str, tuple[torch.Tensor, torch.Tensor, torch.Tenso
         results: A product and its two factors, by name.
 
     Returns:
-        A row per product: `product`, `size` of a typical element, and whether `allclose` and `checker`
+        A row per product: `product`, the size of its `typical element`, and whether `allclose` and `checker`
         accept it.
     """
     import pandas as pd
@@ -112,7 +112,7 @@ def verdicts(results: Mapping[str, tuple[torch.Tensor, torch.Tensor, torch.Tenso
     rows = []
     for name, (got, a, b) in results.items():
         exact = a.double() @ b.double()
-        rows.append({"product": name, "size": exact.square().mean().sqrt().item(),
+        rows.append({"product": name, "typical element": f"{exact.square().mean().sqrt().item():.2g}",
                      "allclose": _word(torch.allclose(got, exact.to(got.dtype))),
                      "checker": _word(_accepted(got, a, b))})  # fmt: skip
     return pd.DataFrame(rows)
