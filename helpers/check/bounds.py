@@ -22,7 +22,8 @@ float32. The second error is left out there, and what remains is the accumulator
 their sums (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021), so the errors can have the
 same sign and grow with the number of additions. We assume 8 terms per addition, and use d / 8 instead of
 sqrt(d) where that is more. So a float16 accumulator is wrong from about 256 terms on. For fp8 we don't
-assume this, because the tensor cores of compute capability 9.0 add fp8 products in fewer bits than float32.
+assume this, because the tensor cores of compute capability 9.0 add fp8 products in fewer bits than float32
+(DeepSeek-V3 Technical Report, 2024). A float32 result of such sums requires `tolerance=`.
 
 t and the reference's error are averaged over neighbors in their row, because either can be close to zero by
 chance.

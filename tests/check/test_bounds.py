@@ -90,6 +90,25 @@ def test_a_product_of_fp8_may_have_any_dtype(to):
         assert_matches(lambda *args: scaled_in_float32(*args, to=to), scaled, **of_fp8(seed))
 
 
+@pytest.mark.seeded
+@pytest.mark.parametrize("to", [torch.bfloat16, torch.float16])
+def test_a_product_of_fp8_may_be_added_in_14_bits(to):
+    """As compute capability 9.0 does for 128 terms, according to DeepSeek-V3 (arXiv 2412.19437), 3.3.2."""
+    cut = check_kernels.narrowed(13, cut=True)
+
+    def kernel(a, b, scale_a, scale_b):
+        total = torch.zeros(len(a), b.shape[1])
+        for first in range(0, a.shape[1], 128):
+            part = torch.zeros_like(total)
+            for k in range(first, min(first + 128, a.shape[1]), 32):
+                part = cut(part + a[:, k : k + 32].float() @ b[k : k + 32].float())
+            total += part
+        return (total * scale_a * scale_b).to(to)
+
+    for seed in seeds.several(3):
+        assert_matches(kernel, scaled, **of_fp8(seed))
+
+
 def _rounded_again(a, b, scale_a, scale_b):
     """The scales are applied first, and what they give is rounded to fp8 again."""
     a, b = ((x.float() * scale).to(x.dtype).float() for x, scale in ((a, scale_a), (b, scale_b)))
