@@ -63,6 +63,7 @@ class _Stand(Server):
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         self._slots: dict[str, tuple[Any, ...]] = {}
+        self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
@@ -225,6 +226,9 @@ class _Stand(Server):
 
         torch = self._torch
         file, _, name = message["entry"].partition("::")
+        self._names = tuple(message["results"])
+        if not file.endswith(".py"):
+            return self._built(message, name)
         spec = importlib.util.spec_from_file_location(Path(file).stem, os.path.join(self._folder, file))
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
@@ -247,6 +251,18 @@ class _Stand(Server):
             model.load_state_dict(state)
         self._call = model.to("cuda") if self._on_gpu else model
         return {"same_parameters": bool(state) and len(model.state_dict()) == len(state)}
+
+    def _built(self, message: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """Compile C++ and CUDA sources, which bind their functions themselves."""
+        from torch.utils import cpp_extension
+
+        files = [os.path.join(self._folder, one) for one in message["sources"]
+                 if one.endswith((".cpp", ".cc", ".cu"))]  # fmt: skip
+        module = cpp_extension.load(name="candidate_extension", sources=files, **message["options"])
+        if not hasattr(module, name):
+            return {"error": f"the extension binds no {name}", "error_type": "AttributeError", "line": 0}
+        self._call = getattr(module, name)
+        return {}
 
     def _observed(self, value: Any, args: Any, outputs: list[Any], before: list[Any]) -> dict[str, Any]:
         """The results of a call, and what else can be seen of it; the clock has stopped when it returns."""
@@ -277,7 +293,12 @@ class _Stand(Server):
     def _values(self, value: Any) -> list[Any]:
         if value is None:
             return []
-        return list(value) if isinstance(value, (tuple, list)) else [value]
+        if isinstance(value, dict) and set(value) == set(self._names):
+            value = [value[name] for name in self._names]
+        found = list(value) if isinstance(value, (tuple, list)) else [value]
+        if not self._names:
+            return found
+        return [self._torch.tensor(one) if isinstance(one, (int, float)) else one for one in found]
 
     def _sent(self, tensor: Any) -> Any:
         """A plain copy on the CPU; a subclass of a tensor computes whatever it has put off."""

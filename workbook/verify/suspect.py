@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from workbook.sandbox import bubblewrap
 from workbook.sandbox.cgroup import Cgroup
 from workbook.sandbox.messages import plain
 from workbook.sandbox.process import Limits, Process, WorkerTimeout
+from workbook.verify.portable import on_cpu
 from workbook.verify.problem import Candidate, Case
 
 
@@ -72,7 +74,7 @@ class Suspect:
         Raises:
             WorkerDied: the process did not start.
         """
-        self._candidate, self._limits = candidate, limits
+        self._candidate, self._limits, self._interpret = candidate, limits, interpret
         settings = {"interpret": interpret}
         self._process = Process(
             "workbook.verify.stand", settings, [bubblewrap.HELPERS], limits, until, cgroup
@@ -96,11 +98,19 @@ class Suspect:
         """
         one = self._candidate
         found = self._ask(
-            "load", sources=dict(one.sources), entry=one.entry, kind=one.kind, init=list(one.init),
+            "load", sources=self._sources(), entry=one.entry, kind=one.kind, init=list(one.init),
             init_keywords=dict(one.init_keywords), state=dict(one.state), seed=one.seed,
-            options=dict(one.options),
+            options=dict(one.options), results=list(one.results),
         )  # fmt: skip
         return found.get("same_parameters") is True
+
+    def _sources(self) -> dict[str, str]:
+        """The candidate's files; without a GPU, the device that they name is the CPU."""
+        found = dict(self._candidate.sources)
+        for name, text in found.items() if self._interpret else ():
+            with contextlib.suppress(SyntaxError):  # which the candidate's process will report
+                found[name] = on_cpu(text, name) if name.endswith(".py") else text
+        return found
 
     def put(self, slot: str, args: Sequence[Any]) -> None:
         """Store arguments, so that it can be called with the same tensors several times."""

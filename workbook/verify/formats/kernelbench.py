@@ -22,9 +22,10 @@ import torch
 from helpers import device
 from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import n_bytes, tensors_of
-from workbook.verify.loading import need, read_text, run_source
-from workbook.verify.portable import on_cpu
+from workbook.verify.formats.files import portable, text_of
+from workbook.verify.loading import need, run_source
 from workbook.verify.problem import Candidate, Case, Problem, Tolerance
+from workbook.verify.wide import in_float64
 
 SEED = 42  # KernelBench's
 _TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -40,10 +41,7 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     Raises:
         UsageError: a file is missing or not what the format describes.
     """
-    source = read_text(problem, "problem")
-    code = read_text(candidate, "candidate")
-    if not device.has_gpu():
-        source, code = on_cpu(source, str(problem)), on_cpu(code, str(candidate))
+    source, code = portable(text_of(problem), str(problem)), text_of(candidate)
     if "ModelNew" not in code:
         raise UsageError(f"{candidate}: it defines no ModelNew, the class that KernelBench calls.")
     module, divisor = _fitting(source, problem)
@@ -54,7 +52,7 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     found = Problem(
         format="kernelbench",
         name=problem.stem,
-        reference=_reference(model),
+        reference=in_float64(_reference(model)),
         cases=lambda seed: _cases(module, problem, seed, reduced),
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
         notes=notes,
