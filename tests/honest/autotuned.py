@@ -26,7 +26,7 @@ tuned = triton.autotune(configs=CONFIGS, key=["n_cols"])(kernel)
 def mean(x):
     x = x.contiguous()
     y = torch.empty(x.shape[0], dtype=x.dtype, device=x.device)
-    if x.is_cuda:
+    if torch.cuda.is_available():
         tuned[(x.shape[0],)](x, y, x.shape[1])
     else:
         kernel[(x.shape[0],)](x, y, x.shape[1], BLOCK_SIZE=512)
