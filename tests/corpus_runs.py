@@ -20,6 +20,7 @@ from types import ModuleType
 from typing import Any
 
 import corpus
+import interpreter
 import numpy as np
 import torch
 from torch.utils import cpp_extension
@@ -231,6 +232,7 @@ def main(what: str, *names: str) -> None:
     torch.set_num_threads(1)  # threads don't survive a fork
     cpp_extension.load_inline = cuda.load_inline  # without a GPU, CUDA C++ runs in the emulator
     if what == "honest":  # imports what every comparison needs once, before the forks
+        interpreter.quicken()
         check.assert_matches(torch.square, torch.square, shapes=[(1, 1)])
     entries = {
         "exploits": lambda: corpus.exploits() + corpus.limits() + corpus.accepted(),
