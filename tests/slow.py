@@ -53,6 +53,8 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Google's widget manager in Chromium, with Colab's packages; npm and pip fetch both once.
     "test_colab_widgets.py": ALL,
+    # One build by torch.compile's C++ backend, most of a minute on two slow cores.
+    "workbook/test_corpus.py": ("test_an_honest_kernel_that_takes_long_to_build",),
     # The browser over the whole book; `make test` has a book of two lessons.
     "workbook/test_book.py": (
         "test_links_and_sizes_of_the_whole_book",
