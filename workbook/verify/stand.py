@@ -288,7 +288,7 @@ class _Stand(Server):
         found = self._values(value)
         if wrong := [one for one in found if not isinstance(one, self._torch.Tensor)]:
             raise TypeError(f"it returned {type(wrong[0]).__name__}, not a tensor")
-        return found
+        return [self._plain(one) for one in found]
 
     def _values(self, value: Any) -> list[Any]:
         if value is None:
@@ -300,11 +300,16 @@ class _Stand(Server):
             return found
         return [self._torch.tensor(one) if isinstance(one, (int, float)) else one for one in found]
 
+    def _plain(self, tensor: Any) -> Any:
+        """The tensor itself, or what a subclass of a tensor computes when it is used."""
+        torch = self._torch
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+            return tensor
+        return (tensor + 0).detach().as_subclass(torch.Tensor)
+
     def _sent(self, tensor: Any) -> Any:
-        """A plain copy on the CPU; a subclass of a tensor computes whatever it has put off."""
-        plain = (tensor + 0 if type(tensor) is not self._torch.Tensor else tensor).detach()
-        plain = plain.as_subclass(self._torch.Tensor).cpu()
-        return self._clone(plain, memory_format=self._torch.contiguous_format)
+        """A copy on the CPU."""
+        return self._clone(tensor.detach().cpu(), memory_format=self._torch.contiguous_format)
 
     def _placed(self, tensor: Any) -> Any:
         """A tensor where the candidate computes, with its strides and its offset into its storage."""
