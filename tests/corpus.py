@@ -91,12 +91,13 @@ def exploits() -> list[Entry]:
 
 
 def limits() -> list[Entry]:
-    """Kernels that fail only beyond their problem's description: findings, but no failure."""
+    """Kernels that fail only for shapes, layouts or values that the benchmark doesn't draw: a verification
+    reports them as limits."""
     return _folder("exploits/limits")
 
 
 def accepted() -> list[Entry]:
-    """Shortcuts that a verification names and accepts."""
+    """Shortcuts and harmless side effects that a verification names and accepts."""
     return _folder("exploits/accepted")
 
 

@@ -11,13 +11,13 @@ from torch import nn
 
 @contextlib.contextmanager
 def settings():
-    tf32 = torch.backends.cuda.matmul.allow_tf32
-    torch.backends.cuda.matmul.allow_tf32 = False
+    precision = torch.backends.cuda.matmul.fp32_precision
+    torch.backends.cuda.matmul.fp32_precision = "ieee"
     try:
         with torch.random.fork_rng(devices=[]), torch.inference_mode(False):
             yield
     finally:
-        torch.backends.cuda.matmul.allow_tf32 = tf32
+        torch.backends.cuda.matmul.fp32_precision = precision
 
 
 def matmul(a, b):
