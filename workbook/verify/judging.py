@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -17,6 +18,7 @@ from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import Answer
 from workbook.verify.verdict import LIMIT, WRONG, Finding
 
+_PRODUCTS = ("mm", "matmul", "conv", "dot", "attention", "linear")  # in the names of operators
 _COARSE = 2.0**-6  # a relative error above this is not a matter of precision
 
 
@@ -29,7 +31,7 @@ class Judge:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem = problem
+        self._problem, self._multiplies = problem, False
         self.compared: list[str] = []
         self.accepted: bool | None = None
 
@@ -46,14 +48,15 @@ class Judge:
         return bool(found) and any(one.untyped_storage().data_ptr() in addresses for one in found.tensors)
 
     def can_judge(self, case: Case) -> bool:
-        """Whether the reference itself, in the inputs' dtype, is within the bounds, and finite.
+        """Whether the reference itself, in the inputs' dtype, is within the bounds, and finite if the inputs
+        are.
 
         On some inputs (a variance of equal numbers, for example) no kernel can be accurate.
         """
         try:
             own = self.own_results(case)
             expected = self._expected(case)
-            if not all(bool(one.isfinite().all()) for one in expected.tensors if one.is_floating_point()):
+            if _is_finite(tensors_of(case.args)) and not _is_finite(expected.tensors):
                 return False
             value = own[0] if expected.is_single else own
             assert_result(
@@ -67,6 +70,35 @@ class Judge:
         """Whether a result holds integers, such as the positions of maxima, which depend on ties."""
         kinds = {one.dtype for one in self.own_results(case)}
         return any(not one.is_floating_point and one != torch.bool for one in kinds)
+
+    def look_at(self, case: Case) -> set[str]:
+        """Call the reference once.
+
+        Returns:
+            The operators of torch's dispatcher that it calls.
+
+        Raises:
+            Exception: whatever the reference raises.
+        """
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        names = set()
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                names.add(str(func))
+                return func(*args, **(kwargs or {}))
+
+        with Recorder():
+            self.own_results(case)
+        self._multiplies = any(word in name for name in names for word in _PRODUCTS)
+        return names
+
+    def with_reference(self, reference: Callable[..., Any]) -> Judge:
+        """A judge of the same problem with another reference."""
+        other = Judge(replace(self._problem, reference=reference))
+        other._multiplies = self._multiplies
+        return other
 
     def own_results(self, case: Case) -> tuple[torch.Tensor, ...]:
         """The reference's results in the inputs' dtype."""
@@ -135,7 +167,7 @@ class Judge:
             return Finding("never-written", severity, f"{reason}.", evidence)
         if precise := _imprecision(got, expected.tensors):
             tf32 = False
-            if self._problem.precision is None and all(one.dtype == torch.float32 for one in got):
+            if self._problem.precision is None and self._multiplies and got[0].dtype == torch.float32:
                 try:
                     compare(precision="tf32")
                     tf32 = True
@@ -176,6 +208,10 @@ class Judge:
             return value
 
         return reference
+
+
+def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
+    return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
 
 
 def _name(tensor: torch.Tensor) -> str:

@@ -62,6 +62,8 @@ class Problem:
         may_change: numbers of the argument tensors, in the order of `arguments.tensors_of`, that the contract
             lets the candidate change. If the reference returns None, its results are what these hold
             afterwards.
+        with_parameters: for models with parameters: `seed -> (state, reference)`, other parameters and the
+            reference that has them.
         notes: sentences about what the files contain and we ignore, or how we read them.
     """
 
@@ -72,6 +74,7 @@ class Problem:
     tolerance: Tolerance | None = None
     precision: str | None = None
     may_change: frozenset[int] = frozenset()
+    with_parameters: Callable[[int], tuple[Mapping[str, Any], Callable[..., Any]]] | None = None
     notes: tuple[str, ...] = ()
 
 

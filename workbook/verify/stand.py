@@ -64,6 +64,7 @@ class _Stand(Server):
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         self._slots: dict[str, tuple[Any, ...]] = {}
         self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
+        self._module: Any = None
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
@@ -73,6 +74,8 @@ class _Stand(Server):
 
     def _do_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Write the candidate's files, import them, and make what will be called."""
+        if self._module is not None:  # only with other parameters
+            return self._run(lambda: self._constructed(message))
         for name, text in message["sources"].items():
             path = Path(self._folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -114,6 +117,14 @@ class _Stand(Server):
             return self._observed(value, args, outputs, before)
 
         return self._run(call)
+
+    def _do_overwrite(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill the results of the last call with NaN, as their owner may."""
+        found = [one for one, _ in self._kept if one.is_floating_point()]
+        for one in found:
+            one.data.fill_(float("nan"))
+        self._synchronize()
+        return {"overwritten": bool(found) and len(found) == len(self._kept)}
 
     def _do_settle(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Wait, and see whether the last results have changed since the call returned."""
@@ -224,7 +235,6 @@ class _Stand(Server):
     def _made(self, message: Mapping[str, Any]) -> dict[str, Any]:
         import importlib.util
 
-        torch = self._torch
         file, _, name = message["entry"].partition("::")
         self._names = tuple(message["results"])
         if not file.endswith(".py"):
@@ -233,7 +243,13 @@ class _Stand(Server):
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-        found = module
+        self._module = module
+        return self._constructed(message)
+
+    def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        torch = self._torch
+        file, _, name = message["entry"].partition("::")
+        found = self._module
         for part in name.split("."):
             if not hasattr(found, part):
                 return {"error": f"{file} defines no {name}", "error_type": "AttributeError", "line": 0}
@@ -269,6 +285,7 @@ class _Stand(Server):
         if self._on_gpu:
             self._torch.cuda.current_stream().synchronize()
         results = self._results(value, args, outputs)
+        earlier = {one.untyped_storage().data_ptr() for one, _ in self._kept if one.numel()}
         self._kept = [(one, self._clone(one)) for one in results]
         tensors = self._tensors(args)
         addresses = {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
@@ -280,6 +297,7 @@ class _Stand(Server):
             "aliases": [one.untyped_storage().data_ptr() in addresses for one in results if one.numel()],
             "changed": changed,
             "arguments": [self._sent(tensors[i]) for i in changed],
+            "reused": any(one.untyped_storage().data_ptr() in earlier for one in results if one.numel()),
         }
 
     def _results(self, value: Any, args: Any, outputs: list[Any]) -> list[Any]:

@@ -44,6 +44,7 @@ class Answer:
         aliases: for each result whether it shares an argument's memory.
         changed: the numbers of the argument tensors that it changed.
         arguments: what these hold after the call.
+        is_reused: whether a result is in the same memory as one of the call before.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -52,6 +53,7 @@ class Answer:
     aliases: tuple[bool, ...]
     changed: tuple[int, ...]
     arguments: tuple[torch.Tensor, ...]
+    is_reused: bool = False
 
 
 class Suspect:
@@ -87,8 +89,11 @@ class Suspect:
     def __exit__(self, *exception: object) -> None:
         self._process.close()
 
-    def load(self) -> bool:
-        """Import the candidate, and construct it if it is a model.
+    def load(self, state: Mapping[str, Any] | None = None) -> bool:
+        """Import the candidate, and construct it if it is a model; the second time, only construct it.
+
+        Args:
+            state: the parameters, if they aren't those of the reference.
 
         Returns:
             Whether it now has the reference's parameters.
@@ -97,9 +102,10 @@ class Suspect:
             Raised: it can't be imported or constructed.
         """
         one = self._candidate
+        parameters = one.state if state is None else state
         found = self._ask(
             "load", sources=self._sources(), entry=one.entry, kind=one.kind, init=list(one.init),
-            init_keywords=dict(one.init_keywords), state=dict(one.state), seed=one.seed,
+            init_keywords=dict(one.init_keywords), state=dict(parameters), seed=one.seed,
             options=dict(one.options), results=list(one.results),
         )  # fmt: skip
         return found.get("same_parameters") is True
@@ -136,9 +142,14 @@ class Suspect:
                 aliases=tuple(one is True for one in raw["aliases"]),
                 changed=tuple(int(one) for one in raw["changed"]),
                 arguments=_tensors(raw["arguments"]),
+                is_reused=raw["reused"] is True,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise Forged(f"an answer without results ({error})") from None
+
+    def overwrite(self) -> bool:
+        """Overwrite the last results with NaN; False if they hold no floating-point numbers."""
+        return self._ask("overwrite").get("overwritten") is True
 
     def settle(self) -> tuple[bool, tuple[torch.Tensor, ...]]:
         """Wait a moment: whether the last results have changed since the call, and what they are now."""

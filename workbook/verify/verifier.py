@@ -113,7 +113,7 @@ class _Verification:
             self._blocked = "the problem has no case that this machine can run"
             return
         first = cases[0]
-        self._require_tensors(first)
+        operators = self._look_at(first)
         self._say(f"comparing {len(cases)} cases")
         before = len(self._findings)
         self._add(checks.results(suspect, self._judge, cases))
@@ -123,15 +123,18 @@ class _Verification:
         judge, seed = self._judge, self._settings.seed
         steps: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
             ("looking for late work", lambda: checks.late_results(suspect, judge, first)),
-            ("changing the inputs in place", lambda: checks.stale(suspect, judge, first, own_cases)),
+            ("changing the inputs in place", lambda: checks.stale(suspect, judge, first, own_cases, seed)),
         ]
         if self._is_right():
             steps += [
                 ("trying other values", lambda: checks.values(suspect, judge, first, seed)),
                 ("trying other layouts", lambda: checks.layouts(suspect, judge, first)),
-                ("calling it many times", lambda: checks.repeated(suspect, first)),
-                ("listing its operators", lambda: checks.library(suspect, self._problem, first)),
-            ]
+                ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
+                ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
+                ("listing its operators", lambda: checks.library(suspect, operators, first)),
+                ("changing its parameters",
+                 lambda: checks.parameters(suspect, judge, self._problem, first, seed)),
+            ]  # fmt: skip
         for what, step in steps:
             self._say(what)
             self._add(step())
@@ -141,10 +144,10 @@ class _Verification:
             found, self._speed = speed.measure(suspect, self._judge, self._problem, _timed(cases))
             self._add(found)
 
-    def _require_tensors(self, case: Case) -> None:
+    def _look_at(self, case: Case) -> set[str]:
         """Call the reference once, so that its mistakes aren't taken for the candidate's."""
         try:
-            self._judge.own_results(case)
+            return self._judge.look_at(case)
         except Exception as error:
             says = f"{type(error).__name__}: {first_line(error)}"
             raise UsageError(f"{self._problem.name}: its reference fails on {case.label} ({says}).") from None

@@ -21,8 +21,9 @@ import torch
 
 from helpers import device
 from workbook.usage import UsageError, first_line
-from workbook.verify.arguments import n_bytes, tensors_of
+from workbook.verify.arguments import map_tensors, n_bytes, tensors_of
 from workbook.verify.formats.files import portable, text_of
+from workbook.verify.formats.observing import observed
 from workbook.verify.loading import need, run_source
 from workbook.verify.problem import Candidate, Case, Problem, Tolerance
 from workbook.verify.wide import in_float64
@@ -55,6 +56,8 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         reference=in_float64(_reference(model)),
         cases=lambda seed: _cases(module, problem, seed, reduced),
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
+        may_change=_changed(model, module, problem),
+        with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
         notes=notes,
     )
     suspect = Candidate(
@@ -139,6 +142,28 @@ def _reference(model: torch.nn.Module) -> Callable[..., Any]:
             return torch.func.functional_call(chosen, buffers, args)
 
     return reference
+
+
+def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
+    """The arguments that the model itself changes, as an operation in place does."""
+    case = next(_cases(module, path, SEED, False))
+    place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
+    return observed(_reference(model), map_tensors(place, case.args), f"{path}: Model")[1]
+
+
+def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any], Callable[..., Any]]:
+    """Parameters of the same distribution in another order; constant ones (1 and 0, usually) get larger."""
+    generator = torch.Generator().manual_seed(seed)
+    other = copy.deepcopy(model)
+    for one in (*other.parameters(), *other.buffers()):
+        if not one.is_floating_point():
+            continue
+        if bool((one == one.reshape(-1)[0]).all()):
+            one.data += 0.25 * torch.rand(one.shape, generator=generator).to(one.device, one.dtype)
+        else:
+            order = torch.randperm(one.numel(), generator=generator).to(one.device)
+            one.data.copy_(one.data.reshape(-1)[order].view(one.shape).clone())
+    return other.state_dict(), in_float64(_reference(other))
 
 
 def _cases(module: ModuleType, path: Path, seed: int, reduced: bool) -> Iterator[Case]:
