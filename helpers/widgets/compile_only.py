@@ -18,9 +18,7 @@ from helpers.widgets.space import FACTS, RESULTS, Candidate, Refused, Space
 
 RIGHT = "right"
 _ROWS, _WIDE = 3, 2**15  # an interpreted program takes about 1 ms, so of wider rows only one is checked
-_PRODUCT_COLS = (
-    160  # a product has n² programs' work, so a few tiles of it are checked, the last ones partial
-)
+_PRODUCT_COLS = 160  # a product is checked on a few tiles, the last ones partial
 
 
 def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.GpuSpec) -> dict[str, Any]:
@@ -28,9 +26,9 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
 
     Returns:
         The row, as `measure.measure` returns it but without times. Its verdict is "right", "wrong", "refused"
-            (it doesn't compile, or doesn't fit on an SM), "unchecked" (it compiles but can't run here) or
-            "untimed" (it launches no kernel that we compile). `occupancy` is the percentage of an SM's
-            threads that the launch can use.
+            (it doesn't compile, or doesn't fit on an SM), "skipped" (the space wouldn't time it on a GPU),
+            "unchecked" (it compiles but can't run here) or "untimed" (it launches no kernel that we compile).
+            `occupancy` is the percentage of an SM's threads that the launch can use.
     """
     import torch
 
@@ -74,7 +72,9 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
     held, limit = occupancy(spec, facts["threads"], facts["registers"], facts["shared_bytes"])
     if not held:
         return row | {"verdict": "refused", "reason": _does_not_fit(facts, limit, spec)}
-    return row | {"occupancy": percent_held(spec, held, facts["threads"])}
+    row |= {"occupancy": percent_held(spec, held, facts["threads"])}
+    why = space.skipped(kernel, point)
+    return row | {"verdict": "skipped", "reason": why} if why else row
 
 
 def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[list, dict[str, str]]:

@@ -395,9 +395,9 @@ def reason(table: Table, row: Row | None) -> str:
         return table.refusal or "not measured yet"
     checked = f"{row['reason']} · " if row["reason"] else ""
     if row["verdict"] not in RIGHT:
-        if row["verdict"] != "unchecked" or not row["registers"]:
+        if row["verdict"] not in ("unchecked", "skipped") or not row["registers"]:
             return f"{row['verdict']}: {row['reason']}"
-        checked = f"unchecked: {checked}"
+        checked = f"{row['verdict']}: {checked}"
     if not row.get("registers"):
         return f"{checked}its compiled code is not available"
     blocks, limit, percent, waves = _residence(table, row)

@@ -80,7 +80,7 @@ def skipped(kernel: str, point: Mapping[str, Any]) -> str:
     if sums < MOST_REGISTERS:
         return ""
     return (
-        f"each of its {threads} threads would have {sums} sums and at most {MOST_REGISTERS} registers, so it "
+        f"each of its {threads} threads has {sums} sums and at most {MOST_REGISTERS} registers, so it "
         "spills, and isn't timed"
     )
 

@@ -176,7 +176,9 @@ def _bar_text(table: Table, row: Row) -> str:
     if row["verdict"] not in explain.RIGHT:
         if row["kernel"] in table.space.mapped:
             return str(row["verdict"])  # the sentence below the bars has the reason
-        return "not timed here" if row["verdict"] == "untimed" else f"{row['verdict']}: {row['reason'][:46]}"
+        if row["verdict"] == "untimed":
+            return "not timed here" if table.space.n_flops is None else "not measured: no GPU"
+        return f"{row['verdict']}: {row['reason'][:46]}"
     if not table.timed:
         spills = f", {row['spill_bytes']:,} B spilled" if row["spill_bytes"] else ""
         if table.space.n_flops is not None:

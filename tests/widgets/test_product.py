@@ -138,7 +138,8 @@ def test_without_gpu_and_record_every_position_is_compiled_and_none_has_a_bar():
     assert drawn["shade"] == 25 and drawn["cell"] == "25"
     assert "4 HGMMA of" in drawn["line"] and "99,328 bytes of shared memory" in drawn["line"]
     assert "none spilled" in drawn["line"] and drawn["line"].startswith("right on 3 × 160")
-    assert spilled["v"] is None and "B spilled" in spilled["text"]
+    assert spilled["v"] is None and spilled["text"] == spilled["verdict"] == "skipped"
+    assert "has 256 sums and at most 255 registers" in spilled["line"] and "bytes spilled)" in spilled["line"]
 
 
 def test_a_gpu_without_tensor_cores_in_triton_gets_the_record_or_a_sentence(recorded, monkeypatch):
