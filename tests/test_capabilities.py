@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 from types import SimpleNamespace
 
+import commands
+import nbformat
 import pytest
 import torch
 import triton
 import triton.language as tl
 from commands import ROOT, cells
+from nbclient import NotebookClient
 
 from helpers import capabilities, device, ptx, records
 from helpers.capabilities import COMPILE, GPUS, KINDS, REPLAY, RUN, decide, decide_for
@@ -178,6 +181,61 @@ def test_lesson_11s_cells_do_what_the_table_says(name, target, monkeypatch, tmp_
     assert bool(measured) == (expected.action == RUN) == (frame.kernel[0] == "made up")
     if target and expected.action == REPLAY:
         assert expected.why and expected.why in capsys.readouterr().out
+
+
+# Runs before lesson 11's cells: torch reports the GPU, and kernels that really run do so on the CPU.
+SIMULATED = """
+def simulate():
+    import json
+    from types import SimpleNamespace
+    import torch
+    from helpers import capabilities, device, records
+    from helpers.cuda import extension
+    from helpers.lessons import products
+    from helpers.records import replay
+
+    gpu = capabilities.GPUS[{target!r}]
+    major, minor = gpu.capability
+    spec = device.GpuSpec("Simulated", gpu.capability, 40, 32, 1024, 16, 65536, 65536, 1, 1, 320.0, 240.0)
+    found = SimpleNamespace(major=major, minor=minor, shared_memory_per_block_optin=gpu.shared_bytes)
+    device.has_gpu, device.gpu_spec = lambda: True, lambda: spec
+    torch.cuda.current_device, torch.cuda.get_device_properties = lambda: 0, lambda index: found
+    extension.resolve_device = lambda asked: "emulator"
+    here = records.Provenance(spec.as_dict(), "580", "13.0", "2.11.0", "3.6.0", 1590, 5001, "2026-11-25")
+    replay.live_provenance = lambda: here
+    measured = []
+
+    def from_record(name):
+        measured.append(name)
+        path = next(records.folder().glob(f"*/{{name}}.json"))
+        return json.loads(path.read_text())["cases"][0]["rows"]
+
+    by_first = {{"naive": "matmul/cuda", "1": "matmul/order", "torch": "matmul/tiles"}}
+    products.time_products = lambda functions, *_, **__: from_record(by_first[next(iter(functions))])
+    products.time_contents = lambda *_: from_record("matmul/contents")
+    return measured
+
+measured_here = simulate()
+"""
+
+
+@pytest.mark.parametrize(
+    ("target", "timed"),
+    [
+        ("sm_75", ["matmul/cuda", "matmul/contents"]),
+        ("sm_89", ["matmul/cuda", "matmul/order", "matmul/contents"]),
+    ],
+)
+def test_lesson_11_runs_on_a_simulated_gpu(target, timed):
+    """No cell raises: those that the table says replay, and the others measure."""
+    notebook = nbformat.read(ROOT / "notebooks/11_matmul.ipynb", as_version=4)
+    first = [cell.id for cell in notebook.cells].index("setup") + 1
+    notebook.cells.insert(first, nbformat.v4.new_code_cell(SIMULATED.format(target=target)))
+    notebook.cells.append(nbformat.v4.new_code_cell("print(*measured_here)"))
+    environment = commands.environment() | {"TRITON_INTERPRET": "1", "WORKBOOK_WIDGETS": "plain"}
+    client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": ROOT / "notebooks"}})
+    client.execute(env=environment)
+    assert notebook.cells[-1].outputs[0].text.split() == timed
 
 
 def test_a_t4_replays_what_needs_tensor_cores_and_times_the_rest(monkeypatch):

@@ -67,7 +67,7 @@ class Table:
         if self.refusal:
             return self.refusal
         if not self.timed:
-            missing = "no GPU is here, and no record yet" if self.space.record else "no GPU is here"
+            missing = "there is no GPU and no record yet" if self.space.record else "no GPU is here"
             return (
                 f"not timed, since {missing} · compiled for {self.spec.target}, occupancy of {self.spec.name}"
             )

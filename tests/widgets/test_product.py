@@ -133,7 +133,7 @@ def test_without_gpu_and_record_every_position_is_compiled_and_none_has_a_bar():
         [sys.executable, "-c", AS_IN_A_NOTEBOOK], env=environment, capture_output=True, text=True, check=True
     )
     note, drawn, spilled = json.loads(done.stdout.splitlines()[-1])
-    assert "not timed, since no GPU is here, and no record yet" in note and "sm_90" in note
+    assert "not timed, since there is no GPU and no record yet" in note and "sm_90" in note
     assert drawn["v"] is None and drawn["text"] == "not measured: no GPU"
     assert drawn["shade"] == 25 and drawn["cell"] == "25"
     assert "4 HGMMA of" in drawn["line"] and "99,328 bytes of shared memory" in drawn["line"]
