@@ -14,6 +14,11 @@ if TYPE_CHECKING:
     from helpers import ptx
 
 
+# The facts of kernels that ran here, by Triton's hash. A sweep runs the same kernel at several sizes, and the
+# disassembler takes longer than the measurement.
+_of_compiled: dict[tuple[str | None, bool], dict[str, Any]] = {}
+
+
 def triton_facts(kernel: Any, launch: Callable, like: torch.Tensor) -> dict[str, int]:
     """Facts about the Triton kernel that `launch(y)` launches, where y is like `like`."""
     import torch
@@ -63,8 +68,13 @@ def launch_facts(launches: Sequence[ptx.Launch], target: str, *, loop: bool = Fa
     if not launches:
         return {}
     largest = max(launches, key=lambda launch: launch.n_blocks)
-    stages = largest.stages(target)
-    made = _facts(stages, largest.threads(stages)) | (_loop_facts(stages) if loop else {})
+    ran = getattr(largest.compiled, "hash", None)
+    made = _of_compiled.get((ran, loop))
+    if made is None:
+        stages = largest.stages(target)
+        made = _facts(stages, largest.threads(stages)) | (_loop_facts(stages) if loop else {})
+        if ran is not None:
+            _of_compiled[ran, loop] = made
     return {**made, "shared_bytes": made["shared_bytes"] + largest.shared_bytes, "blocks": largest.n_blocks}
 
 

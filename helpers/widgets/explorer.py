@@ -107,6 +107,8 @@ def explore(
     text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
     data = view.kernels_data(tables, chosen, start)
     still = view.still_html(table, chosen, start)
+    if not live and not table.timed and own is None:
+        data["absent"] = "not compiled for this page"
     if not live:
         return Explored(text, page_html(data, still), table=table, kernels=chosen, start=start)
     session = Session(tables, chosen, data)
