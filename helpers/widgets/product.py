@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 TILES, TORCH = "Triton tiles", "torch.matmul"
 BLOCK_K = 64  # columns of a per step; of 16-bit numbers, these are 128 bytes, a row of a swizzle
 MOST_REGISTERS = 255  # of a thread
-# Relative to bfloat16's rounding; absolute because sums that cancel keep the error of their terms.
-_TOLERANCE = (8e-3, 0.1)
+# Relative: two steps of bfloat16. Absolute: torch.matmul may round partial sums of about 64 to bfloat16, and
+# a product that is missing from a sum changes it by about 1.
+_TOLERANCE = (8e-3, 0.5)
 _DRAWN = 2**18  # elements; larger matrices on the CPU are only compiled for, so nobody draws their numbers
 
 
