@@ -24,6 +24,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_wrong_is_rejected_for_further_seeds",
         "test_right_is_accepted_for_further_seeds",
     ),
+    # Lesson 11 on two simulated GPUs; `make test` asks each of its cells what it would do there.
+    "test_capabilities.py": ("test_lesson_11_runs_on_a_simulated_gpu",),
     # Builds with PyTorch's own headers, a minute each on two slow cores; the second set of records; and the
     # proof that nbval notices a broken lesson.
     "test_notebooks.py": (
