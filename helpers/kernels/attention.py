@@ -113,18 +113,18 @@ def attention_descriptor_kernel(
 
 
 def require_attention(
-    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float, window: int | None = None,
-    precision: str = "ieee",
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scale: float | None = None,
+    window: int | None = None, precision: str = "ieee",
 ) -> None:  # fmt: skip
     """Raises a ValueError unless the kernels can compute attention with these arguments."""
     for name, x in (("q", q), ("k", k), ("v", v)):
         if x.ndim != 4:
             raise ValueError(f"{name} is {tuple(x.shape)}; pass (batch, heads, length, head_size).")
-        if x.dtype != q.dtype or x.dtype not in DTYPES:
+        if x.dtype not in DTYPES:
             names = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
-            raise ValueError(
-                f"{name} is {x.dtype} and q is {q.dtype}; all must have the same dtype, one of {names}."
-            )
+            raise ValueError(f"{name} is {x.dtype}; pass one of {names}.")
+        if x.dtype != q.dtype:
+            raise ValueError(f"{name} is {x.dtype} and q is {q.dtype}; pass the same dtype.")
         if x.device != q.device:
             raise ValueError(f"{name} is on {x.device} and q is on {q.device}; move one of them.")
     (batch, heads, _, head_size), kv_heads = q.shape, k.shape[1]
@@ -139,7 +139,7 @@ def require_attention(
         raise ValueError(f"q has {heads} heads and k has {kv_heads}, which must divide them.")
     if window is not None and window < 1:
         raise ValueError(f"window is {window}; it must be at least 1.")
-    if not 0 < scale < math.inf:
+    if scale is not None and not 0 < scale < math.inf:
         raise ValueError(f"scale is {scale}; it must be positive and finite.")
     if precision not in PRECISIONS:
         raise ValueError(f"precision is {precision!r}; pass one of {', '.join(PRECISIONS)}.")
@@ -200,11 +200,11 @@ def attention_forward(
     Raises:
         ValueError: The arguments don't fit each other, or the kernels can't run on their device.
     """
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
     require_attention(q, k, v, scale, window, precision)
     require_place(q)
     batch, heads, n_queries, head_size = q.shape
-    kv_heads, n_keys = k.shape[1:3]
+    n_keys = k.shape[2]
+    scale = head_size**-0.5 if scale is None else scale
     o = result_like(q)
     lse = torch.empty(batch, heads, n_queries, dtype=torch.float32, device=q.device)
     if not lse.numel():

@@ -1,4 +1,6 @@
-"""Attention of few queries to many keys, as in decoding: bound by memory, so the keys are split among programs.
+"""Attention of few queries to many keys, as in decoding.
+
+It is bound by memory, so that the keys are split among programs.
 
 `attention_parts_kernel` computes the result of one part of the keys and its log-sum-exp. The queries of all
 heads that share a key head form one tile, so that each key is loaded once. `merge_parts_kernel` merges the
@@ -53,8 +55,8 @@ def attention_parts_kernel(
 
 @triton.jit
 def merge_parts_kernel(
-    o_ptr, lse_ptr, parts_ptr, part_lse_ptr, n_heads, n_queries, n_rows, n_parts, stride_ob, stride_oh, stride_om,
-    PARTS: tl.constexpr, HEAD_SIZE: tl.constexpr,
+    o_ptr, lse_ptr, parts_ptr, part_lse_ptr, n_heads, n_queries, n_rows, n_parts, stride_ob, stride_oh,
+    stride_om, PARTS: tl.constexpr, HEAD_SIZE: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)  # a query of a head of a batch
     parts, cols = tl.arange(0, PARTS), tl.arange(0, HEAD_SIZE)

@@ -111,19 +111,19 @@ def key_gradients_kernel(
         h = head.to(tl.int32)
         if CAUSAL:
             dk, dv = visit_queries(
-                dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys, first, full,
-                n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
+                dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
+                first, full, n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
                 WINDOWED, DESCRIBED, True, PRECISION,
             )  # fmt: skip
         dk, dv = visit_queries(
-            dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys, full, last_full,
-            n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
+            dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
+            full, last_full, n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
             WINDOWED, DESCRIBED, False, PRECISION,
         )  # fmt: skip
         if WINDOWED:
             dk, dv = visit_queries(
-                dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys, last_full, end,
-                n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
+                dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
+                last_full, end, n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
                 WINDOWED, DESCRIBED, True, PRECISION,
             )  # fmt: skip
     dk *= scale * 0.6931471805599453  # without log2(e)
@@ -184,8 +184,8 @@ def query_gradients_kernel(
     first, full, last_full, end = key_bounds(first_row, n_keys, window, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED)
     if WINDOWED:
         dq = visit_keys_again(
-            dq, q_tile, g_tile, lse, delta, k, v, b, kv_head, rows, first, min(full, end), n_keys, window, scale,
-            stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
+            dq, q_tile, g_tile, lse, delta, k, v, b, kv_head, rows, first, min(full, end), n_keys,
+            window, scale, stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
         )  # fmt: skip
     dq = visit_keys_again(
         dq, q_tile, g_tile, lse, delta, k, v, b, kv_head, rows, full, last_full, n_keys, window, scale,

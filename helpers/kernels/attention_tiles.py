@@ -1,4 +1,4 @@
-"""The parts that the attention kernels share: loading a tile, masking scores, one step of the online softmax."""
+"""What the attention kernels share: the tile of a program, loads, masks, and the online softmax."""
 
 from __future__ import annotations
 
@@ -37,10 +37,7 @@ def load_rows(x, batch, head, first, n_rows, stride, ROWS: tl.constexpr, HEAD_SI
     else:
         rows, cols = tl.arange(0, ROWS)[:, None], tl.arange(0, HEAD_SIZE)[None, :]
         ptrs = x + tl.cast(first, tl.int64) * stride + rows.to(tl.int64) * stride + cols
-        if MASKED:
-            tile = tl.load(ptrs, mask=first + rows < n_rows, other=0.0)
-        else:
-            tile = tl.load(ptrs)
+        tile = tl.load(ptrs, mask=first + rows < n_rows, other=0.0) if MASKED else tl.load(ptrs)
     return tile
 
 
