@@ -101,6 +101,8 @@ def key_gradients_kernel(
     first, full, last_full, end = query_bounds(
         first_key, n_queries, window, BLOCK_M, BLOCK_N, CAUSAL, WINDOWED
     )  # fmt: skip
+    # Pointers take so many registers that separate loops for full and masked tiles would spill.
+    LOOPS: tl.constexpr = 3 if DESCRIBED else 1
     for member in range(group):
         head = kv_head * group + member
         q_head, g_head = q, g
@@ -112,19 +114,20 @@ def key_gradients_kernel(
         if CAUSAL:
             dk, dv = visit_queries(
                 dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
-                first, full, n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
-                WINDOWED, DESCRIBED, True, PRECISION,
+                first, full if LOOPS > 1 else end, n_queries, n_keys, window, scale, stride_qm, stride_gm,
+                BLOCK_M, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
             )  # fmt: skip
-        dk, dv = visit_queries(
-            dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
-            full, last_full, n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
-            WINDOWED, DESCRIBED, False, PRECISION,
-        )  # fmt: skip
-        if WINDOWED:
+        if LOOPS > 1 or not CAUSAL:
             dk, dv = visit_queries(
                 dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
-                last_full, end, n_queries, n_keys, window, scale, stride_qm, stride_gm, BLOCK_M, HEAD_SIZE, CAUSAL,
-                WINDOWED, DESCRIBED, True, PRECISION,
+                full, last_full, n_queries, n_keys, window, scale, stride_qm, stride_gm,
+                BLOCK_M, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, False, PRECISION,
+            )  # fmt: skip
+        if LOOPS > 1 and WINDOWED:
+            dk, dv = visit_queries(
+                dk, dv, k_tile, v_tile, q_head, g_head, lse_ptr + at, delta_ptr + at, b, h, keys,
+                last_full, end, n_queries, n_keys, window, scale, stride_qm, stride_gm,
+                BLOCK_M, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
             )  # fmt: skip
     dk *= scale * 0.6931471805599453  # without log2(e)
     dims = tl.arange(0, HEAD_SIZE)[None, :]
@@ -185,7 +188,8 @@ def query_gradients_kernel(
     if WINDOWED:
         dq = visit_keys_again(
             dq, q_tile, g_tile, lse, delta, k, v, b, kv_head, rows, first, min(full, end), n_keys,
-            window, scale, stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
+            window, scale, stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True,
+            PRECISION,
         )  # fmt: skip
     dq = visit_keys_again(
         dq, q_tile, g_tile, lse, delta, k, v, b, kv_head, rows, full, last_full, n_keys, window, scale,

@@ -78,22 +78,26 @@ def plan_attention(
     chip = chip or Chip()
     batch, heads, n_queries, head_size = q_shape
     kv_heads, n_keys = k_shape[1:3]
-    group = heads // kv_heads
-    if not is_causal and n_queries <= SPLIT_QUERIES and group * n_queries <= SPLIT_ROWS:
-        return _split(group * n_queries, batch * kv_heads, n_keys, head_size, dtype, chip)
+    rows = heads // kv_heads * n_queries
     tensor_cores = has_tensor_cores(dtype, precision, chip)
-    described = described and tensor_cores
-    if tensor_cores and dtype.itemsize == 2:
-        block_m, block_n = 128, 128 if described else 64
-    else:
+    described = described and tensor_cores and dtype.itemsize == 2
+    most_rows = SPLIT_ROWS if tensor_cores else 16
+    if not is_causal and n_queries <= SPLIT_QUERIES and rows <= most_rows:
+        tile_bytes = SPLIT_TILE_BYTES if tensor_cores else SPLIT_TILE_BYTES // 2
+        return _split(rows, batch * kv_heads, n_keys, head_size * dtype.itemsize, tile_bytes, chip)
+    block_m, block_n, num_warps = 128, 128 if described else 64, 8
+    if not tensor_cores:  # without them, rows of q and k take registers, too
+        block_m, block_n = 2048 // head_size, 32
+    elif dtype == torch.float32:
         block_m, block_n = 64, 32
-    if batch * heads * -(-n_queries // block_m) < chip.n_sms:
-        block_m = max(block_m // 2, 32)
-    turn = _heads_in_turn(heads, kv_heads, batch * heads, 2 * n_keys * head_size * dtype.itemsize, chip)
-    return AttentionPlan(
-        "descriptors" if described else "tiles", block_m, block_n, 8 if block_m * head_size > 4096 else 4,
-        _stages(block_m, 2 * block_n, head_size, dtype, chip), turn if is_causal else 1,
-    )  # fmt: skip
+    elif batch * heads * -(-n_queries // block_m) < chip.n_sms:
+        block_m, num_warps = 64, 4
+    stages = _stages(block_m, 2 * block_n, head_size, dtype, chip)
+    if stages < 3 and not described and block_n == 64:  # with two, Triton holds more addresses in registers
+        block_n, stages = 32, _stages(block_m, 64, head_size, dtype, chip)
+    turn = _heads_in_turn(q_shape, k_shape, dtype, chip) if is_causal else 1
+    kernel = "descriptors" if described else "tiles"
+    return AttentionPlan(kernel, block_m, block_n, num_warps, stages, turn)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -106,19 +110,26 @@ def plan_gradients(
     The arguments are those of `plan_attention`.
     """
     chip = chip or Chip()
-    (batch, heads, n_queries, head_size), (kv_heads, n_keys) = q_shape, k_shape[1:3]
+    head_size = q_shape[3]
     tensor_cores = has_tensor_cores(dtype, precision, chip)
-    described = described and tensor_cores
-    turn = _heads_in_turn(heads, kv_heads, batch * heads, 2 * n_keys * head_size * dtype.itemsize, chip)
+    described = described and tensor_cores and dtype.itemsize == 2
+    if described:
+        keys, queries = (64, 8192 // head_size), (128, 8192 // head_size)
+    elif tensor_cores and dtype.itemsize == 2:
+        keys, queries = (32, 64), (64, 64)
+    elif tensor_cores:
+        keys = queries = (32, 32)
+    else:
+        keys = queries = (2048 // head_size,) * 2
 
-    def planned(block_m: int, block_n: int, num_warps: int, resident: int, loaded: int) -> AttentionPlan:
+    def planned(block_m: int, block_n: int, resident: int, loaded: int) -> AttentionPlan:
         stages = _stages(2 * resident, 2 * loaded, head_size, dtype, chip, most=2)
-        kernel = "descriptors" if described else "tiles"
-        return AttentionPlan(kernel, block_m, block_n, num_warps, stages, turn if is_causal else 1)
+        turn = _heads_in_turn(q_shape, k_shape, dtype, chip) if is_causal else 1
+        return AttentionPlan("descriptors" if described else "tiles", block_m, block_n, 8, stages, turn)
 
-    if tensor_cores and dtype.itemsize == 2:
-        return planned(64, 64, 8, 64, 64), planned(128, 64, 8, 128, 64)
-    return planned(32, 32, 8, 32, 32), planned(32, 32, 8, 32, 32)
+    return planned(*keys, resident=keys[1], loaded=keys[0]), planned(
+        *queries, resident=queries[0], loaded=queries[1]
+    )
 
 
 def _stages(resident: int, loaded: int, head_size: int, dtype: torch.dtype, chip: Chip, most: int = 3) -> int:
@@ -128,28 +139,29 @@ def _stages(resident: int, loaded: int, head_size: int, dtype: torch.dtype, chip
     return max(1, min(most, free // (loaded * row)))
 
 
-def _heads_in_turn(heads: int, kv_heads: int, sequences: int, n_bytes: int, chip: Chip) -> int:
-    """How many heads can take turns if what they read, `n_bytes` per key head, may fill half the L2 cache."""
-    fit = max(1, chip.l2_bytes // 2 // n_bytes) * (heads // kv_heads)
-    return min(1 << (fit.bit_length() - 1), triton.next_power_of_2(sequences))
+def _heads_in_turn(q_shape: tuple[int, ...], k_shape: tuple[int, ...], dtype: torch.dtype, chip: Chip) -> int:
+    """How many heads can take turns if their keys and values may fill half of the L2 cache."""
+    batch, kv_heads, n_keys, head_size = k_shape
+    fit = max(1, chip.l2_bytes // (4 * n_keys * head_size * dtype.itemsize)) * (q_shape[1] // kv_heads)
+    return min(1 << (fit.bit_length() - 1), triton.next_power_of_2(batch * q_shape[1]))
 
 
 def _split(
-    rows: int, sequences: int, n_keys: int, head_size: int, dtype: torch.dtype, chip: Chip
+    rows: int, sequences: int, n_keys: int, row_bytes: int, tile_bytes: int, chip: Chip
 ) -> AttentionPlan:
     """The plan for few queries: as many parts as keep every SM busy to the end.
 
-    Programs run in waves of as many as fit on the GPU at once. A program takes a step per tile of keys, and
-    its start and its end weigh as much as START_STEPS.
+    Programs run in waves of two per SM, so that one loads while the other starts. A program takes a step per
+    tile of keys, and its start and its end weigh as much as START_STEPS.
     """
     block_m = max(16, triton.next_power_of_2(rows))
-    block_n = SPLIT_TILE_BYTES // (head_size * dtype.itemsize)
-    program_bytes = chip.shared_bytes // 2  # two programs per SM, so that one loads while the other starts
-    stages = max(1, min(3, program_bytes // (2 * SPLIT_TILE_BYTES)))
+    block_n = tile_bytes // row_bytes
+    stages = 1 + chip.shared_bytes // 2 // (2 * tile_bytes)  # the tile in use may stay in registers
+    stages = max(2, min(4, stages))
     slots, steps = 2 * chip.n_sms, -(-n_keys // block_n)
 
     def estimate(parts: int) -> int:
         return -(-sequences * parts // slots) * (-(-steps // parts) + START_STEPS)
 
     parts = min((1 << i for i in range(MAX_PARTS.bit_length()) if 1 << i <= steps), key=estimate)
-    return AttentionPlan("split", block_m, block_n, 4, stages, parts=parts)
+    return AttentionPlan("split", block_m, block_n, 4 if block_m <= 32 else 8, stages, parts=parts)

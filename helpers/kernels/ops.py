@@ -4,11 +4,11 @@ and their PyTorch operators.
     from helpers.kernels.ops import attention, gelu, matmul, softmax, square
 
 Each function chooses the kernel that fits the tensor (from helpers.kernels.elementwise,
-helpers.kernels.softmax, helpers.kernels.matmul or helpers.kernels.attention). Each one is also a PyTorch operator, such as
-`torch.ops.kernel_workbook.square`: it supports first-order gradients, works under torch.compile without a
-graph break, and can infer the shape of its result without running. They are custom operators, which
-torch.compile calls as a unit, and not Triton operators, which it would inline, because the plan depends on
-sizes and addresses that are only known at run time.
+helpers.kernels.softmax, helpers.kernels.matmul or helpers.kernels.attention). Each one is also a PyTorch
+operator, such as `torch.ops.kernel_workbook.square`: it supports first-order gradients, works under
+torch.compile without a graph break, and can infer the shape of its result without running. They are custom
+operators, which torch.compile calls as a unit, and not Triton operators, which it would inline, because the
+plan depends on sizes and addresses that are only known at run time.
 
 In Python, calling an operator takes several times as long as the launch itself. So if PyTorch doesn't have
 to see a call (no gradients, no compilation, no transform), it goes straight to the kernel.

@@ -183,11 +183,11 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
     case("gradients, no key", lambda: gradients(3, 0))
     case("gradients, scale", lambda: gradients(5, 7, scale=0.7))
 
-    how = (True, None, None, "ieee")
-    case("opcheck", lambda: torch.library.opcheck(
-        torch.ops.kernel_workbook.attention.default,
-        (*(randn(1, 2, 9, 64).transpose(1, 2).contiguous().transpose(1, 2).requires_grad_() for _ in "qkv"), *how),
-    ) and "")  # fmt: skip
+    def checked_by_torch():
+        qkv = [randn(1, 9, 2, 64).transpose(1, 2).requires_grad_() for _ in "qkv"]
+        torch.library.opcheck(torch.ops.kernel_workbook.attention.default, (*qkv, True, None, None, "ieee"))
+
+    case("opcheck", checked_by_torch)
 
     def compiled():
         function = torch.compile(
@@ -250,6 +250,132 @@ def test_every_valid_case_is_right(results):
 def test_unsupported_inputs_are_refused(results, name):
     assert results[name].startswith("ValueError: ") and REFUSED[name] in results[name]
     assert "\n" not in results[name]
+
+
+# The rules ------------------------------------------------------------------------------------------------
+def gpus():
+    from helpers.kernels.chip import Chip
+
+    return {
+        "T4": Chip(40, 1024, 4 << 20, 64 << 10, (7, 5)),
+        "A100": Chip(108, 2048, 40 << 20, 163 << 10, (8, 0)),
+        "L4": Chip(58, 1536, 48 << 20, 99 << 10, (8, 9)),
+        "H100": Chip(),
+    }
+
+
+def sizes():
+    """Shapes of q and k: prefill, short, one query, grouped heads, many heads."""
+    return (
+        ((4, 16, 4096, 128), (4, 16, 4096, 128)),
+        ((1, 2, 40, 64), (1, 2, 40, 64)),
+        ((8, 32, 1, 128), (8, 8, 32768, 128)),
+        ((64, 32, 16, 128), (64, 4, 100, 128)),
+        ((1, 64, 1, 64), (1, 1, 70, 64)),
+    )
+
+
+@pytest.mark.parametrize("gpu", ("T4", "A100", "L4", "H100"))
+def test_every_plan_fits_into_shared_memory(gpu):
+    from helpers.kernels.attention_plan import plan_attention, plan_gradients
+    from helpers.kernels.elementwise import DTYPES
+
+    chip = gpus()[gpu]
+    for dtype in DTYPES:
+        for q, k in sizes():
+            for is_causal in (False, True):
+                how = {"is_causal": is_causal, "described": chip.capability >= (9, 0), "chip": chip}
+                plan = plan_attention(q, k, dtype, **how)
+                keys, queries = plan_gradients(q, k, dtype, **how)
+                row = q[3] * dtype.itemsize
+                loads = [(plan, plan.block_m, 2 * plan.block_n), (keys, 2 * keys.block_n, 2 * keys.block_m)]
+                loads += [(queries, 2 * queries.block_m, 2 * queries.block_n)]
+                for one, resident, loaded in loads:
+                    assert (resident + one.num_stages * loaded) * row < chip.shared_bytes, one
+                assert plan.kernel != "split" or (not is_causal and q[2] <= plan.block_m)
+
+
+def test_a_long_cache_is_split_until_the_gpu_is_full():
+    import torch
+
+    from helpers.kernels.attention_plan import plan_attention
+
+    for chip in gpus().values():
+        for batch in (1, 2, 8, 64):
+            plan = plan_attention((batch, 32, 1, 128), (batch, 8, 1 << 17, 128), torch.float16, chip=chip)
+            assert batch * 8 * plan.parts >= chip.n_sms
+    assert plan.parts == 1
+
+
+def compiled_for(target, q_shape, k_shape, dtype, *, is_causal):
+    """The kernels of a call and of its gradients, as they would be compiled for a GPU."""
+    import torch
+
+    from helpers import ptx
+    from helpers.kernels import attention, attention_decode, attention_grad
+    from helpers.kernels.attention_plan import plan_attention, plan_gradients
+
+    chip = {"sm_75": gpus()["T4"], "sm_80": gpus()["A100"], "sm_90": gpus()["H100"]}[target]
+    how = {"is_causal": is_causal, "described": target == "sm_90", "chip": chip}
+    plan, head_size = plan_attention(q_shape, k_shape, dtype, **how), q_shape[3]
+    keys, queries = plan_gradients(q_shape, k_shape, dtype, **how)
+    forward = {
+        "tiles": attention.attention_tiles_kernel,
+        "descriptors": attention.attention_descriptor_kernel,
+        "split": attention_decode.attention_parts_kernel,
+    }[plan.kernel]
+    short = {torch.float16: "fp16", torch.bfloat16: "bf16", torch.float32: "fp32"}[dtype]
+    for kernel, one in (
+        (forward, plan),
+        (attention_grad.key_gradients_kernel, keys),
+        (attention_grad.query_gradients_kernel, queries),
+    ):
+        constexprs = {"BLOCK_M": one.block_m, "BLOCK_N": one.block_n, "HEADS": one.heads_in_turn}
+        constexprs |= {"HEAD_SIZE": head_size, "CAUSAL": is_causal, "WINDOWED": False, "RAGGED": True}
+        constexprs |= {"PRECISION": "ieee", "SPECIALIZED": False, "DESCRIBED": one.kernel == "descriptors"}
+        signature = {}
+        for name in kernel.arg_names:
+            rows = one.block_m if name in "goq" else one.block_n
+            if name in "goqkv" and one.kernel == "descriptors":
+                signature[name] = f"tensordesc<{short}[1, 1, {rows}, {head_size}]>"
+            elif name == "o_ptr" and one.parts > 1:
+                signature[name] = "*fp32"  # to be merged
+            elif name in "goqkv" or name.endswith("_ptr"):
+                signature[name] = "*fp32" if name in ("lse_ptr", "delta_ptr") else f"*{short}"
+            elif name not in constexprs:
+                signature[name] = "fp32" if name == "scale" else "i32"
+        aligned = [name for name in signature if name.startswith("stride") or signature[name][0] == "*"]
+        yield ptx.stages(
+            kernel, signature=signature, target=target, divisible_by_16=aligned,
+            constexprs={name: value for name, value in constexprs.items() if name in kernel.arg_names},
+            num_warps=one.num_warps, num_stages=one.num_stages,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ("sm_80", "sm_90"))
+@pytest.mark.parametrize("head_size", (64, 128))
+def test_planned_kernels_use_tensor_cores_and_do_not_spill(target, head_size):
+    import torch
+
+    shape = (4, 16, 4096, head_size)
+    product = {"sm_80": "mma.sync", "sm_90": "wgmma.mma_async"}[target]
+    for stages in compiled_for(target, shape, shape, torch.bfloat16, is_causal=True):
+        assert stages.spill_bytes == 0, stages.name
+        assert product in stages.ptx, stages.name
+        if target == "sm_90":
+            assert "cp.async.bulk.tensor" in stages.ptx, stages.name  # TMA
+
+
+def test_the_kernel_for_decoding_does_not_spill():
+    import torch
+
+    for target in ("sm_80", "sm_90"):
+        stages = next(
+            compiled_for(target, (8, 32, 1, 128), (8, 8, 32768, 128), torch.bfloat16, is_causal=False)
+        )
+        assert stages.name == "attention_parts_kernel"
+        assert stages.spill_bytes == 0
+        assert "mma.sync" in stages.ptx
 
 
 if __name__ == "__main__":
