@@ -83,7 +83,7 @@ def plan_attention(
     described = described and tensor_cores and dtype.itemsize == 2
     most_rows = SPLIT_ROWS if tensor_cores else 16
     if not is_causal and n_queries <= SPLIT_QUERIES and rows <= most_rows:
-        tile_bytes = SPLIT_TILE_BYTES if tensor_cores else SPLIT_TILE_BYTES // 2
+        tile_bytes = SPLIT_TILE_BYTES if tensor_cores else SPLIT_TILE_BYTES // 4
         return _split(rows, batch * kv_heads, n_keys, head_size * dtype.itemsize, tile_bytes, chip)
     block_m, block_n, num_warps = 128, 128 if described else 64, 8
     if not tensor_cores:  # without them, rows of q and k take registers, too
@@ -155,7 +155,7 @@ def _split(
     tile of keys, and its start and its end weigh as much as START_STEPS.
     """
     block_m = max(16, triton.next_power_of_2(rows))
-    block_n = tile_bytes // row_bytes
+    block_n = max(16, tile_bytes // row_bytes)
     stages = 1 + chip.shared_bytes // 2 // (2 * tile_bytes)  # the tile in use may stay in registers
     stages = max(2, min(4, stages))
     slots, steps = 2 * chip.n_sms, -(-n_keys // block_n)
