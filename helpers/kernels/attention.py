@@ -8,6 +8,8 @@ keys that a mask hides completely are skipped, and only tiles that it hides in p
 * `attention_tiles_kernel` loads through pointers, so it accepts every row stride and runs on every GPU.
 * `attention_descriptor_kernel` loads and stores through tensor descriptors (TMA, from compute capability 9.0
   on).
+* `attention_specialized_kernel`, in `helpers.kernels.attention_specialized`, gives loads and products warps
+  of their own. It has not been measured yet, so it runs only if you pass a plan.
 * For few queries and many keys, `helpers.kernels.attention_decode` splits the keys among programs.
 
 `helpers.kernels.attention_plan` chooses the kernel, and `helpers.kernels.attention_grad` has the gradients.
@@ -31,6 +33,7 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from helpers.kernels.attention_decode import decode
 from helpers.kernels.attention_plan import HEAD_SIZES, AttentionPlan, plan_attention
+from helpers.kernels.attention_specialized import allocate_descriptors, attention_specialized_kernel
 from helpers.kernels.attention_tiles import LOG2_E, finished, key_bounds, load_rows, place_of, visit_keys
 from helpers.kernels.chip import chip_of
 from helpers.kernels.elementwise import DTYPES, INTERPRETED, on_device_of, require_place
@@ -42,7 +45,6 @@ def attend(
     q, k, v, batch, head, first_row, n_keys, window, scale, stride_kn, stride_vn,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEAD_SIZE: tl.constexpr, CAUSAL: tl.constexpr,
     WINDOWED: tl.constexpr, RAGGED: tl.constexpr, DESCRIBED: tl.constexpr, PRECISION: tl.constexpr,
-    SPECIALIZED: tl.constexpr,
 ):  # fmt: skip
     """Returns the result and the log-sum-exp of a tile of queries."""
     rows = first_row + tl.arange(0, BLOCK_M)
@@ -53,16 +55,16 @@ def attend(
     if WINDOWED:
         acc, total, top = visit_keys(
             acc, total, top, q, k, v, batch, head, rows, first, min(full, end), n_keys, window, scale,
-            stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION, False,
+            stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
         )  # fmt: skip
     acc, total, top = visit_keys(
         acc, total, top, q, k, v, batch, head, rows, full, last_full, n_keys, window, scale,
-        stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, False, PRECISION, SPECIALIZED,
+        stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, False, PRECISION,
     )  # fmt: skip
     if CAUSAL or RAGGED:
         acc, total, top = visit_keys(
             acc, total, top, q, k, v, batch, head, rows, last_full, end, n_keys, window, scale,
-            stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION, False,
+            stride_kn, stride_vn, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, DESCRIBED, True, PRECISION,
         )  # fmt: skip
     return finished(acc, total, top)
 
@@ -85,7 +87,7 @@ def attention_tiles_kernel(
     q = load_rows(q_ptr, batch, head, first_row, n_queries, stride_qm, BLOCK_M, HEAD_SIZE, False, True)
     o, lse = attend(
         q, k_ptr, v_ptr, batch, kv_head, first_row, n_keys, window, scale, stride_kn, stride_vn,
-        BLOCK_M, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, RAGGED, False, PRECISION, False,
+        BLOCK_M, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, RAGGED, False, PRECISION,
     )  # fmt: skip
     rows, cols = first_row + tl.arange(0, BLOCK_M), tl.arange(0, HEAD_SIZE)
     tl.store(lse_ptr + sequence.to(tl.int64) * n_queries + rows, lse, mask=rows < n_queries)
@@ -98,14 +100,13 @@ def attention_descriptor_kernel(
     o, lse_ptr, q, k, v, scale, n_sequences, n_heads, group, n_queries, n_keys, window,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEADS: tl.constexpr, HEAD_SIZE: tl.constexpr,
     CAUSAL: tl.constexpr, WINDOWED: tl.constexpr, RAGGED: tl.constexpr, PRECISION: tl.constexpr,
-    SPECIALIZED: tl.constexpr,
 ):  # fmt: skip
     sequence, first_row = place_of(n_queries, n_sequences, BLOCK_M, HEADS, CAUSAL)
     batch, head = sequence // n_heads, sequence % n_heads
     q_tile = load_rows(q, batch, head, first_row, n_queries, 0, BLOCK_M, HEAD_SIZE, True, True)
     o_tile, lse = attend(
         q_tile, k, v, batch, head // group, first_row, n_keys, window, scale, 0, 0,
-        BLOCK_M, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, RAGGED, True, PRECISION, SPECIALIZED,
+        BLOCK_M, BLOCK_N, HEAD_SIZE, CAUSAL, WINDOWED, RAGGED, True, PRECISION,
     )  # fmt: skip
     rows = first_row + tl.arange(0, BLOCK_M)
     tl.store(lse_ptr + sequence.to(tl.int64) * n_queries + rows, lse, mask=rows < n_queries)
@@ -241,7 +242,11 @@ def _launch(o, lse, q, k, v, scale, is_causal, window, plan: AttentionPlan, prec
     if plan.kernel == "descriptors":
         o, q = described(o, plan.block_m), described(q, plan.block_m)
         k, v = described(k, plan.block_n), described(v, plan.block_n)
-        attention_descriptor_kernel[grid](o, lse, q, k, v, *sizes, **how, SPECIALIZED=plan.warp_specialize)
+        attention_descriptor_kernel[grid](o, lse, q, k, v, *sizes, **how)
+        return
+    strides = (stride for x in (o, q, k, v) for stride in x.stride()[:3])
+    if plan.kernel == "specialized":
+        allocate_descriptors()
+        attention_specialized_kernel[grid](o, lse, q, k, v, *sizes, *strides, **how)
     else:
-        strides = (stride for x in (o, q, k, v) for stride in x.stride()[:3])
         attention_tiles_kernel[grid](o, lse, q, k, v, *sizes, *strides, **how)

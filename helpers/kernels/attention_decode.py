@@ -43,7 +43,7 @@ def attention_parts_kernel(
         acc, total, top = visit_keys(
             acc, total, top, q, k_ptr, v_ptr, batch, kv_head, rows, full if masked else first,
             end if masked else full, n_keys, 0, scale, stride_kn, stride_vn, BLOCK_N, HEAD_SIZE,
-            False, False, False, masked == 1, PRECISION, False,
+            False, False, False, masked == 1, PRECISION,
         )  # fmt: skip
     o, lse = finished(acc, total, top)
     n_batches, n_heads = tl.num_programs(0) // n_kv_heads, n_kv_heads * group

@@ -23,15 +23,14 @@ class AttentionPlan:
     """The kernel and the launch parameters for one call.
 
     Attributes:
-        kernel: "tiles" (loads through pointers), "descriptors", or "split" (each program has a part of the
-            keys, for few queries).
+        kernel: "tiles" (loads through pointers), "descriptors", "specialized" (descriptors, and warps that
+            only load), or "split" (each program has a part of the keys, for few queries).
         block_m: Queries per tile.
         block_n: Keys per step.
         num_warps: Warps per program.
         num_stages: Steps whose loads are in flight.
         heads_in_turn: How many heads' programs take turns; 1 starts all programs of a head in a row.
         parts: Into how many parts the keys are split.
-        warp_specialize: Whether loads and products have warps of their own.
     """
 
     kernel: str
@@ -41,7 +40,6 @@ class AttentionPlan:
     num_stages: int
     heads_in_turn: int = 1
     parts: int = 1
-    warp_specialize: bool = False
 
     def options(self) -> dict[str, int]:
         """The plan as arguments of a kernel that visits tiles."""
@@ -156,7 +154,7 @@ def _split(
     """
     block_m = max(16, triton.next_power_of_2(rows))
     block_n = max(16, tile_bytes // row_bytes)
-    stages = 1 + chip.shared_bytes // 2 // (2 * tile_bytes)  # the tile in use may stay in registers
+    stages = 1 + chip.shared_bytes // 2 // (2 * block_n * row_bytes)  # the tiles in use are in registers
     stages = max(2, min(4, stages))
     slots, steps = 2 * chip.n_sms, -(-n_keys // block_n)
 

@@ -115,10 +115,10 @@ def softmax_step(acc, total, top, scores, v, scale, GUARDED: tl.constexpr, PRECI
 def visit_keys(
     acc, total, top, q, k, v, batch, head, rows, start, end, n_keys, window, scale, stride_kn, stride_vn,
     BLOCK_N: tl.constexpr, HEAD_SIZE: tl.constexpr, CAUSAL: tl.constexpr, WINDOWED: tl.constexpr,
-    DESCRIBED: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr, SPECIALIZED: tl.constexpr,
+    DESCRIBED: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Visits the keys from `start` to `end`, tile by tile."""
-    for first in tl.range(start, end, BLOCK_N, warp_specialize=SPECIALIZED):
+    for first in range(start, end, BLOCK_N):
         k_tile = load_rows(k, batch, head, first, n_keys, stride_kn, BLOCK_N, HEAD_SIZE, DESCRIBED, MASKED)
         scores = tl.dot(q, k_tile.T, input_precision=PRECISION)
         if MASKED:
