@@ -34,7 +34,15 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 from helpers.kernels.attention_decode import decode
 from helpers.kernels.attention_plan import HEAD_SIZES, AttentionPlan, plan_attention
 from helpers.kernels.attention_specialized import allocate_descriptors, attention_specialized_kernel
-from helpers.kernels.attention_tiles import LOG2_E, finished, key_bounds, load_rows, place_of, visit_keys
+from helpers.kernels.attention_tiles import (
+    COUNTS,
+    LOG2_E,
+    finished,
+    key_bounds,
+    load_rows,
+    place_of,
+    visit_keys,
+)
 from helpers.kernels.chip import chip_of
 from helpers.kernels.elementwise import DTYPES, INTERPRETED, on_device_of, require_place
 from helpers.kernels.matmul import PRECISIONS
@@ -69,7 +77,7 @@ def attend(
     return finished(acc, total, top)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def attention_tiles_kernel(
     o_ptr, lse_ptr, q_ptr, k_ptr, v_ptr, scale, n_sequences, n_heads, group, n_queries, n_keys, window,
     stride_ob, stride_oh, stride_om, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
@@ -95,7 +103,7 @@ def attention_tiles_kernel(
     tl.store(o_ptrs, o.to(o_ptr.dtype.element_ty), mask=(rows < n_queries)[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def attention_descriptor_kernel(
     o, lse_ptr, q, k, v, scale, n_sequences, n_heads, group, n_queries, n_keys, window,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, HEADS: tl.constexpr, HEAD_SIZE: tl.constexpr,

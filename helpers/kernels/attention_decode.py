@@ -14,10 +14,10 @@ import triton
 import triton.language as tl
 
 from helpers.kernels.attention_plan import AttentionPlan
-from helpers.kernels.attention_tiles import finished, visit_keys
+from helpers.kernels.attention_tiles import COUNTS, finished, visit_keys
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def attention_parts_kernel(
     o_ptr, lse_ptr, q_ptr, k_ptr, v_ptr, scale, n_kv_heads, group, n_queries, n_keys, keys_per_part,
     stride_op, stride_ob, stride_oh, stride_om, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh,
@@ -53,7 +53,7 @@ def attention_parts_kernel(
     tl.store(o_rows[:, None] + cols[None, :], o.to(o_ptr.dtype.element_ty), mask=exists[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def merge_parts_kernel(
     o_ptr, lse_ptr, parts_ptr, part_lse_ptr, n_heads, n_queries, n_rows, n_parts, stride_ob, stride_oh,
     stride_om, PARTS: tl.constexpr, HEAD_SIZE: tl.constexpr,

@@ -16,14 +16,22 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from helpers.kernels.attention import can_describe, described, result_like, with_contiguous_rows
 from helpers.kernels.attention_plan import AttentionPlan, plan_gradients
-from helpers.kernels.attention_tiles import LOG2_E, key_bounds, load_rows, place_of, query_bounds, visible
+from helpers.kernels.attention_tiles import (
+    COUNTS,
+    LOG2_E,
+    key_bounds,
+    load_rows,
+    place_of,
+    query_bounds,
+    visible,
+)
 from helpers.kernels.chip import chip_of
 from helpers.kernels.elementwise import INTERPRETED, on_device_of
 
 DELTA_ROWS = 64  # per program of `delta_kernel`
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def delta_kernel(
     delta_ptr, g_ptr, o_ptr, n_heads, n_queries, stride_gb, stride_gh, stride_gm, stride_ob, stride_oh,
     stride_om, BLOCK_M: tl.constexpr, HEAD_SIZE: tl.constexpr,
@@ -77,7 +85,7 @@ def visit_queries(
     return dk, dv
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def key_gradients_kernel(
     dk_ptr, dv_ptr, g, q, k, v, lse_ptr, delta_ptr, scale, n_sequences, n_kv_heads, group, n_queries, n_keys,
     window, stride_gb, stride_gh, stride_gm, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,
@@ -161,7 +169,7 @@ def visit_keys_again(
     return dq
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def query_gradients_kernel(
     dq_ptr, g, q, k, v, lse_ptr, delta_ptr, scale, n_sequences, n_heads, group, n_queries, n_keys, window,
     stride_gb, stride_gh, stride_gm, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,

@@ -12,10 +12,10 @@ import torch
 import triton
 import triton.language as tl
 
-from helpers.kernels.attention_tiles import finished, key_bounds, place_of, softmax_step, visible
+from helpers.kernels.attention_tiles import COUNTS, finished, key_bounds, place_of, softmax_step, visible
 
 
-@triton.jit
+@triton.jit(do_not_specialize=COUNTS)
 def attention_specialized_kernel(
     o_ptr, lse_ptr, q_ptr, k_ptr, v_ptr, scale, n_sequences, n_heads, group, n_queries, n_keys, window,
     stride_ob, stride_oh, stride_om, stride_qb, stride_qh, stride_qm, stride_kb, stride_kh, stride_kn,

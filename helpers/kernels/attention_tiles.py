@@ -9,6 +9,19 @@ from helpers.kernels.matmul import tile_of
 
 LOG2_E = 1.4426950408889634  # exp(x) = exp2(x * LOG2_E)
 
+# Arguments whose divisibility gains nothing, so that no kernel is compiled again when they change.
+COUNTS = (
+    "n_sequences",
+    "n_heads",
+    "n_kv_heads",
+    "group",
+    "n_keys",
+    "keys_per_part",
+    "window",
+    "n_rows",
+    "n_parts",
+)
+
 
 @triton.jit
 def place_of(n_rows, n_sequences, BLOCK: tl.constexpr, HEADS: tl.constexpr, LAST_FIRST: tl.constexpr):
