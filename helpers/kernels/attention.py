@@ -154,6 +154,11 @@ def require_attention(
         raise ValueError(f"precision is {precision!r}; pass one of {', '.join(PRECISIONS)}.")
 
 
+def masks_of(is_causal: bool, window: int | None, n_queries: int) -> tuple[bool, int | None]:
+    """Whether there is a causal mask, which a window implies, and the window, if it hides any other key."""
+    return is_causal or window is not None, None if window is None or window >= n_queries else window
+
+
 def result_like(q: torch.Tensor) -> torch.Tensor:
     """An uninitialized result with contiguous rows, and with the heads inside if they are inside in q.
 
@@ -223,11 +228,10 @@ def attention_forward(
     q, k, v = (with_contiguous_rows(x) for x in (q, k, v))
     if INTERPRETED and q.dtype == torch.bfloat16:  # the interpreter's dot misreads bfloat16
         q, k, v = q.float(), k.float(), v.float()
-    if window is not None and window >= max(n_queries, n_keys):
-        is_causal, window = True, None  # it hides nothing that the causal mask shows
+    is_causal, window = masks_of(is_causal, window, n_queries)
     with on_device_of(q):
         plan = plan or plan_attention(
-            q.shape, k.shape, q.dtype, is_causal=is_causal or window is not None, precision=precision,
+            q.shape, k.shape, q.dtype, is_causal=is_causal, precision=precision,
             described=can_describe(q, k, v), chip=chip_of(q.device),
         )  # fmt: skip
         if plan.kernel == "split":
@@ -243,7 +247,7 @@ def _launch(o, lse, q, k, v, scale, is_causal, window, plan: AttentionPlan, prec
     kv_heads, n_keys = k.shape[1:3]
     sizes = (scale, batch * heads, heads, heads // kv_heads, n_queries, n_keys, window or 0)
     how = {
-        "HEAD_SIZE": head_size, "CAUSAL": is_causal or window is not None, "WINDOWED": window is not None,
+        "HEAD_SIZE": head_size, "CAUSAL": is_causal, "WINDOWED": window is not None,
         "RAGGED": n_keys % plan.block_n > 0, "PRECISION": precision, **plan.options(),
     }  # fmt: skip
     grid = (triton.cdiv(n_queries, plan.block_m) * batch * heads,)

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from helpers.kernels.attention import can_describe, described, result_like, with_contiguous_rows
+from helpers.kernels.attention import can_describe, described, masks_of, result_like, with_contiguous_rows
 from helpers.kernels.attention_plan import AttentionPlan, plan_gradients
 from helpers.kernels.attention_tiles import (
     COUNTS,
@@ -241,14 +241,15 @@ def attention_backward(
     g, q, k, v = (with_contiguous_rows(x) for x in (g, q, k, v))
     if INTERPRETED and q.dtype == torch.bfloat16:  # the interpreter's dot misreads bfloat16
         g, q, k, v = g.float(), q.float(), k.float(), v.float()
+    is_causal, window = masks_of(is_causal, window, n_queries)
     sizes = (heads // kv_heads, n_queries, n_keys, window or 0)
     with on_device_of(q):
         keys, queries = plans or plan_gradients(
-            q.shape, k.shape, q.dtype, is_causal=is_causal or window is not None, precision=precision,
+            q.shape, k.shape, q.dtype, is_causal=is_causal, precision=precision,
             described=can_describe(g, q, k, v), chip=chip_of(q.device),
         )  # fmt: skip
         how = {
-            "HEAD_SIZE": head_size, "CAUSAL": is_causal or window is not None, "WINDOWED": window is not None,
+            "HEAD_SIZE": head_size, "CAUSAL": is_causal, "WINDOWED": window is not None,
             "PRECISION": precision,
         }  # fmt: skip
         delta = torch.empty_like(lse)
