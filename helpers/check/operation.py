@@ -117,8 +117,7 @@ class Operation:
             n_effective = 0
             for index in dict.fromkeys([0, *indices.tolist()]):
                 wide = [widened(value) for value in self.inputs]
-                changed_input = wide[number].clone(memory_format=torch.contiguous_format)
-                wide[number] = changed_input
+                wide[number] = changed_input = wide[number].clone(memory_format=torch.contiguous_format)
                 changed_input.view(-1)[index] += 1 + changed_input.view(-1)[index].abs().nan_to_num(0.0, 0.0)
                 has_effect = False
                 for i, (result, e) in enumerate(
