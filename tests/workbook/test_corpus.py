@@ -118,3 +118,8 @@ def test_a_wrong_header_is_refused(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(ValueError, match=message):
         corpus.read(path)
+
+
+def test_the_guide_has_a_table_of_the_corpus():
+    """`python tests/corpus.py` writes it."""
+    assert (ROOT / "docs" / "guide" / "frauds.md").read_text() == corpus.guide_page()
