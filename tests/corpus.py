@@ -106,27 +106,17 @@ def honest() -> list[Entry]:
     return _folder("honest")
 
 
-def guide_page() -> str:
-    """The page docs/guide/frauds.md: a table of the corpus."""
+def guide_table() -> str:
+    """The table in docs/guide/frauds.md."""
     rows = [
-        f"| `{entry.name}` | {entry.summary} | "
-        f"{entry.earns or 'not documented'} | {', '.join(f'`{one}`' for one in entry.expects)} |"
+        f"| `{entry.name}` | {entry.summary} | {entry.earns or 'not documented'} | "
+        f"{', '.join(f'`{one}`' for one in entry.expects)} |"
         for entry in (*exploits(), *limits(), *accepted())
     ]
-    return "\n".join([_ABOUT, "| kernel | what it does | what it earned, and where | found by |",
-                      "| --- | --- | --- | --- |", *rows, ""])  # fmt: skip
-
-
-_ABOUT = """\
-# The corpus of frauds
-
-**You want to know which tricks a benchmark has to withstand, or to test a benchmark of your own.**
-
-Each file in `tests/exploits` shows one trick and runs in three harnesses: it defines `ModelNew` for KernelBench, `custom_kernel` for GPU MODE, and `run` for FlashInfer-Trace. We wrote all of them. `tests/exploits/limits` has kernels that fail only outside of what a benchmark describes, `tests/exploits/accepted` has shortcuts that are only reported, and `tests/honest` has honest kernels that must be accepted, among them awkward ones.
-
-[`workbook verify`](verify.md) rejects every fraud, reports every limit, and accepts every honest kernel. "What it earned" names a published case of the trick, where we found one.
-"""
+    head = ["| kernel | what it does | what it earned, and where | found by |", "| --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows, ""])
 
 
 if __name__ == "__main__":
-    (HERE.parent / "docs" / "guide" / "frauds.md").write_text(guide_page())
+    page = HERE.parent / "docs" / "guide" / "frauds.md"
+    page.write_text(page.read_text().partition("| kernel |")[0] + guide_table())

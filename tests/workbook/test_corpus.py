@@ -122,4 +122,4 @@ def test_a_wrong_header_is_refused(tmp_path, text, message):
 
 def test_the_guide_has_a_table_of_the_corpus():
     """`python tests/corpus.py` writes it."""
-    assert (ROOT / "docs" / "guide" / "frauds.md").read_text() == corpus.guide_page()
+    assert (ROOT / "docs" / "guide" / "frauds.md").read_text().endswith(corpus.guide_table())
