@@ -209,7 +209,7 @@ def library(suspect: Suspect, reference: set[str], case: Case) -> Iterator[Findi
         return
     wanted = _of_interest(reference)
     if used and wanted and wanted <= used:
-        names = ", ".join(sorted(wanted)[:4])
+        names = ", ".join(one.removesuffix(".default") for one in sorted(wanted)[:4])
         says = f"It calls the same library functions as the reference ({names}) and no others in their place."
         yield Finding("library", NOTE, says, case.label)
 
