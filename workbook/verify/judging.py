@@ -160,9 +160,8 @@ class Judge:
     ) -> Finding:
         first, *lines = str(mismatch).splitlines()
         evidence = "\n".join([first.removeprefix("the candidate on "), *lines])
-        reason = mismatch.reason.removeprefix("the candidate on ")
-        if mismatch.finding:
-            reason = mismatch.finding[0].upper() + mismatch.finding[1:]
+        reason = mismatch.finding or mismatch.reason.rpartition(": ")[2].rstrip(".")
+        reason = reason[0].upper() + reason[1:]
         if "never wr" in mismatch.finding:
             return Finding("never-written", severity, f"{reason}.", evidence)
         if precise := _imprecision(got, expected.tensors):
