@@ -17,4 +17,5 @@
 - `cross_gpu`, `cuda_graphs` (10): compares the records of two GPUs for the same kernels and launches, and
   measures many small kernels with and without a CUDA graph.
 - `products` (11): measures matrix products, computes their traffic, and draws the order of their tiles.
+- `claims` (13): eight kernels' claims with their problems, and their verification in the background.
 """

@@ -56,7 +56,7 @@ class Claim:
         formula: the reference, as an expression of `names`.
         inputs: how the benchmark makes the inputs, as an expression of `sizes`.
         sizes: of the benchmark, name -> value.
-        few: sizes that take an interpreter seconds instead of hours.
+        few: sizes for Triton's interpreter.
         us: the claimed time of one call on an H200, in µs.
         times: the claimed speedup.
         n_bytes: bytes that must be moved at least: each input read once, and the output written once.
@@ -81,9 +81,8 @@ class Claim:
         """The size of an input."""
         return " × ".join(f"{n:,}" for n in self.sizes.values())
 
-    def problem(self) -> str:
-        """The text of the problem's file, with sizes that this machine can compute in seconds."""
-        sizes = {**self.sizes, **({} if device.has_gpu() else self.few)}
+    def problem(self, sizes: Mapping[str, int]) -> str:
+        """The text of the problem's file, for inputs of these sizes."""
         return _PROBLEM.format(
             sizes="\n".join(f"{name} = {n}" for name, n in sizes.items()),
             names=self.names,
@@ -173,7 +172,8 @@ def scratch() -> Path:
     folder = Path(tempfile.mkdtemp())
     (folder / _PROBLEMS).mkdir()
     for claim in CLAIMS:
-        (folder / _PROBLEMS / f"{claim.name}.py").write_text(claim.problem())
+        sizes = claim.sizes if device.has_gpu() else claim.few
+        (folder / _PROBLEMS / f"{claim.name}.py").write_text(claim.problem(sizes))
     return folder
 
 
