@@ -63,6 +63,7 @@ LABS = (
     "09_wide_rows",
     "10_another_gpu",
     "11_matmul",
+    "13_verify",
 )
 
 

@@ -18,4 +18,5 @@
   measures many small kernels with and without a CUDA graph.
 - `products`, `precision` (11): measures matrix products, computes their traffic, draws the order of their
   tiles, and compares their rounding errors with a bound.
+- `claims` (13): eight kernels' claims with their problems, and their verification in the background.
 """

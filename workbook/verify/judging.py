@@ -4,7 +4,6 @@ benchmark does.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,6 @@ from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import Answer
 from workbook.verify.verdict import LIMIT, WRONG, Finding
 
-_PRODUCTS = ("mm", "matmul", "conv", "dot", "attention", "linear")  # in the names of operators
 _COARSE = 2.0**-6  # a relative error above this is not a matter of precision
 
 
@@ -31,7 +29,7 @@ class Judge:
     """
 
     def __init__(self, problem: Problem) -> None:
-        self._problem, self._multiplies = problem, False
+        self._problem = problem
         self.compared: list[str] = []
         self.accepted: bool | None = None
 
@@ -91,14 +89,11 @@ class Judge:
 
         with Recorder():
             self.own_results(case)
-        self._multiplies = any(word in name for name in names for word in _PRODUCTS)
         return names
 
     def with_reference(self, reference: Callable[..., Any]) -> Judge:
         """A judge of the same problem with another reference."""
-        other = Judge(replace(self._problem, reference=reference))
-        other._multiplies = self._multiplies
-        return other
+        return Judge(replace(self._problem, reference=reference))
 
     def own_results(self, case: Case) -> tuple[torch.Tensor, ...]:
         """The reference's results in the inputs' dtype."""
@@ -140,20 +135,18 @@ class Judge:
             says = f"It returns {_name(other[0][0])}, but the reference returns {_name(other[0][1])}."
             return Finding("wrong-result", severity, says, case.label)
         value = got[0] if expected.is_single and len(got) == 1 else got
-        compare = functools.partial(
-            assert_result, "the candidate", value, self._reference(case), tensors_of(case.args),
-            case=case.label, expected=expected,
-        )  # fmt: skip
         try:
-            compare(precision=self._problem.precision)
+            assert_result(
+                "the candidate", value, self._reference(case), tensors_of(case.args),
+                case=case.label, expected=expected, precision=self._problem.precision,
+            )  # fmt: skip
         except check.Mismatch as mismatch:
-            return self._finding(mismatch, compare, severity, got, expected)
+            return self._finding(mismatch, severity, got, expected)
         return None
 
     def _finding(
         self,
         mismatch: check.Mismatch,
-        compare: Callable[..., None],
         severity: str,
         got: Any,
         expected: Results,
@@ -165,13 +158,7 @@ class Judge:
         if "never wr" in mismatch.finding:
             return Finding("never-written", severity, f"{reason}.", evidence)
         if precise := _imprecision(got, expected.tensors):
-            tf32 = False
-            if self._problem.precision is None and self._multiplies and got[0].dtype == torch.float32:
-                try:
-                    compare(precision="tf32")
-                    tf32 = True
-                except check.Mismatch:
-                    pass
+            tf32 = "TF32" in str(mismatch)  # the checker tries that only where factors are multiplied
             which = (
                 "It rounds factors to TF32"
                 if tf32
