@@ -1,4 +1,4 @@
-"""Hidden kernels for exercises whose answer is a test of kernels: right ones to accept, wrong ones to reject."""
+"""Hidden kernels, right and wrong ones, for exercises whose answer is a test of kernels."""
 
 from __future__ import annotations
 

@@ -195,7 +195,7 @@ KERNELS: dict[str, HiddenKernel] = {
     "half": _fraud(
         _in_order(sums.in_half),
         "adds in a float16 accumulator",
-        "Compare as closely as float32 allows: that is the bound of exercise 1. A float16 has only about three "
+        "Compare as closely as float32 allows: that is the bound of exercise 1. A float16 has about three "
         "digits.",
     ),
     "backwards": _honest(_in_order(sums.backwards), "adds from right to left", _BOUND),
@@ -251,7 +251,7 @@ KERNELS: dict[str, HiddenKernel] = {
     "first-element": _fraud(
         _remembers(lambda x, address: float(x[0, 0])),
         "recognizes its input by the first element",
-        "A cache may look at a few elements only. Change one element, for example the last one, and call again.",
+        "A cache may look at a few elements only. Change one other element, and call again.",
     ),
     "last-element": _fraud(
         _remembers(lambda x, address: float(x[-1, -1])),
@@ -261,7 +261,7 @@ KERNELS: dict[str, HiddenKernel] = {
     "never-written": _fraud(
         _plain(_half_written),
         "writes only the first 32 rows, into memory that already has the right result",
-        "Fill its memory before it runs: call it inside `with checks.poisoned():`, and for more than 32 rows.",
+        "Fill its memory before it runs: call it inside `with checks.poisoned():`, with more than 32 rows.",
     ),
     "gives-up": _fraud(
         _gives_up,
