@@ -1,4 +1,4 @@
-"""The results are compared with the default tolerances of allclose, which allow nothing where the terms cancel."""
+"""Results are compared with the default tolerances of allclose, which allow nothing where the terms cancel."""
 
 import torch
 
