@@ -1,4 +1,4 @@
-"""Results are compared with the default tolerances of allclose, which are far too tight where terms cancel."""
+"""Results are compared with the default tolerances of allclose, which allow nothing where terms cancel."""
 
 import torch
 
