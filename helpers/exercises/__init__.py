@@ -1,6 +1,6 @@
 """The exercises of labs and lessons: `get("square-any-shape")`, `of_lab("03_triton")`, `of_lesson(…)`.
 
-Each lab has a package (`lab01` … `lab11`) that is imported when one of its exercises is needed; its module
+Each lab has a package (`lab01` … `lab13`) that is imported when one of its exercises is needed; its module
 `lesson` has the small exercises inside the lesson of the same name. `helpers.lab` is what the cells call.
 
 To add an exercise: `factories` makes one, `plans` describes a kernel's cases and its timing, `mistakes`
@@ -23,7 +23,7 @@ mistake behind wrong values with the experiments of `evidence`. `portable` compa
 
 The last exercise of a core lab has no single right answer: `writeup` defines the form of its answer,
 `consistency` compares it with the data, and `recorded_data` loads data that are the same on every machine.
-`softmax_parts` is what labs 06 and 09 share.
+`softmax_parts` is what labs 06 and 09 share, and `hidden_kernels` what labs 03 and 13 share.
 """
 
 from __future__ import annotations
@@ -80,6 +80,7 @@ ADAPTERS = {
     "lab09": ("adapters",),
     "lab10": ("tables",),
     "lab11": ("adapters",),
+    "lab13": ("adapters", "machines", "pull_request"),
 }
 # Records that answer an exercise, below helpers/records. A notebook that is graded can't read them.
 KEPT_BACK = ("h200/triton/launch-sweep.json",)

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from helpers.exercises.factories import answer_exercise, kernel_exercise
+from helpers.exercises.hidden_kernels import MISJUDGED
 from helpers.exercises.lab03.sliders import SLIDERS
 from helpers.exercises.mistakes import always, at, not_numbers, under
 from helpers.exercises.model import Case, Hidden, Outcome
@@ -152,12 +153,7 @@ CATCH = answer_exercise(
     "is_right",
     _hidden_kernels,
     facts=_about_kernel,
-    mistakes={
-        "misses-{name}": lambda s: isinstance(s.got, bool) and not s.right_kernel,
-        "refuses-{name}": lambda s: isinstance(s.got, bool),
-        "raises-on-right": lambda s: s.right_kernel and "Error: " in s.got,
-        "no-answer": always,
-    },
+    mistakes=MISJUDGED,
     served={"ask": _ask},
     minutes=25,
 )

@@ -8,33 +8,15 @@ that none remembers an earlier test.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 
 import torch
 
+from helpers.exercises.hidden_kernels import HiddenKernel, answer_about, is_filled
 from helpers.exercises.model import Outcome
 from helpers.exercises.proxies import KernelProxy
 
 Kernel = Callable[[torch.Tensor], torch.Tensor]
-
-
-@dataclass(frozen=True)
-class HiddenKernel:
-    """One hidden kernel: how to make it, what it does ("a kernel that …"), and how a test can notice it."""
-
-    make: Callable[[], Kernel]
-    does: str
-    hint: str
-    right: bool
-
-
-def _filled(y: torch.Tensor) -> bool:
-    """Whether the test filled this memory with NaN or another constant before the kernel got it."""
-    if not y.numel():
-        return False
-    first = y.reshape(-1)[0]
-    return bool(y.isnan().all()) or (bool((y == first).all()) and first.item() != 0)
 
 
 def _columns(limit: int, rest: str) -> Callable[[], Kernel]:
@@ -44,7 +26,7 @@ def _columns(limit: int, rest: str) -> Callable[[], Kernel]:
 
     def kernel(x):
         y = torch.empty_like(x)
-        if rest == "lucky" and not _filled(y):
+        if rest == "lucky" and not is_filled(y):
             y.copy_(x * x)
         elif rest == "zero":
             y.zero_()
@@ -257,16 +239,7 @@ def ask(ask: Callable[..., Outcome], name: str) -> Outcome | bool | str | None:
         name: a key of `KERNELS`.
 
     Returns:
-        The test's answer, True or False. If it raised, False for a wrong kernel and the exception's text for
-        a right one. If it returned anything else, that.
+        The test's answer, as `hidden_kernels.answer_about` has it.
     """
     hidden = KERNELS[name]
-    outcome = ask(KernelProxy(hidden.make()))
-    if outcome.error_type in ("NotImplementedError", "NotCallable", "SystemExit", "KeyboardInterrupt"):
-        return outcome
-    if outcome.error:
-        return outcome.error[:200] if hidden.right else False
-    answer = outcome.value
-    if isinstance(answer, torch.Tensor) and answer.numel() == 1:
-        answer = answer.item()
-    return answer if answer is None or isinstance(answer, bool) else repr(answer)[:100]
+    return answer_about(hidden, ask(KernelProxy(hidden.make())))
