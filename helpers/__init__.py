@@ -3,12 +3,12 @@
 
 Every lesson uses these modules: `device` (available hardware and tools), `check` (compares a kernel with its
 reference), `timing`, `plots`, `widgets`, `records` (runs a cell live and stores the result, or replays it)
-and `predict` (questions before their answers). `progress` stores the predictions, `aliases` maps old names to
-new ones, and `atomic` writes files atomically. To inspect a kernel, use `trace` (the profiler), `ptx` and
-`ncu` (Nsight Compute). To build one, use `cuda`, which compiles C++ and CUDA. `kernels` has the kernels that
-several lessons use, and `lessons` has the code that only one lesson uses. `lab` has the functions that the
-cells of a lab call, and `exercises` has the checks behind them. The `workbook` command is a separate package
-that imports this one and is never imported by it.
+and `predict` (questions before their answers). `capabilities` says what a GPU can run, `progress` stores the
+predictions, `aliases` maps old names to new ones, and `atomic` writes files atomically. To inspect a kernel,
+use `trace` (the profiler), `ptx` and `ncu` (Nsight Compute). To build one, use `cuda`, which compiles C++ and
+CUDA. `kernels` has the kernels that several lessons use, and `lessons` has the code that only one lesson
+uses. `lab` has the functions that the cells of a lab call, and `exercises` has the checks behind them. The
+`workbook` command is a separate package that imports this one and is never imported by it.
 """
 
 import os

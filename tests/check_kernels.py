@@ -14,6 +14,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from helpers.check.closeness import name_of
+
 FLOATS = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -229,6 +231,33 @@ def matmul_split(a, b, parts=8):
     return acc
 
 
+def matmul_truncated(a, b, size=8):
+    """Eight products added to the sum at once, which is then cut to float32, as a tensor core does."""
+    acc = torch.zeros(a.shape[0], b.shape[1])
+    for k in range(0, a.shape[1], size):
+        exact = acc.double() + a[:, k : k + size].double() @ b[k : k + size].double()
+        acc = exact.float()
+        acc = torch.where(acc.double().abs() > exact.abs(), acc.nextafter(torch.zeros(())), acc)
+    return acc
+
+
+def matmul_added_in(dtype: torch.dtype, size: int = 16) -> Callable:
+    """Blocks of 16 products, added to a sum of this dtype."""
+
+    def kernel(a, b):
+        acc = torch.zeros(a.shape[0], b.shape[1], dtype=dtype)
+        for k in range(0, a.shape[1], size):
+            acc = (acc.float() + a[:, k : k + size].float() @ b[k : k + size].float()).to(dtype)
+        return acc.to(a.dtype)
+
+    return kernel
+
+
+def two_products(a, b):
+    """The product of three matrices; what is between them is rounded to the inputs' dtype."""
+    return (a @ b).to(a.dtype) @ b.mT
+
+
 def conv(x, w):
     return F.conv2d(x, w, padding=1)
 
@@ -409,6 +438,29 @@ OPERATIONS: dict[str, Operation] = {
             _BF16: {"last tile": last_tile(in_float32(torch.matmul))}
             | _narrow_inside(torch.matmul, **{"3 bits": narrowed(3)}),
         },
+    ),
+    "product of 16 bits": Operation(
+        torch.matmul,
+        shapes=((33, 256, 65), (16, 4096, 24), (17, 16_384, 24)),
+        large=((128, 16_384, 64),),
+        make=_PRODUCT,
+        right=_PRODUCTS | {"truncated": in_float32(matmul_truncated), "torch": torch.matmul},
+        wrong={
+            one: {
+                f"added in {name_of(one)}": matmul_added_in(one),
+                "last tile": last_tile(in_float32(torch.matmul)),
+            }
+            for one in (_FP16, _BF16)
+        },
+        dtypes=(_FP16, _BF16),
+    ),
+    "two products of 16 bits": Operation(
+        lambda a, b: a @ b @ b.mT,
+        shapes=((33, 31, 17), (65, 256, 33)),
+        large=((128, 4096, 64),),
+        make=_PRODUCT,
+        right={"rounded between": two_products},
+        dtypes=(_FP16, _BF16),
     ),
     "product in TF32": Operation(
         torch.matmul,

@@ -24,6 +24,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_wrong_is_rejected_for_further_seeds",
         "test_right_is_accepted_for_further_seeds",
     ),
+    # Lesson 11 on two simulated GPUs; `make test` asks each of its cells what it would do there.
+    "test_capabilities.py": ("test_lesson_11_runs_on_a_simulated_gpu",),
     # Builds with PyTorch's own headers, a minute each on two slow cores; the second set of records; and the
     # proof that nbval notices a broken lesson.
     "test_notebooks.py": (
@@ -53,6 +55,19 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Google's widget manager in Chromium, with Colab's packages; npm and pip fetch both once.
     "test_colab_widgets.py": ALL,
+    # Verifications of a quarter of a minute each; `make test` has one for each kind of verdict.
+    "workbook/test_verify.py": (
+        "test_every_format_is_judged_from_end_to_end[flashinfer-trace]",
+        "test_every_format_is_judged_from_end_to_end[sol-execbench]",
+        "test_a_candidate_that_hangs_is_stopped",
+        "test_a_cuda_solution_is_compiled_and_judged",
+        "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[changed-input]",
+        "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[low-precision]",
+    ),
+    # A hundred verifications, most of ten minutes.
+    "workbook/test_verify_corpus.py": ALL,
+    # One build by torch.compile's C++ backend, most of a minute on two slow cores.
+    "workbook/test_corpus.py": ("test_an_honest_kernel_that_takes_long_to_build",),
     # The browser over the whole book; `make test` has a book of two lessons.
     "workbook/test_book.py": (
         "test_links_and_sizes_of_the_whole_book",

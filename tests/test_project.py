@@ -165,7 +165,7 @@ def test_ci_runs_all_tests():
 # ---------------------------------------------------------------------------------------------- documents
 
 
-@pytest.mark.parametrize(("name", "most"), [("README.md", 1_200), ("CONTRIBUTING.md", 1_650)])
+@pytest.mark.parametrize(("name", "most"), [("README.md", 1_450), ("CONTRIBUTING.md", 1_650)])
 def test_a_document_is_short(name, most):
     assert len((ROOT / name).read_text().split()) <= most
 
@@ -223,7 +223,9 @@ def test_the_slider_examples_run_without_a_gpu(name, tmp_path):
     """Pasted into a script as they are, the examples show sliders over their launch parameters."""
     examples = re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), re.DOTALL)
     assert examples
-    for example, axes in zip(examples, ("BLOCK_SIZE, num_warps", "n_parts"), strict=False):
+    for example, axes in zip(
+        examples, ("BLOCK_SIZE, num_warps", "n_parts", "BLOCK_M, num_warps"), strict=False
+    ):
         *before, last = example.strip().splitlines()
         # Triton reads a kernel's source from its file.
         script = tmp_path / "example.py"

@@ -17,6 +17,14 @@ them:
   is much less accurate than a kernel needs to be, and requires `tolerance=`. We assume that float16,
   bfloat16 and TF32 are accumulated in float32.
 
+A product of float16 or bfloat16 factors is known better: the factors are exact, and so are their products in
+float32. The second error is left out there, and what remains is the accumulator's. Tensor cores truncate
+their sums (M. Fasi et al., "Numerical behavior of NVIDIA tensor cores", 2021), so the errors can have the
+same sign and grow with the number of additions. We assume 8 terms per addition, and use d / 8 instead of
+sqrt(d) where that is more. So a float16 accumulator is wrong from about 256 terms on. For fp8 we don't
+assume this, because the tensor cores of compute capability 9.0 add fp8 products in fewer bits than float32
+(DeepSeek-V3 Technical Report, 2024). A float32 result of such sums requires `tolerance=`.
+
 t and the reference's error are averaged over neighbors in their row, because either can be close to zero by
 chance.
 
@@ -27,7 +35,8 @@ wrong even if the reference itself computes in bfloat16.
 The table shows what `python tests/check_bounds.py --seeds 1000` measured (2026-11-22, torch 2.13 on a CPU;
 the kernels are in `tests/check_kernels.py`): the largest FACTOR that a correct kernel needed, and the
 smallest one that a wrong kernel would need. 0 is a result within the fixed tolerance. Correct sums are
-computed sequentially, reversed, in blocks, as trees, per lane and with atomics.
+computed sequentially, reversed, in blocks, as trees, per lane and with atomics. The rows for 16 bits were
+measured with 150 seeds (2026-11-25).
 
 operation            correct, at most            wrong, at least
 sum, float32         1.17 in blocks              10 float16 inside, 132 one block in 1,000 missing
@@ -36,8 +45,9 @@ product, float32     0.94 sequential, 4,096      74 TF32 inside, 574 bfloat16 in
 convolution, float32 0.93 tap by tap             328 TF32 inside, 2,350 one element
 product, TF32        2.68 truncated, 2.50 nearest  3.9 one element off by 1 %, 6.1 bfloat16 inside
 convolution, TF32    2.66 nearest                7.2 bfloat16 inside
-product, float16     0                           5.3 one element, 5.9 bfloat16 inside, 209 the last tile
-product, bfloat16    0                           12 three bits inside, 26 the last tile
+product, float16     0.33 truncated, 16,384      9.4 float16 sums, 20 one element, 31 bfloat16 inside
+product, bfloat16    0.06 truncated, 16,384      9.2 bfloat16 sums, 69 three bits inside, 78 the last tile
+two products, 16 bits  1.00 rounded between
 softmax, float32     0                           49 float16 inside, 161 one element
 layer norm, float32  0 in one pass               4.2 a variance over n - 1 of 10,000
 attention, 16 bits   1.50 weights in bfloat16
@@ -69,6 +79,8 @@ if TYPE_CHECKING:
 
 FACTOR = 3.0
 LONGEST_SUM = 16_384  # successive roundings in one accumulator
+ADDED_AT_ONCE = 8  # terms that a tensor core adds to its accumulator with one rounding
+EXACT = ("float16", "bfloat16")  # factors whose products are exact in float32
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,7 @@ class Rounding:
 
     Attributes:
         name: the format's name.
-        unit: the unit roundoff of the kernel's inputs.
+        unit: the unit roundoff to which the kernel may round its inputs.
         sums: the unit roundoff of its sums.
         cap: the bound's cap, relative to the result's size.
     """
@@ -98,6 +110,7 @@ ROUNDINGS = {
         Rounding("TF32", 2.0**-11, 2.0**-24, 2.0**-7),
         Rounding("float16", 2.0**-11, 2.0**-24, 2.0**-7),
         Rounding("bfloat16", 2.0**-8, 2.0**-24, 2.0**-4),
+        Rounding("float8_e4m3fn", 2.0**-8, 2.0**-24, 2.0**-3),  # computed in bfloat16 at least
     )
 }
 
@@ -117,6 +130,7 @@ class Bound:
             run in that dtype.
         terms: the root of the summed squares of each result's terms, (rows, columns); None without float
             inputs.
+        exact_factors: whether the result is a product whose factors a kernel has no reason to round.
     """
 
     dtype: torch.dtype
@@ -125,18 +139,18 @@ class Bound:
     size: torch.Tensor
     reference_error: torch.Tensor | None = None
     terms: torch.Tensor | None = None
+    exact_factors: bool = False
 
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
-        """The three errors that the operation itself can cause at a piece of the rows, by name, float64."""
+        """The errors that the operation itself can cause at a piece of the rows, by name, float64."""
         import torch
 
         terms = 0.0 if self.terms is None else self.terms[rows, columns]
         depth = min(self.n_terms, LONGEST_SUM)
+        roundings = max(math.sqrt(depth), depth / ADDED_AT_ONCE if self.exact_factors else 0)
         partial = torch.maximum(e.abs(), self.size[rows])
-        found = {
-            "inputs": self.rounding.unit * (e.abs() + terms),
-            "sums": self.rounding.sums * math.sqrt(depth) * (partial + terms),
-        }
+        found = {} if self.exact_factors else {"inputs": self.rounding.unit * (e.abs() + terms)}
+        found["sums"] = self.rounding.sums * roundings * (partial + terms)
         if self.reference_error is not None:
             found["reference"] = self.reference_error[rows, columns].double()
         return found
@@ -171,13 +185,15 @@ class Bound:
         fixed, cap = parts.pop("fixed"), parts.pop("cap")
         which = max(parts, key=parts.__getitem__)
         name, reached = self.rounding.name, parts[which]
+        accumulator = "float64" if name == "float64" else "float32"
         if fixed >= min(reached, cap):
             why = f"the fixed tolerance of {name_of(self.dtype)}; the operation itself causes smaller errors"
             return f"Allowed at {index}: {fixed:.2g}, {why}."
         why = {
             "reference": f"the error of the reference itself in {name}",
             "inputs": f"what one rounding of each input to {name} changes in the float64 reference",
-            "sums": f"the error that the roundings of a sum of {self.n_terms:,.0f} terms can reach in {name}",
+            "sums": f"the error that the roundings of a sum of {self.n_terms:,.0f} terms can reach in "
+            f"{accumulator}",
         }[which]
         why = f"{FACTOR:g} times {why}"
         if cap < reached:
@@ -206,7 +222,8 @@ def strict(dtype: torch.dtype, size: torch.Tensor) -> Allowed:
 
     relative, absolute = tolerance_of(dtype)
     info = torch.finfo(dtype)
-    least = info.smallest_normal if dtype is not torch.float16 else info.smallest_normal * info.eps
+    flushed = dtype not in (torch.float16, torch.float8_e4m3fn)  # whether a GPU may flush subnormal numbers
+    least = info.smallest_normal if flushed else info.smallest_normal * info.eps
     shrunk = (absolute * (16 * size).clamp(max=1.0)).clamp(min=least)
     return within(relative, torch.where(size == 0, absolute, shrunk))
 

@@ -20,6 +20,7 @@ _TOLERANCE = {
     "float32": (2e-6, 1e-6),
     "float16": (2e-3, 1e-4),
     "bfloat16": (1.6e-2, 1e-3),
+    "float8_e4m3fn": (7e-2, 2e-3),  # nothing is computed in it, so there is only one rounding, of the result
 }
 _MAX_LISTED = 4
 STEP = 1 << 24  # elements compared at once, because a float64 copy of everything might not fit into memory
@@ -119,20 +120,35 @@ def within(relative: float, absolute: float | torch.Tensor) -> Allowed:
     return allowed
 
 
+def comparable(got: torch.Tensor, expected: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Both tensors in dtypes that PyTorch can compare; only float8_e4m3fn is changed, to float32.
+
+    That format has no infinity. Depending on the conversion, a value beyond its range becomes NaN or the
+    largest number, so both are taken for the largest number.
+    """
+    import torch
+
+    if got.dtype is not torch.float8_e4m3fn:
+        return got, expected
+    most = torch.finfo(got.dtype).max
+    got, clamped = got.float(), expected.clamp(-most, most)
+    return torch.where(got.isnan() & (expected.abs() > most), clamped.float(), got), clamped
+
+
 def outside(got: torch.Tensor, expected: torch.Tensor, allowed: Allowed) -> torch.Tensor:
     """A mask that is True where `got` differs from `expected` (float64, same shape) by more than is
     allowed.
 
     NaN, +Inf and -Inf are compared as masks: each must be exactly where it is expected. A value that
-    overflows in the dtype of `got` is expected to be infinite.
+    overflows in the dtype of `got` is expected to be infinite, or as `comparable` says.
     """
     import torch
 
     wrong = torch.empty(got.shape, dtype=torch.bool, device=got.device)
     flat, flat_got, flat_expected = as_rows(wrong), as_rows(got), as_rows(expected)
     for at in pieces(flat):
-        g, e = flat_got[at], flat_expected[at]
-        target = e.to(got.dtype)
+        g, e = comparable(flat_got[at], flat_expected[at])
+        target = e.to(g.dtype)
         finite = torch.isfinite(g) & torch.isfinite(target)
         close = (g.double() - e).abs() <= allowed(e, *at)
         same = (g == target) | (torch.isnan(g) & torch.isnan(target))

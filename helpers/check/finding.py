@@ -63,7 +63,7 @@ def still_poisoned(got: torch.Tensor) -> torch.Tensor:
     if got.dtype is torch.bool:
         return torch.zeros_like(got)
     size = got.element_size()
-    bits = got.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size])
+    bits = got.contiguous().view({1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[size])
     values = [int.from_bytes(bytes([byte]) * size, "little", signed=size > 1) for byte in _POISON_BYTES]
     if not got.is_floating_point():
         return bits == values[0]

@@ -73,7 +73,8 @@ def assert_matches(
             that are not tensors are passed on unchanged.
         seed: the seed of the inputs; by default a new one each time.
         tolerance: (relative, absolute) instead of the rules above. The dtypes' fixed tolerances are float32
-            2e-6 and 1e-6, float16 2e-3 and 1e-4, bfloat16 1.6e-2 and 1e-3, float64 1e-12 and 1e-14.
+            2e-6 and 1e-6, float16 2e-3 and 1e-4, bfloat16 1.6e-2 and 1e-3, float64 1e-12 and 1e-14,
+            float8_e4m3fn 7e-2 and 2e-3.
         precision: "tf32" if float32 products may round their factors to TF32; "ieee" if they must not,
             although the reference does. By default they may if the reference does, on the GPU with
             PyTorch's current settings.

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers.check.bounds import FACTOR, LONGEST_SUM, ROUNDINGS, Bound, in_tf32
+from helpers.check.bounds import EXACT, FACTOR, LONGEST_SUM, ROUNDINGS, Bound, in_tf32
 from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size_of_rows
 
 if TYPE_CHECKING:
@@ -117,8 +117,7 @@ class Operation:
             n_effective = 0
             for index in dict.fromkeys([0, *indices.tolist()]):
                 wide = [widened(value) for value in self.inputs]
-                changed_input = wide[number].clone(memory_format=torch.contiguous_format)
-                wide[number] = changed_input
+                wide[number] = changed_input = wide[number].clone(memory_format=torch.contiguous_format)
                 changed_input.view(-1)[index] += 1 + changed_input.view(-1)[index].abs().nan_to_num(0.0, 0.0)
                 has_effect = False
                 for i, (result, e) in enumerate(
@@ -133,6 +132,25 @@ class Operation:
                 if n_effective == _N_PROBES:
                     break
         return counts
+
+    def is_product(self, expected: Sequence[Any]) -> list[bool]:
+        """For each result whether it is proportional to each of several float inputs, as a product is."""
+        proportional = [self.n_float_inputs > 1] * len(expected)
+        for number, is_float in enumerate(self._floats()):
+            if is_float and any(proportional):
+                wide = [widened(value) for value in self.inputs]
+                wide[number] = 2 * wide[number]
+                for i, (result, e) in enumerate(
+                    zip(results_of(self.reference(*wide)), expected, strict=True)
+                ):
+                    rows, e = as_rows(result), as_rows(e)
+                    proportional[i] &= not any(_n_changed(rows[at], 2 * e[at]) for at in pieces(e))
+        return proportional
+
+    def has_exact_factors(self, dtype: torch.dtype) -> bool:
+        """Whether all float inputs have this dtype, and the products of such numbers are exact in float32."""
+        floats = [one for one, is_float in zip(self.inputs, self._floats(), strict=True) if is_float]
+        return name_of(dtype) in EXACT and all(one.dtype == dtype for one in floats)
 
     @property
     def n_float_inputs(self) -> int:
@@ -251,6 +269,7 @@ def bounds_of(
                     (_difference(result[at], e[at]) / _PERTURBATION).to(perturbed[i].dtype)
                 )
     n_terms = operation.n_terms(expected)
+    products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
     bounds: list[Bound | None] = []
     for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
         if not dtype.is_floating_point:
@@ -258,9 +277,10 @@ def bounds_of(
             continue
         name = "TF32" if precision == "tf32" and dtype == torch.float32 else name_of(dtype)
         terms = None if perturbed[i] is None else _spread(perturbed[i].div_(math.sqrt(n_draws)))
-        bound = Bound(
-            dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), _own_error(own_results, i, e), terms
-        )
+        own_error = _own_error(own_results, i, e)
+        # Without the reference's own error, results between several products might be rounded unnoticed.
+        exact = own_error is not None and operation.has_exact_factors(dtype) and products[i]
+        bound = Bound(dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), own_error, terms, exact)
         bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
     return bounds
 

@@ -184,7 +184,8 @@ def _first_finite(got: torch.Tensor, expected: torch.Tensor, wrong: torch.Tensor
 
     rows, g, e = (closeness.as_rows(one) for one in (wrong, got, expected))
     for at in closeness.pieces(rows):
-        found = (rows[at] & torch.isfinite(g[at]) & torch.isfinite(e[at].to(g.dtype))).nonzero()
+        a, b = closeness.comparable(g[at], e[at])
+        found = (rows[at] & torch.isfinite(a) & torch.isfinite(b.to(a.dtype))).nonzero()
         if len(found):
             row, column = found[0].tolist()
             flat = (row + (at[0].start or 0)) * rows.shape[1] + column + (at[1].start or 0)

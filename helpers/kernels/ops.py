@@ -1,14 +1,14 @@
-"""The public functions `square(x)`, `gelu(x)`, `softmax(x, dim)` and `matmul(a, b)`, and their PyTorch
-operators.
+"""The public functions `square(x)`, `gelu(x)`, `softmax(x, dim)`, `matmul(a, b)` and `attention(q, k, v)`,
+and their PyTorch operators.
 
-    from helpers.kernels.ops import gelu, matmul, softmax, square
+    from helpers.kernels.ops import attention, gelu, matmul, softmax, square
 
 Each function chooses the kernel that fits the tensor (from helpers.kernels.elementwise,
-helpers.kernels.softmax or helpers.kernels.matmul). Each one is also a PyTorch operator, such as
-`torch.ops.kernel_workbook.square`: it supports first-order gradients, works under torch.compile without a
-graph break, and can infer the shape of its result without running. They are custom operators, which
-torch.compile calls as a unit, and not Triton operators, which it would inline, because the plan depends on
-sizes and addresses that are only known at run time.
+helpers.kernels.softmax, helpers.kernels.matmul or helpers.kernels.attention). Each one is also a PyTorch
+operator, such as `torch.ops.kernel_workbook.square`: it supports first-order gradients, works under
+torch.compile without a graph break, and can infer the shape of its result without running. They are custom
+operators, which torch.compile calls as a unit, and not Triton operators, which it would inline, because the
+plan depends on sizes and addresses that are only known at run time.
 
 In Python, calling an operator takes several times as long as the launch itself. So if PyTorch doesn't have
 to see a call (no gradients, no compilation, no transform), it goes straight to the kernel.
@@ -24,7 +24,8 @@ import functools
 import torch
 from torch.autograd import forward_ad
 
-from helpers.kernels import elementwise, softmax_grad
+from helpers.kernels import attention as attention_kernels
+from helpers.kernels import attention_grad, elementwise, softmax_grad
 from helpers.kernels import matmul as matmul_kernels
 from helpers.kernels import softmax as softmax_kernels
 
@@ -120,6 +121,49 @@ def matmul(
     if _needs_dispatcher(*tensors):
         return torch.ops.kernel_workbook.matmul.default(a, b, bias, gelu, precision)
     return matmul_kernels.matmul_forward(a, b, bias, gelu=gelu, precision=precision)
+
+
+def attention(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    window: int | None = None,
+    precision: str = "ieee",
+) -> torch.Tensor:
+    """Returns softmax(q @ k.T * scale) @ v, as `torch.nn.functional.scaled_dot_product_attention` does.
+
+    Query i has the same position as key i, also if their numbers differ. A query that sees no key has the
+    result 0. `helpers.kernels.attention.attention_forward` also returns the log-sum-exp.
+
+    Args:
+        q: (batch, heads, n_queries, head_size), float32, bfloat16 or float16 on a GPU, with a head size of 64
+            or 128. If the elements of a row aren't contiguous in memory, q is copied first; the same is true
+            of k and v.
+        k, v: (batch, heads, n_keys, head_size), of the same dtype.
+        is_causal: Whether query i sees only the keys j <= i.
+        scale: What the scores are multiplied by; 1 / sqrt(head_size) by default.
+        enable_gqa: Whether k and v may have fewer heads than q, each for a group of adjacent heads of q.
+        window: How many keys each query sees at most: i - window < j <= i. A window implies a causal mask.
+        precision: For float32: "ieee" multiplies float32 numbers, "tf32" rounds them to TF32 first.
+
+    Returns:
+        A tensor with the shape and dtype of q. If the heads are inside of the queries in q's memory, they are
+        in the result's, too.
+
+    Raises:
+        ValueError: The arguments don't fit each other, or the kernels can't run on their device.
+    """
+    if not enable_gqa and q.ndim == k.ndim == 4 and q.shape[1] != k.shape[1]:
+        raise ValueError(f"q has {q.shape[1]} heads and k has {k.shape[1]}; pass enable_gqa=True.")
+    if _needs_dispatcher(q, k, v):
+        return torch.ops.kernel_workbook.attention.default(q, k, v, is_causal, scale, window, precision)[0]
+    return attention_kernels.attention_forward(
+        q, k, v, is_causal=is_causal, scale=scale, window=window, precision=precision
+    )[0]
 
 
 def _last(x: torch.Tensor, dim: int) -> torch.Tensor:
@@ -241,6 +285,62 @@ def _matmul_gradients(ctx, g: torch.Tensor) -> tuple:
     )
 
 
+@torch.library.custom_op("kernel_workbook::attention", mutates_args=())
+def _attention_op(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    is_causal: bool = False,
+    scale: float | None = None,
+    window: int | None = None,
+    precision: str = "ieee",
+) -> tuple[torch.Tensor, torch.Tensor]:
+    return attention_kernels.attention_forward(
+        q, k, v, is_causal=is_causal, scale=scale, window=window, precision=precision
+    )
+
+
+@torch.library.custom_op("kernel_workbook::attention_backward", mutates_args=())
+def _attention_backward_op(
+    g: torch.Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    o: torch.Tensor,
+    lse: torch.Tensor,
+    is_causal: bool,
+    scale: float | None,
+    window: int | None,
+    precision: str,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return attention_grad.attention_backward(
+        g, q, k, v, o, lse, is_causal=is_causal, scale=scale, window=window, precision=precision
+    )
+
+
+def _register_attention() -> None:
+    """Registers the shapes and the gradients of attention with PyTorch."""
+
+    def attention_like(q, k, v, is_causal=False, scale=None, window=None, precision="ieee"):
+        attention_kernels.require_attention(q, k, v, scale, window, precision)
+        return attention_kernels.result_like(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+    def keep(ctx, inputs, output) -> None:
+        q, k, v, *ctx.how = inputs
+        ctx.save_for_backward(q, k, v, *output)
+        ctx.mark_non_differentiable(output[1])
+
+    def gradients(ctx, g, _) -> tuple:
+        found = torch.ops.kernel_workbook.attention_backward(g, *ctx.saved_tensors, *ctx.how)
+        return (*found, *(None for _ in ctx.how))
+
+    _attention_op.register_fake(attention_like)
+    _attention_op.register_autograd(gradients, setup_context=keep)
+    _attention_backward_op.register_fake(
+        lambda g, q, k, v, *_: tuple(attention_kernels.result_like(x) for x in (q, k, v))
+    )
+
+
 def _register() -> None:
     """Registers the shapes of the results and the gradients with PyTorch."""
 
@@ -292,3 +392,4 @@ def _register() -> None:
 
 
 _register()
+_register_attention()

@@ -16,6 +16,7 @@
   plain kernel to the tuned one, and its tricks (`spin_wait` replaces its nap).
 - `cross_gpu`, `cuda_graphs` (10): compares the records of two GPUs for the same kernels and launches, and
   measures many small kernels with and without a CUDA graph.
-- `products` (11): measures matrix products, computes their traffic, and draws the order of their tiles.
+- `products`, `precision` (11): measures matrix products, computes their traffic, draws the order of their
+  tiles, and compares their rounding errors with a bound.
 - `claims` (13): eight kernels' claims with their problems, and their verification in the background.
 """

@@ -5,6 +5,7 @@ Functions that measure need a GPU and return the rows of a record.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from helpers.ncu import Report
+    from helpers.ptx import Instruction, Stages
 
     Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -209,3 +211,35 @@ def compile_product(kernel: Any, target: str, *, num_warps: int, num_stages: int
         kernel, signature=pointers | integers, constexprs={"stride_ak": 1, "stride_bn": 1, **sizes},
         target=target, num_warps=num_warps, num_stages=num_stages, divisible_by_16=[*pointers, *integers],
     )  # fmt: skip
+
+
+# PTX instructions that compute with integers or with predicates: addresses, masks, the index of a buffer.
+INTEGER = ("add", "sub", "mul", "mad", "shl", "shr", "and", "or", "xor", "bfe", "cvt", "selp", "setp")
+
+
+def longest_loop(made: Stages) -> list[Instruction]:
+    """The PTX instructions of a kernel's longest loop, from its label to the branch back; [] without one."""
+    lines = enumerate(made.ptx.splitlines(), 1)
+    labels = {match[1]: n for n, line in lines if (match := re.match(r"(\$L\w+):", line))}
+    branches = [(labels.get(i.operands[-1], i.line), i.line) for i in made.reading.find("bra")]
+    start, end = max(branches, key=lambda ends: ends[1] - ends[0], default=(0, 0))
+    return [i for i in made.reading.instructions if start < i.line <= end]
+
+
+def count_steps(kernels: Mapping[str, Stages]) -> pd.DataFrame:
+    """What one step of each product's loop consists of.
+
+    Returns:
+        A row per product: `product`, `loads` that bring numbers to shared memory, `integer` instructions,
+        `all` PTX instructions, each per step, and `registers` per thread.
+    """
+    import pandas as pd
+
+    rows = []
+    for name, made in kernels.items():
+        loop = longest_loop(made)
+        loads = [i for i in loop if i.parts[:2] == ("cp", "async") and len(i.operands) > 1]
+        integer = [i for i in loop if i.parts[0] in INTEGER]
+        rows.append({"product": name, "loads": len(loads), "integer": len(integer), "all": len(loop),
+                     "registers": made.n_registers})  # fmt: skip
+    return pd.DataFrame(rows)

@@ -8,8 +8,9 @@ target. `ASTSource` is Triton's own, for `triton.compile`; `interpreted` runs a 
 there is a GPU.
 
 The modules: `compile` compiles, `isolated` does so in a second Python if this process uses the interpreter,
-`artifacts` holds the results, `launched` records launches, `read` and `sass` parse PTX and SASS, `lines` maps
-each instruction to its source line, `layout` maps elements to threads, and `view` displays everything.
+`artifacts` holds the results, `launched` records launches, `read` and `sass` parse PTX and SASS, `loops`
+finds the loop that multiplies, `lines` maps each instruction to its source line, `layout` maps elements to
+threads, and `view` displays everything.
 """
 
 from helpers.ptx.artifacts import CompileError, Stages

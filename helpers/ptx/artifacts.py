@@ -13,6 +13,7 @@ from types import MappingProxyType
 from typing import Any
 
 from helpers import device
+from helpers.ptx.loops import Loop, product_loop
 from helpers.ptx.read import PtxReading, read_ptx
 from helpers.ptx.sass import SassReading, read_sass
 
@@ -82,6 +83,11 @@ class Stages:
     def sass_reading(self) -> SassReading:
         """The parsed SASS."""
         return read_sass(self.sass, self.ptx)
+
+    @functools.cached_property
+    def product_loop(self) -> Loop | None:
+        """One iteration of the loop in which the kernel multiplies, in SASS; None if no loop does."""
+        return product_loop(self.sass, self.sass_reading)
 
     @functools.cached_property
     def resources(self) -> Mapping[str, int]:

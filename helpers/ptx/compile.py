@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 TARGETS = (75, 80, 86, 87, 89, 90, 100, 103, 120, 121)
-_TYPES = re.compile(r"\*?(fp16|bf16|fp32|fp64|fp8\w+|i1|[iu](8|16|32|64))$")
+_TYPES = re.compile(r"(\*?(fp16|bf16|fp32|fp64|fp8\w+|i1|[iu](8|16|32|64))|tensordesc<\w+\[\d+(, ?\d+)*\]>)$")
 
 
 def parse_target(target: str | int) -> int:
@@ -75,7 +75,8 @@ def stages(
 
     Args:
         kernel: a `@triton.jit` function; it may be wrapped for autotuning or defined for the interpreter.
-        signature: the type of each run-time argument, such as `{"x_ptr": "*fp32", "n": "i32"}`.
+        signature: the type of each run-time argument, such as `{"x_ptr": "*fp32", "n": "i32"}`. A tensor
+            descriptor's type contains the size of its tiles: `"tensordesc<bf16[128, 64]>"`.
         constexprs: the value of each `tl.constexpr` argument.
         target: "sm_90" or 90; see `TARGETS`.
         num_warps: warps per block: 1, 2, 4, 8, 16 or 32.

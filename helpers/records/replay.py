@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from helpers import atomic, device
+from helpers import atomic, capabilities, device
 from helpers.records.files import write_case
 from helpers.records.fingerprints import UNNAMED, fingerprint
 from helpers.records.origin import Provenance, live_provenance, show
@@ -87,7 +87,9 @@ def measured(
     """
     request = replace(_Request.of(name, sources, params), stand_in=stand_in)
     return _live_or_replayed(
-        lambda: _live_table(request, live, also or {}), lambda why: _replayed_table(request, why)
+        name,
+        lambda: _live_table(request, live, also or {}),
+        lambda why: _replayed_table(request, why),
     )
 
 
@@ -120,7 +122,7 @@ def measured_file(
     """
     request = _Request.of(name, sources, params)
     return _live_or_replayed(
-        lambda: _live_file(request, live, suffix), lambda why: _replayed_file(request, why)
+        name, lambda: _live_file(request, live, suffix), lambda why: _replayed_file(request, why)
     )
 
 
@@ -200,10 +202,11 @@ class _Request:
 _Result = TypeVar("_Result")
 
 
-def _live_or_replayed(live: Callable[[], _Result], replayed: Callable[[str], _Result]) -> _Result:
+def _live_or_replayed(name: str, live: Callable[[], _Result], replayed: Callable[[str], _Result]) -> _Result:
     """`live()` if there is a GPU; `replayed(why)` if there is none, or if it cannot measure this."""
-    if not device.has_gpu():
-        return replayed("")
+    decision = capabilities.decide(name)
+    if decision.action != capabilities.RUN:
+        return replayed(f"{decision.why} " if decision.why else "")
     try:
         return live()
     except CannotMeasure as why:

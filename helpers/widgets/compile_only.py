@@ -18,6 +18,7 @@ from helpers.widgets.space import FACTS, RESULTS, Candidate, Refused, Space
 
 RIGHT = "right"
 _ROWS, _WIDE = 3, 2**15  # an interpreted program takes about 1 ms, so of wider rows only one is checked
+_PRODUCT_COLS = 160  # a product is checked on a few tiles, the last ones partial
 
 
 def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.GpuSpec) -> dict[str, Any]:
@@ -25,9 +26,9 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
 
     Returns:
         The row, as `measure.measure` returns it but without times. Its verdict is "right", "wrong", "refused"
-            (it doesn't compile, or doesn't fit on an SM), "unchecked" (it compiles but can't run here) or
-            "untimed" (it launches no kernel that we compile). `occupancy` is the percentage of an SM's
-            threads that the launch can use.
+            (it doesn't compile, or doesn't fit on an SM), "skipped" (the space wouldn't time it on a GPU),
+            "unchecked" (it compiles but can't run here) or "untimed" (it launches no kernel that we compile).
+            `occupancy` is the percentage of an SM's threads that the launch can use.
     """
     import torch
 
@@ -46,14 +47,15 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
     if hasattr(candidate.run, "_torchdynamo_orig_callable"):
         return row
     dtype, n_cols = getattr(torch, point["dtype"]), point["n_cols"]
-    seen, verdict = _checked(candidate, kernel, n_cols, dtype)
+    checked_cols = n_cols if space.n_flops is None else min(n_cols, _PRODUCT_COLS)
+    seen, verdict = _checked(candidate, kernel, checked_cols, dtype)
     if (
         dtype is torch.bfloat16
         and verdict["verdict"] != RIGHT
         and any(launch.block is None for launch in seen)
     ):
         # The interpreter of Triton 3.6 to 3.9 treats the bits of bfloat16 as integers.
-        _, verdict = _checked(candidate, kernel, n_cols, torch.float32)
+        _, verdict = _checked(candidate, kernel, checked_cols, torch.float32)
         verdict["reason"] += " (checked as float32, because Triton's interpreter has no bfloat16 arithmetic)"
     if kernel not in space.mapped and not seen:
         return row
@@ -61,7 +63,7 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
     if not seen:
         return row
     try:
-        facts = _compiled(candidate, (space.rows(n_cols), n_cols), dtype, spec)
+        facts = _compiled(space, candidate, (space.rows(n_cols), n_cols), dtype, spec)
     except (ptx.CompileError, cuda.BuildError, ValueError, RuntimeError, TypeError) as error:
         return row | {"verdict": "refused", "reason": sentence(error)}
     except OSError as error:  # no compiler could be started, which isn't the kernel's fault
@@ -70,7 +72,9 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
     held, limit = occupancy(spec, facts["threads"], facts["registers"], facts["shared_bytes"])
     if not held:
         return row | {"verdict": "refused", "reason": _does_not_fit(facts, limit, spec)}
-    return row | {"occupancy": percent_held(spec, held, facts["threads"])}
+    row |= {"occupancy": percent_held(spec, held, facts["threads"])}
+    why = space.skipped(kernel, point)
+    return row | {"verdict": "skipped", "reason": why} if why else row
 
 
 def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[list, dict[str, str]]:
@@ -99,14 +103,16 @@ def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[
     return seen, {"verdict": RIGHT, "reason": checked}
 
 
-def _compiled(candidate: Candidate, shape: tuple[int, int], dtype: Any, spec: device.GpuSpec) -> dict:
+def _compiled(
+    space: Space, candidate: Candidate, shape: tuple[int, int], dtype: Any, spec: device.GpuSpec
+) -> dict[str, Any]:
     """Facts about the launch of the whole size."""
     from helpers import ptx
 
     inputs = inputs_of(candidate, shape, "cpu", dtype)
     with ptx.launches(run=False) as seen:
         candidate.run(*inputs)
-    return launch_facts(seen, spec.target)
+    return launch_facts(seen, spec.target, loop=space.n_flops is not None)
 
 
 def _does_not_fit(facts: Mapping[str, int], limit: str, spec: device.GpuSpec) -> str:

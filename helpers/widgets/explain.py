@@ -375,7 +375,7 @@ def _must_move(table: Table, row: Row | None) -> str | None:
     import torch
 
     space = table.space
-    if row is None or callable(space.n_bytes):
+    if row is None or callable(space.n_bytes) or space.n_flops is not None:
         return None
     itemsize = getattr(torch, row["dtype"]).itemsize
     return _megabytes(space.n_bytes * space.rows(row["n_cols"]) * row["n_cols"] * itemsize)
@@ -395,9 +395,9 @@ def reason(table: Table, row: Row | None) -> str:
         return table.refusal or "not measured yet"
     checked = f"{row['reason']} · " if row["reason"] else ""
     if row["verdict"] not in RIGHT:
-        if row["verdict"] != "unchecked" or not row["registers"]:
+        if row["verdict"] not in ("unchecked", "skipped") or not row["registers"]:
             return f"{row['verdict']}: {row['reason']}"
-        checked = f"unchecked: {checked}"
+        checked = f"{row['verdict']}: {checked}"
     if not row.get("registers"):
         return f"{checked}its compiled code is not available"
     blocks, limit, percent, waves = _residence(table, row)
@@ -405,7 +405,7 @@ def reason(table: Table, row: Row | None) -> str:
     shared = f" · {row['shared_bytes']:,} bytes of shared memory per block" if row["shared_bytes"] else ""
     return (
         f"{checked}{row['registers']} registers per thread ({spills}){shared} · "
-        f"{row['loads']} × {row['load_bytes']}-byte loads · "
+        f"{_work(row, '-byte')} · "
         f"{blocks} blocks per SM, {percent} % of its threads (limit: {limit})"
         + (f" · {waves:,.1f} waves" if waves is not None else "")
     )
@@ -417,10 +417,19 @@ def brief(table: Table, row: Row | None) -> str:
         return reason(table, row)[:90]
     _, _, percent, waves = _residence(table, row)
     spills = f", {row['spill_bytes']} B spilled" if row["spill_bytes"] else ""
-    return (
-        f"{row['registers']} registers{spills}, {row['loads']} × {row['load_bytes']} B loads, "
-        f"{percent} % occupied" + (f", {waves:,.1f} waves" if waves is not None else "")
+    return f"{row['registers']} registers{spills}, {_work(row, ' B')}, {percent} % occupied" + (
+        f", {waves:,.1f} waves" if waves is not None else ""
     )
+
+
+def _work(row: Row, unit: str) -> str:
+    """The loads of a kernel that memory limits, or the main loop of one that arithmetic limits."""
+    if row.get("loop_opcode") is None:
+        return f"{row['loads']} × {row['load_bytes']}{unit} loads"
+    if not row["loop_products"]:
+        return "no loop that multiplies"
+    n, total = row["loop_products"], row["loop_instructions"]
+    return f"{n} {row['loop_opcode']} of {total:,} instructions per loop iteration"
 
 
 def _residence(table: Table, row: Row) -> tuple[int, str, int, float | None]:

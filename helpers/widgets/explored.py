@@ -103,7 +103,8 @@ class Best:
     """The fastest right point of those that were measured at one size and dtype.
 
     Attributes:
-        row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, `gb_per_s`; None if nothing was timed.
+        row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, and `gb_per_s` or `tflop_per_s`;
+            None if nothing was timed.
         alike: the rows that can't be distinguished from it, fastest first: their times differ by less than
             1 % or 0.1 µs, or by no more than their intervals. `timing.changes` explains these limits.
         n_known, n_points: the measured points and all points at this size and dtype.
@@ -140,7 +141,7 @@ def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Be
     lines = [
         f"Fastest at {at}: {_named(table, first)}, {first['median_us']:,.2f} µs (95 % CI "
         f"{first['ci_low_us']:,.2f} to "
-        f"{first['ci_high_us']:,.2f}), {first['gb_per_s']:,.0f} GB/s; {counted}, {table.origin}."
+        f"{first['ci_high_us']:,.2f}), {space.speed.text(table.value(first))}; {counted}, {table.origin}."
     ]
     if alike:
         more = f" and {len(alike) - _NAMED} more" if len(alike) > _NAMED else ""

@@ -18,6 +18,16 @@ export function rowAt(data, gpu, kernel, at) {
   return data.gpus[gpu].rows[rowKey(data, kernel, at)];
 }
 
+/** The dashed line of a GPU at a position, with its text; null if it is not known for the position's dtype. */
+export function ceilingAt(data, gpu, at) {
+  return data.gpus[gpu].ceilings[at[data.sizes[1]]] ?? null;
+}
+
+/** What colors a cell of the map, or null: the value of its bar, or another one for a kernel that has no bar. */
+export function shadeOf(row) {
+  return row?.shade ?? row?.v ?? null;
+}
+
 /** The kernels whose rows are missing at a position, on the GPU that can measure (the first). */
 export function missing(data, shown, at) {
   return shown.filter((kernel) => rowAt(data, 0, kernel, at) === undefined);
@@ -482,6 +492,7 @@ class Kernels extends Explorer {
     if (message.rows) {
       Object.assign(gpu.rows, message.rows);
       gpu.top = message.top;
+      gpu.ceilings = message.ceilings;
       this.drawn = null;
     }
     if (message.why) {
@@ -523,27 +534,28 @@ class Kernels extends Explorer {
     const { data, at } = this;
     const gpus = this.gpu < 0 ? data.gpus.map((_, i) => i) : [this.gpu];
     const top = Math.max(...gpus.map((g) => data.gpus[g].top));
+    const ceilings = gpus.map((g) => ceilingAt(data, g, at));
     const percent = (value) => `${(100 * value) / top}%`;
     const bars = [...this.shown].sort((a, b) => a - b).map((k) => {
       const { name, color } = data.kernels[k];
       const parts = gpus.flatMap((g, n) => {
-        const row = rowAt(data, g, k, at), gpu = data.gpus[g];
+        const row = rowAt(data, g, k, at);
         const text = row ? row.text : g === 0 ? this.absent() : data.absent;
-        const label = h("div", { class: "kx-label" }, n === 0 ? h("b", {}, name) : null, gpus.length > 1 ? h("span", {}, `${gpu.name}:`) : null,
+        const label = h("div", { class: "kx-label" }, n === 0 ? h("b", {}, name) : null, gpus.length > 1 ? h("span", {}, `${data.gpus[g].name}:`) : null,
           h("span", { class: row && row.bad ? "kx-wrong" : null }, text));
         const track = h("div", { class: `kx-track${n % 2 ? " kx-second" : ""}`, title: row?.tip });
         if (row && row.v !== null) {
           track.append(h("i", { style: `width:${percent(row.v)};background:${color}` }));
           if (row.hi) track.append(h("u", { style: `left:${percent(row.lo)};width:${percent(row.hi - row.lo)}` }));
         }
-        if (gpu.ceiling) track.append(h("s", { style: `left:${percent(gpu.ceiling)}` }));
+        if (ceilings[n]) track.append(h("s", { style: `left:${percent(ceilings[n].v)}` }));
         return [label, track];
       });
       return h("div", { class: "kx-bar" }, ...parts);
     });
-    const ceilings = gpus.map((g) => data.gpus[g].ceiling_text && `${gpus.length > 1 ? `${data.gpus[g].name}: ` : ""}${data.gpus[g].ceiling_text}`).filter((text) => text);
+    const texts = gpus.flatMap((g, n) => ceilings[n] ? [`${gpus.length > 1 ? `${data.gpus[g].name}: ` : ""}${ceilings[n].text}`] : []);
     this.bars.replaceChildren(h("div", { class: "kx-caption" }, data.value_title), ...bars, h("div", { class: "kx-scale" },
-      ...(ceilings.length ? [h("span", {}, h("b", {}), ceilings.join(" · "))] : []),
+      ...(texts.length ? [h("span", {}, h("b", {}), texts.join(" · "))] : []),
       ...(data.interval ? [h("span", {}, data.interval)] : [])));
   }
 
@@ -565,8 +577,8 @@ class Kernels extends Explorer {
         grid.append(h("div", { class: "kx-tick" }, data.axes[y].values[line[0].at[y]]));
         for (const { at: position, row } of line) {
           const where = `${data.axes[x].label} ${data.axes[x].values[position[x]]}, ${data.axes[y].label} ${data.axes[y].values[position[y]]}`;
-          const known = row && row.v !== null;
-          const color = known && shade(data.heat, row.v / gpu.top);
+          const value = shadeOf(row), known = value !== null;
+          const color = known && shade(data.heat, value / gpu.top);
           const cell = h("div", {
             class: `kx-cell${known ? "" : row ? " kx-refused" : " kx-none"}`, style: known ? `background:${color};color:${ink(color)}` : "",
           }, h("span", {}, known ? row.cell : row ? row.verdict : ""));

@@ -28,6 +28,7 @@ def explore(
     n_rows: int | None = None,
     n_elements: int | None = None,
     n_bytes: float | Callable = 2,
+    n_flops: Callable | None = None,
     tolerance: tuple[float, float] | None = None,
     target: str | int | None = None,
     **sliders: Any,
@@ -60,6 +61,9 @@ def explore(
         n_elements: of x, instead of `n_rows`: wider rows are fewer.
         n_bytes: what must be moved, in sizes of x (2: x is read and as much is written), or a function of the
             inputs that returns bytes.
+        n_flops: for a kernel that arithmetic limits: a function of the inputs that returns the operations to
+            be computed. Bars then show TFLOP/s, and the dashed line is the fastest torch.matmul of the dtype
+            on this GPU. x is square unless `n_rows` or `n_elements` is given.
         tolerance: (relative, absolute) of the check, instead of the dtype's own.
         target: the GPU to compile for if none is available, such as "sm_80"; by default that of the records.
         **sliders: for a function, a list for each launch parameter, and for `n_cols` and `dtype` if you want
@@ -72,9 +76,8 @@ def explore(
     Raises:
         ValueError: an unknown space, kernel or slider, a position that a slider does not have, or a function
             that cannot be explored; the message says what to pass instead.
-        helpers.records.NoRecord: there is no GPU and no record.
     """
-    asked = Asked(against, reference, make_inputs, n_rows, n_elements, n_bytes, tolerance)
+    asked = Asked(against, reference, make_inputs, n_rows, n_elements, n_bytes, n_flops, tolerance)
     live = frontend() == "widgets"
     own = None
     if isinstance(over, (str, Space)):
@@ -104,6 +107,8 @@ def explore(
     text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
     data = view.kernels_data(tables, chosen, start)
     still = view.still_html(table, chosen, start)
+    if not live and not table.timed and own is None:
+        data["absent"] = "not compiled for this page"
     if not live:
         return Explored(text, page_html(data, still), table=table, kernels=chosen, start=start)
     session = Session(tables, chosen, data)
@@ -201,8 +206,10 @@ class Session:
                     rows |= view.row_data(self.table, self.kernels, kernel, point)
         gpu["rows"] |= rows
         gpu["top"] = view.highest(self.table)
+        gpu["ceilings"] = view.ceilings(self.table)
         gpu["counted"] = bool(self.table.counted)
-        self.widget.send({"rows": rows, "top": gpu["top"], "has_counters": gpu["counted"], **more})
+        news = {name: gpu[name] for name in ("top", "ceilings")}
+        self.widget.send({"rows": rows, **news, "has_counters": gpu["counted"], **more})
 
     async def measure_all(self, mapped: str, at: Mapping[str, Any]) -> None:
         """Measure what is missing of the map, and let other messages through after every position."""

@@ -140,9 +140,7 @@ def summary(table: Table, block_x: int, block_y: int, n_cols: int) -> str:
     row = table.measured(CUDA, point)
     if row is None or row["verdict"] != "ok":
         return f"{text} · {explain.reason(table, row)}"
-    speed = ", ".join(
-        filter(None, [f"{row['gb_per_s']:,.0f} GB/s", view.percent_of_copy(table, row["gb_per_s"])])
-    )
+    speed = ", ".join(filter(None, [f"{row['gb_per_s']:,.0f} GB/s", view.percent_of_ceiling(table, row)]))
     return f"{text} · {speed} ({table.origin})"
 
 

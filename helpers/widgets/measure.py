@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from helpers import device
+from helpers.widgets.peak import peak_tflop_per_s
 from helpers.widgets.space import FACTS, RESULTS, Candidate, Refused, Space
 
 if TYPE_CHECKING:
@@ -18,7 +19,9 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
 
     Returns:
         The row: kernel, point, times in µs with their interval, GB/s, verdict and reason, and the facts
-            about the compiled code.
+            about the compiled code. If the space counts operations, it has `tflop_per_s` instead of GB/s,
+            and `peak_tflop_per_s`, the speed of the fastest torch.matmul of this dtype on this GPU. The
+            verdict is "skipped" if the space doesn't time the point.
 
     Raises:
         helpers.device.Missing: this machine has no GPU.
@@ -35,6 +38,9 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
     except Refused as refusal:
         return row | dict.fromkeys(FACTS) | {"verdict": "refused", "reason": str(refusal)}
 
+    if why := space.skipped(kernel, point):
+        return row | dict.fromkeys((*FACTS, *RESULTS)) | {"verdict": "skipped", "reason": why}
+
     (found,) = sweep(
         candidate.run,
         name=kernel,
@@ -48,11 +54,22 @@ def measure(space: Space, kernel: str, point: Mapping[str, Any], *, budget_s: fl
         budget_s=budget_s,
         tolerance=candidate.tolerance,
     ).to_dict("records")
-    facts: dict[str, int] = {}
+    facts: dict[str, Any] = {}
     if found["verdict"] != "refused":
         facts = candidate.facts(*inputs_of(candidate, shape, "cuda", dtype))
     found["reason"] = found["reason"].removeprefix(f"{Refused.__name__}: ")
-    return row | dict.fromkeys(FACTS) | facts | {name: _rounded(found[name]) for name in RESULTS}
+    results = {name: _rounded(found[name]) for name in RESULTS}
+    if space.n_flops is not None:
+        n_flops = space.n_flops(*inputs_of(candidate, shape, "cuda", dtype))
+        results |= _arithmetic(n_flops, results["median_us"], point["dtype"])
+    return row | dict.fromkeys(FACTS) | facts | results
+
+
+def _arithmetic(n_flops: int, median_us: float | None, dtype: str) -> dict[str, float | None]:
+    """The columns of a kernel whose operations are counted."""
+    speed = None if median_us is None else n_flops / median_us / 1e6
+    peak = peak_tflop_per_s(dtype)
+    return {"gb_per_s": None, "tflop_per_s": _rounded(speed), "peak_tflop_per_s": _rounded(peak)}
 
 
 def empty_row(space: Space, kernel: str, point: Mapping[str, Any]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ class Asked:
     n_rows: int | None = None
     n_elements: int | None = None
     n_bytes: float | Callable = 2
+    n_flops: Callable | None = None
     tolerance: tuple[float, float] | None = None
 
 
@@ -74,6 +75,13 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
     launch = [axis for axis in axes if axis not in _SIZES]
     if asked.n_rows is not None and asked.n_elements is not None:
         raise ValueError("Pass n_rows or n_elements, not both: n_cols and one of them determine the other.")
+    if asked.n_flops is not None and not callable(asked.n_flops):
+        raise ValueError(
+            f"n_flops is {asked.n_flops!r}; pass a function of the inputs that returns how many operations "
+            "they take."
+        )
+    if asked.n_flops is not None and asked.n_bytes != Asked.n_bytes:
+        raise ValueError("Pass n_bytes or n_flops, not both: bars show GB/s or TFLOP/s.")
     called = Called(name, function, rivals, reference, asked, tuple(launch))
     space = Space(
         name=name,
@@ -87,8 +95,9 @@ def own_space(function: Callable, asked: Asked, keywords: Mapping[str, Any]) -> 
         sources=lambda: [function],
         operation=name,
         n_elements=asked.n_elements,
-        n_rows=asked.n_rows or N_ROWS,
+        n_rows=asked.n_rows or (N_ROWS if asked.n_flops is None else None),
         n_bytes=asked.n_bytes,
+        n_flops=asked.n_flops,
         launching=called.launching,
     )
     for axis, value in start.items():
@@ -141,7 +150,7 @@ class Called:
             if hasattr(function, "_torchdynamo_orig_callable"):
                 _many_shapes()
                 compiled.refuse_eager(point["dtype"])
-        facts = functools.partial(_facts, run)
+        facts = functools.partial(compiled.run_facts, run, loop=self.asked.n_flops is not None)
         return Candidate(run, self.reference, facts, self.asked.make_inputs, self.asked.tolerance)
 
     def launching(self) -> tuple[str, dict[str, str]]:
@@ -181,18 +190,6 @@ class Called:
             raise
         self.returned.add(type(result))
         return result
-
-
-def _facts(run: Callable, *inputs: Any) -> dict[str, int]:
-    """What the compiler produced for the kernel that a call launches on this GPU."""
-    from helpers import device, ptx
-
-    with ptx.launches() as seen:
-        run(*inputs)
-    try:
-        return compiled.launch_facts(seen, device.gpu_spec().target)
-    except ptx.CompileError:  # the kernel ran; only the tools that read its code failed
-        return {}
 
 
 def _written(function: Any, namespace: dict[str, Any]) -> str:

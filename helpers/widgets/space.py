@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 N_ROWS = 4096
 COMPILED = "torch.compile"
 FACTS = ("threads", "registers", "spill_bytes", "shared_bytes", "loads", "load_bytes")
+# Facts that are added for kernels whose speed is counted in operations.
+LOOP_FACTS = ("loop_instructions", "loop_products", "loop_opcode")
 RESULTS = ("median_us", "ci_low_us", "ci_high_us", "gb_per_s", "verdict", "reason")
 _WORDS = {
     "block_size": "BLOCK_SIZE",
@@ -26,6 +28,10 @@ _WORDS = {
     "block_y": "block, y",
     "padding": "row padding",
     "offset": "first element",
+    "block_m": "BLOCK_M",
+    "block_n": "BLOCK_N",
+    "num_stages": "num_stages",
+    "group_m": "GROUP_M",
 }
 _UNITS = {
     "block_size": "elements",
@@ -34,6 +40,10 @@ _UNITS = {
     "padding": "elements",
     "offset": "elements",
     "num_warps": "warps per program",
+    "block_m": "rows",
+    "block_n": "columns",
+    "num_stages": "steps in flight",
+    "group_m": "rows of tiles",
 }
 
 
@@ -61,6 +71,33 @@ def require_position(axis: str, value: Any, values: Sequence[Any]) -> None:
 
 class Refused(Exception):
     """A kernel can't run at a point; the message says why."""
+
+
+@dataclass(frozen=True)
+class Speed:
+    """What bars and maps show of a kernel that was timed.
+
+    Attributes:
+        column: the column of a row.
+        unit: its unit.
+        title: the title of the bars.
+        ceiling: what the dashed line is, as in "87 % of copy".
+        decimals: of values below 100.
+    """
+
+    column: str
+    unit: str
+    title: str
+    ceiling: str
+    decimals: int = 0
+
+    def text(self, value: float) -> str:
+        """A value with its unit, such as "668 TFLOP/s"."""
+        return f"{value:,.{0 if value >= 100 else self.decimals}f} {self.unit}"
+
+
+BANDWIDTH = Speed("gb_per_s", "GB/s", "effective bandwidth (GB/s)", "copy")
+ARITHMETIC = Speed("tflop_per_s", "TFLOP/s", "speed (TFLOP/s)", "torch.matmul's best", decimals=1)
 
 
 @dataclass(frozen=True)
@@ -103,9 +140,12 @@ class Space:
         operation: what the kernels compute, in a word or two for titles.
         n_elements: the elements of every matrix, so that wider matrices have fewer rows; None if `n_rows` is
             fixed.
-        n_rows: the rows of every matrix, if `n_elements` is None.
+        n_rows: the rows of every matrix, if `n_elements` is None; None for square matrices.
         n_bytes: the bytes that must be moved, from which GB/s are computed: in matrices (2: one is read, one
             written), or a function of the inputs that returns bytes.
+        n_flops: a function of the inputs that returns the operations to be computed, if arithmetic limits
+            the kernels and not memory: their speed is then shown in TFLOP/s. None otherwise.
+        skipped: `skipped(kernel, point)` returns why a point that would run isn't worth timing; "" if it is.
         colours: the colors of kernels that appear in several spaces; the others get one by their position.
         launching: returns Python code that creates `candidates` in another process, and the files (name to
             text) that it needs; None if `candidates` can be imported.
@@ -124,14 +164,23 @@ class Space:
     blocks: Callable[[Mapping[str, Any]], int] | None = None
     operation: str
     n_elements: int | None = None
-    n_rows: int = N_ROWS
+    n_rows: int | None = N_ROWS
     n_bytes: float | Callable[..., int] = 2
+    n_flops: Callable[..., int] | None = None
+    skipped: Callable[[str, Mapping[str, Any]], str] = lambda kernel, point: ""
     colours: Mapping[str, str] = field(default_factory=dict)
     launching: Callable[[], tuple[str, dict[str, str]]] | None = None
 
     def rows(self, n_cols: int) -> int:
         """The rows of a matrix with this many columns."""
-        return self.n_rows if self.n_elements is None else max(1, self.n_elements // n_cols)
+        if self.n_elements is not None:
+            return max(1, self.n_elements // n_cols)
+        return n_cols if self.n_rows is None else self.n_rows
+
+    @property
+    def speed(self) -> Speed:
+        """What is shown of a kernel that was timed: TFLOP/s if `n_flops` is set, otherwise GB/s."""
+        return BANDWIDTH if self.n_flops is None else ARITHMETIC
 
     def n_blocks(self, row: Mapping[str, Any]) -> int:
         """The blocks (programs) of the launch behind a row."""

@@ -13,10 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from helpers import device, records
+from helpers import capabilities, device, records
 from helpers.widgets import compile_only, counting, measure
 from helpers.widgets.residence import spec_for
-from helpers.widgets.space import FACTS, Space
+from helpers.widgets.space import FACTS, LOOP_FACTS, Space
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,9 +67,9 @@ class Table:
         if self.refusal:
             return self.refusal
         if not self.timed:
+            missing = "there is no GPU and no record yet" if self.space.record else "no GPU is here"
             return (
-                f"not timed, since no GPU is here · compiled for {self.spec.target}, occupancy of "
-                f"{self.spec.name}"
+                f"not timed, since {missing} · compiled for {self.spec.target}, occupancy of {self.spec.name}"
             )
         return f"live on {self.spec.name}" if self.live else f"replayed: {self.spec.name}, {self.date}"
 
@@ -81,16 +81,31 @@ class Table:
 
     @property
     def unit(self) -> str:
-        """The unit of bars and maps: GB/s, or percent of an SM's threads if nothing is timed."""
-        return "GB/s" if self.timed else "% occupied"
+        """The unit of maps: GB/s or TFLOP/s, or percent of an SM's threads if nothing is timed."""
+        return self.space.speed.unit if self.timed else "% occupied"
 
     def value(self, row: Mapping[str, Any] | None) -> float | None:
-        """The value of a row in bars and maps; None if the kernel isn't right, or nothing is known."""
+        """The value of a row in bars; None if the kernel isn't right, or nothing is known.
+
+        If nothing is timed, it is the occupancy. A kernel that arithmetic limits then has no bar, because a
+        fast product occupies an SM with a few warps only.
+        """
+        return self.shade(row) if self.timed or self.space.n_flops is None else None
+
+    def shade(self, row: Mapping[str, Any] | None) -> float | None:
+        """The value of a row in the map: as in bars, but always the occupancy if nothing is timed."""
         if row is None:
             return None
         if self.timed:
-            return row["gb_per_s"] if row["verdict"] == "ok" else None
+            return row[self.space.speed.column] if row["verdict"] == "ok" else None
         return row["occupancy"] if row["verdict"] == compile_only.RIGHT else None
+
+    def ceiling(self, dtype: str) -> float | None:
+        """What was measured as the most that kernels of a dtype can reach on this GPU; None if unknown."""
+        if not self.timed or self.space.n_flops is None:
+            return self.spec.copy_gb_per_s
+        peaks = (row.get("peak_tflop_per_s") for row in self.rows.values() if row["dtype"] == dtype)
+        return next((peak for peak in peaks if peak), None)
 
     def row(self, kernel: str, point: Mapping[str, Any]) -> dict[str, Any] | None:
         """A known row, or None."""
@@ -112,17 +127,16 @@ class Table:
 def load(space: Space, *, replay: bool = False) -> Table:
     """The table of a space: empty and to be filled on a GPU, and the record without one.
 
-    If a kernel has changed since it was recorded, the table is empty and has a `refusal`. `make record`
-    measures the whole space.
+    If a kernel has changed since it was recorded, the table is empty and has a `refusal`. If nothing is
+    recorded, points are compiled and checked without a GPU. `make record` measures the whole space.
 
     Args:
         space: the space.
         replay: use the record even on a GPU, for a figure that can't measure anything itself.
 
-    Raises:
-        helpers.records.NoRecord: nothing is recorded, and there is no GPU or `replay` is set.
     """
-    here, recording = device.has_gpu(), os.environ.get("WORKBOOK_RECORD") == "1"
+    decision = capabilities.decide(space.record)
+    here, recording = decision.action == capabilities.RUN, os.environ.get("WORKBOOK_RECORD") == "1"
     if here and not recording and not replay:
         return Table(space, device.gpu_spec(), live=True)
 
@@ -137,6 +151,10 @@ def load(space: Space, *, replay: bool = False) -> Table:
         frame = records.measured(space.record, whole_space, sources=space.sources())
     except records.KernelChanged as changed:
         return Table(space, records.gpu_spec(), live=False, refusal=str(changed))
+    except records.NoRecord as missing:
+        if device.has_gpu():
+            return Table(space, records.gpu_spec(), live=False, refusal=str(missing))
+        return own_table(space, None)
     return from_frame(space, frame, live=here and recording)
 
 
@@ -146,7 +164,7 @@ def from_frame(space: Space, frame: pd.DataFrame, *, live: bool = False) -> Tabl
     table = Table(space, device.GpuSpec.from_dict(provenance.gpu), live, provenance.date)
     for row in frame.to_dict("records"):
         clean = {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in row.items()}
-        for name in (*space.axes, *FACTS):
+        for name in (*space.axes, *FACTS, *LOOP_FACTS[:2]):
             if isinstance(clean.get(name), float):
                 clean[name] = int(clean[name])
         table.rows[space.key(clean["kernel"], clean)] = clean

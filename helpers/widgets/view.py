@@ -37,7 +37,7 @@ def kernels_data(tables: Mapping[str, Table], kernels: Sequence[str], start: Map
         ],
         "heat": list(plots.HEAT_COLOURS),
         "unit": table.unit,
-        "value_title": "effective bandwidth (GB/s)" if table.timed else "occupancy (%), not a speed",
+        "value_title": space.speed.title if table.timed or space.n_flops else "occupancy (%), not a speed",
         "interval": "whiskers: 95 % confidence interval" if table.timed else "",
         "titles": {
             f"{i},{j}": f"{space.operation} of {space.rows(n_cols):,} × {n_cols:,} {dtype}"
@@ -93,7 +93,6 @@ def color(space: Space, kernel: str) -> str:
 
 def gpu_data(name: str, table: Table, kernels: Sequence[str]) -> dict[str, Any]:
     """All known rows of one GPU."""
-    copy = table.spec.copy_gb_per_s
     rows: dict[str, Any] = {}
     for kernel, point in table.space.points():
         if kernel in kernels and table.row(kernel, point) is not None:
@@ -102,11 +101,17 @@ def gpu_data(name: str, table: Table, kernels: Sequence[str]) -> dict[str, Any]:
         "name": name,
         "note": table.note,
         "top": highest(table),
-        "ceiling": copy,
-        "ceiling_text": f"copy: {copy:,.0f} GB/s" if copy else "",
+        "ceilings": ceilings(table),
         "rows": rows,
         "counted": bool(table.counted),
     }
+
+
+def ceilings(table: Table) -> list[dict[str, Any] | None]:
+    """The dashed line and its text for each position of the dtype's slider; None if it isn't known."""
+    speed = table.space.speed
+    values = [table.ceiling(dtype) for dtype in table.space.axes["dtype"]]
+    return [v and {"v": round(v, 1), "text": f"{speed.ceiling}: {speed.text(v)}"} for v in values]
 
 
 def row_data(table: Table, kernels: Sequence[str], kernel: str, point: Mapping[str, Any]) -> dict[str, Any]:
@@ -114,16 +119,18 @@ def row_data(table: Table, kernels: Sequence[str], kernel: str, point: Mapping[s
     space, row = table.space, table.row(kernel, point)
     axes = space.axes if kernel in space.mapped else ("n_cols", "dtype")
     at = ",".join(str(space.axes[axis].index(point[axis])) for axis in axes)
-    value = table.value(row)
+    value, shade = table.value(row), table.shade(row)
     text = _bar_text(table, row)
     found: dict[str, Any] = {
         "v": None if value is None else round(value, 1),
         "text": text,
-        "cell": "" if value is None else f"{value:,.0f}",
+        "cell": "" if shade is None else f"{shade:,.0f}",
         "tip": "\n".join(filter(None, [text, _time(row), explain.brief(table, row)])),
         "line": explain.reason(table, row),
         "verdict": row["verdict"],
     }
+    if shade != value:
+        found["shade"] = shade
     if value is None and row["verdict"] == "wrong":
         found["bad"] = True
     if row["verdict"] == "ok":
@@ -150,17 +157,18 @@ def _counted(table: Table, kernels: Sequence[str], kernel: str, point: Mapping[s
 
 
 def highest(table: Table) -> float:
-    """The end of the bars' axis: a little above the copy and everything measured, or 100 %."""
+    """The end of the bars' axis: a little above the ceilings and everything measured, or 100 %."""
     if not table.timed:
         return 100
-    known = [row["gb_per_s"] for row in table.rows.values() if row["verdict"] == "ok"]
-    return round(1.04 * max([table.spec.copy_gb_per_s or 0, *known, 1]), 1)
+    known = [table.value(row) for row in table.rows.values()]
+    known += [table.ceiling(dtype) for dtype in table.space.axes["dtype"]]
+    return round(1.04 * max([*filter(None, known), 1]), 1)
 
 
-def percent_of_copy(table: Table, gb_per_s: float) -> str:
-    """How much of the GPU's copy bandwidth that is; "" if that is not known."""
-    copy = table.spec.copy_gb_per_s
-    return f"{100 * gb_per_s / copy:.0f} % of copy" if copy else ""
+def percent_of_ceiling(table: Table, row: Row) -> str:
+    """How much of the GPU's ceiling a timed kernel reaches; "" if that is not known."""
+    most = table.ceiling(row["dtype"])
+    return f"{100 * table.value(row) / most:.0f} % of {table.space.speed.ceiling}" if most else ""
 
 
 def _bar_text(table: Table, row: Row) -> str:
@@ -168,12 +176,16 @@ def _bar_text(table: Table, row: Row) -> str:
     if row["verdict"] not in explain.RIGHT:
         if row["kernel"] in table.space.mapped:
             return str(row["verdict"])  # the sentence below the bars has the reason
-        return "not timed here" if row["verdict"] == "untimed" else f"{row['verdict']}: {row['reason'][:46]}"
+        if row["verdict"] == "untimed":
+            return "not timed here" if table.space.n_flops is None else "not measured: no GPU"
+        return f"{row['verdict']}: {row['reason'][:46]}"
     if not table.timed:
         spills = f", {row['spill_bytes']:,} B spilled" if row["spill_bytes"] else ""
+        if table.space.n_flops is not None:
+            return f"not measured: no GPU{spills}"
         occupied = table.value(row)
         return "right, not timed" if occupied is None else f"right, {occupied} % occupied{spills}"
-    return ", ".join(filter(None, [f"{row['gb_per_s']:,.0f} GB/s", percent_of_copy(table, row["gb_per_s"])]))
+    return ", ".join(filter(None, [table.space.speed.text(table.value(row)), percent_of_ceiling(table, row)]))
 
 
 def _time(row: Row) -> str:

@@ -1,5 +1,7 @@
 """The exercises of lesson 11 with their solutions; `workbook form` writes both into the notebook."""
 
+import math
+
 from helpers.lab import check
 
 
@@ -57,3 +59,18 @@ def steps_in_flight(block_m: int, block_n: int, block_k: int, itemsize: int, sha
 
 
 check("steps-in-flight", steps_in_flight)
+
+
+# %% error-bound
+def error_bound(terms: list[float], u_in: float, u_acc: float) -> float:
+    """Return how far the sum of `terms` may be off, from rounding the inputs and the sum so far.
+
+    `u_in` is the unit roundoff of the inputs, and `u_acc` that of the sum. All errors have random signs.
+    """
+    # BEGIN SOLUTION: what is t, and how often is the sum rounded?
+    t = math.sqrt(sum(term * term for term in terms))
+    return u_in * t + u_acc * math.sqrt(len(terms)) * t
+    # END SOLUTION
+
+
+check("error-bound", error_bound)

@@ -11,7 +11,7 @@ import seeds
 import torch
 from check_kernels import OPERATIONS, TF32, in_float32, with_factors
 
-from helpers.check import Mismatch, assert_matches
+from helpers.check import Mismatch, assert_matches, assert_result
 from helpers.check.operation import Operation as Measured
 from helpers.check.operation import bounds_of
 
@@ -57,6 +57,129 @@ def test_ten_million_terms():
     shape, seed = (1, 10_000_000), seeds.several(1).start
     found = check_bounds.one_seed(operation, operation.right, shape, torch.float32, seed)
     assert all(one.passed for one in found.values())
+
+
+def quantized(shape, generator, device, dtype):
+    """Factors as fp8 with a scale for each row of the first and each column of the second."""
+    found = []
+    for one, dim in zip(factors(shape, generator, device, torch.float32), (1, 0), strict=True):
+        scale = one.abs().amax(dim, keepdim=True) / torch.finfo(dtype).max
+        found += [(one / scale).to(dtype), scale]
+    a, scale_a, b, scale_b = found
+    return a, b, scale_a, scale_b
+
+
+def scaled(a, b, scale_a, scale_b):
+    return a @ b * scale_a * scale_b
+
+
+def scaled_in_float32(a, b, scale_a, scale_b, to=torch.bfloat16):
+    return scaled(a.float(), b.float(), scale_a, scale_b).to(to)
+
+
+def of_fp8(seed, **more):
+    shapes = [(33, 31, 17), (17, 1024, 24), (9, 16_384, 8)]
+    how = {"shapes": shapes, "make_inputs": quantized, "dtype": torch.float8_e4m3fn, "seed": seed, **HERE}
+    return how | more
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("to", [torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn])
+def test_a_product_of_fp8_may_have_any_dtype(to):
+    for seed in seeds.several(3):
+        assert_matches(lambda *args: scaled_in_float32(*args, to=to), scaled, **of_fp8(seed))
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize("to", [torch.bfloat16, torch.float16])
+def test_a_product_of_fp8_may_be_added_in_14_bits(to):
+    """As compute capability 9.0 does for 128 terms, according to DeepSeek-V3 (arXiv 2412.19437), 3.3.2."""
+    cut = check_kernels.narrowed(13, cut=True)
+
+    def kernel(a, b, scale_a, scale_b):
+        total = torch.zeros(len(a), b.shape[1])
+        for first in range(0, a.shape[1], 128):
+            part = torch.zeros_like(total)
+            for k in range(first, min(first + 128, a.shape[1]), 32):
+                part = cut(part + a[:, k : k + 32].float() @ b[k : k + 32].float())
+            total += part
+        return (total * scale_a * scale_b).to(to)
+
+    for seed in seeds.several(3):
+        assert_matches(kernel, scaled, **of_fp8(seed))
+
+
+def _rounded_again(a, b, scale_a, scale_b):
+    """The scales are applied first, and what they give is rounded to fp8 again."""
+    a, b = ((x.float() * scale).to(x.dtype).float() for x, scale in ((a, scale_a), (b, scale_b)))
+    return (a @ b).bfloat16()
+
+
+def _added_in_bfloat16(a, b, scale_a, scale_b):
+    acc = check_kernels.matmul_added_in(torch.bfloat16)(a.float(), b.float())
+    return (acc.float() * scale_a * scale_b).bfloat16()
+
+
+def _without_the_last_tile(a, b, scale_a, scale_b):
+    a = a.float()
+    a[:, -16:] = 0
+    return scaled_in_float32(a, b, scale_a, scale_b)
+
+
+def _scales_of_rows_only(a, b, scale_a, scale_b):
+    return scaled_in_float32(a, b, scale_a, scale_b.mean())
+
+
+@pytest.mark.seeded
+@pytest.mark.parametrize(
+    "kernel", [_rounded_again, _added_in_bfloat16, _without_the_last_tile, _scales_of_rows_only]
+)
+def test_a_wrong_product_of_fp8_is_rejected(kernel):
+    for seed in seeds.several(3):
+        with pytest.raises(Mismatch, match="elements differ"):
+            assert_matches(kernel, scaled, **of_fp8(seed, shapes=[(9, 16_384, 8)]))
+
+
+def test_a_result_in_fp8_is_rounded_once():
+    x = torch.randn(3, 40, generator=torch.Generator().manual_seed(0))
+    rounded = x.to(torch.float8_e4m3fn)
+    assert_result("mine", rounded, lambda x: x * 1.0, [x])
+    for at, factor in ((5, 1.125), (30, 0.875)):
+        wrong = rounded.float()
+        wrong[1, at] *= factor
+        with pytest.raises(Mismatch, match=rf"1 of 120 elements differ\.\n  at \(1, {at}\)"):
+            assert_result("mine", wrong.to(rounded.dtype), lambda x: x * 1.0, [x])
+
+
+def test_a_result_beyond_fp8_may_be_its_largest_number_or_nan():
+    """Conversions differ: some saturate, others give NaN."""
+    x = torch.tensor([300.0, 460.0, 1e4, -1e4, math.inf, math.nan])
+    for beyond in (448.0, math.nan):
+        result = torch.tensor([300.0, 448.0, beyond, -beyond, beyond, math.nan])
+        assert_result("mine", result.to(torch.float8_e4m3fn), lambda x: x * 1.0, [x])
+    for at, value in ((2, -448.0), (3, 448.0), (4, 2.0), (5, 448.0)):
+        wrong = x.clamp(-448, 448)
+        wrong[at] = value
+        with pytest.raises(Mismatch, match=rf"1 of 6 elements differ\.\n  at \({at},\)"):
+            assert_result("mine", wrong.to(torch.float8_e4m3fn), lambda x: x * 1.0, [x])
+
+
+def test_an_unwritten_element_in_fp8_is_recognized():
+    def half(x):
+        y = torch.empty_like(x)
+        y[:, :20] = x[:, :20]
+        return y
+
+    with pytest.raises(Mismatch, match="writes only the first 20 of 40 columns"):
+        assert_matches(half, lambda x: x * 1.0, shapes=[(3, 40)], dtype=torch.float8_e4m3fn, **HERE)
+
+
+def test_the_inputs_of_a_product_of_16_bits_are_exact():
+    kernel = check_kernels.matmul_added_in(torch.float16)
+    how = {"shapes": [(33, 4096, 24)], "make_inputs": factors, "dtype": torch.float16, **HERE}
+    with pytest.raises(Mismatch, match="elements differ") as told:
+        assert_matches(kernel, torch.matmul, seed=0, **how)
+    assert "rounding of each input" not in str(told.value)
 
 
 def test_a_convolution_in_tf32_passes_if_tf32_is_allowed():

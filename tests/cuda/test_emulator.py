@@ -6,19 +6,15 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
+from cuda_corpus import corpus
 
 from helpers import check, cuda, device
 from helpers.cuda import emulator
 from helpers.cuda.emulator import checked, translate
 from helpers.lessons import grid
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "cuda_corpus"))
-import corpus
 
 CASES = {case.name: case for case in corpus.CASES}
 

@@ -494,3 +494,27 @@ def _steps(m, n, k, size, shared):
 )
 def test_a_wrong_number_of_steps_in_flight(wrong, mistake) -> None:
     assert mistakes("steps-in-flight", wrong) == {mistake}
+
+
+def _t(terms):
+    return math.sqrt(sum(term * term for term in terms))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "mistake"),
+    [
+        (lambda terms, u_in, u_acc: None, "not-a-number"),
+        (lambda terms, u_in, u_acc: u_in * _t(terms), "only-inputs"),
+        (lambda terms, u_in, u_acc: u_acc * len(terms) ** 0.5 * _t(terms), "only-sums"),
+        (lambda terms, u_in, u_acc: (u_in + u_acc) * _t(terms), "one-addition"),
+        (lambda terms, u_in, u_acc: (u_in + u_acc * len(terms)) * _t(terms), "no-root"),
+        (lambda terms, u_in, u_acc: (u_in + u_acc * len(terms)) * sum(map(abs, terms)), "worst-case"),
+        (lambda terms, u_in, u_acc: (u_in + u_acc * len(terms) ** 0.5) * abs(sum(terms)), "of-the-sum"),
+        (lambda terms, u_in, u_acc: (u_in + u_acc * len(terms) ** 0.5) * _t(terms) ** 2, "squared"),
+        (lambda terms, u_in, u_acc: u_in + u_acc * len(terms) ** 0.5, "relative"),
+        (lambda terms, u_in, u_acc: 1.0, "bound"),
+        (lambda terms, u_in, u_acc: (u_in + u_acc * len(terms) ** 0.5) * _t(terms), ""),
+    ],
+)
+def test_a_wrong_bound_of_a_product(wrong, mistake) -> None:
+    assert mistake in mistakes("error-bound", wrong)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from helpers import ncu, records
+from helpers import ncu, ptx, records
 from helpers.lessons import products
 
 
@@ -49,3 +49,25 @@ def test_speed_counts_two_operations_per_product():
     row = products.speed(1000, 1000.0, (990.0, 1010.0))
     assert row["tflop_per_s"] == pytest.approx(2.0)
     assert row["tflop_per_s_low"] < 2.0 < row["tflop_per_s_high"]
+
+
+def test_the_instructions_of_a_loop():
+    text = r"""
+    extern "C" __global__ void count(int* x, int n) {
+        x[1] = n;
+        #pragma unroll 1
+        for (int i = 0; i < n; i++) atomicMax(x, i * i);
+    }"""
+    made = ptx.cuda_stages(text, target="sm_90")
+    loop = products.longest_loop(made)
+    assert [i.opcode for i in loop if i.parts[0] == "bra"] == ["bra"]
+    assert any(i.parts[0] in ("atom", "red") for i in loop)
+    assert not any(i.parts[0] == "st" for i in loop)
+    row = products.count_steps({"mine": made}).iloc[0]
+    assert (row["product"], row["loads"], row["all"]) == ("mine", 0, len(loop))
+    assert 2 <= row["integer"] < row["all"]
+
+
+def test_a_kernel_without_a_loop_has_no_steps():
+    made = ptx.cuda_stages('extern "C" __global__ void one(int* x) { *x = 1; }', target="sm_90")
+    assert products.longest_loop(made) == []

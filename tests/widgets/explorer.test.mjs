@@ -19,6 +19,21 @@ test("a kernel that the sliders do not change has one row per size", () => {
   assert.equal(rules.rowAt(data, 0, 1, [0, 1, 0, 0]).v, 7);
 });
 
+test("the dashed line is that of the dtype, and may be unknown", () => {
+  const [line, other] = [{ v: 52, text: "52 TFLOP/s" }, { v: 766, text: "766 TFLOP/s" }];
+  const two = { ...data, gpus: [{ ceilings: [line, other] }, { ceilings: [null, other] }] };
+  assert.equal(rules.ceilingAt(two, 0, [0, 0, 0, 0]), line);
+  assert.equal(rules.ceilingAt(two, 0, [0, 0, 0, 1]), other);
+  assert.equal(rules.ceilingAt(two, 1, [0, 0, 0, 0]), null);
+});
+
+test("a cell of the map can be colored where its kernel has no bar", () => {
+  assert.equal(rules.shadeOf({ v: 5 }), 5);
+  assert.equal(rules.shadeOf({ v: null, shade: 25 }), 25);
+  assert.equal(rules.shadeOf({ v: null }), null);
+  assert.equal(rules.shadeOf(undefined), null);
+});
+
 test("only kernels without a row are requested", () => {
   assert.deepEqual(rules.missing(data, [0, 1], [1, 2, 0, 0]), []);
   assert.deepEqual(rules.missing(data, [0, 1], [0, 2, 0, 0]), [0]);

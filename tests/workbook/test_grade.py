@@ -334,7 +334,7 @@ def test_what_a_forger_sends_is_looked_at(attacked):
     assert "sent an answer that cannot be read" in mark(attacked, "forger-grows", "count-blocks").sentence
     assert "sent an answer that cannot be read" in mark(attacked, "forger-pickles", "twice").sentence
     assert verdicts(attacked, "writes") == ("passed", "failed")
-    assert "wrote into the grader's pipe" in mark(attacked, "writes", "twice").sentence
+    assert "wrote into the pipe of its answers" in mark(attacked, "writes", "twice").sentence
 
 
 def test_what_stands_above_the_check_counts(graded):

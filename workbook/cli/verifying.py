@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,13 @@ def verify(
         ),
     ] = None,
     dtype: Annotated[str, typer.Option(help="For a function: the dtype of its inputs.")] = "float32",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help='Whether float32 products may round their factors to TF32: "tf32" or "ieee"; by default as '
+            "the reference does."
+        ),
+    ] = "",
     json_file: Annotated[
         Path | None,
         typer.Option("--json", metavar="FILE", help="Also write the verdict as JSON; - is stdout."),
@@ -70,6 +78,8 @@ def verify(
     ] = False,
 ) -> None:
     try:
+        if precision not in ("", "tf32", "ieee"):
+            raise UsageError(f"--precision {precision}: choose tf32 or ieee.")
         problem, candidate = _read(what, reference, shapes or [], dtype)
         tier = _tier(unsafe)
     except UsageError as error:
@@ -80,7 +90,12 @@ def verify(
     from workbook.verify.verifier import verify as judge
 
     settings = Settings(_seed(seed), not unsafe, time_limit, memory_limit)
-    verdict = judge(problem, candidate, settings, say=_progress())
+    if precision:
+        problem = replace(problem, precision=precision)
+    try:
+        verdict = judge(problem, candidate, settings, say=_progress())
+    except UsageError as error:
+        stop(error)
     if json_file is not None:
         document = json.dumps(verdict.as_dict(), indent=1, ensure_ascii=False)
         if str(json_file) == "-":

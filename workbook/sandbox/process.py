@@ -169,14 +169,14 @@ class Process:
         if select.select([self._replies], [], [], 0)[0]:
             if self._process.poll() is not None or not os.read(self._replies, 1):
                 self._gone()
-            self._end("wrote into the grader's pipe", "forged-answer")
+            self._end("wrote into the pipe of its answers", "forged-answer")
         token = secrets.token_hex(8)
         until = min(time.monotonic() + seconds, self._until)
         self._send({**message, "token": token}, until)
         reply, late = self._receive(until, token)
         while "asks" in reply:
             if answer is None:
-                self._end("wrote into the grader's pipe", "forged-answer")
+                self._end("wrote into the pipe of its answers", "forged-answer")
             said = {"error_type": "KeyboardInterrupt", "error": ""} if late else answer(reply["asks"])
             until = max(until, time.monotonic() + _GRACE_S) if late else until
             self._send({"answer": said, "token": token}, until)
@@ -230,13 +230,13 @@ class Process:
         n = struct.unpack(">Q", exactly(8))[0]
         payload = exactly(n) if n <= MAX_BYTES else b""
         if not is_plain_zip(payload):
-            self._end("wrote into the grader's pipe", "forged-answer")
+            self._end("wrote into the pipe of its answers", "forged-answer")
         try:
             reply = torch.load(io.BytesIO(payload), weights_only=True)
         except Exception:  # whatever torch makes of bytes that may not be a worker's
             self._end("sent an answer that cannot be read", "unusable")
         if type(reply) is not dict or reply.get("token") != token:
-            self._end("wrote into the grader's pipe", "forged-answer")
+            self._end("wrote into the pipe of its answers", "forged-answer")
         return reply, interrupted
 
     def _interrupt(self) -> None:
@@ -322,7 +322,7 @@ class Process:
         if killed_for_memory:
             raise WorkerDied(self._too_much, "memory", self.log)
         if code is None:
-            raise WorkerDied("closed the grader's pipe", "forged-answer", self.log)
+            raise WorkerDied("closed the pipe of its answers", "forged-answer", self.log)
         if code < 0:
             with contextlib.suppress(ValueError):
                 code = signal.Signals(-code).name

@@ -41,12 +41,14 @@ def n_bytes(value: Any) -> int:
     return sum(one.numel() * one.element_size() for one in tensors_of(value))
 
 
-def other_values(case: Case, seed: int) -> Iterator[Case]:
+def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     """The case with other values in its floating-point tensors.
 
-    Those within the range that the benchmark draws from have the role CONTRACT, others BEYOND. Tensors that
-    look like a mask, are sorted, or have rows that sum to 1 keep their values, because the problem may
-    require that.
+    Those of ordinary size have the role CONTRACT, others BEYOND. Tensors that look like a mask, are sorted,
+    or have rows that sum to 1 keep their values, because the problem may require that.
+
+    Args:
+        ties: whether to try equal values, too.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -59,9 +61,11 @@ def other_values(case: Case, seed: int) -> Iterator[Case]:
         return one.reshape(-1)[order.to(one.device)].reshape(one.shape)
 
     def extremes(one: torch.Tensor) -> torch.Tensor:
-        low, high = one.min(), one.max()
-        chosen = torch.rand(one.shape, generator=generator).to(one.device) < 0.5
-        return torch.where(chosen, low, high).to(one.dtype)
+        low, high = one.float().aminmax()
+        chosen, jitter = torch.rand((2, *one.shape), generator=generator).to(one.device)
+        # With only two values, all roundings of a sum can go the same way, which no bound expects.
+        jitter = 0.05 * (high - low) * jitter
+        return torch.where(chosen < 0.5, low + jitter, high - jitter).to(one.dtype)
 
     def normal(one: torch.Tensor) -> torch.Tensor:
         return torch.randn(one.shape, generator=generator).to(one.device, one.dtype)
@@ -72,12 +76,32 @@ def other_values(case: Case, seed: int) -> Iterator[Case]:
     role = CONTRACT if case.role == BENCHMARK else case.role
     yield made("values shuffled", role, shuffled)
     yield made("reversed", role, lambda one: one.flip(tuple(range(one.dim()))))
-    yield made("smallest and largest value only", role, extremes)
-    if all(float(one.min()) <= 0 <= float(one.max()) for one in data):
+    if ties:
+        yield made("small and large values", role, extremes)
+    if ties and all(float(one.min()) <= 0 <= float(one.max()) for one in data):
         yield made("zeros", role, torch.zeros_like)
-    yield made("normally distributed", BEYOND, normal)
+    yield made("normally distributed", role, normal)
     yield made("values × 1,000", BEYOND, lambda one: one * 1000)
     yield made("values × 0.001", BEYOND, lambda one: one * 0.001)
+    yield made("one NaN", BEYOND, _with_nan)
+
+
+def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
+    """The case with one element of its first tensor of data changed, and with two of its elements swapped."""
+    number = next((i for i, one in enumerate(tensors_of(case.args)) if is_data(one)), None)
+    if number is None:
+        return
+    generator = torch.Generator().manual_seed(seed)
+    for label in ("one element changed", "two elements swapped"):
+        tensors = [one.clone() for one in tensors_of(case.args)]
+        flat = tensors[number].reshape(-1)
+        i, j = (int(one) for one in torch.randint(flat.numel(), (2,), generator=generator))
+        first, second = flat[i].clone(), flat[j].clone()
+        flat[i] = second if label.startswith("two") else (flat.max() if first < flat.mean() else flat.min())
+        flat[j] = first if label.startswith("two") else flat[j]
+        tensors[number] = flat.view(tensors[number].shape)
+        args = with_tensors(case.args, tensors)
+        yield Case(f"{case.label}, {label}", args, case.role, case.reduced, case.outputs)
 
 
 def other_layouts(case: Case) -> Iterator[Case]:
@@ -96,6 +120,13 @@ def other_layouts(case: Case) -> Iterator[Case]:
     if tensors_of(case.args):
         args = map_tensors(shifted, case.args)
         yield Case(f"{case.label}, not aligned", args, BEYOND, case.reduced, case.outputs)
+
+
+def _with_nan(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy with a NaN in the middle."""
+    changed = tensor.clone(memory_format=torch.contiguous_format)
+    changed.view(-1)[changed.numel() // 2] = float("nan")
+    return changed
 
 
 def is_data(tensor: torch.Tensor) -> bool:

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 
-from workbook.verify.arguments import other_layouts, other_values
+from workbook.verify.arguments import other_layouts, other_values, slightly_changed
 from workbook.verify.judging import Judge
 from workbook.verify.problem import BEYOND, Case, Problem
 from workbook.verify.suspect import Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 _N_REPEATED = 20  # calls in a row, to see what accumulates
-_N_REWRITTEN = 4  # calls with the same tensors, each with other contents
 # Changes of these settings are worth knowing, but they neither make results wrong nor timings better.
-_HARMLESS_STATE = (
-    "os.environ", "torch.backends.cudnn.benchmark", "the state of Python's random", "gc.isenabled",
-    "torch.is_grad_enabled", "the working directory",
-)  # fmt: skip
+_HARMLESS_STATE = ("the state of Python's random", "gc.isenabled", "the working directory")
+_PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "mv", "dot")
 _PLAIN_TYPES = ("Tensor", "Parameter")
 # Operators that only move, allocate or name memory.
 _TRIVIAL = (
@@ -42,13 +40,12 @@ def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[F
             answer = suspect.call(slot, case, poison=True)
             yield from _of_answer(judge, case, answer)
             if found := judge.judge(case, answer, for_benchmark=True):
-                yield found
+                yield replace(found, check="only-some-shapes") if found.severity == LIMIT else found
             elif number == 0:
                 yield from _settled(suspect, case, answer)
         except Raised as error:
             yield _raised(error, case)
-        finally:
-            suspect.put(slot, ())
+        suspect.put(slot, ())
 
 
 def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
@@ -101,18 +98,17 @@ def late_results(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding
         )  # fmt: skip
 
 
-def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case]) -> Iterator[Finding]:
-    """Call it with the same tensors, whose contents change between the calls.
+def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case], seed: int) -> Iterator[Finding]:
+    """Call it with the same tensors, whose contents change between the calls: completely, or a little.
 
     Args:
-        others: cases of the same shapes, from which the contents are taken in turn, beginning with the last.
+        others: cases of the same shapes.
     """
-    others = others[::-1]
+    last = others[-1]
     try:
         suspect.put("same", case.args)
         suspect.call("same", case)
-        for number in range(_N_REWRITTEN):
-            other = others[number % len(others)]
+        for number, other in enumerate([last, case, *slightly_changed(case, seed), last]):
             suspect.write("same", other.args)
             answer = suspect.call("same", other)
             if judge.judge(other, answer):
@@ -136,7 +132,8 @@ def _stale(suspect: Suspect, judge: Judge, case: Case, number: int) -> Finding:
 
 def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
     """Try other values in the same shapes."""
-    yield from _variants(suspect, judge, other_values(case, seed), "only-some-values")
+    variants = other_values(case, seed, ties=not judge.returns_integers(case))
+    yield from _variants(suspect, judge, variants, "only-some-values")
 
 
 def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
@@ -158,7 +155,7 @@ def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) 
             yield Finding(name, found.severity, found.says, found.evidence)
 
 
-def repeated(suspect: Suspect, case: Case) -> Iterator[Finding]:
+def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
     """Call it many times in a row: what accumulates, and whether results repeat bit by bit."""
     try:
         suspect.put("repeat", case.args)
@@ -175,7 +172,7 @@ def repeated(suspect: Suspect, case: Case) -> Iterator[Finding]:
         what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
         says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
         yield Finding("leak", WRONG, says, case.label)
-    if found["n_distinct"]:
+    if found["n_distinct"] and not judge.may_change:
         says = (
             f"Results differ in their last bits from call to call ({found['n_distinct']} of "
             f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
@@ -203,35 +200,69 @@ def watched(suspect: Suspect, when: str) -> Iterator[Finding]:
         yield Finding("global-state", severity, f"It changes a global setting: {change}.", when)
 
 
-def library(suspect: Suspect, problem: Problem, case: Case) -> Iterator[Finding]:
+def library(suspect: Suspect, reference: set[str], case: Case) -> Iterator[Finding]:
     """Report when it only calls the operators that the reference calls."""
     try:
         suspect.put("operators", case.args)
         used = _of_interest(suspect.operators("operators", case))
     except Raised:
         return
-    reference = _of_interest(_operators_of(problem, case))
-    if used and reference and reference <= used:
-        names = ", ".join(sorted(reference)[:4])
+    wanted = _of_interest(reference)
+    if used and wanted and wanted <= used:
+        names = ", ".join(one.removesuffix(".default") for one in sorted(wanted)[:4])
         says = f"It calls the same library functions as the reference ({names}) and no others in their place."
         yield Finding("library", NOTE, says, case.label)
 
 
-def _operators_of(problem: Problem, case: Case) -> list[str]:
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    names = []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-            names.append(str(func))
-            return func(*args, **(kwargs or {}))
-
-    with Recorder():
-        problem.reference(*case.args)
-    return names
-
-
-def _of_interest(names: Sequence[str]) -> set[str]:
+def _of_interest(names: Iterable[str]) -> set[str]:
+    """Operators that compute, by name; all products of matrices are one."""
     short = {name.removeprefix("aten.").removeprefix("prims.") for name in names}
-    return {name for name in short if not name.startswith(_TRIVIAL)}
+    found = {name for name in short if not name.startswith(_TRIVIAL)}
+    return {"a matrix product" if name.partition(".")[0] in _PRODUCTS else name for name in found}
+
+
+def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Call it twice with the same contents, and overwrite its first result in between."""
+    if judge.may_change:
+        return
+    try:
+        suspect.put("twice", case.args)
+        suspect.call("twice", case)
+        overwritten = suspect.overwrite()
+        answer = suspect.call("twice", case)
+    except Raised as error:
+        yield _raised(error, case)
+        return
+    if overwritten and judge.judge(case, answer):
+        says = (
+            "It returns the tensor of an earlier call without computing: what was written there since is "
+            "still in it."
+        )
+        yield Finding("stale-result", DISHONEST, says, case.label)
+    elif answer.is_reused:
+        says = "It returns the same memory from every call, so that each call overwrites the result before."
+        yield Finding("aliased-output", WRONG, says, case.label)
+
+
+def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
+    """Construct it again with other parameters than a new model has."""
+    if problem.with_parameters is None:
+        return
+    state, reference = problem.with_parameters(seed)
+    other = judge.with_reference(reference)
+    if not other.can_judge(case):
+        return
+    label = f"{case.label}, other parameters"
+    try:
+        if not suspect.load(state):
+            return
+        suspect.put("parameters", case.args)
+        found = other.judge(replace(case, label=label), suspect.call("parameters", case))
+    except Raised as error:
+        yield _raised(error, case)
+        return
+    if found:
+        says = (
+            f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
+        )
+        yield Finding("only-some-values", WRONG, says, found.evidence)

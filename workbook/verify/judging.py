@@ -5,6 +5,7 @@ benchmark does.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -45,14 +46,15 @@ class Judge:
         return bool(found) and any(one.untyped_storage().data_ptr() in addresses for one in found.tensors)
 
     def can_judge(self, case: Case) -> bool:
-        """Whether the reference itself, in the inputs' dtype, is within the bounds, and finite.
+        """Whether the reference itself, in the inputs' dtype, is within the bounds, and finite if the inputs
+        are.
 
         On some inputs (a variance of equal numbers, for example) no kernel can be accurate.
         """
         try:
             own = self.own_results(case)
             expected = self._expected(case)
-            if not all(bool(one.isfinite().all()) for one in expected.tensors if one.is_floating_point()):
+            if _is_finite(tensors_of(case.args)) and not _is_finite(expected.tensors):
                 return False
             value = own[0] if expected.is_single else own
             assert_result(
@@ -61,6 +63,37 @@ class Judge:
         except (check.Mismatch, RuntimeError, TypeError, ValueError, IndexError, AssertionError):
             return False
         return True
+
+    def returns_integers(self, case: Case) -> bool:
+        """Whether a result holds integers, such as the positions of maxima, which depend on ties."""
+        kinds = {one.dtype for one in self.own_results(case)}
+        return any(not one.is_floating_point and one != torch.bool for one in kinds)
+
+    def look_at(self, case: Case) -> set[str]:
+        """Call the reference once.
+
+        Returns:
+            The operators of torch's dispatcher that it calls.
+
+        Raises:
+            Exception: whatever the reference raises.
+        """
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        names = set()
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                names.add(str(func))
+                return func(*args, **(kwargs or {}))
+
+        with Recorder():
+            self.own_results(case)
+        return names
+
+    def with_reference(self, reference: Callable[..., Any]) -> Judge:
+        """A judge of the same problem with another reference."""
+        return Judge(replace(self._problem, reference=reference))
 
     def own_results(self, case: Case) -> tuple[torch.Tensor, ...]:
         """The reference's results in the inputs' dtype."""
@@ -120,9 +153,8 @@ class Judge:
     ) -> Finding:
         first, *lines = str(mismatch).splitlines()
         evidence = "\n".join([first.removeprefix("the candidate on "), *lines])
-        reason = mismatch.reason.removeprefix("the candidate on ")
-        if mismatch.finding:
-            reason = mismatch.finding[0].upper() + mismatch.finding[1:]
+        reason = mismatch.finding or mismatch.reason.rpartition(": ")[2].rstrip(".")
+        reason = reason[0].upper() + reason[1:]
         if "never wr" in mismatch.finding:
             return Finding("never-written", severity, f"{reason}.", evidence)
         if precise := _imprecision(got, expected.tensors):
@@ -162,6 +194,10 @@ class Judge:
             return value
 
         return reference
+
+
+def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
+    return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
 
 
 def _name(tensor: torch.Tensor) -> str:

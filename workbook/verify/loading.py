@@ -10,19 +10,6 @@ from types import ModuleType
 from workbook.usage import UsageError, first_line
 
 
-def read_text(path: Path, what: str) -> str:
-    """A file's text.
-
-    Raises:
-        UsageError: it can't be read; the sentence names it as `what`.
-    """
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it isn't UTF-8 text"
-        raise UsageError(f"{path}: the {what} can't be read ({reason}).") from None
-
-
 def run_source(source: str, path: Path, what: str) -> ModuleType:
     """Execute Python source as a module whose imports find files next to `path`.
 

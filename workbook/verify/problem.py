@@ -59,8 +59,11 @@ class Problem:
         tolerance: the benchmark's own comparison, or None if it has none.
         precision: as in `check.assert_matches`: "tf32" if the problem permits TF32, "ieee" if it doesn't, or
             None.
-        may_change: positions of arguments that the contract lets the candidate change. If the reference
-            returns None, its results are what these arguments hold afterwards.
+        may_change: numbers of the argument tensors, in the order of `arguments.tensors_of`, that the contract
+            lets the candidate change. If the reference returns None, its results are what these hold
+            afterwards.
+        with_parameters: for models with parameters: `seed -> (state, reference)`, other parameters and the
+            reference that has them.
         notes: sentences about what the files contain and we ignore, or how we read them.
     """
 
@@ -71,6 +74,7 @@ class Problem:
     tolerance: Tolerance | None = None
     precision: str | None = None
     may_change: frozenset[int] = frozenset()
+    with_parameters: Callable[[int], tuple[Mapping[str, Any], Callable[..., Any]]] | None = None
     notes: tuple[str, ...] = ()
 
 
@@ -90,6 +94,8 @@ class Candidate:
             match; empty if there is none.
         seed: what `torch.manual_seed` gets before a model is constructed.
         options: build options, such as {"extra_cuda_cflags": [...]}.
+        results: the names of the results, if the format lets a candidate return them as a dict; it may then
+            also return numbers instead of tensors without dimensions.
     """
 
     name: str
@@ -101,3 +107,4 @@ class Candidate:
     state: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    results: tuple[str, ...] = ()

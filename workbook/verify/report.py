@@ -41,7 +41,9 @@ def text(verdict: Verdict) -> str:
             lines += ["", heading]
             for one in found:
                 lines += _of_finding(one)
-    lines += ["", *_about(verdict)]
+    lines.append("")
+    for sentence in (*_speed_lines(verdict), *_about(verdict)):
+        lines += _wrapped(sentence, "")
     return "\n".join(lines)
 
 
@@ -53,6 +55,21 @@ def _of_finding(finding: Finding) -> Iterator[str]:
 
 
 def _about(verdict: Verdict) -> Iterator[str]:
+    """Sentences about what was done."""
+    n = len(verdict.cases)
+    first = f"; the first one is {verdict.cases[0]}" if n else ""
+    yield f"Compared {n} case{'s' * (n != 1)}{first}."
+    if verdict.tolerance and verdict.tolerance_accepts is not None:
+        answer = "accepts" if verdict.tolerance_accepts else "rejects"
+        yield f"The benchmark's own tolerance ({verdict.tolerance}) {answer} its results."
+    yield from verdict.notes
+    if verdict.not_judged:
+        yield f"Not judged without a GPU: {', '.join(verdict.not_judged)}."
+    where = verdict.gpu or "No GPU: Triton's interpreter and our CUDA emulator"
+    yield f"{where}. {verdict.seconds:.0f} s. Repeat it with --seed {verdict.seed}."
+
+
+def _speed_lines(verdict: Verdict) -> Iterator[str]:
     for one in verdict.speed:
         low, high = one.speedup_ci95
         yield (
@@ -61,21 +78,7 @@ def _about(verdict: Verdict) -> Iterator[str]:
             f"({low:.2f} to {high:.2f})."
         )
         if one.bound_us:
-            yield f"  The memory of this GPU permits {one.bound_us:,.1f} µs at best."
-    n = len(verdict.cases)
-    yield from _wrapped(
-        f"Compared {n} case{'s' * (n != 1)}"
-        + (f", from {verdict.cases[0]} to {verdict.cases[-1]}." if n > 1 else "."), ""
-    )  # fmt: skip
-    if verdict.tolerance and verdict.tolerance_accepts is not None:
-        answer = "accepts" if verdict.tolerance_accepts else "rejects"
-        yield f"The benchmark's own tolerance, {verdict.tolerance}, {answer} its results."
-    for note in verdict.notes:
-        yield from _wrapped(note, "")
-    if verdict.not_judged:
-        yield from _wrapped(f"Not judged without a GPU: {', '.join(verdict.not_judged)}.", "")
-    where = verdict.gpu or "no GPU (Triton's interpreter, our CUDA emulator)"
-    yield f"{where} · {verdict.seconds:.0f} s · repeat with --seed {verdict.seed}"
+            yield f"The memory of this GPU permits {one.bound_us:,.1f} µs at best."
 
 
 def _wrapped(sentence: str, indent: str, further: str = "") -> list[str]:
@@ -97,7 +100,7 @@ def page(verdict: Verdict) -> str:
     if verdict.speed:
         parts.append("<h2>Speed</h2>" + _speed_table(verdict))
     parts.append("<h2>What was done</h2>")
-    parts += [f"<p>{escaped(line)}</p>" for line in _about(verdict) if not line.startswith(("Speed", "  "))]
+    parts += [f"<p>{escaped(sentence)}</p>" for sentence in _about(verdict)]
     cases = "".join(f"<li>{escaped(one)}</li>" for one in verdict.cases)
     parts.append(f"<details><summary>All {len(verdict.cases)} cases</summary><ul>{cases}</ul></details>")
     for name, source in verdict.sources.items():

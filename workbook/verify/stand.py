@@ -51,6 +51,7 @@ class _Stand(Server):
 
         from helpers.check import matching, poison
         from helpers.timing import gpu
+        from workbook.verify import arguments
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
@@ -58,9 +59,12 @@ class _Stand(Server):
         self._clone, self._equal = torch.Tensor.clone, torch.equal
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
+        self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         self._slots: dict[str, tuple[Any, ...]] = {}
+        self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
+        self._module: Any = None
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
@@ -70,6 +74,8 @@ class _Stand(Server):
 
     def _do_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Write the candidate's files, import them, and make what will be called."""
+        if self._module is not None:  # only with other parameters
+            return self._run(lambda: self._constructed(message))
         for name, text in message["sources"].items():
             path = Path(self._folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,6 +117,14 @@ class _Stand(Server):
             return self._observed(value, args, outputs, before)
 
         return self._run(call)
+
+    def _do_overwrite(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Fill the results of the last call with NaN, as their owner may."""
+        found = [one for one, _ in self._kept if one.is_floating_point()]
+        for one in found:
+            one.data.fill_(float("nan"))
+        self._synchronize()
+        return {"overwritten": bool(found) and len(found) == len(self._kept)}
 
     def _do_settle(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Wait, and see whether the last results have changed since the call returned."""
@@ -221,13 +235,21 @@ class _Stand(Server):
     def _made(self, message: Mapping[str, Any]) -> dict[str, Any]:
         import importlib.util
 
-        torch = self._torch
         file, _, name = message["entry"].partition("::")
+        self._names = tuple(message["results"])
+        if not file.endswith(".py"):
+            return self._built(message, name)
         spec = importlib.util.spec_from_file_location(Path(file).stem, os.path.join(self._folder, file))
         module = importlib.util.module_from_spec(spec)
         sys.modules[spec.name] = module
         spec.loader.exec_module(module)
-        found = module
+        self._module = module
+        return self._constructed(message)
+
+    def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        torch = self._torch
+        file, _, name = message["entry"].partition("::")
+        found = self._module
         for part in name.split("."):
             if not hasattr(found, part):
                 return {"error": f"{file} defines no {name}", "error_type": "AttributeError", "line": 0}
@@ -246,11 +268,24 @@ class _Stand(Server):
         self._call = model.to("cuda") if self._on_gpu else model
         return {"same_parameters": bool(state) and len(model.state_dict()) == len(state)}
 
+    def _built(self, message: Mapping[str, Any], name: str) -> dict[str, Any]:
+        """Compile C++ and CUDA sources, which bind their functions themselves."""
+        from torch.utils import cpp_extension
+
+        files = [os.path.join(self._folder, one) for one in message["sources"]
+                 if one.endswith((".cpp", ".cc", ".cu"))]  # fmt: skip
+        module = cpp_extension.load(name="candidate_extension", sources=files, **message["options"])
+        if not hasattr(module, name):
+            return {"error": f"the extension binds no {name}", "error_type": "AttributeError", "line": 0}
+        self._call = getattr(module, name)
+        return {}
+
     def _observed(self, value: Any, args: Any, outputs: list[Any], before: list[Any]) -> dict[str, Any]:
         """The results of a call, and what else can be seen of it; the clock has stopped when it returns."""
         if self._on_gpu:
             self._torch.cuda.current_stream().synchronize()
         results = self._results(value, args, outputs)
+        earlier = {one.untyped_storage().data_ptr() for one, _ in self._kept if one.numel()}
         self._kept = [(one, self._clone(one)) for one in results]
         tensors = self._tensors(args)
         addresses = {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
@@ -262,6 +297,7 @@ class _Stand(Server):
             "aliases": [one.untyped_storage().data_ptr() in addresses for one in results if one.numel()],
             "changed": changed,
             "arguments": [self._sent(tensors[i]) for i in changed],
+            "reused": any(one.untyped_storage().data_ptr() in earlier for one in results if one.numel()),
         }
 
     def _results(self, value: Any, args: Any, outputs: list[Any]) -> list[Any]:
@@ -270,18 +306,28 @@ class _Stand(Server):
         found = self._values(value)
         if wrong := [one for one in found if not isinstance(one, self._torch.Tensor)]:
             raise TypeError(f"it returned {type(wrong[0]).__name__}, not a tensor")
-        return found
+        return [self._plain(one) for one in found]
 
     def _values(self, value: Any) -> list[Any]:
         if value is None:
             return []
-        return list(value) if isinstance(value, (tuple, list)) else [value]
+        if isinstance(value, dict) and set(value) == set(self._names):
+            value = [value[name] for name in self._names]
+        found = list(value) if isinstance(value, (tuple, list)) else [value]
+        if not self._names:
+            return found
+        return [self._torch.tensor(one) if isinstance(one, (int, float)) else one for one in found]
+
+    def _plain(self, tensor: Any) -> Any:
+        """The tensor itself, or what a subclass of a tensor computes when it is used."""
+        torch = self._torch
+        if type(tensor) in (torch.Tensor, torch.nn.Parameter):
+            return tensor
+        return (tensor + 0).detach().as_subclass(torch.Tensor)
 
     def _sent(self, tensor: Any) -> Any:
-        """A plain copy on the CPU; a subclass of a tensor computes whatever it has put off."""
-        plain = (tensor + 0 if type(tensor) is not self._torch.Tensor else tensor).detach()
-        plain = plain.as_subclass(self._torch.Tensor).cpu()
-        return self._clone(plain, memory_format=self._torch.contiguous_format)
+        """A copy on the CPU."""
+        return self._clone(tensor.detach().cpu(), memory_format=self._torch.contiguous_format)
 
     def _placed(self, tensor: Any) -> Any:
         """A tensor where the candidate computes, with its strides and its offset into its storage."""
@@ -305,20 +351,6 @@ class _Stand(Server):
 
     def _same(self, a: Any, b: Any) -> bool:
         return a.shape == b.shape and self._equal(self._bits(a.detach()), self._bits(b.detach()))
-
-    def _map(self, function: Callable[[Any], Any], value: Any) -> Any:
-        if isinstance(value, self._torch.Tensor):
-            return function(value)
-        if isinstance(value, (list, tuple)):
-            return type(value)(self._map(function, one) for one in value)
-        if isinstance(value, dict):
-            return {key: self._map(function, one) for key, one in value.items()}
-        return value
-
-    def _tensors(self, value: Any) -> list[Any]:
-        found: list[Any] = []
-        self._map(found.append, value)
-        return found
 
     def _counted(self) -> dict[str, int]:
         """What may grow with each call: tensors, bytes on the GPU, Python threads."""
@@ -350,4 +382,14 @@ def _sentence(error: BaseException) -> str:
         text = str(error).strip().splitlines()
     except Exception:  # the candidate may define the exception
         text = []
-    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
+    where = "in Triton's interpreter, " if _is_interpreters(error) else ""
+    return where + type(error).__name__ + (f": {text[0][:300]}" if text else "")
+
+
+def _is_interpreters(error: BaseException) -> bool:
+    """Whether Triton's interpreter raised it; it doesn't support all that a GPU does."""
+    trace, file = error.__traceback__, ""
+    while trace is not None:
+        file = trace.tb_frame.f_code.co_filename
+        trace = trace.tb_next
+    return "/triton/" in file

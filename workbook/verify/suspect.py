@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,7 @@ from workbook.sandbox import bubblewrap
 from workbook.sandbox.cgroup import Cgroup
 from workbook.sandbox.messages import plain
 from workbook.sandbox.process import Limits, Process, WorkerTimeout
+from workbook.verify.portable import on_cpu
 from workbook.verify.problem import Candidate, Case
 
 
@@ -42,6 +44,7 @@ class Answer:
         aliases: for each result whether it shares an argument's memory.
         changed: the numbers of the argument tensors that it changed.
         arguments: what these hold after the call.
+        is_reused: whether a result is in the same memory as one of the call before.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -50,6 +53,7 @@ class Answer:
     aliases: tuple[bool, ...]
     changed: tuple[int, ...]
     arguments: tuple[torch.Tensor, ...]
+    is_reused: bool = False
 
 
 class Suspect:
@@ -72,7 +76,7 @@ class Suspect:
         Raises:
             WorkerDied: the process did not start.
         """
-        self._candidate, self._limits = candidate, limits
+        self._candidate, self._limits, self._interpret = candidate, limits, interpret
         settings = {"interpret": interpret}
         self._process = Process(
             "workbook.verify.stand", settings, [bubblewrap.HELPERS], limits, until, cgroup
@@ -85,8 +89,11 @@ class Suspect:
     def __exit__(self, *exception: object) -> None:
         self._process.close()
 
-    def load(self) -> bool:
-        """Import the candidate, and construct it if it is a model.
+    def load(self, state: Mapping[str, Any] | None = None) -> bool:
+        """Import the candidate, and construct it if it is a model; the second time, only construct it.
+
+        Args:
+            state: the parameters, if they aren't those of the reference.
 
         Returns:
             Whether it now has the reference's parameters.
@@ -95,12 +102,21 @@ class Suspect:
             Raised: it can't be imported or constructed.
         """
         one = self._candidate
+        parameters = one.state if state is None else state
         found = self._ask(
-            "load", sources=dict(one.sources), entry=one.entry, kind=one.kind, init=list(one.init),
-            init_keywords=dict(one.init_keywords), state=dict(one.state), seed=one.seed,
-            options=dict(one.options),
+            "load", sources=self._sources(), entry=one.entry, kind=one.kind, init=list(one.init),
+            init_keywords=dict(one.init_keywords), state=dict(parameters), seed=one.seed,
+            options=dict(one.options), results=list(one.results),
         )  # fmt: skip
         return found.get("same_parameters") is True
+
+    def _sources(self) -> dict[str, str]:
+        """The candidate's files; without a GPU, the device that they name is the CPU."""
+        found = dict(self._candidate.sources)
+        for name, text in found.items() if self._interpret else ():
+            with contextlib.suppress(SyntaxError):  # which the candidate's process will report
+                found[name] = on_cpu(text, name) if name.endswith(".py") else text
+        return found
 
     def put(self, slot: str, args: Sequence[Any]) -> None:
         """Store arguments, so that it can be called with the same tensors several times."""
@@ -126,9 +142,14 @@ class Suspect:
                 aliases=tuple(one is True for one in raw["aliases"]),
                 changed=tuple(int(one) for one in raw["changed"]),
                 arguments=_tensors(raw["arguments"]),
+                is_reused=raw["reused"] is True,
             )
         except (KeyError, TypeError, ValueError) as error:
             raise Forged(f"an answer without results ({error})") from None
+
+    def overwrite(self) -> bool:
+        """Overwrite the last results with NaN; False if they hold no floating-point numbers."""
+        return self._ask("overwrite").get("overwritten") is True
 
     def settle(self) -> tuple[bool, tuple[torch.Tensor, ...]]:
         """Wait a moment: whether the last results have changed since the call, and what they are now."""

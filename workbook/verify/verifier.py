@@ -11,6 +11,7 @@ import torch
 from helpers import device
 from workbook.sandbox import cgroup
 from workbook.sandbox.process import Limits, WorkerDied
+from workbook.usage import UsageError, first_line
 from workbook.verify import checks, speed
 from workbook.verify.arguments import map_tensors, tensors_of
 from workbook.verify.judging import Judge
@@ -22,7 +23,7 @@ _ORDER = (WRONG, DISHONEST, LIMIT, NOTE)
 _N_SEEDS = 2  # how often each of the benchmark's cases is tried, each time with other values
 # What an error says if only the missing GPU is to blame, or the interpreter.
 _NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulator", "0 active drivers")
-_OWN_FAULT = ("SyntaxError", "NameError", "IndentationError", "ImportError", "ModuleNotFoundError")
+_OWN_FAULT = ("SyntaxError", "NameError", "IndentationError")
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ def verify(
         candidate: its code, which only runs in a process of its own.
         settings: limits and the seed.
         say: is called with what happens now.
+
+    Raises:
+        UsageError: the problem's reference fails.
     """
     start = time.monotonic()
     with cgroup.limited(settings.memory_mb) as group:
@@ -109,6 +113,7 @@ class _Verification:
             self._blocked = "the problem has no case that this machine can run"
             return
         first = cases[0]
+        operators = self._look_at(first)
         self._say(f"comparing {len(cases)} cases")
         before = len(self._findings)
         self._add(checks.results(suspect, self._judge, cases))
@@ -118,15 +123,18 @@ class _Verification:
         judge, seed = self._judge, self._settings.seed
         steps: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
             ("looking for late work", lambda: checks.late_results(suspect, judge, first)),
-            ("changing the inputs in place", lambda: checks.stale(suspect, judge, first, own_cases)),
+            ("changing the inputs in place", lambda: checks.stale(suspect, judge, first, own_cases, seed)),
         ]
         if self._is_right():
             steps += [
                 ("trying other values", lambda: checks.values(suspect, judge, first, seed)),
                 ("trying other layouts", lambda: checks.layouts(suspect, judge, first)),
-                ("calling it many times", lambda: checks.repeated(suspect, first)),
-                ("listing its operators", lambda: checks.library(suspect, self._problem, first)),
-            ]
+                ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
+                ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
+                ("listing its operators", lambda: checks.library(suspect, operators, first)),
+                ("changing its parameters",
+                 lambda: checks.parameters(suspect, judge, self._problem, first, seed)),
+            ]  # fmt: skip
         for what, step in steps:
             self._say(what)
             self._add(step())
@@ -135,6 +143,14 @@ class _Verification:
             self._say("timing it")
             found, self._speed = speed.measure(suspect, self._judge, self._problem, _timed(cases))
             self._add(found)
+
+    def _look_at(self, case: Case) -> set[str]:
+        """Call the reference once, so that its mistakes aren't taken for the candidate's."""
+        try:
+            return self._judge.look_at(case)
+        except Exception as error:
+            says = f"{type(error).__name__}: {first_line(error)}"
+            raise UsageError(f"{self._problem.name}: its reference fails on {case.label} ({says}).") from None
 
     def _cases(self) -> list[Case]:
         """The benchmark's cases with two seeds, then the others, where the candidate will compute."""
@@ -168,7 +184,8 @@ class _Verification:
 
     def _fail(self, error: Raised, when: str) -> None:
         text = str(error)
-        if not self._on_gpu and error.kind not in _OWN_FAULT and any(w in text.lower() for w in _NEEDS_GPU):
+        needs_gpu = not self._on_gpu and any(word in text.lower() for word in _NEEDS_GPU)
+        if error.kind == "ModuleNotFoundError" or (needs_gpu and error.kind not in _OWN_FAULT):
             self._blocked = text
         else:
             self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])

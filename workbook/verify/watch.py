@@ -182,6 +182,10 @@ class Watch:
         return [thread.name for thread in threading.enumerate() if thread.ident not in self._threads]
 
 
+_BUILD_VARIABLES = (
+    "TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
+    "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_",
+)  # fmt: skip
 _AUDITED = {*_PEEKS, *_STARTS, "open"}
 _MISSING = object()
 

@@ -2,20 +2,40 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
+
+_FLAGS = ("extra_cflags", "extra_cuda_cflags")
 
 
 def prepare() -> None:
-    """Let `load_inline` build for our emulator, and let waiting for the GPU do nothing."""
+    """Let `load_inline` and `load` build for our emulator, and let waiting for the GPU do nothing."""
     import torch
     from torch.utils import cpp_extension
 
     torch.cuda.synchronize = _wait
-    cpp_extension.load_inline = _load_inline
+    for name, ours in (("load_inline", _load_inline), ("load", _load)):
+        setattr(cpp_extension, name, _replaced(cpp_extension, name, ours))
 
 
 def _wait(device: Any = None) -> None:
     """Everything has finished already."""
+
+
+def _replaced(module: Any, name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
+    """Our function; while it runs, torch's own is back in its place, because ours may call it."""
+    original = getattr(module, name)
+
+    @functools.wraps(original)
+    def build(*args: Any, **options: Any) -> Any:
+        setattr(module, name, original)
+        try:
+            return ours(*args, **options)
+        finally:
+            setattr(module, name, build)
+
+    return build
 
 
 def _load_inline(
@@ -25,5 +45,17 @@ def _load_inline(
     from helpers.cuda.inline import load_inline
 
     cpp = [cpp_sources] if isinstance(cpp_sources, str) else list(cpp_sources)
-    flags = {key: options[key] for key in ("extra_cflags", "extra_cuda_cflags") if options.get(key)}
-    return load_inline(name=name, cpp_sources=cpp, cuda_sources=cuda_sources, functions=functions, **flags)
+    return load_inline(
+        name=name, cpp_sources=cpp, cuda_sources=cuda_sources, functions=functions, **_kept(options)
+    )
+
+
+def _load(name: str, sources: Any, **options: Any) -> Any:
+    """`torch.utils.cpp_extension.load`."""
+    from helpers.cuda.inline import load
+
+    return load(name=name, sources=sources, **_kept(options))
+
+
+def _kept(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: options[key] for key in _FLAGS if options.get(key)}

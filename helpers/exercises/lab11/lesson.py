@@ -1,9 +1,10 @@
-"""The exercises inside lesson 11: what a product computes and loads, the order of its programs, and how many
-steps of it fit into shared memory.
+"""The exercises inside lesson 11: what a product computes and loads, the order of its programs, how many
+steps of it fit into shared memory, and how far rounding puts it off.
 """
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Iterator
 
@@ -156,4 +157,47 @@ STEPS = answer_exercise(
     minutes=5,
 )
 
-EXERCISES = (INTENSITY, TILES, ORDER, STEPS)
+
+def _bound(terms: list[float], u_in: float, u_acc: float) -> float:
+    return math.hypot(*terms) * (u_in + u_acc * math.sqrt(len(terms)))
+
+
+def _bound_cases(rng: random.Random) -> Iterator[Case]:
+    units = [(2.0**-11, 2.0**-24), (2.0**-11, 2.0**-11), (2.0**-4, 2.0**-24), (0.0, 2.0**-24), (2.0**-8, 0.0)]
+    lists = [[3.0, -6.0], [1.0], [2.0, 2.0, -2.0, -2.0]]
+    lists += [[rng.gauss(0, 1) for _ in range(rng.randrange(5, 200))] for _ in range(7)]
+    for i, terms in enumerate(lists):
+        u_in, u_acc = units[i % len(units)]
+        yield Case(f"{len(terms)} terms, u_in = {u_in:.1e}, u_acc = {u_acc:.1e}", (terms, u_in, u_acc),
+                   expected=_bound(terms, u_in, u_acc))  # fmt: skip
+
+
+BOUND = answer_exercise(
+    "error-bound",
+    LAB,
+    "How far a product may be off",
+    "error_bound",
+    _bound_cases,
+    facts=lambda terms, u_in, u_acc: {
+        "t": math.hypot(*terms), "k": len(terms), "total": abs(sum(terms)), "u_in": u_in, "u_acc": u_acc,
+        "worst": sum(map(abs, terms)),
+    },
+    mistakes={
+        "not-a-number": lambda s: not is_number(s.got),
+        "only-inputs": lambda s: s.u_acc and _close(s.got, s.t * s.u_in),
+        "only-sums": lambda s: s.u_in and _close(s.got, s.t * s.u_acc * math.sqrt(s.k)),
+        "one-addition": lambda s: s.k > 1 and s.u_acc and _close(s.got, s.t * (s.u_in + s.u_acc)),
+        "no-root": lambda s: s.k > 1 and s.u_acc and _close(s.got, s.t * (s.u_in + s.u_acc * s.k)),
+        "worst-case": lambda s: s.k > 1 and any(
+            _close(s.got, s.worst * (s.u_in + s.u_acc * k)) for k in (math.sqrt(s.k), s.k)
+        ),
+        "of-the-sum": lambda s: s.k > 1 and _close(s.got, s.total * (s.u_in + s.u_acc * math.sqrt(s.k))),
+        "squared": lambda s: s.k > 1 and _close(s.got, s.t**2 * (s.u_in + s.u_acc * math.sqrt(s.k))),
+        "relative": lambda s: _close(s.got, s.want / s.t),
+        "bound": always,
+    },
+    tolerance=1e-9,
+    minutes=5,
+)  # fmt: skip
+
+EXERCISES = (INTENSITY, TILES, ORDER, STEPS, BOUND)

@@ -13,9 +13,10 @@ import torch
 
 from helpers import check, device
 from workbook.usage import UsageError, first_line
-from workbook.verify.loading import read_text, run_source
-from workbook.verify.portable import on_cpu
+from workbook.verify.formats.files import portable, text_of
+from workbook.verify.loading import run_source
 from workbook.verify.problem import BENCHMARK, CONTRACT, Candidate, Case, Problem
+from workbook.verify.wide import in_float64
 
 _DTYPES = {
     "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16, "float64": torch.float64,
@@ -48,9 +49,7 @@ def read(
         raise UsageError(f"--dtype {dtype}: choose one of {', '.join(_DTYPES)}.")
     if not shapes:
         raise UsageError('Name at least one shape: --shapes "4096x8192", or "64x32,32x16" for two inputs.')
-    code = read_text(Path(path), "candidate")
-    if not device.has_gpu():
-        code = on_cpu(code, path)
+    code = text_of(Path(path))
     compute = _with_dim(_reference(reference), reference)
     wanted = [_parsed(one) for one in shapes]
     kept = [one for one in wanted if device.has_gpu() or _n_elements(one) <= _CPU_ELEMENTS]
@@ -59,7 +58,7 @@ def read(
     problem = Problem(
         format="function",
         name=reference,
-        reference=compute,
+        reference=in_float64(compute),
         cases=lambda seed: _cases(kept, _DTYPES[dtype], seed, len(kept) < len(wanted)),
         notes=tuple(notes),
     )
@@ -70,7 +69,7 @@ def read(
 def _reference(name: str) -> Callable[..., Any]:
     path, _, function = name.rpartition(":")
     if path:
-        module = run_source(read_text(Path(path), "reference"), Path(path), "reference")
+        module = run_source(portable(text_of(Path(path)), path), Path(path), "reference")
         found = getattr(module, function, None)
     else:
         module_name, _, function = name.rpartition(".")

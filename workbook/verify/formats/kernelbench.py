@@ -13,6 +13,7 @@ import ast
 import copy
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -21,14 +22,17 @@ import torch
 
 from helpers import device
 from workbook.usage import UsageError, first_line
-from workbook.verify.arguments import n_bytes, tensors_of
-from workbook.verify.loading import need, read_text, run_source
-from workbook.verify.portable import on_cpu
-from workbook.verify.problem import Candidate, Case, Problem, Tolerance
+from workbook.verify.arguments import map_tensors, n_bytes, tensors_of
+from workbook.verify.formats.files import portable, text_of
+from workbook.verify.formats.observing import observed
+from workbook.verify.loading import need, run_source
+from workbook.verify.problem import BEYOND, Candidate, Case, Problem, Tolerance
+from workbook.verify.wide import in_float64
 
 SEED = 42  # KernelBench's
 _TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _CPU_BYTES = 4 << 20  # of inputs and parameters; more takes an interpreter too long
+_MAX_SIZES = 6  # modules with another size
 _SMALLEST = 16  # sizes up to this are not reduced
 
 
@@ -40,23 +44,27 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     Raises:
         UsageError: a file is missing or not what the format describes.
     """
-    source = read_text(problem, "problem")
-    code = read_text(candidate, "candidate")
-    if not device.has_gpu():
-        source, code = on_cpu(source, str(problem)), on_cpu(code, str(candidate))
+    source, code = portable(text_of(problem), str(problem)), text_of(candidate)
     if "ModelNew" not in code:
         raise UsageError(f"{candidate}: it defines no ModelNew, the class that KernelBench calls.")
-    module, divisor = _fitting(source, problem)
+    module, divisor, source = _fitting(source, problem)
     init, keywords = _init_of(module, problem)
     model = _model(module, problem, init, keywords)
     reduced = divisor > 1
     notes = (f"The benchmark's sizes need a GPU; they were divided by up to {divisor}.",) if reduced else ()
+    reference = in_float64(_reference(model))
+    others = _other_sizes(source, problem, init)
     found = Problem(
         format="kernelbench",
         name=problem.stem,
-        reference=_reference(model),
-        cases=lambda seed: _cases(module, problem, seed, reduced),
+        reference=reference,
+        cases=lambda seed: [
+            *_cases(module, problem, seed, reduced),
+            *_beyond(others, problem, seed, reduced, reference),
+        ],
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
+        may_change=_changed(model, module, problem),
+        with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
         notes=notes,
     )
     suspect = Candidate(
@@ -66,17 +74,17 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     return found, suspect
 
 
-def _fitting(source: str, path: Path) -> tuple[ModuleType, int]:
-    """The problem's module, with sizes divided until a CPU can compute it, and the divisor."""
+def _fitting(source: str, path: Path) -> tuple[ModuleType, int, str]:
+    """The problem's module, with sizes divided until a CPU can compute it, the divisor, and the source."""
     if device.has_gpu():
-        return run_source(source, path, "problem"), 1
+        return run_source(source, path, "problem"), 1, source
     divisor, refused = 1, None
     while divisor <= 1 << 16:
         text = _divided(source, divisor) if divisor > 1 else source
         module = run_source(text, path, "problem")
         try:
             if _size(module, path) <= _CPU_BYTES:
-                return module, divisor
+                return module, divisor, text
         except (RuntimeError, ValueError, AssertionError) as error:
             refused = error
         divisor *= 2
@@ -97,17 +105,41 @@ def _size(module: ModuleType, path: Path) -> int:
 
 def _divided(source: str, divisor: int) -> str:
     """The source with the module's integer sizes divided, those that stay at least `_SMALLEST`."""
+    for at in reversed(_sizes(source)):
+        if at.value > _SMALLEST:
+            source = _with_size(source, at, max(at.value // divisor, _SMALLEST))
+    return source
+
+
+def _sizes(source: str) -> list[ast.Constant]:
+    """The integers that are assigned to names, or to several names in one line, at the module's top."""
+    found = []
+    for node in ast.parse(source).body:
+        if isinstance(node, ast.Assign):
+            values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+            found += [one for one in values if isinstance(one, ast.Constant) and type(one.value) is int]
+    return found
+
+
+def _with_size(source: str, at: ast.Constant, value: int) -> str:
     lines = source.splitlines(keepends=True)
-    for node in reversed(ast.parse(source).body):
-        if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Constant):
-            continue
-        value = node.value.value
-        if type(value) is int and value > _SMALLEST:
-            at = node.value
-            smaller = max(value // divisor, _SMALLEST)
-            line = lines[at.lineno - 1]
-            lines[at.lineno - 1] = f"{line[: at.col_offset]}{smaller}{line[at.end_col_offset :]}"
+    line = lines[at.lineno - 1].encode()
+    changed = line[: at.col_offset] + str(value).encode() + line[at.end_col_offset :]
+    lines[at.lineno - 1] = changed.decode()
     return "".join(lines)
+
+
+def _other_sizes(source: str, path: Path, init: list[Any]) -> list[tuple[str, ModuleType]]:
+    """The problem's module with one size changed, where a model of the same size can compute that."""
+    found = []
+    for at in _sizes(source):
+        for value in (at.value - 1, at.value // 2 + 3):
+            if value < 1 or value >= at.value:
+                continue
+            module = run_source(_with_size(source, at, value), path, "problem")
+            if repr(_init_of(module, path)[0]) == repr(init):
+                found.append((f"{value:,} instead of {at.value:,}", module))
+    return found[:_MAX_SIZES]
 
 
 def _init_of(module: ModuleType, path: Path) -> tuple[list[Any], dict[str, Any]]:
@@ -143,12 +175,48 @@ def _reference(model: torch.nn.Module) -> Callable[..., Any]:
     return reference
 
 
+def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
+    """The arguments that the model itself changes, as an operation in place does."""
+    case = next(_cases(module, path, SEED, False))
+    place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
+    return observed(_reference(model), map_tensors(place, case.args), f"{path}: Model")[1]
+
+
+def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any], Callable[..., Any]]:
+    """Parameters of the same distribution in another order; constant ones (1 and 0, usually) get larger."""
+    generator = torch.Generator().manual_seed(seed)
+    other = copy.deepcopy(model)
+    for one in (*other.parameters(), *other.buffers()):
+        if not one.is_floating_point():
+            continue
+        if bool((one == one.reshape(-1)[0]).all()):
+            one.data += 0.25 * torch.rand(one.shape, generator=generator).to(one.device, one.dtype)
+        else:
+            order = torch.randperm(one.numel(), generator=generator).to(one.device)
+            one.data.copy_(one.data.reshape(-1)[order].view(one.shape).clone())
+    return other.state_dict(), in_float64(_reference(other))
+
+
 def _cases(module: ModuleType, path: Path, seed: int, reduced: bool) -> Iterator[Case]:
     (get_inputs,) = need(module, path, "get_inputs")
     torch.manual_seed(seed)
     args = tuple(get_inputs())
     shapes = [" × ".join(f"{n:,}" for n in one.shape) or "one number" for one in tensors_of(args)]
     yield Case(f"{' and '.join(dict.fromkeys(shapes)) or 'no tensors'}, seed {seed}", args, reduced=reduced)
+
+
+def _beyond(
+    others: list[tuple[str, ModuleType]], path: Path, seed: int, reduced: bool, reference: Callable[..., Any]
+) -> Iterator[Case]:
+    """Cases of other sizes, which KernelBench never tries."""
+    for label, module in others:
+        (case,) = _cases(module, path, seed, reduced)
+        place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
+        try:
+            reference(*map_tensors(place, case.args))
+        except (RuntimeError, ValueError, IndexError, AssertionError):
+            continue  # this size belongs to the model
+        yield replace(case, label=f"{case.label}, {label}", role=BEYOND)
 
 
 def _accepts(results: tuple[torch.Tensor, ...], expected: tuple[torch.Tensor, ...], case: Case) -> bool:

@@ -1,0 +1,261 @@
+"""`workbook verify` on candidates of all kinds, as somebody would call it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+from commands import ROOT
+
+from workbook.verify.arguments import is_data, other_values
+from workbook.verify.problem import BEYOND, CONTRACT, Case
+
+PROBLEM = """
+import torch
+from torch import nn
+
+n_rows, n_cols = 8, 200
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1)
+
+def get_inputs():
+    return [torch.rand(n_rows, n_cols)]
+
+def get_init_inputs():
+    return []
+"""
+RIGHT = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def softmax_kernel(out, x, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    at = tl.program_id(0) * n + cols
+    v = tl.load(x + at, mask=cols < n, other=-float("inf"))
+    v = tl.exp(v - tl.max(v, 0))
+    tl.store(out + at, v / tl.sum(v, 0), mask=cols < n)
+
+def softmax(x):
+    x = x.contiguous()
+    out = torch.empty_like(x, device="cuda")
+    softmax_kernel[(x.shape[0],)](out, x, x.shape[1], BLOCK=triton.next_power_of_2(x.shape[1]))
+    return out
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        return softmax(x)
+"""
+
+
+def verify(*words, cwd):
+    ran = subprocess.run(
+        [sys.executable, "-m", "workbook", "verify", *map(str, words)],
+        cwd=cwd, capture_output=True, text=True, timeout=300, env=None,
+    )  # fmt: skip
+    return ran
+
+
+def verdict_of(candidate, folder, problem=PROBLEM):
+    """The exit status and the JSON of a verification in KernelBench's format."""
+    (folder / "problem.py").write_text(problem)
+    (folder / "candidate.py").write_text(textwrap.dedent(candidate))
+    ran = verify(
+        "kernelbench", "problem.py", "candidate.py", "--seed", 3, "--json", "verdict.json", cwd=folder
+    )
+    assert (folder / "verdict.json").is_file(), ran.stderr
+    return ran.returncode, json.loads((folder / "verdict.json").read_text()), ran.stdout
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+def test_a_right_kernel_is_accepted_and_a_page_shows_its_code(tmp_path):
+    (tmp_path / "mine.py").write_text(RIGHT)
+    ran = verify(
+        "mine.py:softmax", "--reference", "torch.softmax", "--shapes", "4x130", "--html", "page.html",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.splitlines()[2] == "Accepted: the candidate is right and honest."
+    page = (tmp_path / "page.html").read_text()
+    assert "softmax_kernel[(x.shape[0],)]" in page and "Accepted" in page and "http" not in page.lower()
+
+
+@pytest.mark.parametrize(
+    ("body", "check", "accepted_by_benchmark"),
+    [
+        ("return torch.empty_like(x)", "never-written", False),
+        ("return torch.softmax(x.half(), 1).float()", "low-precision", True),
+        ("y = torch.softmax(x, 1); x.zero_(); return y", "changed-input", True),
+        ("return seen.setdefault(x.data_ptr(), (x, torch.softmax(x, 1)))[1]", "stale-result", True),
+    ],
+    ids=["never-written", "low-precision", "changed-input", "stale-result"],
+)
+def test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance(
+    tmp_path, body, check, accepted_by_benchmark
+):
+    source = f"""
+        import torch
+
+        seen = {{}}
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                {body}
+        """
+    status, verdict, text = verdict_of(source, tmp_path)
+    assert status == 1
+    assert check in [one["check"] for one in verdict["findings"]], text
+    assert verdict["tolerance_accepts"] is accepted_by_benchmark
+    assert "Rejected" in text and check in text
+
+
+def test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory(tmp_path):
+    source = """
+        import gc
+        import glob
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                for place in ("/root", "/home", "/tmp", "/var"):
+                    for path in glob.glob(f"{place}/**/problem.py", recursive=True)[:1]:
+                        raise SystemExit(open(path).read())
+                for one in gc.get_objects():
+                    if type(one).__name__ in ("Problem", "Case"):
+                        raise SystemExit("found the problem")
+                return torch.softmax(x, 1)
+        """
+    status, verdict, text = verdict_of(source, tmp_path)
+    assert status == 1 and verdict["is_right"], text
+    assert [one["check"] for one in verdict["findings"] if one["severity"] == "dishonest"] == ["peeks"]
+
+
+def test_what_needs_a_gpu_is_not_judged_without_one(tmp_path):
+    source = """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                stream = torch.cuda.Stream()
+                return torch.softmax(x, 1)
+        """
+    status, verdict, text = verdict_of(source, tmp_path)
+    assert status == 3 and verdict["blocked"], text
+    assert text.splitlines()[2].startswith("Not judged")
+
+
+def test_a_candidate_that_hangs_is_stopped(tmp_path):
+    (tmp_path / "hangs.py").write_text("import time\ndef f(x):\n    time.sleep(600)\n")
+    ran = verify(
+        "hangs.py:f", "--reference", "torch.square", "--shapes", "4x4", "--time-limit", 3, cwd=tmp_path
+    )
+    assert ran.returncode == 1
+    assert "ran for more than 3 s" in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["kernelbench", "problem.py"], "takes problem.py candidate.py"),
+        (["kernelbench", "missing.py", "mine.py"], "missing.py can't be read"),
+        (["tensara", "a", "b"], "this is no format"),
+        (["mine.py:f"], "--reference"),
+        (["mine.py:f", "--reference", "torch.nothing", "--shapes", "4x4"], "there is no such function"),
+        (["mine.py:f", "--reference", "torch.square"], "--shapes"),
+        (["mine.py:f", "--reference", "torch.square", "--shapes", "4by4"], '"4by4"'),
+        (["mine.py:f", "--reference", "torch.square", "--shapes", "4x4", "--dtype", "int3"], "--dtype int3"),
+    ],
+)
+def test_a_wrong_command_gets_one_sentence(tmp_path, words, says):
+    (tmp_path / "problem.py").write_text(PROBLEM)
+    (tmp_path / "mine.py").write_text("def f(x):\n    return x * x\n")
+    ran = verify(*words, cwd=tmp_path)
+    assert ran.returncode == 2
+    assert says in ran.stderr and len(ran.stderr.strip().splitlines()) == 1
+
+
+def test_masks_sorted_values_and_probabilities_keep_their_values():
+    generator = torch.Generator().manual_seed(0)
+    x = torch.rand(4, 50, generator=generator)
+    assert is_data(x)
+    assert not is_data(x.sort(dim=-1).values)
+    assert not is_data(x.softmax(-1))
+    assert not is_data((x < 0.5).float())
+    assert not is_data(torch.arange(5))
+
+
+def test_other_values_stay_in_the_range_that_the_benchmark_draws_from():
+    x = torch.rand(4, 50, generator=torch.Generator().manual_seed(0))
+    for case in other_values(Case("x", (x,)), seed=1):
+        (other,) = case.args
+        in_range = bool((other >= x.min()).all() and (other <= x.max()).all())
+        assert case.role == (CONTRACT if in_range or "zeros" in case.label else BEYOND) or (
+            case.role == BEYOND and "0.001" in case.label
+        )
+
+
+EXAMPLES = ROOT / "tests" / "verify_examples"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("flashinfer", "flashinfer/definition.json", "flashinfer/workload.jsonl", "flashinfer/solution.json"),
+        ("flashinfer", "solexecbench/definition.json", "solexecbench/workload.jsonl",
+         "solexecbench/solution.json"),
+        ("gpumode", "gpumode/softmax", "gpumode/softmax/submission.py"),
+    ],
+    ids=["flashinfer-trace", "sol-execbench", "gpumode"],
+)  # fmt: skip
+def test_every_format_is_judged_from_end_to_end(words):
+    ran = verify(*words, cwd=EXAMPLES)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "own tolerance" in ran.stdout and "accepts its results" in ran.stdout
+
+
+CUDA = """
+#include <torch/extension.h>
+
+__global__ void scale_rows(float* y, const float* x, const float* weight, float eps, int n_rows, int n_cols) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n_rows) return;
+    float sum = 0;
+    for (int i = 0; i < n_cols; i++) sum += x[row * n_cols + i] * x[row * n_cols + i];
+    float scale = 1 / sqrtf(sum / n_cols + eps);
+    for (int i = 0; i < n_cols; i++) y[row * n_cols + i] = x[row * n_cols + i] * scale * weight[i];
+}
+
+void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor y) {
+    auto x32 = x.to(torch::kFloat32).contiguous(), weight32 = weight.to(torch::kFloat32).contiguous();
+    auto y32 = torch::empty_like(x32);
+    int n_rows = x.size(0), n_cols = x.size(1);
+    scale_rows<<<(n_rows + 31) / 32, 32>>>(
+        y32.data_ptr<float>(), x32.data_ptr<float>(), weight32.data_ptr<float>(), eps, n_rows, n_cols);
+    y.copy_(y32);
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
+"""
+
+
+def test_a_cuda_solution_is_compiled_and_judged(tmp_path):
+    folder = EXAMPLES / "flashinfer"
+    solution = json.loads((folder / "solution.json").read_text())
+    solution["spec"] |= {"language": "cuda", "entry_point": "main.cu::run", "dependencies": []}
+    solution["sources"] = [{"path": "main.cu", "content": CUDA}]
+    (tmp_path / "solution.json").write_text(json.dumps(solution))
+    ran = verify(
+        "flashinfer", folder / "definition.json", folder / "workload.jsonl", "solution.json", cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -1,0 +1,138 @@
+"""workbook.verify.formats.gpumode: tasks and submissions of GPU MODE."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from verify_cases import EXAMPLES, exact, own, read_task
+
+from helpers import device
+from workbook.usage import UsageError
+from workbook.verify.formats import gpumode
+
+
+@pytest.fixture
+def task(tmp_path) -> Path:
+    """A copy of the GPU MODE example, to be changed."""
+    return shutil.copytree(EXAMPLES / "gpumode", tmp_path / "gpumode") / "softmax"
+
+
+def test_a_submission_gets_the_files_that_it_may_import(task):
+    problem, candidate = read_task(task)
+    assert candidate.entry == "submission.py::custom_kernel"
+    assert set(candidate.sources) == {"submission.py", "task.py", "utils.py"}
+    assert problem.may_change == {1}  # the memory for the result
+    assert "rtol=0.0001" in problem.tolerance.text
+
+
+@pytest.mark.skipif(device.has_gpu(), reason="with a GPU, nothing is left out")
+def test_large_cases_of_a_task_are_left_out_without_a_gpu(task):
+    problem, _ = read_task(task)
+    assert [tuple(case.args[0][0].shape) for case in problem.cases(0)] == [(4, 8), (5, 33), (16, 256)]
+    assert any("rows=8192" in note for note in problem.notes)
+
+
+TUPLE_TASK = '''
+import torch
+
+def generate_input(n, seed, case="normal"):
+    """A matrix and a number in a dict."""
+    return {"a": torch.randn(n, n, device="cuda") * (3 if case == "wide" else 1), "k": 2}
+
+def ref_kernel(data):
+    from helper import doubled
+    return doubled(data["a"]).max(dim=-1)
+
+def check_implementation(data, output):
+    values, indices = output
+    return "" if torch.equal(values, 2 * data["a"].amax(-1)) else "wrong"
+'''
+
+
+def test_a_task_may_have_dicts_tuples_late_imports_and_old_checks(task):
+    (task / "reference.py").write_text(TUPLE_TASK)
+    (task / "helper.py").write_text("def doubled(x):\n    return x + x\n")
+    text = (
+        (task / "task.yml")
+        .read_text()
+        .replace(
+            '{"name": "utils.py", "source": "../utils.py"}', '{"name": "helper.py", "source": "helper.py"}'
+        )
+    )
+    before, _ = text.split("tests:")
+    (task / "task.yml").write_text(
+        f'{before}tests:\n  - {{"n": 6, "seed": 1}}\n  - {{"n": 6, "case": "wide"}}\n'
+    )
+    problem, _ = read_task(task)
+    for case in problem.cases(0):
+        values, indices = own(problem, case)
+        assert problem.tolerance.accepts((values, indices), (values, indices), case)
+        assert not problem.tolerance.accepts((values + 1, indices), (values, indices), case)
+        assert exact(problem, case)[0].dtype == torch.float64
+    assert problem.may_change == frozenset()
+
+
+def test_a_task_may_work_in_place(task):
+    replaced("    return output\n", "")(task / "reference.py")
+    problem, _ = read_task(task)
+    assert problem.may_change == {1} and problem.tolerance is None
+    case = next(iter(problem.cases(0)))
+    assert problem.reference(*case.args) is None
+    assert torch.equal(case.args[0][1], torch.softmax(case.args[0][0], -1))
+
+
+def test_modules_of_a_task_do_not_stay_importable(task):
+    read_task(task)
+    with pytest.raises(ModuleNotFoundError):
+        import reference  # noqa: F401
+
+
+def replaced(old: str, new: str):
+    return lambda path: path.write_text(path.read_text().replace(old, new))
+
+
+WRONG_TASKS = [
+    ("task.yml", replaced('lang: "py"', 'lang: "cu"'), "lang"),
+    ("task.yml", replaced("files:", "files: ["), "isn't YAML"),
+    ("task.yml", replaced('"rows": 5', '"world_size": 8'), "several GPUs"),
+    ("task.yml", replaced('"columns"', '"width"'), "generate_input(rows=4, width=8"),
+    ("task.yml", Path.unlink, "task.yml can't be read"),
+    ("task.yml", replaced('{"name": "reference.py"', '{"name": "other.py"'), "no reference.py"),
+    ("../utils.py", Path.unlink, "utils.py from ../utils.py, which is missing"),
+    ("reference.py", replaced("def ref_kernel", "def kernel"), "can't be imported here"),
+    ("reference.py", replaced("return output\n", "return 1 / 0\n"), "ref_kernel of softmax fails"),
+    (
+        "reference.py",
+        replaced("return x, torch.empty_like(x)", "return x, torch.nn.ReLU()"),
+        "returns a ReLU",
+    ),
+    ("submission.py", Path.unlink, "submission.py can't be read"),
+]
+
+
+@pytest.mark.parametrize(("file", "spoil", "says"), WRONG_TASKS)
+def test_a_malformed_task_is_one_sentence(task, file, spoil, says):
+    spoil(task / file)
+    with pytest.raises(UsageError) as caught:
+        read_task(task)
+    message = str(caught.value)
+    assert says in message and "\n" not in message and message.endswith(".")
+
+
+def test_a_file_is_also_found_in_the_folder_above(task):
+    replaced("../utils.py", "../../common/utils.py")(task / "task.yml")
+    read_task(task)
+
+
+def test_a_cuda_submission_is_refused(task):
+    with pytest.raises(UsageError, match="load_inline"):
+        gpumode.read(task, task / "submission.cu")
+
+
+def test_a_submission_that_imports_the_reference_is_noted(task):
+    text = (task / "submission.py").read_text()
+    (task / "submission.py").write_text("from reference import ref_kernel\n" + text)
+    assert any("imports reference.py" in note for note in read_task(task)[0].notes)
