@@ -222,10 +222,11 @@ class Verifications:
         return f"$ workbook {' '.join(self._command(name))}\n{self._started[name].result()[1]}"
 
     def findings(self, name: str) -> str:
-        """The verdict and each finding's name and sentence; waits until the verification has ended."""
+        """The verdict and the findings behind it; waits until the verification has ended."""
         verdict = self._started[name].result()[0]
+        against = [one for one in verdict["findings"] if one["severity"] in ("wrong", "dishonest")]
         lines = [f"{name}: {_said(verdict)}"]
-        lines += [f"  {one['check']}: {one['says']}" for one in verdict["findings"]]
+        lines += [f"  {one['check']}: {one['says']}" for one in against]
         return "\n".join(lines)
 
     def summary(self) -> str:
