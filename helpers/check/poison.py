@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import torch
 
+_MOST_FREE_BYTES = 1 << 30
 _SENTINEL = 0x5A  # fills integer outputs; no kernel here writes 0x5A5A5A5A by chance
 
 
@@ -77,12 +78,13 @@ def poisoned() -> Iterator[None]:
 
 
 def poison_free_memory(n_bytes: int, count: int = 8) -> None:
-    """Leave NaN in the blocks that CUDA's caching allocator will return next.
+    """Leave NaN in the blocks that CUDA's caching allocator will return next, in at most 1 GB of them.
 
     This is for code that allocates without PyTorch's dispatcher, as torch.compile's code does.
     """
     import torch
 
+    count = min(count, max(1, _MOST_FREE_BYTES // max(n_bytes, 1)))
     blocks = [
         torch.empty(max(n_bytes, 1), dtype=torch.uint8, device="cuda").fill_(0xFF) for _ in range(count)
     ]

@@ -1,7 +1,5 @@
 """The exercises of lesson 13 with their solutions; `workbook form` writes both into the notebook."""
 
-import math
-
 import torch
 
 from helpers.lab import check
@@ -9,14 +7,15 @@ from helpers.lab import check
 
 # %% share-of-an-error
 def share_of_error(got: torch.Tensor, expected: torch.Tensor) -> float:
-    """Return the largest error of an element, divided by the root mean square of `expected`.
+    """Return the largest absolute error of an element, divided by the root mean square of `expected`.
 
     Compute in float64. If `got` has a NaN, return infinity.
     """
     # BEGIN SOLUTION: how large is the largest error, compared with a typical element?
+    if got.isnan().any():
+        return float("inf")
     error = (got.double() - expected.double()).abs().max()
-    share = (error / expected.double().square().mean().sqrt()).item()
-    return math.inf if math.isnan(share) else share
+    return (error / expected.double().square().mean().sqrt()).item()
     # END SOLUTION
 
 
@@ -25,7 +24,10 @@ check("share-of-an-error", share_of_error)
 
 # %% follows-its-input
 def follows_its_input(candidate, x: torch.Tensor, other: torch.Tensor) -> bool:
-    """Return whether candidate(x) changes when the same tensor x holds the values of `other`."""
+    """Return whether candidate(x) changes when the same tensor x holds the values of `other`.
+
+    You may overwrite x. The candidate may write each result into the same memory.
+    """
     # BEGIN SOLUTION: call it, change x in place, call it again
     first = candidate(x).clone()
     x.copy_(other)
@@ -40,7 +42,7 @@ check("follows-its-input", follows_its_input)
 def error_of_sum(n: int, eps: float) -> float:
     """Return the relative error of a sum of n terms, if n roundings of at most eps / 2 have random signs."""
     # BEGIN SOLUTION: how large is one rounding, and what do n random ones add up to?
-    return eps / 2 * math.sqrt(n)
+    return eps / 2 * n**0.5
     # END SOLUTION
 
 

@@ -169,7 +169,7 @@ def test_a_candidate_that_hangs_is_stopped(tmp_path):
     [
         (["kernelbench", "problem.py"], "takes problem.py candidate.py"),
         (["kernelbench", "missing.py", "mine.py"], "missing.py can't be read"),
-        (["tensara", "a", "b"], "this is no format"),
+        (["tensara", "a", "b"], "is not a format"),
         (["mine.py:f"], "--reference"),
         (["mine.py:f", "--reference", "torch.nothing", "--shapes", "4x4"], "there is no such function"),
         (["mine.py:f", "--reference", "torch.square"], "--shapes"),

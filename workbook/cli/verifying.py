@@ -67,17 +67,21 @@ def verify(
         int | None, typer.Option(help="Repeat a verification; by default the inputs are new each time.")
     ] = None,
     time_limit: Annotated[
-        float, typer.Option(metavar="SECONDS", help="For one call; everything gets ten times as much.")
+        float, typer.Option(metavar="SECONDS", help="For one call; the whole run gets ten times that.")
     ] = 60,
     memory_limit: Annotated[float, typer.Option(metavar="MB", help="For the candidate's process.")] = 8000,
     unsafe: Annotated[
-        bool, typer.Option("--unsafe", help="Run the candidate without a sandbox, with your rights.")
+        bool, typer.Option("--unsafe", help="Run the candidate without a sandbox, with your permissions.")
     ] = False,
     strict: Annotated[
         bool, typer.Option("--strict", help="Also fail for limits, outside of what the problem describes.")
     ] = False,
 ) -> None:
     try:
+        if seed is not None and not 0 <= seed < 2**31:
+            raise UsageError(f"--seed {seed}: choose a number from 0 to {2**31 - 1}.")
+        if time_limit <= 0 or memory_limit <= 0:
+            raise UsageError("--time-limit and --memory-limit must be greater than 0.")
         if precision not in ("", "tf32", "ieee"):
             raise UsageError(f"--precision {precision}: choose tf32 or ieee.")
         problem, candidate = _read(what, reference, shapes or [], dtype)
@@ -122,7 +126,7 @@ def _read(what: list[str], reference: str, shapes: list[str], dtype: str) -> tup
         if files or ":" not in format_name:
             known = ", ".join(_FILES)
             raise UsageError(
-                f"{format_name}: this is no format; start with {known}, or FILE.py:FUNCTION and --reference."
+                f"{format_name} is not a format; start with {known}, or FILE.py:FUNCTION and --reference."
             )
         if not reference:
             raise UsageError('Name what the function must compute, for example --reference "torch.softmax".')
@@ -147,7 +151,7 @@ def _tier(unsafe: bool) -> str:
 
     if unsafe:
         return "The candidate ran without a sandbox."
-    otherwise = "or pass --unsafe, which runs the candidate with your rights"
+    otherwise = "or pass --unsafe, which runs the candidate with your permissions"
     return f"The candidate was {bubblewrap.require(otherwise)}."
 
 
@@ -172,6 +176,9 @@ def _progress() -> Callable[[str], None]:
 def _write(path: Path, document: str) -> None:
     from helpers.atomic import atomic_write
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as temporary:
-        temporary.write_text(document, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as temporary:
+            temporary.write_text(document, encoding="utf-8")
+    except OSError as error:
+        stop(f"{path} can't be written: {error.strerror}.")

@@ -27,6 +27,7 @@ class Server:
             os.set_inheritable(fd, False)
         self._load, self._save = torch.load, torch.save
         self._read, self._write = os.read, os.write
+        self._handlers = {name: getattr(self, name) for name in dir(self) if name.startswith("_do_")}
         self._untrusted = False  # whether code runs that an interrupt may stop
         self._interrupted = False  # whether an interrupt came since the request did
         self._token = ""
@@ -41,7 +42,7 @@ class Server:
             message = self._load(io.BytesIO(payload), weights_only=True)
             self._token = message["token"]
             try:
-                reply = getattr(self, f"_do_{message['do']}")(message)
+                reply = self._handlers[f"_do_{message['do']}"](message)
             except KeyboardInterrupt:  # from the other side, which knows of it, or the code's own
                 reply = {"error": "KeyboardInterrupt", "error_type": "KeyboardInterrupt"}
             if os.getpid() != self._pid:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import torch
 
-from workbook.verify.arguments import other_layouts, other_values, slightly_changed
+from workbook.verify.arguments import other_layouts, other_values, slightly_changed, tensors_of
 from workbook.verify.judging import Judge
-from workbook.verify.problem import BEYOND, Case, Problem
+from workbook.verify.problem import BEYOND, Candidate, Case, Problem
 from workbook.verify.suspect import Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
@@ -17,6 +18,7 @@ _N_REPEATED = 20  # calls in a row, to see what accumulates
 # Changes of these settings are worth knowing, but they neither make results wrong nor timings better.
 _HARMLESS_STATE = ("the state of Python's random", "gc.isenabled", "the working directory")
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "mv", "dot")
+_TELLTALES = ("workbook", "_profiler_enabled", "_is_profiler_enabled")
 _PLAIN_TYPES = ("Tensor", "Parameter")
 # Operators that only move, allocate or name memory.
 _TRIVIAL = (
@@ -56,6 +58,9 @@ def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
             f"It returns {odd[0]} instead of a plain tensor, which can compute later.",
             case.label,
         )  # fmt: skip
+    if (wanted := {one.device.type for one in tensors_of(case.args)}) and set(answer.devices) - wanted:
+        says = f"It returns tensors on {', '.join(sorted(set(answer.devices)))}, unlike its inputs."
+        yield Finding("wrong-result", WRONG, says, case.label)
     permitted = judge.may_change
     if changed := [i for i in answer.changed if i not in permitted]:
         which = ", ".join(f"argument {i}" for i in changed)
@@ -172,7 +177,12 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
         says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
         yield Finding("leak", WRONG, says, case.label)
-    if found["n_distinct"] and not judge.may_change:
+    judged = [judge.judge_results(case, found[name]) for name in ("last", "other")]
+    wrong = judged[0] or judged[1]
+    if wrong and not judge.may_change:
+        says = f"It computes something else when it is called again and again. {wrong.says}"
+        yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
+    elif found["n_distinct"] and not judge.may_change:
         says = (
             f"Results differ in their last bits from call to call ({found['n_distinct']} of "
             f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
@@ -180,13 +190,17 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         yield Finding("nondeterminism", NOTE, says, case.label)
 
 
-def watched(suspect: Suspect, when: str) -> Iterator[Finding]:
-    """What its process has seen it do: functions replaced, places searched, settings changed."""
+def watched(suspect: Suspect, when: str, n_known: int = 0) -> Iterator[Finding]:
+    """What its process has seen it do: functions replaced, places searched, settings changed.
+
+    Args:
+        n_known: how many events were reported before.
+    """
     seen = suspect.watched()
     if seen["replaced"]:
         names = ", ".join(str(one) for one in seen["replaced"][:6])
         yield Finding("patched", DISHONEST, f"It replaces functions that are not its own: {names}.", when)
-    for kind, sentence in seen["events"]:
+    for kind, sentence in seen["events"][n_known:]:
         if kind == "processes":
             severity = NOTE if when == "at import" else DISHONEST
             yield Finding("processes", severity, f"It {sentence}.", when)
@@ -266,3 +280,19 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
             f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
         )
         yield Finding("only-some-values", WRONG, says, found.evidence)
+
+
+def of_source(candidate: Candidate) -> Iterator[Finding]:
+    """Names in its Python files by which code recognizes that it is being verified or profiled."""
+    for file, text in candidate.sources.items():
+        try:
+            nodes = list(ast.walk(ast.parse(text))) if file.endswith(".py") else []
+        except SyntaxError:
+            nodes = []
+        for node in nodes:
+            name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "value", None)
+            is_name = isinstance(name, str) and (name in _TELLTALES or name.startswith("workbook.verify"))
+            if is_name:
+                says = f"It recognizes that it is being verified or profiled: its code mentions {name}."
+                yield Finding("peeks", DISHONEST, says, f"{file}, line {getattr(node, 'lineno', '?')}")
+                break

@@ -12,6 +12,7 @@ import torch
 
 from helpers import check
 from helpers.check.results import Results, as_results, assert_result, expected_of
+from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import Answer
@@ -112,15 +113,23 @@ class Judge:
         results = answer.results
         if self._problem.may_change and not results:
             flat = tensors_of(case.args)
-            after = {i: one for i, one in zip(answer.changed, answer.arguments, strict=True)}
+            after = dict(zip(answer.changed, answer.arguments, strict=False))
             results = tuple(after.get(i, flat[i].cpu()) for i in sorted(self._problem.may_change))
         if for_benchmark and case.role == BENCHMARK:
             self._ask_benchmark(case, results)
         return self._judged(case, results)
 
     def judge_results(self, case: Case, results: Sequence[torch.Tensor]) -> Finding | None:
-        """The same for results without the rest of an answer."""
+        """The same for results without the rest of an answer.
+
+        Args:
+            results: what the call returned. If a candidate returns nothing and the problem lets it change
+                arguments: all argument tensors.
+        """
         self.compared.append(case.label)
+        flat = tensors_of(case.args)
+        if self._problem.may_change and len(results) == len(flat):
+            results = [results[i] for i in sorted(self._problem.may_change)]
         return self._judged(case, tuple(results))
 
     def _judged(self, case: Case, results: tuple[torch.Tensor, ...]) -> Finding | None:
@@ -179,7 +188,11 @@ class Judge:
         self.accepted = accepts and self.accepted is not False
 
     def _expected(self, case: Case) -> Results:
-        return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
+        try:
+            return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
+        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            says = f"{type(error).__name__}: {first_line(error)}"
+            raise UsageError(f"{self._problem.name}: its reference fails in float64 ({says}).") from None
 
     def _reference(self, case: Case) -> Callable[..., Any]:
         """The reference as a function of the tensors alone."""

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterator
 
 from workbook.page import document, escaped
+from workbook.sandbox.texts import printable
 from workbook.verify.verdict import DISHONEST, FAILED, LIMIT, NOT_JUDGED, NOTE, WRONG, Finding, Verdict
 
 _WIDTH = 100
@@ -21,7 +22,7 @@ _MAX_EVIDENCE = 8  # lines
 def headline(verdict: Verdict) -> str:
     """The verdict in one sentence."""
     if verdict.status == NOT_JUDGED:
-        return "Not judged: this machine can't run the candidate."
+        return "Not judged."
     if verdict.status == FAILED:
         kinds = ["wrong"] * (not verdict.is_right) + ["not honest"] * (not verdict.is_honest)
         return f"Rejected: the candidate is {' and '.join(kinds)}."
@@ -44,6 +45,7 @@ def text(verdict: Verdict) -> str:
     lines.append("")
     for sentence in (*_speed_lines(verdict), *_about(verdict)):
         lines += _wrapped(sentence, "")
+    lines = [printable(line) for line in lines]
     return "\n".join(lines)
 
 
@@ -66,7 +68,7 @@ def _about(verdict: Verdict) -> Iterator[str]:
     if verdict.not_judged:
         yield f"Not judged without a GPU: {', '.join(verdict.not_judged)}."
     where = verdict.gpu or "No GPU: Triton's interpreter and our CUDA emulator"
-    yield f"{where}. {verdict.seconds:.0f} s. Repeat it with --seed {verdict.seed}."
+    yield f"{where}. {verdict.seconds:.0f} s. To reproduce this, pass --seed {verdict.seed}."
 
 
 def _speed_lines(verdict: Verdict) -> Iterator[str]:
@@ -78,7 +80,7 @@ def _speed_lines(verdict: Verdict) -> Iterator[str]:
             f"({low:.2f} to {high:.2f})."
         )
         if one.bound_us:
-            yield f"The memory of this GPU permits {one.bound_us:,.1f} µs at best."
+            yield f"This GPU's memory bandwidth allows no less than {one.bound_us:,.1f} µs."
 
 
 def _wrapped(sentence: str, indent: str, further: str = "") -> list[str]:

@@ -88,30 +88,37 @@ class _Stand(Server):
 
     def _do_put(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Store arguments in a slot."""
-        self._slots[message["slot"]] = self._map(self._placed, tuple(message["args"]))
-        return {}
+
+        def put() -> dict[str, Any]:
+            self._slots[message["slot"]] = self._map(self._placed, tuple(message["args"]))
+            return {}
+
+        return self._run(put)
 
     def _do_write(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Give the tensors of a slot other contents, in place; their version counters don't change."""
-        torch = self._torch
-        with torch.no_grad():
-            for old, new in zip(
+
+        def write() -> dict[str, Any]:
+            pairs = zip(
                 self._tensors(self._slots[message["slot"]]), self._tensors(message["args"]), strict=True
-            ):
+            )
+            for old, new in pairs:
                 old.data.copy_(new)
-        self._synchronize()
-        return {}
+            self._synchronize()
+            return {}
+
+        return self._run(write)
 
     def _do_call(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Call the candidate once; `poison` fills every allocation before."""
         args = self._slots[message["slot"]]
-        outputs = self._outputs(message.get("outputs", ()))
-        before = [self._clone(one) for one in self._tensors(args)]
-        if self._on_gpu:
-            self._poison_free_memory(max([one.numel() * one.element_size() for one in before] + [1]))
         mode = self._poisoned() if message.get("poison") else nullcontext()
 
         def call() -> dict[str, Any]:
+            outputs = self._outputs(message.get("outputs", ()))
+            before = [self._clone(one) for one in self._tensors(args)]
+            if self._on_gpu:
+                self._poison_free_memory(max([one.numel() * one.element_size() for one in before] + [1]))
             with mode:
                 value = self._call(*args, *outputs)
             return self._observed(value, args, outputs, before)
@@ -134,12 +141,17 @@ class _Stand(Server):
         return {"changed": any(changed), "results": [self._sent(now) for now, _ in self._kept]}
 
     def _do_repeat(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Call it `n` times with the same arguments: what accumulates, and do results repeat?"""
+        """Call it `n` times with the same arguments: what accumulates, and do results repeat?
+
+        Returns:
+            `n_distinct`, `grown`, the results of the last call, and the first ones that differ from those of
+            the first call (or those of the last call again).
+        """
         args, n = self._slots[message["slot"]], message["n"]
         specs = message.get("outputs", ())
 
         def calls() -> dict[str, Any]:
-            first, n_distinct = None, 0
+            first, other, n_distinct = None, None, 0
             before = self._counted()
             for _ in range(n):
                 outputs = self._outputs(specs)
@@ -148,9 +160,13 @@ class _Stand(Server):
                     first = [self._clone(one) for one in results]
                 elif any(not self._same(a, b) for a, b in zip(first, results, strict=True)):
                     n_distinct += 1
+                    other = other or [self._sent(one) for one in results]
+                last = [self._sent(one) for one in results]
                 del results, outputs
+            first = None
             after = self._counted()
-            return {"n_distinct": n_distinct, "grown": {k: after[k] - before[k] for k in after}}
+            grown = {name: after[name] - before[name] for name in after}
+            return {"n_distinct": n_distinct, "grown": grown, "last": last, "other": other or last}
 
         return self._run(calls)
 
@@ -179,14 +195,15 @@ class _Stand(Server):
         """Time it on the GPU, with other contents of the arguments before each call.
 
         Returns:
-            The timing's fields, and the results and the number of the contents of one call afterwards.
+            The timing's fields, and the results, the arguments and the number of the contents of the last
+            timed call.
         """
         from helpers.timing.cupti import TimingError
 
         args = self._slots[message["slot"]]
         others = [self._map(self._placed, tuple(one)) for one in message["others"]]
         outputs = self._outputs(message.get("outputs", ()))
-        turn = 0
+        turn, value = 0, None
 
         def other() -> None:
             nonlocal turn
@@ -194,21 +211,24 @@ class _Stand(Server):
             for old, new in zip(self._tensors(args), self._tensors(others[turn % len(others)]), strict=True):
                 old.data.copy_(new)
 
+        def call() -> Any:
+            nonlocal value
+            value = self._call(*args, *outputs)
+            return value
+
         def timed() -> dict[str, Any]:
             try:
-                timing = self._time_gpu(
-                    lambda: self._call(*args, *outputs), before=other, budget_s=message["budget_s"]
-                )
+                timing = self._time_gpu(call, before=other, budget_s=message["budget_s"])
             except TimingError as error:
                 return {"refused": str(error)}
-            other()
-            results = self._results(self._call(*args, *outputs), args, outputs)
             self._synchronize()
+            results = self._results(value, args, outputs)
             return {
                 "median_us": timing.median_us, "low_us": timing.ci95_us[0], "high_us": timing.ci95_us[1],
                 "kernels": [f"{one.calls} × {one.name}" for one in timing.kernels],
                 "notes": list(timing.notes), "turn": turn % len(others),
                 "results": [self._sent(one) for one in results],
+                "arguments": [] if results else [self._sent(one) for one in self._tensors(args)],
             }  # fmt: skip
 
         return self._run(timed)
@@ -265,7 +285,7 @@ class _Stand(Server):
             k: v.shape for k, v in state.items()
         }:
             model.load_state_dict(state)
-        self._call = model.to("cuda") if self._on_gpu else model
+        self._call = torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
         return {"same_parameters": bool(state) and len(model.state_dict()) == len(state)}
 
     def _built(self, message: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -294,6 +314,7 @@ class _Stand(Server):
             "results": [self._sent(then) for _, then in self._kept],
             "is_single": isinstance(value, self._torch.Tensor) or value is None,
             "types": [type(one).__name__ for one in self._values(value)],
+            "devices": [str(one.device.type) for one in results],
             "aliases": [one.untyped_storage().data_ptr() in addresses for one in results if one.numel()],
             "changed": changed,
             "arguments": [self._sent(tensors[i]) for i in changed],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,6 +45,7 @@ class Answer:
         changed: the numbers of the argument tensors that it changed.
         arguments: what these hold after the call.
         is_reused: whether a result is in the same memory as one of the call before.
+        devices: the type of each result's device.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -54,6 +55,7 @@ class Answer:
     changed: tuple[int, ...]
     arguments: tuple[torch.Tensor, ...]
     is_reused: bool = False
+    devices: tuple[str, ...] = ()
 
 
 class Suspect:
@@ -134,7 +136,7 @@ class Suspect:
             Forged: the answer isn't one.
         """
         raw = self._ask("call", slot=slot, outputs=list(case.outputs), poison=poison)
-        try:
+        with _checked():
             return Answer(
                 results=_tensors(raw["results"]),
                 is_single=raw["is_single"] is True,
@@ -143,9 +145,8 @@ class Suspect:
                 changed=tuple(int(one) for one in raw["changed"]),
                 arguments=_tensors(raw["arguments"]),
                 is_reused=raw["reused"] is True,
+                devices=tuple(str(one)[:20] for one in raw["devices"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
-            raise Forged(f"an answer without results ({error})") from None
 
     def overwrite(self) -> bool:
         """Overwrite the last results with NaN; False if they hold no floating-point numbers."""
@@ -157,32 +158,52 @@ class Suspect:
         return raw.get("changed") is not False, _tensors(raw.get("results", ()))
 
     def repeat(self, slot: str, case: Case, n: int) -> dict[str, Any]:
-        """Call it `n` times: `n_distinct` results that differ from the first, and what has `grown`.
+        """Call it `n` times.
 
-        `grown` counts "tensors", "gpu_bytes" and "threads"; the last one is counted from outside.
+        Returns:
+            `n_distinct`: how many results differ from the first; `grown`: how many more "tensors",
+            "gpu_bytes" and "threads" there are, the threads counted from outside; `last` and `other`: the
+            results of the last call, and those that differ.
         """
         before = self._process.n_threads()
         raw = self._ask("repeat", slot=slot, outputs=list(case.outputs), n=n)
-        grown = {str(k): int(v) for k, v in dict(raw.get("grown", {})).items()}
-        grown["threads"] = max(grown.get("threads", 0), self._process.n_threads() - before)
-        return {"n_distinct": int(raw.get("n_distinct", 0)), "grown": grown}
+        with _checked():
+            grown = {name: int(raw["grown"][name]) for name in ("tensors", "gpu_bytes", "threads")}
+            grown["threads"] = max(grown["threads"], self._process.n_threads() - before)
+            last, other = _tensors(raw["last"]), _tensors(raw["other"])
+            return {"n_distinct": int(raw["n_distinct"]), "grown": grown, "last": last, "other": other}
 
     def operators(self, slot: str, case: Case) -> list[str]:
         """The operators of torch's dispatcher that one call uses."""
         raw = self._ask("operators", slot=slot, outputs=list(case.outputs))
-        return [str(one)[:200] for one in raw.get("operators", ())][:1000]
+        with _checked():
+            return [str(one)[:200] for one in raw["operators"]][:1000]
 
     def time(self, slot: str, case: Case, others: Sequence[Sequence[Any]], budget_s: float) -> dict[str, Any]:
         """Time it on the GPU, with the contents of `others` in turn; see `stand._do_time`."""
-        return self._ask(
+        raw = self._ask(
             "time", slot=slot, outputs=list(case.outputs), others=[tuple(one) for one in others],
             budget_s=budget_s,
         )  # fmt: skip
+        if "refused" in raw:
+            return {"refused": str(raw["refused"])[:400]}
+        with _checked():
+            us = {name: float(raw[name]) for name in ("median_us", "low_us", "high_us")}
+            if not all(0 < one < 1e9 for one in us.values()):
+                raise ValueError("a time that can't be")
+            return us | {
+                "turn": int(raw["turn"]) % len(others),
+                "kernels": [str(one)[:120] for one in raw["kernels"]][:20],
+                "notes": [str(one)[:300] for one in raw["notes"]][:10],
+                "results": _tensors(raw["results"]) or _tensors(raw["arguments"]),
+            }
 
     def watched(self) -> dict[str, list[Any]]:
         """What its watch has seen: "replaced", "events", "state" and "threads"."""
         raw = self._ask("watched")
-        return {name: list(raw.get(name, ())) for name in ("replaced", "events", "state", "threads")}
+        with _checked():
+            found = {name: [str(one)[:300] for one in raw[name]] for name in ("replaced", "state", "threads")}
+            return found | {"events": [(str(kind), str(what)[:300]) for kind, what in raw["events"]]}
 
     def _ask(self, what: str, **about: Any) -> dict[str, Any]:
         try:
@@ -198,11 +219,23 @@ class Suspect:
             raise Forged(str(error)) from None
         if "error" in found:
             line = found.get("line", 0)
-            raise Raised(str(found["error"])[:400], str(found.get("error_type", "")), int(line or 0))
+            where = line if type(line) is int and 0 < line < 10**6 else 0
+            raise Raised(str(found["error"])[:400], str(found.get("error_type", "")), where)
         return dict(found)
 
 
 def _tensors(raw: Any) -> tuple[torch.Tensor, ...]:
     if not isinstance(raw, (list, tuple)) or not all(type(one) is torch.Tensor for one in raw):
         raise Forged("results that are not tensors")
+    if any(one.device.type != "cpu" or one.is_quantized for one in raw):
+        raise Forged("tensors of another kind")
     return tuple(raw)
+
+
+@contextlib.contextmanager
+def _checked() -> Iterator[None]:
+    """Turn whatever a malformed answer raises into `Forged`."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
+        raise Forged(f"a malformed answer ({type(error).__name__})") from None

@@ -13,9 +13,9 @@ from workbook.sandbox import cgroup
 from workbook.sandbox.process import Limits, WorkerDied
 from workbook.usage import UsageError, first_line
 from workbook.verify import checks, speed
-from workbook.verify.arguments import map_tensors, tensors_of
+from workbook.verify.arguments import map_tensors
 from workbook.verify.judging import Judge
-from workbook.verify.problem import BENCHMARK, Candidate, Case, Problem
+from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, Problem
 from workbook.verify.suspect import Forged, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Speed, Verdict
 
@@ -75,7 +75,7 @@ class _Verification:
         self._findings: list[Finding] = []
         self._more: dict[tuple[str, ...], int] = {}  # how many other cases show the same
         self._speed: list[Speed] = []
-        self._blocked = ""
+        self._blocked, self._is_beyond = "", False
         self._not_judged = [] if self._on_gpu else list(_ONLY_WITH_A_GPU)
 
     def run(self, group: cgroup.Cgroup | None, start: float) -> Verdict:
@@ -95,10 +95,10 @@ class _Verification:
         except WorkerDied as gone:
             self._add([self._of_death(gone)])
         except Forged as error:
-            says = f"Its process sent {error}: something in it has replaced our side of the conversation."
+            says = f"Its process sent {error}, which the verifier's own code never sends."
             self._add([Finding("forged-answer", DISHONEST, says)])
         except Raised as error:  # while it was asked for something that runs none of its code
-            self._add([Finding("raises", WRONG, f"It fails: {error}.")])
+            self._fail(error, "")
         return self._verdict()
 
     def _examine(self, suspect: Suspect, cases: Sequence[Case]) -> None:
@@ -108,15 +108,19 @@ class _Verification:
         except Raised as error:
             self._fail(error, "at import")
             return
+        self._add(checks.of_source(self._candidate))
         self._add(checks.watched(suspect, "at import"))
+        n_known = len(suspect.watched()["events"])
         if not cases:
             self._blocked = "the problem has no case that this machine can run"
             return
         first = cases[0]
         operators = self._look_at(first)
-        self._say(f"comparing {len(cases)} cases")
+        inside = [case for case in cases if case.role != BEYOND]
+        beyond = [case for case in cases if case.role == BEYOND]
+        self._say(f"comparing {len(inside)} cases")
         before = len(self._findings)
-        self._add(checks.results(suspect, self._judge, cases))
+        self._add(checks.results(suspect, self._judge, inside))
         if self._give_up(self._findings[before:]):
             return
         own_cases = [case for case in cases if case.role == BENCHMARK and _alike(case, first)]
@@ -128,7 +132,6 @@ class _Verification:
         if self._is_right():
             steps += [
                 ("trying other values", lambda: checks.values(suspect, judge, first, seed)),
-                ("trying other layouts", lambda: checks.layouts(suspect, judge, first)),
                 ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
                 ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
                 ("listing its operators", lambda: checks.library(suspect, operators, first)),
@@ -138,11 +141,16 @@ class _Verification:
         for what, step in steps:
             self._say(what)
             self._add(step())
-        self._add(checks.watched(suspect, "during the calls"))
         if self._on_gpu and self._settings.timed and self._is_right():
             self._say("timing it")
-            found, self._speed = speed.measure(suspect, self._judge, self._problem, _timed(cases))
+            found, self._speed = speed.measure(suspect, self._judge, self._problem, self._timed())
             self._add(found)
+        self._add(checks.watched(suspect, "during the calls", n_known))
+        if self._is_right():  # last, because an illegal access may end its process
+            self._is_beyond = True
+            self._say("trying other layouts and sizes")
+            self._add(checks.layouts(suspect, judge, first))
+            self._add(checks.results(suspect, judge, beyond))
 
     def _look_at(self, case: Case) -> set[str]:
         """Call the reference once, so that its mistakes aren't taken for the candidate's."""
@@ -158,8 +166,17 @@ class _Verification:
         drawn = [list(self._problem.cases(seed)) for seed in seeds]
         own = [case for cases in zip(*drawn, strict=True) for case in cases if case.role == BENCHMARK]
         other = [case for case in drawn[0] if case.role != BENCHMARK]
+        return [self._placed(case) for case in (*own, *other)]
+
+    def _placed(self, case: Case) -> Case:
         place = (lambda one: one.cuda()) if self._on_gpu else (lambda one: one.cpu())
-        return [replace(case, args=map_tensors(place, case.args)) for case in (*own, *other)]
+        return replace(case, args=map_tensors(place, case.args))
+
+    def _timed(self) -> list[list[Case]]:
+        """The benchmark's cases, grouped by shape, with values that the candidate has not seen."""
+        seeds = [self._settings.seed + _N_SEEDS + i for i in range(_N_SEEDS)]
+        drawn = [[case for case in self._problem.cases(seed) if case.role == BENCHMARK] for seed in seeds]
+        return [[self._placed(case) for case in group] for group in zip(*drawn, strict=True)]
 
     def _is_right(self) -> bool:
         return not any(one.severity == WRONG for one in self._findings)
@@ -177,6 +194,9 @@ class _Verification:
     def _give_up(self, findings: Sequence[Finding]) -> bool:
         """Without a GPU, an error may be the machine's fault; then nothing can be judged."""
         raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
+        if raised and "larger than 512 MB" in raised[0].says:
+            self._findings = [one for one in self._findings if one not in raised]
+            self._blocked = raised[0].says.removeprefix("It fails: ").rstrip(".")
         if raised and not self._on_gpu and any(word in raised[0].says.lower() for word in _NEEDS_GPU):
             self._findings = [one for one in self._findings if one not in raised]
             self._blocked = raised[0].says.removeprefix("It fails: ").rstrip(".")
@@ -185,14 +205,14 @@ class _Verification:
     def _fail(self, error: Raised, when: str) -> None:
         text = str(error)
         needs_gpu = not self._on_gpu and any(word in text.lower() for word in _NEEDS_GPU)
-        if error.kind == "ModuleNotFoundError" or (needs_gpu and error.kind not in _OWN_FAULT):
+        if error.kind in ("ModuleNotFoundError", "too large") or (needs_gpu and error.kind not in _OWN_FAULT):
             self._blocked = text
         else:
             self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])
 
     def _of_death(self, gone: WorkerDied) -> Finding:
         check = "forged-answer" if gone.mistake in ("forged-answer", "unusable") else "raises"
-        severity = DISHONEST if check == "forged-answer" else WRONG
+        severity = DISHONEST if check == "forged-answer" else LIMIT if self._is_beyond else WRONG
         last = (gone.log.strip().splitlines() or [""])[-1]
         return Finding(check, severity, f"The candidate {gone}.", last[:300])
 
@@ -233,7 +253,6 @@ _ONLY_WITH_A_GPU = (
     "its speed",
     "work on another stream",
     "CUDA graphs that don't follow their inputs",
-    "lines of the L2 cache that persist",
 )
 
 
@@ -244,21 +263,18 @@ def _key(finding: Finding) -> tuple[str, ...]:
 
 
 def _alike(a: Case, b: Case) -> bool:
-    """Whether two cases have the same shapes, so that one can be written over the other."""
-    shapes = [[(one.shape, one.dtype) for one in tensors_of(case.args)] for case in (a, b)]
-    return shapes[0] == shapes[1]
+    """Whether two cases differ only in the values of their tensors, so that one can be written over the
+    other.
+    """
+    forms = [repr(map_tensors(lambda one: _Form(one), case.args)) for case in (a, b)]
+    return forms[0] == forms[1]
 
 
-def _timed(cases: Sequence[Case]) -> list[list[Case]]:
-    """The benchmark's cases, grouped by shape."""
-    groups: list[list[Case]] = []
-    for case in cases:
-        if case.role != BENCHMARK:
-            continue
-        for group in groups:
-            if _alike(case, group[0]):
-                group.append(case)
-                break
-        else:
-            groups.append([case])
-    return groups
+class _Form:
+    """What of a tensor must be equal in two cases."""
+
+    def __init__(self, tensor: torch.Tensor) -> None:
+        self._form = tuple(tensor.shape), str(tensor.dtype)
+
+    def __repr__(self) -> str:
+        return repr(self._form)

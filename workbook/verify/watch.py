@@ -9,6 +9,7 @@ the comparison, which stay in another process.
 from __future__ import annotations
 
 import gc
+import importlib
 import os
 import sys
 import threading
@@ -72,6 +73,10 @@ class Watch:
         self._own_places = (home, "/tmp/", *_HARMLESS_PLACES, *_import_places())
         self.events: list[tuple[str, str]] = []
         self._originals = list(_functions())
+        self._codes = {id(value): getattr(value, "__code__", None) for *_, value in self._originals}
+        self._classes = [(f"{module}.{name}", getattr(importlib.import_module(module), name))
+                         for module, name in _WATCHED_CLASSES]  # fmt: skip
+        self._names = {name: set(vars(holder)) for name, holder in self._classes}
         self._state = self.state()
         self._threads = {thread.ident for thread in threading.enumerate()}
         self._frame = sys._getframe
@@ -122,9 +127,14 @@ class Watch:
         found = []
         for name, holder, attribute, before in self._originals:
             now = vars(holder).get(attribute, _MISSING)
-            if now is not before and not _is_reloaded(before, now):
-                found.append(f"{name}.{attribute}")
-        return found
+            if now is not before:
+                found += [] if _is_reloaded(before, now) else [f"{name}.{attribute}"]
+            elif getattr(now, "__code__", None) is not self._codes.get(id(before)):
+                found.append(f"{name}.{attribute}.__code__")
+        for name, holder in self._classes:
+            added = {one for one in set(vars(holder)) - self._names[name] if callable(vars(holder)[one])}
+            found += [f"{name}.{attribute}" for attribute in added]
+        return sorted(found)
 
     @staticmethod
     def state() -> dict[str, Any]:
@@ -159,6 +169,13 @@ class Watch:
             "gc.isenabled()": gc.isenabled(),
             "the working directory": os.getcwd(),
             "sys.settrace": str(sys.gettrace()),
+            "modes of torch's functions and operators": (
+                torch._C._len_torch_function_stack(),
+                torch._C._len_torch_dispatch_stack(),
+            ),
+            "implementations of torch's own operators": tuple(
+                sorted(str(one) for one in torch.library._impls if str(one).startswith("aten/"))
+            ),
             "os.environ": tuple(sorted((k, v) for k, v in os.environ.items() if not _is_private(k))),
         }
 
@@ -192,8 +209,6 @@ _MISSING = object()
 
 def _functions() -> Iterator[tuple[str, Any, str, Any]]:
     """Every function and class of the watched modules and classes: (name, holder, attribute, value)."""
-    import importlib
-
     holders = []
     for name in _WATCHED:
         try:
@@ -220,14 +235,13 @@ def _is_reloaded(before: Any, now: Any) -> bool:
     where = getattr(before, "__module__", None), getattr(now, "__module__", None)
     packages = [one.partition(".")[0] if isinstance(one, str) else None for one in where]
     file = getattr(getattr(now, "__code__", None), "co_filename", "")
-    return packages[0] is not None and packages[0] == packages[1] and file.startswith(sys.prefix)
+    own = getattr(sys.modules.get(packages[0] or ""), "__file__", None)
+    return bool(own) and packages[0] == packages[1] and file.startswith(os.path.dirname(own))
 
 
 def _is_private(name: str) -> bool:
-    """Environment variables that libraries set for themselves when they are first used."""
-    return name.startswith(
-        ("TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE_LOADING", "PYTORCH_NVML")
-    )
+    """Environment variables of builds, and those that libraries set when they are first used."""
+    return name.startswith(_BUILD_VARIABLES)
 
 
 def _import_places() -> list[str]:

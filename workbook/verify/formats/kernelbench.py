@@ -10,6 +10,7 @@ and bfloat16.
 from __future__ import annotations
 
 import ast
+import contextlib
 import copy
 import math
 from collections.abc import Callable, Iterator
@@ -32,6 +33,7 @@ from workbook.verify.wide import in_float64
 SEED = 42  # KernelBench's
 _TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _CPU_BYTES = 4 << 20  # of inputs and parameters; more takes an interpreter too long
+_GPU_BYTES = 512 << 20  # what a candidate's process can send back
 _MAX_SIZES = 6  # modules with another size
 _SMALLEST = 16  # sizes up to this are not reduced
 
@@ -51,7 +53,7 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     init, keywords = _init_of(module, problem)
     model = _model(module, problem, init, keywords)
     reduced = divisor > 1
-    notes = (f"The benchmark's sizes need a GPU; they were divided by up to {divisor}.",) if reduced else ()
+    note = f"The benchmark's sizes are too large for this machine; they were divided by up to {divisor}."
     reference = in_float64(_reference(model))
     others = _other_sizes(source, problem, init)
     found = Problem(
@@ -65,7 +67,7 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
         may_change=_changed(model, module, problem),
         with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
-        notes=notes,
+        notes=(note,) if reduced else (),
     )
     suspect = Candidate(
         name=candidate.name, sources={candidate.name: code}, entry=f"{candidate.name}::ModelNew",
@@ -75,21 +77,20 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
 
 
 def _fitting(source: str, path: Path) -> tuple[ModuleType, int, str]:
-    """The problem's module, with sizes divided until a CPU can compute it, the divisor, and the source."""
-    if device.has_gpu():
-        return run_source(source, path, "problem"), 1, source
+    """The problem's module, with sizes divided until this machine can judge it; the divisor; the source."""
+    most = _GPU_BYTES if device.has_gpu() else _CPU_BYTES
     divisor, refused = 1, None
     while divisor <= 1 << 16:
         text = _divided(source, divisor) if divisor > 1 else source
         module = run_source(text, path, "problem")
         try:
-            if _size(module, path) <= _CPU_BYTES:
+            if _size(module, path) <= most:
                 return module, divisor, text
-        except (RuntimeError, ValueError, AssertionError) as error:
+        except (RuntimeError, ValueError, TypeError, ArithmeticError, LookupError, AssertionError) as error:
             refused = error
         divisor *= 2
     reason = f" ({first_line(refused)})" if refused else ""
-    raise UsageError(f"{path}: its sizes are too large for a CPU, and smaller ones don't fit{reason}.")
+    raise UsageError(f"{path}: its sizes are too large for this machine, and smaller ones don't fit{reason}.")
 
 
 def _size(module: ModuleType, path: Path) -> int:
@@ -136,9 +137,10 @@ def _other_sizes(source: str, path: Path, init: list[Any]) -> list[tuple[str, Mo
         for value in (at.value - 1, at.value // 2 + 3):
             if value < 1 or value >= at.value:
                 continue
-            module = run_source(_with_size(source, at, value), path, "problem")
-            if repr(_init_of(module, path)[0]) == repr(init):
-                found.append((f"{value:,} instead of {at.value:,}", module))
+            with contextlib.suppress(UsageError, Exception):  # the problem can't have this size
+                module = run_source(_with_size(source, at, value), path, "problem")
+                if repr(_init_of(module, path)[0]) == repr(init):
+                    found.append((f"{value:,} instead of {at.value:,}", module))
     return found[:_MAX_SIZES]
 
 
@@ -186,7 +188,9 @@ def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any]
     """Parameters of the same distribution in another order; constant ones (1 and 0, usually) get larger."""
     generator = torch.Generator().manual_seed(seed)
     other = copy.deepcopy(model)
-    for one in (*other.parameters(), *other.buffers()):
+    names = ("running_mean", "running_var")
+    statistics = [one for name, one in other.named_buffers() if name.endswith(names)]
+    for one in (*other.parameters(), *statistics):
         if not one.is_floating_point():
             continue
         if bool((one == one.reshape(-1)[0]).all()):
@@ -200,7 +204,11 @@ def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any]
 def _cases(module: ModuleType, path: Path, seed: int, reduced: bool) -> Iterator[Case]:
     (get_inputs,) = need(module, path, "get_inputs")
     torch.manual_seed(seed)
-    args = tuple(get_inputs())
+    try:
+        args = tuple(get_inputs())
+    except Exception as error:
+        says = f"{type(error).__name__}: {first_line(error)}"
+        raise UsageError(f"{path}: get_inputs() fails ({says}).") from None
     shapes = [" × ".join(f"{n:,}" for n in one.shape) or "one number" for one in tensors_of(args)]
     yield Case(f"{' and '.join(dict.fromkeys(shapes)) or 'no tensors'}, seed {seed}", args, reduced=reduced)
 
@@ -210,11 +218,11 @@ def _beyond(
 ) -> Iterator[Case]:
     """Cases of other sizes, which KernelBench never tries."""
     for label, module in others:
-        (case,) = _cases(module, path, seed, reduced)
         place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
         try:
+            (case,) = _cases(module, path, seed, reduced)
             reference(*map_tensors(place, case.args))
-        except (RuntimeError, ValueError, IndexError, AssertionError):
+        except Exception:
             continue  # this size belongs to the model
         yield replace(case, label=f"{case.label}, {label}", role=BEYOND)
 
