@@ -1,8 +1,8 @@
 """The process in which a candidate runs: it knows no reference and no expected result, and makes no verdict.
 
 The verifier sends inputs and gets results back. Everything that this process reports besides results (what
-was replaced, how long a call took) was measured next to the candidate, so a candidate can forge it. It can't
-forge being right.
+was replaced, how long a call took) was measured in the candidate's own process, so it can be forged. Being
+right can't.
 """
 
 from __future__ import annotations
