@@ -7,13 +7,12 @@ As in test_ops, each way of running the kernels has a process of its own, in whi
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
-from pathlib import Path
 
+import kernel_cases
 import pytest
+from kernel_cases import CHIPS
 
 REFUSED = {
     "head size": "64 and 128",
@@ -225,25 +224,9 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
     return results
 
 
-def ways() -> list[str]:
-    from helpers import device
-
-    return ["interpreted", "compiled"] if device.has_gpu() else ["interpreted"]
-
-
-@pytest.fixture(scope="module", params=ways())
+@pytest.fixture(scope="module", params=kernel_cases.ways())
 def results(request) -> dict[str, str]:
-    interpreted = request.param == "interpreted"
-    where = "cpu" if interpreted else "cuda"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, where, str(random.randrange(1 << 31))],
-        env={**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return kernel_cases.results_of(__file__, request.param)
 
 
 @pytest.mark.seeded
@@ -260,17 +243,6 @@ def test_unsupported_inputs_are_refused(results, name):
 
 
 # The rules ------------------------------------------------------------------------------------------------
-def gpus():
-    from helpers.kernels.chip import Chip
-
-    return {
-        "T4": Chip(40, 1024, 4 << 20, 64 << 10, (7, 5)),
-        "A100": Chip(108, 2048, 40 << 20, 163 << 10, (8, 0)),
-        "L4": Chip(58, 1536, 48 << 20, 99 << 10, (8, 9)),
-        "H100": Chip(),
-    }
-
-
 def sizes():
     """Shapes of q and k: prefill, short, one query, grouped heads, many heads."""
     return (
@@ -287,7 +259,7 @@ def test_every_plan_fits_into_shared_memory(gpu):
     from helpers.kernels.attention_plan import plan_attention, plan_gradients
     from helpers.kernels.elementwise import DTYPES
 
-    chip = gpus()[gpu]
+    chip = CHIPS[gpu]
     for dtype in DTYPES:
         for q, k in sizes():
             for is_causal in (False, True):
@@ -307,11 +279,12 @@ def test_a_long_cache_is_split_until_the_gpu_is_full():
 
     from helpers.kernels.attention_plan import plan_attention
 
-    for chip in gpus().values():
+    for chip in CHIPS.values():
         for batch in (1, 2, 8, 64):
             plan = plan_attention((batch, 32, 1, 128), (batch, 8, 1 << 17, 128), torch.float16, chip=chip)
             assert batch * 8 * plan.parts >= chip.n_sms
-    assert plan.parts == 1
+    full = plan_attention((64, 32, 1, 128), (64, 8, 1 << 17, 128), torch.float16, chip=CHIPS["H100"])
+    assert full.parts == 1
 
 
 def compiled_for(target, q_shape, k_shape, dtype, *, is_causal):
@@ -322,7 +295,7 @@ def compiled_for(target, q_shape, k_shape, dtype, *, is_causal):
     from helpers.kernels import attention, attention_decode, attention_grad
     from helpers.kernels.attention_plan import plan_attention, plan_gradients
 
-    chip = {"sm_75": gpus()["T4"], "sm_80": gpus()["A100"], "sm_90": gpus()["H100"]}[target]
+    chip = {"sm_75": CHIPS["T4"], "sm_80": CHIPS["A100"], "sm_90": CHIPS["H100"]}[target]
     how = {"is_causal": is_causal, "described": target == "sm_90", "chip": chip}
     plan, head_size = plan_attention(q_shape, k_shape, dtype, **how), q_shape[3]
     keys, queries = plan_gradients(q_shape, k_shape, dtype, **how)
@@ -389,7 +362,7 @@ def test_warps_are_specialized_on_hopper():
                             num_stages=2, divisible_by_16=aligned)  # fmt: skip
         assert "ttg.warp_specialize" in stages.ttgir
         assert stages.spill_bytes == 0
-        assert stages.shared_bytes < gpus()["H100"].shared_bytes
+        assert stages.shared_bytes < CHIPS["H100"].shared_bytes
 
 
 def test_the_kernel_for_decoding_does_not_spill():
@@ -405,5 +378,4 @@ def test_the_kernel_for_decoding_does_not_spill():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     print(json.dumps(run_cases(sys.argv[1], int(sys.argv[2]))))

@@ -7,13 +7,12 @@ As in test_ops, each way of running the kernels has a process of its own, in whi
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
-from pathlib import Path
 
+import kernel_cases
 import pytest
+from kernel_cases import CHIPS
 
 REFUSED = {
     "sizes": "(m, k) and (k, n)",
@@ -212,25 +211,9 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
     return results
 
 
-def ways() -> list[str]:
-    from helpers import device
-
-    return ["interpreted", "compiled"] if device.has_gpu() else ["interpreted"]
-
-
-@pytest.fixture(scope="module", params=ways())
+@pytest.fixture(scope="module", params=kernel_cases.ways())
 def results(request) -> dict[str, str]:
-    interpreted = request.param == "interpreted"
-    where = "cpu" if interpreted else "cuda"
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", __file__, where, str(random.randrange(1 << 31))],
-        env={**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"},
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return kernel_cases.results_of(__file__, request.param)
 
 
 @pytest.mark.seeded
@@ -247,25 +230,13 @@ def test_unsupported_inputs_are_refused(results, name):
 
 
 # The rule -------------------------------------------------------------------------------------------------
-def gpus():
-    from helpers.kernels.chip import Chip
-
-    return {
-        "T4": Chip(40, 1024, 4 << 20, 64 << 10, (7, 5)),
-        "A100": Chip(108, 2048, 40 << 20, 163 << 10, (8, 0)),
-        "L4": Chip(58, 1536, 48 << 20, 99 << 10, (8, 9)),
-        "H100": Chip(),
-        "B200": Chip(148, 2048, 126 << 20, 227 << 10, (10, 0)),
-    }
-
-
 @pytest.mark.parametrize("gpu", ("T4", "A100", "L4", "H100", "B200"))
 def test_every_plan_fits_into_shared_memory(gpu):
     import torch
 
     from helpers.kernels.matmul import DTYPES, plan_matmul
 
-    chip = gpus()[gpu]
+    chip = CHIPS[gpu]
     for dtype in DTYPES:
         for m, n, k in [(1, 1, 1), (8, 8192, 8192), (100, 100, 100000), (700, 900, 50), (8192, 8192, 8192)]:
             plan = plan_matmul(m, n, k, dtype, described=chip.capability >= (9, 0), chip=chip)
@@ -305,5 +276,4 @@ def test_what_the_product_becomes_on_each_target():
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).parents[2]))
     print(json.dumps(run_cases(sys.argv[1], int(sys.argv[2]))))

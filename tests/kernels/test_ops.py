@@ -15,6 +15,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import kernel_cases
 import pytest
 
 DTYPES = ("float32", "bfloat16", "float16")
@@ -281,31 +282,9 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
     return results
 
 
-def ways() -> list[str]:
-    from helpers import device
-
-    return ["interpreted", "compiled"] if device.has_gpu() else ["interpreted"]
-
-
-@pytest.fixture(scope="module", params=ways())
+@pytest.fixture(scope="module", params=kernel_cases.ways())
 def results(request) -> dict[str, str]:
-    interpreted = request.param == "interpreted"
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-W",
-            "ignore",
-            __file__,
-            "cpu" if interpreted else "cuda",
-            str(random.randrange(1 << 31)),
-        ],
-        env={**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"},
-        capture_output=True,
-        text=True,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return kernel_cases.results_of(__file__, request.param)
 
 
 @pytest.mark.seeded

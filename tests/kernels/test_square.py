@@ -8,12 +8,11 @@ own: this file is also the script that the process runs. It prints one JSON obje
 from __future__ import annotations
 
 import json
-import os
 import random
-import subprocess
 import sys
 from pathlib import Path
 
+import kernel_cases
 import pytest
 
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int8", "uint8", "int32", "int64")
@@ -155,25 +154,9 @@ def run_cases(where: str, seed: int) -> dict[str, str]:
     return results
 
 
-def ways() -> list[str]:
-    from helpers import device
-
-    return ["interpreted", "compiled"] if device.has_gpu() else ["interpreted"]
-
-
-@pytest.fixture(scope="module", params=ways())
+@pytest.fixture(scope="module", params=kernel_cases.ways())
 def results(request) -> dict[str, str]:
-    interpreted = request.param == "interpreted"
-    environment = {**os.environ, "TRITON_INTERPRET": "1" if interpreted else "0"}
-    done = subprocess.run(
-        [sys.executable, __file__, "cpu" if interpreted else "cuda", str(random.randrange(1 << 31))],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=900,
-    )
-    assert done.returncode == 0, done.stderr
-    return {"way": request.param, **json.loads(done.stdout.splitlines()[-1])}
+    return {"way": request.param, **kernel_cases.results_of(__file__, request.param)}
 
 
 @pytest.mark.seeded

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import textwrap
@@ -11,6 +12,7 @@ import pytest
 import torch
 from commands import ROOT
 
+from helpers import device
 from workbook.verify.arguments import is_data, other_values
 from workbook.verify.problem import BEYOND, CONTRACT, Case
 
@@ -118,6 +120,57 @@ def test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance(
     assert check in [one["check"] for one in verdict["findings"]], text
     assert verdict["tolerance_accepts"] is accepted_by_benchmark
     assert "Rejected" in text and check in text
+
+
+def test_other_parameters_are_tried_and_taken_back(tmp_path):
+    """What comes after that check must meet the model with the reference's parameters again."""
+    problem = """
+        import torch
+        from torch import nn
+
+        n_rows, n_cols = 8, 200
+
+        class Model(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.weight = nn.Parameter(torch.ones(n))
+
+            def forward(self, x):
+                return x * self.weight
+
+        def get_inputs():
+            return [torch.rand(n_rows, n_cols)]
+
+        def get_init_inputs():
+            return [n_cols]
+        """
+    source = """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.weight = torch.nn.Parameter(torch.ones(n))
+
+            def forward(self, x):
+                return self.weight * x
+        """
+    status, verdict, text = verdict_of(source, tmp_path, textwrap.dedent(problem))
+    assert status == 0, text
+    assert {one["severity"] for one in verdict["findings"]} <= {"note"}, text
+
+
+@pytest.mark.skipif(device.has_gpu(), reason="README shows what a machine without a GPU prints")
+def test_the_readmes_verification_prints_what_the_readme_shows():
+    def stable(text):
+        return re.sub(r"\d+ s\.|bubblewrap [\d.]+", "…", text)
+
+    shown = (ROOT / "README.md").read_text().partition("$ workbook verify ")[2].partition("```")[0]
+    command, *lines = shown.strip().splitlines()
+    ran = verify(*command.split(), cwd=ROOT)
+    assert ran.returncode == 1
+    printed = stable(ran.stdout).splitlines()
+    assert [line for line in lines if line.strip() != "…" and stable(line) not in printed] == []
 
 
 def test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory(tmp_path):

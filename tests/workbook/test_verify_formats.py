@@ -89,7 +89,8 @@ def test_variable_axes_are_tried_around_the_smallest_workload(trace):
 @without_gpu
 def test_a_large_workload_is_reduced_without_a_gpu(trace):
     problem, _ = read_trace(trace)
-    assert [case.reduced for case in problem.cases(0)][:3] == [False, False, True]
+    rows = {case.label.partition(":")[0]: len(case.args[0]) for case in problem.cases(0)}
+    assert rows["workload 3"] < 32768
     assert max(n_bytes(case.args) for case in problem.cases(0)) <= 1 << 18
     assert any("workloads: 3" in note for note in problem.notes)
 

@@ -54,7 +54,7 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
 
     def made(label: str, role: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Case:
         args = map_tensors(lambda one: change(one) if is_data(one) else one.clone(), case.args)
-        return Case(f"{case.label}, {label}", args, role, case.reduced, case.outputs)
+        return Case(f"{case.label}, {label}", args, role, case.outputs)
 
     def shuffled(one: torch.Tensor) -> torch.Tensor:
         order = torch.randperm(one.numel(), generator=generator)
@@ -101,7 +101,7 @@ def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
         flat[j] = first if label.startswith("two") else flat[j]
         tensors[number] = flat.view(tensors[number].shape)
         args = with_tensors(case.args, tensors)
-        yield Case(f"{case.label}, {label}", args, case.role, case.reduced, case.outputs)
+        yield Case(f"{case.label}, {label}", args, case.role, case.outputs)
 
 
 def other_layouts(case: Case) -> Iterator[Case]:
@@ -116,10 +116,10 @@ def other_layouts(case: Case) -> Iterator[Case]:
 
     if any(one.dim() > 1 and min(one.shape[-2:]) > 1 for one in tensors_of(case.args)):
         args = map_tensors(transposed, case.args)
-        yield Case(f"{case.label}, not contiguous", args, BEYOND, case.reduced, case.outputs)
+        yield Case(f"{case.label}, not contiguous", args, BEYOND, case.outputs)
     if tensors_of(case.args):
         args = map_tensors(shifted, case.args)
-        yield Case(f"{case.label}, not aligned", args, BEYOND, case.reduced, case.outputs)
+        yield Case(f"{case.label}, not aligned", args, BEYOND, case.outputs)
 
 
 def _with_nan(tensor: torch.Tensor) -> torch.Tensor:

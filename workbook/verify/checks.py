@@ -177,12 +177,13 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
         says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
         yield Finding("leak", WRONG, says, case.label)
+    if judge.may_change:
+        return
     judged = [judge.judge_results(case, found[name]) for name in ("last", "other")]
-    wrong = judged[0] or judged[1]
-    if wrong and not judge.may_change:
+    if wrong := judged[0] or judged[1]:
         says = f"It computes something else when it is called again and again. {wrong.says}"
         yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
-    elif found["n_distinct"] and not judge.may_change:
+    elif found["n_distinct"]:
         says = (
             f"Results differ in their last bits from call to call ({found['n_distinct']} of "
             f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
@@ -215,7 +216,7 @@ def watched(suspect: Suspect, when: str, n_known: int = 0) -> Iterator[Finding]:
 
 
 def library(suspect: Suspect, reference: set[str], case: Case) -> Iterator[Finding]:
-    """Report when it only calls the operators that the reference calls."""
+    """Report when it calls all the operators that the reference calls."""
     try:
         suspect.put("operators", case.args)
         used = _of_interest(suspect.operators("operators", case))
@@ -224,7 +225,7 @@ def library(suspect: Suspect, reference: set[str], case: Case) -> Iterator[Findi
     wanted = _of_interest(reference)
     if used and wanted and wanted <= used:
         names = ", ".join(one.removesuffix(".default") for one in sorted(wanted)[:4])
-        says = f"It calls the same library functions as the reference ({names}) and no others in their place."
+        says = f"It calls the library functions that the reference calls ({names})."
         yield Finding("library", NOTE, says, case.label)
 
 
@@ -259,19 +260,19 @@ def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
 
 
 def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
-    """Construct it again with other parameters than a new model has."""
+    """Construct it with other parameters than a new model has, and then again with the reference's."""
     if problem.with_parameters is None:
         return
     state, reference = problem.with_parameters(seed)
     other = judge.with_reference(reference)
     if not other.can_judge(case):
         return
-    label = f"{case.label}, other parameters"
+    label, found = f"{case.label}, other parameters", None
     try:
-        if not suspect.load(state):
-            return
-        suspect.put("parameters", case.args)
-        found = other.judge(replace(case, label=label), suspect.call("parameters", case))
+        if suspect.load(state):
+            suspect.put("parameters", case.args)
+            found = other.judge(replace(case, label=label), suspect.call("parameters", case))
+        suspect.load()
     except Raised as error:
         yield _raised(error, case)
         return

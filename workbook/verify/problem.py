@@ -21,14 +21,12 @@ class Case:
         args: positional arguments: tensors, plain values (numbers, bools, strings, None), and lists, tuples
             or dicts of them.
         role: BENCHMARK, CONTRACT or BEYOND.
-        reduced: whether its shapes are smaller than the benchmark's, because there is no GPU.
         outputs: for a candidate in destination-passing style, what the outputs are: shape and dtype of each.
     """
 
     label: str
     args: tuple[Any, ...]
     role: str = BENCHMARK
-    reduced: bool = False
     outputs: tuple[tuple[tuple[int, ...], Any], ...] = ()
 
 

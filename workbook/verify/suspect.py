@@ -16,6 +16,8 @@ from workbook.sandbox.process import Limits, Process, WorkerTimeout
 from workbook.verify.portable import on_cpu
 from workbook.verify.problem import Candidate, Case
 
+TOO_LARGE = "results are too large for the verifier's pipe"
+
 
 class Raised(Exception):
     """The candidate raised an error, or took too long.
@@ -212,7 +214,7 @@ class Suspect:
             raise Raised(f"it ran for more than {self._limits.cell_s:g} s", "timeout") from None
         raw.pop("token", None)
         if raw.get("too_large"):
-            raise Raised("its results are larger than 512 MB", "too large")
+            raise Raised(f"its {TOO_LARGE}", "too large")
         try:
             found: Mapping[str, Any] = plain(raw)
         except ValueError as error:

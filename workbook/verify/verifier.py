@@ -16,7 +16,7 @@ from workbook.verify import checks, speed
 from workbook.verify.arguments import map_tensors
 from workbook.verify.judging import Judge
 from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, Problem
-from workbook.verify.suspect import Forged, Raised, Suspect
+from workbook.verify.suspect import TOO_LARGE, Forged, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Speed, Verdict
 
 _ORDER = (WRONG, DISHONEST, LIMIT, NOTE)
@@ -192,12 +192,11 @@ class _Verification:
                 self._more[key] = self._more.get(key, 0) + 1
 
     def _give_up(self, findings: Sequence[Finding]) -> bool:
-        """Without a GPU, an error may be the machine's fault; then nothing can be judged."""
+        """Whether it only raised errors. If this machine is to blame for them, nothing can be judged."""
         raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
-        if raised and "larger than 512 MB" in raised[0].says:
-            self._findings = [one for one in self._findings if one not in raised]
-            self._blocked = raised[0].says.removeprefix("It fails: ").rstrip(".")
-        if raised and not self._on_gpu and any(word in raised[0].says.lower() for word in _NEEDS_GPU):
+        says = raised[0].says.lower() if raised else ""
+        needs_gpu = not self._on_gpu and any(word in says for word in _NEEDS_GPU)
+        if TOO_LARGE in says or needs_gpu:
             self._findings = [one for one in self._findings if one not in raised]
             self._blocked = raised[0].says.removeprefix("It fails: ").rstrip(".")
         return bool(raised) and len(raised) == len([one for one in findings if one.severity == WRONG])

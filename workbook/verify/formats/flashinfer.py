@@ -198,20 +198,19 @@ def _with_own_arguments(reference: Callable[..., Any]) -> Callable[..., Any]:
 def _cases(
     workloads: Workloads, chosen: Sequence[Workload], outputs: Sequence[Spec], seed: int
 ) -> Iterator[Case]:
-    def made(workload: Workload, role: str, reduced: bool) -> Case:
+    def made(workload: Workload, role: str) -> Case:
         known = workloads.axes.resolved(workload.sizes, "the workload")
         return Case(
             label=f"{workload.label}, seed {seed}",
             args=workloads.arguments(workload, seed),
             role=role,
-            reduced=reduced,
             outputs=tuple((one.shape_in(known) or (), one.dtype) for one in outputs),
         )
 
     for workload in chosen:
-        yield made(workload, BENCHMARK, workload.is_reduced)
+        yield made(workload, BENCHMARK)
     for workload in workloads.around(chosen)[:_MAX_CONTRACT_CASES]:
-        yield made(workload, CONTRACT, workload.is_reduced)
+        yield made(workload, CONTRACT)
 
 
 def _tolerance(rules: Mapping[int, Rule], benchmark: str) -> Tolerance | None:

@@ -59,7 +59,7 @@ def read(
         format="function",
         name=reference,
         reference=in_float64(compute),
-        cases=lambda seed: _cases(kept, _DTYPES[dtype], seed, len(kept) < len(wanted)),
+        cases=lambda seed: _cases(kept, _DTYPES[dtype], seed),
         notes=tuple(notes),
     )
     file = Path(path).name
@@ -109,25 +109,22 @@ def _smaller(shapes: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]
     return shapes
 
 
-def _cases(
-    shapes: Sequence[tuple[tuple[int, ...], ...]], dtype: torch.dtype, seed: int, reduced: bool
-) -> Iterator[Case]:
+def _cases(shapes: Sequence[tuple[tuple[int, ...], ...]], dtype: torch.dtype, seed: int) -> Iterator[Case]:
     """The named shapes, then shapes that often break kernels, if there is one two-dimensional input."""
     generator = torch.Generator().manual_seed(seed)
     for several in sorted(shapes, key=_n_elements):
-        yield _case(several, dtype, generator, seed, BENCHMARK, reduced)
+        yield _case(several, dtype, generator, seed, BENCHMARK)
     if all(len(several) == 1 and len(several[0]) == 2 for several in shapes):
         for shape in check.shapes_around():
             if 0 not in shape:
-                yield _case((shape,), dtype, generator, seed, CONTRACT, False)
+                yield _case((shape,), dtype, generator, seed, CONTRACT)
 
 
 def _case(
-    shapes: Sequence[tuple[int, ...]], dtype: torch.dtype, generator: torch.Generator, seed: int, role: str,
-    reduced: bool,
+    shapes: Sequence[tuple[int, ...]], dtype: torch.dtype, generator: torch.Generator, seed: int, role: str
 ) -> Case:  # fmt: skip
     from helpers.check.cases import one_normal
 
     args = tuple(one_normal(shape, generator, "cpu", dtype)[0] for shape in shapes)
     text = " and ".join(" × ".join(f"{n:,}" for n in shape) for shape in shapes)
-    return Case(f"{text}, seed {seed}", args, role, reduced)
+    return Case(f"{text}, seed {seed}", args, role)

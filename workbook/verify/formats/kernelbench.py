@@ -52,7 +52,6 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     module, divisor, source = _fitting(source, problem)
     init, keywords = _init_of(module, problem)
     model = _model(module, problem, init, keywords)
-    reduced = divisor > 1
     note = f"The benchmark's sizes are too large for this machine; they were divided by up to {divisor}."
     reference = in_float64(_reference(model))
     others = _other_sizes(source, problem, init)
@@ -61,13 +60,13 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         name=problem.stem,
         reference=reference,
         cases=lambda seed: [
-            *_cases(module, problem, seed, reduced),
-            *_beyond(others, problem, seed, reduced, reference),
+            *_cases(module, problem, seed),
+            *_beyond(others, problem, seed, reference),
         ],
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
         may_change=_changed(model, module, problem),
         with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
-        notes=(note,) if reduced else (),
+        notes=(note,) if divisor > 1 else (),
     )
     suspect = Candidate(
         name=candidate.name, sources={candidate.name: code}, entry=f"{candidate.name}::ModelNew",
@@ -137,7 +136,7 @@ def _other_sizes(source: str, path: Path, init: list[Any]) -> list[tuple[str, Mo
         for value in (at.value - 1, at.value // 2 + 3):
             if value < 1 or value >= at.value:
                 continue
-            with contextlib.suppress(UsageError, Exception):  # the problem can't have this size
+            with contextlib.suppress(Exception):  # the problem can't have this size
                 module = run_source(_with_size(source, at, value), path, "problem")
                 if repr(_init_of(module, path)[0]) == repr(init):
                     found.append((f"{value:,} instead of {at.value:,}", module))
@@ -179,7 +178,7 @@ def _reference(model: torch.nn.Module) -> Callable[..., Any]:
 
 def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
     """The arguments that the model itself changes, as an operation in place does."""
-    case = next(_cases(module, path, SEED, False))
+    case = next(_cases(module, path, SEED))
     place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
     return observed(_reference(model), map_tensors(place, case.args), f"{path}: Model")[1]
 
@@ -201,7 +200,7 @@ def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any]
     return other.state_dict(), in_float64(_reference(other))
 
 
-def _cases(module: ModuleType, path: Path, seed: int, reduced: bool) -> Iterator[Case]:
+def _cases(module: ModuleType, path: Path, seed: int) -> Iterator[Case]:
     (get_inputs,) = need(module, path, "get_inputs")
     torch.manual_seed(seed)
     try:
@@ -210,17 +209,17 @@ def _cases(module: ModuleType, path: Path, seed: int, reduced: bool) -> Iterator
         says = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{path}: get_inputs() fails ({says}).") from None
     shapes = [" × ".join(f"{n:,}" for n in one.shape) or "one number" for one in tensors_of(args)]
-    yield Case(f"{' and '.join(dict.fromkeys(shapes)) or 'no tensors'}, seed {seed}", args, reduced=reduced)
+    yield Case(f"{' and '.join(dict.fromkeys(shapes)) or 'no tensors'}, seed {seed}", args)
 
 
 def _beyond(
-    others: list[tuple[str, ModuleType]], path: Path, seed: int, reduced: bool, reference: Callable[..., Any]
+    others: list[tuple[str, ModuleType]], path: Path, seed: int, reference: Callable[..., Any]
 ) -> Iterator[Case]:
     """Cases of other sizes, which KernelBench never tries."""
     for label, module in others:
         place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
         try:
-            (case,) = _cases(module, path, seed, reduced)
+            (case,) = _cases(module, path, seed)
             reference(*map_tensors(place, case.args))
         except Exception:
             continue  # this size belongs to the model
