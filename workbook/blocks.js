@@ -38,23 +38,26 @@ const blocks = (() => {
     box.classList.toggle("kw-fades", hides && box.scrollLeft + box.clientWidth < box.scrollWidth - 2);
   }
 
+  function update(box) {
+    const style = getComputedStyle(box);
+    const scrolls = (box.scrollWidth > box.clientWidth && /auto|scroll/.test(style.overflowX))
+      || (box.scrollHeight > box.clientHeight && /auto|scroll/.test(style.overflowY));
+    if (scrolls && !box.hasAttribute("tabindex")) box.tabIndex = 0;
+    fade(box);
+  }
+
   /** Lets the keyboard scroll the boxes that a selector finds, and fades the edges behind which more follows. */
   function watchEdges(selector) {
-    const reach = () => {
-      for (const box of document.querySelectorAll(selector)) {
-        const style = getComputedStyle(box);
-        const scrolls = (box.scrollWidth > box.clientWidth && /auto|scroll/.test(style.overflowX))
-          || (box.scrollHeight > box.clientHeight && /auto|scroll/.test(style.overflowY));
-        if (scrolls && !box.hasAttribute("tabindex")) box.tabIndex = 0;
-        fade(box);
-      }
-    };
+    // A box gets another size with its window, with fonts that arrive late, and when a fold around it opens.
+    const sizes = new ResizeObserver((entries) => entries.forEach(({ target }) => update(target)));
+    const reach = () => document.querySelectorAll(selector).forEach((box) => {
+      sizes.observe(box);
+      update(box);
+    });
     document.addEventListener("scroll", (event) => {
       if (event.target instanceof Element && event.target.matches(selector)) fade(event.target);
     }, { capture: true, passive: true });
     addEventListener("load", reach);
-    addEventListener("resize", reach);
-    document.addEventListener("toggle", reach, true);  // content that was folded has a size now
     document.addEventListener("input", reach);
     return reach;
   }

@@ -254,3 +254,59 @@ def test_other_values_of_ordinary_size_belong_to_the_problem():
     beyond = {"values × 1,000", "values × 0.001", "one NaN"}
     assert {label for label, role in roles.items() if role == BEYOND} == beyond
     assert {role for label, role in roles.items() if label not in beyond} == {CONTRACT}
+
+
+EXAMPLES = ROOT / "tests" / "verify_examples"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("flashinfer", "flashinfer/definition.json", "flashinfer/workload.jsonl", "flashinfer/solution.json"),
+        ("flashinfer", "solexecbench/definition.json", "solexecbench/workload.jsonl",
+         "solexecbench/solution.json"),
+        ("gpumode", "gpumode/softmax", "gpumode/softmax/submission.py"),
+    ],
+    ids=["flashinfer-trace", "sol-execbench", "gpumode"],
+)  # fmt: skip
+def test_every_format_is_judged_from_end_to_end(words):
+    ran = verify(*words, cwd=EXAMPLES)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert "own tolerance" in ran.stdout and "accepts its results" in ran.stdout
+
+
+CUDA = """
+#include <torch/extension.h>
+
+__global__ void scale_rows(float* y, const float* x, const float* weight, float eps, int n_rows, int n_cols) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= n_rows) return;
+    float sum = 0;
+    for (int i = 0; i < n_cols; i++) sum += x[row * n_cols + i] * x[row * n_cols + i];
+    float scale = 1 / sqrtf(sum / n_cols + eps);
+    for (int i = 0; i < n_cols; i++) y[row * n_cols + i] = x[row * n_cols + i] * scale * weight[i];
+}
+
+void run(torch::Tensor x, torch::Tensor weight, double eps, torch::Tensor y) {
+    auto x32 = x.to(torch::kFloat32).contiguous(), weight32 = weight.to(torch::kFloat32).contiguous();
+    auto y32 = torch::empty_like(x32);
+    int n_rows = x.size(0), n_cols = x.size(1);
+    scale_rows<<<(n_rows + 31) / 32, 32>>>(
+        y32.data_ptr<float>(), x32.data_ptr<float>(), weight32.data_ptr<float>(), eps, n_rows, n_cols);
+    y.copy_(y32);
+}
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("run", &run); }
+"""
+
+
+def test_a_cuda_solution_is_compiled_and_judged(tmp_path):
+    folder = EXAMPLES / "flashinfer"
+    solution = json.loads((folder / "solution.json").read_text())
+    solution["spec"] |= {"language": "cuda", "entry_point": "main.cu::run", "dependencies": []}
+    solution["sources"] = [{"path": "main.cu", "content": CUDA}]
+    (tmp_path / "solution.json").write_text(json.dumps(solution))
+    ran = verify(
+        "flashinfer", folder / "definition.json", folder / "workload.jsonl", "solution.json", cwd=tmp_path
+    )
+    assert ran.returncode == 0, ran.stdout + ran.stderr
