@@ -1,9 +1,13 @@
 """What only a GPU can show. Deselected where there is none (conftest.py), never counted as passed."""
 
+import ctypes
+import threading
+
 import pytest
 import torch
 
 from helpers import check, cuda, device, records, timing
+from helpers.timing import persisting
 
 pytestmark = pytest.mark.gpu
 
@@ -74,6 +78,66 @@ def test_what_cannot_be_timed_is_an_error(x, what, message):
     }
     with pytest.raises(timing.TimingError, match=message):
         timing.time_gpu(functions[what])
+
+
+class Window(ctypes.Structure):
+    """CUaccessPolicyWindow, with the size of the union that the driver reads."""
+
+    _fields_ = [
+        ("address", ctypes.c_void_p), ("n_bytes", ctypes.c_size_t), ("hit_ratio", ctypes.c_float),
+        ("on_hit", ctypes.c_int), ("on_miss", ctypes.c_int), ("padding", ctypes.c_byte * 64),
+    ]  # fmt: skip
+
+
+@pytest.fixture
+def persists():
+    """A function that lets a tensor persist in the L2 while the current stream reads it."""
+    driver = ctypes.CDLL("libcuda.so.1")
+    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+
+    def let(tensor, set_aside=25 << 20):
+        assert driver.cuCtxSetLimit(6, ctypes.c_size_t(set_aside)) == 0
+        window = Window(tensor.data_ptr(), tensor.nbytes, 1.0, 2, 0)
+        assert driver.cuStreamSetAttribute(stream, 1, ctypes.byref(window)) == 0
+
+    yield let
+    driver.cuStreamSetAttribute(stream, 1, ctypes.byref(Window(None, 0, 0.0, 0, 0)))
+    driver.cuCtxSetLimit(6, ctypes.c_size_t(0))
+    driver.cuCtxResetPersistingL2Cache()
+
+
+def test_lines_that_persist_do_not_survive_the_flush(persists):
+    x = torch.randn(4 << 20, device="cuda")
+    y = torch.empty_like(x)
+    honest = timing.time_gpu(lambda: torch.add(x, 1, out=y))
+    persists(x)
+    kept = timing.time_gpu(lambda: torch.add(x, 1, out=y))
+    assert 0.97 < kept.median_us / honest.median_us < 1.03
+    assert any("set aside" in note for note in kept.notes)
+    assert persisting.set_aside_bytes() >= 25 << 20  # as before
+
+
+def test_setting_l2_aside_in_each_call_is_an_error(persists):
+    x = torch.randn(4 << 20, device="cuda")
+
+    def add():
+        persists(x)
+        return x + 1
+
+    with pytest.raises(timing.TimingError, match="sets part of the L2"):
+        timing.time_gpu(add)
+
+
+def test_threads_of_every_call_are_noted(x):
+    go_on = threading.Event()
+
+    def square():
+        threading.Thread(target=go_on.wait).start()
+        return torch.square(x)
+
+    timed = timing.time_gpu(square)
+    go_on.set()
+    assert any("threads running" in note for note in timed.notes)
 
 
 def test_on_a_stream_of_ones_own_inside_its_context(x):

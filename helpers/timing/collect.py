@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 from collections.abc import Callable, Sequence
@@ -9,6 +10,7 @@ from typing import Any
 
 from helpers import device
 from helpers.timing import notes as timing_notes
+from helpers.timing import persisting
 from helpers.timing.clock import now_s, wait_for_gpu
 from helpers.timing.cupti import Flush, ProfilerBusy, TimingError, measure
 from helpers.timing.overhead import Overhead, suspected_overhead
@@ -52,26 +54,28 @@ def collect(
     require_gpu_alone()
     flush = Flush(l2, before)
     notes = [*timing_notes.replaced_clocks(), *warm_up(functions), *timing_notes.constant_inputs(functions)]
-    measure(functions, flush, 2)  # CUPTI's first use takes seconds, and its first durations are discarded
-    start_s = now_s()
-    clock_before, limits_before = _sm_clock()
-    run: Run | None = None
-    rounds = min(10, min_rounds)
-    while True:
-        start = now_s()
-        batch = measure(functions, flush, rounds)
-        took = now_s() - start
-        run = batch if run is None else run.followed_by(batch)
-        left = budget_s - (now_s() - start_s)
-        if run.n_rounds >= min_rounds and (left <= 0 or is_precise(run)):
-            break
-        # double the number of rounds, as long as the budget allows
-        fitting = min(run.n_rounds, max_rounds, int(rounds * left / took))
-        rounds = max(4, min_rounds - run.n_rounds, fitting)
-    clock_after, limits_after = _sm_clock()
-    overheads = suspected_overhead(functions, flush, [samples.median_us for samples in run.functions])
+    threads = timing_notes.running_threads()  # compilers start some in the first call
+    # A warm cache may keep what it likes.
+    with persisting.none_set_aside() if l2 != "warm" else contextlib.nullcontext(0) as n_set_aside:
+        measure(functions, flush, 2)  # CUPTI's first use takes seconds, and its first durations are discarded
+        start_s = now_s()
+        clock_before, limits_before = _sm_clock()
+        run = _rounds(functions, flush, budget_s, is_precise, min_rounds, max_rounds)
+        clock_after, limits_after = _sm_clock()
+        overheads = suspected_overhead(functions, flush, [samples.median_us for samples in run.functions])
+        if l2 != "warm" and persisting.set_aside_bytes():
+            raise TimingError(
+                "The function sets part of the L2 cache aside for persisting lines, which no flush evicts "
+                '(cudaLimitPersistingL2CacheSize). Let it leave that limit alone, or use l2="warm".'
+            )
     run = subtract_overhead(run, overheads, labels)
     seconds = now_s() - start_s
+    if n_set_aside:
+        notes.append(
+            f"{n_set_aside / 2**20:,.0f} MiB of the L2 cache were set aside for persisting lines; during the "
+            "measurement nothing was"
+        )
+    notes += timing_notes.left_threads(threads)
     limits = sorted(set(limits_before) | set(limits_after))
     if limits:
         notes.append(f"the driver limited the clocks: {', '.join(limits)}")
@@ -83,6 +87,31 @@ def collect(
         notes.append(f"the SM clock changed from {clock_before} to {clock_after} MHz during the measurement")
     clocks = (clock_before, clock_after)
     return run, Conditions(l2=l2, flush=flush.text, sm_clock_mhz=clocks, seconds=seconds, notes=tuple(notes))
+
+
+def _rounds(
+    functions: Sequence[Callable[[], Any]],
+    flush: Flush,
+    budget_s: float,
+    is_precise: Callable[[Run], bool],
+    min_rounds: int,
+    max_rounds: int,
+) -> Run:
+    """Measure batches, each with more rounds than the one before, until they suffice or time is up."""
+    start_s = now_s()
+    run: Run | None = None
+    rounds = min(10, min_rounds)
+    while True:
+        start = now_s()
+        batch = measure(functions, flush, rounds)
+        took = now_s() - start
+        run = batch if run is None else run.followed_by(batch)
+        left = budget_s - (now_s() - start_s)
+        if run.n_rounds >= min_rounds and (left <= 0 or is_precise(run)):
+            return run
+        # double the number of rounds, as long as the budget allows
+        fitting = min(run.n_rounds, max_rounds, int(rounds * left / took))
+        rounds = max(4, min_rounds - run.n_rounds, fitting)
 
 
 def subtract_overhead(run: Run, overheads: Sequence[Overhead | None], labels: Sequence[str]) -> Run:

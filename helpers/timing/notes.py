@@ -1,10 +1,11 @@
-"""Signs that a measurement is misleading: replaced clocks, results that are not tensors, constant data."""
+"""Signs that a measurement is misleading: replaced clocks, odd results, constant data, threads that stay."""
 
 from __future__ import annotations
 
 import functools
 import inspect
 import math
+import threading
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -35,6 +36,18 @@ def odd_results(results: Iterable[Any]) -> list[str]:
         f"the function returned a {kind}: what it computes when that is used is not in this time"
         for kind in kinds
     ]
+
+
+def running_threads() -> set[threading.Thread]:
+    """The Python threads that run now."""
+    return set(threading.enumerate())
+
+
+def left_threads(before: set[threading.Thread]) -> list[str]:
+    """A note if more Python threads run than before."""
+    n = len(running_threads() - before)
+    left = "1 thread" if n == 1 else f"{n:,} threads"
+    return [f"the function left {left} running; what they do on the host is not in this time"] if n else []
 
 
 def _odd_kinds(value: Any, depth: int = 0) -> Iterator[str]:

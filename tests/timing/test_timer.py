@@ -9,6 +9,7 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -16,7 +17,7 @@ import torch
 from timer import cases, children, intervals, traps, truth
 
 from helpers import device, timing
-from helpers.timing import collect, cupti, overhead
+from helpers.timing import collect, cupti, overhead, persisting
 from helpers.timing import notes as timing_notes
 from helpers.timing.samples import Run, Samples
 
@@ -289,6 +290,52 @@ def test_replaced_clocks_are_noted(monkeypatch):
         "torch.cuda.Event",
         "torch.cuda.synchronize",
     ]
+
+
+def test_threads_that_stay_are_noted():
+    running, go_on = timing_notes.running_threads(), threading.Event()
+    assert timing_notes.left_threads(running) == []
+    started = [threading.Thread(target=go_on.wait) for _ in range(3)]
+    for thread in started:
+        thread.start()
+    (note,) = timing_notes.left_threads(running)
+    go_on.set()
+    for thread in started:
+        thread.join()
+    assert "3 threads" in note
+    assert timing_notes.left_threads(running) == []
+
+
+class Driver:
+    """The part of CUDA's driver that knows how much of the L2 is set aside."""
+
+    def __init__(self, limit):
+        self.limit, self.n_resets = limit, 0
+
+    def cuCtxGetLimit(self, value, which):
+        assert which == 6
+        value._obj.value = self.limit
+        return 0
+
+    def cuCtxSetLimit(self, which, value):
+        assert which == 6
+        self.limit = value.value
+
+    def cuCtxResetPersistingL2Cache(self):
+        self.n_resets += 1
+
+
+def test_nothing_of_the_l2_is_set_aside_during_a_measurement(monkeypatch):
+    driver = Driver(25 << 20)
+    monkeypatch.setattr(persisting, "_driver", lambda: driver)
+    with pytest.raises(ZeroDivisionError), persisting.none_set_aside() as before:
+        assert before == 25 << 20
+        assert persisting.set_aside_bytes() == 0 and driver.n_resets == 1
+        1 / 0  # noqa: B018
+    assert persisting.set_aside_bytes() == 25 << 20
+    driver.limit = 0
+    with persisting.none_set_aside() as before:
+        assert before == 0 and driver.n_resets == 2
 
 
 def make(ratio, ci):

@@ -36,6 +36,12 @@ def with_tensors(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
     return map_tensors(lambda _: next(rest), value)
 
 
+def overwrite(value: Any, contents: Any) -> None:
+    """Copy the tensors of another tree into those of a tree; version counters don't change."""
+    for old, new in zip(tensors_of(value), tensors_of(contents), strict=True):
+        old.data.copy_(new)
+
+
 def n_bytes(value: Any) -> int:
     """The bytes of all tensors of a tree."""
     return sum(one.numel() * one.element_size() for one in tensors_of(value))

@@ -53,6 +53,8 @@ class Problem:
         name: the problem's name.
         reference: the computation in plain PyTorch, `(*case.args) -> tensor or tuple of tensors`. It is also
             called with float64 copies of the floating-point arguments, and computes in float64 then.
+        timed: the reference without the copies that it makes of arguments, which would count as its time;
+            None if it makes none.
         cases: `seed -> cases`, the smallest BENCHMARK case first; the same seed gives the same cases.
         tolerance: the benchmark's own comparison, or None if it has none.
         precision: as in `check.assert_matches`: "tf32" if the problem permits TF32, "ieee" if it doesn't, or
@@ -72,6 +74,7 @@ class Problem:
     tolerance: Tolerance | None = None
     precision: str | None = None
     may_change: frozenset[int] = frozenset()
+    timed: Callable[..., Any] | None = None
     with_parameters: Callable[[int], tuple[Mapping[str, Any], Callable[..., Any]]] | None = None
     notes: tuple[str, ...] = ()
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from helpers import device
-from helpers.timing import TimingError, time_gpu
-from workbook.verify.arguments import n_bytes, tensors_of
+from helpers.timing import Timing, TimingError, time_gpu
+from workbook.verify.arguments import map_tensors, n_bytes, overwrite, tensors_of
 from workbook.verify.judging import Judge
 from workbook.verify.problem import Case, Problem
 from workbook.verify.suspect import Raised, Suspect
@@ -17,6 +20,10 @@ _BUDGET_S = 0.5
 # What the timer's errors mean.
 _REFUSALS = {
     "on another stream": ("other-stream", "It computes on a stream that the clock doesn't watch"),
+    "sets part of the L2": (
+        "persisting-l2",
+        "It keeps its inputs in the L2 cache while the cache is flushed",
+    ),
     "launched nothing": ("skipped-work", "It launches nothing when it is called again"),
 }
 
@@ -52,7 +59,7 @@ def measure(
             continue
         findings += [Finding("timing", NOTE, note, case.label) for note in raw["notes"]]
         try:
-            speed = _speed(problem, case, raw)
+            speed = _speed(problem, group, raw)
         except TimingError as error:
             findings.append(Finding("timing", NOTE, f"The reference was not timed: {error}", case.label))
             continue
@@ -75,8 +82,8 @@ def _refused(reason: str, case: Case) -> Finding:
     return Finding("timing", NOTE, f"It was not timed: {reason}"[:400], case.label)
 
 
-def _speed(problem: Problem, case: Case, raw: dict[str, Any]) -> Speed:
-    reference = time_gpu(lambda: problem.reference(*case.args), budget_s=_BUDGET_S)
+def _speed(problem: Problem, group: Sequence[Case], raw: dict[str, Any]) -> Speed:
+    case, reference = group[0], _time_reference(problem, group)
     median, low, high = (raw[name] for name in ("median_us", "low_us", "high_us"))
     low_reference, high_reference = reference.ci95_us
     return Speed(
@@ -88,6 +95,16 @@ def _speed(problem: Problem, case: Case, raw: dict[str, Any]) -> Speed:
         speedup_ci95=(low_reference / high, high_reference / low),
         bound_us=_bound_us(case, n_bytes([problem.reference(*case.args)])),
         kernels=tuple(raw["kernels"]),
+    )
+
+
+def _time_reference(problem: Problem, group: Sequence[Case]) -> Timing:
+    """Time the reference as the candidate was timed: with other contents before each call."""
+    function = problem.timed or problem.reference
+    args = map_tensors(torch.clone, group[0].args)
+    turns = itertools.cycle([*group[1:], group[0]])
+    return time_gpu(
+        lambda: function(*args), before=lambda: overwrite(args, next(turns).args), budget_s=_BUDGET_S
     )
 
 

@@ -60,8 +60,11 @@ class _Stand(Server):
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
         self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
+        self._overwrite = arguments.overwrite
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
+        if self._on_gpu:
+            torch.zeros((), device="cuda")  # the watch asks the driver about its context
         self._slots: dict[str, tuple[Any, ...]] = {}
         self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
         self._module: Any = None
@@ -99,11 +102,7 @@ class _Stand(Server):
         """Give the tensors of a slot other contents, in place; their version counters don't change."""
 
         def write() -> dict[str, Any]:
-            pairs = zip(
-                self._tensors(self._slots[message["slot"]]), self._tensors(message["args"]), strict=True
-            )
-            for old, new in pairs:
-                old.data.copy_(new)
+            self._overwrite(self._slots[message["slot"]], message["args"])
             self._synchronize()
             return {}
 
@@ -208,8 +207,7 @@ class _Stand(Server):
         def other() -> None:
             nonlocal turn
             turn += 1
-            for old, new in zip(self._tensors(args), self._tensors(others[turn % len(others)]), strict=True):
-                old.data.copy_(new)
+            self._overwrite(args, others[turn % len(others)])
 
         def call() -> Any:
             nonlocal value

@@ -143,6 +143,8 @@ class Watch:
 
         import torch
 
+        from helpers.timing import persisting
+
         matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
         return {
             "torch.get_default_dtype()": str(torch.get_default_dtype()),
@@ -164,6 +166,7 @@ class Watch:
             "torch.is_inference_mode_enabled()": torch.is_inference_mode_enabled(),
             "torch.is_autocast_enabled()": torch.is_autocast_enabled("cuda"),
             "torch.get_num_threads()": torch.get_num_threads(),
+            "cudaLimitPersistingL2CacheSize": persisting.set_aside_bytes(),
             "torch.initial_seed()": torch.initial_seed(),
             "random.getstate()": hash(random.getstate()),
             "gc.isenabled()": gc.isenabled(),

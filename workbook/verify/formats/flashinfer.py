@@ -95,6 +95,7 @@ def read(definition: Path, workload: Path, solution: Path) -> tuple[Problem, Can
         format="flashinfer",
         name=about.name,
         reference=_with_own_arguments(reference) if changed else reference,
+        timed=reference,
         cases=functools.partial(_cases, found, chosen, outputs),
         tolerance=_tolerance(rules, "SOL-ExecBench" if is_sol else "FlashInfer-Bench"),
         may_change=changed,

@@ -62,6 +62,7 @@ def read(task: Path, submission: Path) -> tuple[Problem, Candidate]:
         format="gpumode",
         name=loaded.name,
         reference=reference if example is None else _with_own_data(reference),
+        timed=reference,
         cases=functools.partial(_cases, inputs, chosen),
         tolerance=_tolerance(loaded, example),
         may_change=may_change,
