@@ -2,10 +2,11 @@
 `sweep`.
 
 `gpu` has the timer, `collect` its measurement loop, and `samples` the data that the loop collects. `cupti`
-reads the device's clock, `clock` the host's. `overhead` measures what CUPTI adds to a kernel, `notes`
-detects signs of a misleading measurement, and `stats` computes medians and their intervals. `interleaved`
-times several functions in one run, `sweeps` checks and times a kernel over launch parameters, `changes`
-decides whether a time changed between two runs, and `sol` computes SOL scores.
+reads the device's clock, `clock` the host's. `overhead` measures what CUPTI adds to a kernel, `notes` detects
+signs of a misleading measurement, `persisting` keeps the L2 free of lines that survive a flush, and `stats`
+computes medians and their intervals. `interleaved` times several functions in one run, `sweeps` checks and
+times a kernel over launch parameters, `changes` decides whether a time changed between two runs, and `sol`
+computes SOL scores.
 """
 
 from helpers.timing.cupti import ProfilerBusy, TimingError
