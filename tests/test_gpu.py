@@ -140,6 +140,28 @@ def test_threads_of_every_call_are_noted(x):
     assert any("threads running" in note for note in timed.notes)
 
 
+def test_streams_that_wait_for_each_other_can_be_timed(x):
+    side = torch.cuda.Stream()
+    large = torch.randn(64 << 20, device="cuda")
+
+    def both():
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.square(large)
+        torch.square(large)
+        torch.cuda.current_stream().wait_stream(side)
+
+    def only_begins():
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            torch.square(large)
+
+    alone = timing.time_gpu(lambda: torch.square(large)).median_us
+    assert 1.5 < timing.time_gpu(both).median_us / alone < 2.3
+    with pytest.raises(timing.TimingError, match="another stream"):
+        timing.time_gpu(only_begins)
+
+
 def test_on_a_stream_of_ones_own_inside_its_context(x):
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):

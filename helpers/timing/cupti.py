@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import statistics
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
@@ -14,11 +15,11 @@ from helpers.timing.overhead import under_cupti
 from helpers.timing.samples import Run, Samples
 from helpers.trace.names import short_name
 
-_MARK = "workbook::call"
+_MARK, _FLUSH = "workbook::call", "workbook::flush"
 
 
 class TimingError(RuntimeError):
-    """The function cannot be timed: it fails, launches nothing, or launches on another stream."""
+    """The function cannot be timed: it fails, launches nothing, or doesn't wait for another stream."""
 
 
 class ProfilerBusy(TimingError):
@@ -85,7 +86,7 @@ def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -
 
     Raises:
         ProfilerBusy: CUPTI did not see all calls.
-        TimingError: a function launches nothing, or launches on another stream than the current one.
+        TimingError: a function launches nothing, or works on a stream that the current one doesn't wait for.
     """
     from torch.profiler import record_function
 
@@ -94,7 +95,7 @@ def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -
     wait_for_gpu()
     with under_cupti() as session:
         for i in order:
-            with record_function("workbook::flush"):
+            with record_function(_FLUSH):
                 flush()
             with record_function(_MARK):
                 functions[i]()
@@ -104,61 +105,22 @@ def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -
 
 def _sort(events, order: list[int], n_functions: int) -> Run:
     """Assign every device activity to the call that launched it."""
-    from torch.autograd import DeviceType
-
-    calls, flushes, launches, activities = [], [], {}, []
-    for event in events:
-        name = event.name()
-        if event.device_type() == DeviceType.CPU:
-            if name == _MARK:
-                calls.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-            elif name == "workbook::flush":
-                flushes.append((event.start_ns(), event.start_ns() + event.duration_ns()))
-            elif name.startswith("cu"):
-                launches[event.correlation_id()] = event.start_ns()
-        elif not name.startswith("workbook::") and not name.startswith(
-            ("Context Sync", "Stream Sync", "Event Sync")
-        ):
-            activities.append(event)
-    calls.sort()
-    flushes.sort()
-    if len(calls) != len(order):
+    calls, flushes, activities = _split(events)
+    if not len(calls) == len(flushes) == len(order):
         raise ProfilerBusy(
             f"CUPTI recorded only {len(calls)} of {len(order)} calls. Is another profiler running?"
         )
-    per_call: list[list] = [[] for _ in calls]
-    flush_streams = set()
-    starts = [c[0] for c in calls]
-    flush_starts = [f[0] for f in flushes]
-    for event in activities:
-        launched = launches.get(event.correlation_id())
-        if launched is None:
-            continue
-        k = bisect.bisect_right(starts, launched) - 1
-        if k >= 0 and launched <= calls[k][1]:
-            per_call[k].append(event)
-            continue
-        f = bisect.bisect_right(flush_starts, launched) - 1
-        if f >= 0 and launched <= flushes[f][1]:
-            flush_streams.add(event.device_resource_id())
+    per_call, per_flush = _launched_in(calls, activities), _launched_in(flushes, activities)
     times: list[list[float]] = [[] for _ in range(n_functions)]
     kernels: list[dict[str, list[float]]] = [{} for _ in range(n_functions)]
     last_launched: list[tuple[str, ...]] = [()] * n_functions
-    for index, found in zip(order, per_call, strict=True):
+    for i, (index, found) in enumerate(zip(order, per_call, strict=True)):
         if not found:
             raise TimingError(
                 "The function launched nothing on the GPU. Does it really run the kernel, or is its result "
                 "lazy or cached?"
             )
-        other_streams = {e.device_resource_id() for e in found} - flush_streams
-        if other_streams:
-            raise TimingError(
-                f"The function launched {short_name(found[0].name())} on another stream than the current "
-                "one. "
-                "Time it inside `with torch.cuda.stream(that_stream)`, or let it use "
-                "torch.cuda.current_stream()."
-            )
-        times[index].append(sum(e.duration_ns() for e in found) / 1e3)
+        times[index].append(_busy_ns(found, per_flush[i], *per_flush[i + 1 : i + 2]) / 1e3)
         sums: dict[str, float] = {}
         for e in found:
             sums[e.name()] = sums.get(e.name(), 0.0) + e.duration_ns() / 1e3
@@ -169,4 +131,72 @@ def _sort(events, order: list[int], n_functions: int) -> Run:
         Samples(tuple(durations), {name: tuple(values) for name, values in by_name.items()}, launched)
         for durations, by_name, launched in zip(times, kernels, last_launched, strict=True)
     )
-    return Run(tuple(samples), clock_step_us([event.duration_ns() for event in activities]))
+    return Run(tuple(samples), clock_step_us([event.duration_ns() for event, _ in activities]))
+
+
+def _split(events) -> tuple[list[tuple[int, int]], list[tuple[int, int]], list[tuple[Any, int]]]:
+    """The host's spans of calls and of flushes, and the device's activities with their launches' times."""
+    from torch.autograd import DeviceType
+
+    calls, flushes, launches, activities = [], [], {}, []
+    for event in events:
+        name, start = event.name(), event.start_ns()
+        if event.device_type() == DeviceType.CPU:
+            if name == _MARK:
+                calls.append((start, start + event.duration_ns()))
+            elif name == _FLUSH:
+                flushes.append((start, start + event.duration_ns()))
+            elif name.startswith("cu"):
+                launches[event.correlation_id()] = start
+        elif not name.startswith(("workbook::", "Context Sync", "Stream Sync", "Event Sync")):
+            activities.append(event)
+    timed = [(event, launches[event.correlation_id()]) for event in activities
+             if event.correlation_id() in launches]  # fmt: skip
+    return sorted(calls), sorted(flushes), timed
+
+
+def _launched_in(spans: Sequence[tuple[int, int]], activities: Sequence[tuple[Any, int]]) -> list[list[Any]]:
+    """For each of the host's spans, the activities that were launched during it."""
+    found: list[list[Any]] = [[] for _ in spans]
+    starts = [start for start, _ in spans]
+    for event, launched in activities:
+        k = bisect.bisect_right(starts, launched) - 1
+        if k >= 0 and launched <= spans[k][1]:
+            found[k].append(event)
+    return found
+
+
+def _busy_ns(call: Sequence[Any], flush: Sequence[Any], next_flush: Sequence[Any] = ()) -> int:
+    """How long a call keeps the device busy.
+
+    If it uses other streams as well, what runs at the same time counts once.
+
+    Args:
+        call: the call's activities.
+        flush: those before it on the current stream; next_flush: those after it.
+
+    Raises:
+        TimingError: the call's work on another stream doesn't wait for the current one, or isn't waited for.
+    """
+    streams = {event.device_resource_id() for event in flush}
+    elsewhere = [event for event in call if event.device_resource_id() not in streams]
+    if not elsewhere:
+        return sum(event.duration_ns() for event in call)
+    begin = max((_end_ns(event) for event in flush), default=0)
+    end = min((event.start_ns() for event in next_flush), default=math.inf)
+    for event in elsewhere:
+        if event.start_ns() < begin or _end_ns(event) > end:
+            raise TimingError(
+                f"The function launched {short_name(event.name())} on another stream, and one of the two "
+                "doesn't wait for the other. Let both streams wait (`wait_stream`), use "
+                "torch.cuda.current_stream(), or time it inside `with torch.cuda.stream(that_stream)`."
+            )
+    busy = until = 0
+    for event in sorted(call, key=lambda event: event.start_ns()):
+        busy += max(0, _end_ns(event) - max(until, event.start_ns()))
+        until = max(until, _end_ns(event))
+    return busy
+
+
+def _end_ns(event: Any) -> int:
+    return event.start_ns() + event.duration_ns()

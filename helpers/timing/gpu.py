@@ -8,10 +8,11 @@ CUPTI slows some of the kernels that it observes. CUDA events around the same ca
 measure by how much (`helpers.timing.overhead`). If a call is one kernel and the overhead is more than 0.5
 µs and 0.3 %, it is subtracted, and a note reports that.
 
-The timer protects you from mistakes, not from deception. A function that launches nothing, launches on
-another stream, or sets part of the L2 aside is an error; constant inputs, a result that is not a tensor,
-throttled clocks, replaced clock functions and threads that every call leaves running are reported as notes.
-Code that wants to deceive can replace this module as well, so evaluate such code in a separate process.
+The timer protects you from mistakes, not from deception. A function that launches nothing, works on a
+stream that the current one doesn't wait for, or sets part of the L2 aside is an error; constant inputs, a
+result that is not a tensor, throttled clocks, replaced clock functions and threads that every call leaves
+running are reported as notes. Code that wants to deceive can replace this module as well, so evaluate such
+code in a separate process.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class TimedKernel:
 @dataclass(frozen=True)
 class Timing:
     """The device time of one call in µs: the sum of its kernels' durations, without the gaps between them.
+    What runs at the same time on several streams counts once.
 
     `added_us` is what CUPTI had added, which has been subtracted; 0.0 if nothing was detected.
     """
@@ -175,8 +177,9 @@ def time_gpu(
 
     Raises:
         helpers.device.Missing: there is no GPU.
-        TimingError: `fn` fails, launches nothing, launches on another stream, sets part of the L2 cache
-            aside, or does something else under a profiler. `ProfilerBusy` if a profiler is already running.
+        TimingError: `fn` fails, launches nothing, works on a stream that the current one doesn't wait for,
+            sets part of the L2 cache aside, or does something else under a profiler. `ProfilerBusy` if a
+            profiler is already running.
         ValueError: `l2` is unknown.
     """
     goal = 0.005

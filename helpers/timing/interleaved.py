@@ -63,8 +63,7 @@ def compare_many(
     Raises:
         KeyError: `against` is not one of the labels.
         helpers.device.Missing: there is no GPU.
-        helpers.timing.TimingError: a function fails, launches nothing, launches on another stream, or does
-            different work while a profiler is running.
+        helpers.timing.TimingError: a function cannot be timed, as in `time_gpu`.
     """
     labels = list(functions)
     if against not in functions:

@@ -1,6 +1,7 @@
 """The parts of the timer that need no GPU; `test_gpu.py` has the rest."""
 
 import contextlib
+import dataclasses
 import functools
 import itertools
 import math
@@ -125,6 +126,46 @@ def test_equal_functions_rarely_differ_and_one_percent_is_found():
     assert sum(differs(1.0) for _ in range(200)) <= 0.05 * 200
     assert sum(differs(1.01) for _ in range(100)) >= 90
     assert timing.ratio_interval([2.0] * 9, [1.0] * 9)[0] == 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Activity:
+    """What CUPTI tells about a kernel, in ns."""
+
+    start: int
+    duration: int
+    stream: int = 7
+
+    def name(self):
+        return "kernel"
+
+    def start_ns(self):
+        return self.start
+
+    def duration_ns(self):
+        return self.duration
+
+    def device_resource_id(self):
+        return self.stream
+
+
+@pytest.mark.parametrize(
+    ("call", "busy"),
+    [
+        ([Activity(110, 5), Activity(120, 5)], 10),  # without the gap
+        ([Activity(110, 20), Activity(112, 30, stream=9), Activity(150, 5)], 37),  # 110 to 142 and 150 to 155
+        ([Activity(112, 30, stream=9)], 30),
+    ],
+)
+def test_work_on_several_streams_counts_once(call, busy):
+    assert cupti._busy_ns(call, [Activity(0, 100)], [Activity(200, 100)]) == busy
+
+
+@pytest.mark.parametrize("elsewhere", [Activity(99, 20, stream=9), Activity(150, 60, stream=9)])
+def test_streams_that_do_not_wait_for_each_other_are_an_error(elsewhere):
+    call = [Activity(110, 5), elsewhere]
+    with pytest.raises(timing.TimingError, match="another stream"):
+        cupti._busy_ns(call, [Activity(0, 100)], [Activity(200, 100)])
 
 
 def test_step_of_the_clock():

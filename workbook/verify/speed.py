@@ -19,7 +19,7 @@ from workbook.verify.verdict import DISHONEST, NOTE, Finding, Speed
 _BUDGET_S = 0.5
 # What the timer's errors mean.
 _REFUSALS = {
-    "on another stream": ("other-stream", "It computes on a stream that the clock doesn't watch"),
+    "on another stream": ("other-stream", "It computes on a stream that the current one doesn't wait for"),
     "sets part of the L2": (
         "persisting-l2",
         "It keeps its inputs in the L2 cache while the cache is flushed",
