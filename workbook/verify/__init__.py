@@ -3,6 +3,7 @@
 `formats` read a `problem` and its candidate. `verifier` runs the `checks`. The candidate's process is
 `stand`, in which `watch` observes what it does besides computing and `without_gpu` stands in for a GPU;
 `suspect` is our side of that process. `judging` compares results with the reference's, `arguments` makes
-other inputs, `speed` times, and `verdict` and `report` hold and print what was found. `loading` runs the
-problem's files, `portable` moves sources to the CPU, and `wide` makes references compute in float64.
+other inputs, `speed` times, also at sizes that are too large to be sent (`full_size`), and `verdict` and
+`report` hold and print what was found. `loading` runs the problem's files, `portable` moves sources to the
+CPU, and `wide` makes references compute in float64.
 """

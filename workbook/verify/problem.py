@@ -45,6 +45,23 @@ class Tolerance:
 
 
 @dataclass(frozen=True)
+class FullSize:
+    """A problem at the benchmark's own sizes, if these are too large to send inputs and results.
+
+    Attributes:
+        label: the inputs' shapes.
+        source: Python code that defines `get_inputs()`.
+        reference: as in `Problem`, for these sizes.
+        candidate: the candidate with the arguments and parameters for these sizes.
+    """
+
+    label: str
+    source: str
+    reference: Callable[..., Any]
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
 class Problem:
     """What a candidate must compute.
 
@@ -64,6 +81,7 @@ class Problem:
             afterwards.
         with_parameters: for models with parameters: `seed -> (state, reference)`, other parameters and the
             reference that has them.
+        full_size: what is timed instead of the cases, if these have been made smaller.
         notes: sentences about what the files contain and we ignore, or how we read them.
     """
 
@@ -76,6 +94,7 @@ class Problem:
     may_change: frozenset[int] = frozenset()
     timed: Callable[..., Any] | None = None
     with_parameters: Callable[[int], tuple[Mapping[str, Any], Callable[..., Any]]] | None = None
+    full_size: FullSize | None = None
     notes: tuple[str, ...] = ()
 
 

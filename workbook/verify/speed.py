@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -11,10 +11,11 @@ import torch
 from helpers import device
 from helpers.timing import Timing, TimingError, time_gpu
 from workbook.verify.arguments import map_tensors, n_bytes, overwrite, tensors_of
+from workbook.verify.full_size import change, difference, make_inputs, sampled
 from workbook.verify.judging import Judge
-from workbook.verify.problem import Case, Problem
+from workbook.verify.problem import Case, FullSize, Problem
 from workbook.verify.suspect import Raised, Suspect
-from workbook.verify.verdict import DISHONEST, NOTE, Finding, Speed
+from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding, Speed
 
 _BUDGET_S = 0.5
 # What the timer's errors mean.
@@ -64,15 +65,73 @@ def measure(
             findings.append(Finding("timing", NOTE, f"The reference was not timed: {error}", case.label))
             continue
         speeds.append(speed)
-        if speed.bound_us and speed.ci95_us[1] < speed.bound_us:
-            says = (
-                f"It claims {speed.median_us:,.1f} µs, but this GPU's memory needs at least "
-                f"{speed.bound_us:,.1f} µs to move the inputs and the outputs."
-            )
-            gathers = any(not one.is_floating_point() for one in tensors_of(case.args))
-            severity = NOTE if gathers else DISHONEST  # indices may select a part of another input
-            findings.append(Finding("beyond-the-bound", severity, says, case.label))
+        findings += _beyond_the_bound(speed, case.args)
     return findings, speeds
+
+
+def _beyond_the_bound(speed: Speed, args: tuple[Any, ...]) -> list[Finding]:
+    if not speed.bound_us or speed.ci95_us[1] >= speed.bound_us:
+        return []
+    says = (
+        f"It claims {speed.median_us:,.1f} µs, but this GPU's memory needs at least {speed.bound_us:,.1f} µs "
+        "to move the inputs and the outputs."
+    )
+    gathers = any(not one.is_floating_point() for one in tensors_of(args))
+    severity = NOTE if gathers else DISHONEST  # indices may select a part of another input
+    return [Finding("beyond-the-bound", severity, says, speed.case)]
+
+
+def measure_full_size(
+    suspect: Suspect, full: FullSize, seed: int, *, tf32: bool
+) -> tuple[list[Finding], list[Speed]]:
+    """Time the candidate at the benchmark's own sizes, and compare a sample of its last result.
+
+    Args:
+        suspect: the process of `full.candidate`, which has not been loaded yet; it is closed.
+        seed: makes the inputs, and chooses the sample.
+        tf32: whether float32 may be computed in TF32.
+    """
+    case = Case(full.label, ())
+    try:
+        suspect.load()
+        suspect.make("timed", full.source, seed)
+        raw = suspect.time("timed", case, [], _BUDGET_S)
+        got = () if "refused" in raw else suspect.sample(seed + 1)
+    except Raised as error:
+        return [Finding("raises", WRONG, f"It fails at the benchmark's own sizes: {error}.", case.label)], []
+    finally:
+        suspect.close()  # it has filled the GPU's memory
+    if "refused" in raw:
+        return [_refused(str(raw["refused"]), case)], []
+    findings = [Finding("timing", NOTE, note, case.label) for note in raw["notes"]]
+    args = make_inputs(full.source, seed)
+    change(args, raw["turn"])
+    own, n_output_bytes = _sampled_results(full.reference, args, seed + 1)
+    try:
+        wide, _ = _sampled_results(full.reference, map_tensors(_widened, args), seed + 1)
+    except torch.OutOfMemoryError:
+        says = "The reference needs too much memory in float64, so the result was not compared or timed."
+        return [*findings, Finding("timing", NOTE, says, case.label)], []
+    if says := difference(got, own, wide, tf32=tf32):
+        return [*findings, Finding("wrong-result", WRONG, says, f"{case.label}, seed {seed}")], []
+    turns = itertools.count()
+    reference = time_gpu(
+        lambda: full.reference(*args), before=lambda: change(args, next(turns)), budget_s=_BUDGET_S
+    )
+    speed = _compared(case.label, raw, reference, _bound_us(args, n_output_bytes))
+    return [*findings, *_beyond_the_bound(speed, args)], [speed]
+
+
+def _sampled_results(
+    reference: Callable[..., Any], args: tuple[Any, ...], seed: int
+) -> tuple[list[torch.Tensor], int]:
+    """Samples of a reference's results, and the bytes of the results."""
+    results = tensors_of(reference(*args))
+    return [sampled(one, seed) for one in results], n_bytes(results)
+
+
+def _widened(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _refused(reason: str, case: Case) -> Finding:
@@ -83,17 +142,22 @@ def _refused(reason: str, case: Case) -> Finding:
 
 
 def _speed(problem: Problem, group: Sequence[Case], raw: dict[str, Any]) -> Speed:
-    case, reference = group[0], _time_reference(problem, group)
+    case = group[0]
+    bound_us = _bound_us(case.args, n_bytes([problem.reference(*case.args)]))
+    return _compared(case.label, raw, _time_reference(problem, group), bound_us)
+
+
+def _compared(label: str, raw: dict[str, Any], reference: Timing, bound_us: float) -> Speed:
     median, low, high = (raw[name] for name in ("median_us", "low_us", "high_us"))
     low_reference, high_reference = reference.ci95_us
     return Speed(
-        case=case.label,
+        case=label,
         median_us=median,
         ci95_us=(low, high),
         reference_us=reference.median_us,
         speedup=reference.median_us / median,
         speedup_ci95=(low_reference / high, high_reference / low),
-        bound_us=_bound_us(case, n_bytes([problem.reference(*case.args)])),
+        bound_us=bound_us,
         kernels=tuple(raw["kernels"]),
     )
 
@@ -108,10 +172,10 @@ def _time_reference(problem: Problem, group: Sequence[Case]) -> Timing:
     )
 
 
-def _bound_us(case: Case, n_output_bytes: int) -> float:
+def _bound_us(args: tuple[Any, ...], n_output_bytes: int) -> float:
     """The least time to move the inputs, and what of the outputs doesn't fit into the L2 cache; 0 if the
     GPU's peak bandwidth isn't known.
     """
     gpu = device.gpu_spec()
-    moved = n_bytes(case.args) + max(0, n_output_bytes - gpu.l2_bytes)
+    moved = n_bytes(args) + max(0, n_output_bytes - gpu.l2_bytes)
     return moved / gpu.peak_gb_per_s / 1e3 if gpu.peak_gb_per_s else 0.0

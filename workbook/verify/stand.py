@@ -51,7 +51,7 @@ class _Stand(Server):
 
         from helpers.check import matching, poison
         from helpers.timing import gpu
-        from workbook.verify import arguments
+        from workbook.verify import arguments, full_size
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
@@ -60,7 +60,7 @@ class _Stand(Server):
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
         self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
-        self._overwrite = arguments.overwrite
+        self._overwrite, self._full_size = arguments.overwrite, full_size
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         if self._on_gpu:
@@ -107,6 +107,15 @@ class _Stand(Server):
             return {}
 
         return self._run(write)
+
+    def _do_make(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Make the arguments of a slot here, because they are too large to be sent."""
+
+        def make() -> dict[str, Any]:
+            self._slots[message["slot"]] = self._full_size.make_inputs(message["source"], message["seed"])
+            return {}
+
+        return self._run(make)
 
     def _do_call(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Call the candidate once; `poison` fills every allocation before."""
@@ -193,6 +202,8 @@ class _Stand(Server):
     def _do_time(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Time it on the GPU, with other contents of the arguments before each call.
 
+        Without `others`, some elements change, and the results aren't sent.
+
         Returns:
             The timing's fields, and the results, the arguments and the number of the contents of the last
             timed call.
@@ -207,7 +218,10 @@ class _Stand(Server):
         def other() -> None:
             nonlocal turn
             turn += 1
-            self._overwrite(args, others[turn % len(others)])
+            if others:
+                self._overwrite(args, others[turn % len(others)])
+            else:
+                self._full_size.change(args, turn)
 
         def call() -> Any:
             nonlocal value
@@ -221,15 +235,23 @@ class _Stand(Server):
                 return {"refused": str(error)}
             self._synchronize()
             results = self._results(value, args, outputs)
+            self._kept = [(one, one) for one in results]
+            sent = results if others else []
             return {
                 "median_us": timing.median_us, "low_us": timing.ci95_us[0], "high_us": timing.ci95_us[1],
                 "kernels": [f"{one.calls} × {one.name}" for one in timing.kernels],
-                "notes": list(timing.notes), "turn": turn % len(others),
-                "results": [self._sent(one) for one in results],
+                "notes": list(timing.notes), "turn": turn % len(others) if others else turn,
+                "results": [self._sent(one) for one in sent],
                 "arguments": [] if results else [self._sent(one) for one in self._tensors(args)],
             }  # fmt: skip
 
         return self._run(timed)
+
+    def _do_sample(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Some elements of the last results."""
+        return self._run(
+            lambda: {"sample": [self._full_size.sampled(one, message["seed"]) for one, _ in self._kept]}
+        )
 
     def _do_watched(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """What the watch has seen until now."""

@@ -91,6 +91,10 @@ class Suspect:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
         self._process.close()
 
     def load(self, state: Mapping[str, Any] | None = None) -> bool:
@@ -125,6 +129,14 @@ class Suspect:
     def put(self, slot: str, args: Sequence[Any]) -> None:
         """Store arguments, so that it can be called with the same tensors several times."""
         self._ask("put", slot=slot, args=tuple(args))
+
+    def make(self, slot: str, source: str, seed: int) -> None:
+        """Let it make the arguments of a slot by `full_size.make_inputs`."""
+        self._ask("make", slot=slot, source=source, seed=seed)
+
+    def sample(self, seed: int) -> tuple[torch.Tensor, ...]:
+        """Some elements of the last results, as `full_size.sampled` chooses them."""
+        return _tensors(self._ask("sample", seed=seed).get("sample"))
 
     def write(self, slot: str, args: Sequence[Any]) -> None:
         """Change the contents of the tensors in a slot, in place."""
@@ -182,7 +194,9 @@ class Suspect:
             return [str(one)[:200] for one in raw["operators"]][:1000]
 
     def time(self, slot: str, case: Case, others: Sequence[Sequence[Any]], budget_s: float) -> dict[str, Any]:
-        """Time it on the GPU, with the contents of `others` in turn; see `stand._do_time`."""
+        """Time it on the GPU, with the contents of `others` in turn, or with `full_size.change`; see
+        `stand._do_time`.
+        """
         raw = self._ask(
             "time", slot=slot, outputs=list(case.outputs), others=[tuple(one) for one in others],
             budget_s=budget_s,
@@ -194,7 +208,7 @@ class Suspect:
             if not all(0 < one < 1e9 for one in us.values()):
                 raise ValueError("a time that can't be")
             return us | {
-                "turn": int(raw["turn"]) % len(others),
+                "turn": int(raw["turn"]) % (len(others) or 1 << 30),
                 "kernels": [str(one)[:120] for one in raw["kernels"]][:20],
                 "notes": [str(one)[:300] for one in raw["notes"]][:10],
                 "results": _tensors(raw["results"]) or _tensors(raw["arguments"]),

@@ -92,6 +92,13 @@ class _Verification:
                     self._blocked = "the sandbox can't use the GPU; pass --unsafe if you trust the code"
                 else:
                     self._examine(suspect, cases)
+            full = self._problem.full_size
+            if full and self._settings.timed and self._is_right() and not self._blocked:
+                self._say("timing it at the benchmark's own sizes")
+                with Suspect(full.candidate, limits, until, group, interpret=False) as suspect:
+                    seed, tf32 = self._settings.seed + _N_SEEDS, self._problem.precision == "tf32"
+                    found, self._speed = speed.measure_full_size(suspect, full, seed, tf32=tf32)
+                    self._add(found)
         except WorkerDied as gone:
             self._add([self._of_death(gone)])
         except Forged as error:
@@ -141,7 +148,7 @@ class _Verification:
         for what, step in steps:
             self._say(what)
             self._add(step())
-        if self._on_gpu and self._settings.timed and self._is_right():
+        if self._on_gpu and self._settings.timed and not self._problem.full_size and self._is_right():
             self._say("timing it")
             found, self._speed = speed.measure(suspect, self._judge, self._problem, self._timed())
             self._add(found)

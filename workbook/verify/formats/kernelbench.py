@@ -13,7 +13,7 @@ import ast
 import contextlib
 import copy
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -27,13 +27,14 @@ from workbook.verify.arguments import map_tensors, n_bytes, tensors_of
 from workbook.verify.formats.files import portable, text_of
 from workbook.verify.formats.observing import observed
 from workbook.verify.loading import need, run_source
-from workbook.verify.problem import BEYOND, Candidate, Case, Problem, Tolerance
+from workbook.verify.problem import BEYOND, Candidate, Case, FullSize, Problem, Tolerance
 from workbook.verify.wide import in_float64
 
 SEED = 42  # KernelBench's
 _TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
 _CPU_BYTES = 4 << 20  # of inputs and parameters; more takes an interpreter too long
-_GPU_BYTES = 512 << 20  # what a candidate's process can send back
+_SENT_BYTES = 256 << 20  # more takes too long to be sent to the candidate's process and back
+_COPIES = 6  # of inputs and results that have to fit into the GPU: the float64 reference's are twice as large
 _MAX_SIZES = 6  # modules with another size
 _SMALLEST = 16  # sizes up to this are not reduced
 
@@ -41,7 +42,8 @@ _SMALLEST = 16  # sizes up to this are not reduced
 def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     """Read a problem and a candidate.
 
-    Without a GPU, sizes of the problem that are too large for a CPU are divided by powers of two.
+    Sizes of the problem that are too large for a CPU, or on a GPU to be sent to the candidate, are divided by
+    powers of two. On a GPU, the candidate is timed at the benchmark's own sizes nevertheless.
 
     Raises:
         UsageError: a file is missing or not what the format describes.
@@ -49,10 +51,13 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
     source, code = portable(text_of(problem), str(problem)), text_of(candidate)
     if "ModelNew" not in code:
         raise UsageError(f"{candidate}: it defines no ModelNew, the class that KernelBench calls.")
-    module, divisor, source = _fitting(source, problem)
+    whole = source
+    module, divisor, source = _fitting(source, problem, _SENT_BYTES if device.has_gpu() else _CPU_BYTES)
     init, keywords = _init_of(module, problem)
     model = _model(module, problem, init, keywords)
-    note = f"The benchmark's sizes are too large for this machine; they were divided by up to {divisor}."
+    full = _full_size(whole, problem, candidate, code) if divisor > 1 and device.has_gpu() else None
+    why = "for this machine" if full is None else "for all checks; only the timing uses them"
+    note = f"The benchmark's sizes are too large {why}. They were divided by up to {divisor}."
     reference = in_float64(_reference(model))
     others = _other_sizes(source, problem, init)
     found = Problem(
@@ -66,18 +71,34 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
         may_change=_changed(model, module, problem),
         with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
+        full_size=full,
         notes=(note,) if divisor > 1 else (),
     )
-    suspect = Candidate(
-        name=candidate.name, sources={candidate.name: code}, entry=f"{candidate.name}::ModelNew",
-        kind="model", init=tuple(init), init_keywords=keywords, state=model.state_dict(), seed=SEED,
+    return found, _candidate(candidate, code, init, keywords, model)
+
+
+def _candidate(
+    path: Path, code: str, init: list[Any], keywords: dict[str, Any], model: torch.nn.Module
+) -> Candidate:
+    return Candidate(
+        name=path.name, sources={path.name: code}, entry=f"{path.name}::ModelNew", kind="model",
+        init=tuple(init), init_keywords=keywords, state=model.state_dict(), seed=SEED,
     )  # fmt: skip
-    return found, suspect
 
 
-def _fitting(source: str, path: Path) -> tuple[ModuleType, int, str]:
-    """The problem's module, with sizes divided until this machine can judge it; the divisor; the source."""
-    most = _GPU_BYTES if device.has_gpu() else _CPU_BYTES
+def _full_size(source: str, path: Path, candidate: Path, code: str) -> FullSize:
+    """The problem at its own sizes, or at the largest ones whose reference fits into the GPU in float64."""
+    module, _, source = _fitting(source, path, device.gpu_spec().memory_bytes // _COPIES)
+    init, keywords = _init_of(module, path)
+    model = _model(module, path, init, keywords)
+    with torch.device("meta"):
+        label = _label(module.get_inputs())
+    suspect = _candidate(candidate, code, init, keywords, model)
+    return FullSize(label, source, in_float64(_reference(model)), suspect)
+
+
+def _fitting(source: str, path: Path, most: int) -> tuple[ModuleType, int, str]:
+    """The problem's module, divided until it needs at most `most` bytes; the divisor; the source."""
     divisor, refused = 1, None
     while divisor <= 1 << 16:
         text = _divided(source, divisor) if divisor > 1 else source
@@ -208,8 +229,12 @@ def _cases(module: ModuleType, path: Path, seed: int) -> Iterator[Case]:
     except Exception as error:
         says = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{path}: get_inputs() fails ({says}).") from None
-    shapes = [" × ".join(f"{n:,}" for n in one.shape) or "one number" for one in tensors_of(args)]
-    yield Case(f"{' and '.join(dict.fromkeys(shapes)) or 'no tensors'}, seed {seed}", args)
+    yield Case(f"{_label(args)}, seed {seed}", args)
+
+
+def _label(args: Sequence[Any]) -> str:
+    shapes = [" × ".join(f"{n:,}" for n in one.shape) or "one number" for one in tensors_of(list(args))]
+    return " and ".join(dict.fromkeys(shapes)) or "no tensors"
 
 
 def _beyond(
