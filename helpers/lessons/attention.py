@@ -1,12 +1,11 @@
-"""What lesson 12 counts, compiles, draws and measures: the memory of attention, the tiles that a mask leaves,
-the code of its kernels, and their speed.
-
-Functions whose names begin with `time_`, and `measure_memory`, need a GPU and return the rows of a record.
+"""What lesson 12 counts, compiles and draws without a GPU: the memory of attention, the tiles that a mask
+leaves, and the code of its kernels. `helpers.lessons.attention_times` measures them.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +19,10 @@ if TYPE_CHECKING:
 
     from helpers.ptx import Stages
 
-    Attention = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
-
 SKIPPED, FULL, PARTLY = "skipped", "computed", "computed and masked"
 _COLORS = {FULL: "#9ecae1", PARTLY: "#08306b"}
-# PTX instructions that a step executes for each score, by the name that a table gives them.
-PER_SCORE = {"ex2": "ex2", "fma": "fma", "mul": "mul", "sub or add": ("sub", "add"), "select": "selp"}
+# The columns of `count_steps`, and the PTX instructions that each one counts.
+PER_SCORE = {"mul": ("mul",), "add": ("add", "sub"), "fma": ("fma",), "ex2": ("ex2",)}
 
 
 def table(rows: pd.DataFrame, columns: Mapping[str, str], **how: Any) -> Styler | None:
@@ -160,7 +157,9 @@ def _tile_traces(n: int, block_m: int, block_n: int, **mask: Any) -> Iterator[go
     )  # fmt: skip
 
 
-def compile_attention(kernel: Any, target: str, *, num_warps: int, num_stages: int = 3, **sizes: Any) -> Stages:
+def compile_attention(
+    kernel: Any, target: str, *, num_warps: int, num_stages: int = 3, **sizes: Any
+) -> Stages:
     """Compiles one of lesson 12's kernels for float16 tensors.
 
     Args:
@@ -206,3 +205,61 @@ def compile_tiles(
                      "registers": made.n_registers, "spilled": made.spill_bytes,
                      "shared": made.shared_bytes})  # fmt: skip
     return pd.DataFrame(rows)
+
+
+def count_steps(kernels: Mapping[str, Stages], n_scores: int) -> pd.DataFrame:
+    """What one step of each kernel's loop executes for each score.
+
+    Args:
+        kernels: Compiled kernels by name.
+        n_scores: The scores of a tile, per thread.
+
+    Returns:
+        A row per kernel: `kernel`; `mul`, `add` and `fma` instructions of float32 in PTX (`add` includes
+        subtractions), `ex2`, and `all` instructions of SASS; each divided by `n_scores`.
+    """
+    import pandas as pd
+
+    from helpers.lessons.products import longest_loop
+
+    rows = []
+    for name, made in kernels.items():
+        loop = [(i.parts[0], "f32" in i.parts) for i in longest_loop(made)]
+        row: dict[str, Any] = {"kernel": name}
+        for column, opcodes in PER_SCORE.items():
+            row[column] = sum(is_float and opcode in opcodes for opcode, is_float in loop) / n_scores
+        rows.append(row | {"all": made.product_loop.n_instructions / n_scores})
+    return pd.DataFrame(rows)
+
+
+def compile_specialized(kernel: Any) -> Stages:
+    """Compiles `attention_specialized_kernel` for an H100, with tiles of 128 × 64 and a head size of 64."""
+    from helpers import ptx
+
+    pointers = {name: "*fp16" for name in kernel.arg_names if name.endswith("_ptr")} | {"lse_ptr": "*fp32"}
+    sizes = {"BLOCK_M": 128, "BLOCK_N": 64, "HEADS": 1, "HEAD_SIZE": 64, "PRECISION": "ieee"}
+    sizes |= dict.fromkeys(("CAUSAL", "WINDOWED", "RAGGED"), False)
+    known = {*pointers, *sizes, "scale"}
+    integers = {name: "i32" for name in kernel.arg_names if name not in known}
+    strides = [name for name in integers if name.startswith("stride_")]
+    return ptx.stages(
+        kernel, signature=pointers | integers | {"scale": "fp32"}, constexprs=sizes, target="sm_90",
+        num_warps=4, num_stages=3, divisible_by_16=[*pointers, *strides],
+    )  # fmt: skip
+
+
+def roles(made: Stages) -> pd.DataFrame:
+    """What the warps of a specialized kernel execute after each change of their registers.
+
+    Returns:
+        A row per `setmaxnreg` in PTX, in the order of the text: `registers` per thread, and how many loads by
+        TMA (`loads`), `wgmma` (`products`), and exponentials (`ex2`) follow until the next one.
+    """
+    import pandas as pd
+
+    counted = {"loads": "cp.async.bulk.tensor", "products": "wgmma.mma_async", "ex2": "ex2.approx"}
+    pieces = re.split(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+);", made.ptx)
+    return pd.DataFrame(
+        {"registers": int(n)} | {name: text.count(word) for name, word in counted.items()}
+        for n, text in zip(pieces[1::2], pieces[2::2], strict=True)
+    )
