@@ -132,8 +132,11 @@ def draw_tiles(
     menu = {"type": "buttons", "direction": "right", "buttons": buttons, "x": 0, "xanchor": "left",
             "y": 1.02, "yanchor": "bottom", "showactive": True}  # fmt: skip
     fig.update_layout(sliders=[slider], updatemenus=[menu], margin={"t": 60, "b": 120}, showlegend=False)
-    fig.update_xaxes(range=steps[0]["args"][1]["xaxis.range"], showgrid=False, dtick=2)
-    fig.update_yaxes(range=steps[0]["args"][1]["yaxis.range"], showgrid=False, dtick=1)
+    fig.update_xaxes(range=steps[0]["args"][1]["xaxis.range"], showgrid=False, zeroline=False, dtick=4)
+    fig.update_yaxes(
+        range=steps[0]["args"][1]["yaxis.range"], showgrid=False, zeroline=False,
+        tickvals=list(range(max(lengths) // block_m)),
+    )  # fmt: skip
     return fig
 
 
@@ -150,7 +153,7 @@ def _tile_traces(n: int, block_m: int, block_n: int, **mask: Any) -> Iterator[go
     )  # fmt: skip
     visited, all_tiles = n_visited(tiles), len(tiles) * len(tiles[0])
     masked = sum(kind == PARTLY for row in tiles for kind in row)
-    text = f"{visited} of {all_tiles} tiles computed, {masked} of them masked (dark)"
+    text = f"{visited} of {all_tiles} tiles, {masked} masked"
     yield go.Scatter(
         x=[len(tiles[0]) / 2 - 0.5], y=[-0.75 - len(tiles) / 20], mode="text", text=[text],
         cliponaxis=False,
