@@ -1,6 +1,4 @@
-"""What lesson 12 measures on a GPU: the memory and the speed of attention. Each function returns the rows of a
-record.
-"""
+"""What lesson 12 measures on a GPU, the memory and the speed of attention, as the rows of records."""
 
 from __future__ import annotations
 

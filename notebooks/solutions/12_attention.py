@@ -61,16 +61,16 @@ def my_attention_kernel(o_ptr, q_ptr, k_ptr, v_ptr, n_queries, n_keys, scale, SI
         k = tl.load(k_ptr + kv_at, mask=(keys < n_keys)[:, None], other=0.0)
         v = tl.load(v_ptr + kv_at, mask=(keys < n_keys)[:, None], other=0.0)
         scores = tl.where(keys < n_keys, tl.dot(q, k.T) * scale, -float("inf"))
-        # BEGIN SOLUTION: the new maximum, the weights, and the two sums
-        # STARTER: raise NotImplementedError("the new maximum, the weights, and the two sums")
-        # STARTER: acc = tl.dot(..., v, ...)  # the third argument is added to the product
         new_top = tl.maximum(top, tl.max(scores, axis=1))
+        # BEGIN SOLUTION: update total and acc with the weights of this tile
+        # STARTER: raise NotImplementedError("update total and acc with the weights of this tile")
+        # STARTER: acc = tl.dot(..., v, ...)  # the third argument is added to the product
         shrink = tl.exp(top - new_top)
         weights = tl.exp(scores - new_top[:, None])
         total = total * shrink + tl.sum(weights, axis=1)
         acc = tl.dot(weights.to(v.dtype), v, acc * shrink[:, None])
-        top = new_top
         # END SOLUTION
+        top = new_top
     o = (acc / total[:, None]).to(o_ptr.dtype.element_ty)
     tl.store(o_ptr + q_at, o, mask=(rows < n_queries)[:, None])
 
