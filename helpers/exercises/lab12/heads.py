@@ -91,8 +91,10 @@ def cases(
         yield case(head(n, n_keys, head_size), "size")
     for n_queries, n_keys in ((queries(), 64), (1, 1), (1, 100), (queries(), 3), (queries(), 130)):
         yield case(head(n_queries, n_keys, 16), "size")
+    odd = (5,) if few else None  # a number of parts that isn't a power of two
     yield case(rising(head(n, 96)), "size", "with scores that rise from key to key")
     yield case(head(n, 80, scale=_LARGE), "huge", "with scores of several hundred")
+    yield case(negative(head(n, 80, scale=_LARGE)), "huge", "with scores far below 0", odd)
     yield case(head(n, 80, 64, scale=_HUGE), "huge", "with products of q and k beyond 65,504")
     q, k, v = head(queries(), rng.choice(_UNEVEN))
     for name, view in (
@@ -118,6 +120,12 @@ def rising(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     q, k, v = tensors
     steps = torch.linspace(-2, 2, k.shape[0], dtype=k.dtype, device=k.device)[:, None]
     return [q.abs(), 0.1 * k + steps, v]
+
+
+def negative(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+    """The same head, with scores far below 0."""
+    q, k, v = tensors
+    return [q.abs(), -k.abs(), v]
 
 
 def visible(n_queries: int, n_keys: int, window: int | None = None, device: str = "cpu") -> torch.Tensor:

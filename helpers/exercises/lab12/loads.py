@@ -22,7 +22,7 @@ def key_tiles(
     """The keys that each program visits under a causal mask, as (first, end); `end` is at most `n_keys`.
 
     A program of `block_m` queries visits whole tiles of `block_n` keys, and only those in which one of its
-    queries sees a key.
+    queries sees a key. For this, the last tile counts as full.
     """
     for first_row in range(0, n_queries, block_m):
         end = min(-(-(first_row + block_m) // block_n) * block_n, n_keys)

@@ -84,9 +84,12 @@ def _tile_missing(s: Evidence) -> bool:
 
 
 def _agrees(s: Evidence, values: torch.Tensor, seen: torch.Tensor) -> bool:
-    """Whether the rows that still see a key have these values; the others are 0 / 0, or anything."""
-    rows = seen.any(dim=1, keepdim=True).expand(s.got.shape)
-    return s.explains(values, rows) or bool((s.wrong & ~rows).any() and not (s.wrong & rows).any())
+    """Whether the wrong elements have these values; a query that no longer sees a key may be 0 / 0."""
+    from helpers import check
+
+    close = ~check.wrong_elements(s.got, values, s.tolerance)
+    keyless = ~seen.any(dim=1, keepdim=True) & s.got.isnan()
+    return float((close | keyless)[s.wrong].double().mean()) > 0.9
 
 
 def _strict(s: Evidence) -> torch.Tensor:
@@ -95,7 +98,7 @@ def _strict(s: Evidence) -> torch.Tensor:
 
 
 def _one_more(s: Evidence) -> torch.Tensor:
-    return heads.visible(len(s.args[0]), len(s.args[1]) + 1)[:, 1:].to(s.got.device)
+    return heads.visible(len(s.args[0]) + 1, len(s.args[1]))[1:].to(s.got.device)
 
 
 def _aligned_at_the_end(s: Evidence) -> torch.Tensor | None:
@@ -109,13 +112,14 @@ CAUSAL: Conditions = results.not_far(
         "not-masked": lambda s: s.explains(heads.attention(*results.qkv(s))),
         "not-masked/skipped": _gives(lambda s: ~_skipped(s, causal)),
         "diagonal-hidden": lambda s: _agrees(s, heads.attention(*results.qkv(s), _strict(s)), _strict(s)),
-        "one-key-too-many": _gives(_one_more),
+        "one-key-too-many": _gives(lambda s: _one_more(s) & ~_skipped(s, causal)),
+        "one-key-too-many/all": _gives(_one_more),
         "aligned-at-the-end": _gives(_aligned_at_the_end),
         "hidden-score-zero": _hidden_score_zero(causal),
         "mask-after-exp": _mask_after_exp(causal),
         "tile-missing": _tile_missing,
         **results.mistakes_with_scores(causal),
-        **results.overflows(causal),
+        **results.AFTER_ALL,
     }
 )
 
@@ -143,6 +147,12 @@ def _hidden_tile_nan(s: Evidence) -> bool:
     return bool(nan.any())
 
 
+def _keyless_query(s: Evidence) -> bool:
+    """Whether only queries that see no key are wrong."""
+    seen = windowed(s).any(dim=1, keepdim=True).expand(s.got.shape)
+    return not bool((s.wrong & seen).any())
+
+
 def _first_tile_missing(s: Evidence) -> bool:
     """Whether the loop begins too late: at the first tile that the program's last query sees."""
     (window, block_m, block_n), mask = s.args[3:6], windowed(s)
@@ -160,17 +170,16 @@ def _first_tile_missing(s: Evidence) -> bool:
 
 WINDOW: Conditions = results.not_far(
     {
+        "hidden-tile-nan": _hidden_tile_nan,
+        "keyless-query": _keyless_query,
         "window-forgotten": _gives(causal),
-        "only-window": _gives(
-            lambda s: heads.visible(len(s.args[0]), len(s.args[1]), s.args[3]) | ~causal(s).cpu()
-        ),
+        "only-window": _gives(lambda s: windowed(s) | ~causal(s)),
         "window-off-by-one/larger": _with_window(1),
         "window-off-by-one/smaller": _with_window(-1),
-        "hidden-tile-nan": _hidden_tile_nan,
         "hidden-score-zero": _hidden_score_zero(windowed),
         "mask-after-exp": _mask_after_exp(windowed),
         "first-tile-missing": _first_tile_missing,
         **results.mistakes_with_scores(windowed),
-        **results.overflows(windowed),
+        **results.AFTER_ALL,
     }
 )

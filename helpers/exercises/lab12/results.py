@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _TILES = (16, 32, 64, 128)  # of keys, that a learner would use
 _MOST_HALF = 65_504.0  # the largest float16
-_MOST_EXP = 88.0  # exp of more overflows in float32
+_MOST_EXP = 11.0  # exp of more overflows in float16
 
 # `(evidence) -> mask` of the keys that each query sees; None if it sees all.
 Sees = Callable[["Evidence"], "torch.Tensor | None"]
@@ -132,26 +132,23 @@ def _padded(sees: Sees) -> Callable[[Evidence], bool]:
     return holds
 
 
-def _half_scores(sees: Sees) -> Callable[[Evidence], bool]:
-    """Whether scores are rounded to float16: before they are scaled, or after it."""
-
-    def holds(s: Evidence) -> bool:
-        q, k, v = qkv(s)
-        products, scale = q @ k.T, q.shape[1] ** -0.5
-        if products.abs().max() > _MOST_HALF and not bool(s.got.isfinite().all()):
-            return True
-        rounded = (products.half().double() * scale, (products * scale).half().double())
-        return s.kind == "huge" and any(s.explains(heads.weighted(one, v, sees(s))) for one in rounded)
-
-    return holds
+def _half_scores(s: Evidence) -> bool:
+    """Whether large scores overflow in float16, or are only roughly right."""
+    if s.kind != "huge":
+        return False
+    if not bool(s.got.isfinite().all()):
+        q, k, _ = qkv(s)
+        return bool((q @ k.T).abs().max() > _MOST_HALF)
+    error = (s.got.double() - s.expected).square().mean().sqrt()
+    return bool(error < 0.1 * s.expected.square().mean().sqrt())
 
 
 def _no_maximum(s: Evidence) -> bool:
-    """Whether large scores overflow, although their products fit into float16."""
+    """Whether exp of scores overflows, although the products of q and k fit into float16."""
     q, k, _ = qkv(s)
-    scores = scores_of(s)
     fits = bool((q @ k.T).abs().max() <= _MOST_HALF)
-    return s.kind == "huge" and fits and bool(scores.max() > _MOST_EXP) and not bool(s.got.isfinite().all())
+    large = bool(scores_of(s).abs().max() > _MOST_EXP)
+    return fits and large and s.kind != "view" and not bool(s.got.isfinite().all())
 
 
 def mistakes_with_scores(sees: Sees) -> Conditions:
@@ -167,8 +164,17 @@ def mistakes_with_scores(sees: Sees) -> Conditions:
     }
 
 
-def overflows(sees: Sees) -> Conditions:
-    return {"no-maximum": _no_maximum, "half-scores": _half_scores(sees)}
+def _all_nan(s: Evidence) -> bool:
+    return s.kind != "view" and bool(s.got.isnan().all())
+
+
+# The last conditions: what overflows, and what only the kind of case shows.
+AFTER_ALL: Conditions = {
+    "no-maximum": _no_maximum,
+    "half-scores": _half_scores,
+    "all-nan": _all_nan,
+    "wrong-stride": lambda s: s.kind == "view",
+}
 
 
 def not_far(conditions: Conditions) -> Conditions:
@@ -176,7 +182,7 @@ def not_far(conditions: Conditions) -> Conditions:
 
 
 PLAIN: Conditions = not_far(
-    {**mistakes_with_scores(all_keys), "last-tile-only": _last_tile_only, **overflows(all_keys)}
+    {**mistakes_with_scores(all_keys), "last-tile-only": _last_tile_only, **AFTER_ALL}
 )
 
 
@@ -233,7 +239,7 @@ PARTS: Conditions = not_far(
         "maxima-forgotten": _by_sums,
         "sums-forgotten": _by_maxima,
         "one-part": _one_part,
-        **PLAIN,
         "empty-part-nan": _empty_part,
+        **PLAIN,
     }
 )
