@@ -74,6 +74,9 @@ ATTEMPTS = {
     "rescale: scores of float16": changed(
         RESCALE, "tl.dot(q, k.T) *", "tl.dot(q, k.T).to(tl.float16) *", "half-scores", "65,504"
     ),
+    "rescale: masked without other": changed(
+        RESCALE, "mask=exists, other=0.0", "mask=exists", "padding-nan", "other=0.0"
+    ),
     "rescale: the dot adds": changed(
         RESCALE,
         "acc * shrink[:, None] + tl.dot(weights.to(v.dtype), v)",
@@ -148,6 +151,11 @@ ATTEMPTS |= {
     "causal: loads without a mask": _causal(
         "k_ptr + keys[:, None] * stride_k + cols[None, :], mask=exists, other=0.0",
         "k_ptr + keys[:, None] * stride_k + cols[None, :]",
+        "missing-mask",
+    ),
+    "causal: loads values without a mask": _causal(
+        "v_ptr + keys[:, None] * stride_v + cols[None, :], mask=exists, other=0.0",
+        "v_ptr + keys[:, None] * stride_v + cols[None, :]",
         "missing-mask",
     ),
     "causal: scores of float16": _causal(
@@ -229,6 +237,16 @@ ATTEMPTS |= {
             ("where((keys < end)", "where((keys < n_keys)"),
         ),
         "wrong-values|not-split",
+    ),
+    "split: a program per head": Attempt(
+        SPLIT,
+        (
+            ("part = tl.program_id(0)", "part, own = tl.program_id(0), tl.program_id(1)"),
+            ("inside = heads < n_heads", "inside = heads == own"),
+            ("part_kernel[(n_parts,)]", "part_kernel[(n_parts, n_heads)]"),
+        ),
+        "keys-per-head",
+        "times the bytes",
     ),
     "split: keys that aren't there": _split(
         'tl.where((keys < end)[None, :], tl.dot(q, k.T) * scale, -float("inf"))',

@@ -1,4 +1,4 @@
-"""The new maximum replaces the old one before they are compared, so nothing is rescaled. Right if all keys are the same."""
+"""The new maximum replaces the old one too early, so nothing is rescaled. Right if all keys are the same."""
 
 import torch
 import triton

@@ -118,7 +118,7 @@ def rising(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
     import torch
 
     q, k, v = tensors
-    steps = torch.linspace(-2, 2, k.shape[0], dtype=k.dtype, device=k.device)[:, None]
+    steps = torch.linspace(-0.7, 0.7, k.shape[0], dtype=k.dtype, device=k.device)[:, None]
     return [q.abs(), 0.1 * k + steps, v]
 
 
