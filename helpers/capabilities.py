@@ -149,8 +149,12 @@ KINDS: dict[str, Kind] = {
     "descriptors speed": Kind(
         "time products that load through TMA", ("matmul/descriptors",), since=TMA, lacking=_NO_TMA
     ),
+    "attention memory": Kind("measure the memory of attention", ("attention/memory",)),
     "attention forward": Kind(
-        "time attention, forward", ("attention/forward",), since=TENSOR_CORES, lacking=_NO_TENSOR_CORES
+        "time attention, forward",
+        ("attention/forward", "attention/causal"),
+        since=TENSOR_CORES,
+        lacking=_NO_TENSOR_CORES,
     ),
     "attention backward": Kind(
         "time attention, backward", ("attention/backward",), since=TENSOR_CORES, lacking=_NO_TENSOR_CORES

@@ -164,6 +164,11 @@ def test_every_measuring_cell_of_lesson_11_is_in_the_table():
     assert len(names) >= 7 and all(capabilities.kind_of(name) for name in names)
 
 
+def test_every_measuring_cell_of_lesson_12_is_in_the_table():
+    names = recorded_in("notebooks/12_attention.ipynb")
+    assert len(names) == 4 and all(capabilities.kind_of(name) for name in names)
+
+
 @pytest.mark.parametrize("target", [None, "sm_75", "sm_80", "sm_89", "sm_90"])
 @pytest.mark.parametrize("name", sorted(recorded_in("notebooks/11_matmul.ipynb") - {"matmul/traffic"}))
 def test_lesson_11s_cells_do_what_the_table_says(name, target, monkeypatch, tmp_path, capsys):

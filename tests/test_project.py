@@ -243,7 +243,7 @@ def test_lessons_are_numbered_and_the_course_comes_first():
     stems = [path.stem for path in LESSONS]
     assert stems[: len(CORE)] == list(CORE)
     numbers = [stem[:2] for stem in stems]
-    assert numbers == sorted(set(numbers))
+    assert numbers == [f"{i:02}" for i in range(1, len(numbers) + 1)]
 
 
 def test_every_notebook_is_in_canonical_form(monkeypatch):

@@ -261,6 +261,17 @@ def test_a_missing_record_is_an_error(on_gpu, shown):
         records.measured("No Name", never)
 
 
+def test_an_optional_record_may_be_missing(on_gpu, shown, capsys):
+    """Without a GPU, a lesson says so and goes on; a record of another kernel still counts as an error."""
+    records.measured("lesson/known", lambda: [{"a": 1}], sources=[SQUARE])
+    on_gpu()
+    assert records.measured("lesson/none", never, optional=True).empty
+    assert capsys.readouterr().out == "Not measured yet on this course's GPUs; run this cell on one.\n"
+    assert records.measured("lesson/known", never, sources=[SQUARE], optional=True)["a"].tolist() == [1]
+    with pytest.raises(records.KernelChanged):
+        records.measured("lesson/known", never, sources=[EDITED], optional=True)
+
+
 def test_gpu_spec_is_the_recorded_one(on_gpu, shown):
     records.measured("lesson/a", lambda: [{"a": 1}])
     on_gpu()

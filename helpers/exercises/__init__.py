@@ -63,6 +63,7 @@ LABS = (
     "09_wide_rows",
     "10_another_gpu",
     "11_matmul",
+    "12_attention",
     "13_verify",
 )
 
@@ -80,6 +81,7 @@ ADAPTERS = {
     "lab09": ("adapters",),
     "lab10": ("tables",),
     "lab11": ("adapters",),
+    "lab12": ("workloads",),
     "lab13": ("adapters", "machines", "pull_request"),
 }
 # Records that answer an exercise, below helpers/records. A notebook that is graded can't read them.

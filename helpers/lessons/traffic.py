@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 # In-place operations that overwrite their first argument without reading it.
 _OVERWRITES = ("copy_", "fill_", "zero_", "normal_", "uniform_", "random_")
 # Operations that only allocate memory or return metadata, without accessing elements.
-_MOVE_NOTHING = ("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided", "detach")
+_MOVE_NOTHING = (
+    *("empty", "empty_like", "empty_strided", "new_empty", "new_empty_strided"),
+    *("detach", "_unsafe_view"),
+)
 
 
 def count_traffic(fn: Callable[..., Any], *inputs: Any) -> pd.DataFrame:

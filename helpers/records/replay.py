@@ -54,6 +54,7 @@ def measured(
     params: Mapping[str, Any] | None = None,
     also: Mapping[str, Any] | None = None,
     stand_in: str = "",
+    optional: bool = False,
 ) -> pd.DataFrame:
     """Measure on this GPU, or replay what was recorded on another one, and display where the result comes
     from.
@@ -69,12 +70,14 @@ def measured(
         also: plain data to store with the rows, for tools that read the record's file.
         stand_in: for a lab that times the learner's code, whose hash would never match: what was recorded
             instead, such as "the solution's kernel". A replay states this.
+        optional: without a GPU and a record, display a sentence and return a table without rows. The cells
+            below must not need rows.
 
     Returns:
         A DataFrame whose `.attrs["provenance"]` is a `Provenance`.
 
     Raises:
-        NoRecord: there is no GPU here and no record of that name.
+        NoRecord: there is no GPU here and no record of that name, and it isn't optional.
         KernelChanged: there is no GPU here, and the record is of other versions of `sources`.
         ValueError: the name is not of the form "lesson/what".
 
@@ -86,11 +89,19 @@ def measured(
         32
     """
     request = replace(_Request.of(name, sources, params), stand_in=stand_in)
-    return _live_or_replayed(
-        name,
-        lambda: _live_table(request, live, also or {}),
-        lambda why: _replayed_table(request, why),
-    )
+
+    def replayed(why: str) -> pd.DataFrame:
+        try:
+            return _replayed_table(request, why)
+        except KernelChanged:
+            raise
+        except NoRecord:
+            if not optional:
+                raise
+            print(f"{why}Not measured yet on this course's GPUs; run this cell on one.")
+            return _frame([])
+
+    return _live_or_replayed(name, lambda: _live_table(request, live, also or {}), replayed)
 
 
 def measured_file(

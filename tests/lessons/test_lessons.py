@@ -12,7 +12,7 @@ from commands import LESSONS, ROOT, command
 
 from workbook.form import minutes, questions
 
-TWO_PARTS = ("01", "02", "03", "04", "05", "06", "11", "13")
+TWO_PARTS = ("01", "02", "03", "04", "05", "06", "11", "12", "13")
 FOLDED = re.compile(r"<details>.*?</details>", re.DOTALL)
 
 by_lesson = pytest.mark.parametrize("path", LESSONS, ids=lambda path: path.stem)

@@ -46,7 +46,7 @@ def reveal(key: str, value: str = "n", before: str = "n = 2\n") -> nbformat.Note
     return code(f'{before}predict.reveal("{key}", {value})', f"see-{key}")
 
 
-def problems_of(*cells: nbformat.NotebookNode, name: str = "12_new.ipynb") -> list[str]:
+def problems_of(*cells: nbformat.NotebookNode, name: str = "90_new.ipynb") -> list[str]:
     return limits.problems(lesson(*cells), name)
 
 
@@ -112,12 +112,12 @@ TOO_LATE = [ask("k"), code("1", "a"), code("2", "b"), reveal("k"), REVIEW]
 )
 def test_each_problem_names_the_cell_and_the_figure(cells, facts):
     sentences = problems_of(*cells)
-    assert any(s.startswith("12_new.ipynb: ") and all(f in s for f in facts) for s in sentences), sentences
+    assert any(s.startswith("90_new.ipynb: ") and all(f in s for f in facts) for s in sentences), sentences
 
 
 def test_the_first_cells_are_fixed():
     notebook = nbformat.v4.new_notebook(cells=[text(1, "title"), text(1, "goals"), code("x", "setup")])
-    (problem,) = limits.problems(notebook, "12_new.ipynb")
+    (problem,) = limits.problems(notebook, "90_new.ipynb")
     assert "title, goals, setup;" in problem
 
 
@@ -148,12 +148,12 @@ def test_the_command_reports_problems_of_lessons_and_labs(checkout, cli):
         nbformat.write(lesson(*cells), path)
         return path
 
-    path = write("notebooks", "12_new.ipynb", stretch(21, "long"), ask("k"), reveal("k"), REVIEW)
+    path = write("notebooks", "90_new.ipynb", stretch(21, "long"), ask("k"), reveal("k"), REVIEW)
     write("notebooks", "13_next.ipynb", ask("k"), reveal("k"), REVIEW)
     formed = cli("form", path, cwd=checkout)
-    assert formed.returncode == 1 and "12_new.ipynb: cell long" in formed.stdout
+    assert formed.returncode == 1 and "90_new.ipynb: cell long" in formed.stdout
     again = cli("form", "--check", path, cwd=checkout)
     assert again.returncode == 1 and "13_next.ipynb, cell ask-k" in again.stdout
-    write("labs/solutions", "12_new.ipynb", stretch(60, "long"), ask("other", name="a"), REVIEW)
-    lab = cli("form", "--check", checkout / "labs/solutions/12_new.ipynb", cwd=checkout).stdout
-    assert "labs/solutions/12_new.ipynb: cell a asks other" in lab and "60 lines" not in lab
+    write("labs/solutions", "90_new.ipynb", stretch(60, "long"), ask("other", name="a"), REVIEW)
+    lab = cli("form", "--check", checkout / "labs/solutions/90_new.ipynb", cwd=checkout).stdout
+    assert "labs/solutions/90_new.ipynb: cell a asks other" in lab and "60 lines" not in lab
