@@ -92,6 +92,14 @@ class Judge:
             self.own_results(case)
         return names
 
+    def is_random(self, case: Case) -> bool:
+        """Whether the reference draws random numbers on which its results depend, as dropout does."""
+        generators = [torch.get_rng_state, *[torch.cuda.get_rng_state] * torch.cuda.is_available()]
+        before = [state() for state in generators]
+        first = self.own_results(case)
+        draws = any(not torch.equal(state(), then) for state, then in zip(generators, before, strict=True))
+        return draws and not all(map(torch.equal, first, self.own_results(case)))
+
     def with_reference(self, reference: Callable[..., Any]) -> Judge:
         """A judge of the same problem with another reference."""
         return Judge(replace(self._problem, reference=reference))
