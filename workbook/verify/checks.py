@@ -49,7 +49,7 @@ def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[F
             suspect.put(slot, case.args)
             answer = suspect.call(slot, case, poison=True)
             yield from _of_answer(judge, case, answer)
-            if found := judge.judge(case, answer, for_benchmark=True):
+            if found := judge.judge(case, answer, for_benchmark=True, poisoned=True):
                 yield replace(found, check="only-some-shapes") if found.severity == LIMIT else found
             elif number == 0:
                 yield from _settled(suspect, case, answer)

@@ -11,8 +11,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +54,7 @@ class _Stand(Server):
         from helpers.check import matching, poison
         from helpers.timing import gpu
         from workbook.verify import arguments
+        from workbook.verify.loaded import Loaded
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
@@ -64,31 +65,47 @@ class _Stand(Server):
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
         self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
+        self._leaves = arguments.leaves
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         self._slots: dict[str, tuple[Any, ...]] = {}
         self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
-        self._module: Any = None
+        self._loaded: Any = None
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
-        self._make_watch = Watch
+        self._make_watch, self._make_loaded = Watch, Loaded
 
     # ---------------------------------------------------------------------------------------------- requests
 
     def _do_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Write the candidate's files, import them, and make what will be called."""
-        if self._module is not None:  # only with other parameters
+        if self._loaded is not None:  # only with other parameters
             return self._run(lambda: self._constructed(message))
         for name, text in message["sources"].items():
             path = Path(self._folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self._torch.manual_seed(message["seed"])
+        self._names = tuple(message["results"])
+        self._loaded = self._make_loaded(self._folder, message["entry"])
         self._watch = self._make_watch(self._folder)
         sys.path.insert(0, self._folder)
         sys.argv = [str(Path(self._folder, message["entry"].partition("::")[0]))]
-        return self._run(lambda: self._made(message))
+        return self._run(lambda: self._imported(message))
+
+    def _imported(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        self._loaded.import_it(list(message["sources"]), message["options"])
+        return self._constructed(message)
+
+    def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        if message["kind"] != "model":
+            self._call = self._loaded.entry()
+            return {}
+        init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
+        model, has_state = self._loaded.model(init, keywords, message["state"], message["seed"])
+        self._call = self._torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
+        return {"same_parameters": has_state}
 
     def _do_put(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Store arguments in a slot."""
@@ -302,81 +319,6 @@ class _Stand(Server):
         except BaseException as error:  # also SystemExit, and what C++ raises
             return {"error": _sentence(error), "error_type": type(error).__name__, "line": self._line(error)}
 
-    def _made(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        import importlib.util
-
-        file, _, name = message["entry"].partition("::")
-        self._names = tuple(message["results"])
-        if not file.endswith(".py"):
-            return self._built(message, name)
-        spec = importlib.util.spec_from_file_location(Path(file).stem, os.path.join(self._folder, file))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        self._module = module
-        return self._constructed(message)
-
-    def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        torch = self._torch
-        file, _, name = message["entry"].partition("::")
-        found = self._module
-        for part in name.split("."):
-            if not hasattr(found, part):
-                return {"error": f"{file} defines no {name}", "error_type": "AttributeError", "line": 0}
-            found = getattr(found, part)
-        if message["kind"] != "model":
-            self._call = found
-            return {}
-        torch.manual_seed(message["seed"])
-        init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
-        state = message["state"]
-        with self._given(found, state):
-            model = found(*init, **keywords)
-        if state and {k: v.shape for k, v in model.state_dict().items()} == {
-            k: v.shape for k, v in state.items()
-        }:
-            model.load_state_dict(state)
-        self._call = torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
-        return {"same_parameters": bool(state) and len(model.state_dict()) == len(state)}
-
-    @contextmanager
-    def _given(self, model_class: Any, state: Mapping[str, Any]) -> Iterator[None]:
-        """Give parameters their values as soon as the constructor of a model assigns them to the model.
-
-        The constructor may compute something from them, such as a transposed weight.
-        """
-        torch = self._torch
-        assign = torch.nn.Module.__setattr__
-
-        def assigned(module: Any, name: str, value: Any) -> None:
-            assign(module, name, value)
-            if type(module) is not model_class:
-                return
-            parts = {name: value} if isinstance(value, torch.nn.Parameter) else {}
-            if isinstance(value, torch.nn.Module):
-                parts = {f"{name}.{key}": one for key, one in value.state_dict().items()}
-            for key, one in parts.items():
-                if key in state and state[key].shape == one.shape:
-                    one.data.copy_(state[key])
-
-        torch.nn.Module.__setattr__ = assigned
-        try:
-            yield
-        finally:
-            torch.nn.Module.__setattr__ = assign
-
-    def _built(self, message: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """Compile C++ and CUDA sources, which bind their functions themselves."""
-        from torch.utils import cpp_extension
-
-        files = [os.path.join(self._folder, one) for one in message["sources"]
-                 if one.endswith((".cpp", ".cc", ".cu"))]  # fmt: skip
-        module = cpp_extension.load(name="candidate_extension", sources=files, **message["options"])
-        if not hasattr(module, name):
-            return {"error": f"the extension binds no {name}", "error_type": "AttributeError", "line": 0}
-        self._call = getattr(module, name)
-        return {}
-
     def _observed(self, value: Any, args: Any, outputs: list[Any], before: list[Any]) -> dict[str, Any]:
         """The results of a call, and what else can be seen of it; the clock has stopped when it returns."""
         if self._on_gpu:
@@ -423,7 +365,7 @@ class _Stand(Server):
             return []
         if isinstance(value, dict) and set(value) == set(self._names):
             value = [value[name] for name in self._names]
-        found = list(value) if isinstance(value, (tuple, list)) else [value]
+        found = self._leaves(value)
         if not self._names:
             return found
         return [self._torch.tensor(one) if isinstance(one, (int, float)) else one for one in found]
