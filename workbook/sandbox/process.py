@@ -335,7 +335,7 @@ class Process:
         n = 0
         for process in self._family():
             with contextlib.suppress(psutil.Error):
-                n += process.num_threads()
+                n += process.num_threads() if process.status() != psutil.STATUS_ZOMBIE else 0
         return n
 
     def started(self) -> list[str]:

@@ -28,7 +28,7 @@ def findings(candidate: Candidate) -> Iterator[Finding]:
         found = next(((node, name) for node in nodes for name in _suspicious(node)), None)
         if found:
             node, name = found
-            says = f"It recognizes that it is being verified or profiled: its code mentions {name}."
+            says = f"It recognizes who runs it, such as a verifier or a profiler: its code mentions {name}."
             yield Finding("peeks", DISHONEST, says, f"{file}, line {getattr(node, 'lineno', '?')}")
 
 
