@@ -231,26 +231,25 @@ def alternated(suspect: Suspect, judge: Judge, others: Sequence[Case]) -> Iterat
             return
 
 
-def again(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+def again(suspect: Suspect, case: Case, seed: int) -> Iterator[Finding]:
     """Whether it calls fewer operators when the same values come again, as code that remembers results does.
 
     Args:
         seed: makes values that it has not seen yet.
     """
-    others = list(slightly_changed(case, seed))
-    if judge.may_change or not others:
-        return
     used: list[list[Counter[str]]] = []
     try:
         suspect.put("again", case.args)
         suspect.operators("again", case)  # what it does only once is done now
-        for one in others:
-            suspect.write("again", one.args)
-            used.append([Counter(suspect.operators("again", case)) for _ in range(2)])
+        for one in slightly_changed(case, seed):
+            used.append([])
+            for _ in range(2):
+                suspect.write("again", one.args)
+                used[-1].append(Counter(suspect.operators("again", case)))
     except Raised:
         return
     left_out = [first - second for first, second in used]
-    if all(left_out) and all(second.total() < first.total() for first, second in used):
+    if used and all(left_out) and all(second.total() < first.total() for first, second in used):
         names = ", ".join(one.removeprefix("aten.").removesuffix(".default") for one in list(left_out[0])[:4])
         says = f"It does less when the same values come again: it doesn't call {names}."
         yield Finding("skipped-work", DISHONEST, says, case.label)

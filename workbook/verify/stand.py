@@ -8,6 +8,7 @@ right can't.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import sys
 import time
@@ -52,6 +53,7 @@ class _Stand(Server):
         import torch
 
         from helpers.check import matching, poison
+        from helpers.ptx.launched import launches
         from helpers.timing import gpu
         from workbook.verify import arguments
         from workbook.verify.loaded import Loaded
@@ -74,6 +76,8 @@ class _Stand(Server):
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
+        has_triton = importlib.util.find_spec("triton") is not None
+        self._launches = launches if has_triton else lambda: nullcontext([])
         self._make_watch, self._make_loaded = Watch, Loaded
 
     # ---------------------------------------------------------------------------------------------- requests
@@ -238,7 +242,9 @@ class _Stand(Server):
         return self._run(calls)
 
     def _do_operators(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The operators of torch's dispatcher that one call uses, in order."""
+        """The operators of torch's dispatcher that one call uses, in order, then the kernels that it launches
+        with Triton.
+        """
         from torch.utils._python_dispatch import TorchDispatchMode
 
         names: list[str] = []
@@ -252,8 +258,9 @@ class _Stand(Server):
         outputs = self._outputs(message.get("outputs", ()))
 
         def call() -> dict[str, Any]:
-            with Recorder():
+            with Recorder(), self._launches() as launched:
                 self._call(*args, *outputs)
+            names.extend(str(getattr(one.kernel, "__name__", "a kernel")) for one in launched)
             return {"operators": names[:_MOST_OPERATORS]}
 
         return self._run(call)

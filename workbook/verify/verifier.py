@@ -141,7 +141,7 @@ class _Verification:
                 ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
                 ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
                 ("calling it without a pause", lambda: checks.alternated(suspect, judge, own_cases)),
-                ("calling it with the same values", lambda: checks.again(suspect, judge, first, seed + 1)),
+                ("calling it with the same values", lambda: checks.again(suspect, first, seed + 1)),
                 ("listing its operators", lambda: checks.library(suspect, operators, first)),
                 ("changing its parameters",
                  lambda: checks.parameters(suspect, judge, self._problem, first, seed)),
