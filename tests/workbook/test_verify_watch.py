@@ -44,6 +44,12 @@ def seen_by_the_watch(tmp_path):
         ("import torch; torch.nn.Module.__call__ = lambda self, *args: 0", "torch.nn.Module.__call__"),
         ("import sys, types; sys.modules['time'] = types.ModuleType('time')", "sys.modules['time']"),
         ("import torch, types; torch.cuda = types.ModuleType('torch.cuda')", "torch.cuda"),
+        (
+            "import torch\n    global library\n"
+            "    library = torch._C._dispatch_library('IMPL', 'aten', 'CPU', '', 0)\n"
+            "    library.impl('aten::isclose', 'CPU', lambda *args: args[0] == args[0])",
+            "torch.ops.aten.isclose",
+        ),
         ("import gc; gc.callbacks.append(lambda *args: None)", "gc.callbacks"),
         ("import sys; sys.setprofile(lambda *args: None)", "observes every function call (sys.setprofile)"),
         ("import sys; sys.addaudithook(lambda *args: None)", "observes what other code does"),

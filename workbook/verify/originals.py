@@ -53,6 +53,7 @@ class Originals:
         self._names = {name: set(vars(holder)) for name, holder in self._classes}
         self._modules = {name: sys.modules[name] for name in _WATCHED if name in sys.modules}
         self._lists = _lists_of_callbacks()
+        self._operators = _operators()
 
     def replaced(self) -> list[str]:
         """The functions that are no longer what they were, such as "torch.cuda.Event.elapsed_time"."""
@@ -70,7 +71,14 @@ class Originals:
         for name, now in _lists_of_callbacks().items():
             known = {id(one) for one in self._lists[name]}
             found |= {name for one in now if id(one) not in known and self._is_candidates(one)}
+        found |= {f"torch.ops.{name.replace('::', '.')}" for name in self._overridden()}
         return sorted(found | set(self._planted()))
+
+    def _overridden(self) -> Iterator[str]:
+        """Operators of torch that have an implementation which isn't torch's."""
+        for name, now in _operators().items():
+            if any(map(_is_foreign, now - self._operators.get(name, frozenset()))):
+                yield name
 
     def _planted(self) -> Iterator[str]:
         """Functions of the candidate that are attributes of a library's modules and classes."""
@@ -102,6 +110,25 @@ class Originals:
             module = sys.modules.get(str(type(value).__module__))
             file = vars(module).get("__file__") if type(module) is ModuleType else None
         return isinstance(file, str) and file.startswith(self._folder)
+
+
+def _operators() -> dict[str, frozenset[str]]:
+    """The implementations of each of torch's own operators, name -> lines that say where each comes from.
+
+    Code can register others in Python, in C++ and through functions that nobody documents.
+    """
+    import torch
+
+    names = [one for one in torch._C._dispatch_get_all_op_names() if one.startswith("aten::")]
+    return {name: frozenset(torch._C._dispatch_dump(name).splitlines()) for name in names
+            if not name.endswith("out") and "backward" not in name}  # fmt: skip
+
+
+def _is_foreign(implementation: str) -> bool:
+    """Whether an implementation that wasn't there before isn't one of torch's own."""
+    place = implementation.partition("registered at ")[2]
+    is_torchs = any(one in place for one in ("/aten/src/", "/torch/csrc/", "/site-packages/torch/"))
+    return bool(place) and "(inactive)" not in implementation and not is_torchs
 
 
 def _lists_of_callbacks() -> dict[str, list[Any]]:
