@@ -365,6 +365,9 @@ class _Stand(Server):
         found = self._values(value)
         if wrong := [one for one in found if not isinstance(one, self._torch.Tensor)]:
             raise TypeError(f"it returned {type(wrong[0]).__name__}, not a tensor")
+        if odd := [one for one in found if one.layout is not self._torch.strided or one.is_meta]:
+            kind = "a tensor without contents" if odd[0].is_meta else f"a tensor with layout {odd[0].layout}"
+            raise TypeError(f"it returned {kind}, not an ordinary tensor")
         return [self._plain(one) for one in found]
 
     def _values(self, value: Any) -> list[Any]:
@@ -384,7 +387,7 @@ class _Stand(Server):
     def _plain(self, tensor: Any) -> Any:
         """The tensor itself, or what a subclass of a tensor computes when it is used."""
         if type(tensor) in self._plain_types:
-            return tensor
+            return tensor.resolve_conj().resolve_neg()
         return (tensor + 0).detach().as_subclass(self._torch.Tensor)
 
     def _sent(self, tensor: Any) -> Any:
