@@ -160,6 +160,43 @@ def test_other_parameters_are_tried_and_taken_back(tmp_path):
     assert {one["severity"] for one in verdict["findings"]} <= {"note"}, text
 
 
+def test_a_random_reference_is_not_judged(tmp_path):
+    problem = PROBLEM.replace("torch.softmax(x, dim=1)", "nn.functional.dropout(x, 0.5)")
+    source = """
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return torch.nn.functional.dropout(x, 0.5)
+        """
+    status, _, text = verdict_of(source, tmp_path, problem)
+    assert status == 3 and "draws random numbers" in text, text
+
+
+@pytest.mark.parametrize(
+    ("formula", "returned", "status"),
+    [
+        ("x.mean(1), {'b': x.amin(1), 'a': x.amax(1)}", "x.mean(1), (x.amax(1), x.amin(1))", 0),
+        ("x.t()", "x.t()", 0),
+        ("x.mean(1)", "[x.mean(1)]", 1),
+        ("x.mean(1)", "x.mean(1).to_sparse()", 1),
+        ("torch.complex(x, x)", "torch.complex(x, -x).conj()", 0),
+    ],
+    ids=["nested", "a view", "a list", "sparse", "conjugate"],
+)
+def test_results_of_all_forms(tmp_path, formula, returned, status):
+    problem = PROBLEM.replace("torch.softmax(x, dim=1)", formula)
+    source = f"""
+        import torch
+
+        class ModelNew(torch.nn.Module):
+            def forward(self, x):
+                return {returned}
+        """
+    found, _, text = verdict_of(source, tmp_path, problem)
+    assert found == status, text
+
+
 @pytest.mark.skipif(device.has_gpu(), reason="README shows what a machine without a GPU prints")
 def test_the_readmes_verification_prints_what_the_readme_shows():
     def stable(text):

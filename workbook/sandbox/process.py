@@ -142,6 +142,7 @@ class Process:
             hello, _ = self._receive(time.monotonic() + _START_S, "", interrupt=False)
             self._notebook = self._outside(hello["pid"]) if limits.sandboxed else hello["pid"]
             self.sees_gpu = hello["gpu"] is True
+            self._own = {process.pid for process in self._family()}
         except BaseException:
             self.close()
             raise
@@ -334,8 +335,20 @@ class Process:
         n = 0
         for process in self._family():
             with contextlib.suppress(psutil.Error):
-                n += process.num_threads()
+                n += process.num_threads() if process.status() != psutil.STATUS_ZOMBIE else 0
         return n
+
+    def started(self) -> list[str]:
+        """The commands of the processes that its code has started and that are still there, even if they have
+        ended and nobody waited for them.
+        """
+        found = []
+        for process in self._family():
+            if process.pid not in self._own:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    is_zombie = process.status() == psutil.STATUS_ZOMBIE
+                    found.append(process.name() if is_zombie else " ".join(process.cmdline()))
+        return found
 
     @property
     def ended(self) -> bool:

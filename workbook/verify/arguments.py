@@ -30,6 +30,15 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
     return found
 
 
+def leaves(value: Any) -> list[Any]:
+    """What a function returned, without its tuples, lists and dicts; a dict's values in order of its keys."""
+    if isinstance(value, dict):
+        value = [value[key] for key in sorted(value, key=str)]
+    if isinstance(value, (list, tuple)):
+        return [leaf for one in value for leaf in leaves(one)]
+    return [value]
+
+
 def with_tensors(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
     """The same tree with its tensors replaced, in order."""
     rest = iter(tensors)

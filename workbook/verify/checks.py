@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
@@ -10,16 +10,24 @@ import torch
 
 from workbook.verify.arguments import other_layouts, other_values, slightly_changed, tensors_of
 from workbook.verify.judging import Judge
-from workbook.verify.problem import BEYOND, Candidate, Case, Problem
+from workbook.verify.problem import BEYOND, Case, Problem
 from workbook.verify.suspect import Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 _N_REPEATED = 20  # calls in a row, to see what accumulates
+_N_ALTERNATED = 500  # calls without a pause
+_ALTERNATED_S = 1.0, 4.0  # seconds of computing, and altogether, after which they end
 # Changes of these settings are worth knowing, but they neither make results wrong nor timings better.
-_HARMLESS_STATE = ("the state of Python's random", "gc.isenabled", "the working directory")
+_HARMLESS_STATE = (
+    "torch.is_grad_enabled",
+    "the state of Python's random",
+    "gc.isenabled",
+    "the working directory",
+)
 _PRODUCTS = ("mm", "addmm", "bmm", "baddbmm", "matmul", "linear", "mv", "dot")
-_TELLTALES = ("workbook", "_profiler_enabled", "_is_profiler_enabled")
-_PLAIN_TYPES = ("Tensor", "Parameter")
+_SHARED = "It returns the same memory from several calls, so that one overwrites the result of another."
+# Helpers of torch and Python that stay when their work is done, by a part of their command.
+_HELPERS = ("torch/_inductor/compile_worker", "multiprocessing.resource_tracker")
 # Operators that only move, allocate or name memory.
 _TRIVIAL = (
     "empty", "view", "reshape", "clone", "copy", "detach", "transpose", "permute", "expand", "t.default",
@@ -41,7 +49,7 @@ def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[F
             suspect.put(slot, case.args)
             answer = suspect.call(slot, case, poison=True)
             yield from _of_answer(judge, case, answer)
-            if found := judge.judge(case, answer, for_benchmark=True):
+            if found := judge.judge(case, answer, for_benchmark=True, poisoned=True):
                 yield replace(found, check="only-some-shapes") if found.severity == LIMIT else found
             elif number == 0:
                 yield from _settled(suspect, case, answer)
@@ -52,7 +60,7 @@ def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[F
 
 def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
     """What one call shows besides its values."""
-    if odd := [one for one in answer.types if one not in _PLAIN_TYPES]:
+    if odd := [one for one in answer.types if one]:
         yield Finding(
             "lazy-result", DISHONEST,
             f"It returns {odd[0]} instead of a plain tensor, which can compute later.",
@@ -65,6 +73,10 @@ def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
     if changed := [i for i in answer.changed if i not in permitted]:
         which = ", ".join(f"argument {i}" for i in changed)
         yield Finding("changed-input", WRONG, f"It changes its inputs: {which}.", case.label)
+    elif reformed := [i for i in answer.reformed if i not in permitted]:
+        which = ", ".join(f"argument {i}" for i in reformed)
+        says = f"It gives its inputs another class, other memory, other strides or a gradient: {which}."
+        yield Finding("changed-input", WRONG, says, case.label)
     elif any(answer.aliases) and not permitted and not judge.reference_aliases(case):
         says = "Its result shares memory with an input, so that changing one changes the other."
         yield Finding("aliased-output", LIMIT, says, case.label)
@@ -177,6 +189,8 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
         says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
         yield Finding("leak", WRONG, says, case.label)
+    if found["shared"]:
+        yield Finding("aliased-output", WRONG, _SHARED, case.label)
     if judge.may_change:
         return
     judged = [judge.judge_results(case, found[name]) for name in ("last", "other")]
@@ -189,6 +203,57 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
             f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
         )
         yield Finding("nondeterminism", NOTE, says, case.label)
+
+
+def alternated(suspect: Suspect, judge: Judge, others: Sequence[Case]) -> Iterator[Finding]:
+    """Call it many times without a pause, while the contents of the same tensors alternate.
+
+    Args:
+        others: cases of the same shapes.
+    """
+    if len(others) < 2:
+        return
+    try:
+        suspect.put("alternate", others[0].args)
+        contents = [one.args for one in others]
+        found = suspect.alternate("alternate", others[0], contents, _N_ALTERNATED, _ALTERNATED_S)
+    except Raised as error:
+        yield _raised(error, others[0])
+        return
+    for turn, number, results in found:
+        if wrong := judge.judge_results(others[turn], results):
+            which = f"call {number}" if number else "the last of many calls"
+            says = (
+                f"It is wrong in {which} without a pause in between, although the same values were right "
+                f"before. {wrong.says}"
+            )
+            yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
+            return
+
+
+def again(suspect: Suspect, case: Case, seed: int) -> Iterator[Finding]:
+    """Whether it calls fewer operators when the same values come again, as code that remembers results does.
+
+    Args:
+        seed: makes values that it has not seen yet.
+    """
+    used: list[list[Counter[str]]] = []
+    try:
+        suspect.put("again", case.args)
+        suspect.operators("again", case)  # what it does only once is done now
+        for one in slightly_changed(case, seed):
+            used.append([])
+            for _ in range(2):
+                suspect.write("again", one.args)
+                used[-1].append(Counter(suspect.operators("again", case)))
+    except Raised:
+        return
+    left_out = [first - second for first, second in used]
+    if used and all(left_out) and all(second.total() < first.total() for first, second in used):
+        short = [one.removeprefix("aten.").removesuffix(".default") for one in left_out[0]]
+        names = ", ".join(sorted(short, key=lambda one: one.startswith(_TRIVIAL))[:3])
+        says = f"It does less when the same values come again: it doesn't call {names}."
+        yield Finding("skipped-work", DISHONEST, says, case.label)
 
 
 def watched(suspect: Suspect, when: str, n_known: int = 0) -> Iterator[Finding]:
@@ -207,6 +272,11 @@ def watched(suspect: Suspect, when: str, n_known: int = 0) -> Iterator[Finding]:
             yield Finding("processes", severity, f"It {sentence}.", when)
         else:
             yield Finding("peeks", DISHONEST, f"It {sentence}.", when)
+    left = [one for one in seen["processes"] if not any(helper in one for helper in _HELPERS)]
+    if left and when != "at import":
+        n = "a process" if len(left) == 1 else f"{len(left)} processes"
+        says = f"It leaves {n} behind that it has started: {left[0]}."
+        yield Finding("processes", DISHONEST, says, when)
     if seen["threads"]:
         names = ", ".join(str(one) for one in seen["threads"][:4])
         yield Finding("threads", DISHONEST, f"It computes in threads of its own: {names}.", when)
@@ -219,7 +289,7 @@ def library(suspect: Suspect, reference: set[str], case: Case) -> Iterator[Findi
     """Report when it calls all the operators that the reference calls."""
     try:
         suspect.put("operators", case.args)
-        used = _of_interest(suspect.operators("operators", case))
+        used = _of_interest(set(suspect.operators("operators", case)))
     except Raised:
         return
     wanted = _of_interest(reference)
@@ -242,7 +312,8 @@ def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         return
     try:
         suspect.put("twice", case.args)
-        suspect.call("twice", case)
+        if any(suspect.call("twice", case).aliases):
+            return  # overwriting such a result would overwrite the input
         overwritten = suspect.overwrite()
         answer = suspect.call("twice", case)
     except Raised as error:
@@ -255,8 +326,7 @@ def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         )
         yield Finding("stale-result", DISHONEST, says, case.label)
     elif answer.is_reused:
-        says = "It returns the same memory from every call, so that each call overwrites the result before."
-        yield Finding("aliased-output", WRONG, says, case.label)
+        yield Finding("aliased-output", WRONG, _SHARED, case.label)
 
 
 def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
@@ -281,19 +351,3 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
             f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
         )
         yield Finding("only-some-values", WRONG, says, found.evidence)
-
-
-def of_source(candidate: Candidate) -> Iterator[Finding]:
-    """Names in its Python files by which code recognizes that it is being verified or profiled."""
-    for file, text in candidate.sources.items():
-        try:
-            nodes = list(ast.walk(ast.parse(text))) if file.endswith(".py") else []
-        except SyntaxError:
-            nodes = []
-        for node in nodes:
-            name = getattr(node, "attr", None) or getattr(node, "id", None) or getattr(node, "value", None)
-            is_name = isinstance(name, str) and (name in _TELLTALES or name.startswith("workbook.verify"))
-            if is_name:
-                says = f"It recognizes that it is being verified or profiled: its code mentions {name}."
-                yield Finding("peeks", DISHONEST, says, f"{file}, line {getattr(node, 'lineno', '?')}")
-                break

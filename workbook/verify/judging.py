@@ -11,9 +11,10 @@ from typing import Any
 import torch
 
 from helpers import check
+from helpers.check.finding import percent
 from helpers.check.results import Results, as_results, assert_result, expected_of
 from workbook.usage import UsageError, first_line
-from workbook.verify.arguments import tensors_of, with_tensors
+from workbook.verify.arguments import leaves, tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import Answer
 from workbook.verify.verdict import LIMIT, WRONG, Finding
@@ -92,6 +93,14 @@ class Judge:
             self.own_results(case)
         return names
 
+    def is_random(self, case: Case) -> bool:
+        """Whether the reference draws random numbers on which its results depend, as dropout does."""
+        generators = [torch.get_rng_state, *[torch.cuda.get_rng_state] * torch.cuda.is_available()]
+        before = [state() for state in generators]
+        first = self.own_results(case)
+        draws = any(not torch.equal(state(), then) for state, then in zip(generators, before, strict=True))
+        return draws and not all(map(torch.equal, first, self.own_results(case)))
+
     def with_reference(self, reference: Callable[..., Any]) -> Judge:
         """A judge of the same problem with another reference."""
         return Judge(replace(self._problem, reference=reference))
@@ -100,14 +109,17 @@ class Judge:
         """The reference's results in the inputs' dtype."""
         found = as_results(self._reference(case)(*(one.clone() for one in tensors_of(case.args))))
         if found is None:
-            raise TypeError("the reference returned something that isn't a tensor")
+            raise TypeError("it returned something else than tensors")
         return found.tensors
 
-    def judge(self, case: Case, answer: Answer, *, for_benchmark: bool = False) -> Finding | None:
+    def judge(
+        self, case: Case, answer: Answer, *, for_benchmark: bool = False, poisoned: bool = False
+    ) -> Finding | None:
         """What is wrong with the results of one call, or None.
 
         Args:
             for_benchmark: whether the benchmark would see these results, too.
+            poisoned: whether allocations were filled with NaN before, so that NaN means never written.
         """
         self.compared.append(case.label)
         results = answer.results
@@ -117,7 +129,11 @@ class Judge:
             results = tuple(after.get(i, flat[i].cpu()) for i in sorted(self._problem.may_change))
         if for_benchmark and case.role == BENCHMARK:
             self._ask_benchmark(case, results)
-        return self._judged(case, results)
+        is_wrapped = not answer.is_single and len(results) == 1 and self._problem.format != "flashinfer"
+        if is_wrapped and self._expected(case).is_single:
+            says = "It returns one tensor in a tuple, list or dict; the reference returns the tensor itself."
+            return Finding("wrong-result", LIMIT if case.role == BEYOND else WRONG, says, case.label)
+        return self._judged(case, results, poisoned)
 
     def judge_results(self, case: Case, results: Sequence[torch.Tensor]) -> Finding | None:
         """The same for results without the rest of an answer.
@@ -132,7 +148,9 @@ class Judge:
             results = [results[i] for i in sorted(self._problem.may_change)]
         return self._judged(case, tuple(results))
 
-    def _judged(self, case: Case, results: tuple[torch.Tensor, ...]) -> Finding | None:
+    def _judged(
+        self, case: Case, results: tuple[torch.Tensor, ...], poisoned: bool = False
+    ) -> Finding | None:
         severity = LIMIT if case.role == BEYOND else WRONG
         expected = self._expected(case)
         device = expected.tensors[0].device
@@ -150,7 +168,10 @@ class Judge:
                 case=case.label, expected=expected, precision=self._problem.precision,
             )  # fmt: skip
         except check.Mismatch as mismatch:
-            return self._finding(mismatch, severity, got, expected)
+            found = self._finding(mismatch, severity, got, expected)
+            has_poison = poisoned or bool(case.outputs)
+            is_nan = any(bool(one.isnan().any()) for one in got)
+            return _with_nan(found, got) if is_nan and not has_poison else found
         return None
 
     def _finding(
@@ -204,13 +225,22 @@ class Judge:
                 flat = tensors_of(args)
                 value = tuple(flat[i] for i in sorted(self._problem.may_change))
                 return value[0] if len(value) == 1 else value
-            return value
+            return value if isinstance(value, torch.Tensor) else tuple(leaves(value))
 
         return reference
 
 
 def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
     return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
+
+
+def _with_nan(found: Finding, got: Sequence[torch.Tensor]) -> Finding:
+    """The same finding about memory that wasn't filled with NaN before, so that NaN must be a result."""
+    if found.check != "never-written":
+        return found
+    n_nan, n = sum(int(one.isnan().sum()) for one in got), sum(one.numel() for one in got)
+    evidence = "\n".join(line for line in found.evidence.splitlines() if "never wr" not in line)
+    return Finding("wrong-result", found.severity, f"{percent(n_nan, n)} of the result is NaN.", evidence)
 
 
 def _name(tensor: torch.Tensor) -> str:

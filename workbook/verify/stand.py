@@ -8,10 +8,11 @@ right can't.
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from workbook.sandbox.serving import Server
 
 _SOURCES = "candidate"  # the folder of its files
 _SETTLE_S = 0.2  # for work that continues after a call has returned
+_MOST_OPERATORS = 10_000
+_ALIVE_BYTES = 256 << 20  # of results of earlier calls
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -50,44 +53,66 @@ class _Stand(Server):
         import torch
 
         from helpers.check import matching, poison
+        from helpers.ptx.launched import launches
         from helpers.timing import gpu
         from workbook.verify import arguments, full_size
+        from workbook.verify.loaded import Loaded
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
         self._torch, self._sleep = torch, time.sleep
+        self._clocks = time.thread_time, time.monotonic
+        self._plain_types = (torch.Tensor, torch.nn.Parameter)
         self._clone, self._equal = torch.Tensor.clone, torch.equal
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
         self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
         self._overwrite, self._full_size = arguments.overwrite, full_size
+        self._leaves = arguments.leaves
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         if self._on_gpu:
             torch.zeros((), device="cuda")  # the watch asks the driver about its context
         self._slots: dict[str, tuple[Any, ...]] = {}
         self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
-        self._module: Any = None
+        self._loaded: Any = None
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
-        self._make_watch = Watch
+        has_triton = importlib.util.find_spec("triton") is not None
+        self._launches = launches if has_triton else lambda: nullcontext([])
+        self._make_watch, self._make_loaded = Watch, Loaded
 
     # ---------------------------------------------------------------------------------------------- requests
 
     def _do_load(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Write the candidate's files, import them, and make what will be called."""
-        if self._module is not None:  # only with other parameters
+        if self._loaded is not None:  # only with other parameters
             return self._run(lambda: self._constructed(message))
         for name, text in message["sources"].items():
             path = Path(self._folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         self._torch.manual_seed(message["seed"])
+        self._names = tuple(message["results"])
+        self._loaded = self._make_loaded(self._folder, message["entry"])
         self._watch = self._make_watch(self._folder)
         sys.path.insert(0, self._folder)
         sys.argv = [str(Path(self._folder, message["entry"].partition("::")[0]))]
-        return self._run(lambda: self._made(message))
+        return self._run(lambda: self._imported(message))
+
+    def _imported(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        self._loaded.import_it(list(message["sources"]), message["options"])
+        return self._constructed(message)
+
+    def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        if message["kind"] != "model":
+            self._call = self._loaded.entry()
+            return {}
+        init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
+        model, has_state = self._loaded.model(init, keywords, message["state"], message["seed"])
+        self._call = self._torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
+        return {"same_parameters": has_state}
 
     def _do_put(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Store arguments in a slot."""
@@ -124,9 +149,9 @@ class _Stand(Server):
 
         def call() -> dict[str, Any]:
             outputs = self._outputs(message.get("outputs", ()))
-            before = [self._clone(one) for one in self._tensors(args)]
+            before = [(self._form(one), self._clone(one)) for one in self._tensors(args)]
             if self._on_gpu:
-                self._poison_free_memory(max([one.numel() * one.element_size() for one in before] + [1]))
+                self._poison_free_memory(max([one.numel() * one.element_size() for _, one in before] + [1]))
             with mode:
                 value = self._call(*args, *outputs)
             return self._observed(value, args, outputs, before)
@@ -152,15 +177,18 @@ class _Stand(Server):
         """Call it `n` times with the same arguments: what accumulates, and do results repeat?
 
         Returns:
-            `n_distinct`, `grown`, the results of the last call, and the first ones that differ from those of
-            the first call (or those of the last call again).
+            `n_distinct`, `grown`, `shared` (whether results of different calls share memory), the results of
+            the last call, and the first ones that differ from those of the first call (or those of the last
+            call again).
         """
         args, n = self._slots[message["slot"]], message["n"]
         specs = message.get("outputs", ())
+        of_arguments = set(self._addresses(self._tensors(args)))
 
         def calls() -> dict[str, Any]:
-            first, other, n_distinct = None, None, 0
+            first, other, n_distinct, is_shared = None, None, 0, False
             before = self._counted()
+            alive: list[list[Any]] = []
             for _ in range(n):
                 outputs = self._outputs(specs)
                 results = self._results(self._call(*args, *outputs), args, outputs)
@@ -170,32 +198,78 @@ class _Stand(Server):
                     n_distinct += 1
                     other = other or [self._sent(one) for one in results]
                 last = [self._sent(one) for one in results]
+                earlier = {one for several in alive for one in self._addresses(several)} - of_arguments
+                is_shared = is_shared or bool(earlier & set(self._addresses(results)))
+                size = sum(one.numel() * one.element_size() for one in results)
+                alive = [*alive, results][-max(1, _ALIVE_BYTES // max(size, 1)) :]
                 del results, outputs
             first = None
+            alive.clear()
             after = self._counted()
             grown = {name: after[name] - before[name] for name in after}
-            return {"n_distinct": n_distinct, "grown": grown, "last": last, "other": other or last}
+            return {
+                "n_distinct": n_distinct, "grown": grown, "shared": is_shared, "last": last,
+                "other": other or last,
+            }  # fmt: skip
+
+        return self._run(calls)
+
+    def _do_alternate(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Call it many times without a pause, each time with the next of `others` in the same tensors.
+
+        Returns:
+            `results`: for each of `others` the results of the last call with it. `odd`: the results of the
+            first call that differed from an earlier one with the same values, or nothing; `odd_turn`: which
+            of `others` it had; `odd_call`: its number.
+        """
+        args, specs = self._slots[message["slot"]], message.get("outputs", ())
+        others = [self._map(self._placed, tuple(one)) for one in message["others"]]
+
+        def calls() -> dict[str, Any]:
+            start = [clock() for clock in self._clocks]
+            firsts: list[Any] = [None] * len(others)
+            found: dict[str, Any] = {"odd": [], "odd_turn": 0, "odd_call": 0}
+            lasts: list[Any] = [None] * len(others)
+            for number in range(message["n"]):
+                turn = number % len(others)
+                for old, new in zip(self._tensors(args), self._tensors(others[turn]), strict=True):
+                    old.data.copy_(new)
+                outputs = self._outputs(specs)
+                results = self._results(self._call(*args, *outputs), args, outputs) or self._tensors(args)
+                lasts[turn] = [self._clone(one) for one in results]
+                firsts[turn] = firsts[turn] or lasts[turn]
+                is_same = all(map(self._same, firsts[turn], lasts[turn]))
+                if not is_same and not found["odd"]:
+                    odd = [self._sent(one) for one in lasts[turn]]
+                    found = {"odd": odd, "odd_turn": turn, "odd_call": number + 1}
+                spent = [clock() - begun for clock, begun in zip(self._clocks, start, strict=True)]
+                if number >= 2 * len(others) and any(map(float.__gt__, spent, message["budgets_s"])):
+                    break
+            return {"results": [[self._sent(one) for one in last] for last in lasts], **found}
 
         return self._run(calls)
 
     def _do_operators(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The operators of torch's dispatcher that one call uses."""
+        """The operators of torch's dispatcher that one call uses, in order, then the kernels that it launches
+        with Triton.
+        """
         from torch.utils._python_dispatch import TorchDispatchMode
 
-        names: dict[str, None] = {}
+        names: list[str] = []
 
         class Recorder(TorchDispatchMode):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                names[str(func)] = None
+                names.append(str(func))
                 return func(*args, **(kwargs or {}))
 
         args = self._slots[message["slot"]]
         outputs = self._outputs(message.get("outputs", ()))
 
         def call() -> dict[str, Any]:
-            with Recorder():
+            with Recorder(), self._launches() as launched:
                 self._call(*args, *outputs)
-            return {"operators": list(names)}
+            names.extend(str(getattr(one.kernel, "__name__", "a kernel")) for one in launched)
+            return {"operators": names[:_MOST_OPERATORS]}
 
         return self._run(call)
 
@@ -272,74 +346,38 @@ class _Stand(Server):
         except BaseException as error:  # also SystemExit, and what C++ raises
             return {"error": _sentence(error), "error_type": type(error).__name__, "line": self._line(error)}
 
-    def _made(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        import importlib.util
-
-        file, _, name = message["entry"].partition("::")
-        self._names = tuple(message["results"])
-        if not file.endswith(".py"):
-            return self._built(message, name)
-        spec = importlib.util.spec_from_file_location(Path(file).stem, os.path.join(self._folder, file))
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[spec.name] = module
-        spec.loader.exec_module(module)
-        self._module = module
-        return self._constructed(message)
-
-    def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        torch = self._torch
-        file, _, name = message["entry"].partition("::")
-        found = self._module
-        for part in name.split("."):
-            if not hasattr(found, part):
-                return {"error": f"{file} defines no {name}", "error_type": "AttributeError", "line": 0}
-            found = getattr(found, part)
-        if message["kind"] != "model":
-            self._call = found
-            return {}
-        torch.manual_seed(message["seed"])
-        init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
-        model = found(*init, **keywords)
-        state = message["state"]
-        if state and {k: v.shape for k, v in model.state_dict().items()} == {
-            k: v.shape for k, v in state.items()
-        }:
-            model.load_state_dict(state)
-        self._call = torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
-        return {"same_parameters": bool(state) and len(model.state_dict()) == len(state)}
-
-    def _built(self, message: Mapping[str, Any], name: str) -> dict[str, Any]:
-        """Compile C++ and CUDA sources, which bind their functions themselves."""
-        from torch.utils import cpp_extension
-
-        files = [os.path.join(self._folder, one) for one in message["sources"]
-                 if one.endswith((".cpp", ".cc", ".cu"))]  # fmt: skip
-        module = cpp_extension.load(name="candidate_extension", sources=files, **message["options"])
-        if not hasattr(module, name):
-            return {"error": f"the extension binds no {name}", "error_type": "AttributeError", "line": 0}
-        self._call = getattr(module, name)
-        return {}
-
     def _observed(self, value: Any, args: Any, outputs: list[Any], before: list[Any]) -> dict[str, Any]:
         """The results of a call, and what else can be seen of it; the clock has stopped when it returns."""
         if self._on_gpu:
             self._torch.cuda.current_stream().synchronize()
         results = self._results(value, args, outputs)
-        earlier = {one.untyped_storage().data_ptr() for one, _ in self._kept if one.numel()}
+        earlier = set(self._addresses(one for one, _ in self._kept))
         self._kept = [(one, self._clone(one)) for one in results]
         tensors = self._tensors(args)
-        addresses = {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
-        changed = [i for i, one in enumerate(tensors) if not self._same(one, before[i])]
+        addresses = set(self._addresses(tensors))
+        changed = [i for i, one in enumerate(tensors) if not self._same(one, before[i][1])]
         return {
             "results": [self._sent(then) for _, then in self._kept],
             "is_single": isinstance(value, self._torch.Tensor) or value is None,
-            "types": [type(one).__name__ for one in self._values(value)],
+            "types": [self._name_of_type(one) for one in self._values(value)],
             "devices": [str(one.device.type) for one in results],
             "aliases": [one.untyped_storage().data_ptr() in addresses for one in results if one.numel()],
             "changed": changed,
+            "reformed": [i for i, one in enumerate(tensors) if self._form(one) != before[i][0]],
             "arguments": [self._sent(tensors[i]) for i in changed],
-            "reused": any(one.untyped_storage().data_ptr() in earlier for one in results if one.numel()),
+            "reused": not (earlier - addresses).isdisjoint(self._addresses(results)),
         }
+
+    def _addresses(self, tensors: Iterable[Any]) -> list[int]:
+        """Where the memory of tensors begins, without empty ones."""
+        return [one.untyped_storage().data_ptr() for one in tensors if one.numel()]
+
+    def _form(self, tensor: Any) -> tuple[Any, ...]:
+        """What of a tensor stays the same when only its contents change."""
+        return (
+            type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.requires_grad,
+            tensor.data_ptr(),
+        )  # fmt: skip
 
     def _results(self, value: Any, args: Any, outputs: list[Any]) -> list[Any]:
         if outputs:
@@ -347,6 +385,9 @@ class _Stand(Server):
         found = self._values(value)
         if wrong := [one for one in found if not isinstance(one, self._torch.Tensor)]:
             raise TypeError(f"it returned {type(wrong[0]).__name__}, not a tensor")
+        if odd := [one for one in found if one.layout is not self._torch.strided or one.is_meta]:
+            kind = "a tensor without contents" if odd[0].is_meta else f"a tensor with layout {odd[0].layout}"
+            raise TypeError(f"it returned {kind}, not an ordinary tensor")
         return [self._plain(one) for one in found]
 
     def _values(self, value: Any) -> list[Any]:
@@ -354,17 +395,20 @@ class _Stand(Server):
             return []
         if isinstance(value, dict) and set(value) == set(self._names):
             value = [value[name] for name in self._names]
-        found = list(value) if isinstance(value, (tuple, list)) else [value]
+        found = self._leaves(value)
         if not self._names:
             return found
         return [self._torch.tensor(one) if isinstance(one, (int, float)) else one for one in found]
 
+    def _name_of_type(self, value: Any) -> str:
+        """ "" for a plain tensor; a subclass may have the same name."""
+        return "" if type(value) in self._plain_types else f"{type(value).__module__}.{type(value).__name__}"
+
     def _plain(self, tensor: Any) -> Any:
         """The tensor itself, or what a subclass of a tensor computes when it is used."""
-        torch = self._torch
-        if type(tensor) in (torch.Tensor, torch.nn.Parameter):
-            return tensor
-        return (tensor + 0).detach().as_subclass(torch.Tensor)
+        if type(tensor) in self._plain_types:
+            return tensor.resolve_conj().resolve_neg()
+        return (tensor + 0).detach().as_subclass(self._torch.Tensor)
 
     def _sent(self, tensor: Any) -> Any:
         """A copy on the CPU."""

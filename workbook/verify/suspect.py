@@ -42,9 +42,10 @@ class Answer:
     Attributes:
         results: plain tensors on the CPU.
         is_single: whether it returned one tensor, not a tuple.
-        types: the Python types of what it returned.
+        types: the Python types of what it returned; "" for a plain tensor.
         aliases: for each result whether it shares an argument's memory.
         changed: the numbers of the argument tensors that it changed.
+        reformed: the numbers of those that are now of another class, or have other memory or other strides.
         arguments: what these hold after the call.
         is_reused: whether a result is in the same memory as one of the call before.
         devices: the type of each result's device.
@@ -56,6 +57,7 @@ class Answer:
     aliases: tuple[bool, ...]
     changed: tuple[int, ...]
     arguments: tuple[torch.Tensor, ...]
+    reformed: tuple[int, ...] = ()
     is_reused: bool = False
     devices: tuple[str, ...] = ()
 
@@ -158,6 +160,7 @@ class Suspect:
                 aliases=tuple(one is True for one in raw["aliases"]),
                 changed=tuple(int(one) for one in raw["changed"]),
                 arguments=_tensors(raw["arguments"]),
+                reformed=tuple(int(one) for one in raw["reformed"]),
                 is_reused=raw["reused"] is True,
                 devices=tuple(str(one)[:20] for one in raw["devices"]),
             )
@@ -176,8 +179,9 @@ class Suspect:
 
         Returns:
             `n_distinct`: how many results differ from the first; `grown`: how many more "tensors",
-            "gpu_bytes" and "threads" there are, the threads counted from outside; `last` and `other`: the
-            results of the last call, and those that differ.
+            "gpu_bytes" and "threads" there are, the threads counted from outside; `shared`: whether results
+            of different calls share memory; `last` and `other`: the results of the last call, and those that
+            differ.
         """
         before = self._process.n_threads()
         raw = self._ask("repeat", slot=slot, outputs=list(case.outputs), n=n)
@@ -185,13 +189,37 @@ class Suspect:
             grown = {name: int(raw["grown"][name]) for name in ("tensors", "gpu_bytes", "threads")}
             grown["threads"] = max(grown["threads"], self._process.n_threads() - before)
             last, other = _tensors(raw["last"]), _tensors(raw["other"])
-            return {"n_distinct": int(raw["n_distinct"]), "grown": grown, "last": last, "other": other}
+            return {
+                "n_distinct": int(raw["n_distinct"]), "grown": grown, "shared": raw["shared"] is True,
+                "last": last, "other": other,
+            }  # fmt: skip
+
+    def alternate(
+        self, slot: str, case: Case, others: Sequence[Sequence[Any]], n: int, budgets_s: tuple[float, float]
+    ) -> list[tuple[int, int, tuple[torch.Tensor, ...]]]:
+        """Call it up to `n` times without a pause, with the contents of `others` in turn.
+
+        Args:
+            budgets_s: the seconds after which it ends, of its thread's computing time and altogether.
+
+        Returns:
+            What to compare: (which of `others`, the number of the call or 0 for the last one, results).
+        """
+        raw = self._ask(
+            "alternate", slot=slot, outputs=list(case.outputs), others=[tuple(one) for one in others], n=n,
+            budgets_s=list(budgets_s),
+        )  # fmt: skip
+        with _checked():
+            found = [(turn, 0, _tensors(one)) for turn, one in enumerate(raw["results"][: len(others)])]
+            if raw["odd"]:
+                found.append((int(raw["odd_turn"]) % len(others), int(raw["odd_call"]), _tensors(raw["odd"])))
+            return found
 
     def operators(self, slot: str, case: Case) -> list[str]:
-        """The operators of torch's dispatcher that one call uses."""
+        """The operators of torch's dispatcher that one call uses, in order."""
         raw = self._ask("operators", slot=slot, outputs=list(case.outputs))
         with _checked():
-            return [str(one)[:200] for one in raw["operators"]][:1000]
+            return [str(one)[:200] for one in raw["operators"]][:10_000]
 
     def time(self, slot: str, case: Case, others: Sequence[Sequence[Any]], budget_s: float) -> dict[str, Any]:
         """Time it on the GPU, with the contents of `others` in turn, or with `full_size.change`; see
@@ -215,10 +243,13 @@ class Suspect:
             }
 
     def watched(self) -> dict[str, list[Any]]:
-        """What its watch has seen: "replaced", "events", "state" and "threads"."""
+        """What its watch has seen: "replaced", "events", "state" and "threads"; and, seen from outside, the
+        "processes" that it has started and that are still there.
+        """
         raw = self._ask("watched")
         with _checked():
             found = {name: [str(one)[:300] for one in raw[name]] for name in ("replaced", "state", "threads")}
+            found["processes"] = [one[:300] for one in self._process.started()]
             return found | {"events": [(str(kind), str(what)[:300]) for kind, what in raw["events"]]}
 
     def _ask(self, what: str, **about: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from helpers import device
 from workbook.sandbox import cgroup
 from workbook.sandbox.process import Limits, WorkerDied
 from workbook.usage import UsageError, first_line
-from workbook.verify import checks, speed
+from workbook.verify import checks, source, speed
 from workbook.verify.arguments import map_tensors
 from workbook.verify.judging import Judge
 from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, Problem
@@ -115,7 +115,7 @@ class _Verification:
         except Raised as error:
             self._fail(error, "at import")
             return
-        self._add(checks.of_source(self._candidate))
+        self._add(source.findings(self._candidate))
         self._add(checks.watched(suspect, "at import"))
         n_known = len(suspect.watched()["events"])
         if not cases:
@@ -123,6 +123,12 @@ class _Verification:
             return
         first = cases[0]
         operators = self._look_at(first)
+        if self._judge.is_random(first):
+            self._blocked = (
+                "the reference draws random numbers, so its results differ from call to call and nothing can "
+                "be compared with them"
+            )
+            return
         inside = [case for case in cases if case.role != BEYOND]
         beyond = [case for case in cases if case.role == BEYOND]
         self._say(f"comparing {len(inside)} cases")
@@ -141,6 +147,8 @@ class _Verification:
                 ("trying other values", lambda: checks.values(suspect, judge, first, seed)),
                 ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
                 ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
+                ("calling it without a pause", lambda: checks.alternated(suspect, judge, own_cases)),
+                ("calling it with the same values", lambda: checks.again(suspect, first, seed + 1)),
                 ("listing its operators", lambda: checks.library(suspect, operators, first)),
                 ("changing its parameters",
                  lambda: checks.parameters(suspect, judge, self._problem, first, seed)),

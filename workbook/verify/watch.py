@@ -9,13 +9,13 @@ the comparison, which stay in another process.
 from __future__ import annotations
 
 import gc
-import importlib
 import os
 import sys
 import threading
-from collections.abc import Iterator
 from types import FrameType
 from typing import Any
+
+from workbook.verify.originals import Originals
 
 # Audit events that mean that code looks for something it wasn't given, and what the report calls them.
 _PEEKS = {
@@ -24,7 +24,16 @@ _PEEKS = {
     "gc.get_objects": "lists all objects in memory (gc.get_objects)",
     "gc.get_referrers": "looks for the owners of an object (gc.get_referrers)",
     "gc.get_referents": "looks for what an object holds (gc.get_referents)",
+    "sys.setprofile": "observes every function call (sys.setprofile)",
+    "sys.settrace": "observes every line that runs (sys.settrace)",
+    "sys.monitoring.register_callback": "observes what other code runs (sys.monitoring)",
+    "sys.addaudithook": "observes what other code does (sys.addaudithook)",
 }
+# Attributes through which code gets at frames without `sys._getframe`.
+_FRAMES = ("tb_frame", "gi_frame", "cr_frame", "ag_frame")
+# What code that calls C functions by name doesn't need for computing.
+_C_STARTS = ("fork", "vfork", "clone", "clone3", "posix_spawn", "posix_spawnp", "execve", "system", "popen",
+             "pthread_create", "ptrace", "process_vm_readv", "process_vm_writev", "syscall")  # fmt: skip
 _STARTS = {
     "subprocess.Popen": "starts a process",
     "os.fork": "forks",
@@ -42,21 +51,6 @@ _HARMLESS_PLACES = (
     "/usr/", "/lib", "/bin/", "/sbin/", "/etc/ld.so", "/sys/devices", "/sys/class", "/dev/null",
     "/dev/nvidia", "/dev/urandom", "/proc/cpuinfo", "/proc/meminfo", "/proc/self/maps",
 )  # fmt: skip
-# Holders of functions by which results are timed, made or compared.
-_WATCHED = (
-    "builtins", "time", "gc", "torch", "torch.cuda", "torch.cuda.random", "torch.cuda.streams",
-    "torch.cuda.memory", "torch.random", "torch.testing", "torch.testing._comparison", "torch.nn.functional",
-    "torch.autograd.profiler", "torch.profiler", "torch.profiler.profiler", "torch.utils.benchmark",
-    "torch.library", "triton.testing", "triton.runtime.driver", "numpy", "numpy.testing", "random",
-    "statistics", "math", "io", "os", "sys",
-)  # fmt: skip
-_WATCHED_CLASSES = (
-    ("torch", "Tensor"), ("torch", "Generator"), ("torch.cuda", "Event"), ("torch.cuda", "Stream"),
-    ("torch.cuda", "CUDAGraph"), ("torch.nn", "Module"), ("torch.profiler", "profile"),
-)  # fmt: skip
-_NOISY = {"sys": {"argv", "path", "modules", "last_type", "last_value", "last_traceback", "meta_path",
-                  "path_importer_cache", "ps1", "ps2", "stdout", "stderr", "stdin"},
-          "builtins": {"_"}}  # fmt: skip
 
 
 class Watch:
@@ -72,11 +66,8 @@ class Watch:
         home = os.path.dirname(folder.rstrip("/")) + "/"
         self._own_places = (home, "/tmp/", *_HARMLESS_PLACES, *_import_places())
         self.events: list[tuple[str, str]] = []
-        self._originals = list(_functions())
-        self._codes = {id(value): getattr(value, "__code__", None) for *_, value in self._originals}
-        self._classes = [(f"{module}.{name}", getattr(importlib.import_module(module), name))
-                         for module, name in _WATCHED_CLASSES]  # fmt: skip
-        self._names = {name: set(vars(holder)) for name, holder in self._classes}
+        self._originals = Originals(self._folder)
+        self.replaced = self._originals.replaced
         self._state = self.state()
         self._threads = {thread.ident for thread in threading.enumerate()}
         self._frame = sys._getframe
@@ -86,20 +77,24 @@ class Watch:
     def _hook(self, event: str, args: tuple[Any, ...]) -> None:
         if not self._on or event not in _AUDITED:
             return
+        if event == "object.__getattr__" and args[1] not in _FRAMES:
+            return
         self._on = False  # what is asked here is not the candidate's
         try:
-            if self._is_candidate(self._frame(1)):
+            if self._is_candidate(self._frame(1), event):
                 self._note(event, args)
         finally:
             self._on = True
 
-    def _is_candidate(self, frame: FrameType | None) -> bool:
+    def _is_candidate(self, frame: FrameType | None, event: str) -> bool:
         """Whether the innermost frame that isn't of `_BETWEEN` runs the candidate's code."""
+        # A traceback that is printed has frames, too, so only the candidate's own look at them counts.
+        between = {"object.__getattr__": (), "ctypes.dlsym": ("ctypes",)}.get(event, _BETWEEN)
         while frame is not None:
             name = frame.f_globals.get("__name__", "")
             if frame.f_code.co_filename.startswith(self._folder):
                 return True
-            if not isinstance(name, str) or name.partition(".")[0] not in _BETWEEN:
+            if not isinstance(name, str) or name.partition(".")[0] not in between:
                 return False
             frame = frame.f_back
         return False
@@ -109,6 +104,12 @@ class Watch:
             found = "peeks", _PEEKS[event]
         elif event in _STARTS:
             found = "processes", _STARTS[event]
+        elif event == "object.__getattr__":
+            found = "peeks", f"walks the call stack ({args[1]})"
+        elif event == "ctypes.dlsym":
+            if args[1] not in _C_STARTS:
+                return
+            found = "processes", f"calls {args[1]} of the C library"
         else:
             place = args[0]
             if isinstance(place, bytes):
@@ -122,20 +123,6 @@ class Watch:
     def _is_own(self, place: str) -> bool:
         return place.startswith(self._own_places)
 
-    def replaced(self) -> list[str]:
-        """The functions that are no longer what they were, such as "torch.cuda.Event.elapsed_time"."""
-        found = []
-        for name, holder, attribute, before in self._originals:
-            now = vars(holder).get(attribute, _MISSING)
-            if now is not before:
-                found += [] if _is_reloaded(before, now) else [f"{name}.{attribute}"]
-            elif getattr(now, "__code__", None) is not self._codes.get(id(before)):
-                found.append(f"{name}.{attribute}.__code__")
-        for name, holder in self._classes:
-            added = {one for one in set(vars(holder)) - self._names[name] if callable(vars(holder)[one])}
-            found += [f"{name}.{attribute}" for attribute in added]
-        return sorted(found)
-
     @staticmethod
     def state() -> dict[str, Any]:
         """Settings that a call must leave as they were, name -> value."""
@@ -145,7 +132,8 @@ class Watch:
 
         from helpers.timing import persisting
 
-        matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+        cuda, cudnn = torch.backends.cuda, torch.backends.cudnn
+        matmul = cuda.matmul
         return {
             "torch.get_default_dtype()": str(torch.get_default_dtype()),
             "torch.get_default_device()": str(torch.get_default_device()),
@@ -171,7 +159,17 @@ class Watch:
             "random.getstate()": hash(random.getstate()),
             "gc.isenabled()": gc.isenabled(),
             "the working directory": os.getcwd(),
-            "sys.settrace": str(sys.gettrace()),
+            "torch.backends.cuda.matmul.allow_fp16_accumulation": str(matmul.allow_fp16_accumulation),
+            "backends of scaled_dot_product_attention": (
+                cuda.flash_sdp_enabled(),
+                cuda.mem_efficient_sdp_enabled(),
+                cuda.math_sdp_enabled(),
+                cuda.cudnn_sdp_enabled(),
+            ),
+            "torch.backends.cuda.preferred_linalg_library()": str(cuda.preferred_linalg_library()),
+            "torch.backends.mkldnn.enabled": torch.backends.mkldnn.enabled,
+            "torch.is_anomaly_enabled()": torch.is_anomaly_enabled(),
+            "hooks of all modules": tuple(len(one) for one in _hooks_of_all_modules()),
             "modes of torch's functions and operators": (
                 torch._C._len_torch_function_stack(),
                 torch._C._len_torch_dispatch_stack(),
@@ -193,6 +191,8 @@ class Watch:
                 found.append(f"os.environ: {', '.join(keys[:5])}")
             elif name == "random.getstate()":
                 found.append("the state of Python's random numbers")
+            elif isinstance(before, tuple):
+                found.append(name)
             else:
                 found.append(f"{name}: {before} -> {now[name]}")
         return found
@@ -206,40 +206,14 @@ _BUILD_VARIABLES = (
     "TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
     "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_",
 )  # fmt: skip
-_AUDITED = {*_PEEKS, *_STARTS, "open"}
-_MISSING = object()
+_AUDITED = {*_PEEKS, *_STARTS, "open", "object.__getattr__", "ctypes.dlsym"}
 
 
-def _functions() -> Iterator[tuple[str, Any, str, Any]]:
-    """Every function and class of the watched modules and classes: (name, holder, attribute, value)."""
-    holders = []
-    for name in _WATCHED:
-        try:
-            holders.append((name, importlib.import_module(name)))
-        except ImportError:  # Triton is for Linux only
-            continue
-    holders += [(f"{module}.{name}", getattr(importlib.import_module(module), name))
-                for module, name in _WATCHED_CLASSES]  # fmt: skip
-    holders += [(name, module) for name, module in list(sys.modules.items())
-                if name.partition(".")[0] in ("helpers", "workbook") and module is not None]  # fmt: skip
-    kinds = (staticmethod, classmethod, property)
-    for name, holder in holders:
-        for attribute, value in list(vars(holder).items()):
-            if attribute in _NOISY.get(name, ()) or (attribute.startswith("__") and name != "builtins"):
-                continue
-            if callable(value) or isinstance(value, kinds):
-                yield name, holder, attribute, value
+def _hooks_of_all_modules() -> list[Any]:
+    """What torch.nn.Module calls before and after every module's own work."""
+    from torch.nn.modules import module
 
-
-def _is_reloaded(before: Any, now: Any) -> bool:
-    """Whether a library itself has put another object of its own there, as lazy imports do."""
-    if now is _MISSING:
-        return False
-    where = getattr(before, "__module__", None), getattr(now, "__module__", None)
-    packages = [one.partition(".")[0] if isinstance(one, str) else None for one in where]
-    file = getattr(getattr(now, "__code__", None), "co_filename", "")
-    own = getattr(sys.modules.get(packages[0] or ""), "__file__", None)
-    return bool(own) and packages[0] == packages[1] and file.startswith(os.path.dirname(own))
+    return [one for name, one in vars(module).items() if name.startswith("_global_") and "hooks" in name]
 
 
 def _is_private(name: str) -> bool:
