@@ -169,7 +169,7 @@ def test_a_random_reference_is_not_judged(tmp_path):
             def forward(self, x):
                 return torch.nn.functional.dropout(x, 0.5)
         """
-    status, verdict, text = verdict_of(source, tmp_path, problem)
+    status, _, text = verdict_of(source, tmp_path, problem)
     assert status == 3 and "draws random numbers" in text, text
 
 
