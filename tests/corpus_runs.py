@@ -181,6 +181,7 @@ def run_honest(entry: corpus.Entry) -> dict[str, Any]:
         )  # fmt: skip
         inputs = problem.get_inputs()
         args = (*inputs, *parameters)
+        torch.manual_seed(SEED)  # some prepare their parameters when they are constructed
         model = kernel.ModelNew(*problem.get_init_inputs())
         model.load_state_dict(problem_state(problem))
         for got in (model(*(one.clone() for one in inputs)), kernel.custom_kernel([a.clone() for a in args])):
