@@ -18,29 +18,30 @@ _UNEVEN = (33, 37, 41, 50, 55, 61, 70, 75)  # no multiple of 16
 _LARGE, _HUGE = 15, 45  # scores of several hundred, and products beyond 65,504, the largest float16
 _MOST_HEADS = 16
 
-# `(rng, n_queries, n_keys) -> tuple` of the arguments after q, k and v, and what a label says about them.
-More = Callable[[random.Random, int, int], tuple]
+# Makes the arguments after q, k and v, by name and in order.
+More = Callable[[random.Random], dict[str, int]]
 
 
-def no_more(rng: random.Random, n_queries: int, n_keys: int) -> tuple:
+def no_more(rng: random.Random) -> dict[str, int]:
     """No arguments after q, k and v."""
-    return ()
+    return {}
 
 
-def tile_sizes(rng: random.Random, n_queries: int, n_keys: int) -> tuple[int, int]:
-    """`(block_m, block_n)`, usually different ones."""
-    return rng.choice(((16, 16), (16, 32), (32, 16), (64, 16)))
+def tile_sizes(rng: random.Random) -> dict[str, int]:
+    """The queries of a program and the keys of a tile, usually different numbers."""
+    return dict(
+        zip(("block_m", "block_n"), rng.choice(((16, 16), (16, 32), (32, 16), (64, 16))), strict=True)
+    )
 
 
-def window_and_tiles(rng: random.Random, n_queries: int, n_keys: int) -> tuple[int, int, int]:
-    """`(window, block_m, block_n)`; the window is smaller than a tile, as large, or larger."""
-    window = rng.choice((1, 5, 16, 17, rng.randrange(20, 60)))
-    return (window, *tile_sizes(rng, n_queries, n_keys))
+def window_and_tiles(rng: random.Random) -> dict[str, int]:
+    """A window that is smaller than a tile, as large, or larger, and the sizes of the tiles."""
+    return {"window": rng.choice((1, 5, 16, 17, rng.randrange(20, 60))), **tile_sizes(rng)}
 
 
-def parts(rng: random.Random, n_queries: int, n_keys: int) -> tuple[int]:
-    """`(n_parts,)`; some parts may be empty."""
-    return (rng.choice((1, 2, 3, 5, 8)),)
+def parts(rng: random.Random) -> dict[str, int]:
+    """A number of parts, some of which may be empty."""
+    return {"n_parts": rng.choice((1, 2, 3, 5, 8))}
 
 
 def cases(
@@ -61,17 +62,15 @@ def cases(
         sizes = ((n_queries, scale), (n_keys, scale), (n_keys, 1))
         return [inputs.values(rng, (n, head_size), DTYPE, device) * by for n, by in sizes]
 
-    def case(tensors: list, kind: str, what: str = "", extra: tuple | None = None, **about) -> Case:
-        (n_queries, head_size), n_keys = (tensors[0].shape, tensors[1].shape[0])
-        extra = more(rng, n_queries, n_keys) if extra is None else extra
-        label = f"{n_queries} queries, {n_keys} keys, head size {head_size}"
-        label += f", {', '.join(map(str, extra))} as further arguments" if extra else ""
-        return Case(
-            f"{label}{', ' if what else ''}{what}", (*tensors, *extra), expected=Hidden(kind, **about)
-        )
+    def case(tensors: list, kind: str, what: str = "", extra: dict | None = None, **about) -> Case:
+        extra = more(rng) if extra is None else extra
+        label = f"q {tuple(tensors[0].shape)}, k and v {tuple(tensors[1].shape)}"
+        label = ", ".join([label, *(f"{name} = {value}" for name, value in extra.items())])
+        args = (*tensors, *extra.values())
+        return Case(f"{label}{', ' if what else ''}{what}", args, expected=Hidden(kind, **about))
 
     n = _MOST_HEADS if few else 64
-    sizes = more(rng, n, 64)
+    sizes = more(rng)
     first = case(head(n, 64), "first", extra=sizes)
     yield first
     again = case(head(n, 64), "again", "the same shapes with other values", extra=sizes, before=(first.args,))
@@ -91,7 +90,7 @@ def cases(
         yield case(head(n, n_keys, head_size), "size")
     for n_queries, n_keys in ((queries(), 64), (1, 1), (1, 100), (queries(), 3), (queries(), 130)):
         yield case(head(n_queries, n_keys, 16), "size")
-    odd = (5,) if few else None  # a number of parts that isn't a power of two
+    odd = {"n_parts": 5} if few else None  # a number of parts that isn't a power of two
     yield case(rising(head(n, 96)), "size", "with scores that rise from key to key")
     yield case(head(n, 80, scale=_LARGE), "huge", "with scores of several hundred")
     yield case(negative(head(n, 80, scale=_LARGE)), "huge", "with scores far below 0", odd)
