@@ -262,7 +262,8 @@ def roles(made: Stages) -> pd.DataFrame:
 
     counted = {"loads": "cp.async.bulk.tensor", "products": "wgmma.mma_async", "ex2": "ex2.approx"}
     pieces = re.split(r"setmaxnreg\.\w+\.sync\.aligned\.u32\s+(\d+);", made.ptx)
-    return pd.DataFrame(
+    rows = [
         {"registers": int(n)} | {name: text.count(word) for name, word in counted.items()}
         for n, text in zip(pieces[1::2], pieces[2::2], strict=True)
-    )
+    ]
+    return pd.DataFrame(rows, columns=["registers", *counted])
