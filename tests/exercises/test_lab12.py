@@ -193,7 +193,7 @@ ATTEMPTS |= {
         "plain-mean",
         "larger scores",
     ),
-    "split: no maxima": _split(_TOP, "weights = tl.exp(tops * 0)", "all-nan|empty-part-nan"),
+    "split: no maxima": _split(_TOP, "weights = tl.exp(tops * 0)", "all-nan|empty-part-nan|maxima-forgotten"),
     "split: weights of 1": _split(_TOP, "weights = tl.where(exists, 1.0, 0.0)", "maxima-forgotten"),
     "split: no sums": _split(
         _MERGED,

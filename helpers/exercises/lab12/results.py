@@ -238,6 +238,18 @@ def _one_part(s: Evidence) -> bool:
     return len(parts) > 1 and any(s.explains(scores.softmax(dim=1) @ v) for scores, v in parts)
 
 
+def _acc_of_parts(s: Evidence) -> bool:
+    """Whether the parts are merged rightly, but the weighted sum isn't rescaled within a part."""
+    import torch
+
+    weights = torch.stack([scores.logsumexp(dim=1, keepdim=True) for scores, _ in _parts(s)]).softmax(dim=0)
+    for block in _TILES:
+        means = torch.stack([in_tiles(scores, v, block, acc=False) for scores, v in _parts(s)])
+        if s.explains((weights * means).sum(dim=0)):
+            return True
+    return False
+
+
 def _empty_part(s: Evidence) -> bool:
     """Whether the result is NaN just where a part has no keys."""
     empty = len(_parts(s)) < s.args[3]
@@ -251,6 +263,7 @@ PARTS: Conditions = not_far(
         "sums-forgotten": _by_maxima,
         "one-part": _one_part,
         "empty-part-nan": _empty_part,
+        "acc-not-rescaled/parts": _acc_of_parts,
         **PLAIN,
     }
 )
