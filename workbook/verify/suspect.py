@@ -16,6 +16,7 @@ from workbook.sandbox.process import Limits, Process, WorkerTimeout
 from workbook.verify.portable import on_cpu
 from workbook.verify.problem import Candidate, Case
 
+_BUILDS = 3  # how many times longer than a call an import may take: it may compile C++
 TOO_LARGE = "results are too large for the verifier's pipe"
 
 
@@ -253,10 +254,11 @@ class Suspect:
             return found | {"events": [(str(kind), str(what)[:300]) for kind, what in raw["events"]]}
 
     def _ask(self, what: str, **about: Any) -> dict[str, Any]:
+        limit_s = self._limits.cell_s * (_BUILDS if what == "load" else 1)
         try:
-            raw = self._process.request({"do": what, **about}, self._limits.cell_s)
+            raw = self._process.request({"do": what, **about}, limit_s)
         except WorkerTimeout:
-            raise Raised(f"it ran for more than {self._limits.cell_s:g} s", "timeout") from None
+            raise Raised(f"it ran for more than {limit_s:g} s", "timeout") from None
         raw.pop("token", None)
         if raw.get("too_large"):
             raise Raised(f"its {TOO_LARGE}", "too large")
