@@ -12,7 +12,7 @@ from helpers.lab import check
 
 # %% longest-sequence
 def longest_sequence(n_bytes: int, batch: int, heads: int, itemsize: int) -> int:
-    """Return the largest n for which the scores and the weights of all heads fit into `n_bytes` together.
+    """Return the largest n, an int, for which the scores and weights of all heads fit into `n_bytes`.
 
     A head of a sequence has n × n scores and as many weights, and each number has `itemsize` bytes.
     """
@@ -28,8 +28,8 @@ check("longest-sequence", longest_sequence)
 def attend_in_tiles(q, k, v, block):
     """Return the attention of the queries q to the keys k and values v, which are NumPy matrices."""
     top = np.full(len(q), -np.inf)  # each query's largest score so far
-    total = np.zeros(len(q))  # its sum of weights, relative to exp(top)
-    acc = np.zeros((len(q), v.shape[1]))  # its sum of weighted values, relative to exp(top)
+    total = np.zeros(len(q))  # its sum of weights, divided by exp(top)
+    acc = np.zeros((len(q), v.shape[1]))  # its sum of weighted values, divided by exp(top)
     for first in range(0, len(k), block):
         tile = slice(first, first + block)
         scores = q @ k[tile].T / np.sqrt(q.shape[1])
@@ -94,7 +94,7 @@ def tiles_visited(n: int, block_m: int, block_n: int) -> int:
     `n` is a multiple of both.
     """
     # BEGIN SOLUTION: how many keys does a program's last query see?
-    return sum(-(-(first + block_m) // block_n) for first in range(0, n, block_m))
+    return sum(triton.cdiv(first + block_m, block_n) for first in range(0, n, block_m))
     # END SOLUTION
 
 
@@ -105,7 +105,8 @@ check("tiles-visited", tiles_visited)
 def merge_results(o, lse):
     """Return the result of attention to all keys.
 
-    o: (parts, head_size), the results for each part of the keys; lse: (parts,), their log-sum-exps.
+    o: (parts, head_size), the result for each part of the keys, which was divided by
+    exp(lse); lse: (parts,), the log-sum-exp of each part's scores.
     """
     # BEGIN SOLUTION: which weight does each part have?
     weights = torch.exp(lse - lse.max())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import types
 
 import numpy as np
 import pytest
@@ -50,13 +51,15 @@ def answer(id: str, old: str = "", new: str = ""):
     """The solution of an exercise, with a replacement."""
     source = solutions_of(ROOT / "notebooks" / f"{LAB}.ipynb")[id]
     assert old in source
-    names: dict = {"math": math, "np": np, "torch": torch, "check": lambda *args: None}
+    # Importing Triton here would decide for the whole process whether kernels are interpreted.
+    triton = types.SimpleNamespace(cdiv=lambda a, b: -(-a // b))
+    names: dict = {"math": math, "np": np, "torch": torch, "triton": triton, "check": lambda *args: None}
     exec(source.replace(old, new), names)
     return names[exercises.get(id).name]
 
 
 _ROOT = "math.isqrt(n_bytes // (2 * batch * heads * itemsize))"
-_SUM = "sum(-(-(first + block_m) // block_n) for first in range(0, n, block_m))"
+_SUM = "sum(triton.cdiv(first + block_m, block_n) for first in range(0, n, block_m))"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +83,12 @@ _SUM = "sum(-(-(first + block_m) // block_n) for first in range(0, n, block_m))"
         ("tiles-of-keys", "acc * shrink[:, None] + ", "", "last-tile-only"),
         ("tiles-visited", "", "", ""),
         ("tiles-visited", _SUM, "(n // block_m) * (n // block_n)", "all-tiles"),
-        ("tiles-visited", "-(-(first + block_m) // block_n)", "(first // block_n)", "diagonal-forgotten"),
+        (
+            "tiles-visited",
+            "triton.cdiv(first + block_m, block_n)",
+            "(first // block_n)",
+            "diagonal-forgotten",
+        ),
         ("tiles-visited", _SUM, "n // block_n", "one-program"),
         ("tiles-visited", _SUM, '"20"', "not-a-number"),
         ("tiles-visited", _SUM, f"{_SUM} + 0.5", "a-fraction"),

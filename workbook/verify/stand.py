@@ -232,8 +232,7 @@ class _Stand(Server):
             lasts: list[Any] = [None] * len(others)
             for number in range(message["n"]):
                 turn = number % len(others)
-                for old, new in zip(self._tensors(args), self._tensors(others[turn]), strict=True):
-                    old.data.copy_(new)
+                self._overwrite(args, others[turn])
                 outputs = self._outputs(specs)
                 results = self._results(self._call(*args, *outputs), args, outputs) or self._tensors(args)
                 lasts[turn] = [self._clone(one) for one in results]
