@@ -14,7 +14,8 @@ HEAD_SIZES = (64, 128)
 SPLIT_QUERIES = 16  # with more queries per head, attention is no longer bound by memory
 SPLIT_ROWS = 128  # queries of a group of heads, in one tile
 MAX_PARTS = 64
-SPLIT_TILE_BYTES = 16 << 10  # of keys, and as many of values
+SPLIT_TILE_BYTES = 8 << 10  # of keys, and as many of values
+SPLIT_PROGRAMS = 4  # per SM, so that one loads while another computes
 START_STEPS = 4
 
 
@@ -62,7 +63,9 @@ def plan_attention(
     """Chooses the kernel and the launch of attention's forward pass.
 
     The largest tile of queries is best, because each program loads all keys and values that its queries see,
-    unless it would leave SMs idle. A program's registers hold the result and a tile of scores.
+    unless it would leave SMs idle. A program's registers hold the result and a tile of scores. On Hopper, two
+    programs of four warps per SM are faster than one of eight: while one computes exponentials, the other
+    multiplies. So a tile has 8,192 scores, 64 for each thread.
 
     Args:
         q_shape: (batch, heads, n_queries, head_size), each 1 or more.
@@ -83,14 +86,14 @@ def plan_attention(
     if not is_causal and n_queries <= SPLIT_QUERIES and rows <= most_rows:
         tile_bytes = SPLIT_TILE_BYTES if tensor_cores else SPLIT_TILE_BYTES // 4
         return _split(rows, batch * kv_heads, n_keys, head_size * dtype.itemsize, tile_bytes, chip)
-    block_m, block_n, num_warps = 128, 128 if described else 64, 8
+    block_m, block_n, num_warps = (head_size, 8192 // head_size, 4) if described else (128, 64, 8)
     if not tensor_cores:  # without them, rows of q and k take registers, too
         block_m, block_n = 2048 // head_size, 32
     elif dtype == torch.float32:
         block_m, block_n = 64, 32
     elif batch * heads * -(-n_queries // block_m) < chip.n_sms:
         block_m, num_warps = 64, 4
-    stages = _stages(block_m, 2 * block_n, head_size, dtype, chip)
+    stages = _stages(block_m, 2 * block_n, head_size, dtype, chip, most=2 if described else 3)
     if stages < 3 and not described and block_n == 64:  # with two, Triton holds more addresses in registers
         block_n, stages = 32, _stages(block_m, 64, head_size, dtype, chip)
     turn = _heads_in_turn(q_shape, k_shape, dtype, chip) if is_causal else 1
@@ -112,7 +115,7 @@ def plan_gradients(
     tensor_cores = has_tensor_cores(dtype, precision, chip)
     described = described and tensor_cores and dtype.itemsize == 2
     if described:
-        keys, queries = (64, 8192 // head_size), (128, 8192 // head_size)
+        keys, queries = (8192 // head_size, 64), (64, 64)
     elif tensor_cores and dtype.itemsize == 2:
         keys, queries = (32, 64), (64, 64)
     elif tensor_cores:
@@ -120,10 +123,12 @@ def plan_gradients(
     else:
         keys = queries = (2048 // head_size,) * 2
 
+    kernel, num_warps = ("descriptors", 4) if described else ("tiles", 8)
+
     def planned(block_m: int, block_n: int, resident: int, loaded: int) -> AttentionPlan:
         stages = _stages(2 * resident, 2 * loaded, head_size, dtype, chip, most=2)
         turn = _heads_in_turn(q_shape, k_shape, dtype, chip) if is_causal else 1
-        return AttentionPlan("descriptors" if described else "tiles", block_m, block_n, 8, stages, turn)
+        return AttentionPlan(kernel, block_m, block_n, num_warps, stages, turn)
 
     return planned(*keys, resident=keys[1], loaded=keys[0]), planned(
         *queries, resident=queries[0], loaded=queries[1]
@@ -149,17 +154,15 @@ def _split(
 ) -> AttentionPlan:
     """The plan for few queries: as many parts as keep every SM busy to the end.
 
-    Programs run in waves of two per SM, so that one loads while the other starts. A program takes a step per
-    tile of keys, and its start and its end weigh as much as START_STEPS.
+    Programs run in waves of SPLIT_PROGRAMS per SM. A program takes a step per tile of keys, and its start and
+    its end weigh as much as START_STEPS.
     """
     block_m = max(16, triton.next_power_of_2(rows))
     block_n = max(16, tile_bytes // row_bytes)
-    stages = 1 + chip.shared_bytes // 2 // (2 * block_n * row_bytes)  # the tiles in use are in registers
-    stages = max(2, min(4, stages))
-    slots, steps = 2 * chip.n_sms, -(-n_keys // block_n)
+    slots, steps = SPLIT_PROGRAMS * chip.n_sms, -(-n_keys // block_n)
 
     def estimate(parts: int) -> int:
         return -(-sequences * parts // slots) * (-(-steps // parts) + START_STEPS)
 
     parts = min((1 << i for i in range(MAX_PARTS.bit_length()) if 1 << i <= steps), key=estimate)
-    return AttentionPlan("split", block_m, block_n, 4 if block_m <= 32 else 8, stages, parts=parts)
+    return AttentionPlan("split", block_m, block_n, 4 if block_m <= 32 else 8, num_stages=2, parts=parts)

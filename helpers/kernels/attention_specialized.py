@@ -4,6 +4,10 @@ The two groups have half of the queries each, so that one can multiply while the
 Triton divides the work by itself (`warp_specialize`), under conditions that shape this kernel: programs of 4
 warps, which become 12, tensor descriptors that are made inside the kernel, and a single loop. So full and
 masked tiles share a loop.
+
+On an H100 with Triton 3.6 (2026-11-27, bfloat16), it took 1.03 times as long as the descriptor kernel for
+4 × 16 heads of 4,096 tokens and size 128, 1.22 times under a causal mask, and 0.96 times for 16 heads of
+16,384 tokens. With two stages its results were wrong, so it has at least three.
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ from helpers.timing.samples import Run, Samples
 from helpers.trace.names import short_name
 
 _MARK, _FLUSH = "workbook::call", "workbook::flush"
+_LONG = 2_000_000  # clock cycles: longer than the host needs to launch a call and the next flush
 
 
 class TimingError(RuntimeError):
@@ -56,6 +57,17 @@ class Flush:
         if self._read is not None:
             self._read.amax()
 
+    def then_long(self) -> None:
+        """Flushes and keeps the stream busy for a millisecond.
+
+        A call's work on another stream that doesn't wait for this one starts meanwhile. If this stream
+        doesn't wait for that work, the next flush starts before it ends.
+        """
+        import torch
+
+        self()
+        torch.cuda._sleep(_LONG)
+
 
 def clock_step_us(durations_ns: Sequence[int]) -> float:
     """Estimate the step of the device's clock in µs, such as 0.032 on an H100.
@@ -81,7 +93,7 @@ def clusters(durations_ns: Sequence[int]) -> list[tuple[float, int]]:
     return [(statistics.fmean(group), len(group)) for group in groups]
 
 
-def measure(functions: Sequence[Callable[[], Any]], flush: Flush, rounds: int) -> Run:
+def measure(functions: Sequence[Callable[[], Any]], flush: Callable[[], None], rounds: int) -> Run:
     """Call each function `rounds` times in turn (a b, b a, …) under CUPTI, with a flush before each call.
 
     Raises:

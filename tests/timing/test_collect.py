@@ -19,7 +19,9 @@ class MadeUp:
     def __init__(self, monkeypatch):
         self.now_s, self.batches, self.held, self.mhz = 0.0, [], (), [1980]
         monkeypatch.setattr(collect, "require_gpu_alone", lambda: None)
-        monkeypatch.setattr(collect, "Flush", lambda l2, before: SimpleNamespace(text=f"flushed {l2}"))
+        monkeypatch.setattr(
+            collect, "Flush", lambda l2, before: SimpleNamespace(text=f"flushed {l2}", then_long=None)
+        )
         monkeypatch.setattr(collect, "measure", self.measure)
         monkeypatch.setattr(collect, "wait_for_gpu", lambda: None)
         monkeypatch.setattr(collect, "now_s", self.tick)
