@@ -335,7 +335,7 @@ def compiled_for(target, q_shape, k_shape, dtype, *, is_causal):
 @pytest.mark.parametrize("target", ("sm_80", "sm_90"))
 @pytest.mark.parametrize("head_size", (64, 128))
 def test_planned_kernels_use_tensor_cores_and_hardly_spill(target, head_size):
-    """On Hopper, the fastest tiles need all registers: some are spilled, around the loop over masked tiles."""
+    """On Hopper, the fastest tiles need all registers: some are spilled around the loop over masked tiles."""
     import torch
 
     shape = (4, 16, 4096, head_size)
