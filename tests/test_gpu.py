@@ -1,6 +1,6 @@
 """What only a GPU can show. Deselected where there is none (conftest.py), never counted as passed."""
 
-import ctypes
+import contextlib
 import threading
 
 import pytest
@@ -80,30 +80,18 @@ def test_what_cannot_be_timed_is_an_error(x, what, message):
         timing.time_gpu(functions[what])
 
 
-class Window(ctypes.Structure):
-    """CUaccessPolicyWindow, with the size of the union that the driver reads."""
-
-    _fields_ = [
-        ("address", ctypes.c_void_p), ("n_bytes", ctypes.c_size_t), ("hit_ratio", ctypes.c_float),
-        ("on_hit", ctypes.c_int), ("on_miss", ctypes.c_int), ("padding", ctypes.c_byte * 64),
-    ]  # fmt: skip
-
-
 @pytest.fixture
 def persists():
     """A function that lets a tensor persist in the L2 while the current stream reads it."""
-    driver = ctypes.CDLL("libcuda.so.1")
-    stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+    stream = torch.cuda.current_stream().cuda_stream
+    with contextlib.ExitStack() as undo:
 
-    def let(tensor, set_aside=25 << 20):
-        assert driver.cuCtxSetLimit(6, ctypes.c_size_t(set_aside)) == 0
-        window = Window(tensor.data_ptr(), tensor.nbytes, 1.0, 2, 0)
-        assert driver.cuStreamSetAttribute(stream, 1, ctypes.byref(window)) == 0
+        def let(tensor):
+            undo.enter_context(persisting.set_aside(25 << 20))
+            persisting.mark(stream, tensor.data_ptr(), tensor.nbytes)
 
-    yield let
-    driver.cuStreamSetAttribute(stream, 1, ctypes.byref(Window(None, 0, 0.0, 0, 0)))
-    driver.cuCtxSetLimit(6, ctypes.c_size_t(0))
-    driver.cuCtxResetPersistingL2Cache()
+        yield let
+        persisting.mark(stream, 0, 0)
 
 
 def test_lines_that_persist_do_not_survive_the_flush(persists):

@@ -13,6 +13,12 @@ from collections.abc import Iterator
 from typing import Any
 
 _LIMIT = 6  # CU_LIMIT_PERSISTING_L2_CACHE_SIZE
+_WINDOW = 1  # CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW
+_NORMAL, _PERSISTING = 0, 2  # CUaccessProperty
+
+
+class CannotSetAside(RuntimeError):
+    """The driver or the GPU cannot set that much of the L2 aside."""
 
 
 def set_aside_bytes() -> int:
@@ -33,18 +39,61 @@ def none_set_aside() -> Iterator[int]:
     """
     before = set_aside_bytes()
     if before:
-        _release(0)
+        _set_limit(0)
     try:
         yield before
     finally:
         if before:
-            _release(before)
+            _set_limit(before)
 
 
-def _release(limit: int) -> None:
+@contextlib.contextmanager
+def set_aside(n_bytes: int) -> Iterator[None]:
+    """While it is active, this much is set aside; afterwards the limit is as before and no line persists.
+
+    Raises:
+        CannotSetAside: the driver or the GPU can't do that.
+    """
+    before = set_aside_bytes()
+    try:
+        if _driver() is None or _set_limit(n_bytes) or set_aside_bytes() < n_bytes:
+            raise CannotSetAside(
+                f"{n_bytes / 2**20:,.0f} MiB of the L2 cache cannot be set aside on this GPU."
+            )
+        yield
+    finally:
+        if _driver() is not None:
+            _set_limit(before)
+
+
+def mark(stream: int, address: int, n_bytes: int) -> None:
+    """Let these addresses persist while kernels on `stream` use them, instead of those marked before.
+
+    With 0 bytes, none do.
+
+    Raises:
+        CannotSetAside: the driver or the GPU can't do that.
+    """
+    window = _Window(address, n_bytes, float(n_bytes > 0), _PERSISTING if n_bytes else _NORMAL, _NORMAL)
+    if _driver().cuStreamSetAttribute(ctypes.c_void_p(stream), _WINDOW, ctypes.byref(window)):
+        raise CannotSetAside("The driver refuses an access-policy window on this stream.")
+
+
+class _Window(ctypes.Structure):
+    """CUaccessPolicyWindow, with the size of the union that the driver reads."""
+
+    _fields_ = [
+        ("address", ctypes.c_void_p), ("n_bytes", ctypes.c_size_t), ("hit_ratio", ctypes.c_float),
+        ("on_hit", ctypes.c_int), ("on_miss", ctypes.c_int), ("padding", ctypes.c_byte * 64),
+    ]  # fmt: skip
+
+
+def _set_limit(n_bytes: int) -> int:
+    """Returns the driver's error, or 0."""
     driver = _driver()
-    driver.cuCtxSetLimit(_LIMIT, ctypes.c_size_t(limit))
+    error = driver.cuCtxSetLimit(_LIMIT, ctypes.c_size_t(n_bytes))
     driver.cuCtxResetPersistingL2Cache()
+    return error
 
 
 def _driver() -> Any:

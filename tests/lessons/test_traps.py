@@ -6,6 +6,7 @@ import html
 
 import pandas as pd
 import pytest
+from timer.traps import TRAPS
 
 from helpers import records
 from helpers.lessons import traps
@@ -53,11 +54,15 @@ def test_a_page_folds_each_answer_away(monkeypatch):
     assert shown.widget is None and shown.html.count("<details>") == 3 and "&lt;none&gt;" in shown.html
 
 
+def test_every_trap_has_its_reason():
+    assert list(traps.WHY) == [trap.name for trap in TRAPS]
+
+
 @pytest.mark.parametrize("gpu", ["h100", "h200"])
 def test_every_recorded_trap_deceives_some_timers(gpu, monkeypatch):
     monkeypatch.setenv("WORKBOOK_REPLAY", gpu)
     truth = traps.deceived(records.stored("timer/traps"))
-    assert len(truth) == 11 and set(truth) == set(traps.WHY)
+    assert len(truth) == 12 and set(truth) == set(traps.WHY)
     n_deceived = {
         timer: sum(timer in told for told in truth.values())
         for timer in records.stored("timer/traps").timer.unique()

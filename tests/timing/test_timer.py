@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import itertools
+import json
 import math
 import os
 import random
@@ -471,6 +472,75 @@ def test_ncu_is_the_truth_if_cupti_slowed_a_kernel():
 def test_not_fooled_is_not_accurate(us, said, outcome, told):
     row = traps.judged(traps.TRAPS[0], "a timer", 13.3, us, said, 0.1)
     assert (row["outcome"], row["told"]) == (outcome, told)
+
+
+def test_a_trap_may_be_judged_by_the_timers_own_truth(tmp_path, monkeypatch):
+    trap = traps.Trap("a trap", lambda: lambda: 9.7, lambda: lambda: 13.4)
+    monkeypatch.setattr(traps, "TRAPS", (trap, dataclasses.replace(trap, name="own", own_truth=True)))
+    traps.run("adds 3 µs", lambda fn: fn() + 3, lambda fn: fn(), tmp_path / "rows")
+    rows = [json.loads(row) for row in (tmp_path / "rows").read_text().splitlines()]
+    assert [(row["truth_us"], row["outcome"]) for row in rows] == [(13.4, "not fooled"), (16.4, "wrong")]
+
+
+def test_nvbench_has_no_row_of_a_trap_that_could_not_be_set():
+    *others, last = traps.TRAPS
+    assert last.own_truth and list(traps.makers())[-2:] == [traps.honest_name(last), last.name]
+    timed = {"us": 12.6, "said": "", "seconds": 0.1}
+    found = {last.name: timed, traps.honest_name(last): timed | {"us": 16.3}}
+    (row,) = traps.nvbench_rows(found, {last.name: 13.4})
+    assert (row["truth_us"], row["told"]) == (16.3, "-23 %")
+    assert traps.nvbench_rows(found, {trap.name: 13.4 for trap in others}) == []
+
+
+class L2Driver:
+    """A driver that can set at most `most` bytes of the L2 aside."""
+
+    def __init__(self, most: int, limit: int = 0):
+        self.most, self.limit, self.marked = most, limit, []
+
+    def cuCtxGetLimit(self, value, which):
+        value._obj.value = self.limit
+        return 0
+
+    def cuCtxSetLimit(self, which, value):
+        self.limit = min(value.value, self.most)
+        return 0 if self.most else 215
+
+    def cuCtxResetPersistingL2Cache(self):
+        return 0
+
+    def cuStreamSetAttribute(self, stream, which, window):
+        self.marked.append((stream.value, window._obj.address, window._obj.n_bytes))
+        return 0
+
+
+def test_the_persisting_trap_leaves_nothing_behind(monkeypatch):
+    driver = L2Driver(32 << 20, 3 << 20)
+    monkeypatch.setattr(persisting, "_driver", lambda: driver)
+    with traps.l2_set_aside():
+        traps.MARKED.append(7)
+        assert driver.limit == 25 << 20
+        with persisting.none_set_aside() as before:
+            assert (before, driver.limit) == (25 << 20, 0)
+        assert driver.limit == 25 << 20
+    assert driver.limit == 3 << 20 and driver.marked == [(7, None, 0)] and not traps.MARKED
+
+
+def test_nvbench_runs_while_l2_is_set_aside(monkeypatch):
+    driver = L2Driver(32 << 20)
+    trap = dataclasses.replace(traps.TRAPS[-1], make=lambda: lambda: driver.limit)
+    monkeypatch.setattr(traps, "TRAPS", (trap,))
+    monkeypatch.setattr(persisting, "_driver", lambda: driver)
+    made = traps.makers()
+    assert made[trap.name]()() == 25 << 20
+
+
+@pytest.mark.parametrize("driver", [None, L2Driver(0), L2Driver(2 << 20)])
+def test_a_gpu_that_cannot_set_l2_aside_is_an_error(driver, monkeypatch):
+    monkeypatch.setattr(persisting, "_driver", lambda: driver)
+    with pytest.raises(persisting.CannotSetAside, match="25 MiB"), traps.l2_set_aside():
+        pass
+    assert persisting.set_aside_bytes() == 0
 
 
 @pytest.mark.parametrize("name", ["hints", "kernels", "sanitize", "timer_truth"])
