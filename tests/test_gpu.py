@@ -100,7 +100,8 @@ def test_lines_that_persist_do_not_survive_the_flush(persists):
     honest = timing.time_gpu(lambda: torch.add(x, 1, out=y))
     persists(x)
     kept = timing.time_gpu(lambda: torch.add(x, 1, out=y))
-    assert 0.97 < kept.median_us / honest.median_us < 1.03
+    assert 0.94 < kept.median_us / honest.median_us < 1.06  # 0.73 if the lines survive
+    assert not any("set aside" in note for note in honest.notes)
     assert any("set aside" in note for note in kept.notes)
     assert persisting.set_aside_bytes() >= 25 << 20  # as before
 

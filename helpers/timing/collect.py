@@ -52,11 +52,12 @@ def collect(
         ValueError: `l2` is unknown.
     """
     require_gpu_alone()
+    usual = persisting.usual_bytes()
     flush = Flush(l2, before)
     notes = [*timing_notes.replaced_clocks(), *warm_up(functions), *timing_notes.constant_inputs(functions)]
     threads = timing_notes.running_threads()  # compilers start some in the first call
     # A warm cache may keep what it likes.
-    with persisting.none_set_aside() if l2 != "warm" else contextlib.nullcontext(0) as n_set_aside:
+    with persisting.none_set_aside() if l2 != "warm" else contextlib.nullcontext(usual) as n_set_aside:
         # CUPTI's first use takes seconds, and its first durations are discarded. This also finds functions
         # whose work on another stream isn't waited for.
         measure(functions, flush.then_long, 3)
@@ -72,7 +73,7 @@ def collect(
             )
     run = subtract_overhead(run, overheads, labels)
     seconds = now_s() - start_s
-    if n_set_aside:
+    if n_set_aside != usual:
         notes.append(
             f"{n_set_aside / 2**20:,.0f} MiB of the L2 cache were set aside for persisting lines; during the "
             "measurement nothing was"
