@@ -52,8 +52,8 @@ def collect(
         ValueError: `l2` is unknown.
     """
     require_gpu_alone()
-    usual = persisting.usual_bytes()
     flush = Flush(l2, before)
+    usual = persisting.usual_bytes()  # the flush has made sure that there is a context to ask
     notes = [*timing_notes.replaced_clocks(), *warm_up(functions), *timing_notes.constant_inputs(functions)]
     threads = timing_notes.running_threads()  # compilers start some in the first call
     # A warm cache may keep what it likes.
