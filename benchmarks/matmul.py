@@ -38,6 +38,7 @@ class Case:
         peer: The function that the goal refers to.
         goal: The least ratio of the peer's time and ours; None if there is no goal.
         n_bytes: The bytes that must be moved, if the product is bound by memory.
+        l2: The L2 cache before each call, as in `time_gpu`.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Case:
     peer: str = "torch"
     goal: float | None = None
     n_bytes: int | None = None
+    l2: str = "cold"
 
 
 ROWS = 64
@@ -135,9 +137,10 @@ def skinny() -> Iterator[Case]:
             "torch": lambda a=a: a @ weights.T,
             "ours": lambda a=a: matmul(a, weights.T),
         }
-        yield Case(f"bfloat16 {m} × {n:,} × {k:,}", m, n, k, calls,
-                   lambda a=a: a.double() @ weights.T.double(), peer="copy of as many bytes", goal=0.9,
-                   n_bytes=n * k * 2)  # fmt: skip
+        for l2 in ("cold", "clean"):
+            yield Case(f"bfloat16 {m} × {n:,} × {k:,}, {l2} L2", m, n, k, calls,
+                       lambda a=a: a.double() @ weights.T.double(), peer="copy of as many bytes", goal=0.9,
+                       n_bytes=n * k * 2, l2=l2)  # fmt: skip
 
 
 def float32() -> Iterator[Case]:
@@ -173,7 +176,7 @@ def report(case: Case, budget_s: float) -> bool:
               if name in ("ours", "torch", "compiled")}  # fmt: skip
     if errors["ours"] > max(4 * errors["torch"], 1e-5):
         raise SystemExit(f"{case.name}: ours is off by {errors['ours']:.2g}, torch by {errors['torch']:.2g}.")
-    timings = compare_many(case.calls, against="ours", budget_s=budget_s)
+    timings = compare_many(case.calls, against="ours", l2=case.l2, budget_s=budget_s)
     ours, peer = timings["ours"], timings[case.peer]
     low, high = peer.ratio_ci95
     words = f"{case.name}: {ours.median_us:,.1f} µs, "
