@@ -19,7 +19,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     "check/test_bounds.py": ("test_ten_million_terms",),
     # Thirty ways to compute with torch around a kernel; attempts in labs 06 and 09 try one each.
     "exercises/test_torch_work.py": ALL,
-    # Sixteen more seeds for every wrong kernel; `make test` draws four.
+    # Nineteen more seeds for every wrong kernel; `make test` draws one.
     "exercises/test_wrong_kernels.py": (
         "test_wrong_is_rejected_for_further_seeds",
         "test_right_is_accepted_for_further_seeds",
