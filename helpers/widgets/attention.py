@@ -16,7 +16,7 @@ from helpers.widgets.space import Candidate, Space
 if TYPE_CHECKING:
     import torch
 
-DESCRIPTORS, FLASH, CUDNN = "Triton, descriptors", "torch, flash", "torch, cuDNN"
+DESCRIPTORS, FLASH, CUDNN = "Triton descriptors", "torch flash", "torch cuDNN"
 BATCH, HEADS = 4, 16
 HEADS_IN_TURN = 8  # under a causal mask; the keys and values of so many heads fit into the L2 cache
 # Absolute, too, because elements near 0 are sums of larger terms that were rounded to bfloat16.
