@@ -159,6 +159,13 @@ KINDS: dict[str, Kind] = {
     "attention backward": Kind(
         "time attention, backward", ("attention/backward",), since=TENSOR_CORES, lacking=_NO_TENSOR_CORES
     ),
+    "sliders over attention": Kind(
+        "measure positions of the sliders over attention",
+        ("attention/launch-sweep",),
+        since=TMA,
+        lacking=_NO_TMA,
+        note="A position that doesn't fit into shared memory is refused.",
+    ),
     "attention decode": Kind(
         "time attention of one new token", ("attention/decode",), since=TENSOR_CORES, lacking=_NO_TENSOR_CORES
     ),

@@ -102,6 +102,8 @@ class _Specialization:
 
     def type_of(self, value: Any, path: tuple[int, ...], *, specialize: bool, what: str) -> Any:
         """The type of an argument; records what the compiler may assume about its value."""
+        from triton.tools.tensor_descriptor import TensorDescriptor
+
         if value is None or (specialize and type(value) is int and value == 1):
             self.constants[path] = value
             return "constexpr"
@@ -118,6 +120,9 @@ class _Specialization:
             return tuple(
                 self.type_of(v, (*path, i), specialize=specialize, what=f"{what}[{i}]") for i, v in parts
             )
+        if isinstance(value, TensorDescriptor):
+            element = self.type_of(value.base, path, specialize=False, what=what).removeprefix("*")
+            return f"tensordesc<{element}{list(value.block_shape)}>"
         pointer_type = _POINTER_TYPES.get(str(getattr(value, "dtype", "")).removeprefix("torch."))
         if pointer_type is None or not hasattr(value, "data_ptr"):
             raise CompileError(

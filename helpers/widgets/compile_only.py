@@ -48,14 +48,14 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
         return row
     dtype, n_cols = getattr(torch, point["dtype"]), point["n_cols"]
     checked_cols = n_cols if space.n_flops is None else min(n_cols, _PRODUCT_COLS)
-    seen, verdict = _checked(candidate, kernel, checked_cols, dtype)
+    seen, verdict = _checked(space, candidate, kernel, checked_cols, dtype)
     if (
         dtype is torch.bfloat16
         and verdict["verdict"] != RIGHT
         and any(launch.block is None for launch in seen)
     ):
         # The interpreter of Triton 3.6 to 3.9 treats the bits of bfloat16 as integers.
-        _, verdict = _checked(candidate, kernel, checked_cols, torch.float32)
+        _, verdict = _checked(space, candidate, kernel, checked_cols, torch.float32)
         verdict["reason"] += " (checked as float32, because Triton's interpreter has no bfloat16 arithmetic)"
     if kernel not in space.mapped and not seen:
         return row
@@ -77,7 +77,9 @@ def inspect(space: Space, kernel: str, point: Mapping[str, Any], spec: device.Gp
     return row | {"verdict": "skipped", "reason": why} if why else row
 
 
-def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[list, dict[str, str]]:
+def _checked(
+    space: Space, candidate: Candidate, name: str, n_cols: int, dtype: Any
+) -> tuple[list, dict[str, str]]:
     """Run and check a kernel on a few rows; returns its launches, and the verdict with its reason."""
     from helpers import ptx
     from helpers.cuda.emulator import EmulatorError
@@ -99,7 +101,7 @@ def _checked(candidate: Candidate, name: str, n_cols: int, dtype: Any) -> tuple[
             verdict = "unchecked" if seen else "refused"
             return seen, {"verdict": verdict, "reason": sentence(error)}
     where = "on the host" if any(launch.block for launch in seen) else "in Triton's interpreter"
-    checked = f"right on {shape[0]} × {n_cols:,}{f' {where}' if seen else ''}, not timed"
+    checked = f"right on {space.size(*shape)}{f' {where}' if seen else ''}, not timed"
     return seen, {"verdict": RIGHT, "reason": checked}
 
 

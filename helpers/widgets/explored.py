@@ -44,22 +44,22 @@ class Explored(Shown):
     start: Mapping[str, Any] = field(kw_only=True)
     tables: Mapping[str, Table] = field(kw_only=True, default_factory=dict)
 
-    def best(self, *, n_cols: int | None = None, dtype: str | None = None) -> Best:
-        """The fastest right position that was measured so far at one size and dtype, and those within its
-        noise.
+    def best(self, **problem: Any) -> Best:
+        """The fastest right position that was measured so far for one problem, and those within its noise.
 
         Args:
-            n_cols: columns; by default the slider's.
-            dtype: such as "bfloat16"; by default the slider's.
+            **problem: the problem, which is the sliders' by default: `n_cols` (columns), `dtype` (such as
+                "bfloat16"), and for attention `head_size` and `causal`.
 
         Raises:
-            ValueError: a size or dtype that no slider has.
+            ValueError: a value that no slider has, or a launch parameter.
         """
         table, at = self.now
-        asked = {"n_cols": n_cols or at["n_cols"], "dtype": dtype or at["dtype"]}
-        for axis, value in asked.items():
+        for axis, value in problem.items():
+            if axis not in table.space.problem:
+                raise ValueError(f"best() has no {axis!r}; pass {', '.join(table.space.problem)}.")
             require_position(axis, value, table.space.axes[axis])
-        return best_of(table, self.kernels, **asked)
+        return best_of(table, self.kernels, {axis: at[axis] for axis in table.space.problem} | problem)
 
     @property
     def now(self) -> tuple[Table, Mapping[str, Any]]:
@@ -100,14 +100,14 @@ class Explored(Shown):
 
 @dataclass(frozen=True)
 class Best:
-    """The fastest right point of those that were measured at one size and dtype.
+    """The fastest right point of those that were measured for one problem.
 
     Attributes:
         row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, and `gb_per_s` or `tflop_per_s`;
             None if nothing was timed.
         alike: the rows that can't be distinguished from it, fastest first: their times differ by less than
             1 % or 0.1 µs, or by no more than their intervals. `timing.changes` explains these limits.
-        n_known, n_points: the measured points and all points at this size and dtype.
+        n_known, n_points: the measured points and all points of this problem.
         text: all of this in words.
     """
 
@@ -121,13 +121,11 @@ class Best:
         return self.text
 
 
-def best_of(table: Table, kernels: Sequence[str], n_cols: int, dtype: str) -> Best:
+def best_of(table: Table, kernels: Sequence[str], problem: Mapping[str, Any]) -> Best:
     """The `Best` of those kernels in a table that depend on the sliders."""
     space = table.space
-    at = f"{space.rows(n_cols):,} × {n_cols:,} {dtype}"
-    points = [
-        (k, p) for k, p in space.points() if k in kernels and (p["n_cols"], p["dtype"]) == (n_cols, dtype)
-    ]
+    at = space.at(problem)
+    points = [(k, p) for k, p in space.points() if k in kernels and problem.items() <= p.items()]
     known = [row for k, p in points if k in space.mapped and (row := table.row(k, p)) is not None]
     n_points = sum(k in space.mapped for k, _ in points)
     counted = f"{len(known)} of {n_points} points measured"
@@ -165,7 +163,7 @@ def _slower(row: Mapping[str, Any], than: Mapping[str, Any]) -> bool:
 
 def _named(table: Table, row: Mapping[str, Any]) -> str:
     """A row's kernel and its launch parameters."""
-    own = [a for a in table.space.axes if a not in ("n_cols", "dtype") and row.get(a) is not None]
+    own = [a for a in table.space.axes if a not in table.space.problem and row.get(a) is not None]
     point = ", ".join(f"{axis}={label(row[axis])}" for axis in own)
     return f"{row['kernel']} with {point}" if point else row["kernel"]
 

@@ -12,7 +12,7 @@ from helpers.widgets import explain, view
 from helpers.widgets.explored import Explored, free_name
 from helpers.widgets.own import Asked, own_space
 from helpers.widgets.shown import frontend, page_html
-from helpers.widgets.space import Space, word
+from helpers.widgets.space import Space
 from helpers.widgets.square import SPACES
 from helpers.widgets.table import Table, by_gpu, load, own_table
 
@@ -104,7 +104,9 @@ def explore(
         _measure(table, chosen, start, everything=own is not None and not live)
     if own is not None:
         own.require_result()
-    text = f"Sliders over {', '.join(word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
+    text = (
+        f"Sliders over {', '.join(space.word(a) for a in space.axes)} of {', '.join(chosen)}; {table.origin}."
+    )
     data = view.kernels_data(tables, chosen, start)
     still = view.still_html(table, chosen, start)
     if not live and not table.timed and own is None:

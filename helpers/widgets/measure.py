@@ -74,7 +74,7 @@ def _arithmetic(n_flops: int, median_us: float | None, dtype: str) -> dict[str, 
 
 def empty_row(space: Space, kernel: str, point: Mapping[str, Any]) -> dict[str, Any]:
     """The kernel and its point; None for the sliders that it does not depend on."""
-    axes = space.axes if kernel in space.mapped else ("n_cols", "dtype")
+    axes = space.axes_of(kernel)
     return {"kernel": kernel, **{axis: point.get(axis) if axis in axes else None for axis in space.axes}}
 
 

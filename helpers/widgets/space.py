@@ -1,6 +1,7 @@
 """A `Space` is the grid of points that sliders move over, with the kernels to run at each point.
 
-The lessons' spaces are in `square` and `softmax`; `own` makes one of any function with launch parameters.
+The lessons' spaces are in `square`, `softmax`, `product` and `attention`; `own` makes one of any function
+with launch parameters.
 """
 
 from __future__ import annotations
@@ -32,6 +33,8 @@ _WORDS = {
     "block_n": "BLOCK_N",
     "num_stages": "num_stages",
     "group_m": "GROUP_M",
+    "head_size": "head size",
+    "causal": "causal mask",
 }
 _UNITS = {
     "block_size": "elements",
@@ -131,13 +134,16 @@ class Space:
         x, y: the two axes of the heat map.
         axes: every slider with its values; `n_cols` and `dtype` are always among them.
         mapped: the kernels that depend on all axes.
-        rivals: the kernels that depend on size and dtype only.
+        rivals: the kernels that depend on `problem` only, and not on the launch.
+        problem: the axes that say what is computed; `n_cols` and `dtype` come first.
         start: the sliders' first positions.
         candidates: `candidates(kernel, point)` returns the `Candidate`, or raises `Refused`.
         sources: returns the kernels' sources, whose hashes are stored in the record.
         blocks: `blocks(row)` returns the blocks (programs) of the launch behind a table's row; None means one
             per row of the matrix.
         operation: what the kernels compute, in a word or two for titles.
+        size: the words for a matrix's size, of its rows and columns.
+        words: (label, unit) of axes whose usual ones don't fit.
         n_elements: the elements of every matrix, so that wider matrices have fewer rows; None if `n_rows` is
             fixed.
         n_rows: the rows of every matrix, if `n_elements` is None; None for square matrices.
@@ -158,11 +164,14 @@ class Space:
     axes: Mapping[str, tuple]
     mapped: tuple[str, ...]
     rivals: tuple[str, ...] = ()
+    problem: tuple[str, ...] = ("n_cols", "dtype")
     start: Mapping[str, Any]
     candidates: Callable[[str, Mapping[str, Any]], Candidate]
     sources: Callable[[], list] = list
     blocks: Callable[[Mapping[str, Any]], int] | None = None
     operation: str
+    size: Callable[[int, int], str] = lambda n_rows, n_cols: f"{n_rows:,} × {n_cols:,}"
+    words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     n_elements: int | None = None
     n_rows: int | None = N_ROWS
     n_bytes: float | Callable[..., int] = 2
@@ -190,12 +199,33 @@ class Space:
 
     def key(self, kernel: str, point: Mapping[str, Any]) -> tuple:
         """The key of a kernel's row at a point."""
-        axes = self.axes if kernel in self.mapped else ("n_cols", "dtype")
-        return kernel, *(point[a] for a in axes)
+        return kernel, *(point[a] for a in self.axes_of(kernel))
+
+    def axes_of(self, kernel: str) -> tuple[str, ...]:
+        """The axes that a kernel depends on."""
+        return tuple(self.axes) if kernel in self.mapped else self.problem
+
+    def word(self, axis: str) -> str:
+        """The label of an axis."""
+        return self.words[axis][0] if axis in self.words else word(axis)
+
+    def axis_title(self, axis: str) -> str:
+        """The label of an axis with its unit."""
+        return "{} ({})".format(*self.words[axis]) if axis in self.words else axis_title(axis)
+
+    def title(self, point: Mapping[str, Any]) -> str:
+        """What is computed at a point, such as "softmax of 4,096 × 1,024 float32"."""
+        return f"{self.operation} of {self.at(point)}"
+
+    def at(self, point: Mapping[str, Any]) -> str:
+        """The size, the dtype, and whatever else the problem has at a point."""
+        size = self.size(self.rows(point["n_cols"]), point["n_cols"])
+        more = (f"{self.word(axis)} {label(point[axis])}" for axis in self.problem[2:])
+        return ", ".join([f"{size} {point['dtype']}", *more])
 
     def points(self) -> Iterator[tuple[str, dict[str, Any]]]:
         """Every kernel with each of its points, ordered so that neighbors share a compiled kernel."""
-        small = {name: self.axes[name] for name in ("dtype", "n_cols")}
+        small = {name: self.axes[name] for name in ("dtype", "n_cols", *self.problem[2:])}
         for kernel in (*self.mapped, *self.rivals):
             axes = {n: v for n, v in self.axes.items() if n not in small} if kernel in self.mapped else {}
             for values in itertools.product(*axes.values(), *small.values()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,10 +28,13 @@ def kernels_data(tables: Mapping[str, Table], kernels: Sequence[str], start: Map
     space = table.space
     return {
         "kind": "kernels",
-        "axes": [axis_data(axis, values) for axis, values in space.axes.items()],
+        "axes": [
+            {**axis_data(axis, values), "label": space.word(axis), "hint": space.axis_title(axis)}
+            for axis, values in space.axes.items()
+        ],
         "start": position(space, start),
         "map": [list(space.axes).index(axis) for axis in (space.x, space.y)],
-        "sizes": [list(space.axes).index(axis) for axis in ("n_cols", "dtype")],
+        "sizes": [list(space.axes).index(axis) for axis in space.problem],
         "kernels": [
             {"name": kernel, "color": color(space, kernel), "mapped": kernel in space.mapped}
             for kernel in kernels
@@ -39,16 +43,23 @@ def kernels_data(tables: Mapping[str, Table], kernels: Sequence[str], start: Map
         "unit": table.unit,
         "value_title": space.speed.title if table.timed or space.n_flops else "occupancy (%), not a speed",
         "interval": "whiskers: 95 % confidence interval" if table.timed else "",
-        "titles": {
-            f"{i},{j}": f"{space.operation} of {space.rows(n_cols):,} × {n_cols:,} {dtype}"
-            for i, n_cols in enumerate(space.axes["n_cols"])
-            for j, dtype in enumerate(space.axes["dtype"])
-        },
+        "titles": titles(space),
         "gpus": [gpu_data(name, one, kernels) for name, one in tables.items()],
         "measures": table.live,
         "absent": _absent(table),
         "counters": list(explain.lines(table, explain.side(table, kernels[0], start))),
         "counters_note": "Counted by Nsight Compute, which empties the caches before each launch.",
+    }
+
+
+def titles(space: Space) -> dict[str, str]:
+    """What is computed, by the positions along the axes of the problem."""
+    values = [space.axes[axis] for axis in space.problem]
+    return {
+        ",".join(map(str, at)): space.title(
+            {axis: of_axis[i] for axis, of_axis, i in zip(space.problem, values, at, strict=True)}
+        )
+        for at in itertools.product(*(range(len(of_axis)) for of_axis in values))
     }
 
 
@@ -117,8 +128,7 @@ def ceilings(table: Table) -> list[dict[str, Any] | None]:
 def row_data(table: Table, kernels: Sequence[str], kernel: str, point: Mapping[str, Any]) -> dict[str, Any]:
     """One known row, by the key that `rowKey` in `explorer.js` makes."""
     space, row = table.space, table.row(kernel, point)
-    axes = space.axes if kernel in space.mapped else ("n_cols", "dtype")
-    at = ",".join(str(space.axes[axis].index(point[axis])) for axis in axes)
+    at = ",".join(str(space.axes[axis].index(point[axis])) for axis in space.axes_of(kernel))
     value, shade = table.value(row), table.shade(row)
     text = _bar_text(table, row)
     found: dict[str, Any] = {
@@ -214,7 +224,8 @@ def still_html(table: Table, kernels: Sequence[str], point: Mapping[str, Any]) -
             sentences.append(
                 f"<p><b>{html.escape(kernel)}</b>: {html.escape(explain.reason(table, row))}</p>"
             )
-    where = ", ".join(f"{word(axis)} {label(value)}" for axis, value in point.items())
-    caption = f"{space.operation} of {space.rows(point['n_cols']):,} × {point['n_cols']:,}, at {where}"
+    where = ", ".join(f"{space.word(axis)} {label(value)}" for axis, value in point.items())
+    size = space.size(space.rows(point["n_cols"]), point["n_cols"])
+    caption = f"{space.operation} of {size}, at {where}"
     made = table_html(["kernel", "", table.unit, "time"], rows, caption)
     return f"{made}{''.join(sentences)}<p>{html.escape(table.note)}</p>"

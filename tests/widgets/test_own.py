@@ -311,13 +311,13 @@ def test_the_best_point_is_right_and_names_those_that_it_cannot_be_told_from():
         512: (41.0, 44.0, 45.0),
         1024: (39.0, 43.0, 47.0),
     }
-    found = best_of(timed_table(times), ("flat", "torch.square"), 256, "float32")
+    found = best_of(timed_table(times), ("flat", "torch.square"), {"n_cols": 256, "dtype": "float32"})
     assert found.row["BLOCK_SIZE"] == 128 and (found.n_known, found.n_points) == (5, 6)
     # 0.5 % is less than two measurements of one thing differ by; an interval that reaches below cannot tell.
     assert [row["BLOCK_SIZE"] for row in found.alike] == [256, 1024]
     assert "flat with BLOCK_SIZE=128, num_warps=4, 40.10 µs (95 % CI 40.00 to 40.20)" in found.text
     assert "5 of 6 points measured" in found.text and "torch.square: 51.00 µs" in found.text
-    none = best_of(timed_table({64: None}), ("flat",), 256, "float32")
+    none = best_of(timed_table({64: None}), ("flat",), {"n_cols": 256, "dtype": "float32"})
     assert none.row is None and none.text.startswith("No right point was timed at 4,096 × 256 float32 yet")
 
 
