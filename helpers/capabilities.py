@@ -166,6 +166,9 @@ KINDS: dict[str, Kind] = {
         lacking=_NO_TMA,
         note="A position that doesn't fit into shared memory is refused.",
     ),
+    "attention units": Kind(
+        "count how busy attention's units are", ("attention/busy-units",), since=TMA, lacking=_NO_TMA
+    ),
     "attention decode": Kind(
         "time attention of one new token", ("attention/decode",), since=TENSOR_CORES, lacking=_NO_TENSOR_CORES
     ),

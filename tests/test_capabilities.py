@@ -166,7 +166,7 @@ def test_every_measuring_cell_of_lesson_11_is_in_the_table():
 
 def test_every_measuring_cell_of_lesson_12_is_in_the_table():
     names = recorded_in("notebooks/12_attention.ipynb")
-    assert len(names) == 4 and all(capabilities.kind_of(name) for name in names)
+    assert len(names) == 5 and all(capabilities.kind_of(name) for name in names)
 
 
 @pytest.mark.parametrize("target", [None, "sm_75", "sm_80", "sm_89", "sm_90"])

@@ -122,6 +122,54 @@ def time_decoding(
     ]
 
 
+# Each kernel runs twice, and only its second launch is counted. 4 × 16 heads of 4,096 tokens, size 128.
+_SCRIPT = """
+import torch
+from helpers.kernels.attention import attention_forward
+from helpers.lessons.attention_times import backends
+
+q, k, v = (torch.randn(4, 16, 4096, 128, device="cuda", dtype=torch.bfloat16) for _ in range(3))
+calls = backends() | {"the workbook's": lambda q, k, v: attention_forward(q, k, v)[0]}
+del calls["torch, efficient"]
+for name, call in calls.items():
+    call(q, k, v)
+    with torch.cuda.nvtx.range("counted"), torch.cuda.nvtx.range(name):
+        call(q, k, v)
+torch.cuda.synchronize()
+"""
+_BUSY = {
+    "tensor_percent": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "exp_percent": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
+    "issue_percent": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+}
+
+
+def count_busy_units() -> list[dict[str, Any]]:
+    """Counts how busy an SM's units are with attention, in the workbook's kernel and in PyTorch's.
+
+    Returns:
+        A row per kernel: `kernel`, `us`, and the percentage of all cycles in which the tensor cores multiply
+        (`tensor_percent`), the units for exponentials take an instruction (`exp_percent`), and a scheduler
+        issues an instruction (`issue_percent`).
+
+    Raises:
+        records.CannotMeasure: Nsight Compute can't count on this machine.
+    """
+    from helpers import ncu
+
+    metrics = ["gpu__time_duration.sum", *_BUSY.values()]
+    longest: dict[str, Any] = {}
+    for kernel in ncu.count(_SCRIPT, nvtx="counted", set=None, metrics=metrics):
+        for name in set(kernel.nvtx) - {"counted"}:
+            if name not in longest or kernel.duration_us > longest[name].duration_us:
+                longest[name] = kernel
+    return [
+        {"kernel": name, "us": one.duration_us}
+        | {column: float(one.metrics[metric]) for column, metric in _BUSY.items()}
+        for name, one in longest.items()
+    ]
+
+
 def backends() -> dict[str, Attention]:
     """PyTorch's three kernels for scaled_dot_product_attention, by name."""
     from torch.nn.attention import SDPBackend, sdpa_kernel

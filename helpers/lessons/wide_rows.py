@@ -8,10 +8,8 @@ softmax and others under Nsight Compute.
 
 from __future__ import annotations
 
-import tempfile
 import types
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import records
@@ -355,17 +353,7 @@ def counters() -> list[dict[str, Any]]:
     """
     from helpers import ncu
 
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            path = ncu.run(
-                _SCRIPT, out=Path(folder, "peers.ncu-rep"), nvtx="measured", set=None, sections=_SECTIONS,
-                import_source=False, timeout_s=900,
-            )  # fmt: skip
-        except ncu.NcuError as error:
-            if error.reason in ("not-found", "permission", "driver", "busy"):
-                raise records.CannotMeasure(str(error)) from error
-            raise
-        return of_report(ncu.load_report(path))
+    return of_report(ncu.count(_SCRIPT, nvtx="measured", set=None, sections=_SECTIONS, timeout_s=900))
 
 
 def of_report(report: Any) -> list[dict[str, Any]]:

@@ -7,15 +7,13 @@ the same 10,000 × 10,000 floats.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers import records, timing
+from helpers import ncu, timing
 from helpers.kernels.square import square_flat_kernel, square_rows_kernel
-from helpers.ncu import NcuError, Report, load_report, run, sectors
+from helpers.ncu import Report, sectors
 from helpers.ptx import from_compiled
 
 if TYPE_CHECKING:
@@ -166,17 +164,7 @@ def _checked_load_bytes(shape: Shape, n_bytes: int) -> int:
 
 def _counted() -> list[dict[str, Any]]:
     """Returns what the hardware counted in each launch."""
-    with tempfile.TemporaryDirectory() as folder:
-        try:
-            path = run(
-                _SCRIPT, out=Path(folder, "widths.ncu-rep"), kernel="square_", set=None, sections=_SECTIONS,
-                import_source=False,
-            )  # fmt: skip
-        except NcuError as error:
-            if error.reason in ("not-found", "permission", "driver", "busy"):
-                raise records.CannotMeasure(str(error)) from error
-            raise
-        return counters(load_report(path))
+    return counters(ncu.count(_SCRIPT, kernel="square_", set=None, sections=_SECTIONS))
 
 
 def counters(report: Report) -> list[dict[str, Any]]:

@@ -14,7 +14,7 @@ from helpers.ncu.magic import last
 from helpers.ncu.magic import register as load_ipython_extension
 from helpers.ncu.reader import Kernel, Report, ReportError, Rule, load_report, readable, summary
 from helpers.ncu.rules import advice, advice_html, outcome
-from helpers.ncu.runner import command, profile, run, shell_line, terminal, why_not
+from helpers.ncu.runner import command, count, profile, run, shell_line, terminal, why_not
 from helpers.ncu.views import (
     STALLS,
     instructions,
@@ -38,6 +38,7 @@ __all__ = [
     "advice",
     "advice_html",
     "command",
+    "count",
     "diagnose",
     "instructions",
     "last",

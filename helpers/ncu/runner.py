@@ -262,6 +262,28 @@ def profile(
     return load_report(records.measured_file(name, live, ".ncu-rep", sources=sources, params=params))
 
 
+def count(code: str, **options) -> Report:
+    """Profiles code for the rows of a record: `records.measured` replays if ncu cannot run here.
+
+    Args:
+        code: Python code that runs in its own process.
+        **options: see `run`.
+
+    Raises:
+        NcuError: ncu can run here, but the code or a filter is wrong.
+        records.CannotMeasure: ncu cannot run here.
+    """
+    from helpers import records
+
+    with tempfile.TemporaryDirectory() as folder:
+        try:
+            return load_report(run(code, out=Path(folder, "counted.ncu-rep"), import_source=False, **options))
+        except NcuError as error:
+            if error.reason in _REPLAYED:
+                raise records.CannotMeasure(str(error)) from error
+            raise
+
+
 def terminal(line: str, *, record: str = "ncu/terminal", timeout_s: float = 300) -> None:
     """Runs `ncu LINE` as a terminal would and prints its output.
 
