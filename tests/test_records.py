@@ -359,6 +359,8 @@ def test_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
     keep("old", "2025-01-01", text.replace('"a": 1', '"a": 2'), lessons=every)
     keep("new", "2026-12-01", text.replace('"a": 1', '"a": 3'), lessons=every)
     keep("begun", "2027-01-01", text.replace('"a": 1', '"a": 4'), lessons=every[:5])
+    for more in ("attention/one", "matmul/one", "matmul/two"):  # not of core lessons
+        keep("old", "2025-01-01", text, name=more)
     assert records.sets() == ["new", "old", "begun", "h100"]
     assert records.measured("lesson/long", never)["a"].tolist() == [3]
     assert "wasn't measured" not in shown[-1]["text/plain"]

@@ -37,7 +37,6 @@ DTYPES = (torch.float32, torch.bfloat16, torch.float16, FP8)
 PRECISIONS = ("ieee", "tf32")  # of float32 products
 GROUP_M = 8  # rows of tiles whose programs follow each other
 ROW_BYTES = 128  # of k per step: as much as one row of a shared-memory swizzle
-PROMOTED = 128  # columns of k after which an fp8 sum moves to float32, as in cuBLAS
 COPY_READS = 256  # how often a matrix must be read before copying it to aligned rows pays
 
 # Tiles of c (rows, columns) with their warps, the largest first. A larger tile loads fewer bytes per product,
@@ -221,11 +220,6 @@ def plan_matmul(
     chip = chip or Chip()
     tensor_cores = chip.capability >= (8, 0) and (dtype != torch.float32 or precision == "tf32")
     block_k = ROW_BYTES // dtype.itemsize if tensor_cores else 32
-    tiles = TILES if tensor_cores else FMA_TILES
-    if dtype == FP8 and not fast_accumulation and m > SKINNY_ROWS[-1]:
-        # Each sum moves to float32 often, so the largest tile would need twice its registers. Longer steps
-        # make up for smaller tiles.
-        tiles, block_k = TILES[1:], 2 * block_k
 
     def planned(
         tile: tuple[int, int, int], kernel: str = "tiles", block_k: int = block_k, most: int = 4
@@ -242,6 +236,9 @@ def plan_matmul(
     if m <= SKINNY_ROWS[-1]:
         rows = next(size for size in SKINNY_ROWS if m <= size)
         return _split(planned((rows, *SKINNY_TILE), block_k=2 * block_k, most=6), m, n, k, chip)
+    tiles = TILES if tensor_cores else FMA_TILES
+    if dtype == FP8 and not fast_accumulation:
+        tiles = TILES[1:]  # each step has its own sum, so the largest tile would need twice its registers
 
     def best(kernel: str) -> MatmulPlan:
         """The plan with the smallest estimate, if it has room for three steps, or else for two."""
@@ -385,7 +382,7 @@ def matmul_forward(
             c = torch.empty(m, n, dtype=dtype, device=a.device)
         vectors = [c if v is None else v.contiguous() for v in (scale_a, scale_b, bias)]
         after = {"SCALED": scale_a is not None, "BIAS": bias is not None, "GELU": gelu}
-        imprecise = PROMOTED if a.dtype == FP8 and not fast_accumulation else None
+        imprecise = plan.block_k if a.dtype == FP8 and not fast_accumulation else None
         how = {"PRECISION": precision, "IMPRECISE": imprecise, **after}
         if plan.kernel == "descriptors":
             _launch_descriptors(c, a, b, vectors, plan, chip, how)

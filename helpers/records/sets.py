@@ -57,16 +57,17 @@ def _newest(gpu: Path) -> str:
 
 
 def _rank(gpu: Path) -> tuple[bool, int, str]:
-    """What sorts the sets: is it complete, how many records it has, and the date of the newest."""
-    complete = all((gpu / lesson).is_dir() for lesson in _CORE)
-    return complete, sum(1 for _ in gpu.rglob("*.json")), _newest(gpu)
+    """What sorts the sets: is it complete, how many records of core lessons it has, and the newest's date."""
+    n_records = [sum(1 for _ in (gpu / lesson).glob("*.json")) for lesson in _CORE]
+    return all(n_records), sum(n_records), _newest(gpu)
 
 
 def sets() -> list[str]:
     """The GPUs that have records, as folder names: complete sets first, and the largest first among those.
 
     A set is complete if it has records of every core lesson. A set that a single lesson has started is
-    incomplete, so it isn't replayed instead of a complete one. Of two sets of one size, the newer is first.
+    incomplete, so it isn't replayed instead of a complete one. The size is the number of core lessons'
+    records. Of two sets of one size, the newer is first.
 
     Example:
         >>> from helpers import records

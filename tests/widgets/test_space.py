@@ -10,7 +10,7 @@ import torch
 from slider_driver import Sliders
 
 from helpers import device, records, widgets
-from helpers.widgets import measure, softmax
+from helpers.widgets import attention, measure, softmax
 from helpers.widgets.space import FACTS, Candidate, Refused, Space
 from helpers.widgets.square import SPACES
 from helpers.widgets.table import Table
@@ -122,7 +122,9 @@ def test_a_space_of_ones_own_is_checked_and_timed():
     assert row["verdict"] == "wrong" and row["gb_per_s"] is None
 
 
-@pytest.mark.parametrize("space", [*SPACES.values(), softmax.SPACE], ids=lambda space: space.name)
+@pytest.mark.parametrize(
+    "space", [*SPACES.values(), softmax.SPACE, attention.SPACE], ids=lambda space: space.name
+)
 def test_the_records_are_of_these_kernels(space):
     case = commands.recorded(space.record)
     assert dict(records.fingerprint(s) for s in space.sources()) == case["provenance"]["sources"]
