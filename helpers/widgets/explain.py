@@ -406,7 +406,7 @@ def reason(table: Table, row: Row | None) -> str:
     return (
         f"{checked}{row['registers']} registers per thread ({spills}){shared} · "
         f"{_work(row, '-byte')} · "
-        f"{blocks} blocks per SM, {percent} % of its threads (limit: {limit})"
+        f"{blocks} block{'s' * (blocks != 1)} per SM, {percent} % of its threads (limit: {limit})"
         + (f" · {waves:,.1f} waves" if waves is not None else "")
     )
 
