@@ -39,7 +39,7 @@ def problems(installed: Mapping[str, str | None]) -> list[str]:
     # `__index__`), which NumPy 2.4 refuses.
     if triton and numpy and _minor(triton) < (3, 7) and _minor(numpy) >= (2, 4):
         found.append(
-            f"With numpy {numpy}, the interpreter of triton {triton} can't run a loop whose bound is a kernel "
+            f"With numpy {numpy}, triton {triton}'s interpreter can't run a loop whose bound is a kernel "
             "argument (lessons 06, 11 and 12 without a GPU): pip install 'numpy<2.4', or use triton 3.7 or "
             "newer with its torch."
         )

@@ -121,7 +121,7 @@ def test_without_gpu_and_record_every_position_is_checked_and_compiled(tmp_path)
     note, large, spilled, two = json.loads(done.stdout.splitlines()[-1])
     assert "not timed, since there is no GPU and no record yet" in note and "sm_90" in note
     assert large["line"].startswith("right on 160 tokens in Triton's interpreter")
-    assert "231,424 bytes of shared memory" in large["line"] and "1 blocks per SM" in large["line"]
+    assert "231,424 bytes of shared memory" in large["line"] and "1 block per SM" in large["line"]
     assert spilled["text"] == "skipped" and "has 256 sums and scores" in spilled["line"]
     assert "bytes spilled)" in spilled["line"]
     assert (
