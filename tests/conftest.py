@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import debian
 import nbformat
 import pytest
 import seeds
@@ -94,6 +96,16 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef, request: pytest.FixtureR
     if fixturedef.scope != "function":
         seeds.sow(seeds.of(f"{fixturedef.baseid}::{fixturedef.argname} {getattr(request, 'param', '')}"))
     return (yield)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def sandbox() -> None:
+    """Install bubblewrap, with which submissions and candidates are sandboxed, if root runs the tests.
+
+    Without it, the tests that need a sandbox fail, and say what to install.
+    """
+    with contextlib.suppress(RuntimeError):
+        debian.program("bubblewrap", "bwrap", needed_by="The tests of sandboxes")
 
 
 @pytest.fixture(scope="session", autouse=True)
