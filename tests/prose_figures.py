@@ -273,9 +273,23 @@ def _masked(layouts: ncu.Report) -> tuple:
     return tuple(f"{layouts[launch].duration_us:.1f}" for launch in (3, 2))
 
 
+THIS_LESSONS = "this lesson's kernel"
+
+
+def _us(rows):
+    return rows.set_index("kernel")["median_us"]
+
+
 def _three_kernels(forward):
-    us = forward.set_index("kernel")["median_us"]
-    return tuple(f"{us[name]:,.0f}" for name in ("this lesson's kernel", "torch, flash", "torch, cuDNN"))
+    return tuple(f"{_us(forward)[name]:,.0f}" for name in (THIS_LESSONS, "torch, flash", "torch, cuDNN"))
+
+
+def _saved_by_powers_of_2(forward):
+    """The kernel of lesson 12's B2 at twice the work, against its first one."""
+    path = ROOT / "helpers" / "records" / "h100" / "attention" / "causal.json"
+    causal = pd.DataFrame(json.loads(path.read_text())["cases"][0]["rows"])
+    second = causal[(causal.n == 8192) & (causal.kernel == "ours")]["full_us"].item() / 2
+    return (f"{100 * (1 - second / _us(forward)[THIS_LESSONS]):.0f}",)
 
 
 def _behind_cudnn(sweep):
@@ -287,9 +301,15 @@ def _behind_cudnn(sweep):
 
 
 def _mask_gains(causal):
-    gains = causal[causal.n == 8192].set_index("kernel")["gain"]
+    long = causal[causal.n == 8192].set_index("kernel")
     assert (causal[causal.n == 512].gain < 1).all()
-    return tuple(f"{gains[name]:.2f}" for name in ("ours", "torch, flash"))
+    gains = (f"{long.gain[name]:.2f}" for name in ("ours", "torch, flash"))
+    return (f"{long.full_us['ours']:,.0f}", *gains)
+
+
+def _busy_together(busy):
+    both = (busy.tensor_percent + busy.exp_percent).set_axis(busy.kernel)
+    return tuple(f"{both[name]:.0f}" for name in ("the workbook's", "torch, cuDNN"))
 
 
 PROSE: list[Prose] = [
@@ -601,17 +621,53 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "12_attention",
-        "takes {} % longer than cuDNN with a head size of 64, and {} % longer with 128",
+        "on the same GPU, lesson 11's product reached {} TFLOP/s",
+        "h100",
+        "matmul/stages",
+        lambda stages: (f"{_tflop(stages)['4']:.0f}",),
+    ),
+    Prose(
+        "12_attention",
+        "TFLOP/s, and this kernel {}.",
+        "h100",
+        "attention/forward",
+        lambda forward: (f"{_tflop(forward)[THIS_LESSONS]:.0f}",),
+    ),
+    Prose(
+        "12_attention",
+        "the fastest position takes {} % longer than cuDNN with a head size of 64, and {} % longer with 128",
         "h100",
         "attention/launch-sweep",
         _behind_cudnn,
     ),
     Prose(
         "12_attention",
-        "On the recorded H100, the mask makes our kernel {} times as fast with 8,192 tokens, and "
-        "FlashAttention-2 {} times.",
+        "On the recorded H100, powers of 2 save {} % of the time",
+        "h100",
+        "attention/forward",
+        _saved_by_powers_of_2,
+    ),
+    Prose(
+        "12_attention",
+        "twice the work of A5, take {} µs. The mask makes that {} times as fast, and not 1.97 times. "
+        "FlashAttention-2 masks only where it has to, and gets {}.",
         "h100",
         "attention/causal",
         _mask_gains,
+    ),
+    Prose(
+        "12_attention",
+        "On the recorded H100, 16 parts give nearly every SM work, and the time falls from {} to {} µs. "
+        "More parts don't help. PyTorch's own kernel takes {} µs.",
+        "h100",
+        "attention/decode",
+        lambda decode: tuple(f"{_us(decode)[name]:.0f}" for name in ("1 parts", "16 parts", "torch")),
+    ),
+    Prose(
+        "12_attention",
+        "keep the workbook's units busy for {} % of the cycles, and cuDNN's for {} %",
+        "h100",
+        "attention/busy-units",
+        _busy_together,
     ),
 ]

@@ -18,7 +18,7 @@
   measures many small kernels with and without a CUDA graph.
 - `products`, `precision` (11): measures matrix products, computes their traffic, draws the order of their
   tiles, and compares their rounding errors with a bound.
-- `attention`, `attention_times` (12): counts and draws the tiles of attention, compiles its kernels, and
-  measures them.
+- `attention`, `attention_kernels`, `attention_times` (12): counts and draws the tiles of attention, and
+  defines, compiles and measures its kernels.
 - `claims` (13): eight kernels' claims with their problems, and their verification in the background.
 """

@@ -182,34 +182,6 @@ def compile_attention(
     )  # fmt: skip
 
 
-def compile_tiles(
-    kernel: Any, tiles: Iterable[tuple[int, int, int, int]], target: str, **sizes: Any
-) -> pd.DataFrame:
-    """Compiles a kernel for several tiles, for a GPU that needn't be there.
-
-    Args:
-        kernel: As in `compile_attention`.
-        tiles: Queries, keys, head size and warps.
-        target: The GPU's architecture.
-        **sizes: Other compile-time arguments.
-
-    Returns:
-        A row per tile: `tile`, `head size`, `warps`, `registers` per thread, `spilled` bytes per thread, and
-        `shared` bytes per program.
-    """
-    import pandas as pd
-
-    rows = []
-    for block_m, block_n, head_size, warps in tiles:
-        made = compile_attention(
-            kernel, target, num_warps=warps, BLOCK_M=block_m, BLOCK_N=block_n, HEAD_SIZE=head_size, **sizes
-        )
-        rows.append({"tile": f"{block_m} × {block_n}", "head size": head_size, "warps": warps,
-                     "registers": made.n_registers, "spilled": made.spill_bytes,
-                     "shared": made.shared_bytes})  # fmt: skip
-    return pd.DataFrame(rows)
-
-
 def count_steps(kernels: Mapping[str, Stages], n_scores: int) -> pd.DataFrame:
     """What one step of each kernel's loop executes for each score.
 

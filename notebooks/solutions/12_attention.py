@@ -28,8 +28,8 @@ check("longest-sequence", longest_sequence)
 def attend_in_tiles(q, k, v, block):
     """Return the attention of the queries q to the keys k and values v, which are NumPy matrices."""
     top = np.full(len(q), -np.inf)  # each query's largest score so far
-    total = np.zeros(len(q))  # its sum of weights, divided by exp(top)
-    acc = np.zeros((len(q), v.shape[1]))  # its sum of weighted values, divided by exp(top)
+    total = np.zeros(len(q))  # its sum of exp(score - top)
+    acc = np.zeros((len(q), v.shape[1]))  # its sum of exp(score - top) * value
     for first in range(0, len(k), block):
         tile = slice(first, first + block)
         scores = q @ k[tile].T / np.sqrt(q.shape[1])
@@ -105,8 +105,8 @@ check("tiles-visited", tiles_visited)
 def merge_results(o, lse):
     """Return the result of attention to all keys.
 
-    o: (parts, head_size), the result for each part of the keys, which was divided by
-    exp(lse); lse: (parts,), the log-sum-exp of each part's scores.
+    o: (parts, head_size), each part's own result, already divided by its sum, exp(lse);
+    lse: (parts,), the log-sum-exp of each part's scores.
     """
     # BEGIN SOLUTION: which weight does each part have?
     weights = torch.exp(lse - lse.max())
