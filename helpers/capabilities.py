@@ -138,6 +138,12 @@ KINDS: dict[str, Kind] = {
         lacking=_NO_TENSOR_CORES,
         note="A position that doesn't fit into shared memory is refused.",
     ),
+    "epilogue": Kind(
+        "time bias and GELU after a product",
+        ("matmul/epilogue",),
+        since=TENSOR_CORES,
+        lacking=_NO_TENSOR_CORES,
+    ),
     "tf32": Kind(
         "measure errors of TF32 products",
         ("matmul/precision",),

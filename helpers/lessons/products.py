@@ -6,7 +6,7 @@ Functions that measure need a GPU and return the rows of a record.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from helpers import plots
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from helpers.ptx import Instruction, Stages
 
     Product = Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    Call = Callable[[], torch.Tensor]
 
 SECTOR = 32  # bytes
 # counter -> what one of its units is worth in bytes
@@ -35,9 +36,9 @@ def off(ours: torch.Tensor, exact: torch.Tensor) -> float:
     return ((ours.double() - exact).abs().max() / exact.square().mean().sqrt()).item()
 
 
-def speed(n: int, median_us: float, ci95_us: tuple[float, float]) -> dict[str, float]:
-    """The columns of one timing: µs and TFLOP/s of a product of two n × n matrices, with their intervals."""
-    tflop = lambda us: 2 * n**3 / us / 1e6  # noqa: E731
+def speed(n_flop: int, median_us: float, ci95_us: tuple[float, float]) -> dict[str, float]:
+    """The columns of one timing: µs and TFLOP/s of a product of `n_flop` operations, with their intervals."""
+    tflop = lambda us: n_flop / us / 1e6  # noqa: E731
     return {
         "median_us": median_us, "ci_low_us": ci95_us[0], "ci_high_us": ci95_us[1],
         "tflop_per_s": tflop(median_us), "tflop_per_s_low": tflop(ci95_us[1]),
@@ -65,8 +66,6 @@ def time_products(
     """
     import torch
 
-    from helpers.timing.interleaved import compare_many
-
     rows = []
     for n in sizes:
         a, b = (torch.randn(n, n, device="cuda", dtype=dtype) for _ in range(2))
@@ -75,11 +74,71 @@ def time_products(
             if (error := off(f(a, b)[:64], exact)) > 0.02:
                 raise ValueError(f"{name} is wrong at n = {n:,}: it is off by {error:.2g}.")
         calls = {name: lambda f=f, a=a, b=b: f(a, b) for name, f in functions.items()}
-        for name, one in compare_many(calls, against=next(iter(calls)), budget_s=budget_s).items():
-            low, high = one.ratio_ci95
-            relative = {"ratio": one.ratio, "ratio_low": low, "ratio_high": high}
-            rows.append({"n": n, "kernel": name, **speed(n, one.median_us, one.ci95_us), **relative})
+        rows += [{"n": n} | row for row in _timed(calls, next(iter(calls)), 2 * n**3, budget_s)]
     return rows
+
+
+def _timed(calls: Mapping[str, Call], against: str, n_flop: int, budget_s: float) -> Iterator[dict[str, Any]]:
+    """Times calls in turns; a row per call: `kernel`, the columns of `speed`, and those of its `ratio`."""
+    from helpers.timing.interleaved import compare_many
+
+    for name, one in compare_many(calls, against=against, budget_s=budget_s).items():
+        low, high = one.ratio_ci95
+        relative = {"ratio": one.ratio, "ratio_low": low, "ratio_high": high}
+        yield {"kernel": name, **speed(n_flop, one.median_us, one.ci95_us), **relative}
+
+
+def time_epilogue(fused: Callable[..., torch.Tensor], ks: Iterable[int]) -> list[dict[str, Any]]:
+    """Checks and times GELU of a product plus a bias, in turns, with matrices of random bfloat16 numbers.
+
+    Args:
+        fused: Computes all of it, when it is called as `fused(a, b, bias, gelu=True)`.
+        ks: The values of k, for a of (8,192, k) and b of (k, 4,096).
+
+    Returns:
+        A row per k and way to compute it: `k`, `kernel` ("fused", or one of `by_torch`), the columns of
+        `speed`, which count the product's operations, and `ratio`, its time relative to "compiled", with the
+        interval from `ratio_low` to `ratio_high`.
+
+    Raises:
+        ValueError: A result is wrong.
+    """
+    import torch
+
+    m, n = 8192, 4096
+    rows = []
+    for k in ks:
+        a, b, bias = (
+            torch.randn(shape, device="cuda", dtype=torch.bfloat16) for shape in ((m, k), (k, n), (n,))
+        )
+        b /= k**0.5  # so the bias is about as large as the product
+        calls = by_torch(a, b, bias) | {"fused": lambda a=a, b=b, bias=bias: fused(a, b, bias, gelu=True)}
+        exact = bias_and_gelu(a[:64].double(), b.double(), bias.double())
+        for name, call in calls.items():
+            if name != "the product alone" and not (error := off(call()[:64], exact)) <= 0.05:
+                raise ValueError(f"{name} is wrong at k = {k:,}: it is off by {error:.2g}.")
+        rows += [{"k": k} | row for row in _timed(calls, "compiled", 2 * m * n * k, budget_s=0.6)]
+    return rows
+
+
+def bias_and_gelu(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+    """GELU (tanh form) of a @ b + bias, in PyTorch's operations."""
+    import torch
+    from torch.nn import functional
+
+    return functional.gelu(torch.addmm(bias, a, b), approximate="tanh")
+
+
+def by_torch(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> dict[str, Call]:
+    """PyTorch's ways to compute `bias_and_gelu`: "torch" and "compiled"; and "the product alone"."""
+    import torch
+
+    compiled = torch.compile(bias_and_gelu, dynamic=False)
+    return {
+        "torch": lambda: bias_and_gelu(a, b, bias),
+        "compiled": lambda: compiled(a, b, bias),
+        "the product alone": lambda: a @ b,
+    }
 
 
 def time_contents(product: Product, n: int, dtype: torch.dtype) -> list[dict[str, Any]]:
@@ -95,7 +154,7 @@ def time_contents(product: Product, n: int, dtype: torch.dtype) -> list[dict[str
     for name, make in {"random numbers": torch.randn, "zeros": torch.zeros}.items():
         a, b = (make(n, n, device="cuda", dtype=dtype) for _ in range(2))
         one = timing.time_gpu(lambda a=a, b=b: product(a, b), budget_s=1.0)
-        rows.append({"n": n, "kernel": name, **speed(n, one.median_us, one.ci95_us)})
+        rows.append({"n": n, "kernel": name, **speed(2 * n**3, one.median_us, one.ci95_us)})
     return rows
 
 

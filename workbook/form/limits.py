@@ -57,7 +57,7 @@ LESSONS = {
     "04": replace(STANDARD, lines=400),
     "05": replace(STANDARD, words=3_800),  # three optional sections
     "06": replace(STANDARD, words=3_700),
-    "11": replace(STANDARD, lines=500, words=4_300),  # four optional sections
+    "11": replace(STANDARD, lines=530, words=4_550),  # five optional sections
     "12": replace(STANDARD, words=4_000),  # four optional sections
 }
 FIRST_CELLS = ["title", "setup", "parameters"]
