@@ -26,10 +26,11 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Lesson 11 on two simulated GPUs; `make test` asks each of its cells what it would do there.
     "test_capabilities.py": ("test_lesson_11_runs_on_a_simulated_gpu",),
-    # Builds with PyTorch's own headers, a minute each on two slow cores; the second set of records; and the
-    # proof that nbval notices a broken lesson.
+    # Builds with PyTorch's own headers, and eight verifications, a minute each on two slow cores; the second set
+    # of records; and the proof that nbval notices a broken lesson.
     "test_notebooks.py": (
         "test_lesson[08_builds]",
+        "test_lesson[13_verify]",
         "test_a_lesson_prints_the_same_from_the_other_records",
         "test_a_broken_copy_fails",
         "test_an_edited_kernel_is_not_given_the_recorded_times",
@@ -60,14 +61,26 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_every_format_is_judged_from_end_to_end[flashinfer-trace]",
         "test_every_format_is_judged_from_end_to_end[sol-execbench]",
         "test_a_candidate_that_hangs_is_stopped",
+        "test_results_of_all_forms",
+        "test_other_parameters_are_tried_and_taken_back",
+        "test_a_random_reference_is_not_judged",
         "test_a_cuda_solution_is_compiled_and_judged",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[changed-input]",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[low-precision]",
     ),
     # A hundred verifications, most of ten minutes.
     "workbook/test_verify_corpus.py": ALL,
-    # One build by torch.compile's C++ backend, most of a minute on two slow cores.
-    "workbook/test_corpus.py": ("test_an_honest_kernel_that_takes_long_to_build",),
+    # The corpus itself, run under a naive harness. One of its builds is by torch.compile's C++ backend.
+    "workbook/test_corpus.py": (
+        "test_a_naive_harness_accepts_it",
+        "test_its_results_are_wrong",
+        "test_a_fraud_runs",
+        "test_an_honest_kernel_matches_its_reference",
+        "test_an_honest_kernel_that_takes_long_to_build",
+    ),
+    # Every position of the sliders compiled; `make test` compiles some, and all of lesson 12's sliders.
+    "widgets/test_product.py": ("test_without_gpu_and_record_every_position_is_compiled_and_none_has_a_bar",),
+    "widgets/test_ptx.py": ("test_every_position_is_compiled_again",),
     # The browser over the whole book; `make test` has a book of two lessons.
     "workbook/test_book.py": (
         "test_links_and_sizes_of_the_whole_book",

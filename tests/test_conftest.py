@@ -37,7 +37,7 @@ def test_draws(case, shared, seed):
 
 def test_a_run_repeats_and_another_seed_draws_other_numbers(tmp_path):
     """With a copy of the real conftest, for any selection of tests and whatever the user's settings are."""
-    for name in ("commands.py", "conftest.py", "seeds.py", "slow.py"):
+    for name in ("commands.py", "conftest.py", "debian.py", "seeds.py", "slow.py"):
         shutil.copy(ROOT / "tests" / name, tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmarkers =\n    seeded: draws\npythonpath = .\n")
     (tmp_path / "test_draws.py").write_text(DRAWS)
