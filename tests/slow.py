@@ -26,8 +26,8 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Lesson 11 on two simulated GPUs; `make test` asks each of its cells what it would do there.
     "test_capabilities.py": ("test_lesson_11_runs_on_a_simulated_gpu",),
-    # Builds with PyTorch's own headers, and eight verifications, a minute each on two slow cores; the second set
-    # of records; and the proof that nbval notices a broken lesson.
+    # Builds with PyTorch's own headers, and eight verifications, a minute each on two slow cores; the second
+    # set of records; and the proof that nbval notices a broken lesson.
     "test_notebooks.py": (
         "test_lesson[08_builds]",
         "test_lesson[13_verify]",
