@@ -162,9 +162,6 @@ KINDS: dict[str, Kind] = {
         since=TENSOR_CORES,
         lacking=_NO_TENSOR_CORES,
     ),
-    "attention backward": Kind(
-        "time attention, backward", ("attention/backward",), since=TENSOR_CORES, lacking=_NO_TENSOR_CORES
-    ),
     "sliders over attention": Kind(
         "measure positions of the sliders over attention",
         ("attention/launch-sweep",),
