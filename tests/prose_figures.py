@@ -621,7 +621,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "12_attention",
-        "on the same GPU, lesson 11's product reached {} TFLOP/s",
+        "on the same GPU, lesson 11's reached {} TFLOP/s",
         "h100",
         "matmul/stages",
         lambda stages: (f"{_tflop(stages)['4']:.0f}",),
@@ -635,7 +635,8 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "12_attention",
-        "the fastest position takes {} % longer than cuDNN with a head size of 64, and {} % longer with 128",
+        "without a mask, the fastest position takes {} % longer than cuDNN with a head size of 64, and {} % "
+        "longer with 128",
         "h100",
         "attention/launch-sweep",
         _behind_cudnn,
@@ -665,7 +666,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "12_attention",
-        "keep the workbook's units busy for {} % of the cycles, and cuDNN's for {} %",
+        "the two shares add up to {} % for the workbook's kernel and {} % for cuDNN's",
         "h100",
         "attention/busy-units",
         _busy_together,

@@ -112,7 +112,7 @@ def softmax_step(acc, total, top, scores, v, scale, GUARDED: tl.constexpr, PRECI
         top: The largest score of each query so far, times `scale`; -inf if it has seen no key.
         scores: The new scores; those of invisible keys are -inf.
         v: The new values.
-        scale: The scale of the scores times log2(e), because exp2 is one instruction and exp is two.
+        scale: The scale of the scores times log2(e), because the hardware computes powers of 2.
         GUARDED: Whether a query may still have seen no key. It would become NaN by -inf - (-inf).
     """
     new_top = tl.maximum(top, tl.max(scores, axis=1) * scale)

@@ -106,11 +106,11 @@ def attend_masked(
 
 
 def decode_in_parts(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, parts: int) -> torch.Tensor:
-    """Attention of one query per head; each program has a part of the keys, as if it were a head of its own.
+    """Attention of one query per head; each part of the keys is treated as if it were a head of its own.
 
     Args:
         q: (batch, heads, 1, size).
-        k, v: (batch, kv_heads, n, size), where kv_heads divides heads.
+        k, v: (batch, kv_heads, n, size), contiguous; kv_heads divides heads.
         parts: Into how many parts the keys are cut; it divides n.
     """
     (batch, kv_heads, n_keys, size), n_heads = k.shape, q.shape[1]
