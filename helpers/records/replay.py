@@ -349,7 +349,7 @@ def _fallback_note(gpu: Path, changed: list[str] | None) -> str:
     """Why a record isn't taken from the replayed set: it has none, or one of another kernel version."""
     if changed:
         return f" The records of {gpu.name} measured another version of {', '.join(sorted(changed))}."
-    return f" It wasn't measured on the {gpu.name.upper()}."
+    return f" Most records are of the {gpu.name.upper()}, but not this one."
 
 
 def _show_replayed(request: _Request, found: _Found, why: str) -> Provenance:
