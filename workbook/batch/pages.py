@@ -52,6 +52,7 @@ body.jp-Notebook { max-width: 1040px; margin: 0 auto; padding: 0 16px 64px; }
   padding: 10px 0; border-bottom: 1px solid var(--line); margin-bottom: 12px; color: var(--soft); }
 .workbook-top a { color: light-dark(#0b62b8, #58a6ff); }
 .workbook-top .failed { color: light-dark(#b3261e, #ff7b72); font-weight: 600; }
+.jp-RenderedMarkdown .highlight { margin-bottom: 1em; }
 .jp-Cell-inputArea .highlight pre { white-space: pre-wrap; overflow-wrap: anywhere; }
 @media (max-width: 760px) {  /* nbconvert makes rows of a table of them, which can't scroll */
   body .jp-OutputArea-child, body .jp-OutputArea-child :is(.jp-OutputPrompt, .jp-OutputArea-output) {
