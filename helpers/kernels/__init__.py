@@ -7,9 +7,9 @@ because `helpers.kernels.square` and `helpers.kernels.softmax` are the modules t
 `square` has the kernels of lesson 03 and loads `square.cu` from lesson 02; `gelu.cu` also belongs to lesson
 02. `elementwise` has the tuned square and GELU, `softmax` has softmax over rows, and `softmax_grad` has its
 gradient. `matmul` has matrix products. `attention` has the forward pass of attention, `attention_decode` that
-of few queries, `attention_specialized` one for Hopper GPUs, and `attention_grad` the gradients.
-`attention_plan` chooses their launches, and `attention_tiles` has what they share. `chip` describes the GPU,
-and the launch rules of these modules depend on it.
+of few queries, and `attention_grad` the gradients. `attention_plan` chooses their launches, and
+`attention_tiles` has what they share. `chip` describes the GPU, and the launch rules of these modules depend
+on it.
 `cooperative_simulator` simulates a small GPU for Triton's interpreter: programs that wait for each other can
 run there, and it reports a deadlock. `source` reads the source of the kernels: the text between
 `# [kernel:NAME]` and `# [/kernel:NAME]` (`//` in `.cu` files) is identical to the cell tagged `kernel:NAME`

@@ -8,8 +8,6 @@ keys that a mask hides completely are skipped, and only tiles that it hides in p
 * `attention_tiles_kernel` loads through pointers, so it accepts every row stride and runs on every GPU.
 * `attention_descriptor_kernel` loads and stores through tensor descriptors (TMA, from compute capability 9.0
   on).
-* `attention_specialized_kernel`, in `helpers.kernels.attention_specialized`, gives loads and products warps
-  of their own. It is slower in most cases, so it runs only if you pass a plan.
 * For few queries and many keys, `helpers.kernels.attention_decode` splits the keys among programs.
 
 `helpers.kernels.attention_plan` chooses the kernel, and `helpers.kernels.attention_grad` has the gradients.
@@ -33,7 +31,6 @@ from triton.tools.tensor_descriptor import TensorDescriptor
 
 from helpers.kernels.attention_decode import decode
 from helpers.kernels.attention_plan import HEAD_SIZES, AttentionPlan, plan_attention
-from helpers.kernels.attention_specialized import allocate_descriptors, attention_specialized_kernel
 from helpers.kernels.attention_tiles import (
     COUNTS,
     LOG2_E,
@@ -257,10 +254,4 @@ def _launch(o, lse, q, k, v, scale, is_causal, window, plan: AttentionPlan, prec
         attention_descriptor_kernel[grid](o, lse, q, k, v, *sizes, **how)
         return
     strides = (stride for x in (o, q, k, v) for stride in x.stride()[:3])
-    if plan.kernel == "specialized":
-        if plan.num_stages < 3:
-            raise ValueError("With Triton 3.6, specialized warps with fewer than three stages were wrong.")
-        allocate_descriptors()
-        attention_specialized_kernel[grid](o, lse, q, k, v, *sizes, *strides, **how)
-    else:
-        attention_tiles_kernel[grid](o, lse, q, k, v, *sizes, *strides, **how)
+    attention_tiles_kernel[grid](o, lse, q, k, v, *sizes, *strides, **how)

@@ -24,8 +24,8 @@ class AttentionPlan:
     """The kernel and the launch parameters for one call.
 
     Attributes:
-        kernel: "tiles" (loads through pointers), "descriptors", "specialized" (descriptors, and warps that
-            only load), or "split" (each program has a part of the keys, for few queries).
+        kernel: "tiles" (loads through pointers), "descriptors", or "split" (each program has a part of the
+            keys, for few queries).
         block_m: Queries per tile.
         block_n: Keys per step.
         num_warps: Warps per program.

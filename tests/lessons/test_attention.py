@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch.nn.functional import scaled_dot_product_attention
 
-from helpers.kernels.attention_specialized import attention_specialized_kernel
 from helpers.lessons import attention as lesson
 from helpers.lessons import attention_times as times
+from helpers.lessons.attention_kernels import attention_specialized_kernel
 
 
 def three_lines(q, k, v):
