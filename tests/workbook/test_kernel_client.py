@@ -59,6 +59,14 @@ def test_no_message_is_lost_under_load(make_notebook, tmp_path):
         assert shown == [str(k) for k in range(2500)]
 
 
+def test_a_reply_that_arrives_while_an_output_widget_is_filled_is_seen(make_notebook, tmp_path):
+    """Without `_looking_again`, one of 200 such cells hangs."""
+    fills = [f"with out:\n    print({i})" for i in range(400)]
+    source = make_notebook("widgets", "import ipywidgets\nout = ipywidgets.Output()\ndisplay(out)", *fills)
+    report = batch.run_course([source], tmp_path / "out", cell_timeout=20)
+    assert [run.status for run in report.runs] == ["ok"], report
+
+
 @pytest.fixture
 def kernel_without_port(kernels, tmp_path) -> Callable[[str, int], Path]:
     """Install a kernel one of whose ports is taken at its first starts; returns the count of its starts."""

@@ -1,6 +1,6 @@
 """Start a notebook's kernel and receive every message that it sends.
 
-`KernelClient` extends papermill's client in two ways.
+`KernelClient` extends papermill's client in three ways.
 
 *It starts a kernel again if one of its ports is taken.* jupyter_client looks for five free ports and releases
 them before the kernel binds them, so another process can take one in between. A kernel that cannot bind its
@@ -10,6 +10,10 @@ because it waits at exit for the socket that it never bound.
 *It lifts the limits of the message queues.* A ZeroMQ publisher drops messages without a word when 1,000 of
 them wait for a slow reader. If a dropped message holds an output, the output is missing. If it is the "idle"
 that ends a cell, the cell hangs.
+
+*It looks for a kernel's replies twice a second.* A ZeroMQ socket wakes its reader once for what arrives. When
+nbclient sends an Output widget's contents to the kernel, with a second, synchronous view of the same socket,
+this consumes the wake-up of a reply that arrives at that moment. Without another look, the cell hangs.
 """
 
 from __future__ import annotations
@@ -18,7 +22,8 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from queue import Empty
 from typing import IO, Any
 
 from papermill.clientwrap import PapermillNotebookClient
@@ -26,6 +31,7 @@ from papermill.clientwrap import PapermillNotebookClient
 _STARTS = 4  # kernels that are started for one notebook before it counts as failed
 _PORT_TAKEN = "Address already in use"
 _CHECK_INTERVAL_S = 0.2
+_LOOK_AGAIN_S = 0.5
 # A kernel's own stderr gets the Python line of a crash in C++. ipykernel keeps that stream under a private
 # name after it has redirected file descriptor 2.
 #
@@ -87,6 +93,7 @@ class KernelClient(PapermillNotebookClient):
             self.create_kernel_manager()
             self.start_new_kernel(stderr=self._log, **self._options)
         client.iopub_channel.socket.rcvhwm = 0
+        client.shell_channel.get_msg = _looking_again(client.shell_channel.get_msg)
         return client
 
     @contextlib.contextmanager
@@ -110,3 +117,19 @@ class KernelClient(PapermillNotebookClient):
     def _read_log(self) -> str:
         size = os.fstat(self._log.fileno()).st_size
         return os.pread(self._log.fileno(), size - self._log_start, self._log_start).decode(errors="replace")
+
+
+def _looking_again(get_msg: Callable[..., Awaitable[dict]]) -> Callable[..., Awaitable[dict]]:
+    """A channel's `get_msg` that doesn't wait longer than `_LOOK_AGAIN_S` for a wake-up."""
+
+    async def get(timeout: float | None = None) -> dict:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = _LOOK_AGAIN_S if deadline is None else min(_LOOK_AGAIN_S, deadline - time.monotonic())
+            try:
+                return await get_msg(timeout=max(0.0, left))
+            except Empty:
+                if deadline is not None and time.monotonic() >= deadline:
+                    raise
+
+    return get
