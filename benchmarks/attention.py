@@ -94,7 +94,7 @@ def _forward(is_causal: bool) -> Iterator[Case]:
                 name: lambda backend=backend, qkv=qkv: (_by_backend(backend, *qkv, is_causal=is_causal),)
                 for name, backend in BACKENDS.items()
             }
-            if dtype == torch.bfloat16:  # a dtype changes nothing but the time to compile
+            if dtype == torch.bfloat16:  # each case is compiled again, which takes seconds
                 block_mask = _block_mask(n, None) if is_causal else None
                 calls["flex"] = lambda qkv=qkv, mask=block_mask: (compiled_flex(*qkv, block_mask=mask),)
             calls["ours"] = lambda qkv=qkv: (attention(*qkv, is_causal=is_causal),)

@@ -60,7 +60,7 @@ def collect(
     with persisting.none_set_aside() if l2 != "warm" else contextlib.nullcontext(usual) as n_set_aside:
         # CUPTI's first use takes seconds, and its first durations are discarded. This also finds functions
         # whose work on another stream isn't waited for.
-        measure(functions, flush.then_long, 3)
+        measure(functions, flush.and_delay, 3)
         start_s = now_s()
         clock_before, limits_before = _sm_clock()
         run = _rounds(functions, flush, budget_s, is_precise, min_rounds, max_rounds)

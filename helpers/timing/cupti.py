@@ -57,7 +57,7 @@ class Flush:
         if self._read is not None:
             self._read.amax()
 
-    def then_long(self) -> None:
+    def and_delay(self) -> None:
         """Flushes and keeps the stream busy for a millisecond.
 
         A call's work on another stream that doesn't wait for this one starts meanwhile. If this stream

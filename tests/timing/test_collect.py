@@ -20,7 +20,7 @@ class MadeUp:
         self.now_s, self.batches, self.held, self.mhz = 0.0, [], (), [1980]
         monkeypatch.setattr(collect, "require_gpu_alone", lambda: None)
         monkeypatch.setattr(
-            collect, "Flush", lambda l2, before: SimpleNamespace(text=f"flushed {l2}", then_long=None)
+            collect, "Flush", lambda l2, before: SimpleNamespace(text=f"flushed {l2}", and_delay=None)
         )
         monkeypatch.setattr(collect, "measure", self.measure)
         monkeypatch.setattr(collect, "wait_for_gpu", lambda: None)
