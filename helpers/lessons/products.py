@@ -6,6 +6,7 @@ Functions that measure need a GPU and return the rows of a record.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -144,7 +145,8 @@ def by_torch(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> dict[str, 
 def time_contents(product: Product, n: int, dtype: torch.dtype) -> list[dict[str, Any]]:
     """Times one product of random numbers and one of zeros, one after the other.
 
-    They don't take turns, because the clock follows the power that was drawn a moment ago.
+    They don't take turns, because the clock follows the power that was drawn a moment ago. Each first runs for
+    a second, so that the clock has settled.
     """
     import torch
 
@@ -153,6 +155,10 @@ def time_contents(product: Product, n: int, dtype: torch.dtype) -> list[dict[str
     rows = []
     for name, make in {"random numbers": torch.randn, "zeros": torch.zeros}.items():
         a, b = (make(n, n, device="cuda", dtype=dtype) for _ in range(2))
+        end = time.perf_counter() + 1.0
+        while time.perf_counter() < end:
+            product(a, b)
+            torch.cuda.synchronize()
         one = timing.time_gpu(lambda a=a, b=b: product(a, b), budget_s=1.0)
         rows.append({"n": n, "kernel": name, **speed(2 * n**3, one.median_us, one.ci95_us)})
     return rows
