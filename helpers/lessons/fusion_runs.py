@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from helpers.lessons import fusion
+from helpers.lessons import fusion, generated
 from helpers.machine import GpuSpec
 
 if TYPE_CHECKING:
@@ -236,10 +236,10 @@ def compiled_kernel(name: str, f: Function, shape: tuple[int, int]) -> str:
     from helpers import records
 
     def write(path: Path) -> None:
-        path.write_text(fusion.generated_by_compile(f, shape))
+        path.write_text(generated.by_compile(f, shape))
 
     path = records.measured_file("fusion/compiled", write, ".py", params={"spelling": name})
-    return "\n".join(fusion.kernel_texts(path.read_text()))
+    return "\n".join(generated.kernel_texts(path.read_text()))
 
 
 def body_of(kernel: str) -> str:

@@ -145,8 +145,8 @@ def by_torch(a: torch.Tensor, b: torch.Tensor, bias: torch.Tensor) -> dict[str, 
 def time_contents(product: Product, n: int, dtype: torch.dtype) -> list[dict[str, Any]]:
     """Times one product of random numbers and one of zeros, one after the other.
 
-    They don't take turns, because the clock follows the power that was drawn a moment ago. Each first runs for
-    a second, so that the clock has settled.
+    They don't take turns, because the clock follows the power that was drawn a moment ago. Each first runs
+    for a second, so that the clock has settled.
     """
     import torch
 

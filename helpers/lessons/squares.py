@@ -12,18 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from helpers import check, records, timing
-from helpers.lessons import programs, scripts
+from helpers.lessons import generated, programs, scripts
 
 if TYPE_CHECKING:
     import pandas as pd
     import torch
 
 ROWS, TORCH, COMPILE = "Triton, a program a row", "torch.square", "torch.compile"
-_COMPILE = """
-    import torch
-
-    torch.compile(torch.square)(torch.randn({}, {}, device="cuda"))
-"""
 _PRINTS = """
     import torch
     import triton
@@ -185,10 +180,10 @@ def _curve(curve_step: int) -> pd.DataFrame:
 # ------------------------------------------------------------ torch.compile's kernel
 def generated_code(n_rows: int, n_cols: int) -> str:
     """Returns the Python file that torch.compile generates for a square of this size on a GPU."""
+    import torch
 
     def write(path: Path) -> None:
-        printed = scripts.run_script(_COMPILE.format(n_rows, n_cols), TORCH_LOGS="output_code")
-        path.write_text(scripts.output_code(printed))
+        path.write_text(generated.by_compile(torch.square, (n_rows, n_cols)))
 
     params = {"n_rows": n_rows, "n_cols": n_cols}
     return records.measured_file("triton/output-code", write, ".py", params=params).read_text()

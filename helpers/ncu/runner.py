@@ -132,7 +132,7 @@ def run(
 
     Args:
         script: the path of a Python script, Python code (a string with a line break), or a whole command line
-            as a list.
+            as a list. Of a command line, ncu also profiles the processes that it starts.
         out: the path of the report, which is written atomically.
         files: additional files to create next to Python code given as a string: name to content.
         echo: whether to print what the script printed.
@@ -156,8 +156,10 @@ def run(
         raise reason  # whether permission is missing is only known for sure after running ncu
     folder = Path(tempfile.mkdtemp(prefix="kernel-workbook-ncu-"))
     try:
-        argv = _program(script, folder, files or {})
+        argv, is_command = _program(script, folder, files or {}), not isinstance(script, (str, os.PathLike))
         out.parent.mkdir(parents=True, exist_ok=True)
+        if not is_command:  # by default, ncu also enters each compiler that Triton starts, which takes time
+            options["extra"] = ["--target-processes", "application-only", *options.get("extra", ())]
         words = command(argv, out=folder / "report", ncu=device.find_tool("ncu"), **options)
         partial = folder / "report.ncu-rep"  # ncu adds the suffix
         code, text = _execute(words, folder, timeout_s)

@@ -12,7 +12,7 @@ from commands import ROOT
 from slider_driver import Sliders
 
 from helpers import check, device, trace, widgets
-from helpers.lessons import fusion
+from helpers.lessons import fusion, generated
 from helpers.widgets import measure, softmax
 from helpers.widgets.softmax import ONE_BLOCK, ONLINE, PLANNED, SPACE
 from helpers.widgets.space import COMPILED, Refused
@@ -126,12 +126,12 @@ def triton_red_fused_0(in_ptr0, out_ptr0, XBLOCK : tl.constexpr):
 
 
 def test_the_passes_of_a_generated_kernel_are_counted():
-    (kernel,) = fusion.kernel_texts(GENERATED)
+    (kernel,) = generated.kernel_texts(GENERATED)
     assert kernel.startswith("@triton.jit\ndef triton_red_fused_0(") and "async_compile" not in kernel
-    assert fusion.count_passes(kernel) == (2, 1)
-    assert len(fusion.kernel_texts(GENERATED * 2)) == 2
+    assert generated.count_passes(kernel) == (2, 1)
+    assert len(generated.kernel_texts(GENERATED * 2)) == 2
     with pytest.raises(ValueError, match="Triton"):
-        fusion.kernel_texts("def call(args): pass")
+        generated.kernel_texts("def call(args): pass")
 
 
 @pytest.mark.gpu
@@ -142,8 +142,8 @@ def test_one_word_costs_a_pass_over_the_matrix():
 
     forms = {softmax_five: (3, 1), amax: (2, 1), fusion.torch_softmax: (2, 1)}
     for f, passes in forms.items():
-        (kernel,) = fusion.kernel_texts(fusion.generated_by_compile(f, (1024, 65536)))
-        assert fusion.count_passes(kernel) == passes, kernel
+        (kernel,) = generated.kernel_texts(generated.by_compile(f, (1024, 65536)))
+        assert generated.count_passes(kernel) == passes, kernel
 
 
 # ------------------------------------------------------------------------------------------- picture and

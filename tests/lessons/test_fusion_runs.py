@@ -10,7 +10,7 @@ from commands import ROOT
 
 from helpers import ncu, records
 from helpers.kernels.softmax import softmax_online_kernel, softmax_rows_kernel
-from helpers.lessons import fusion, fusion_runs, traffic
+from helpers.lessons import fusion, fusion_runs, generated, traffic
 
 RECORDS = ROOT / "helpers" / "records" / "h200" / "fusion"
 
@@ -86,7 +86,7 @@ def test_the_cliff_of_one_block_is_where_the_optional_section_says():
 
 
 def test_the_body_of_a_generated_kernel_keeps_every_pass():
-    (kernel,) = fusion.kernel_texts((RECORDS / "compiled-max.py").read_text())
+    (kernel,) = generated.kernel_texts((RECORDS / "compiled-max.py").read_text())
     body = fusion_runs.body_of(kernel)
-    assert fusion.count_passes(body) == fusion.count_passes(kernel) == (3, 1)
+    assert generated.count_passes(body) == generated.count_passes(kernel) == (3, 1)
     assert "for r0_offset" in body and "xindex =" not in body

@@ -1,14 +1,7 @@
-"""Scripts in processes of their own, the logger's prefix taken off, and a kernel lifted out of generated
-code.
-"""
+"""Scripts in processes of their own."""
 
 from __future__ import annotations
 
-import pytest
-import torch
-import triton
-
-from helpers import device, ptx, records
 from helpers.lessons import scripts
 
 DEBUGGED = """
@@ -33,45 +26,6 @@ def test_a_script_gets_variables_and_its_error_is_shown():
     printed = scripts.run_script(script, COLOUR="green")
     assert printed.startswith("green\n") and "RuntimeError: as meant" in printed
     assert 'File "script.py"' in printed  # and not the temporary folder
-
-
-def recorded_code() -> str:
-    params = {"n_rows": 1823, "n_cols": 781}
-    return records.measured_file("triton/output-code", lambda path: None, ".py", params=params).read_text()
-
-
-def logged(code: str) -> str:
-    """What TORCH_LOGS=output_code prints for a piece of code, as torch 2.13 does."""
-    prefix = "V1122 01:55:45.470000 24895 torch/_inductor/graph.py:2722] [0/0] [__output_code]"
-    lines = ["Output code: ", *code.splitlines(), "Output code written to: /tmp/x/cabc.py"]
-    return "a warning of something else\n" + "".join(f"{prefix} {line}\n" for line in lines)
-
-
-def test_the_code_is_read_from_what_the_logger_prints(monkeypatch):
-    monkeypatch.setattr(device, "has_gpu", lambda: False)  # the record, on every machine
-    code = recorded_code()
-    assert scripts.output_code(logged(code)).split() == code.split()
-    assert scripts.kernel_text(scripts.output_code(logged(code))) == scripts.kernel_text(code)
-
-
-def test_a_script_that_logs_no_code_is_shown():
-    with pytest.raises(ValueError, match="no CUDA here"):
-        scripts.output_code("RuntimeError: no CUDA here\n")
-    with pytest.raises(ValueError, match=r"no function decorated with @triton\.jit"):
-        scripts.kernel_text("import torch\n")
-    with pytest.raises(ValueError, match="defines no function"):
-        scripts.load_kernel("x = 1\n")
-
-
-def test_a_lifted_kernel_runs():
-    text = """@triton.jit
-def add_one(x_ptr, n, XBLOCK: tl.constexpr):
-    index = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)
-    tl.store(x_ptr + index, tl.load(x_ptr + index, index < n) + 1, index < n)
-"""
-    x = torch.zeros(10)
-    ptx.interpreted(scripts.load_kernel(text))[(triton.cdiv(10, 4),)](x, 9, XBLOCK=4)
-    assert x.tolist() == [1.0] * 9 + [0.0]
 
 
 def test_prints_and_asserts_of_the_gpu_are_separated():
