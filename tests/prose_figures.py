@@ -286,7 +286,7 @@ def _three_kernels(forward):
 
 def _saved_by_powers_of_2(forward):
     """The kernel of lesson 12's B2 at twice the work, against its first one."""
-    path = ROOT / "helpers" / "records" / "h100" / "attention" / "causal.json"
+    path = ROOT / "helpers" / "records" / "h200" / "attention" / "causal.json"
     causal = pd.DataFrame(json.loads(path.read_text())["cases"][0]["rows"])
     second = causal[(causal.n == 8192) & (causal.kernel == "ours")]["full_us"].item() / 2
     return (f"{100 * (1 - second / _us(forward)[THIS_LESSONS]):.0f}",)
@@ -564,72 +564,72 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "11_matmul",
-        "On the recorded H100, the obvious CUDA kernel multiplies two matrices of 2,048 × 2,048 floats at "
+        "On the recorded H200, the obvious CUDA kernel multiplies two matrices of 2,048 × 2,048 floats at "
         "{} TFLOP/s, and PyTorch at {}.",
-        "h100",
+        "h200",
         "matmul/cuda",
         _naive_and_torch,
     ),
     Prose(
         "11_matmul",
         "PyTorch reaches {}",
-        "h100",
+        "h200",
         "matmul/tiles",
         lambda tiles: (f"{_tflop(tiles)['torch']:.0f}",),
     ),
     Prose(
         "11_matmul",
         "a short Triton kernel {}.",
-        "h100",
+        "h200",
         "matmul/stages",
         lambda stages: (f"{_tflop(stages)['4']:.0f}",),
     ),
     Prose(
         "11_matmul",
-        "than the naive kernel, and are {} times as fast, on the recorded H100",
-        "h100",
+        "than the naive kernel, and are {} times as fast, on the recorded H200",
+        "h200",
         "matmul/cuda",
         _tiled_gain,
     ),
     Prose(
         "11_matmul",
-        "On the recorded H100, tiles in shared memory bring the naive kernel from {} to {} TFLOP/s.",
-        "h100",
+        "On the recorded H200, tiles in shared memory bring the naive kernel from {} to {} TFLOP/s.",
+        "h200",
         "matmul/cuda",
         _naive_and_tiled,
     ),
     Prose(
         "11_matmul",
         "large tiles bring {}",
-        "h100",
+        "h200",
         "matmul/tiles",
         lambda tiles: (f"{_tflop(tiles)['128 × 256, 8 warps']:.0f}",),
     ),
     Prose(
         "11_matmul",
         "a fourth stage {}.",
-        "h100",
+        "h200",
         "matmul/stages",
         lambda stages: (f"{_tflop(stages)['4']:.0f}",),
     ),
     Prose(
         "12_attention",
-        "On the recorded H100, our kernel takes {} µs, FlashAttention-2 {} and cuDNN {}.",
-        "h100",
+        "On the recorded H200, our kernel takes {} µs, FlashAttention-2 {} and cuDNN {}.",
+        "h200",
         "attention/forward",
         _three_kernels,
     ),
     Prose(
         "12_attention",
         "on the same GPU, lesson 11's reached {} TFLOP/s",
-        "h100",
+        "h200",
         "matmul/stages",
         lambda stages: (f"{_tflop(stages)['4']:.0f}",),
     ),
     Prose(
         "12_attention",
         "TFLOP/s, and this kernel {}.",
-        "h100",
+        "h200",
         "attention/forward",
         lambda forward: (f"{_tflop(forward)[THIS_LESSONS]:.0f}",),
     ),
@@ -637,14 +637,14 @@ PROSE: list[Prose] = [
         "12_attention",
         "without a mask, the fastest position takes {} % longer than cuDNN with a head size of 64, and {} % "
         "longer with 128",
-        "h100",
+        "h200",
         "attention/launch-sweep",
         _behind_cudnn,
     ),
     Prose(
         "12_attention",
-        "On the recorded H100, powers of 2 save {} % of the time",
-        "h100",
+        "On the recorded H200, powers of 2 save {} % of the time",
+        "h200",
         "attention/forward",
         _saved_by_powers_of_2,
     ),
@@ -652,22 +652,22 @@ PROSE: list[Prose] = [
         "12_attention",
         "twice the work of A5, take {} µs. The mask makes that {} times as fast, and not 1.97 times. "
         "FlashAttention-2 masks only where it has to, and gets {}.",
-        "h100",
+        "h200",
         "attention/causal",
         _mask_gains,
     ),
     Prose(
         "12_attention",
-        "On the recorded H100, 16 parts give nearly every SM work, and the time falls from {} to {} µs. "
+        "On the recorded H200, 16 parts give nearly every SM work, and the time falls from {} to {} µs. "
         "More parts don't help. PyTorch's own kernel takes {} µs.",
-        "h100",
+        "h200",
         "attention/decode",
         lambda decode: tuple(f"{_us(decode)[name]:.0f}" for name in ("1 parts", "16 parts", "torch")),
     ),
     Prose(
         "12_attention",
         "the two shares add up to {} % for the workbook's kernel and {} % for cuDNN's",
-        "h100",
+        "h200",
         "attention/busy-units",
         _busy_together,
     ),

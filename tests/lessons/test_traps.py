@@ -62,7 +62,7 @@ def test_every_trap_has_its_reason():
 def test_every_recorded_trap_deceives_some_timers(gpu, monkeypatch):
     monkeypatch.setenv("WORKBOOK_REPLAY", gpu)
     truth = traps.deceived(records.stored("timer/traps"))
-    assert list(truth) == list(traps.WHY)[:11]  # the twelfth, persisting L2 lines, isn't recorded yet
+    assert list(truth) == list(traps.WHY)
     n_deceived = {
         timer: sum(timer in told for told in truth.values())
         for timer in records.stored("timer/traps").timer.unique()
