@@ -10,6 +10,7 @@
 - `occupancy`, `sm`, `timeline`, `column_sums` (05): launches by resident warps and time, a drawing of an SM,
   when DRAM first nearly stops during a launch, and what the reports say of five versions of a kernel.
 - `traffic`, `fusion_runs` (06): what operations read and write, and measurements of fused operations.
+- `generated` (03, 06): the Triton kernels that torch.compile generates, as text.
 - `fusion` (06, 09): checks and times softmaxes, and evaluates the league's table.
 - `timers`, `traps` (07): measurements with different timers, and the game of that lesson.
 - `deadlock`, `wide_rows` (09): programs that wait for each other on a GPU with few places, the steps from the
