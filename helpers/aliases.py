@@ -31,6 +31,8 @@ MODULES = {
     "helpers.lessons.waiting": "helpers.lessons.deadlock",
     "helpers.ncu.figures": "helpers.ncu.charts",
 }
+# Keys of the dicts that lab 08's exercises take.
+ANSWER_KEYS = {"mended": "kernel"}
 # What `load_kernel` and `load_cuda` take as `device`.
 DEVICES = {"host": "emulator"}
 

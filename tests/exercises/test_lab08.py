@@ -31,7 +31,7 @@ def answer(id: str, *changes: tuple[str, str], **diagnosis) -> dict:
     for old, new in changes:
         assert old in text, old
         text = text.replace(old, new)
-    return {"tool": tool, "line": line, "cause": cause, "mended": text, **diagnosis}
+    return {"tool": tool, "line": line, "cause": cause, "kernel": text, **diagnosis}
 
 
 PLACE = "output[row * width + width - col]"
@@ -39,7 +39,7 @@ END_OF_LOOP = "right;\n        }\n"
 COMPARE = "if (t < half) largest[t]"
 SET = "if (i < n) largest[t] = input[i];"
 
-MENDED = {
+FIXES = {
     "fix-the-index": [
         [(PLACE, "output[row * width + width - 1 - col]")],
         [
@@ -63,15 +63,21 @@ MENDED = {
 }
 
 
+def test_an_answer_with_the_old_key_is_understood():
+    now = answer("fix-the-unset", *FIXES["fix-the-unset"][0])
+    before = {("mended" if key == "kernel" else key): value for key, value in now.items()}
+    assert runs.as_text(before) == runs.as_text(now)
+
+
 def test_infinity_compiles_for_a_gpu_too():
     """The host has the C library's INFINITY; NVRTC includes nothing."""
-    text = answer("fix-the-unset", (SET, "largest[t] = i < n ? input[i] : -INFINITY;"))["mended"]
+    text = answer("fix-the-unset", (SET, "largest[t] = i < n ? input[i] : -INFINITY;"))["kernel"]
     cuda.compile_ptx(text, flags=runs.GPU_FLAGS)
 
 
-@pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in MENDED.items() for n in range(len(ways))])
+@pytest.mark.parametrize(("id", "n"), [(id, n) for id, ways in FIXES.items() for n in range(len(ways))])
 def test_other_fixes_are_right(id, n):
-    verdict = judged(id, answer(id, *MENDED[id][n]))
+    verdict = judged(id, answer(id, *FIXES[id][n]))
     assert verdict.passed, verdict
 
 
@@ -170,7 +176,7 @@ def test_fixes_that_only_hide_the_symptom_are_named(id, n):
     ],
 )
 def test_a_wrong_diagnosis_is_refused_before_the_source_is_checked(id, diagnosis, mistake):
-    right = MENDED[id][0]
+    right = FIXES[id][0]
     assert judged(id, answer(id, *right, **diagnosis)).mistake == mistake
 
 
@@ -209,7 +215,7 @@ def test_the_starters_contain_the_source_whose_lines_are_shown(tmp_path):
         exec(text, names)
         of = broken.KERNELS[RIGHT[id][0]]
         given = names[exercises.get(id).name]
-        assert given["mended"].strip() == of.text.strip()
+        assert given["kernel"].strip() == of.text.strip()
         assert not any(given[key] for key in ("tool", "line", "cause"))
 
 
@@ -292,10 +298,10 @@ def test_the_solutions_texts_run_on_a_gpu(tmp_path):
     names = solution("08_builds", tmp_path)
     x = torch.randn(3, 200, device="cuda")
     out = torch.empty_like(x)
-    runs.launch("reverse_rows", names["REVERSE_ROWS"]["mended"], x, out, numbers=(3, 200), device="cuda")
+    runs.launch("reverse_rows", names["REVERSE_ROWS"]["kernel"], x, out, numbers=(3, 200), device="cuda")
     assert torch.equal(out, x.flip(1))
     largest = torch.empty(10, device="cuda")
-    text = names["BLOCK_MAXIMA"]["mended"]
+    text = names["BLOCK_MAXIMA"]["kernel"]
     runs.launch("block_maxima", text, x.flatten(), largest, numbers=(600,), device="cuda")
     assert torch.equal(largest[:9], x.flatten()[:576].reshape(9, 64).amax(1))
 

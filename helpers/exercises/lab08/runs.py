@@ -12,7 +12,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers import cuda
+from helpers import aliases, cuda
 from helpers.exercises import cuda_text, guarded_run
 from helpers.exercises.lab08.broken import KERNELS
 
@@ -44,16 +44,18 @@ def as_text(answer: Any) -> str:
         NotImplementedError: The diagnosis is still empty.
         helpers.cuda.BuildError: The answer isn't a dict with the right keys and types.
     """
-    keys = (*DIAGNOSIS, "mended")
-    if not isinstance(answer, dict) or set(answer) != set(keys) or not isinstance(answer["mended"], str):
-        needs = f"a dict with the keys {', '.join(keys)}, and mended must be CUDA text, a string"
+    keys = (*DIAGNOSIS, "kernel")
+    if isinstance(answer, dict):
+        answer = {aliases.ANSWER_KEYS.get(key, key): value for key, value in answer.items()}
+    if not isinstance(answer, dict) or set(answer) != set(keys) or not isinstance(answer["kernel"], str):
+        needs = f"a dict with the keys {', '.join(keys)}, and kernel must be CUDA text, a string"
         raise cuda.BuildError(f"The answer must be {needs}.")
     diagnosis = {key: answer[key] for key in DIAGNOSIS}
     if not all(diagnosis.values()):
         raise NotImplementedError("first name the tool, the line and the cause, then fix the kernel")
     if not all(isinstance(value, int if key == "line" else str) for key, value in diagnosis.items()):
         raise cuda.BuildError("tool and cause are words, and line is a number.")
-    return json.dumps(diagnosis) + "\n" + answer["mended"].removeprefix("\n")
+    return json.dumps(diagnosis) + "\n" + answer["kernel"].removeprefix("\n")
 
 
 def answer_of(name: str, text: str) -> Answer:
@@ -63,10 +65,10 @@ def answer_of(name: str, text: str) -> Answer:
         name: Of the broken kernel, such as "reverse_rows".
         text: The diagnosis in one line, and the kernel below it.
     """
-    first, _, mended = text.partition("\n")
+    first, _, kernel = text.partition("\n")
     try:
         found = json.loads(first)
-        return Answer(name, {key: found[key] for key in DIAGNOSIS}, mended)
+        return Answer(name, {key: found[key] for key in DIAGNOSIS}, kernel)
     except (ValueError, KeyError, TypeError):
         raise cuda.BuildError("The diagnosis can't be read; give the check the dict itself.") from None
 
