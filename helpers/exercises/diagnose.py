@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import torch
 
+from helpers.check import finding
 from helpers.exercises.evidence import Evidence, in_float64
 from helpers.exercises.mistakes import Table
 
@@ -106,6 +107,8 @@ def _blanks(seen: Evidence) -> tuple[str, str] | None:
     if seen.kind == "view" and not seen.x.is_contiguous():
         return "wrong-stride", f"they were {state}" if state == "never written" else ""
     if seen.n_wrong == n:
+        if bool(seen.got.isnan().all()) and not bool(finding.still_poisoned(seen.got).any()):
+            return "computes-nan", f"{'it is' if n == 1 else 'they are'} NaN"
         # also what sums that were added to poison look like
         return "uninitialised-output", f"{'it was' if n == 1 else 'they were'} {state}"
     n_cols = seen.got.shape[-1] if seen.got.dim() else 1

@@ -34,6 +34,10 @@ ATTEMPTS = {
     "triton: not acc": changed(TRITON, "acc * shrink[:, None]", "acc", "values-not-rescaled", "`acc`"),
     "triton: not total": changed(TRITON, "total * shrink", "total", "total-not-rescaled", "`total`"),
     "triton: neither": Attempt(TRITON, _BOTH, "not-rescaled", "old maximum"),
+    "triton: upside down": changed(TRITON, "tl.exp(top - new_top)", "tl.exp(new_top - top)", "nan", "finite"),
+    "triton: nothing stored": changed(
+        TRITON, "tl.store(o_ptr + q_at, o, mask=(rows < n_queries)[:, None])", "pass", "uninitialised-output"
+    ),
     "triton: not divided": changed(
         TRITON, "total * shrink + tl.sum(weights, axis=1)", "total * 0.0 + 1.0", "not-divided"
     ),
@@ -77,10 +81,17 @@ _SUM = "sum(triton.cdiv(first + block_m, block_n) for first in range(0, n, block
         ("tiles-of-keys", "", "", ""),
         ("tiles-of-keys", "acc * shrink[:, None]", "acc", "values-not-rescaled"),
         ("tiles-of-keys", "total * shrink", "total", "total-not-rescaled"),
+        ("tiles-of-keys", "np.exp(top - new_top)", "np.exp(new_top - top)", "nan"),
         ("tiles-of-keys", "np.exp(top - new_top)", "np.ones(len(q))", "not-rescaled"),
         ("tiles-of-keys", "total * shrink + weights.sum(axis=1)", "np.ones(len(q))", "not-divided"),
         ("tiles-of-keys", "np.exp(scores -", "np.exp(q @ k[tile].T -", "scale-forgotten"),
         ("tiles-of-keys", "acc * shrink[:, None] + ", "", "last-tile-only"),
+        (
+            "tiles-visited",
+            _SUM,
+            "sum((first + block_m) // block_n for first in range(0, n, block_m))",
+            "rounded-down",
+        ),
         ("tiles-visited", "", "", ""),
         ("tiles-visited", _SUM, "(n // block_m) * (n // block_n)", "all-tiles"),
         (

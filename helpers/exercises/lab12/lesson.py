@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from helpers.check import finding
 from helpers.exercises.factories import answer_exercise, kernel_exercise
 from helpers.exercises.mistakes import Condition, always
 from helpers.exercises.model import AGAIN, Case, Exercise, Hidden
@@ -128,6 +129,7 @@ def _not_divided(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Ten
 
 
 _SUMS = {
+    "nan": lambda s: bool((s.got.isnan() & ~finding.still_poisoned(s.got)).all()),
     "scale-forgotten": _with(lambda q, k, v: _exact(q * math.sqrt(q.shape[-1]), k, v)),
     "not-divided": _with(_not_divided),
 }
@@ -269,6 +271,7 @@ def _about_visited(n: int, block_m: int, block_n: int) -> dict[str, float]:
         "all": programs * across,
         "half": programs * across / 2,
         "full_only": sum(i * block_m // block_n for i in range(programs)),
+        "rounded_down": sum((i + 1) * block_m // block_n for i in range(programs)),
         "last": across,
     }
 
@@ -283,6 +286,7 @@ VISITED = answer_exercise(
     mistakes={
         "not-a-number": lambda s: not is_number(s.got),
         "all-tiles": lambda s: s.got == s.all and s.got != s.want,
+        "rounded-down": lambda s: s.got == s.rounded_down,
         "half": lambda s: s.got in (s.half, int(s.half)),
         "diagonal-forgotten": lambda s: s.got == s.full_only,
         "one-program": lambda s: s.got == s.last,
