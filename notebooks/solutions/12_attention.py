@@ -105,7 +105,7 @@ check("tiles-visited", tiles_visited)
 def merge_results(o, lse):
     """Return the result of attention to all keys.
 
-    o: (parts, head_size), each part's own result, already divided by its sum, exp(lse);
+    o: (parts, head_size), a tensor of each part's own result, already divided by its sum, exp(lse);
     lse: (parts,), the log-sum-exp of each part's scores.
     """
     # BEGIN SOLUTION: which weight does each part have?
