@@ -402,7 +402,7 @@ PROSE: list[Prose] = [
         "09_wide_rows",
         "On the recorded H200, the plain kernel reaches {} % of a copy in this second measurement, and the "
         "tuned one {} %. With at most 96 registers, the plain kernel reaches {} %, in spite of the spill. "
-        "Smaller parts take it to {} %, which is about as good: the two intervals overlap.",
+        "Smaller parts take it to {} %, nearly as far.",
         "h200",
         "wide_rows/steps",
         _steps_to_the_tuned,
@@ -491,7 +491,7 @@ PROSE: list[Prose] = [
     ),
     Prose(
         "07_timers",
-        "`do_bench` reports {} µs for this kernel on the recorded H200",
+        "`do_bench` reports a mean of {} µs for this kernel on the recorded H200",
         "h200",
         "triton/compile-inside",
         _compiled_outside,
