@@ -75,7 +75,6 @@ SHARE = answer_exercise(
     facts=_about_share,
     tolerance=1e-6,
     mistakes={
-        "not-a-number": lambda s: not is_number(s.got),
         "nan": lambda s: math.isinf(s.want),
         "absolute": lambda s: s.near(s.largest),
         "average": lambda s: s.near(s.average, s.rms_error),
@@ -84,6 +83,7 @@ SHARE = answer_exercise(
         "of-the-largest": lambda s: s.near(s.of_largest),
         "of-the-mean": lambda s: s.near(s.of_mean),
         "precision": lambda s: close(s.got, s.in_float32, rel=1e-3, abs=1e-7),
+        "not-a-number": lambda s: not is_number(s.got),
         "share": always,
     },
     minutes=5,
