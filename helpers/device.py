@@ -420,9 +420,10 @@ def prepare() -> Survey:
 
     It puts ninja and nvcc on PATH, because torch calls them by name, and widens pandas' tables. Without a GPU
     it turns Triton's interpreter on (unless Triton is already imported, which is too late, or
-    TRITON_INTERPRET is set) and silences torch.profiler's warning about the missing GPU. It also asks Triton
-    to fuse a product and a sum into one `fma` (unless TRITON_DEFAULT_FP_FUSION is set), as it did when the
-    records were made; Triton 3.10 will no longer do so by default.
+    TRITON_INTERPRET is set). Two warnings are silenced: the profiler's, that there is no GPU, and
+    autograd's, that its thread has no CUDA context yet. It also asks Triton to fuse a product and a sum into
+    one `fma` (unless TRITON_DEFAULT_FP_FUSION is set), as it did when the records were made; Triton 3.10 will
+    no longer do so by default.
     """
     import warnings
 
@@ -435,7 +436,9 @@ def prepare() -> Survey:
     os.environ["PATH"] = os.pathsep.join(folders)
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")
     pd.set_option("display.width", 160, "display.max_columns", 20, "display.max_colwidth", 200)
-    if not has_gpu():
+    if has_gpu():
+        warnings.filterwarnings("ignore", message="Attempting to run cuBLAS, but there was no current CUDA")
+    else:
         warnings.filterwarnings("ignore", message="CUDA is not available, disabling CUDA profiling")
         if "triton" not in sys.modules:
             os.environ.setdefault("TRITON_INTERPRET", "1")

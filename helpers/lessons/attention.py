@@ -37,7 +37,8 @@ def peak_bytes(fn: Callable[..., Any], *inputs: torch.Tensor) -> int:
     """
     from torch.profiler import ProfilerActivity, profile
 
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as prof:
+    # acc_events: older versions warn without it, even though there is only one cycle
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as prof:
         fn(*inputs)
     held = most = 0
     for event in sorted(prof.events(), key=lambda one: one.time_range.start):
