@@ -25,8 +25,8 @@ WHY = {
     "zeros as input": "Zeros need less power, so the GPU's clocks may stay higher. Only a timer that "
     "inspects the data can notice that.",
     "throttling (the driver's word replaced)": "Reduced clocks slow the kernel down for every timer. Here "
-    "only the driver's report changes, so only a timer that asks the driver notices it. (nvbench measures the "
-    "clock itself, and drops slow samples.)",
+    "only the driver's report changes, so only a timer that asks the driver notices it. (nvbench measures "
+    "the clock itself, and drops slow samples.)",
     "compiled in the first call": "The first call takes far longer. torch.utils.benchmark includes it in its "
     "estimate, so it times one call at a time, each with a launch and a wait.",
     "torch.cuda.Event replaced": "Timers that use torch's events get the replaced ones; other clocks are not "
