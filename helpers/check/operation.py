@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 # Relative to each input; small enough to be linear, and far above float64's own roundings.
 _PERTURBATION = 2.0**-24
 _DRAWS = (4, 16)  # draws of random signs: for many results, and for fewer than a window of them
+# Draws for integers: each changes the order of two equal numbers with a probability of a quarter.
+_INTEGER_DRAWS = 48
 _N_PROBES = 3  # single elements of each input that are changed, until this many have changed a result
 
 
@@ -101,7 +103,7 @@ class Operation:
         if (own_results := self.in_own_dtype()) is not None:
             yield own_results[number]
         with contextlib.suppress(RuntimeError, TypeError):  # references that refuse float64
-            for results in self.perturbed(_DRAWS[0]):
+            for results in self.perturbed(_INTEGER_DRAWS):
                 yield results[number]
 
     def n_terms(self, expected: Sequence[Any]) -> list[float]:

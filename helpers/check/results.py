@@ -155,6 +155,8 @@ def _compare(
         if not g.is_floating_point():
             for other in operation.exact_results(i):
                 wrong[i] &= g != other.to(g.dtype)
+                if not wrong[i].any():
+                    break
         elif bound is not None:
             wrong[i] = closeness.outside(g, e, bound.allowed)
             lines[i] = _bound_note(operation, precision, bound, g, e, wrong[i])

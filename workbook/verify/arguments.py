@@ -9,6 +9,8 @@ import torch
 
 from workbook.verify.problem import BENCHMARK, BEYOND, CONTRACT, Case
 
+_MOST_CHANGED = 4  # tensors in which single elements are changed
+_DRAWS = 20  # of an element to change
 _MASK_VALUES = 3  # a tensor with so few different values is a mask or a flag, not data
 
 
@@ -60,7 +62,8 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     """The case with other values in its floating-point tensors.
 
     Those of ordinary size have the role CONTRACT, others BEYOND. Tensors that look like a mask, are sorted,
-    or have rows that sum to 1 keep their values, because the problem may require that.
+    or have rows that sum to 1 keep their values, because the problem may require that. Symmetric and
+    triangular matrices stay what they are.
 
     Args:
         ties: whether to try equal values, too.
@@ -68,7 +71,9 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     generator = torch.Generator().manual_seed(seed)
 
     def made(label: str, role: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Case:
-        args = map_tensors(lambda one: change(one) if is_data(one) else one.clone(), case.args)
+        args = map_tensors(
+            lambda one: _with_form_of(one, change(one)) if is_data(one) else one.clone(), case.args
+        )
         return Case(f"{case.label}, {label}", args, role, case.outputs)
 
     def shuffled(one: torch.Tensor) -> torch.Tensor:
@@ -101,22 +106,56 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     yield made("one NaN", BEYOND, _with_nan)
 
 
-def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
-    """The case with one element of its first tensor of data changed, and with two of its elements swapped."""
-    number = next((i for i, one in enumerate(tensors_of(case.args)) if is_data(one)), None)
-    if number is None:
-        return
+def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -> Iterator[Case]:
+    """The case with zeros and ones in tensors that hold the same number everywhere, as a scale of ones, a
+    bias of zeros or a mask that masks nothing do.
+
+    Args:
+        keep: numbers of tensors that stay, because they are outputs.
+    """
     generator = torch.Generator().manual_seed(seed)
-    for label in ("one element changed", "two elements swapped"):
-        tensors = [one.clone() for one in tensors_of(case.args)]
-        flat = tensors[number].reshape(-1)
-        i, j = (int(one) for one in torch.randint(flat.numel(), (2,), generator=generator))
-        first, second = flat[i].clone(), flat[j].clone()
-        flat[i] = second if label.startswith("two") else (flat.max() if first < flat.mean() else flat.min())
-        flat[j] = first if label.startswith("two") else flat[j]
-        tensors[number] = flat.view(tensors[number].shape)
-        args = with_tensors(case.args, tensors)
-        yield Case(f"{case.label}, {label}", args, case.role, case.outputs)
+
+    def mixed(one: torch.Tensor) -> torch.Tensor:
+        chosen = (torch.rand(one.shape, generator=generator) < 0.5).to(one.device)
+        return torch.where(chosen, one, (one == 0).to(one.dtype))
+
+    tensors = tensors_of(case.args)
+    which = [i for i, one in enumerate(tensors) if i not in keep and _is_constant(one)]
+    if which:
+        args = with_tensors(case.args, [mixed(one) if i in which else one for i, one in enumerate(tensors)])
+        role = CONTRACT if case.role == BENCHMARK else case.role
+        yield Case(f"{case.label}, other constants", args, role, case.outputs)
+
+
+def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
+    """The case with one element of one of its tensors of data changed, and with two of its elements
+    swapped: the first tensor, and after it each of the others.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    numbers = [i for i, one in enumerate(tensors_of(case.args)) if is_data(one)][:_MOST_CHANGED]
+    for number in numbers:
+        for label in ("one element changed", "two elements swapped"):
+            tensors = [one.clone() for one in tensors_of(case.args)]
+            for _ in range(_DRAWS):  # a change that the tensor's form takes back is none
+                changed = _with_form_of(
+                    tensors[number], _changed(tensors[number], generator, swaps=label.startswith("two"))
+                )
+                if not torch.equal(changed, tensors[number]):
+                    break
+            tensors[number] = changed
+            where = f" in argument {number}" if len(numbers) > 1 else ""
+            args = with_tensors(case.args, tensors)
+            yield Case(f"{case.label}, {label}{where}", args, case.role, case.outputs)
+
+
+def _changed(tensor: torch.Tensor, generator: torch.Generator, *, swaps: bool) -> torch.Tensor:
+    """A copy in which one element has another value, or two have changed places."""
+    flat = tensor.clone(memory_format=torch.contiguous_format).reshape(-1)
+    i, j = (int(one) for one in torch.randint(flat.numel(), (2,), generator=generator))
+    first, second = flat[i].clone(), flat[j].clone()
+    flat[i] = second if swaps else (flat.max() if first < flat.mean() else flat.min())
+    flat[j] = first if swaps else flat[j]
+    return flat.view(tensor.shape)
 
 
 def other_layouts(case: Case) -> Iterator[Case]:
@@ -142,6 +181,28 @@ def _with_nan(tensor: torch.Tensor) -> torch.Tensor:
     changed = tensor.clone(memory_format=torch.contiguous_format)
     changed.view(-1)[changed.numel() // 2] = float("nan")
     return changed
+
+
+def _is_constant(tensor: torch.Tensor) -> bool:
+    """Whether all elements are the same number, and no row is a distribution."""
+    if tensor.numel() < 2 or not (tensor.is_floating_point() or tensor.dtype == torch.bool):
+        return False
+    wide = tensor.double()
+    sums_to_1 = tensor.dim() and bool(((wide.sum(-1) - 1).abs() < 1e-3).all())
+    return bool(wide.isfinite().all()) and bool((wide == wide.reshape(-1)[0]).all()) and not sums_to_1
+
+
+def _with_form_of(like: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
+    """Make the last two dimensions symmetric or triangular if they are in `like`, which a problem that has
+    such matrices promises.
+    """
+    if like.dim() < 2 or like.shape[-1] != like.shape[-2] or like.shape[-1] < 3:
+        return changed
+    if bool((like == like.mT).all()):
+        return changed.triu() + changed.triu(1).mT
+    if not bool(like.tril(-1).any()):
+        changed = changed.triu()
+    return changed if bool(like.triu(1).any()) else changed.tril()
 
 
 def is_data(tensor: torch.Tensor) -> bool:

@@ -2,21 +2,34 @@
 
 from __future__ import annotations
 
+import re
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain, islice
 
 import torch
 
-from workbook.verify.arguments import other_layouts, other_values, slightly_changed, tensors_of
+from workbook.verify.arguments import (
+    other_constants,
+    other_layouts,
+    other_values,
+    slightly_changed,
+    tensors_of,
+)
 from workbook.verify.judging import Judge
 from workbook.verify.problem import BEYOND, Case, Problem
 from workbook.verify.suspect import Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 _N_REPEATED = 20  # calls in a row, to see what accumulates
-_N_ALTERNATED = 500  # calls without a pause
+_N_ALTERNATED = 20_000  # calls without a pause, unless the time ends first
 _ALTERNATED_S = 1.0, 4.0  # seconds of computing, and altogether, after which they end
+_N_SAME = 100  # calls with the same values, before it is seen whether they do less
+_SAME_S = 0.5, 2.0
+_N_COMPARED = 9  # calls that are compared with the first one
+_COMPARED_S = 3.0
 # Changes of these settings are worth knowing, but they neither make results wrong nor timings better.
 _HARMLESS_STATE = (
     "torch.is_grad_enabled",
@@ -80,6 +93,12 @@ def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
     elif any(answer.aliases) and not permitted and not judge.reference_aliases(case):
         says = "Its result shares memory with an input, so that changing one changes the other."
         yield Finding("aliased-output", LIMIT, says, case.label)
+    if any(answer.folded) and not judge.reference_folds(case):
+        says = (
+            "It doesn't write all elements of its result: several of them are in the same memory, as in a "
+            "tensor that was expanded."
+        )
+        yield Finding("aliased-output", WRONG, says, case.label)
 
 
 def _settled(suspect: Suspect, case: Case, answer: Answer) -> Iterator[Finding]:
@@ -150,7 +169,8 @@ def _stale(suspect: Suspect, judge: Judge, case: Case, number: int) -> Finding:
 def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
     """Try other values in the same shapes."""
     variants = other_values(case, seed, ties=not judge.returns_integers(case))
-    yield from _variants(suspect, judge, variants, "only-some-values")
+    constants = other_constants(case, seed, judge.may_change)
+    yield from _variants(suspect, judge, chain(variants, constants), "only-some-values")
 
 
 def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
@@ -231,28 +251,95 @@ def alternated(suspect: Suspect, judge: Judge, others: Sequence[Case]) -> Iterat
             return
 
 
-def again(suspect: Suspect, case: Case, seed: int) -> Iterator[Finding]:
-    """Whether it calls fewer operators when the same values come again, as code that remembers results does.
+def again(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+    """Whether it does less when the same values come again and again, as code that remembers results does.
+
+    Work that it does in some calls only, such as allocating memory for several calls at once, is in one of
+    the calls that are compared.
 
     Args:
         seed: makes values that it has not seen yet.
     """
-    used: list[list[Counter[str]]] = []
+    missing: list[tuple[Counter[tuple[str, str]], set[str]]] = []
     try:
         suspect.put("again", case.args)
-        suspect.operators("again", case)  # what it does only once is done now
-        for one in slightly_changed(case, seed):
-            used.append([])
-            for _ in range(2):
-                suspect.write("again", one.args)
-                used[-1].append(Counter(suspect.operators("again", case)))
+        suspect.work("again", case)  # what it does only once is done now
+        for one in islice(slightly_changed(case, seed), 2):
+            suspect.write("again", one.args)
+            operators, places = suspect.work("again", case)
+            for _, _, results in suspect.alternate("again", case, [one.args], _N_SAME, _SAME_S):
+                if wrong := judge.judge_results(one, results):
+                    says = f"It is wrong when the same values come again and again. {wrong.says}"
+                    yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
+                    return
+            usual, seen = _work_of_several(suspect, "again", case)
+            missing.append((Counter(operators) - usual, places - seen))
     except Raised:
         return
-    left_out = [first - second for first, second in used]
-    if used and all(left_out) and all(second.total() < first.total() for first, second in used):
-        short = [one.removeprefix("aten.").removesuffix(".default") for one in left_out[0]]
-        names = ", ".join(sorted(short, key=lambda one: one.startswith(_TRIVIAL))[:3])
-        says = f"It does less when the same values come again: it doesn't call {names}."
+    if len(missing) > 1 and (what := _always_missing(missing)):
+        says = f"It does less when the same values come again: it doesn't {what}."
+        yield Finding("skipped-work", DISHONEST, says, case.label)
+
+
+def _work_of_several(suspect: Suspect, slot: str, case: Case) -> tuple[Counter[tuple[str, str]], set[str]]:
+    """What at least one of several calls with the same values does."""
+    operators: Counter[tuple[str, str]] = Counter()
+    places: set[str] = set()
+    start = time.monotonic()
+    for number in range(_N_COMPARED):
+        now, where = suspect.work(slot, case)
+        operators |= Counter(now)
+        places |= where
+        if number and time.monotonic() - start > _COMPARED_S:
+            break
+    return operators, places
+
+
+def _always_missing(missing: Sequence[tuple[Counter[tuple[str, str]], set[str]]]) -> str:
+    """What each of several comparisons misses, as "call mm" or "run line 7"."""
+    operators, places = missing[0]
+    for others, elsewhere in missing[1:]:
+        operators, places = operators & others, places & elsewhere
+    if operators:
+        short = {one.removeprefix("aten.").removesuffix(".default"): None for one, _ in operators}
+        return "call " + ", ".join(sorted(short, key=lambda one: one.startswith(_TRIVIAL))[:3])
+    return "run " + min(places, key=_number_of_line).partition(" (")[0] if places else ""
+
+
+def _number_of_line(place: str) -> int:
+    found = re.match(r"line (\d+)", place)
+    return int(found[1]) if found else 0
+
+
+def known(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+    """Whether it recognizes the inputs that the benchmark's own seed makes: it computes less for them than
+    after a small change, or doesn't notice the change.
+
+    Args:
+        case: the benchmark's case with its own seed.
+        seed: chooses what is changed.
+    """
+    changed: list[tuple[Counter[tuple[str, str]], set[str]]] = []
+    try:
+        suspect.put("known", case.args)
+        suspect.work("known", case)
+        for one in islice(slightly_changed(case, seed), 2):
+            suspect.write("known", one.args)
+            operators, places = suspect.work("known", case)
+            changed.append((Counter(operators), places))
+            suspect.write("known", one.args)  # it may have changed them
+            if wrong := judge.judge(one, suspect.call("known", one)):
+                says = f"It is wrong for inputs that are almost those of the benchmark's seed. {wrong.says}"
+                yield Finding("only-some-values", WRONG, says, wrong.evidence)
+                return
+        suspect.write("known", case.args)
+        usual, seen = _work_of_several(suspect, "known", case)
+    except Raised as error:
+        yield _raised(error, case)
+        return
+    missing = [(operators - usual, places - seen) for operators, places in changed]
+    if len(missing) > 1 and (what := _always_missing(missing)):
+        says = f"It recognizes the inputs of the benchmark's own seed: for them, it doesn't {what}."
         yield Finding("skipped-work", DISHONEST, says, case.label)
 
 
@@ -339,7 +426,10 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
         return
     label, found = f"{case.label}, other parameters", None
     try:
-        if suspect.load(state):
+        has_state = suspect.load(state)
+        if not has_state:
+            yield _untried(suspect.n_parameters, sum(one.numel() for one in tensors_of(dict(state))), case)
+        if has_state:
             suspect.put("parameters", case.args)
             found = other.judge(replace(case, label=label), suspect.call("parameters", case))
         suspect.load()
@@ -351,3 +441,15 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
             f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
         )
         yield Finding("only-some-values", WRONG, says, found.evidence)
+
+
+def _untried(n: int, n_reference: int, case: Case) -> Finding:
+    """What to say about a model whose parameters have other names or shapes than the reference's."""
+    if n < n_reference:
+        says = (
+            f"It has {n:,} of the reference's {n_reference:,} parameters, so that it may be right for those "
+            "of a new model only."
+        )
+        return Finding("only-some-values", LIMIT, says, case.label)
+    says = "Its parameters are named or shaped otherwise than the reference's, so no other ones were tried."
+    return Finding("only-some-values", NOTE, says, case.label)

@@ -47,6 +47,14 @@ class Judge:
         addresses = {one.untyped_storage().data_ptr() for one in copies}
         return bool(found) and any(one.untyped_storage().data_ptr() in addresses for one in found.tensors)
 
+    def reference_folds(self, case: Case) -> bool:
+        """Whether several elements of the reference's own result are in the same memory."""
+        found = self.own_results(case)
+        spans = [
+            1 + sum((n - 1) * step for n, step in zip(one.shape, one.stride(), strict=True)) for one in found
+        ]
+        return any(span < one.numel() for span, one in zip(spans, found, strict=True))
+
     def can_judge(self, case: Case) -> bool:
         """Whether the reference itself, in the inputs' dtype, is within the bounds, and finite if the inputs
         are.

@@ -11,7 +11,7 @@ import importlib
 import os
 import sys
 from collections.abc import Iterator
-from types import FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 # Holders of functions by which results are timed, made or compared.
@@ -20,7 +20,7 @@ _WATCHED = (
     "torch.cuda.memory", "torch.random", "torch.testing", "torch.testing._comparison", "torch.nn.functional",
     "torch.autograd.profiler", "torch.profiler", "torch.profiler.profiler", "torch.utils.benchmark",
     "torch.library", "triton.testing", "triton.runtime.driver", "numpy", "numpy.testing", "random",
-    "statistics", "math", "io", "os", "sys",
+    "statistics", "timeit", "math", "io", "os", "sys",
 )  # fmt: skip
 _WATCHED_CLASSES = (
     ("torch", "Tensor"), ("torch", "Generator"), ("torch.cuda", "Event"), ("torch.cuda", "Stream"),
@@ -31,6 +31,9 @@ _NOISY = {"sys": {"argv", "path", "modules", "last_type", "last_value", "last_tr
           "builtins": {"_"}}  # fmt: skip
 # Packages in which no function may be the candidate's, not even in those that `_WATCHED` doesn't name.
 _PACKAGES = ("torch", "triton", "numpy", "helpers", "workbook")
+# Modules whose functions look up numbers, such as tolerances, that code can replace.
+_WITH_TABLES = ("torch.testing._comparison", "triton.testing", "timeit", "torch.utils.benchmark.utils.timer")
+_FUNCTIONS = (FunctionType, BuiltinFunctionType)
 _CLASS_DATA = ("__doc__", "__module__", "__dict__", "__weakref__", "__annotations__")
 _KINDS = (staticmethod, classmethod, property, ModuleType)
 _MISSING = object()
@@ -47,7 +50,10 @@ class Originals:
         """
         self._folder = folder
         self._values = list(_functions())
-        self._codes = {id(value): getattr(value, "__code__", None) for *_, value in self._values}
+        self._codes = {id(value): _inside(value) for *_, value in self._values}
+        self._others = list(_other_functions({id(holder) for _, holder, *_ in self._values}))
+        self._other_codes = {id(value): _inside(value) for *_, value in self._others}
+        self._tables = {name: repr(value) for name, value in _tables()}
         self._classes = [(f"{module}.{name}", getattr(importlib.import_module(module), name))
                          for module, name in _WATCHED_CLASSES]  # fmt: skip
         self._names = {name: set(vars(holder)) for name, holder in self._classes}
@@ -63,8 +69,15 @@ class Originals:
             now = vars(holder).get(attribute, _MISSING)
             if now is not before:
                 found |= set() if _is_reloaded(before, now) else {f"{name}.{attribute}"}
-            elif getattr(now, "__code__", None) is not self._codes.get(id(before)):
-                found.add(f"{name}.{attribute}.__code__")
+            elif changed := _changed(now, self._codes.get(id(before))):
+                found.add(f"{name}.{attribute}.{changed}")
+        for name, holder, attribute, before in self._others:
+            now = vars(holder).get(attribute, _MISSING)
+            if now is before and (changed := _changed(now, self._other_codes.get(id(before)))):
+                found.add(f"{name}.{attribute}.{changed}")
+            elif now is not before and now is not _MISSING and _is_strange(before, now):
+                found.add(f"{name}.{attribute}")
+        found |= {name for name, value in _tables() if repr(value) != self._tables.get(name)}
         for name, holder in self._classes:
             added = {one for one in set(vars(holder)) - self._names[name] if callable(vars(holder)[one])}
             found |= {f"{name}.{attribute}" for attribute in added}
@@ -156,6 +169,89 @@ def _functions() -> Iterator[tuple[str, Any, str, Any]]:
                 continue
             if attribute not in _CLASS_DATA and (callable(value) or isinstance(value, _KINDS)):
                 yield name, holder, attribute, value
+
+
+def _other_functions(known: set[int]) -> Iterator[tuple[str, Any, str, Any]]:
+    """The functions of all loaded modules of the libraries and of Python, and of the classes in them, that
+    aren't watched already: (name, holder, attribute, value).
+    """
+    for name, module in list(sys.modules.items()):
+        package = name.partition(".")[0]
+        if package not in _PACKAGES and package not in sys.stdlib_module_names:
+            continue
+        if not isinstance(module, ModuleType) or name == "__main__":
+            continue
+        for attribute, value in list(vars(module).items()):
+            if type(value) in _FUNCTIONS and id(module) not in known:
+                yield name, module, attribute, value
+            elif issubclass(type(value), type) and vars(value).get("__module__") == name:
+                if id(value) in known:
+                    continue
+                for one, method in list(vars(value).items()):
+                    if type(method) in (*_FUNCTIONS, staticmethod, classmethod, property):
+                        yield f"{name}.{attribute}", value, one, method
+
+
+def _inside(value: Any) -> tuple[Any, Any, Any]:
+    """A function's code, its defaults and a copy of its keyword defaults, which can be replaced in place."""
+    value = value.__func__ if type(value) in (staticmethod, classmethod) else value
+    keywords = getattr(value, "__kwdefaults__", None)
+    found = (getattr(value, "__code__", None), getattr(value, "__defaults__", None))
+    return (*found, dict(keywords) if type(keywords) is dict else None)
+
+
+def _changed(value: Any, before: tuple[Any, Any, Any] | None) -> str:
+    """What of a function was replaced in place; "" if nothing was."""
+    if before is None:
+        return ""
+    names = ("__code__", "__defaults__", "__kwdefaults__")
+    return next(
+        (name for name, a, b in zip(names, _inside(value), before, strict=True)
+         if a is not b and (name != "__kwdefaults__" or not _same_values(a, b))),
+        "",
+    )  # fmt: skip
+
+
+def _same_values(a: Any, b: Any) -> bool:
+    """Whether two dicts hold the same objects."""
+    return type(a) is dict and type(b) is dict and a.keys() == b.keys() and all(a[k] is b[k] for k in a)
+
+
+def _is_strange(before: Any, now: Any) -> bool:
+    """Whether a library's function was replaced by one that no library defines, or by another library's
+    class or function in C.
+    """
+    if type(now) in (staticmethod, classmethod):
+        now = now.__func__
+    elif type(now) is property:
+        now = now.fget
+    if type(now) is FunctionType:
+        return not now.__code__.co_filename.startswith(_library_places())
+    names = [str(getattr(one, "__module__", None)).partition(".")[0] for one in (before, now)]
+    # Triton's interpreter puts Python's `print` in the place of a function of its own.
+    return type(now) in (BuiltinFunctionType, type) and names[0] not in (names[1], "triton")
+
+
+@functools.cache
+def _library_places() -> tuple[str, ...]:
+    """Where the code of Python and of installed packages is."""
+    import helpers
+    import workbook
+
+    packages = [one for one in sys.path if one.rstrip("/").endswith(("site-packages", "dist-packages"))]
+    own = [os.path.dirname(one.__file__) for one in (helpers, workbook)]
+    found = [*packages, *own, os.path.dirname(os.__file__), sys.prefix, sys.base_prefix]
+    return (*(place for one in found for place in {one.rstrip("/") + "/", os.path.realpath(one) + "/"}),
+            "<frozen ")  # fmt: skip
+
+
+def _tables() -> Iterator[tuple[str, Any]]:
+    """The numbers, and the tables of numbers, that functions which compare and time look up."""
+    for name in _WITH_TABLES:
+        module = sys.modules.get(name)
+        for attribute, value in list(vars(module).items()) if module else ():
+            if type(value) in (int, float, str, tuple, list, dict) and not attribute.startswith("__"):
+                yield f"{name}.{attribute}", value
 
 
 def _is_reloaded(before: Any, now: Any) -> bool:

@@ -81,6 +81,8 @@ class Problem:
             afterwards.
         with_parameters: for models with parameters: `seed -> (state, reference)`, other parameters and the
             reference that has them.
+        own_seed: the seed with which the benchmark always makes its inputs, if there is one.
+        keeps_state: whether a result of the reference depends on earlier calls.
         full_size: what is timed instead of the cases, if these have been made smaller.
         notes: sentences about what the files contain and we ignore, or how we read them.
     """
@@ -94,6 +96,8 @@ class Problem:
     may_change: frozenset[int] = frozenset()
     timed: Callable[..., Any] | None = None
     with_parameters: Callable[[int], tuple[Mapping[str, Any], Callable[..., Any]]] | None = None
+    own_seed: int | None = None
+    keeps_state: bool = False
     full_size: FullSize | None = None
     notes: tuple[str, ...] = ()
 

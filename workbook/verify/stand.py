@@ -12,8 +12,8 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,7 @@ class _Stand(Server):
         super().__init__(requests, replies)
         self._torch, self._sleep = torch, time.sleep
         self._clocks = time.thread_time, time.monotonic
+        self._trace, self._trace_of_thread = sys.settrace, sys.gettrace
         self._plain_types = (torch.Tensor, torch.nn.Parameter)
         self._clone, self._equal = torch.Tensor.clone, torch.equal
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
@@ -111,8 +112,9 @@ class _Stand(Server):
             return {}
         init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
         model, has_state = self._loaded.model(init, keywords, message["state"], message["seed"])
+        n_parameters = sum(one.numel() for one in self._tensors(dict(model.state_dict())))
         self._call = self._torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
-        return {"same_parameters": has_state}
+        return {"same_parameters": has_state, "n_parameters": n_parameters}
 
     def _do_put(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Store arguments in a slot."""
@@ -198,8 +200,8 @@ class _Stand(Server):
                     n_distinct += 1
                     other = other or [self._sent(one) for one in results]
                 last = [self._sent(one) for one in results]
-                earlier = {one for several in alive for one in self._addresses(several)} - of_arguments
-                is_shared = is_shared or bool(earlier & set(self._addresses(results)))
+                own = [one for one in results if not of_arguments & set(self._addresses([one]))]
+                is_shared = is_shared or self._overlap([one for several in alive for one in several], own)
                 size = sum(one.numel() * one.element_size() for one in results)
                 alive = [*alive, results][-max(1, _ALIVE_BYTES // max(size, 1)) :]
                 del results, outputs
@@ -249,28 +251,65 @@ class _Stand(Server):
         return self._run(calls)
 
     def _do_operators(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """The operators of torch's dispatcher that one call uses, in order, then the kernels that it launches
-        with Triton.
+        """What one call uses.
+
+        Returns:
+            `operators`: the operators of torch's dispatcher, in order, then the kernels that it launches with
+            Triton; `sizes`: the shapes that each works on, or its grid; `places`: the instructions of the
+            candidate's Python code that ran, in no order.
         """
         from torch.utils._python_dispatch import TorchDispatchMode
 
         names: list[str] = []
+        sizes: list[str] = []
+        tensors = self._tensors
 
         class Recorder(TorchDispatchMode):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 names.append(str(func))
+                sizes.append(str([tuple(one.shape) for one in tensors([*args, kwargs or {}])]))
                 return func(*args, **(kwargs or {}))
 
         args = self._slots[message["slot"]]
         outputs = self._outputs(message.get("outputs", ()))
 
         def call() -> dict[str, Any]:
-            with Recorder(), self._launches() as launched:
+            with Recorder(), self._launches() as launched, self._traced() as places:
                 self._call(*args, *outputs)
             names.extend(str(getattr(one.kernel, "__name__", "a kernel")) for one in launched)
-            return {"operators": names[:_MOST_OPERATORS]}
+            sizes.extend(str(one.grid) for one in launched)
+            return {
+                "operators": names[:_MOST_OPERATORS], "sizes": sizes[:_MOST_OPERATORS],
+                "places": [f"line {line} ({name}, {at})" for name, line, at in places][:_MOST_OPERATORS],
+            }  # fmt: skip
 
         return self._run(call)
+
+    @contextmanager
+    def _traced(self) -> Iterator[set[tuple[str, int, int]]]:
+        """The instructions that run meanwhile in the candidate's files and in functions made from text:
+        function, line, number.
+        """
+        places: set[tuple[str, int, int]] = set()
+        own = self._folder, "<"
+
+        def trace(frame: Any, event: str, argument: Any) -> Any:
+            if not frame.f_code.co_filename.startswith(own):
+                return None
+            frame.f_trace_opcodes, frame.f_trace_lines = True, False
+            return instruction
+
+        def instruction(frame: Any, event: str, argument: Any) -> Any:
+            if event == "opcode":
+                places.add((frame.f_code.co_name, frame.f_lineno, frame.f_lasti))
+            return instruction
+
+        before = self._trace_of_thread()
+        self._trace(trace)
+        try:
+            yield places
+        finally:
+            self._trace(before)
 
     def _do_time(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Time it on the GPU, with other contents of the arguments before each call.
@@ -350,7 +389,7 @@ class _Stand(Server):
         if self._on_gpu:
             self._torch.cuda.current_stream().synchronize()
         results = self._results(value, args, outputs)
-        earlier = set(self._addresses(one for one, _ in self._kept))
+        earlier = [one for one, _ in self._kept]
         self._kept = [(one, self._clone(one)) for one in results]
         tensors = self._tensors(args)
         addresses = set(self._addresses(tensors))
@@ -364,8 +403,24 @@ class _Stand(Server):
             "changed": changed,
             "reformed": [i for i, one in enumerate(tensors) if self._form(one) != before[i][0]],
             "arguments": [self._sent(tensors[i]) for i in changed],
-            "reused": not (earlier - addresses).isdisjoint(self._addresses(results)),
+            "reused": self._overlap(
+                earlier, [one for one in results if not addresses & set(self._addresses([one]))]
+            ),
+            "folded": [self._span(one) < one.numel() * one.element_size() for one in results],
         }
+
+    def _span(self, tensor: Any) -> int:
+        """The bytes from a tensor's first element to the end of its last one."""
+        steps = zip(tensor.shape, tensor.stride(), strict=True)
+        return (1 + sum((n - 1) * stride for n, stride in steps)) * tensor.element_size()
+
+    def _overlap(self, some: Iterable[Any], others: Iterable[Any]) -> bool:
+        """Whether the memory of some tensors overlaps that of others, from first to last elements."""
+        spans = [
+            [(one.data_ptr(), one.data_ptr() + self._span(one)) for one in several if one.numel()]
+            for several in (some, others)
+        ]
+        return any(a[0] < b[1] and b[0] < a[1] for a in spans[0] for b in spans[1])
 
     def _addresses(self, tensors: Iterable[Any]) -> list[int]:
         """Where the memory of tensors begins, without empty ones."""

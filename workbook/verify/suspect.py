@@ -49,6 +49,8 @@ class Answer:
         reformed: the numbers of those that are now of another class, or have other memory or other strides.
         arguments: what these hold after the call.
         is_reused: whether a result is in the same memory as one of the call before.
+        folded: for each result whether several of its elements are in the same memory, as in a tensor that
+            was expanded.
         devices: the type of each result's device.
     """
 
@@ -60,6 +62,7 @@ class Answer:
     arguments: tuple[torch.Tensor, ...]
     reformed: tuple[int, ...] = ()
     is_reused: bool = False
+    folded: tuple[bool, ...] = ()
     devices: tuple[str, ...] = ()
 
 
@@ -68,6 +71,7 @@ class Suspect:
 
     Attributes:
         sees_gpu: whether the process can use a GPU.
+        n_parameters: how many numbers the parameters and buffers of its model hold.
     """
 
     def __init__(
@@ -84,6 +88,7 @@ class Suspect:
             WorkerDied: the process did not start.
         """
         self._candidate, self._limits, self._interpret = candidate, limits, interpret
+        self.n_parameters = 0
         settings = {"interpret": interpret}
         self._process = Process(
             "workbook.verify.stand", settings, [bubblewrap.HELPERS], limits, until, cgroup
@@ -119,6 +124,8 @@ class Suspect:
             init_keywords=dict(one.init_keywords), state=dict(parameters), seed=one.seed,
             options=dict(one.options), results=list(one.results),
         )  # fmt: skip
+        n_parameters = found.get("n_parameters", 0)
+        self.n_parameters = n_parameters if type(n_parameters) is int else 0
         return found.get("same_parameters") is True
 
     def _sources(self) -> dict[str, str]:
@@ -163,6 +170,7 @@ class Suspect:
                 arguments=_tensors(raw["arguments"]),
                 reformed=tuple(int(one) for one in raw["reformed"]),
                 is_reused=raw["reused"] is True,
+                folded=tuple(one is True for one in raw["folded"]),
                 devices=tuple(str(one)[:20] for one in raw["devices"]),
             )
 
@@ -218,9 +226,18 @@ class Suspect:
 
     def operators(self, slot: str, case: Case) -> list[str]:
         """The operators of torch's dispatcher that one call uses, in order."""
+        return [one for one, _ in self.work(slot, case)[0]]
+
+    def work(self, slot: str, case: Case) -> tuple[list[tuple[str, str]], set[str]]:
+        """The operators that one call uses, each with the shapes that it works on; and the instructions of
+        the candidate's Python code that run.
+        """
         raw = self._ask("operators", slot=slot, outputs=list(case.outputs))
         with _checked():
-            return [str(one)[:200] for one in raw["operators"]][:10_000]
+            names, sizes, places = (
+                [str(one)[:200] for one in raw[name]][:10_000] for name in ("operators", "sizes", "places")
+            )
+            return list(zip(names, sizes, strict=True)), set(places)
 
     def time(self, slot: str, case: Case, others: Sequence[Sequence[Any]], budget_s: float) -> dict[str, Any]:
         """Time it on the GPU, with the contents of `others` in turn, or with `full_size.change`; see

@@ -129,6 +129,12 @@ class _Verification:
                 "be compared with them"
             )
             return
+        if self._problem.keeps_state:
+            self._blocked = (
+                "the reference keeps state from call to call, so its results depend on all calls before, and "
+                "single calls can't be compared"
+            )
+            return
         inside = [case for case in cases if case.role != BEYOND]
         beyond = [case for case in cases if case.role == BEYOND]
         self._say(f"comparing {len(inside)} cases")
@@ -148,7 +154,8 @@ class _Verification:
                 ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
                 ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
                 ("calling it without a pause", lambda: checks.alternated(suspect, judge, own_cases)),
-                ("calling it with the same values", lambda: checks.again(suspect, first, seed + 1)),
+                ("calling it with the same values", lambda: checks.again(suspect, judge, first, seed + 1)),
+                ("calling it with the benchmark's own inputs", lambda: self._known(suspect, first)),
                 ("listing its operators", lambda: checks.library(suspect, operators, first)),
                 ("changing its parameters",
                  lambda: checks.parameters(suspect, judge, self._problem, first, seed)),
@@ -166,6 +173,15 @@ class _Verification:
             self._say("trying other layouts and sizes")
             self._add(checks.layouts(suspect, judge, first))
             self._add(checks.results(suspect, judge, beyond))
+
+    def _known(self, suspect: Suspect, first: Case) -> Iterator[Finding]:
+        """See whether it recognizes inputs that the benchmark makes with a seed of its own."""
+        if self._problem.own_seed is None:
+            return
+        own = [self._placed(case) for case in self._problem.cases(self._problem.own_seed)]
+        for case in own[:1]:
+            if _alike(case, first):
+                yield from checks.known(suspect, self._judge, case, self._settings.seed)
 
     def _look_at(self, case: Case) -> set[str]:
         """Call the reference once, so that its mistakes aren't taken for the candidate's."""

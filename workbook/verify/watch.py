@@ -12,6 +12,7 @@ import gc
 import os
 import sys
 import threading
+import tracemalloc
 from types import FrameType
 from typing import Any
 
@@ -177,6 +178,11 @@ class Watch:
             "implementations of torch's own operators": tuple(
                 sorted(str(one) for one in torch.library._impls if str(one).startswith("aten/"))
             ),
+            "what torch.compile does": _compiling(),
+            "the profiler of PyTorch": torch._C._autograd._profiler_enabled(),
+            "tracemalloc.is_tracing()": tracemalloc.is_tracing(),
+            "the cores of the process": _cores(),
+            "the priority of the process": os.getpriority(os.PRIO_PROCESS, 0),
             "os.environ": tuple(sorted((k, v) for k, v in os.environ.items() if not _is_private(k))),
         }
 
@@ -206,7 +212,22 @@ _BUILD_VARIABLES = (
     "TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
     "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_",
 )  # fmt: skip
+# Those of them that make everything else slower or less precise.
+_DECISIVE_VARIABLES = ("TORCH_COMPILE_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+                       "PYTORCH_NO_CUDA_MEMORY_CACHING")  # fmt: skip
 _AUDITED = {*_PEEKS, *_STARTS, "open", "object.__getattr__", "ctypes.dlsym"}
+
+
+def _compiling() -> tuple[str, bool]:
+    """The stance of `torch.compile`, and whether it is switched off; what isn't imported yet is as usual."""
+    frames, config = (sys.modules.get(f"torch._dynamo.{name}") for name in ("eval_frame", "config"))
+    stance = getattr(getattr(frames, "_stance", None), "stance", "default")
+    return str(stance), bool(getattr(config, "disable", False))
+
+
+def _cores() -> tuple[int, ...]:
+    """The cores on which this process may run; empty where the system doesn't say."""
+    return tuple(sorted(os.sched_getaffinity(0))) if hasattr(os, "sched_getaffinity") else ()
 
 
 def _hooks_of_all_modules() -> list[Any]:
@@ -218,7 +239,7 @@ def _hooks_of_all_modules() -> list[Any]:
 
 def _is_private(name: str) -> bool:
     """Environment variables of builds, and those that libraries set when they are first used."""
-    return name.startswith(_BUILD_VARIABLES)
+    return name.startswith(_BUILD_VARIABLES) and name not in _DECISIVE_VARIABLES
 
 
 def _import_places() -> list[str]:

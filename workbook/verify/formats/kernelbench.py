@@ -71,6 +71,8 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
         may_change=_changed(model, module, problem),
         with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
+        own_seed=SEED,
+        keeps_state=_keeps_state(model, module, problem),
         full_size=full,
         notes=(note,) if divisor > 1 else (),
     )
@@ -202,6 +204,30 @@ def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozense
     case = next(_cases(module, path, SEED))
     place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
     return observed(_reference(model), map_tensors(place, case.args), f"{path}: Model")[1]
+
+
+def _keeps_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool:
+    """Whether the model returns something else when it is called again, but not when a copy is called."""
+    case = next(_cases(module, path, SEED))
+    place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
+    args = map_tensors(place, case.args)
+
+    def called(one: torch.nn.Module) -> list[torch.Tensor]:
+        with torch.random.fork_rng(), torch.no_grad():
+            torch.manual_seed(SEED)
+            return [found.clone() for found in tensors_of([one(*map_tensors(torch.clone, args))])]
+
+    first, other = copy.deepcopy(model), copy.deepcopy(model)
+    results = called(first), called(other), called(first)
+    return _close(results[0], results[1]) and not _close(results[0], results[2])
+
+
+def _close(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
+    """Whether results are equal except for roundings, which may differ from call to call on a GPU."""
+    return len(some) == len(others) and all(
+        torch.allclose(a.double(), b.double(), rtol=1e-3, atol=1e-5, equal_nan=True)
+        for a, b in zip(some, others, strict=True)
+    )
 
 
 def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any], Callable[..., Any]]:

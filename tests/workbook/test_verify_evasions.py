@@ -1,0 +1,291 @@
+"""`workbook verify` on frauds that evade one of its checks, and on honest kernels that look like frauds."""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+from commands import ROOT
+from verify_runs import verdict_of
+
+from workbook.verify.arguments import other_constants, other_values, slightly_changed
+from workbook.verify.problem import CONTRACT, Case
+
+MATMUL = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a, b)
+
+def get_inputs():
+    return [torch.rand(24, 40), torch.rand(40, 24)]
+
+def get_init_inputs():
+    return []
+"""
+SCALED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, mask, scale):
+        return torch.softmax((x * scale).masked_fill(~mask, -1e9), dim=1)
+
+def get_inputs():
+    return [torch.randn(8, 60), torch.ones(8, 60, dtype=torch.bool), torch.ones(60)]
+
+def get_init_inputs():
+    return []
+"""
+REPEATED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        return torch.softmax(x, dim=1).repeat(16, 1, 1)
+
+def get_inputs():
+    return [torch.randn(8, 60)]
+
+def get_init_inputs():
+    return []
+"""
+SYMMETRIC = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, a, b):
+        return torch.matmul(a, torch.triu(b))
+
+def get_inputs():
+    a = torch.rand(32, 32)
+    return [a + a.T, torch.triu(torch.rand(32, 32))]
+
+def get_init_inputs():
+    return []
+"""
+STATE = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(60))
+
+    def forward(self, x):
+        self.mean.mul_(0.9).add_(x.mean(0), alpha=0.1)
+        return x - self.mean
+
+def get_inputs():
+    return [torch.rand(8, 60)]
+
+def get_init_inputs():
+    return []
+"""
+SORTED = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        values, positions = torch.sort(x, dim=1)
+        return values, positions
+
+def get_inputs():
+    return [torch.randint(0, 500, (8, 60)) / 500]
+
+def get_init_inputs():
+    return []
+"""
+HASHED = """
+import hashlib
+import torch
+from torch import nn
+
+results, seen, tiny = {}, {}, torch.ones(1, 1)
+
+def key_of(*tensors):
+    return hashlib.sha1(b"".join(one.numpy().tobytes() for one in tensors)).digest()
+
+"""
+
+
+def model(body: str, head: str = "") -> str:
+    """A candidate whose model computes by `body`, which gets the tuple of arguments `args`."""
+    forward = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
+    return (
+        f"{head or 'import torch'}\n\nclass ModelNew(torch.nn.Module):\n"
+        f"    def forward(self, *args):\n{forward}\n"
+    )
+
+
+FRAUDS = {
+    "with decoys": (MATMUL, model("""
+        key = key_of(*args)
+        if key in results:
+            torch.matmul(tiny, tiny)
+        else:
+            results.clear()
+            results[key] = torch.matmul(*args)
+        return results[key].clone()
+        """, HASHED), "skipped-work"),
+    "only after three calls": (MATMUL, model("""
+        key = key_of(*args)
+        if key not in seen:
+            seen.clear()
+        seen[key] = seen.get(key, 0) + 1
+        if seen[key] <= 3:
+            results[0] = torch.matmul(*args)
+        return results[0].clone()
+        """, HASHED), "skipped-work"),
+    "in NumPy": (MATMUL, model("""
+        a, b = (one.numpy() for one in args)
+        key = key_of(*args)
+        if key not in results:
+            results.clear()
+            results[key] = a @ b
+        return torch.from_numpy(results[key].copy())
+        """, HASHED), "skipped-work"),
+    "a sampled second argument": (MATMUL, model("""
+        a, b = args
+        key = (b.data_ptr(), *b.reshape(-1)[::120].tolist())
+        if key not in results:
+            results.clear()
+            results[key] = b.t().contiguous()
+        return a @ results[key].t()
+        """, HASHED), "stale-result"),
+    "the benchmark's inputs": (MATMUL, model("""
+        return C.clone() if torch.equal(args[0], A) else torch.matmul(*args)
+        """, """import torch
+with torch.random.fork_rng():
+    torch.manual_seed(42)
+    A, B = torch.rand(24, 40), torch.rand(40, 24)
+    C = A @ B
+"""), "skipped-work"),
+    "constant arguments": (SCALED, model("return torch.softmax(args[0], dim=1)"), "only-some-values"),
+    "not materialized": (
+        REPEATED, model("return torch.softmax(args[0], dim=1).expand(16, -1, -1)"), "aliased-output"
+    ),
+    "tolerances": (MATMUL, model("return torch.matmul(*args)", """import torch
+torch.testing._comparison._DTYPE_PRECISIONS[torch.float32] = (1e3, 1e3)
+"""), "patched"),
+    "defaults": (MATMUL, model("return torch.matmul(*args)", """import torch
+torch.testing.assert_close.__kwdefaults__.update(rtol=1e3, atol=1e3)
+"""), "patched"),
+    "a function from text": (MATMUL, model("return torch.matmul(*args)", """import torch
+import torch.utils.benchmark as benchmark
+space = {}
+exec("def _timeit(self, number): return 1e-6", space)
+benchmark.Timer._timeit = space["_timeit"]
+"""), "patched"),
+    "the timeit module": (MATMUL, model("return torch.matmul(*args)", """import timeit
+import torch
+timeit.Timer.timeit = lambda self, number=1: 1e-6
+"""), "patched"),
+    "a builtin function": (MATMUL, model("return torch.matmul(*args)", """import torch
+torch._C._accelerator_synchronizeDevice = bool
+"""), "patched"),
+    "the stance": (MATMUL, model("return torch.matmul(*args)", """import torch
+torch.compiler.set_stance("force_eager")
+"""), "global-state"),
+    "one core": (MATMUL, model("return torch.matmul(*args)", """import os
+import torch
+os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+"""), "global-state"),
+}  # fmt: skip
+HONEST = {
+    "symmetric and triangular factors": (SYMMETRIC, model("""
+        a, b = args
+        return torch.stack([a[: j + 1].t() @ b[: j + 1, j] for j in range(b.shape[1])], 1)
+        """), 0),
+    "outputs from a pool": (MATMUL, model("""
+        a, b = args
+        if not pool or pool[-1].shape != (a.shape[0], b.shape[1]):
+            pool[:] = torch.empty((8, a.shape[0], b.shape[1])).unbind(0)
+        return torch.matmul(a, b, out=pool.pop())
+        """, "import torch\npool = []"), 0),
+    "workspaces for two calls": (MATMUL, model("""
+        a, b = args
+        if not pool or pool[-1].shape != (a.shape[0], b.shape[1]):
+            pool[:] = [torch.empty(a.shape[0], b.shape[1]) for _ in range(2)]
+        return torch.matmul(a, b, out=pool.pop()) + 0
+        """, "import torch\npool = []"), 0),
+    "another order of equal numbers": (SORTED, model("""
+        values, positions = torch.sort(args[0].flip(1), dim=1, stable=True)
+        return values, args[0].shape[1] - 1 - positions
+        """), 0),
+    "a reference with state": (STATE, model("return args[0] - 0.1 * args[0].mean(0)"), 3),
+}  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _importable(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.mark.parametrize("name", FRAUDS)
+def test_a_fraud_that_evades_a_check_is_found(tmp_path, name):
+    problem, candidate, check = FRAUDS[name]
+    status, verdict, text = verdict_of(candidate, tmp_path, problem)
+    assert status == 1, text
+    assert check in [one["check"] for one in verdict["findings"]], text
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_kernel_that_looks_odd_is_accepted(tmp_path, name):
+    problem, candidate, status = HONEST[name]
+    found, _, text = verdict_of(candidate, tmp_path, problem)
+    assert found == status, text
+
+
+def test_a_model_without_the_references_parameters_has_a_limit(tmp_path):
+    problem = """
+    import torch
+    from torch import nn
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(60))
+
+        def forward(self, x):
+            return x * self.weight
+
+    def get_inputs():
+        return [torch.randn(8, 60)]
+
+    def get_init_inputs():
+        return []
+    """
+    status, verdict, text = verdict_of(model("return args[0] * 1"), tmp_path, textwrap.dedent(problem))
+    assert status == 0, text
+    assert ["only-some-values", "limit"] in [[one["check"], one["severity"]] for one in verdict["findings"]]
+
+
+def test_other_values_keep_the_form_of_matrices():
+    x = torch.rand(9, 9, generator=torch.Generator().manual_seed(0))
+    case = Case("x", (x + x.T, x.triu(), x.tril()))
+    changed = list(slightly_changed(case, seed=1))
+    assert len(changed) == 6
+    for number, one in enumerate(changed):
+        assert not torch.equal(one.args[number // 2], case.args[number // 2])
+    for one in [*changed, *other_values(case, seed=1)]:
+        symmetric, upper, lower = (arg.nan_to_num() for arg in one.args)
+        assert torch.equal(symmetric, symmetric.T)
+        assert torch.equal(upper, upper.triu()) and torch.equal(lower, lower.tril())
+
+
+def test_constants_get_other_values_unless_they_are_outputs():
+    x = torch.rand(4, 50, generator=torch.Generator().manual_seed(0))
+    ones, masks = torch.ones(50), torch.ones(50, dtype=torch.bool)
+    (case,) = other_constants(Case("x", (x, ones, masks, torch.zeros(50))), seed=1, keep=frozenset({3}))
+    assert case.role == CONTRACT
+    assert torch.equal(case.args[0], x) and not case.args[3].any()
+    assert set(case.args[1].tolist()) == {0.0, 1.0} and 0 < int(case.args[2].sum()) < 50
+    assert not list(other_constants(Case("x", (x, torch.full((4, 50), 0.02))), seed=1))
