@@ -70,6 +70,11 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # A hundred verifications, most of ten minutes.
     "workbook/test_verify_corpus.py": ALL,
+    # Nineteen more kernels, each judged as a whole; `make test` judges three of test_verify's.
+    "workbook/test_verify_evasions.py": (
+        "test_a_fraud_that_evades_a_check_is_found",
+        "test_an_honest_kernel_that_looks_odd_is_accepted",
+    ),
     # The corpus itself, run under a naive harness. One of its builds is by torch.compile's C++ backend.
     "workbook/test_corpus.py": (
         "test_a_naive_harness_accepts_it",
