@@ -25,7 +25,9 @@ from helpers import device, records
 from workbook.form import canonical
 
 
-def nbval(notebook: Path, *options: str, replay: str | None = None) -> subprocess.CompletedProcess:
+def nbval(
+    notebook: Path, environ: dict[str, str], *options: str, replay: str | None = None
+) -> subprocess.CompletedProcess:
     """Run every cell of a notebook and compare the checked ones; `replay` names the set of records."""
     arguments = [
         "--nbval-lax",
@@ -36,7 +38,7 @@ def nbval(notebook: Path, *options: str, replay: str | None = None) -> subproces
         "-q",
     ]
     config = ["-c", str(ROOT / "pyproject.toml"), "--rootdir", str(notebook.parent)]
-    environ = {**environment(), "PLOTLY_RENDERER": "plotly_mimetype"}
+    environ = {**environ, "PLOTLY_RENDERER": "plotly_mimetype"}
     if replay:
         environ["WORKBOOK_REPLAY"] = replay
     return subprocess.run(
@@ -89,21 +91,23 @@ def results(
     selected = {
         item.name.split("[")[-1].rstrip("]") for item in request.session.items if item.path == request.path
     }
+    # Read here: pytest changes its own environment between tests, while these threads start processes.
+    environ = environment()
     with ThreadPoolExecutor(processes()) as pool:
         started: dict[str, Future] = {}
         for path in LESSONS:
             if path.stem in selected:
                 if any(path.name.startswith(number) for number, _ in BROKEN.values()):
                     path = change(path, tmp_path_factory.mktemp("unbroken") / path.name, lambda cells: None)
-                started[path.stem] = pool.submit(nbval, path)
+                started[path.stem] = pool.submit(nbval, path, environ)
             for gpu in OTHER_SETS:
                 if f"{path.stem}-{gpu}" in selected:
                     copy = change(path, tmp_path_factory.mktemp(gpu) / path.name, lambda cells: None)
-                    started[f"{path.stem}-{gpu}"] = pool.submit(nbval, copy, replay=gpu)
+                    started[f"{path.stem}-{gpu}"] = pool.submit(nbval, copy, environ, replay=gpu)
         for name, (number, alter) in BROKEN.items():
             if name in selected:
                 copy = change(lesson(number), tmp_path_factory.mktemp(name) / lesson(number).name, alter)
-                started[name] = pool.submit(nbval, copy, "--exitfirst")
+                started[name] = pool.submit(nbval, copy, environ, "--exitfirst")
         yield started
 
 

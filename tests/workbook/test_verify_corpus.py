@@ -9,18 +9,18 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import corpus
 import pytest
-from commands import ROOT
+from commands import ROOT, environment
 from seeds import NUMBER
 
 ALL = [*corpus.exploits(), *corpus.limits(), *corpus.accepted(), *corpus.honest()]
 
 
-def judged(entry: corpus.Entry, out) -> dict:
+def judged(entry: corpus.Entry, out, env: dict[str, str]) -> dict:
     permits = ["--precision", "tf32"] if entry.problem == "matmul_tf32" else []
     ran = subprocess.run(
         [sys.executable, "-m", "workbook", "verify", "kernelbench", entry.problem_path, entry.path,
          "--seed", str(NUMBER), "--json", out, *permits],
-        cwd=ROOT, capture_output=True, text=True, timeout=900,
+        cwd=ROOT, capture_output=True, text=True, timeout=900, env=env,
     )  # fmt: skip
     assert out.is_file(), ran.stderr
     return json.loads(out.read_text())
@@ -30,8 +30,10 @@ def judged(entry: corpus.Entry, out) -> dict:
 def verdicts(tmp_path_factory) -> dict[str, Future]:
     """Each kernel's verdict; two are verified at a time while the tests wait for the first ones."""
     folder = tmp_path_factory.mktemp("verdicts")
+    # Read here: pytest changes its own environment between tests, while these threads start processes.
+    env = environment()
     with ThreadPoolExecutor(2) as pool:
-        yield {one.path: pool.submit(judged, one, folder / f"{one.name}.json") for one in ALL}
+        yield {one.path: pool.submit(judged, one, folder / f"{one.name}.json", env) for one in ALL}
         pool.shutdown(cancel_futures=True)
 
 

@@ -57,7 +57,7 @@ def _raised(error: Raised, case: Case) -> Finding:
 def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[Finding]:
     """Compare its results in every case, into allocations that were poisoned before."""
     for number, case in enumerate(cases):
-        slot = f"case {number}"
+        slot = f"case {number}"  # in memory of its own, as when the benchmark calls it
         try:
             suspect.put(slot, case.args)
             answer = suspect.call(slot, case, poison=True)

@@ -12,7 +12,7 @@ import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -55,8 +55,9 @@ class _Stand(Server):
         from helpers.check import matching, poison
         from helpers.ptx.launched import launches
         from helpers.timing import gpu
-        from workbook.verify import arguments, full_size
+        from workbook.verify import arguments, full_size, memory
         from workbook.verify.loaded import Loaded
+        from workbook.verify.slots import Slots
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
@@ -67,14 +68,16 @@ class _Stand(Server):
         self._clone, self._equal = torch.Tensor.clone, torch.equal
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
         self._poison_free_memory, self._time_gpu = poison.poison_free_memory, gpu.time_gpu
-        self._map, self._tensors = arguments.map_tensors, arguments.tensors_of
+        self._tensors = arguments.tensors_of
         self._overwrite, self._full_size = arguments.overwrite, full_size
         self._leaves = arguments.leaves
+        self._span, self._overlap = memory.span, memory.overlap
+        self._addresses, self._form = memory.addresses, memory.form
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         if self._on_gpu:
             torch.zeros((), device="cuda")  # the watch asks the driver about its context
-        self._slots: dict[str, tuple[Any, ...]] = {}
+        self._slots = Slots(self._on_gpu)
         self._names: tuple[str, ...] = ()  # of results that may be returned as a dict
         self._loaded: Any = None
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
@@ -110,7 +113,7 @@ class _Stand(Server):
         if message["kind"] != "model":
             self._call = self._loaded.entry()
             return {}
-        init, keywords = self._map(self._placed, (tuple(message["init"]), dict(message["init_keywords"])))
+        init, keywords = self._slots.placed((tuple(message["init"]), dict(message["init_keywords"])))
         model, has_state = self._loaded.model(init, keywords, message["state"], message["seed"])
         n_parameters = sum(one.numel() for one in self._tensors(dict(model.state_dict())))
         self._call = self._torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
@@ -120,7 +123,7 @@ class _Stand(Server):
         """Store arguments in a slot."""
 
         def put() -> dict[str, Any]:
-            self._slots[message["slot"]] = self._map(self._placed, tuple(message["args"]))
+            self._slots.put(message["slot"], message["args"])
             return {}
 
         return self._run(put)
@@ -185,7 +188,7 @@ class _Stand(Server):
         """
         args, n = self._slots[message["slot"]], message["n"]
         specs = message.get("outputs", ())
-        of_arguments = set(self._addresses(self._tensors(args)))
+        of_arguments = self._addresses(self._tensors(args))
 
         def calls() -> dict[str, Any]:
             first, other, n_distinct, is_shared = None, None, 0, False
@@ -200,7 +203,7 @@ class _Stand(Server):
                     n_distinct += 1
                     other = other or [self._sent(one) for one in results]
                 last = [self._sent(one) for one in results]
-                own = [one for one in results if not of_arguments & set(self._addresses([one]))]
+                own = [one for one in results if not of_arguments & self._addresses([one])]
                 is_shared = is_shared or self._overlap([one for several in alive for one in several], own)
                 size = sum(one.numel() * one.element_size() for one in results)
                 alive = [*alive, results][-max(1, _ALIVE_BYTES // max(size, 1)) :]
@@ -225,7 +228,7 @@ class _Stand(Server):
             of `others` it had; `odd_call`: its number.
         """
         args, specs = self._slots[message["slot"]], message.get("outputs", ())
-        others = [self._map(self._placed, tuple(one)) for one in message["others"]]
+        others = [self._slots.placed(tuple(one)) for one in message["others"]]
 
         def calls() -> dict[str, Any]:
             start = [clock() for clock in self._clocks]
@@ -323,7 +326,7 @@ class _Stand(Server):
         from helpers.timing.cupti import TimingError
 
         args = self._slots[message["slot"]]
-        others = [self._map(self._placed, tuple(one)) for one in message["others"]]
+        others = [self._slots.placed(tuple(one)) for one in message["others"]]
         outputs = self._outputs(message.get("outputs", ()))
         turn, value = 0, None
 
@@ -392,7 +395,7 @@ class _Stand(Server):
         earlier = [one for one, _ in self._kept]
         self._kept = [(one, self._clone(one)) for one in results]
         tensors = self._tensors(args)
-        addresses = set(self._addresses(tensors))
+        addresses = self._addresses(tensors)
         changed = [i for i, one in enumerate(tensors) if not self._same(one, before[i][1])]
         return {
             "results": [self._sent(then) for _, then in self._kept],
@@ -404,34 +407,10 @@ class _Stand(Server):
             "reformed": [i for i, one in enumerate(tensors) if self._form(one) != before[i][0]],
             "arguments": [self._sent(tensors[i]) for i in changed],
             "reused": self._overlap(
-                earlier, [one for one in results if not addresses & set(self._addresses([one]))]
+                earlier, [one for one in results if not addresses & self._addresses([one])]
             ),
             "folded": [self._span(one) < one.numel() * one.element_size() for one in results],
         }
-
-    def _span(self, tensor: Any) -> int:
-        """The bytes from a tensor's first element to the end of its last one."""
-        steps = zip(tensor.shape, tensor.stride(), strict=True)
-        return (1 + sum((n - 1) * stride for n, stride in steps)) * tensor.element_size()
-
-    def _overlap(self, some: Iterable[Any], others: Iterable[Any]) -> bool:
-        """Whether the memory of some tensors overlaps that of others, from first to last elements."""
-        spans = [
-            [(one.data_ptr(), one.data_ptr() + self._span(one)) for one in several if one.numel()]
-            for several in (some, others)
-        ]
-        return any(a[0] < b[1] and b[0] < a[1] for a in spans[0] for b in spans[1])
-
-    def _addresses(self, tensors: Iterable[Any]) -> list[int]:
-        """Where the memory of tensors begins, without empty ones."""
-        return [one.untyped_storage().data_ptr() for one in tensors if one.numel()]
-
-    def _form(self, tensor: Any) -> tuple[Any, ...]:
-        """What of a tensor stays the same when only its contents change."""
-        return (
-            type(tensor), tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.requires_grad,
-            tensor.data_ptr(),
-        )  # fmt: skip
 
     def _results(self, value: Any, args: Any, outputs: list[Any]) -> list[Any]:
         if outputs:
@@ -467,16 +446,6 @@ class _Stand(Server):
     def _sent(self, tensor: Any) -> Any:
         """A copy on the CPU."""
         return self._clone(tensor.detach().cpu(), memory_format=self._torch.contiguous_format)
-
-    def _placed(self, tensor: Any) -> Any:
-        """A tensor where the candidate computes, with its strides and its offset into its storage."""
-        if not self._on_gpu:
-            return tensor
-        if tensor.is_contiguous() and not tensor.storage_offset():
-            return tensor.cuda()
-        storage = tensor.untyped_storage().cuda()
-        moved = self._torch.empty(0, dtype=tensor.dtype, device="cuda")
-        return moved.set_(storage, tensor.storage_offset(), tensor.shape, tensor.stride())
 
     def _outputs(self, specs: Any) -> list[Any]:
         """Outputs for a candidate in destination-passing style, filled with poison."""
