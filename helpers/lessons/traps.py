@@ -17,7 +17,8 @@ _HARMLESS = ("right", "not fooled", "refuses", "says so")
 WHY = {
     "warm L2": "Timers that don't flush the L2 find the data in the cache.",
     "nothing launched: a cached result": "Events and clocks always measure some time; only a timer that "
-    "looks for kernels notices that there are none.",
+    "looks for kernels notices that there are none. (PyTorch warns about the empty CUDA graph, but "
+    "do_bench_cudagraph reports a time all the same.)",
     "lazy result": "The call returns before anything is computed. The work happens only when somebody uses "
     "the result.",
     "lazy result behind a small kernel": "One kernel does run, so it's not enough to look for kernels: the "

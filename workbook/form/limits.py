@@ -53,7 +53,7 @@ class Limits:
 STANDARD = Limits()
 LESSONS = {
     "01": replace(STANDARD, lines=400),
-    "03": replace(STANDARD, words=3_000),
+    "03": replace(STANDARD, words=3_100),
     "04": replace(STANDARD, lines=400),
     "05": replace(STANDARD, words=3_800),  # three optional sections
     "06": replace(STANDARD, words=3_700),
