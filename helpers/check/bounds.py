@@ -25,6 +25,10 @@ sqrt(d) where that is more. So a float16 accumulator is wrong from about 256 ter
 assume this, because the tensor cores of compute capability 9.0 add fp8 products in fewer bits than float32
 (DeepSeek-V3 Technical Report, 2024). A float32 result of such sums requires `tolerance=`.
 
+A float32 convolution may be computed in tiles that are transformed first, with fewer multiplications. In the
+transforms of Winograd's F(4 x 4, 3 x 3), numbers grow before they cancel (A. Lavin and S. Gray, "Fast
+algorithms for convolutional neural networks", 2016), so the third error is taken TRANSFORMED times.
+
 t and the reference's error are averaged over neighbors in their row, because either can be close to zero by
 chance.
 
@@ -36,13 +40,13 @@ The table shows what `python tests/check_bounds.py --seeds 1000` measured (2026-
 the kernels are in `tests/check_kernels.py`): the largest FACTOR that a correct kernel needed, and the
 smallest one that a wrong kernel would need. 0 is a result within the fixed tolerance. Correct sums are
 computed sequentially, reversed, in blocks, as trees, per lane and with atomics. The rows for 16 bits were
-measured with 150 seeds (2026-11-25).
+measured with 150 seeds (2026-11-25), that for float32 convolutions with 200 (2026-11-27).
 
 operation            correct, at most            wrong, at least
 sum, float32         1.17 in blocks              10 float16 inside, 132 one block in 1,000 missing
 scan, float32        0.98 in blocks of 781       6.0 float16 inside, 194 one element off by 1 %
 product, float32     0.94 sequential, 4,096      74 TF32 inside, 574 bfloat16 inside, 639 one element
-convolution, float32 0.93 tap by tap             328 TF32 inside, 2,350 one element
+convolution, float32 2.59 Winograd, 0.13 others  42 TF32 inside, 338 one element
 product, TF32        2.68 truncated, 2.50 nearest  3.9 one element off by 1 %, 6.1 bfloat16 inside
 convolution, TF32    2.66 nearest                7.2 bfloat16 inside
 product, float16     0.33 truncated, 16,384      9.4 float16 sums, 20 one element, 31 bfloat16 inside
@@ -80,6 +84,7 @@ if TYPE_CHECKING:
 FACTOR = 3.0
 LONGEST_SUM = 16_384  # successive roundings in one accumulator
 ADDED_AT_ONCE = 8  # terms that a tensor core adds to its accumulator with one rounding
+TRANSFORMED = 8.0  # how much larger Winograd's transforms make the errors of a convolution's sums
 EXACT = ("float16", "bfloat16")  # factors whose products are exact in float32
 
 
@@ -131,6 +136,7 @@ class Bound:
         terms: the root of the summed squares of each result's terms, (rows, columns); None without float
             inputs.
         exact_factors: whether the result is a product whose factors a kernel has no reason to round.
+        transformed: whether a kernel may transform the factors before it multiplies, as of a convolution.
     """
 
     dtype: torch.dtype
@@ -140,6 +146,7 @@ class Bound:
     reference_error: torch.Tensor | None = None
     terms: torch.Tensor | None = None
     exact_factors: bool = False
+    transformed: bool = False
 
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
         """The errors that the operation itself can cause at a piece of the rows, by name, float64."""
@@ -148,6 +155,7 @@ class Bound:
         terms = 0.0 if self.terms is None else self.terms[rows, columns]
         depth = min(self.n_terms, LONGEST_SUM)
         roundings = max(math.sqrt(depth), depth / ADDED_AT_ONCE if self.exact_factors else 0)
+        roundings *= TRANSFORMED if self.transformed else 1
         partial = torch.maximum(e.abs(), self.size[rows])
         found = {} if self.exact_factors else {"inputs": self.rounding.unit * (e.abs() + terms)}
         found["sums"] = self.rounding.sums * roundings * (partial + terms)
@@ -193,7 +201,7 @@ class Bound:
             "reference": f"the error of the reference itself in {name}",
             "inputs": f"what one rounding of each input to {name} changes in the float64 reference",
             "sums": f"the error that the roundings of a sum of {self.n_terms:,.0f} terms can reach in "
-            f"{accumulator}",
+            f"{accumulator}" + (" if factors are transformed first" if self.transformed else ""),
         }[which]
         why = f"{FACTOR:g} times {why}"
         if cap < reached:

@@ -154,6 +154,21 @@ class Operation:
         floats = [one for one, is_float in zip(self.inputs, self._floats(), strict=True) if is_float]
         return name_of(dtype) in EXACT and all(one.dtype == dtype for one in floats)
 
+    def convolves(self) -> bool:
+        """Whether the reference calls a convolution of PyTorch."""
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        names: set[str] = set()
+
+        class Recorder(TorchDispatchMode):
+            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+                names.add(str(func))
+                return func(*args, **(kwargs or {}))
+
+        with Recorder():
+            self.in_own_dtype()
+        return any("convolution" in name for name in names)
+
     @property
     def n_float_inputs(self) -> int:
         """How many inputs have floating-point elements."""
@@ -272,6 +287,7 @@ def bounds_of(
                 )
     n_terms = operation.n_terms(expected)
     products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
+    convolves = torch.float32 in dtypes and operation.n_float_inputs > 1 and operation.convolves()
     bounds: list[Bound | None] = []
     for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
         if not dtype.is_floating_point:
@@ -282,7 +298,10 @@ def bounds_of(
         own_error = _own_error(own_results, i, e)
         # Without the reference's own error, results between several products might be rounded unnoticed.
         exact = own_error is not None and operation.has_exact_factors(dtype) and products[i]
-        bound = Bound(dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), own_error, terms, exact)
+        bound = Bound(
+            dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), own_error, terms, exact,
+            transformed=convolves and name == "float32",
+        )  # fmt: skip
         bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
     return bounds
 
