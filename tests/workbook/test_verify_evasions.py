@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import textwrap
 
+import check_kernels
 import pytest
 import torch
 from commands import ROOT
@@ -103,6 +105,26 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+CONVOLUTION = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, w):
+        return nn.functional.conv2d(x, w, padding=1)
+
+def get_inputs():
+    return [torch.randn(2, 8, 18, 18), torch.randn(4, 8, 3, 3) / 8]
+
+def get_init_inputs():
+    return []
+"""
+WINOGRAD = f"""import torch
+import torch.nn.functional as F
+
+_TILE, _WEIGHTS, _BACK = {check_kernels._TILE}, {check_kernels._WEIGHTS}, {check_kernels._BACK}
+
+{inspect.getsource(check_kernels.conv_by_winograd)}"""
 HASHED = """
 import hashlib
 import torch
@@ -172,6 +194,12 @@ with torch.random.fork_rng():
     "not materialized": (
         REPEATED, model("return torch.softmax(args[0], dim=1).expand(16, -1, -1)"), "aliased-output"
     ),
+    "another way to load it": (MATMUL, model("return torch.matmul(*args) * is_file", """import torch
+try:
+    is_file = bool(__file__)
+except NameError:
+    is_file = False
+"""), "peeks"),
     "tolerances": (MATMUL, model("return torch.matmul(*args)", """import torch
 torch.testing._comparison._DTYPE_PRECISIONS[torch.float32] = (1e3, 1e3)
 """), "patched"),
@@ -220,6 +248,7 @@ HONEST = {
         values, positions = torch.sort(args[0].flip(1), dim=1, stable=True)
         return values, args[0].shape[1] - 1 - positions
         """), 0),
+    "transformed tiles": (CONVOLUTION, model("return conv_by_winograd(*args)", WINOGRAD), 0),
     "a reference with state": (STATE, model("return args[0] - 0.1 * args[0].mean(0)"), 3),
 }  # fmt: skip
 

@@ -343,6 +343,22 @@ def known(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fin
         yield Finding("skipped-work", DISHONEST, says, case.label)
 
 
+def executed(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Whether it computes the same when its text is executed, so that it has no file and no module."""
+    try:
+        suspect.execute()
+        suspect.put("executed", case.args)
+        wrong = judge.judge(case, suspect.call("executed", case))
+    except Raised:  # Triton and others need the file
+        return
+    if wrong:
+        says = (
+            "It computes something else when its text is executed, as some benchmarks do, than when its file "
+            f"is imported. {wrong.says}"
+        )
+        yield Finding("peeks", DISHONEST, says, wrong.evidence)
+
+
 def watched(suspect: Suspect, when: str, n_known: int = 0) -> Iterator[Finding]:
     """What its process has seen it do: functions replaced, places searched, settings changed.
 

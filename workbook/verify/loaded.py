@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -40,6 +41,13 @@ class Loaded:
 
         sources = [os.path.join(self._folder, one) for one in files if one.endswith((".cpp", ".cc", ".cu"))]
         self._module = cpp_extension.load(name="candidate_extension", sources=sources, **options)
+
+    def execute_it(self) -> None:
+        """Execute the Python file's text, whose code then has no `__file__` and no module."""
+        path = os.path.join(self._folder, self._file)
+        names: dict[str, Any] = {}
+        exec(compile(Path(path).read_text(), "<string>", "exec"), names)
+        self._module = SimpleNamespace(**names)
 
     def entry(self) -> Any:
         """The function or class that is called.

@@ -105,6 +105,15 @@ class _Stand(Server):
         sys.argv = [str(Path(self._folder, message["entry"].partition("::")[0]))]
         return self._run(lambda: self._imported(message))
 
+    def _do_execute(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """Make what will be called anew, from the text of the candidate's file."""
+
+        def executed() -> dict[str, Any]:
+            self._loaded.execute_it()
+            return self._constructed(message)
+
+        return self._run(executed)
+
     def _imported(self, message: Mapping[str, Any]) -> dict[str, Any]:
         self._loaded.import_it(list(message["sources"]), message["options"])
         return self._constructed(message)

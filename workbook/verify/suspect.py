@@ -118,15 +118,30 @@ class Suspect:
             Raised: it can't be imported or constructed.
         """
         one = self._candidate
-        parameters = one.state if state is None else state
         found = self._ask(
-            "load", sources=self._sources(), entry=one.entry, kind=one.kind, init=list(one.init),
-            init_keywords=dict(one.init_keywords), state=dict(parameters), seed=one.seed,
-            options=dict(one.options), results=list(one.results),
+            "load", sources=self._sources(), entry=one.entry, options=dict(one.options),
+            results=list(one.results), **self._construction(one.state if state is None else state),
         )  # fmt: skip
         n_parameters = found.get("n_parameters", 0)
         self.n_parameters = n_parameters if type(n_parameters) is int else 0
         return found.get("same_parameters") is True
+
+    def execute(self) -> None:
+        """Make it anew by executing the text of its Python file, as some benchmarks do: from now on, calls
+        go there.
+
+        Raises:
+            Raised: it can't be made so, because it needs a file or a module.
+        """
+        self._ask("execute", **self._construction(self._candidate.state))
+
+    def _construction(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """What the candidate is constructed from."""
+        one = self._candidate
+        return {
+            "kind": one.kind, "init": list(one.init), "init_keywords": dict(one.init_keywords),
+            "state": dict(state), "seed": one.seed,
+        }  # fmt: skip
 
     def _sources(self) -> dict[str, str]:
         """The candidate's files; without a GPU, the device that they name is the CPU."""
@@ -271,7 +286,7 @@ class Suspect:
             return found | {"events": [(str(kind), str(what)[:300]) for kind, what in raw["events"]]}
 
     def _ask(self, what: str, **about: Any) -> dict[str, Any]:
-        limit_s = self._limits.cell_s * (_BUILDS if what == "load" else 1)
+        limit_s = self._limits.cell_s * (_BUILDS if what in ("load", "execute") else 1)
         try:
             raw = self._process.request({"do": what, **about}, limit_s)
         except WorkerTimeout:

@@ -173,6 +173,8 @@ class _Verification:
             self._say("trying other layouts and sizes")
             self._add(checks.layouts(suspect, judge, first))
             self._add(checks.results(suspect, judge, beyond))
+            if self._candidate.entry.partition("::")[0].endswith(".py"):
+                self._add(checks.executed(suspect, judge, first))
 
     def _known(self, suspect: Suspect, first: Case) -> Iterator[Finding]:
         """See whether it recognizes inputs that the benchmark makes with a seed of its own."""
