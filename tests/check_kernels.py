@@ -281,11 +281,11 @@ def conv_by_taps(x, w):
 
 
 # Winograd's F(4 x 4, 3 x 3): of a 6 x 6 tile of the image, of the 3 x 3 weights, and back to 4 x 4 results.
-_TILE = [[4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0],
+TILE = [[4, 0, -5, 0, 1, 0], [0, -4, -4, 1, 1, 0], [0, 4, -4, -1, 1, 0],
          [0, -2, -1, 2, 1, 0], [0, 2, -1, -2, 1, 0], [0, 4, 0, -5, 0, 1]]  # fmt: skip
-_WEIGHTS = [[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
+WEIGHTS = [[1 / 4, 0, 0], [-1 / 6, -1 / 6, -1 / 6], [-1 / 6, 1 / 6, -1 / 6],
             [1 / 24, 1 / 12, 1 / 6], [1 / 24, -1 / 12, 1 / 6], [0, 0, 1]]  # fmt: skip
-_BACK = [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]
+BACK = [[1, 1, 1, 1, 1, 0], [0, 1, -1, 2, -2, 0], [0, 1, 1, 4, 4, 0], [0, 1, -1, 8, -8, 1]]
 
 
 def conv_by_winograd(x, w):
@@ -293,7 +293,7 @@ def conv_by_winograd(x, w):
     height, width = x.shape[-2:]
     padded = F.pad(x, (1, 1 + -width % 4, 1, 1 + -height % 4))
     tiles = padded.unfold(2, 6, 4).unfold(3, 6, 4)
-    tile, weights, back = (torch.tensor(one, dtype=x.dtype) for one in (_TILE, _WEIGHTS, _BACK))
+    tile, weights, back = (torch.tensor(one, dtype=x.dtype) for one in (TILE, WEIGHTS, BACK))
     products = torch.einsum("nctuab,ocab->notuab", tile @ tiles @ tile.T, weights @ w @ weights.T)
     results = (back @ products @ back.T).transpose(3, 4).flatten(4).flatten(2, 3)
     return results[..., :height, :width].contiguous()

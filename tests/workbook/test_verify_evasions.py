@@ -122,7 +122,7 @@ def get_init_inputs():
 WINOGRAD = f"""import torch
 import torch.nn.functional as F
 
-_TILE, _WEIGHTS, _BACK = {check_kernels._TILE}, {check_kernels._WEIGHTS}, {check_kernels._BACK}
+TILE, WEIGHTS, BACK = {check_kernels.TILE}, {check_kernels.WEIGHTS}, {check_kernels.BACK}
 
 {inspect.getsource(check_kernels.conv_by_winograd)}"""
 HASHED = """
