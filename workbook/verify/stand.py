@@ -8,12 +8,11 @@ right can't.
 from __future__ import annotations
 
 import gc
-import importlib.util
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from workbook.sandbox.serving import Server
 
 _SOURCES = "candidate"  # the folder of its files
 _SETTLE_S = 0.2  # for work that continues after a call has returned
-_MOST_OPERATORS = 10_000
 _ALIVE_BYTES = 256 << 20  # of results of earlier calls
 
 
@@ -53,17 +51,16 @@ class _Stand(Server):
         import torch
 
         from helpers.check import matching, poison
-        from helpers.ptx.launched import launches
         from helpers.timing import gpu
         from workbook.verify import arguments, full_size, memory
         from workbook.verify.loaded import Loaded
         from workbook.verify.slots import Slots
+        from workbook.verify.tracing import Tracer
         from workbook.verify.watch import Watch
 
         super().__init__(requests, replies)
         self._torch, self._sleep = torch, time.sleep
         self._clocks = time.thread_time, time.monotonic
-        self._trace, self._trace_of_thread = sys.settrace, sys.gettrace
         self._plain_types = (torch.Tensor, torch.nn.Parameter)
         self._clone, self._equal = torch.Tensor.clone, torch.equal
         self._bits, self._poisoned = matching.bits_of, poison.poisoned
@@ -83,8 +80,7 @@ class _Stand(Server):
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
         self._folder = os.path.join(os.getcwd(), _SOURCES)
-        has_triton = importlib.util.find_spec("triton") is not None
-        self._launches = launches if has_triton else lambda: nullcontext([])
+        self._tracer = Tracer(self._folder)
         self._make_watch, self._make_loaded = Watch, Loaded
 
     # ---------------------------------------------------------------------------------------------- requests
@@ -263,65 +259,16 @@ class _Stand(Server):
         return self._run(calls)
 
     def _do_operators(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """What one call uses.
-
-        Returns:
-            `operators`: the operators of torch's dispatcher, in order, then the kernels that it launches with
-            Triton; `sizes`: the shapes that each works on, or its grid; `places`: the instructions of the
-            candidate's Python code that ran, in no order.
-        """
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        names: list[str] = []
-        sizes: list[str] = []
-        tensors = self._tensors
-
-        class Recorder(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                names.append(str(func))
-                sizes.append(str([tuple(one.shape) for one in tensors([*args, kwargs or {}])]))
-                return func(*args, **(kwargs or {}))
-
+        """What one call uses: the fields of `tracing.Used`."""
         args = self._slots[message["slot"]]
         outputs = self._outputs(message.get("outputs", ()))
 
         def call() -> dict[str, Any]:
-            with Recorder(), self._launches() as launched, self._traced() as places:
+            with self._tracer.used() as used:
                 self._call(*args, *outputs)
-            names.extend(str(getattr(one.kernel, "__name__", "a kernel")) for one in launched)
-            sizes.extend(str(one.grid) for one in launched)
-            return {
-                "operators": names[:_MOST_OPERATORS], "sizes": sizes[:_MOST_OPERATORS],
-                "places": [f"line {line} ({name}, {at})" for name, line, at in places][:_MOST_OPERATORS],
-            }  # fmt: skip
+            return used.as_reply()
 
         return self._run(call)
-
-    @contextmanager
-    def _traced(self) -> Iterator[set[tuple[str, int, int]]]:
-        """The instructions that run meanwhile in the candidate's files and in functions made from text:
-        function, line, number.
-        """
-        places: set[tuple[str, int, int]] = set()
-        own = self._folder, "<"
-
-        def trace(frame: Any, event: str, argument: Any) -> Any:
-            if not frame.f_code.co_filename.startswith(own):
-                return None
-            frame.f_trace_opcodes, frame.f_trace_lines = True, False
-            return instruction
-
-        def instruction(frame: Any, event: str, argument: Any) -> Any:
-            if event == "opcode":
-                places.add((frame.f_code.co_name, frame.f_lineno, frame.f_lasti))
-            return instruction
-
-        before = self._trace_of_thread()
-        self._trace(trace)
-        try:
-            yield places
-        finally:
-            self._trace(before)
 
     def _do_time(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Time it on the GPU, with other contents of the arguments before each call.
