@@ -499,8 +499,8 @@ PROSE: list[Prose] = [
     Prose(
         "07_timers",
         "On the recorded H200, ncu and CUPTI differ by at most {} µs, except for two softmaxes, where ncu "
-        "reports up to {} % less. For the other kernels of 60 µs or more, that is at most {} % of the "
-        "time, so ncu confirms them. For the smallest it is {} %",
+        "reports up to {} % less. For the other kernels of 60 µs or more, they differ by at most {} %, so "
+        "ncu confirms them. For the smallest it is {} %",
         "h200",
         "timer/truth",
         _witnesses_agree,
