@@ -47,15 +47,6 @@ def make_shell() -> Any:
     return Shell.instance(config=config)
 
 
-def sentence(error: BaseException) -> str:
-    """An error in a line, without calling more of the learner's code than must be."""
-    try:
-        text = str(error.msg if isinstance(error, SyntaxError) else error).strip().splitlines()
-    except Exception:
-        text = []
-    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
-
-
 def line_of(error: BaseException) -> int:
     """The line of the cell in which it was raised, or 0."""
     if isinstance(error, SyntaxError):

@@ -20,11 +20,11 @@ from collections.abc import Callable
 from typing import Any
 
 from workbook.grade import stand_ins
-from workbook.grade.shell import Originals, line_of, make_shell, sentence
+from workbook.grade.shell import Originals, line_of, make_shell
 from workbook.grade.stubs import as_told, known
 from workbook.sandbox.inside import enter
 from workbook.sandbox.messages import receive
-from workbook.sandbox.serving import Server
+from workbook.sandbox.serving import Server, sentence
 
 
 def main(settings: dict[str, Any]) -> None:

@@ -12,6 +12,15 @@ from typing import Any
 from workbook.sandbox.messages import MAX_BYTES, frame, receive
 
 
+def sentence(error: BaseException) -> str:
+    """An error in a line, without calling more of the code that raised it than must be."""
+    try:
+        text = str(error.msg if isinstance(error, SyntaxError) else error).strip().splitlines()
+    except Exception:  # the code may define the exception
+        text = []
+    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
+
+
 class Server:
     """Answers a request {"do": "name", ...} with what `_do_name(message)` returns, a dict.
 

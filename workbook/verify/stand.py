@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from workbook.sandbox.inside import enter
-from workbook.sandbox.serving import Server
+from workbook.sandbox.serving import Server, sentence
 
 _SOURCES = "candidate"  # the folder of its files
 _SETTLE_S = 0.2  # for work that continues after a call has returned
@@ -341,7 +341,11 @@ class _Stand(Server):
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # also SystemExit, and what C++ raises
-            return {"error": _sentence(error), "error_type": type(error).__name__, "line": self._line(error)}
+            where = "in Triton's interpreter, " if _is_interpreters(error) else ""
+            return {
+                "error": where + sentence(error), "error_type": type(error).__name__,
+                "line": self._line(error),
+            }  # fmt: skip
 
     def _observed(self, value: Any, args: Any, outputs: list[Any], before: list[Any]) -> dict[str, Any]:
         """The results of a call, and what else can be seen of it; the clock has stopped when it returns."""
@@ -439,15 +443,6 @@ class _Stand(Server):
 
 def _nothing(*args: Any) -> None:
     """Stand in for what a machine without a GPU doesn't need."""
-
-
-def _sentence(error: BaseException) -> str:
-    try:
-        text = str(error).strip().splitlines()
-    except Exception:  # the candidate may define the exception
-        text = []
-    where = "in Triton's interpreter, " if _is_interpreters(error) else ""
-    return where + type(error).__name__ + (f": {text[0][:300]}" if text else "")
 
 
 def _is_interpreters(error: BaseException) -> bool:
