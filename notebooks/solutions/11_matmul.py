@@ -52,7 +52,10 @@ check("tile-of-a-program", tile_of_a_program)
 
 # %% steps-in-flight
 def steps_in_flight(block_m: int, block_n: int, block_k: int, itemsize: int, shared_bytes: int) -> int:
-    """Return for how many steps the tiles of a and b fit into an SM's shared memory at once."""
+    """Return for how many steps the tiles of a and b fit into an SM's shared memory at once.
+
+    The step that is being computed is one of them.
+    """
     # BEGIN SOLUTION: how many bytes does one step load?
     return shared_bytes // ((block_m + block_n) * block_k * itemsize)
     # END SOLUTION

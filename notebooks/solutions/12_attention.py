@@ -90,8 +90,8 @@ check("attention-in-triton", my_attention)
 def tiles_visited(n: int, block_m: int, block_n: int) -> int:
     """Return how many tiles all programs visit together, under a causal mask.
 
-    A program has `block_m` queries and visits tiles of `block_n` keys, until no query sees more of them.
-    `n` is a multiple of both.
+    A program has `block_m` queries. It visits tiles of `block_n` keys from the first key on, up to the last
+    tile with a key that one of its queries sees. `n` is a multiple of both.
     """
     # BEGIN SOLUTION: how many keys does a program's last query see?
     return sum(triton.cdiv(first + block_m, block_n) for first in range(0, n, block_m))

@@ -103,6 +103,7 @@ TOO_LATE = [ask("k"), code("1", "a"), code("2", "b"), reveal("k"), REVIEW]
         ([reveal("k")], ["cell see-k", "no cell asks"]),
         ([ask("k"), reveal("k", 'str("m[0, 1]")'), REVIEW], ["cell see-k", "literal"]),
         ([ask("k"), reveal("k", "value=-3"), REVIEW], ["cell see-k", "literal"]),
+        ([ask("k"), checked("2\n"), reveal("k"), REVIEW], ["checked cell truth", "between the question k"]),
         ([ask("k"), checked("2", 'n = 2\npredict.reveal("k", n)'), REVIEW], ["checked cell truth", "answer"]),
         ([code('print(2)\npredict.ask("k", "?")', "mixed"), reveal("k")], ["cell mixed", "other code"]),
         ([code("predict.ask(key, 'How many?')", "named")], ["cell named", "key in quotes"]),

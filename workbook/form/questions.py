@@ -81,7 +81,15 @@ def problems(notebook: NotebookNode, most_guesses: float) -> Iterator[str]:
             )
     asks = [call for call in found if call.name == "ask" and call.key]
     reveals = [call for call in found if call.name == "reveal" and call.key]
+    ids = [cell.id for cell in notebook.cells]
     for ask in asks:
+        answers = [ids.index(reveal.cell) for reveal in reveals if reveal.key == ask.key]
+        for cell in ids[ids.index(ask.cell) + 1 : min(answers, default=0)]:
+            if cell in checked:
+                yield (
+                    f"checked cell {cell} is between the question {ask.key} and its answer: its stored "
+                    "output is on screen when the question is asked."
+                )
         if not any(r.key == ask.key and 0 < r.position - ask.position <= 2 for r in reveals):
             later = [r.cell for r in reveals if r.key == ask.key]
             where = f"it is in cell {later[0]}" if later else "there is none"
