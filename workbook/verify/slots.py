@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from workbook.verify.arguments import map_tensors, overwrite, tensors_of
-from workbook.verify.memory import form
+from workbook.verify.memory import addresses, form
 
 _PAST_BYTES = 256 << 20
 
@@ -28,7 +28,7 @@ class Slots:
         self._forms: dict[str, list[tuple[Any, ...]]] = {}
         self._past: deque[torch.Tensor] = deque()  # tensors of earlier arguments, so that they stay allocated
         self._map, self._tensors, self._overwrite = map_tensors, tensors_of, overwrite
-        self._form = form
+        self._form, self._addresses = form, addresses
 
     def __getitem__(self, slot: str) -> tuple[Any, ...]:
         return self._slots[slot]
@@ -39,13 +39,17 @@ class Slots:
 
     def put(self, slot: str, args: Sequence[Any]) -> None:
         """Store arguments."""
-        before = zip(self._tensors(self._slots.get(slot, ())), self._forms.get(slot, ()), strict=False)
-        self._past.extend(self._tensors(self._slots.get(slot, ())))
+        before = self._tensors(self._slots.get(slot, ()))
+        forms = self._forms.get(slot, ())
+        # The candidate may have made them something else.
+        rest = iter(
+            [one if self._form(one) == form else None for one, form in zip(before, forms, strict=False)]
+        )
+        self[slot] = self._map(lambda one: self._in_memory_of(next(rest, None), one), tuple(args))
+        used = self._addresses(self._tensors(self[slot]))
+        self._past.extend(one for one in before if not used & self._addresses([one]))
         while sum(one.untyped_storage().nbytes() for one in self._past) > _PAST_BYTES:
             self._past.popleft()
-        # The candidate may have made them something else.
-        rest = iter([one if self._form(one) == as_put else None for one, as_put in before])
-        self[slot] = self._map(lambda one: self._in_memory_of(next(rest, None), one), tuple(args))
 
     def placed(self, value: Any) -> Any:
         """A tree of arguments whose tensors are where the candidate computes."""
