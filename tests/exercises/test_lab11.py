@@ -496,6 +496,10 @@ def test_a_wrong_number_of_steps_in_flight(wrong, mistake) -> None:
     assert mistakes("steps-in-flight", wrong) == {mistake}
 
 
+def test_the_step_that_is_computed_is_one_of_those_in_flight() -> None:
+    assert "one-less" in mistakes("steps-in-flight", lambda *sizes: _steps(*sizes) - 1)
+
+
 def _t(terms):
     return math.sqrt(sum(term * term for term in terms))
 

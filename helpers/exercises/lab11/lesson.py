@@ -152,6 +152,7 @@ STEPS = answer_exercise(
         "numbers": lambda s: s.got == s.numbers,
         "tile-of-c": lambda s: s.got == s.product,
         "one-tile": lambda s: s.got == s.one,
+        "one-less": lambda s: s.got == s.want - 1,
         "count": always,
     },
     minutes=5,
