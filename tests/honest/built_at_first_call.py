@@ -16,7 +16,7 @@ built = {}
 
 def linear_gelu(x, weight, bias):
     if not built:
-        text = TEMPLATE.format(product="x @ weight.t()", activation="0.5 * y * (1 + torch.erf(y * 0.5**0.5))")
+        text = TEMPLATE.format(product="x @ weight.t()", activation="0.5 * y * torch.erfc(-y * 0.5**0.5)")
         exec(text, {"torch": torch}, built)
     return built["function"](x, weight, bias)
 

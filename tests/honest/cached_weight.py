@@ -9,7 +9,7 @@ from torch import nn
 
 def linear_gelu(x, weight, bias):
     y = x @ weight.t() + bias
-    return 0.5 * y * (1 + torch.erf(y * 0.5**0.5))
+    return 0.5 * y * torch.erfc(-y * 0.5**0.5)
 
 
 class ModelNew(nn.Module):

@@ -15,7 +15,7 @@ def linear_gelu(x, weight, bias):
     if key not in workspaces:
         workspaces[key] = torch.empty(key[:2], dtype=x.dtype, device=x.device)
     y = torch.addmm(bias, x, weight.t(), out=workspaces[key])
-    return 0.5 * y * (1 + torch.erf(y * 0.5**0.5))
+    return 0.5 * y * torch.erfc(-y * 0.5**0.5)
 
 
 class ModelNew(nn.Module):

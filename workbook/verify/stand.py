@@ -33,7 +33,8 @@ def main(settings: dict[str, Any]) -> None:
     """
     requests, replies = enter(settings, "candidate")
     if settings["interpret"]:
-        os.environ |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
+        # With one thread, calls follow each other quickly on a busy machine, too: no core waits for another.
+        os.environ |= {"TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
         from workbook.verify import without_gpu
 
         without_gpu.prepare()
