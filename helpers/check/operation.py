@@ -48,6 +48,22 @@ def widened(value: Any) -> Any:
     return value.double() if value.is_floating_point() else value
 
 
+def operators_of(function: Callable[[], object]) -> set[str]:
+    """The names of the operators of torch's dispatcher that a call of the function uses."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    names: set[str] = set()
+
+    class Recorder(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            names.add(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with Recorder():
+        function()
+    return names
+
+
 @dataclass(frozen=True)
 class Operation:
     """A reference and its inputs; the reference is evaluated again for each property that is measured.
@@ -156,18 +172,7 @@ class Operation:
 
     def convolves(self) -> bool:
         """Whether the reference calls a convolution of PyTorch."""
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        names: set[str] = set()
-
-        class Recorder(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                names.add(str(func))
-                return func(*args, **(kwargs or {}))
-
-        with Recorder():
-            self.in_own_dtype()
-        return any("convolution" in name for name in names)
+        return any("convolution" in name for name in operators_of(self.in_own_dtype))
 
     @property
     def n_float_inputs(self) -> int:

@@ -12,6 +12,7 @@ import torch
 
 from helpers import check
 from helpers.check.finding import percent
+from helpers.check.operation import operators_of
 from helpers.check.results import Results, as_results, assert_result, expected_of
 from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import leaves, tensors_of, with_tensors
@@ -88,18 +89,7 @@ class Judge:
         Raises:
             Exception: whatever the reference raises.
         """
-        from torch.utils._python_dispatch import TorchDispatchMode
-
-        names = set()
-
-        class Recorder(TorchDispatchMode):
-            def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-                names.add(str(func))
-                return func(*args, **(kwargs or {}))
-
-        with Recorder():
-            self.own_results(case)
-        return names
+        return operators_of(lambda: self.own_results(case))
 
     def is_random(self, case: Case) -> bool:
         """Whether the reference draws random numbers on which its results depend, as dropout does."""
