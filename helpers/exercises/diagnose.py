@@ -203,12 +203,12 @@ def _exchanged(seen: Evidence) -> tuple[str, str] | None:
     if seen.got.dim() != 2 or not seen.n_wrong or seen.x.dim() != 2:
         return None
     n_rows, n_cols = seen.got.shape
-    if min(n_rows, n_cols) < 2:
+    if min(n_rows, n_cols, *seen.x.shape) < 2:
         return None
     other = seen.expected.t().contiguous().view_as(seen.got)
     if seen.explains(other) or seen.explains(seen.expected.contiguous().view(n_cols, n_rows).t()):
         return "transposed", "they are the right values in transposed order"
-    transposed = seen.x.contiguous().view(n_cols, n_rows).t()
+    transposed = seen.x.contiguous().view(seen.x.shape[1], seen.x.shape[0]).t()
     if seen.explains(seen.would_give(transposed)):
         return "transposed", "they are right for an input that is read column by column"
     along = seen.would_give(seen.x.t())

@@ -6,9 +6,11 @@ import re
 import string
 
 import pytest
+import torch
 
 from helpers import exercises
-from helpers.exercises import mistakes
+from helpers.exercises import diagnose, mistakes
+from helpers.exercises.evidence import Evidence
 from helpers.exercises.factories import answer_exercise
 from helpers.exercises.mistakes import Table, TableJudge, always
 from helpers.exercises.model import Case, Outcome
@@ -74,3 +76,22 @@ def test_every_hint_is_a_sentence_and_its_braces_hold_names():
                 field for text in (*what, hint) for _, field, _, _ in string.Formatter().parse(text) if field
             ]
             assert all(re.match(r"[a-z_]+(\.|\[|$)", field) for field in fields), (id, key, fields)
+
+
+@pytest.mark.parametrize("inner", [2, 16, 64])
+def test_a_wrong_product_is_diagnosed_whatever_its_shapes(inner):
+    """A square result may come from inputs that aren't square."""
+    a, b = torch.rand(8, inner), torch.rand(inner, 8)
+    right = (a @ b).double()
+    seen = Evidence(
+        case=Case("a product", (a, b)),
+        kind="extra",
+        args=(a, b),
+        before=(),
+        got=right.float() / 3,
+        expected=right,
+        wrong=torch.ones(8, 8, dtype=torch.bool),
+        facts={},
+        reference=lambda args: args[0].double() @ args[1].double(),
+    )
+    assert diagnose.of_values(seen, Table(ID, LAB, {}))[0] == "wrong-values"
