@@ -145,6 +145,51 @@ def test_other_parameters_are_tried_and_taken_back(tmp_path):
     assert {one["severity"] for one in verdict["findings"]} <= {"note"}, text
 
 
+BATCH_NORM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self, n):
+        super().__init__()
+        self.norm = nn.BatchNorm1d(n)
+
+    def forward(self, x):
+        return self.norm(x)
+
+def get_inputs():
+    return [torch.randn(32, 20)]
+
+def get_init_inputs():
+    return [20]
+"""
+
+
+@pytest.mark.parametrize(("momentum", "status"), [("self.norm.momentum", 0), ("0.0", 1)])
+def test_a_models_buffers_are_compared(tmp_path, momentum, status):
+    """In training mode, batch normalization computes from its input alone and keeps averages for later."""
+    candidate = f"""
+        import torch
+        from torch import nn
+
+        class ModelNew(nn.Module):
+            def __init__(self, n):
+                super().__init__()
+                self.norm = nn.BatchNorm1d(n)
+
+            def forward(self, x):
+                norm, n = self.norm, len(x)
+                var, mean = torch.var_mean(x, 0, correction=0)
+                norm.running_mean.lerp_(mean, {momentum})
+                norm.running_var.lerp_(var * n / (n - 1), {momentum})
+                return (x - mean) * torch.rsqrt(var + norm.eps) * norm.weight + norm.bias
+        """
+    found, verdict, _ = verdict_of(candidate, tmp_path, BATCH_NORM)
+    assert found == status, verdict["findings"]
+    wrong = {one["check"] for one in verdict["findings"] if one["severity"] == "wrong"}
+    assert wrong == ({"skipped-work"} if status else set())
+
+
 def test_a_random_reference_is_not_judged(tmp_path):
     problem = PROBLEM.replace("torch.softmax(x, dim=1)", "nn.functional.dropout(x, 0.5)")
     source = """

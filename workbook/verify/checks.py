@@ -12,6 +12,7 @@ from itertools import chain, islice
 import torch
 
 from workbook.verify.arguments import (
+    map_tensors,
     other_constants,
     other_layouts,
     other_values,
@@ -19,7 +20,7 @@ from workbook.verify.arguments import (
     tensors_of,
 )
 from workbook.verify.judging import Judge
-from workbook.verify.problem import BEYOND, Case, Problem
+from workbook.verify.problem import BEYOND, Case, OtherParameters, Problem
 from workbook.verify.suspect import Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
@@ -436,18 +437,20 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
     """Construct it with other parameters than a new model has, and then again with the reference's."""
     if problem.with_parameters is None:
         return
-    state, reference = problem.with_parameters(seed)
-    other = judge.with_reference(reference)
+    new = problem.with_parameters(seed)
+    other = judge.with_reference(new.reference)
     if not other.can_judge(case):
         return
     label, found = f"{case.label}, other parameters", None
     try:
-        has_state = suspect.load(state)
+        has_state = suspect.load(new.state)
         if not has_state:
-            yield _untried(suspect.n_parameters, sum(one.numel() for one in tensors_of(dict(state))), case)
+            n_reference = sum(one.numel() for one in tensors_of(dict(new.state)))
+            yield _untried(suspect.n_parameters, n_reference, case)
         if has_state:
             suspect.put("parameters", case.args)
             found = other.judge(replace(case, label=label), suspect.call("parameters", case))
+            yield from _buffers(suspect, judge, new, case)
         suspect.load()
     except Raised as error:
         yield _raised(error, case)
@@ -457,6 +460,21 @@ def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, see
             f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
         )
         yield Finding("only-some-values", WRONG, says, found.evidence)
+
+
+def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -> Iterator[Finding]:
+    """Whether its one call has changed the model's buffers as the reference changes its own."""
+    after = new.buffers(*map_tensors(torch.clone, case.args))
+    known = [(name, one) for name, one in after.items() if name in new.state]
+    changed = [name for name, one in known if not torch.equal(one, new.state[name])]
+    of_changed = judge.with_reference(lambda *args: tuple(new.buffers(*args)[name] for name in changed))
+    if not changed or not of_changed.can_judge(case):
+        return
+    own = suspect.buffers()
+    if wrong := of_changed.judge_results(case, [own[name] for name in changed if name in own]):
+        names = ", ".join(changed[:3])
+        says = f"A call doesn't update its model's buffers ({names}) as the reference does. {wrong.says}"
+        yield Finding("skipped-work", WRONG, says, wrong.evidence)
 
 
 def _untried(n: int, n_reference: int, case: Case) -> Finding:

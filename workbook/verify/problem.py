@@ -62,6 +62,21 @@ class FullSize:
 
 
 @dataclass(frozen=True)
+class OtherParameters:
+    """A reference model with other parameters than a new one has.
+
+    Attributes:
+        state: its state_dict.
+        reference: as in `Problem`, with these parameters.
+        buffers: what its floating-point buffers hold after one call, `(*args) -> name -> tensor`.
+    """
+
+    state: Mapping[str, Any]
+    reference: Callable[..., Any]
+    buffers: Callable[..., Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
 class Problem:
     """What a candidate must compute.
 
@@ -79,8 +94,7 @@ class Problem:
         may_change: numbers of the argument tensors, in the order of `arguments.tensors_of`, that the contract
             lets the candidate change. If the reference returns None, its results are what these hold
             afterwards.
-        with_parameters: for models with parameters: `seed -> (state, reference)`, other parameters and the
-            reference that has them.
+        with_parameters: for models with parameters: `seed -> the model with other parameters`.
         own_seed: the seed with which the benchmark always makes its inputs, if there is one.
         keeps_state: whether a result of the reference depends on earlier calls.
         full_size: what is timed instead of the cases, if these have been made smaller.
@@ -95,7 +109,7 @@ class Problem:
     precision: str | None = None
     may_change: frozenset[int] = frozenset()
     timed: Callable[..., Any] | None = None
-    with_parameters: Callable[[int], tuple[Mapping[str, Any], Callable[..., Any]]] | None = None
+    with_parameters: Callable[[int], OtherParameters] | None = None
     own_seed: int | None = None
     keeps_state: bool = False
     full_size: FullSize | None = None

@@ -80,6 +80,7 @@ class _Stand(Server):
         self._loaded: Any = None
         self._kept: list[Any] = []  # the results of the last call, and copies that were made at once
         self._call: Callable[..., Any] = _nothing
+        self._model: Any = None
         self._folder = os.path.join(os.getcwd(), _SOURCES)
         self._tracer = Tracer(self._folder)
         self._make_watch, self._make_loaded = Watch, Loaded
@@ -122,7 +123,8 @@ class _Stand(Server):
         init, keywords = self._slots.placed((tuple(message["init"]), dict(message["init_keywords"])))
         model, has_state = self._loaded.model(init, keywords, message["state"], message["seed"])
         n_parameters = sum(one.numel() for one in self._tensors(dict(model.state_dict())))
-        self._call = self._torch.no_grad()(model.to("cuda") if self._on_gpu else model)  # as KernelBench does
+        self._model = model.to("cuda") if self._on_gpu else model
+        self._call = self._torch.no_grad()(self._model)  # as KernelBench does
         return {"same_parameters": has_state, "n_parameters": n_parameters}
 
     def _do_put(self, message: Mapping[str, Any]) -> dict[str, Any]:
@@ -168,6 +170,15 @@ class _Stand(Server):
             return self._observed(value, args, outputs, before)
 
         return self._run(call)
+
+    def _do_buffers(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        """What the floating-point buffers of the model hold."""
+
+        def buffers() -> dict[str, Any]:
+            found = [(name, one) for name, one in self._model.named_buffers() if one.is_floating_point()]
+            return {"names": [name for name, _ in found], "tensors": [self._sent(one) for _, one in found]}
+
+        return self._run(buffers)
 
     def _do_overwrite(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Fill the results of the last call with NaN, as their owner may."""

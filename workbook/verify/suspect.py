@@ -189,6 +189,12 @@ class Suspect:
                 devices=tuple(str(one)[:20] for one in raw["devices"]),
             )
 
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """What the floating-point buffers of its model hold."""
+        raw = self._ask("buffers")
+        with _checked():
+            return dict(zip([str(one) for one in raw["names"]], _tensors(raw["tensors"]), strict=True))
+
     def overwrite(self) -> bool:
         """Overwrite the last results with NaN; False if they hold no floating-point numbers."""
         return self._ask("overwrite").get("overwritten") is True

@@ -27,7 +27,15 @@ from workbook.verify.arguments import map_tensors, n_bytes, tensors_of
 from workbook.verify.formats.files import portable, text_of
 from workbook.verify.formats.observing import observed
 from workbook.verify.loading import need, run_source
-from workbook.verify.problem import BEYOND, Candidate, Case, FullSize, Problem, Tolerance
+from workbook.verify.problem import (
+    BEYOND,
+    Candidate,
+    Case,
+    FullSize,
+    OtherParameters,
+    Problem,
+    Tolerance,
+)
 from workbook.verify.wide import in_float64
 
 SEED = 42  # KernelBench's
@@ -187,16 +195,23 @@ def _model(module: ModuleType, path: Path, init: list[Any], keywords: dict[str, 
 
 def _reference(model: torch.nn.Module) -> Callable[..., Any]:
     """The model as a function that computes in float64 if an argument is float64, and changes no buffer."""
+    called = _called(model)
+    return lambda *args: called(*args)[0]
+
+
+def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.Tensor]]]:
+    """The same, with what the call would have written into the model's floating-point buffers, by name."""
     wide = copy.deepcopy(model).double()
 
-    def reference(*args: Any) -> Any:
+    def called(*args: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         is_wide = any(one.dtype == torch.float64 for one in tensors_of(args))
         chosen = wide if is_wide else model
         buffers = {name: one.clone() for name, one in chosen.named_buffers()}
         with torch.no_grad():
-            return torch.func.functional_call(chosen, buffers, args)
+            value = torch.func.functional_call(chosen, buffers, args)
+        return value, {name: one for name, one in buffers.items() if one.is_floating_point()}
 
-    return reference
+    return called
 
 
 def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
@@ -230,7 +245,7 @@ def _close(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     )
 
 
-def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any], Callable[..., Any]]:
+def _other_parameters(model: torch.nn.Module, seed: int) -> OtherParameters:
     """Parameters of the same distribution in another order; constant ones (1 and 0, usually) get larger."""
     generator = torch.Generator().manual_seed(seed)
     other = copy.deepcopy(model)
@@ -244,7 +259,8 @@ def _other_parameters(model: torch.nn.Module, seed: int) -> tuple[dict[str, Any]
         else:
             order = torch.randperm(one.numel(), generator=generator).to(one.device)
             one.data.copy_(one.data.reshape(-1)[order].view(one.shape).clone())
-    return other.state_dict(), in_float64(_reference(other))
+    called = in_float64(_called(other))
+    return OtherParameters(other.state_dict(), lambda *args: called(*args)[0], lambda *args: called(*args)[1])
 
 
 def _cases(module: ModuleType, path: Path, seed: int) -> Iterator[Case]:
