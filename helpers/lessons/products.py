@@ -199,6 +199,66 @@ def strips_loaded(tiles_m: int, tiles_n: int, group: int, at_once: int) -> tuple
     return len({row for row, _ in tiles}), len({col for _, col in tiles})
 
 
+def draw_tiles(n: int = 32, tiles: Sequence[int] = (1, 2, 4, 8, 16)) -> go.Figure:
+    """Draws what one block loads to compute its tile of c. A slider changes the width of a tile.
+
+    Args:
+        n: The rows and columns of each of the three matrices.
+        tiles: The widths that the slider offers; each divides n. The last but one is shown first.
+    """
+    import plotly.graph_objects as go
+
+    first = len(tiles) - 2
+    steps = [
+        {"label": str(tile), "method": "relayout", "args": [{"shapes": _of_one_block(n, tile)}]}
+        for tile in tiles
+    ]
+    fig = plots.layout(
+        go.Figure(),
+        "What one block loads for its tile of c",
+        note="dark: in one step; pale: in all steps",
+        height=520,
+    )
+    slider = {"active": first, "steps": steps, "currentvalue": {"prefix": "TILE: "}, "pad": {"t": 25}}
+    fig.update_layout(
+        sliders=[slider],
+        shapes=steps[first]["args"][0]["shapes"],
+        margin={"t": 75, "b": 90, "l": 20, "r": 20},
+    )
+    for text, x, y in (("a", -n / 2, -1), ("b", n + 1, -n / 2 - 1), ("c", n + 1, n / 2)):
+        at_side = text != "a"
+        fig.add_annotation(
+            text=f"<b>{text}</b>", x=x - 1 if text == "a" else x, y=y, showarrow=False, font={"size": 17},
+            xanchor="left" if at_side else "center", yanchor="middle" if at_side else "bottom",
+        )  # fmt: skip
+    fig.update_xaxes(range=[-n - 2, n + 4], visible=False)
+    fig.update_yaxes(range=[n + 1, -n - 2], visible=False, scaleanchor="x")
+    return fig
+
+
+def _of_one_block(n: int, tile: int) -> list[dict[str, Any]]:
+    """The shapes of `draw_tiles`: c is at (0, 0), a is left of it, and b above it."""
+    blue, orange, green = plots.PALETTE[0], plots.PALETTE[1], plots.PALETTE[2]
+    place = n * 5 // 8 // tile * tile  # of the block's first row and column
+    step = n // 4 // tile * tile  # of the numbers of k that it loads now
+    left, top = -n - 1, -n - 1
+    outline = {"line": {"color": plots.TEXT_COLOUR, "width": 1}}
+
+    def box(x: float, y: float, width: float, height: float, **look: Any) -> dict[str, Any]:
+        return {"type": "rect", "x0": x, "y0": y, "x1": x + width, "y1": y + height} | look
+
+    def filled(color: str, opacity: float) -> dict[str, Any]:
+        return {"fillcolor": color, "opacity": opacity, "line": {"color": color, "width": 1}}
+
+    matrices = [box(x, y, n, n, **outline) for x, y in ((left, 0), (0, top), (0, 0))]
+    strips = [box(left, place, n, tile, **filled(blue, 0.3)), box(place, top, tile, n, **filled(orange, 0.3))]
+    now = [
+        box(left + step, place, tile, tile, **filled(blue, 1)),
+        box(place, top + step, tile, tile, **filled(orange, 1)),
+    ]
+    return [*matrices, *strips, *now, box(place, place, tile, tile, **filled(green, 1))]
+
+
 def draw_order(
     tiles_m: int, tiles_n: int, at_once: int, groups: Sequence[int] = (1, 2, 4, 8, 16, 32)
 ) -> go.Figure:

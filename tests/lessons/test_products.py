@@ -34,6 +34,18 @@ def test_the_picture_shows_the_programs_that_run_at_once():
     assert "4 strips of a and 3 of b" in figure.layout.sliders[0].steps[1].args[1]["title.text"]
 
 
+def test_the_picture_of_a_block_shows_the_tiles_that_give_its_tile_of_c():
+    """The rows of a's tiles are those of c's, and the columns of b's; both are at the same place along k."""
+    for step in products.draw_tiles(32, (1, 8, 16)).layout.sliders[0].steps:
+        a, b, *_, in_a, in_b, in_c = [
+            tuple(one[at] for at in ("x0", "y0", "x1", "y1")) for one in step.args[0]["shapes"]
+        ][-8:]
+        assert (in_a[1], in_a[3]) == (in_c[1], in_c[3])
+        assert (in_b[0], in_b[2]) == (in_c[0], in_c[2])
+        assert in_a[0] - a[0] == in_b[1] - b[1]
+        assert in_c[2] - in_c[0] == int(step.label)
+
+
 def test_the_traffic_of_tiles_is_what_lesson_11_computes():
     """In every recorded set: the loads of a tile are 2n³ / tile numbers, to the byte."""
     paths = list(records.folder().glob("*/matmul/traffic-2048.ncu-rep"))
