@@ -17,6 +17,7 @@ from typing import Any
 
 import debian
 from axe_playwright_python.base import AXE_SCRIPT
+from playwright.sync_api import expect
 
 ROOT = Path(__file__).parent.parent
 ARGUMENTS = (
@@ -31,6 +32,7 @@ ARGUMENTS = (
 # Upper limits for a busy machine; nothing waits longer than it has to.
 STARTS_WITHIN_S = 240
 SHOWS_WITHIN_MS = 120_000
+expect.set_options(timeout=SHOWS_WITHIN_MS)
 # Errors that JupyterLab itself reports, mostly without a network (the lessons' badge is a remote image), and
 # when a kernel restarts before its debugger has answered.
 _HARMLESS = re.compile(

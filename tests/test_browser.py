@@ -146,7 +146,7 @@ def theme(page: harness.Page, name: str) -> None:
 
 def see(where: Any, text: str) -> None:
     """Wait until an element shows a text."""
-    expect(where).to_contain_text(text, timeout=harness.SHOWS_WITHIN_MS)
+    expect(where).to_contain_text(text)
 
 
 def controls_stay_in_view(page: harness.Page, body: Any) -> None:
@@ -245,7 +245,7 @@ def test_the_kernels_of_lesson_03(lesson, lab):
     see(cell.locator(".kx-figure").nth(1), "Triton flat: GB/s")
     cell.locator("input[type=checkbox]").nth(3).focus()
     page.page.keyboard.press("Space")
-    expect(figure.locator(".kx-track")).to_have_count(4, timeout=harness.SHOWS_WITHIN_MS)
+    expect(figure.locator(".kx-track")).to_have_count(4)
     screenshot(page, "lab-03-explore-moved")
     # The second set of sliders, in a cell of its own.
     cell = page.cell("try-alignment")
@@ -272,7 +272,7 @@ def test_the_ptx_of_lesson_04(lesson, lab):
     see(facts, "loads per thread8 (was 4)")
     # The pane of the PTX stays, with its scroll position, when the SASS arrives.
     panes.locator(".kx-pane").first.evaluate("pane => { pane.mark = true; }")
-    expect(panes.locator(".kx-text")).to_have_count(2, timeout=harness.SHOWS_WITHIN_MS)
+    expect(panes.locator(".kx-text")).to_have_count(2)
     assert panes.locator(".kx-pane").first.evaluate("pane => pane.mark")
     for target in ("sm_80", "sm_75"):
         choose(cell, target)
@@ -364,7 +364,7 @@ def test_your_own_kernel_and_its_saved_page(chrome, opened, lab):
     see(status, "bytes spilled")
     theme(page, "Dark")
     cell.locator("button", has_text="Compile and check the whole map").click()
-    expect(cell.locator(".kx-none")).to_have_count(0, timeout=harness.SHOWS_WITHIN_MS)
+    expect(cell.locator(".kx-none")).to_have_count(0)
     cell.locator("button", has_text="Save page and table").click()
     see(cell.get_by_text("saved:"), "saved: square_mine.html and square_mine.csv")
     screenshot(page, "own-dark")
@@ -498,12 +498,9 @@ def test_questions_in_jupyterlab(opened, lab, tmp_path):
     saved(part, "50 to 80 %")
     page.page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
     page.page.reload()
-    page.page.wait_for_function(
-        "() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1",
-        timeout=harness.SHOWS_WITHIN_MS,
-    )
+    page.page.wait_for_function("() => window.jupyterapp?.shell?.currentWidget?.content?.widgets?.length > 1")
     part = page.cell("ask-range")
-    expect(part.get_by_label("to, in %")).to_have_value("80", timeout=harness.SHOWS_WITHIN_MS)
+    expect(part.get_by_label("to, in %")).to_have_value("80")
     saved(part, "50 to 80 %")
     # A new runtime without the stored answers, as in Colab: the browser still knows them.
     (tmp_path / "predictions.json").unlink()
@@ -734,9 +731,9 @@ def test_the_page_of_lesson_04_keeps_its_sliders(offline):
     press(page, body, "BLOCK_SIZE", "End")
     press(page, body, "num_warps", "Home")
     spilled = r"spilled \(bytes per thread\)"
-    expect(facts).to_contain_text(re.compile(rf"{spilled}[1-9]"), timeout=harness.SHOWS_WITHIN_MS)
+    expect(facts).to_contain_text(re.compile(rf"{spilled}[1-9]"))
     press(page, body, "num_warps", "End")
-    expect(facts).to_contain_text(re.compile(rf"{spilled}0"), timeout=harness.SHOWS_WITHIN_MS)
+    expect(facts).to_contain_text(re.compile(rf"{spilled}0"))
     screenshot(page, "page-04-ptx")
     for width in (1200, 400):
         page.page.set_viewport_size({"width": width, "height": 700})
