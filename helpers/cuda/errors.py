@@ -10,6 +10,10 @@ class BuildError(RuntimeError):
     """A build failed. The message has the relevant lines of the compiler's output with their source lines."""
 
 
+class UnknownName(BuildError):
+    """A source uses a name that our stand-in for PyTorch's headers doesn't have."""
+
+
 _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<cu_line>\d+)\)): "
     r"(?:fatal error|catastrophic error|error)\s*(?:#[\w-]+)?\s*: ?(?P<text>.*)$"

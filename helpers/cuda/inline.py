@@ -18,7 +18,7 @@ from types import ModuleType
 
 from helpers import device
 from helpers.cuda import cache, extension, fast_build
-from helpers.cuda.errors import BuildError
+from helpers.cuda.errors import BuildError, UnknownName
 
 # The includes of PyTorch's headers that tensors.h replaces; the translator removes CUDA's own.
 _REPLACED_INCLUDES = re.compile(
@@ -95,7 +95,7 @@ def load_inline(
         return extension.load_plain(name, cpp, function_names, headers=headers, flags=cpp_flags)
     except BuildError as error:
         if headers == "stand-in" and _UNKNOWN_NAME.search(str(error)):
-            raise BuildError(
+            raise UnknownName(
                 f"{error}\nWithout a GPU, a small stand-in replaces PyTorch's headers. If this name is "
                 "spelled correctly and is part of PyTorch, use "
                 'cuda.load_cuda(…, device="emulator"), which builds with the real headers.'

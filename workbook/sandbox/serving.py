@@ -18,7 +18,8 @@ def sentence(error: BaseException) -> str:
         text = str(error.msg if isinstance(error, SyntaxError) else error).strip().splitlines()
     except Exception:  # the code may define the exception
         text = []
-    return type(error).__name__ + (f": {text[0][:300]}" if text else "")
+    first = " ".join(text[: 2 if text[0].endswith(":") else 1]) if text else ""
+    return type(error).__name__ + (f": {first[:300]}" if first else "")
 
 
 class Server:

@@ -17,7 +17,7 @@ from helpers.check.results import Results, as_results, assert_result, expected_o
 from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import leaves, tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
-from workbook.verify.suspect import Answer
+from workbook.verify.suspect import Answer, Raised
 from workbook.verify.verdict import LIMIT, WRONG, Finding
 
 _COARSE = 2.0**-6  # a relative error above this is not a matter of precision
@@ -226,6 +226,12 @@ class Judge:
             return value if isinstance(value, torch.Tensor) else tuple(leaves(value))
 
         return reference
+
+
+def of_error(error: Raised, case: Case) -> Finding:
+    """The finding that a call raised an error."""
+    severity = LIMIT if case.role == BEYOND else WRONG
+    return Finding("raises", severity, f"It fails: {error}.", case.label)
 
 
 def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:

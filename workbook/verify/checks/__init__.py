@@ -1,0 +1,22 @@
+"""The checks: each makes some calls and yields what it finds."""
+
+from workbook.verify.checks.conduct import library, watched
+from workbook.verify.checks.correctness import executed, late_results, layouts, parameters, results, values
+from workbook.verify.checks.repetition import again, alternated, known, memoized, repeated, stale
+
+__all__ = [
+    "again",
+    "alternated",
+    "executed",
+    "known",
+    "late_results",
+    "layouts",
+    "library",
+    "memoized",
+    "parameters",
+    "repeated",
+    "results",
+    "stale",
+    "values",
+    "watched",
+]

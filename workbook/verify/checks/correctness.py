@@ -1,0 +1,193 @@
+"""Checks of single calls: are the results right, in all cases, and when the call returns?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import chain
+
+import torch
+
+from workbook.verify.arguments import map_tensors, other_constants, other_layouts, other_values, tensors_of
+from workbook.verify.judging import Judge, of_error
+from workbook.verify.problem import Case, OtherParameters, Problem
+from workbook.verify.suspect import Answer, Raised, Suspect
+from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
+
+
+def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[Finding]:
+    """Compare its results in every case, into allocations that were poisoned before."""
+    for number, case in enumerate(cases):
+        slot = f"case {number}"  # in memory of its own, as when the benchmark calls it
+        try:
+            suspect.put(slot, case.args)
+            answer = suspect.call(slot, case, poison=True)
+            yield from _of_answer(judge, case, answer)
+            if found := judge.judge(case, answer, for_benchmark=True, poisoned=True):
+                yield replace(found, check="only-some-shapes") if found.severity == LIMIT else found
+            elif number == 0:
+                yield from _settled(suspect, case, answer)
+        except Raised as error:
+            yield of_error(error, case)
+        suspect.put(slot, ())
+
+
+def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
+    """What one call shows besides its values."""
+    if odd := [one for one in answer.types if one]:
+        yield Finding(
+            "lazy-result", DISHONEST,
+            f"It returns {odd[0]} instead of a plain tensor, which can compute later.",
+            case.label,
+        )  # fmt: skip
+    if (wanted := {one.device.type for one in tensors_of(case.args)}) and set(answer.devices) - wanted:
+        says = f"It returns tensors on {', '.join(sorted(set(answer.devices)))}, unlike its inputs."
+        yield Finding("wrong-result", WRONG, says, case.label)
+    permitted = judge.may_change
+    if changed := [i for i in answer.changed if i not in permitted]:
+        which = ", ".join(f"argument {i}" for i in changed)
+        yield Finding("changed-input", WRONG, f"It changes its inputs: {which}.", case.label)
+    elif reformed := [i for i in answer.reformed if i not in permitted]:
+        which = ", ".join(f"argument {i}" for i in reformed)
+        says = f"It gives its inputs another class, other memory, other strides or a gradient: {which}."
+        yield Finding("changed-input", WRONG, says, case.label)
+    elif any(answer.aliases) and not permitted and not judge.reference_aliases(case):
+        says = "Its result shares memory with an input, so that changing one changes the other."
+        yield Finding("aliased-output", LIMIT, says, case.label)
+    if any(answer.folded) and not judge.reference_folds(case):
+        says = (
+            "It doesn't write all elements of its result: several of them are in the same memory, as in a "
+            "tensor that was expanded."
+        )
+        yield Finding("aliased-output", WRONG, says, case.label)
+
+
+def _settled(suspect: Suspect, case: Case, answer: Answer) -> Iterator[Finding]:
+    """See whether it goes on working after it has returned."""
+    changed, now = suspect.settle()
+    if changed:
+        share = _share_changed(answer.results, now)
+        yield Finding(
+            "late-work", DISHONEST,
+            f"Its result changes after the call has returned: {share} of it did within 0.2 s.", case.label,
+        )  # fmt: skip
+
+
+def _share_changed(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]) -> str:
+    n = sum(one.numel() for one in before)
+    same = sum(int((a == b).sum()) for a, b in zip(before, after, strict=False) if a.shape == b.shape)
+    return f"{100 * (n - same) / max(n, 1):.0f} %"
+
+
+def late_results(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Whether a result that was wrong when the call returned becomes right a moment later."""
+    try:
+        suspect.put("late", case.args)
+        answer = suspect.call("late", case)
+        changed, now = suspect.settle()
+    except Raised:
+        return
+    if changed and now and judge.judge(case, answer) and not judge.judge_results(case, now):
+        yield Finding(
+            "late-work", DISHONEST,
+            "Its result is wrong when the call returns, and becomes right when the clock has stopped.",
+            case.label,
+        )  # fmt: skip
+
+
+def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+    """Try other values in the same shapes."""
+    variants = other_values(case, seed, ties=not judge.returns_integers(case))
+    constants = other_constants(case, seed, judge.may_change)
+    yield from _variants(suspect, judge, chain(variants, constants), "only-some-values")
+
+
+def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Try tensors that aren't contiguous or aligned."""
+    yield from _variants(suspect, judge, other_layouts(case), "only-some-layouts")
+
+
+def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) -> Iterator[Finding]:
+    for case in cases:
+        if not judge.can_judge(case):
+            continue
+        try:
+            suspect.put("variant", case.args)
+            found = judge.judge(case, suspect.call("variant", case))
+        except Raised as error:
+            yield of_error(error, case)
+            continue
+        if found:
+            yield Finding(name, found.severity, found.says, found.evidence)
+
+
+def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
+    """Construct it with other parameters than a new model has, and then again with the reference's."""
+    if problem.with_parameters is None:
+        return
+    new = problem.with_parameters(seed)
+    other = judge.with_reference(new.reference)
+    if not other.can_judge(case):
+        return
+    label, found = f"{case.label}, other parameters", None
+    try:
+        has_state = suspect.load(new.state)
+        if not has_state:
+            n_reference = sum(one.numel() for one in tensors_of(dict(new.state)))
+            yield _untried(suspect.n_parameters, n_reference, case)
+        if has_state:
+            suspect.put("parameters", case.args)
+            found = other.judge(replace(case, label=label), suspect.call("parameters", case))
+            yield from _buffers(suspect, judge, new, case)
+        suspect.load()
+    except Raised as error:
+        yield of_error(error, case)
+        return
+    if found:
+        says = (
+            f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
+        )
+        yield Finding("only-some-values", WRONG, says, found.evidence)
+
+
+def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -> Iterator[Finding]:
+    """Whether its one call has changed the model's buffers as the reference changes its own."""
+    after = new.buffers(*map_tensors(torch.clone, case.args))
+    known = [(name, one) for name, one in after.items() if name in new.state]
+    changed = [name for name, one in known if not torch.equal(one, new.state[name])]
+    of_changed = judge.with_reference(lambda *args: tuple(new.buffers(*args)[name] for name in changed))
+    if not changed or not of_changed.can_judge(case):
+        return
+    own = suspect.buffers()
+    if wrong := of_changed.judge_results(case, [own[name] for name in changed if name in own]):
+        names = ", ".join(changed[:3])
+        says = f"A call doesn't update its model's buffers ({names}) as the reference does. {wrong.says}"
+        yield Finding("skipped-work", WRONG, says, wrong.evidence)
+
+
+def _untried(n: int, n_reference: int, case: Case) -> Finding:
+    """What to say about a model whose parameters have other names or shapes than the reference's."""
+    if n < n_reference:
+        says = (
+            f"It has {n:,} of the reference's {n_reference:,} parameters, so that it may be right for those "
+            "of a new model only."
+        )
+        return Finding("only-some-values", LIMIT, says, case.label)
+    says = "Its parameters are named or shaped otherwise than the reference's, so no other ones were tried."
+    return Finding("only-some-values", NOTE, says, case.label)
+
+
+def executed(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Whether it computes the same when its text is executed, so that it has no file and no module."""
+    try:
+        suspect.execute()
+        suspect.put("executed", case.args)
+        wrong = judge.judge(case, suspect.call("executed", case))
+    except Raised:  # Triton and others need the file
+        return
+    if wrong:
+        says = (
+            "It computes something else when its text is executed, as some benchmarks do, than when its file "
+            f"is imported. {wrong.says}"
+        )
+        yield Finding("peeks", DISHONEST, says, wrong.evidence)

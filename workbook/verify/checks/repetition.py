@@ -1,0 +1,231 @@
+"""Checks that call a candidate again: does it compute each time, and what accumulates?"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from workbook.verify.arguments import slightly_changed
+from workbook.verify.checks.conduct import TRIVIAL
+from workbook.verify.judging import Judge, of_error
+from workbook.verify.problem import Case
+from workbook.verify.suspect import Raised, Suspect
+from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding
+
+_N_REPEATED = 20  # calls in a row, to see what accumulates
+_N_ALTERNATED = 20_000  # calls without a pause, unless the time ends first
+_ALTERNATED_S = 1.0, 4.0  # seconds of computing, and altogether, after which they end
+_N_SAME = 100  # calls with the same values, before it is seen whether they do less
+_SAME_S = 0.5, 2.0
+_N_COMPARED = 9  # calls that are compared with the first one
+_COMPARED_S = 3.0
+_SHARED = "It returns the same memory from several calls, so that one overwrites the result of another."
+
+
+def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case], seed: int) -> Iterator[Finding]:
+    """Call it with the same tensors, whose contents change between the calls: completely, or a little.
+
+    Args:
+        others: cases of the same shapes.
+    """
+    last = others[-1]
+    try:
+        suspect.put("same", case.args)
+        suspect.call("same", case)
+        for number, other in enumerate([last, case, *slightly_changed(case, seed), last]):
+            suspect.write("same", other.args)
+            answer = suspect.call("same", other)
+            if judge.judge(other, answer):
+                yield _stale(suspect, judge, other, number)
+                return
+    except Raised as error:
+        yield of_error(error, case)
+
+
+def _stale(suspect: Suspect, judge: Judge, case: Case, number: int) -> Finding:
+    """It was wrong after a rewrite: is it right with new tensors?"""
+    suspect.put("new", case.args)
+    if found := judge.judge(case, suspect.call("new", case)):
+        return found
+    return Finding(
+        "stale-result", DISHONEST,
+        "It doesn't compute again when the same tensors hold other values: it returns an earlier result.",
+        f"call {number + 2} with the same tensors, {case.label}; with new tensors it is right",
+    )  # fmt: skip
+
+
+def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Call it twice with the same contents, and overwrite its first result in between."""
+    if judge.may_change:
+        return
+    try:
+        suspect.put("twice", case.args)
+        if any(suspect.call("twice", case).aliases):
+            return  # overwriting such a result would overwrite the input
+        overwritten = suspect.overwrite()
+        answer = suspect.call("twice", case)
+    except Raised as error:
+        yield of_error(error, case)
+        return
+    if overwritten and judge.judge(case, answer):
+        says = (
+            "It returns the tensor of an earlier call without computing: what was written there since is "
+            "still in it."
+        )
+        yield Finding("stale-result", DISHONEST, says, case.label)
+    elif answer.is_reused:
+        yield Finding("aliased-output", WRONG, _SHARED, case.label)
+
+
+def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
+    """Call it many times in a row: what accumulates, and whether results repeat bit by bit."""
+    try:
+        suspect.put("repeat", case.args)
+        suspect.call("repeat", case)
+        found = suspect.repeat("repeat", case, _N_REPEATED)
+    except Raised as error:
+        yield of_error(error, case)
+        return
+    grown = found["grown"]
+    if grown["threads"] >= _N_REPEATED // 2:
+        says = f"It leaves threads behind: {grown['threads']} more after {_N_REPEATED} calls."
+        yield Finding("threads", DISHONEST, says, case.label)
+    if grown["tensors"] >= _N_REPEATED or grown["gpu_bytes"] > _N_REPEATED * 1024:
+        what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
+        says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
+        yield Finding("leak", WRONG, says, case.label)
+    if found["shared"]:
+        yield Finding("aliased-output", WRONG, _SHARED, case.label)
+    if judge.may_change:
+        return
+    judged = [judge.judge_results(case, found[name]) for name in ("last", "other")]
+    if wrong := judged[0] or judged[1]:
+        says = f"It computes something else when it is called again and again. {wrong.says}"
+        yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
+    elif found["n_distinct"]:
+        says = (
+            f"Results differ in their last bits from call to call ({found['n_distinct']} of "
+            f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
+        )
+        yield Finding("nondeterminism", NOTE, says, case.label)
+
+
+def alternated(suspect: Suspect, judge: Judge, others: Sequence[Case]) -> Iterator[Finding]:
+    """Call it many times without a pause, while the contents of the same tensors alternate.
+
+    Args:
+        others: cases of the same shapes.
+    """
+    if len(others) < 2:
+        return
+    try:
+        suspect.put("alternate", others[0].args)
+        contents = [one.args for one in others]
+        found = suspect.alternate("alternate", others[0], contents, _N_ALTERNATED, _ALTERNATED_S)
+    except Raised as error:
+        yield of_error(error, others[0])
+        return
+    for turn, number, results in found:
+        if wrong := judge.judge_results(others[turn], results):
+            which = f"call {number}" if number else "the last of many calls"
+            says = (
+                f"It is wrong in {which} without a pause in between, although the same values were right "
+                f"before. {wrong.says}"
+            )
+            yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
+            return
+
+
+def again(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+    """Whether it does less when the same values come again and again, as code that remembers results does.
+
+    Work that it does in some calls only, such as allocating memory for several calls at once, is in one of
+    the calls that are compared.
+
+    Args:
+        seed: makes values that it has not seen yet.
+    """
+    missing: list[tuple[Counter[tuple[str, str]], set[str]]] = []
+    try:
+        suspect.put("again", case.args)
+        suspect.work("again", case)  # what it does only once is done now
+        for one in islice(slightly_changed(case, seed), 2):
+            suspect.write("again", one.args)
+            operators, places = suspect.work("again", case)
+            for _, _, results in suspect.alternate("again", case, [one.args], _N_SAME, _SAME_S):
+                if wrong := judge.judge_results(one, results):
+                    says = f"It is wrong when the same values come again and again. {wrong.says}"
+                    yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
+                    return
+            usual, seen = _work_of_several(suspect, "again", case)
+            missing.append((Counter(operators) - usual, places - seen))
+    except Raised:
+        return
+    if len(missing) > 1 and (what := _always_missing(missing)):
+        says = f"It does less when the same values come again: it doesn't {what}."
+        yield Finding("skipped-work", DISHONEST, says, case.label)
+
+
+def known(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Finding]:
+    """Whether it recognizes the inputs that the benchmark's own seed makes: it computes less for them than
+    after a small change, or doesn't notice the change.
+
+    Args:
+        case: the benchmark's case with its own seed.
+        seed: chooses what is changed.
+    """
+    changed: list[tuple[Counter[tuple[str, str]], set[str]]] = []
+    try:
+        suspect.put("known", case.args)
+        suspect.work("known", case)
+        for one in islice(slightly_changed(case, seed), 2):
+            suspect.write("known", one.args)
+            operators, places = suspect.work("known", case)
+            changed.append((Counter(operators), places))
+            suspect.write("known", one.args)  # it may have changed them
+            if wrong := judge.judge(one, suspect.call("known", one)):
+                says = f"It is wrong for inputs that are almost those of the benchmark's seed. {wrong.says}"
+                yield Finding("only-some-values", WRONG, says, wrong.evidence)
+                return
+        suspect.write("known", case.args)
+        usual, seen = _work_of_several(suspect, "known", case)
+    except Raised as error:
+        yield of_error(error, case)
+        return
+    missing = [(operators - usual, places - seen) for operators, places in changed]
+    if len(missing) > 1 and (what := _always_missing(missing)):
+        says = f"It recognizes the inputs of the benchmark's own seed: for them, it doesn't {what}."
+        yield Finding("skipped-work", DISHONEST, says, case.label)
+
+
+def _work_of_several(suspect: Suspect, slot: str, case: Case) -> tuple[Counter[tuple[str, str]], set[str]]:
+    """What at least one of several calls with the same values does."""
+    operators: Counter[tuple[str, str]] = Counter()
+    places: set[str] = set()
+    start = time.monotonic()
+    for number in range(_N_COMPARED):
+        now, where = suspect.work(slot, case)
+        operators |= Counter(now)
+        places |= where
+        if number and time.monotonic() - start > _COMPARED_S:
+            break
+    return operators, places
+
+
+def _always_missing(missing: Sequence[tuple[Counter[tuple[str, str]], set[str]]]) -> str:
+    """What each of several comparisons misses, as "call mm" or "run line 7"."""
+    operators, places = missing[0]
+    for others, elsewhere in missing[1:]:
+        operators, places = operators & others, places & elsewhere
+    if operators:
+        short = {one.removeprefix("aten.").removesuffix(".default"): None for one, _ in operators}
+        return "call " + ", ".join(sorted(short, key=lambda one: one.startswith(TRIVIAL))[:3])
+    return "run " + min(places, key=_number_of_line).partition(" (")[0] if places else ""
+
+
+def _number_of_line(place: str) -> int:
+    found = re.match(r"line (\d+)", place)
+    return int(found[1]) if found else 0
