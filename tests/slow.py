@@ -66,6 +66,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_models_buffers_are_compared[self.norm.momentum-0]",
         "test_a_random_reference_is_not_judged",
         "test_a_cuda_solution_is_compiled_and_judged",
+        "test_a_slow_kernel_is_not_rejected_where_it_is_interpreted",
+        "test_cuda_code_may_use_all_of_pytorchs_headers",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[changed-input]",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[low-precision]",
     ),

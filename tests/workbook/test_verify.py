@@ -284,6 +284,93 @@ def test_a_candidate_that_hangs_is_stopped(tmp_path):
     assert re.search("ran (for more than 3 s|past its time)", ran.stdout), ran.stdout
 
 
+TUNED = """
+import torch
+import triton
+import triton.language as tl
+
+@triton.autotune(configs=[triton.Config({"BLOCK": 256}), triton.Config({"BLOCK": 1024})], key=["n"])
+@triton.jit
+def softmax_kernel(out, x, n_rows, n, BLOCK: tl.constexpr):
+    cols = tl.arange(0, BLOCK)
+    for row in range(tl.program_id(0), n_rows, tl.num_programs(0)):
+        at = row * n + cols
+        v = tl.load(x + at, mask=cols < n, other=-float("inf"))
+        v = tl.exp(v - tl.max(v, 0))
+        tl.store(out + at, v / tl.sum(v, 0), mask=cols < n)
+
+class ModelNew(torch.nn.Module):
+    def forward(self, x):
+        assert x.is_cuda
+        x = x.contiguous()
+        out = torch.empty_like(x)
+        grid = (min(len(x), torch.cuda.get_device_properties(x.device).multi_processor_count),)
+        with torch.cuda.device(x.device):
+            softmax_kernel[grid](out, x, *x.shape)
+        return out
+"""
+
+
+def test_a_kernel_that_asks_about_the_gpu_and_is_autotuned_is_judged(tmp_path):
+    status, _, text = verdict_of(TUNED, tmp_path)
+    assert status == 0, text
+
+
+SLOW = """
+import time
+import triton
+
+def square(x):
+    time.sleep({seconds})
+    return x * x
+"""
+
+
+@pytest.mark.skipif(device.has_gpu(), reason="on a GPU, a kernel has no reason to be slow")
+@pytest.mark.parametrize(("seconds", "status"), [(600, 3), (0.8, 0)])
+def test_a_slow_kernel_is_not_rejected_where_it_is_interpreted(tmp_path, seconds, status):
+    """0.8 s are too long for twenty calls, but not for one."""
+    (tmp_path / "mine.py").write_text(SLOW.format(seconds=seconds))
+    ran = verify(
+        "mine.py:square", "--reference", "torch.square", "--shapes", "4x4", "--time-limit", 10, cwd=tmp_path
+    )
+    assert ran.returncode == status, ran.stdout
+
+
+def test_cuda_code_may_use_all_of_pytorchs_headers(tmp_path):
+    """Our stand-in for them has no `vec()`."""
+    candidate = """
+        import torch
+        from torch.utils.cpp_extension import load_inline
+
+        CUDA = r'''
+        #include <torch/extension.h>
+
+        __global__ void square_kernel(const float* x, float* y, int64_t n) {
+            int64_t i = blockIdx.x * int64_t(blockDim.x) + threadIdx.x;
+            if (i < n) y[i] = x[i] * x[i];
+        }
+
+        torch::Tensor square(torch::Tensor x) {
+            auto shape = x.sizes().vec();
+            auto y = torch::empty(shape, x.options());
+            auto from = x.contiguous();
+            int64_t n = x.numel();
+            square_kernel<<<(n + 127) / 128, 128>>>(from.data_ptr<float>(), y.data_ptr<float>(), n);
+            return y;
+        }
+        '''
+        CPP = "torch::Tensor square(torch::Tensor x);"
+        built = load_inline(name="own_square", cpp_sources=CPP, cuda_sources=CUDA, functions=["square"])
+
+        def square(x):
+            return built.square(x)
+        """
+    (tmp_path / "mine.py").write_text(textwrap.dedent(candidate))
+    ran = verify("mine.py:square", "--reference", "torch.square", "--shapes", "4x40", cwd=tmp_path)
+    assert ran.returncode == 0, ran.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -17,8 +17,8 @@ from helpers.check.results import Results, as_results, assert_result, expected_o
 from workbook.usage import UsageError, first_line
 from workbook.verify.arguments import leaves, tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
-from workbook.verify.suspect import Answer, Raised
-from workbook.verify.verdict import LIMIT, WRONG, Finding
+from workbook.verify.suspect import SLOW, Answer, Raised
+from workbook.verify.verdict import LIMIT, NOTE, WRONG, Finding
 
 _COARSE = 2.0**-6  # a relative error above this is not a matter of precision
 
@@ -230,6 +230,8 @@ class Judge:
 
 def of_error(error: Raised, case: Case) -> Finding:
     """The finding that a call raised an error."""
+    if error.kind == SLOW:
+        return Finding("raises", NOTE, f"Something is not judged: {error}.", case.label)
     severity = LIMIT if case.role == BEYOND else WRONG
     return Finding("raises", severity, f"It fails: {error}.", case.label)
 

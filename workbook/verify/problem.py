@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+_KERNEL = re.compile(r"^\s*(?:import|from)\s+triton\b|__global__", re.M)
 # How a case relates to what the benchmark itself tries.
 BENCHMARK = "benchmark"  # its shapes and its distribution of values, with a fresh seed
 CONTRACT = "contract"  # something else that the problem's description permits: a wrong result counts
@@ -146,3 +148,8 @@ class Candidate:
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
     results: tuple[str, ...] = ()
+
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a source imports Triton or defines a CUDA kernel."""
+        return any(_KERNEL.search(text) for text in self.sources.values())

@@ -22,6 +22,7 @@ from workbook.sandbox.serving import Server, sentence
 _SOURCES = "candidate"  # the folder of its files
 _SETTLE_S = 0.2  # for work that continues after a call has returned
 _ALIVE_BYTES = 256 << 20  # of results of earlier calls
+_FEWEST = 4  # calls, to see whether something differs or grows
 
 
 def main(settings: dict[str, Any]) -> None:
@@ -196,12 +197,13 @@ class _Stand(Server):
         return {"changed": any(changed), "results": [self._sent(now) for now, _ in self._kept]}
 
     def _do_repeat(self, message: Mapping[str, Any]) -> dict[str, Any]:
-        """Call it `n` times with the same arguments: what accumulates, and do results repeat?
+        """Call it `n` times with the same arguments, or as often as `budget_s` permits: what accumulates, and
+        do results repeat?
 
         Returns:
-            `n_distinct`, `grown`, `shared` (whether results of different calls share memory), the results of
-            the last call, and the first ones that differ from those of the first call (or those of the last
-            call again).
+            `n_calls`, `n_distinct`, `grown`, `shared` (whether results of different calls share memory), the
+            results of the last call, and the first ones that differ from those of the first call (or those
+            of the last call again).
         """
         args, n = self._slots[message["slot"]], message["n"]
         specs = message.get("outputs", ())
@@ -209,9 +211,11 @@ class _Stand(Server):
 
         def calls() -> dict[str, Any]:
             first, other, n_distinct, is_shared = None, None, 0, False
+            n_calls, end = 0, self._clocks[1]() + message["budget_s"]
             before = self._counted()
             alive: list[list[Any]] = []
-            for _ in range(n):
+            while n_calls < n and (n_calls < _FEWEST or self._clocks[1]() < end):
+                n_calls += 1
                 outputs = self._outputs(specs)
                 results = self._results(self._call(*args, *outputs), args, outputs)
                 if first is None:
@@ -230,8 +234,8 @@ class _Stand(Server):
             after = self._counted()
             grown = {name: after[name] - before[name] for name in after}
             return {
-                "n_distinct": n_distinct, "grown": grown, "shared": is_shared, "last": last,
-                "other": other or last,
+                "n_calls": n_calls, "n_distinct": n_distinct, "grown": grown, "shared": is_shared,
+                "last": last, "other": other or last,
             }  # fmt: skip
 
         return self._run(calls)

@@ -18,13 +18,15 @@ from workbook.verify.problem import Candidate, Case
 
 _BUILDS = 3  # how many times longer than a call an import may take: it may compile C++
 TOO_LARGE = "results are too large for the verifier's pipe"
+SLOW = "slow"  # the kind of an error that only says that this machine has no GPU
 
 
 class Raised(Exception):
     """The candidate raised an error, or took too long.
 
     Attributes:
-        kind: the error's type, such as "NameError"; "timeout" if it took too long.
+        kind: the error's type, such as "NameError"; "timeout" if it took too long, or SLOW if it did so
+            where kernels aren't compiled.
     """
 
     def __init__(self, says: str, kind: str, line: int = 0) -> None:
@@ -204,24 +206,25 @@ class Suspect:
         raw = self._ask("settle")
         return raw.get("changed") is not False, _tensors(raw.get("results", ()))
 
-    def repeat(self, slot: str, case: Case, n: int) -> dict[str, Any]:
-        """Call it `n` times.
+    def repeat(self, slot: str, case: Case, n: int, budget_s: float) -> dict[str, Any]:
+        """Call it `n` times, or as often as `budget_s` permits.
 
         Returns:
-            `n_distinct`: how many results differ from the first; `grown`: how many more "tensors",
+            `n_calls`: fewer than `n` if they take long; `n_distinct`: how many results differ from the
+            first; `grown`: how many more "tensors",
             "gpu_bytes" and "threads" there are, the threads counted from outside; `shared`: whether results
             of different calls share memory; `last` and `other`: the results of the last call, and those that
             differ.
         """
         before = self._process.n_threads()
-        raw = self._ask("repeat", slot=slot, outputs=list(case.outputs), n=n)
+        raw = self._ask("repeat", slot=slot, outputs=list(case.outputs), n=n, budget_s=budget_s)
         with _checked():
             grown = {name: int(raw["grown"][name]) for name in ("tensors", "gpu_bytes", "threads")}
             grown["threads"] = max(grown["threads"], self._process.n_threads() - before)
             last, other = _tensors(raw["last"]), _tensors(raw["other"])
             return {
-                "n_distinct": int(raw["n_distinct"]), "grown": grown, "shared": raw["shared"] is True,
-                "last": last, "other": other,
+                "n_calls": min(max(int(raw["n_calls"]), 1), n), "n_distinct": int(raw["n_distinct"]),
+                "grown": grown, "shared": raw["shared"] is True, "last": last, "other": other,
             }  # fmt: skip
 
     def alternate(
@@ -296,7 +299,10 @@ class Suspect:
         try:
             raw = self._process.request({"do": what, **about}, limit_s)
         except WorkerTimeout:
-            raise Raised(f"it ran for more than {limit_s:g} s", "timeout") from None
+            says = f"it ran for more than {limit_s:g} s"
+            if self._interpret and self._candidate.has_kernels:
+                raise Raised(f"{says} in Triton's interpreter or our CUDA emulator", SLOW) from None
+            raise Raised(says, "timeout") from None
         raw.pop("token", None)
         if raw.get("too_large"):
             raise Raised(f"its {TOO_LARGE}", "too large")

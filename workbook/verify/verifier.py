@@ -100,7 +100,7 @@ class _Verification:
                     found, self._speed = speed.measure_full_size(suspect, full, seed, tf32=tf32)
                     self._add(found)
         except WorkerDied as gone:
-            self._add([self._of_death(gone)])
+            self._add(self._of_death(gone))
         except Forged as error:
             says = f"Its process sent {error}, which the verifier's own code never sends."
             self._add([Finding("forged-answer", DISHONEST, says)])
@@ -226,6 +226,11 @@ class _Verification:
 
     def _give_up(self, findings: Sequence[Finding]) -> bool:
         """Whether it only raised errors. If this machine is to blame for them, nothing can be judged."""
+        slow = [one for one in findings if one.check == "raises" and one.severity == NOTE]
+        if slow and not self._judge.compared:
+            self._findings = [one for one in self._findings if one not in slow]
+            self._blocked = slow[0].says.partition(": ")[2].rstrip(".")
+            return True
         raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
         says = raised[0].says.lower() if raised else ""
         needs_gpu = not self._on_gpu and any(word in says for word in _NEEDS_GPU)
@@ -242,11 +247,15 @@ class _Verification:
         else:
             self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])
 
-    def _of_death(self, gone: WorkerDied) -> Finding:
+    def _of_death(self, gone: WorkerDied) -> list[Finding]:
+        if gone.mistake == "timeout" and not self._on_gpu and self._candidate.has_kernels:
+            if not self._judge.compared:
+                self._blocked = f"the candidate {gone}"
+            return [Finding("raises", NOTE, f"Something is not judged: the candidate {gone}.")]
         check = "forged-answer" if gone.mistake in ("forged-answer", "unusable") else "raises"
         severity = DISHONEST if check == "forged-answer" else LIMIT if self._is_beyond else WRONG
         last = (gone.log.strip().splitlines() or [""])[-1]
-        return Finding(check, severity, f"The candidate {gone}.", last[:300])
+        return [Finding(check, severity, f"The candidate {gone}.", last[:300])]
 
     def _with_others(self, finding: Finding) -> Finding:
         n = self._more.get(_key(finding), 0)

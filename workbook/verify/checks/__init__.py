@@ -1,4 +1,8 @@
-"""The checks: each makes some calls and yields what it finds."""
+"""The checks: each makes some calls and yields what it finds.
+
+`correctness` compares single calls, `repetition` calls the candidate again and again, and `conduct` looks at
+what it does besides computing.
+"""
 
 from workbook.verify.checks.conduct import library, watched
 from workbook.verify.checks.correctness import executed, late_results, layouts, parameters, results, values

@@ -11,7 +11,7 @@ import torch
 from workbook.verify.arguments import map_tensors, other_constants, other_layouts, other_values, tensors_of
 from workbook.verify.judging import Judge, of_error
 from workbook.verify.problem import Case, OtherParameters, Problem
-from workbook.verify.suspect import Answer, Raised, Suspect
+from workbook.verify.suspect import SLOW, Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 
@@ -29,6 +29,8 @@ def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[F
                 yield from _settled(suspect, case, answer)
         except Raised as error:
             yield of_error(error, case)
+            if error.kind == SLOW:
+                return
         suspect.put(slot, ())
 
 

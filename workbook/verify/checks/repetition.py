@@ -16,6 +16,7 @@ from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding
 
 _N_REPEATED = 20  # calls in a row, to see what accumulates
+_REPEATED_S = 20.0
 _N_ALTERNATED = 20_000  # calls without a pause, unless the time ends first
 _ALTERNATED_S = 1.0, 4.0  # seconds of computing, and altogether, after which they end
 _N_SAME = 100  # calls with the same values, before it is seen whether they do less
@@ -85,17 +86,17 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
     try:
         suspect.put("repeat", case.args)
         suspect.call("repeat", case)
-        found = suspect.repeat("repeat", case, _N_REPEATED)
+        found = suspect.repeat("repeat", case, _N_REPEATED, _REPEATED_S)
     except Raised as error:
         yield of_error(error, case)
         return
-    grown = found["grown"]
-    if grown["threads"] >= _N_REPEATED // 2:
-        says = f"It leaves threads behind: {grown['threads']} more after {_N_REPEATED} calls."
+    grown, n = found["grown"], found["n_calls"]
+    if grown["threads"] >= n // 2:
+        says = f"It leaves threads behind: {grown['threads']} more after {n} calls."
         yield Finding("threads", DISHONEST, says, case.label)
-    if grown["tensors"] >= _N_REPEATED or grown["gpu_bytes"] > _N_REPEATED * 1024:
+    if grown["tensors"] >= n or grown["gpu_bytes"] > n * 1024:
         what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
-        says = f"It keeps memory from each call: {what} more after {_N_REPEATED} calls."
+        says = f"It keeps memory from each call: {what} more after {n} calls."
         yield Finding("leak", WRONG, says, case.label)
     if found["shared"]:
         yield Finding("aliased-output", WRONG, _SHARED, case.label)
@@ -108,7 +109,7 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
     elif found["n_distinct"]:
         says = (
             f"Results differ in their last bits from call to call ({found['n_distinct']} of "
-            f"{_N_REPEATED - 1} differ from the first), as sums by atomic operations do."
+            f"{n - 1} differ from the first), as sums by atomic operations do."
         )
         yield Finding("nondeterminism", NOTE, says, case.label)
 
