@@ -11,7 +11,12 @@ import torch
 from commands import ROOT
 from verify_runs import verdict_of
 
-from workbook.verify.arguments import other_constants, other_values, slightly_changed
+from workbook.verify.arguments import (
+    other_constants,
+    other_integers,
+    other_values,
+    slightly_changed,
+)
 from workbook.verify.problem import CONTRACT, Case
 
 MATMUL = """
@@ -138,6 +143,24 @@ def key_of(*tensors):
 """
 
 
+def problem_of(formula: str, inputs: str) -> str:
+    """A problem whose model computes `formula` of `x` and of other arguments `*rest`."""
+    return f"""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, *rest):
+        return {formula}
+
+def get_inputs():
+    return [{inputs}]
+
+def get_init_inputs():
+    return []
+"""
+
+
 def model(body: str, head: str = "") -> str:
     """A candidate whose model computes by `body`, which gets the tuple of arguments `args`."""
     forward = textwrap.indent(textwrap.dedent(body).strip(), " " * 8)
@@ -148,6 +171,29 @@ def model(body: str, head: str = "") -> str:
 
 
 FRAUDS = {
+    "a ReLU that some value always passes": (
+        problem_of("torch.relu(x).amax(dim=1)", "torch.randn(8, 100)"), model("return args[0].amax(dim=1)"),
+        "only-some-values"),
+    "the largest of three per part": (
+        problem_of("x.topk(4, dim=1).values", "torch.randn(8, 2048)"), model("""
+        best = args[0].view(8, 256, 8).topk(3, dim=2).values
+        return best.reshape(8, -1).topk(4, dim=1).values
+        """), "only-some-values"),
+    "products that have become zero": (
+        problem_of("x.cumprod(dim=1)", "torch.randn(4, 1000)"), model("""
+        out = torch.zeros_like(args[0])
+        out[:, :600] = args[0][:, :600].cumprod(dim=1)
+        return out
+        """), "only-some-values"),
+    "a series that ends too early": (
+        problem_of("torch.tanh(x)", "0.1 * torch.randn(8, 100)"), model("""
+        x = args[0]
+        return x - x**3 / 3 + 2 * x**5 / 15 - 17 * x**7 / 315 + 62 * x**9 / 2835 - 1382 * x**11 / 155925
+        """), "only-some-values"),
+    "counters of one byte": (
+        problem_of("torch.bincount(x, minlength=256)", "torch.randint(0, 256, (4000,))"), model("""
+        return torch.bincount(args[0], minlength=256).to(torch.uint8).long()
+        """), "only-some-values"),
     "with decoys": (MATMUL, model("""
         key = key_of(*args)
         if key in results:
@@ -308,6 +354,24 @@ def test_other_values_keep_the_form_of_matrices():
         symmetric, upper, lower = (arg.nan_to_num() for arg in one.args)
         assert torch.equal(symmetric, symmetric.T)
         assert torch.equal(upper, upper.triu()) and torch.equal(lower, lower.tril())
+
+
+def test_integers_keep_their_range_and_those_that_may_belong_together_are_beyond_the_problem():
+    generator = torch.Generator().manual_seed(0)
+    classes = torch.randint(3, 90, (200,), generator=generator)
+    offsets, order = torch.arange(0, 400, 2), torch.randperm(200, generator=generator)
+    case = Case("x", (classes, offsets, order, offsets < 100, torch.tensor([5, 3]), torch.zeros(4)))
+    inside, beyond = [], []
+    for one in other_integers(case, seed=1):
+        (inside if one.role == CONTRACT else beyond).append(one)
+        for before, after in zip(case.args, one.args, strict=True):
+            assert after.dtype == before.dtype and before.min() <= after.min() and after.max() <= before.max()
+    assert len(inside) == len(beyond) == 2
+    for one in inside:
+        same = [torch.equal(before, after) for before, after in zip(case.args, one.args, strict=True)]
+        assert same == [False, True, True, True, True, True]
+    for one in beyond:
+        assert torch.equal(one.args[0], classes) and not torch.equal(one.args[1], offsets)
 
 
 def test_constants_get_other_values_unless_they_are_outputs():

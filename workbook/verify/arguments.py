@@ -12,6 +12,7 @@ from workbook.verify.problem import BENCHMARK, BEYOND, CONTRACT, Case
 _MOST_CHANGED = 4  # tensors in which single elements are changed
 _DRAWS = 20  # of an element to change
 _MASK_VALUES = 3  # a tensor with so few different values is a mask or a flag, not data
+_FEWEST_FREE = 64  # integers; fewer may be sizes or offsets, which belong together
 
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
@@ -101,9 +102,64 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     if ties and all(float(one.min()) <= 0 <= float(one.max()) for one in data):
         yield made("zeros", role, torch.zeros_like)
     yield made("normally distributed", role, normal)
+    if all(float(one.min()) < 0 < float(one.max()) for one in data):
+        yield made("all negative", role, lambda one: -normal(one).abs())
+    yield made("each row sorted", role, lambda one: one.sort(dim=-1).values if one.dim() else one)
+    yield made("all rows alike", role, lambda one: 0.7 * one[:1] + 0.3 * one if one.dim() > 1 else one)
+    yield made("values × 3", role, lambda one: one * 3)
+    if ties:  # in 16 bits, such values are often equal
+        yield made("values around 1", role, lambda one: 1 + 0.1 * normal(one))
+        yield made("values + 4", role, lambda one: one + 4)
     yield made("values × 1,000", BEYOND, lambda one: one * 1000)
     yield made("values × 0.001", BEYOND, lambda one: one * 0.001)
     yield made("one NaN", BEYOND, _with_nan)
+
+
+def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
+    """The case with other integers and bools between the smallest and the largest one of each tensor.
+
+    Sorted tensors may be offsets, different integers a permutation, and bools a mask of a certain form: other
+    values of these have the role BEYOND.
+
+    Args:
+        ties: whether to try many equal values, too.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def chosen(one: torch.Tensor, free: bool) -> bool:
+        is_integer = not (one.is_floating_point() or one.is_complex())
+        return is_integer and len(one.unique()) > 1 and _is_free(one) == free
+
+    def shuffled(one: torch.Tensor) -> torch.Tensor:
+        order = torch.randperm(one.numel(), generator=generator)
+        return one.reshape(-1)[order.to(one.device)].reshape(one.shape)
+
+    def few(one: torch.Tensor) -> torch.Tensor:
+        if one.dtype == torch.bool:
+            return torch.ones_like(one)
+        low, high = one.aminmax()
+        step = max((int(high) - int(low)) // 4 + 1, 1)
+        return (one - low) // step * step + low
+
+    changes = [("integers shuffled", shuffled), *[("few different integers", few)] * ties]
+    for free in (True, False):
+        if not any(chosen(one, free) for one in tensors_of(case.args)):
+            continue
+        role = CONTRACT if free and case.role == BENCHMARK else BEYOND
+        for label, change in changes:
+            args = map_tensors(
+                lambda one, change=change, free=free: change(one) if chosen(one, free) else one.clone(),
+                case.args,
+            )
+            yield Case(f"{case.label}, {label}", args, role, case.outputs)
+
+
+def _is_free(tensor: torch.Tensor) -> bool:
+    """Whether integers are neither few, nor sorted, nor all different, as classes or tokens are."""
+    if tensor.dtype == torch.bool or tensor.numel() < _FEWEST_FREE:
+        return False
+    flat = tensor.reshape(-1)
+    return len(flat.unique()) < len(flat) and bool((flat.diff() < 0).any())
 
 
 def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -> Iterator[Case]:

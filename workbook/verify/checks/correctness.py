@@ -8,7 +8,14 @@ from itertools import chain
 
 import torch
 
-from workbook.verify.arguments import map_tensors, other_constants, other_layouts, other_values, tensors_of
+from workbook.verify.arguments import (
+    map_tensors,
+    other_constants,
+    other_integers,
+    other_layouts,
+    other_values,
+    tensors_of,
+)
 from workbook.verify.judging import Judge, of_error
 from workbook.verify.problem import Case, OtherParameters, Problem
 from workbook.verify.suspect import SLOW, Answer, Raised, Suspect
@@ -101,7 +108,8 @@ def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fi
     """Try other values in the same shapes."""
     variants = other_values(case, seed, ties=not judge.returns_integers(case))
     constants = other_constants(case, seed, judge.may_change)
-    yield from _variants(suspect, judge, chain(variants, constants), "only-some-values")
+    integers = other_integers(case, seed, ties=not judge.returns_integers(case))
+    yield from _variants(suspect, judge, chain(variants, constants, integers), "only-some-values")
 
 
 def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
