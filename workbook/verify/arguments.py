@@ -122,7 +122,7 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
     values of these have the role BEYOND.
 
     Args:
-        ties: whether to try many equal values, too.
+        ties: whether to try many equal values in all tensors, not only where some are equal already.
     """
     generator = torch.Generator().manual_seed(seed)
 
@@ -141,12 +141,12 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
         step = max((int(high) - int(low)) // 4 + 1, 1)
         return (one - low) // step * step + low
 
-    changes = [("integers shuffled", shuffled), *[("few different integers", few)] * ties]
     for free in (True, False):
         if not any(chosen(one, free) for one in tensors_of(case.args)):
             continue
         role = CONTRACT if free and case.role == BENCHMARK else BEYOND
-        for label, change in changes:
+        fewer = [("few different integers", few)] if ties or free else []
+        for label, change in (("integers shuffled", shuffled), *fewer):
             args = map_tensors(
                 lambda one, change=change, free=free: change(one) if chosen(one, free) else one.clone(),
                 case.args,
