@@ -21,6 +21,8 @@ from workbook.verify.problem import Case, OtherParameters, Problem
 from workbook.verify.suspect import SLOW, Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
+_ENOUGH = 3  # wrong results with other values, after which no more are tried
+
 
 def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[Finding]:
     """Compare its results in every case, into allocations that were poisoned before."""
@@ -118,7 +120,10 @@ def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
 
 
 def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) -> Iterator[Finding]:
+    n_wrong = 0
     for case in cases:
+        if n_wrong == _ENOUGH:
+            return
         if not judge.can_judge(case):
             continue
         try:
@@ -128,6 +133,7 @@ def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) 
             yield of_error(error, case)
             continue
         if found:
+            n_wrong += found.severity == WRONG
             yield Finding(name, found.severity, found.says, found.evidence)
 
 
