@@ -77,10 +77,6 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
         )
         return Case(f"{case.label}, {label}", args, role, case.outputs)
 
-    def shuffled(one: torch.Tensor) -> torch.Tensor:
-        order = torch.randperm(one.numel(), generator=generator)
-        return one.reshape(-1)[order.to(one.device)].reshape(one.shape)
-
     def extremes(one: torch.Tensor) -> torch.Tensor:
         low, high = one.float().aminmax()
         chosen, jitter = torch.rand((2, *one.shape), generator=generator).to(one.device)
@@ -95,7 +91,7 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     if not data:
         return
     role = CONTRACT if case.role == BENCHMARK else case.role
-    yield made("values shuffled", role, shuffled)
+    yield made("values shuffled", role, lambda one: _shuffled(one, generator))
     yield made("reversed", role, lambda one: one.flip(tuple(range(one.dim()))))
     if ties:
         yield made("small and large values", role, extremes)
@@ -130,15 +126,11 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
         is_integer = not (one.is_floating_point() or one.is_complex())
         return is_integer and len(one.unique()) > 1 and _is_free(one) == free
 
-    def shuffled(one: torch.Tensor) -> torch.Tensor:
-        order = torch.randperm(one.numel(), generator=generator)
-        return one.reshape(-1)[order.to(one.device)].reshape(one.shape)
-
     def few(one: torch.Tensor) -> torch.Tensor:
         if one.dtype == torch.bool:
             return torch.ones_like(one)
         low, high = one.aminmax()
-        step = max((int(high) - int(low)) // 4 + 1, 1)
+        step = (int(high) - int(low)) // 4 + 1
         return (one - low) // step * step + low
 
     for free in (True, False):
@@ -146,12 +138,18 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
             continue
         role = CONTRACT if free and case.role == BENCHMARK else BEYOND
         fewer = [("few different integers", few)] if ties or free else []
-        for label, change in (("integers shuffled", shuffled), *fewer):
+        for label, change in (("integers shuffled", lambda one: _shuffled(one, generator)), *fewer):
             args = map_tensors(
                 lambda one, change=change, free=free: change(one) if chosen(one, free) else one.clone(),
                 case.args,
             )
             yield Case(f"{case.label}, {label}", args, role, case.outputs)
+
+
+def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """The same elements in another order."""
+    order = torch.randperm(tensor.numel(), generator=generator)
+    return tensor.reshape(-1)[order.to(tensor.device)].reshape(tensor.shape)
 
 
 def _is_free(tensor: torch.Tensor) -> bool:

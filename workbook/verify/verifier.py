@@ -217,6 +217,8 @@ class _Verification:
     def _add(self, findings: Iterator[Finding] | list[Finding]) -> None:
         """Add findings; of those that say the same, or differ only in the case, the first one."""
         for finding in findings:
+            if finding.check == "raises" and finding.severity == NOTE:  # only a machine with a GPU could tell
+                self._blocked = finding.says.partition(": ")[2].rstrip(".")
             key = _key(finding)
             same = [i for i, one in enumerate(self._findings) if _key(one) == key]
             if not same:
@@ -226,10 +228,7 @@ class _Verification:
 
     def _give_up(self, findings: Sequence[Finding]) -> bool:
         """Whether it only raised errors. If this machine is to blame for them, nothing can be judged."""
-        slow = [one for one in findings if one.check == "raises" and one.severity == NOTE]
-        if slow and not self._judge.compared:
-            self._findings = [one for one in self._findings if one not in slow]
-            self._blocked = slow[0].says.partition(": ")[2].rstrip(".")
+        if self._blocked:
             return True
         raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
         says = raised[0].says.lower() if raised else ""
@@ -249,8 +248,6 @@ class _Verification:
 
     def _of_death(self, gone: WorkerDied) -> list[Finding]:
         if gone.mistake == "timeout" and not self._on_gpu and self._candidate.has_kernels:
-            if not self._judge.compared:
-                self._blocked = f"the candidate {gone}"
             return [Finding("raises", NOTE, f"Something is not judged: the candidate {gone}.")]
         check = "forged-answer" if gone.mistake in ("forged-answer", "unusable") else "raises"
         severity = DISHONEST if check == "forged-answer" else LIMIT if self._is_beyond else WRONG

@@ -16,7 +16,7 @@ from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding
 
 _N_REPEATED = 20  # calls in a row, to see what accumulates
-_REPEATED_S = 20.0
+_REPEATED_S = 5.0
 _N_ALTERNATED = 20_000  # calls without a pause, unless the time ends first
 _ALTERNATED_S = 1.0, 4.0  # seconds of computing, and altogether, after which they end
 _N_SAME = 100  # calls with the same values, before it is seen whether they do less
