@@ -293,7 +293,7 @@ def conv_by_winograd(x, w):
     height, width = x.shape[-2:]
     padded = F.pad(x, (1, 1 + -width % 4, 1, 1 + -height % 4))
     tiles = padded.unfold(2, 6, 4).unfold(3, 6, 4)
-    tile, weights, back = (torch.tensor(one, dtype=x.dtype) for one in (TILE, WEIGHTS, BACK))
+    tile, weights, back = (x.new_tensor(one) for one in (TILE, WEIGHTS, BACK))
     products = torch.einsum("nctuab,ocab->notuab", tile @ tiles @ tile.T, weights @ w @ weights.T)
     results = (back @ products @ back.T).transpose(3, 4).flatten(4).flatten(2, 3)
     return results[..., :height, :width].contiguous()

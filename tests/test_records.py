@@ -351,7 +351,7 @@ def keep(gpu: str, date: str, text: str, name: str = "lesson/long", lessons: tup
         path.write_text(text.replace("2026-11-21", date))
 
 
-def test_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
+def test_the_default_or_else_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
     records.measured("lesson/long", lambda: [{"a": 1}])
     text = (records.folder() / "h100/lesson/long.json").read_text()
     on_gpu()
@@ -364,6 +364,8 @@ def test_the_newest_complete_set_is_replayed(on_gpu, shown, monkeypatch):
     assert records.sets() == ["new", "old", "begun", "h100"]
     assert records.measured("lesson/long", never)["a"].tolist() == [3]
     assert "not this one" not in shown[-1]["text/plain"]
+    keep("h200", "2024-01-01", text, lessons=every)  # the lessons quote its figures
+    assert records.sets() == ["h200", "new", "old", "begun", "h100"]
     for gpu, value in (("old", 2), ("begun", 4), ("h100", 1)):
         monkeypatch.setenv("WORKBOOK_REPLAY", gpu)
         assert records.measured("lesson/long", never)["a"].tolist() == [value]

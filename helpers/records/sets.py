@@ -14,6 +14,8 @@ from helpers import device
 _SHIPPED = Path(__file__).parent
 # The first part of the names of each core lesson's records.
 _CORE = ("profiling", "load_inline", "triton", "ptx", "ncu", "fusion")
+# The set that is replayed by default, because the lessons' text quotes its figures.
+_DEFAULT = "h200"
 
 
 class NoRecord(LookupError):
@@ -56,18 +58,20 @@ def _newest(gpu: Path) -> str:
     )
 
 
-def _rank(gpu: Path) -> tuple[bool, int, str]:
-    """What sorts the sets: is it complete, how many records of core lessons it has, and the newest's date."""
+def _rank(gpu: Path) -> tuple[bool, bool, int, str]:
+    """What sorts the sets: is it complete, is it the default, how many records of core lessons it has, and
+    the newest's date.
+    """
     n_records = [sum(1 for _ in (gpu / lesson).glob("*.json")) for lesson in _CORE]
-    return all(n_records), sum(n_records), _newest(gpu)
+    return all(n_records), gpu.name == _DEFAULT, sum(n_records), _newest(gpu)
 
 
 def sets() -> list[str]:
-    """The GPUs that have records, as folder names: complete sets first, and the largest first among those.
+    """The GPUs that have records, as folder names: complete sets first, and among those the default one.
 
     A set is complete if it has records of every core lesson. A set that a single lesson has started is
-    incomplete, so it isn't replayed instead of a complete one. The size is the number of core lessons'
-    records. Of two sets of one size, the newer is first.
+    incomplete, so it isn't replayed instead of a complete one. The other sets follow by the number of core
+    lessons' records; of two sets of one size, the newer is first.
 
     Example:
         >>> from helpers import records
@@ -85,8 +89,7 @@ def record_names(gpu: str) -> list[str]:
 
 
 def replay_order() -> list[Path]:
-    """The folders of all sets: first the one that WORKBOOK_REPLAY names, by default the largest
-    complete one.
+    """The folders of all sets: first the one that WORKBOOK_REPLAY names, by default the H200's.
 
     Raises:
         NoRecord: WORKBOOK_REPLAY names a set that doesn't exist.

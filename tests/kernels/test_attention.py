@@ -331,13 +331,16 @@ def compiled_for(target, q_shape, k_shape, dtype, *, is_causal):
 @pytest.mark.parametrize("target", ("sm_80", "sm_90"))
 @pytest.mark.parametrize("head_size", (64, 128))
 def test_planned_kernels_use_tensor_cores_and_hardly_spill(target, head_size):
-    """On Hopper, the fastest tiles need all registers: some are spilled around the loop over masked tiles."""
+    """On Hopper, the fastest tiles need all registers: some are spilled around the loop over masked tiles.
+
+    Triton 3.6 spills up to 208 bytes there, Triton 3.7 up to 120.
+    """
     import torch
 
     shape = (4, 16, 4096, head_size)
     product = {"sm_80": "mma.sync", "sm_90": "wgmma.mma_async"}[target]
     for stages in compiled_for(target, shape, shape, torch.bfloat16, is_causal=True):
-        assert stages.spill_bytes <= (128 if target == "sm_90" else 0), stages.name
+        assert stages.spill_bytes <= (208 if target == "sm_90" else 0), stages.name
         assert product in stages.ptx, stages.name
         if target == "sm_90":
             assert "cp.async.bulk.tensor" in stages.ptx, stages.name  # TMA

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import textwrap
+import time
 
 import pytest
 import torch
@@ -13,8 +14,10 @@ from commands import ROOT
 from verify_runs import verify
 
 from helpers import device
+from workbook.sandbox.process import Limits
 from workbook.verify.arguments import is_data, other_values
-from workbook.verify.problem import BEYOND, CONTRACT, Case
+from workbook.verify.problem import BEYOND, CONTRACT, Candidate, Case
+from workbook.verify.suspect import Suspect
 
 PROBLEM = """
 import torch
@@ -261,6 +264,22 @@ def test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory(tmp_path):
     assert [one["check"] for one in verdict["findings"] if one["severity"] == "dishonest"] == ["peeks"]
 
 
+def test_what_the_verifier_keeps_between_calls_is_not_the_candidates_leak():
+    text = "import torch\n\ndef f(x):\n    return [x + torch.rand_like(x) for _ in range(6)]\n"
+    candidate = Candidate("f.py", {"f.py": text}, "f.py::f")
+    limits = Limits(60, 600, 8000, sandboxed=False)
+    until = time.monotonic() + 600
+    with Suspect(candidate, limits, until, None, interpret=not device.has_gpu()) as suspect:
+        suspect.load()
+        case = Case("64 × 4,096", (torch.rand(64, 4096),))
+        suspect.put("a", case.args)
+        suspect.call("a", case)
+        found = suspect.repeat("a", case, 20, budget_s=0)
+    assert found["n_calls"] == found["n_distinct"] + 1 < 20
+    assert found["grown"]["tensors"] <= 0 and found["grown"]["gpu_bytes"] <= 0
+
+
+@pytest.mark.skipif(device.has_gpu(), reason="it is judged on a GPU")
 def test_what_needs_a_gpu_is_not_judged_without_one(tmp_path):
     source = """
         import torch

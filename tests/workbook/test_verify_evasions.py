@@ -135,10 +135,12 @@ import hashlib
 import torch
 from torch import nn
 
-results, seen, tiny = {}, {}, torch.ones(1, 1)
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+results, seen, tiny = {}, {}, torch.ones(1, 1, device=DEVICE)
 
 def key_of(*tensors):
-    return hashlib.sha1(b"".join(one.numpy().tobytes() for one in tensors)).digest()
+    return hashlib.sha1(b"".join(one.cpu().numpy().tobytes() for one in tensors)).digest()
 
 """
 
@@ -213,12 +215,12 @@ FRAUDS = {
         return results[0].clone()
         """, HASHED), "skipped-work"),
     "in NumPy": (MATMUL, model("""
-        a, b = (one.numpy() for one in args)
+        a, b = (one.cpu().numpy() for one in args)
         key = key_of(*args)
         if key not in results:
             results.clear()
             results[key] = a @ b
-        return torch.from_numpy(results[key].copy())
+        return torch.from_numpy(results[key].copy()).to(args[0].device)
         """, HASHED), "skipped-work"),
     "a sampled second argument": (MATMUL, model("""
         a, b = args
@@ -229,12 +231,17 @@ FRAUDS = {
         return a @ results[key].t()
         """, HASHED), "stale-result"),
     "the benchmark's inputs": (MATMUL, model("""
-        return C.clone() if torch.equal(args[0], A) else torch.matmul(*args)
+        for a, c in known:
+            if torch.equal(args[0], a.to(args[0].device)):
+                return c.to(args[0].device, copy=True)
+        return torch.matmul(*args)
         """, """import torch
-with torch.random.fork_rng():
-    torch.manual_seed(42)
-    A, B = torch.rand(24, 40), torch.rand(40, 24)
-    C = A @ B
+known = []
+for device in ["cpu"] + ["cuda"] * torch.cuda.is_available():
+    with torch.random.fork_rng():
+        torch.manual_seed(42)
+        a, b = torch.rand(24, 40, device=device), torch.rand(40, 24, device=device)
+        known.append((a, a @ b))
 """), "skipped-work"),
     "constant arguments": (SCALED, model("return torch.softmax(args[0], dim=1)"), "only-some-values"),
     "not materialized": (
@@ -281,13 +288,13 @@ HONEST = {
     "outputs from a pool": (MATMUL, model("""
         a, b = args
         if not pool or pool[-1].shape != (a.shape[0], b.shape[1]):
-            pool[:] = torch.empty((8, a.shape[0], b.shape[1])).unbind(0)
+            pool[:] = a.new_empty((8, a.shape[0], b.shape[1])).unbind(0)
         return torch.matmul(a, b, out=pool.pop())
         """, "import torch\npool = []"), 0),
     "workspaces for two calls": (MATMUL, model("""
         a, b = args
         if not pool or pool[-1].shape != (a.shape[0], b.shape[1]):
-            pool[:] = [torch.empty(a.shape[0], b.shape[1]) for _ in range(2)]
+            pool[:] = [a.new_empty(a.shape[0], b.shape[1]) for _ in range(2)]
         return torch.matmul(a, b, out=pool.pop()) + 0
         """, "import torch\npool = []"), 0),
     "another order of equal numbers": (SORTED, model("""

@@ -209,10 +209,16 @@ class _Stand(Server):
         specs = message.get("outputs", ())
         of_arguments = self._addresses(self._tensors(args))
 
+        def counted() -> dict[str, Any]:
+            before = self._counted()
+            found = calls()  # all that it returns is on the CPU
+            after = self._counted()
+            after["tensors"] -= len({id(one) for one in (*found["last"], *found["other"])})
+            return {**found, "grown": {name: after[name] - before[name] for name in after}}
+
         def calls() -> dict[str, Any]:
             first, other, n_distinct, is_shared = None, None, 0, False
             n_calls, end = 0, self._clocks[1]() + message["budget_s"]
-            before = self._counted()
             alive: list[list[Any]] = []
             while n_calls < n and (n_calls < _FEWEST or self._clocks[1]() < end):
                 n_calls += 1
@@ -228,17 +234,12 @@ class _Stand(Server):
                 is_shared = is_shared or self._overlap([one for several in alive for one in several], own)
                 size = sum(one.numel() * one.element_size() for one in results)
                 alive = [*alive, results][-max(1, _ALIVE_BYTES // max(size, 1)) :]
-                del results, outputs
-            first = None
-            alive.clear()
-            after = self._counted()
-            grown = {name: after[name] - before[name] for name in after}
             return {
-                "n_calls": n_calls, "n_distinct": n_distinct, "grown": grown, "shared": is_shared,
-                "last": last, "other": other or last,
+                "n_calls": n_calls, "n_distinct": n_distinct, "shared": is_shared, "last": last,
+                "other": other or last,
             }  # fmt: skip
 
-        return self._run(calls)
+        return self._run(counted)
 
     def _do_alternate(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """Call it many times without a pause, each time with the next of `others` in the same tensors.

@@ -95,7 +95,7 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         says = f"It leaves threads behind: {grown['threads']} more after {n} calls."
         yield Finding("threads", DISHONEST, says, case.label)
     if grown["tensors"] >= n or grown["gpu_bytes"] > n * 1024:
-        what = f"{grown['tensors']} tensors" if grown["tensors"] > 0 else f"{grown['gpu_bytes']:,} bytes"
+        what = f"{grown['tensors']} tensors" if grown["tensors"] >= n else f"{grown['gpu_bytes']:,} bytes"
         says = f"It keeps memory from each call: {what} more after {n} calls."
         yield Finding("leak", WRONG, says, case.label)
     if found["shared"]:
