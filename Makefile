@@ -26,8 +26,9 @@ help:
 	@echo "make run        run all lessons; open build/course/index.html"
 	@echo "make lab        open the first lesson in JupyterLab"
 	@echo "make book       build the book from the executed lessons; open build/book/index.html"
-	@echo "make test       check the format and run the tests that every change has to pass; 10 to 13 minutes on two slow cores"
-	@echo "make test-slow  run the remaining tests: attacks, kills, clusters, whole lessons in a browser, the corpus of frauds; half an hour"
+	@echo "make test       check the format and run the tests of the tools and the core lessons; about 8 minutes on two cores"
+	@echo "make test-slow  run the deeper lessons' tests, attacks, kills, clusters, more of the browser, a sample of the frauds; about 20 minutes"
+	@echo "make thorough   for releases: the whole corpus of frauds, more seeds, and every lesson from the other records"
 	@echo "make compat     test other versions from the network: Colab's, CUDA 12's, and the newest (make latest)"
 	@echo "make form       format and lint the code, and bring the notebooks into their canonical form"
 	@echo "make minutes    run all lessons and compute how many minutes they take a reader"
@@ -67,10 +68,13 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo --no-cache
-	$(PYTEST) -m "not slow and not compat" $(ARGS)
+	$(PYTEST) -m "not slow and not thorough and not compat" $(ARGS)
 
 test-slow: $(STAMP)
 	$(PYTEST) -m slow $(ARGS)
+
+thorough: $(STAMP)
+	$(PYTEST) -m thorough $(ARGS)
 
 compat: $(STAMP) latest
 	$(PYTEST) -m compat $(ARGS)

@@ -25,9 +25,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The files that take longest start first, so that all workers finish at about the same time.
 LONGEST = (
+    "workbook/test_verify_corpus.py",
+    "workbook/test_verify_evasions.py",
     "workbook/test_grade_attacks.py",
-    "exercises/test_wrong_kernels.py",
     "test_notebooks.py",
+    "exercises/test_wrong_kernels.py",
+    "workbook/test_verify.py",
     "test_browser.py",
     "test_labs.py",
     "workbook/test_grade.py",
@@ -59,10 +62,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         names = {item.name, getattr(item, "originalname", item.name)}
         if "seed" in getattr(item, "fixturenames", ()):
             item.add_marker("seeded")
-        if slow.listed(slow.COMPAT, _file(item), names):
-            item.add_marker("compat")
-        elif slow.listed(slow.SLOW, _file(item), names):
-            item.add_marker("slow")
+        for marker, table in slow.TABLES.items():
+            if item.get_closest_marker(marker) or slow.listed(table, _file(item), names):
+                item.add_marker(marker)
+                break
     on_gpu = [item for item in items if item.get_closest_marker("gpu")]
     if on_gpu:
         from helpers import device

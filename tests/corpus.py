@@ -106,6 +106,15 @@ def honest() -> list[Entry]:
     return _folder("honest")
 
 
+def sample() -> set[Path]:
+    """A quarter of the corpus: the first fraud of each check that finds it, the first limit and the first
+    shortcut of each kind, and the first honest kernel of each problem."""
+    first: dict[tuple[str, ...], Path] = {}
+    for entry in (*exploits(), *limits(), *accepted(), *honest()):
+        first.setdefault((entry.path.parent.name, *(entry.expects[:1] or (entry.problem,))), entry.path)
+    return set(first.values())
+
+
 def guide_table() -> str:
     """The table in docs/guide/frauds.md."""
     rows = [

@@ -1,9 +1,11 @@
-"""Which tests `make test` leaves to `make test-slow`, and which of them only `make compat` runs.
+"""Which tests `make test` leaves to `make test-slow`, `make thorough` and `make compat`.
 
-`make test` has to find everything that a normal change can break; the aim is eight minutes on two cores.
-What is listed here takes long, and something faster covers the same code: the comment above each entry says
-what the test adds. A name stands for a test function with all its parameters, and `ALL` for every test in the
-file. A name with its parameters in brackets is one test.
+`make test` has to find what a normal change to the tools or the core lessons can break; the aim is eight
+minutes on two cores. `make test-slow` adds the deeper lessons and what takes long. CI runs both, and the aim
+is half an hour for them together. `make thorough` is for releases. The comment above each entry says what the
+test adds. A name stands for a test function with all its parameters, and `ALL` for every test in the
+file. A name with its parameters in brackets is one test. A test that is listed twice belongs to the rarer
+command. Tests can also be marked `thorough` where they are.
 """
 
 from __future__ import annotations
@@ -19,26 +21,41 @@ SLOW: dict[str, tuple[str, ...]] = {
     "check/test_bounds.py": ("test_ten_million_terms",),
     # Thirty ways to compute with torch around a kernel; attempts in labs 06 and 09 try one each.
     "exercises/test_torch_work.py": ALL,
-    # Nineteen more seeds for every wrong kernel; `make test` draws one.
-    "exercises/test_wrong_kernels.py": (
-        "test_wrong_is_rejected_for_further_seeds",
-        "test_right_is_accepted_for_further_seeds",
-    ),
+    # Attempts at the labs of the deeper lessons.
+    "exercises/test_lab09.py": ALL,
+    "exercises/test_lab11.py": ALL,
+    "exercises/test_lab12.py": ALL,
+    "exercises/test_lab13.py": ALL,
+    "exercises/test_lesson12.py": ALL,
     # Lesson 11 on two simulated GPUs; `make test` asks each of its cells what it would do there.
     "test_capabilities.py": ("test_lesson_11_runs_on_a_simulated_gpu",),
-    # Builds with PyTorch's own headers, and eight verifications, a minute each on two slow cores; the second
-    # set of records; and the proof that nbval notices a broken lesson.
+    # The deeper lessons; two lessons with the second set of records; broken lessons, which nbval must notice.
     "test_notebooks.py": (
+        "test_lesson[07_timers]",
         "test_lesson[08_builds]",
+        "test_lesson[09_wide_rows]",
+        "test_lesson[10_another_gpu]",
+        "test_lesson[11_matmul]",
+        "test_lesson[12_attention]",
         "test_lesson[13_verify]",
-        "test_a_lesson_prints_the_same_from_the_other_records",
+        "test_a_lesson_prints_the_same_from_the_other_records[03_triton-h100]",
+        "test_a_lesson_prints_the_same_from_the_other_records[06_fusion-h100]",
         "test_a_broken_copy_fails",
         "test_an_edited_kernel_is_not_given_the_recorded_times",
     ),
-    # All lessons run once more, for the minutes that their titles state.
-    "lessons/test_lessons.py": ("test_the_stated_minutes_are_those_of_a_run",),
-    # Starters are derived from the solutions that `make test` runs.
-    "test_labs.py": ("test_an_untouched_starter_passes_nothing",),
+    # The deeper lessons' labs; starters, which are derived from the solutions.
+    "test_labs.py": (
+        "test_a_solution_runs_and_passes[07_timers]",
+        "test_a_solution_runs_and_passes[08_builds]",
+        "test_a_solution_runs_and_passes[09_wide_rows]",
+        "test_a_solution_runs_and_passes[10_another_gpu]",
+        "test_a_solution_runs_and_passes[11_matmul]",
+        "test_a_solution_runs_and_passes[12_attention]",
+        "test_a_solution_runs_and_passes[13_verify]",
+        "test_an_untouched_starter_passes_nothing",
+    ),
+    # The guide's examples; `make test` runs README's.
+    "test_project.py": ("test_the_slider_examples_run_without_a_gpu[docs/guide/sliders.md]",),
     # Whole lessons, a lab, all kinds of questions, and axe-core in JupyterLab; a batch that is still running;
     # a page in Firefox. `make test` opens the lessons' pages, and JupyterLab with the sliders of a learner's
     # own kernel.
@@ -63,7 +80,10 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_candidate_that_hangs_is_stopped",
         "test_results_of_all_forms",
         "test_other_parameters_are_tried_and_taken_back",
-        "test_a_models_buffers_are_compared[self.norm.momentum-0]",
+        "test_a_models_buffers_are_compared",
+        "test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory",
+        "test_a_kernel_that_asks_about_the_gpu_and_is_autotuned_is_judged",
+        "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[never-written]",
         "test_a_random_reference_is_not_judged",
         "test_a_cuda_solution_is_compiled_and_judged",
         "test_a_slow_kernel_is_not_rejected_where_it_is_interpreted",
@@ -71,9 +91,9 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[changed-input]",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[low-precision]",
     ),
-    # A hundred verifications, most of ten minutes.
+    # A quarter of the corpus; `make thorough` judges all of it.
     "workbook/test_verify_corpus.py": ALL,
-    # Nineteen more kernels, each judged as a whole; `make test` judges three of test_verify's.
+    # More kernels, each judged as a whole; `make test` judges four of test_verify's.
     "workbook/test_verify_evasions.py": (
         "test_a_fraud_that_evades_a_check_is_found",
         "test_an_honest_kernel_that_looks_odd_is_accepted",
@@ -109,9 +129,13 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_sigterm_while_importing_ends_with_130",
         "test_points_that_share_a_gpu_are_marked",
     ),
-    "workbook/test_kernel_client.py": ("test_no_message_is_lost_under_load",),
+    "workbook/test_kernel_client.py": (
+        "test_no_message_is_lost_under_load",
+        "test_a_reply_that_arrives_while_an_output_widget_is_filled_is_seen",
+    ),
     "workbook/test_shards.py": (
         "test_a_second_run_is_refused",
+        "test_shards_one_after_another_and_their_index",
         "test_shards_run_in_parallel_and_other_runs_are_refused",
         "test_resume_continues_after_a_killed_run",
     ),
@@ -178,11 +202,41 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
 }
 
+# What repeats something that CI has seen once.
+THOROUGH: dict[str, tuple[str, ...]] = {
+    # Nineteen more seeds for every wrong kernel.
+    "exercises/test_wrong_kernels.py": (
+        "test_wrong_is_rejected_for_further_seeds",
+        "test_right_is_accepted_for_further_seeds",
+    ),
+    # All lessons run once more, for the minutes that their titles state, and from the second set of records.
+    "lessons/test_lessons.py": ("test_the_stated_minutes_are_those_of_a_run",),
+    "test_notebooks.py": tuple(
+        f"test_a_lesson_prints_the_same_from_the_other_records[{lesson}-h100]"
+        for lesson in (
+            "01_profiling",
+            "02_load_inline",
+            "04_ptx",
+            "05_ncu",
+            "07_timers",
+            "08_builds",
+            "09_wide_rows",
+            "10_another_gpu",
+            "11_matmul",
+            "12_attention",
+            "13_verify",
+        )
+    ),
+}
+
 # What needs packages of other versions, which pip downloads.
 COMPAT: dict[str, tuple[str, ...]] = {
     "cuda/test_cuda12.py": ALL,
     "test_project.py": ("test_in_colab_pip_replaces_nothing", "test_changes_to_colab_are_detected"),
 }
+
+# A test gets the first of these markers that it has a claim to.
+TABLES = {"compat": COMPAT, "thorough": THOROUGH, "slow": SLOW}
 
 
 def listed(table: dict[str, tuple[str, ...]], file: str, names: set[str]) -> bool:

@@ -73,7 +73,7 @@ def test_kernels_that_tests_start_are_seeded():
     assert printed[0] == printed[1] and printed[0].endswith("[]\n")
 
 
-@pytest.mark.parametrize("table", [slow.SLOW, slow.COMPAT], ids=["slow", "compat"])
+@pytest.mark.parametrize("table", slow.TABLES.values(), ids=slow.TABLES)
 def test_every_entry_names_a_test(table):
     for file, names in table.items():
         tree = ast.parse((ROOT / "tests" / file).read_text())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -185,8 +186,9 @@ def _run(comparison: _Comparison, inputs: tuple[Any, ...], case: str, expected: 
     if on_gpu:
         poison_free_memory(max(t.numel() * t.element_size() for t in tensors))
     # torch.compile's code doesn't run under a dispatch mode, so its free memory was poisoned instead.
-    compiled = hasattr(kernel, "_torchdynamo_orig_callable") or isinstance(
-        kernel, torch._dynamo.OptimizedModule
+    dynamo = sys.modules.get("torch._dynamo")  # importing it takes seconds, and without it nothing is compiled
+    compiled = hasattr(kernel, "_torchdynamo_orig_callable") or (
+        dynamo is not None and isinstance(kernel, dynamo.OptimizedModule)
     )
     with contextlib.nullcontext() if compiled else poisoned():
         value = kernel(*arguments, **outputs_by_name)

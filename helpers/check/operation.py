@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from helpers.check.bounds import EXACT, FACTOR, LONGEST_SUM, ROUNDINGS, Bound, in_tf32
 from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size_of_rows
+from helpers.check.dispatch import dispatch_mode
 
 if TYPE_CHECKING:
     import torch
@@ -50,11 +51,9 @@ def widened(value: Any) -> Any:
 
 def operators_of(function: Callable[[], object]) -> set[str]:
     """The names of the operators of torch's dispatcher that a call of the function uses."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     names: set[str] = set()
 
-    class Recorder(TorchDispatchMode):
+    class Recorder(dispatch_mode()):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             names.add(str(func))
             return func(*args, **(kwargs or {}))

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from helpers.check.dispatch import dispatch_mode
+
 if TYPE_CHECKING:
     import torch
 
@@ -64,11 +66,9 @@ def poisoned() -> Iterator[None]:
         ...     torch.empty(3)
         tensor([nan, nan, nan])
     """
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     allocations = empty_allocations()
 
-    class Poison(TorchDispatchMode):
+    class Poison(dispatch_mode()):
         def __torch_dispatch__(self, func, types, args=(), kwargs=None):
             result = func(*args, **(kwargs or {}))
             return fill_with_poison(result) if func in allocations else result

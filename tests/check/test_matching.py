@@ -1,7 +1,11 @@
 """A wrong kernel cannot pass `assert_matches`, and a right one does."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
+from commands import environment
 
 from helpers.check import Mismatch, assert_close, assert_matches, poisoned, shapes_around
 
@@ -140,3 +144,13 @@ def test_shapes_include_the_block_size_and_its_neighbors():
 def test_an_empty_list_of_shapes_is_an_error():
     with pytest.raises(ValueError, match="no shape to try"):
         assert_matches(torch.square, torch.square, shapes=[])
+
+
+def test_checking_a_kernel_does_not_import_torchs_compiler():
+    code = (
+        "import sys, torch; from helpers import check; "
+        "check.assert_matches(lambda x: torch.empty_like(x).copy_(x * x), torch.square); "
+        "print('torch._dynamo' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], env=environment(), capture_output=True, text=True)
+    assert ran.stdout == "False\n", ran.stdout + ran.stderr

@@ -583,9 +583,9 @@ def test_the_command_grades_a_lab_of_the_course(submit, workbook, tmp_path):
         (["here.ipynb", "--seed", "here.ipynb"], "--seed here.ipynb has no seed on its first line"),
     ],
 )
-def test_wrong_commands(workbook, tmp_path, arguments, says):
+def test_wrong_commands(cli, tmp_path, arguments, says):
     (tmp_path / "here.ipynb").write_text("{}")
-    result = workbook("grade", *arguments)
+    result = cli("grade", *arguments)
     assert result.returncode == 2 and says in result.stderr and "Traceback" not in result.stderr
     assert not (tmp_path / "build").exists()
 

@@ -1,4 +1,7 @@
-"""`workbook verify` on the public corpus: it finds every fraud and accepts every honest kernel."""
+"""`workbook verify` on the public corpus: it finds every fraud and accepts every honest kernel.
+
+All but a sample of the kernels are left to `make thorough`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import pytest
 from commands import ROOT, environment
 from seeds import NUMBER
 
-ALL = [*corpus.exploits(), *corpus.limits(), *corpus.accepted(), *corpus.honest()]
+SAMPLE = corpus.sample()
 
 
 def judged(entry: corpus.Entry, out, env: dict[str, str]) -> dict:
@@ -27,13 +30,14 @@ def judged(entry: corpus.Entry, out, env: dict[str, str]) -> dict:
 
 
 @pytest.fixture(scope="module")
-def verdicts(tmp_path_factory) -> dict[str, Future]:
-    """Each kernel's verdict; two are verified at a time while the tests wait for the first ones."""
+def verdicts(request, tmp_path_factory) -> dict[str, Future]:
+    """The selected kernels' verdicts; two are verified at a time while the tests wait for the first ones."""
     folder = tmp_path_factory.mktemp("verdicts")
+    selected = [item.callspec.params["entry"] for item in request.session.items if item.path == request.path]
     # Read here: pytest changes its own environment between tests, while these threads start processes.
     env = environment()
     with ThreadPoolExecutor(2) as pool:
-        yield {one.path: pool.submit(judged, one, folder / f"{one.name}.json", env) for one in ALL}
+        yield {one.path: pool.submit(judged, one, folder / f"{one.name}.json", env) for one in selected}
         pool.shutdown(cancel_futures=True)
 
 
@@ -46,7 +50,9 @@ def of(entry: corpus.Entry, verdicts) -> dict:
 
 
 def on(entries):
-    return pytest.mark.parametrize("entry", entries, ids=lambda one: one.name)
+    marks = {True: (), False: (pytest.mark.thorough,)}
+    params = [pytest.param(one, id=one.name, marks=marks[one.path in SAMPLE]) for one in entries]
+    return pytest.mark.parametrize("entry", params)
 
 
 @on(corpus.exploits())

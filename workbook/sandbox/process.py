@@ -383,11 +383,21 @@ class Process:
             for process in self._seen.values():
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-        psutil.wait_procs(list(self._seen.values()), _GONE_S)
+        until = time.monotonic() + _GONE_S
+        while not all(map(_has_ended, self._seen.values())) and time.monotonic() < until:
+            time.sleep(0.01)
         self._process.wait()
         self._logger.join(2)
         if self._folder:
             shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether it is gone, or a zombie: in a container, its new parent may never ask for its exit status."""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return True
 
 
 def import_path() -> list[str]:

@@ -9,8 +9,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from torch.utils._python_dispatch import TorchDispatchMode
-
+from helpers.check.dispatch import dispatch_mode
 from helpers.ptx.launched import launches
 from workbook.verify.arguments import tensors_of
 
@@ -44,7 +43,7 @@ class Tracer:
         """Name the folder of the candidate's files."""
         self._own = folder, "<"  # its files, and functions made from text
         self._trace, self._trace_of_thread = sys.settrace, sys.gettrace
-        self._tensors, self._mode = tensors_of, TorchDispatchMode
+        self._tensors, self._mode = tensors_of, dispatch_mode()
         self._launches = launches if importlib.util.find_spec("triton") else lambda: nullcontext([])
 
     @contextmanager

@@ -25,6 +25,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from helpers import check
+from helpers.check.dispatch import dispatch_mode
 from helpers.cuda.emulator import translate
 
 if TYPE_CHECKING:
@@ -182,11 +183,9 @@ def _owners_of(addresses: list[int]) -> list[torch.Tensor]:
 
 def _track_allocations(emulated: _EmulatedModule):
     """While it is active, the checks know every tensor that torch creates, and empty ones are poisoned."""
-    from torch.utils._python_dispatch import TorchDispatchMode
-
     empty = check.empty_allocations()
 
-    class Watch(TorchDispatchMode):
+    class Watch(dispatch_mode()):
         def __init__(self):
             super().__init__()
             self.poisoned: list[torch.Tensor] = []

@@ -161,8 +161,7 @@ def again(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fin
                     says = f"It is wrong when the same values come again and again. {wrong.says}"
                     yield Finding("skipped-work", DISHONEST, says, wrong.evidence)
                     return
-            usual, seen = _work_of_several(suspect, "again", case)
-            missing.append((Counter(operators) - usual, places - seen))
+            missing += _missing_from_several(suspect, "again", case, [(Counter(operators), places)])
     except Raised:
         return
     if len(missing) > 1 and (what := _always_missing(missing)):
@@ -192,28 +191,33 @@ def known(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fin
                 yield Finding("only-some-values", WRONG, says, wrong.evidence)
                 return
         suspect.write("known", case.args)
-        usual, seen = _work_of_several(suspect, "known", case)
+        missing = _missing_from_several(suspect, "known", case, changed)
     except Raised as error:
         yield of_error(error, case)
         return
-    missing = [(operators - usual, places - seen) for operators, places in changed]
     if len(missing) > 1 and (what := _always_missing(missing)):
         says = f"It recognizes the inputs of the benchmark's own seed: for them, it doesn't {what}."
         yield Finding("skipped-work", DISHONEST, says, case.label)
 
 
-def _work_of_several(suspect: Suspect, slot: str, case: Case) -> tuple[Counter[tuple[str, str]], set[str]]:
-    """What at least one of several calls with the same values does."""
-    operators: Counter[tuple[str, str]] = Counter()
-    places: set[str] = set()
+def _missing_from_several(
+    suspect: Suspect, slot: str, case: Case, wanted: Sequence[tuple[Counter[tuple[str, str]], set[str]]]
+) -> list[tuple[Counter[tuple[str, str]], set[str]]]:
+    """What each of the earlier calls did that none of several calls with the same values does.
+
+    The calls end as soon as there is nothing that all of the earlier ones did.
+    """
+    usual: Counter[tuple[str, str]] = Counter()
+    seen: set[str] = set()
     start = time.monotonic()
     for number in range(_N_COMPARED):
-        now, where = suspect.work(slot, case)
-        operators |= Counter(now)
-        places |= where
-        if number and time.monotonic() - start > _COMPARED_S:
+        now, places = suspect.work(slot, case)
+        usual |= Counter(now)
+        seen |= places
+        missing = [(operators - usual, where - seen) for operators, where in wanted]
+        if not _always_missing(missing) or (number and time.monotonic() - start > _COMPARED_S):
             break
-    return operators, places
+    return missing
 
 
 def _always_missing(missing: Sequence[tuple[Counter[tuple[str, str]], set[str]]]) -> str:
