@@ -186,7 +186,7 @@ def _run(comparison: _Comparison, inputs: tuple[Any, ...], case: str, expected: 
     if on_gpu:
         poison_free_memory(max(t.numel() * t.element_size() for t in tensors))
     # torch.compile's code doesn't run under a dispatch mode, so its free memory was poisoned instead.
-    dynamo = sys.modules.get("torch._dynamo")  # importing it takes seconds, and without it nothing is compiled
+    dynamo = sys.modules.get("torch._dynamo")  # importing it takes seconds; without it nothing is compiled
     compiled = hasattr(kernel, "_torchdynamo_orig_callable") or (
         dynamo is not None and isinstance(kernel, dynamo.OptimizedModule)
     )
