@@ -204,7 +204,7 @@ def main() -> None:
         for case in CASES[name]():
             if args.compile and "torch" in case.calls and name in ("square", "odd"):
                 case.calls["max-autotune"] = torch.compile(
-                    case.calls["torch"], mode="max-autotune-no-cudagraphs"
+                    case.calls["torch"], mode="max-autotune-no-cudagraphs", dynamic=False
                 )
             missed += not report(case, args.budget)
     print(f"{missed} goals missed")
