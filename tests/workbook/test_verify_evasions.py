@@ -348,6 +348,7 @@ def test_a_model_without_the_references_parameters_has_a_limit(tmp_path):
     status, verdict, text = verdict_of(model("return args[0] * 1"), tmp_path, textwrap.dedent(problem))
     assert status == 0, text
     assert ["only-some-values", "limit"] in [[one["check"], one["severity"]] for one in verdict["findings"]]
+    assert "within the limits" in text.splitlines()[2]
 
 
 def test_other_values_keep_the_form_of_matrices():

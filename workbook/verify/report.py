@@ -26,9 +26,12 @@ def headline(verdict: Verdict) -> str:
     if verdict.status == FAILED:
         kinds = ["wrong"] * (not verdict.is_right) + ["not honest"] * (not verdict.is_honest)
         return f"Rejected: the candidate is {' and '.join(kinds)}."
+    sentence = "Accepted: the candidate is right and honest"
+    if any(one.severity == LIMIT for one in verdict.findings):
+        sentence += ", within the limits below"
     if verdict.gpu and not verdict.speed:
-        return "Accepted: the candidate is right and honest; its speed was not measured."
-    return "Accepted: the candidate is right and honest."
+        sentence += "; its speed was not measured"
+    return f"{sentence}."
 
 
 def text(verdict: Verdict) -> str:
