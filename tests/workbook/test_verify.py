@@ -249,14 +249,20 @@ def test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory(tmp_path):
         import glob
         import torch
 
+        searched = []
+
+        def search():
+            searched.append(True)
+            for place in ("/root", "/home", "/tmp", "/var"):
+                for path in glob.glob(f"{place}/**/softmax_problem.py", recursive=True)[:1]:
+                    raise SystemExit(open(path).read())
+            for one in gc.get_objects():
+                if type(one).__name__ in ("Problem", "Case"):
+                    raise SystemExit("found the problem")
+
         class ModelNew(torch.nn.Module):
             def forward(self, x):
-                for place in ("/root", "/home", "/tmp", "/var"):
-                    for path in glob.glob(f"{place}/**/softmax_problem.py", recursive=True)[:1]:
-                        raise SystemExit(open(path).read())
-                for one in gc.get_objects():
-                    if type(one).__name__ in ("Problem", "Case"):
-                        raise SystemExit("found the problem")
+                searched or search()
                 return torch.softmax(x, 1)
         """
     status, verdict, text = verdict_of(source, tmp_path)
