@@ -43,7 +43,7 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_broken_copy_fails",
         "test_an_edited_kernel_is_not_given_the_recorded_times",
     ),
-    # The deeper lessons' labs; starters, which are derived from the solutions.
+    # The deeper lessons' labs.
     "test_labs.py": (
         "test_a_solution_runs_and_passes[07_timers]",
         "test_a_solution_runs_and_passes[08_builds]",
@@ -52,7 +52,6 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_solution_runs_and_passes[11_matmul]",
         "test_a_solution_runs_and_passes[12_attention]",
         "test_a_solution_runs_and_passes[13_verify]",
-        "test_an_untouched_starter_passes_nothing",
     ),
     # The guide's examples; `make test` runs README's.
     "test_project.py": ("test_the_slider_examples_run_without_a_gpu[docs/guide/sliders.md]",),
@@ -110,10 +109,7 @@ SLOW: dict[str, tuple[str, ...]] = {
     "widgets/test_product.py": ("test_without_gpu_and_record_every_position_is_compiled_and_none_has_a_bar",),
     "widgets/test_ptx.py": ("test_every_position_is_compiled_again",),
     # The browser over the whole book; `make test` has a book of two lessons.
-    "workbook/test_book.py": (
-        "test_links_and_sizes_of_the_whole_book",
-        "test_the_whole_book_is_accessible",
-    ),
+    "workbook/test_book.py": ("test_links_and_sizes_of_the_whole_book",),
     # Kills, interrupts and resume.
     "workbook/test_batch.py": (
         "test_hanging_cells_are_stopped_and_reported",
@@ -129,10 +125,7 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_sigterm_while_importing_ends_with_130",
         "test_points_that_share_a_gpu_are_marked",
     ),
-    "workbook/test_kernel_client.py": (
-        "test_no_message_is_lost_under_load",
-        "test_a_reply_that_arrives_while_an_output_widget_is_filled_is_seen",
-    ),
+    "workbook/test_kernel_client.py": ("test_a_reply_that_arrives_while_an_output_widget_is_filled_is_seen",),
     "workbook/test_shards.py": (
         "test_a_second_run_is_refused",
         "test_shards_one_after_another_and_their_index",
@@ -202,8 +195,14 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
 }
 
-# What repeats something that CI has seen once.
+# What repeats something that CI has seen once, or looks at every page. Most kernels of the corpus and of
+# workbook/test_verify_evasions.py are marked where they are.
 THOROUGH: dict[str, tuple[str, ...]] = {
+    # Starters are derived from the solutions.
+    "test_labs.py": ("test_an_untouched_starter_passes_nothing",),
+    # The small book's pages are looked at in `make test`.
+    "workbook/test_book.py": ("test_the_whole_book_is_accessible",),
+    "workbook/test_kernel_client.py": ("test_no_message_is_lost_under_load",),
     # Nineteen more seeds for every wrong kernel.
     "exercises/test_wrong_kernels.py": (
         "test_wrong_is_rejected_for_further_seeds",

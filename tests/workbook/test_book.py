@@ -5,6 +5,7 @@ The browser opens the pages from disk and is offline, so a page that asks for a 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import html.parser
 import http.server
@@ -23,7 +24,7 @@ import nbformat
 import plotly.graph_objects as go
 import pytest
 from commands import LESSONS, ROOT, command, environment
-from playwright.sync_api import expect
+from playwright.sync_api import TimeoutError, expect
 from small_checkout import BADGE, code
 
 from helpers import plots
@@ -257,6 +258,13 @@ def reader(chromium: Any, small_book: Path) -> Iterator[Reader]:
     yield made
     made.context.close()
     assert made.wrong == []
+
+
+def settled_width(page: Any, most: int) -> int:
+    """How wide a page is in pixels, as soon as it is narrow enough or has had time to become so."""
+    with contextlib.suppress(TimeoutError):
+        page.wait_for_function("most => document.documentElement.scrollWidth <= most", arg=most)
+    return page.evaluate("document.documentElement.scrollWidth")
 
 
 def pages(book: Path) -> list[str]:
@@ -632,7 +640,7 @@ def test_the_whole_book_is_accessible(chromium, whole_book):
     for i, name in enumerate(pages(whole_book)):
         reader = Reader(chromium, whole_book, 400, ("light", "dark")[i % 2])
         page = reader.open(name)
-        wide = page.evaluate("document.documentElement.scrollWidth")
+        wide = settled_width(page, 400)
         page.set_viewport_size({"width": (1280, 400)[i // 2 % 2], "height": 900})
         if faults := reader.faults() + reader.wrong + [f"is {wide} pixels wide"] * (wide > 400):
             found[name] = faults

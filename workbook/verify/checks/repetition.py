@@ -222,6 +222,8 @@ def _missing_from_several(
 
 def _always_missing(missing: Sequence[tuple[Counter[tuple[str, str]], set[str]]]) -> str:
     """What each of several comparisons misses, as "call mm" or "run line 7"."""
+    if not missing:
+        return ""
     operators, places = missing[0]
     for others, elsewhere in missing[1:]:
         operators, places = operators & others, places & elsewhere
