@@ -336,11 +336,14 @@ def test_planned_kernels_use_tensor_cores_and_hardly_spill(target, head_size):
     Triton 3.6 spills up to 208 bytes there, Triton 3.7 up to 120.
     """
     import torch
+    import triton
+
+    most = {"sm_80": 0, "sm_90": 208 if triton.__version__.startswith("3.6.") else 128}[target]
 
     shape = (4, 16, 4096, head_size)
     product = {"sm_80": "mma.sync", "sm_90": "wgmma.mma_async"}[target]
     for stages in compiled_for(target, shape, shape, torch.bfloat16, is_causal=True):
-        assert stages.spill_bytes <= (208 if target == "sm_90" else 0), stages.name
+        assert stages.spill_bytes <= most, stages.name
         assert product in stages.ptx, stages.name
         if target == "sm_90":
             assert "cp.async.bulk.tensor" in stages.ptx, stages.name  # TMA
