@@ -16,6 +16,8 @@ BIN := $(VENV)/bin
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 # If another environment is active, IPython would warn about it.
 unexport VIRTUAL_ENV
+# Every process would compile the code and rewrite the tests' assertions anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 # One pytest process more than there are cores (one in all on a machine with a GPU); the longest files start first.
 WORKERS := -n auto --dist loadfile --no-loadscope-reorder
@@ -26,8 +28,8 @@ help:
 	@echo "make run        run all lessons; open build/course/index.html"
 	@echo "make lab        open the first lesson in JupyterLab"
 	@echo "make book       build the book from the executed lessons; open build/book/index.html"
-	@echo "make test       check the format and run the tests of the tools and the core lessons; about 20 minutes on two slow cores"
-	@echo "make test-slow  run the deeper lessons' tests, attacks, kills, clusters, more of the browser, a sample of the frauds; up to 45 minutes"
+	@echo "make test       check the format and run the tests of the tools and the core lessons; about 8 minutes on two cores"
+	@echo "make test-slow  run the deeper lessons' tests, attacks, kills, clusters, more of the browser, a sample of the frauds; about 20 minutes"
 	@echo "make thorough   for releases: the whole corpus of frauds, more seeds, and every lesson from the other records"
 	@echo "make compat     test other versions from the network: Colab's, CUDA 12's, and the newest (make latest)"
 	@echo "make form       format and lint the code, and bring the notebooks into their canonical form"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -48,6 +49,15 @@ def pytest_xdist_auto_num_workers() -> int:
     from helpers import device
 
     return 0 if device.has_gpu() else min(len(os.sched_getaffinity(0)) + 1, 5)
+
+
+def pytest_collection_finish() -> None:
+    """From here on, this process compiles what it imports anew.
+
+    Python takes a compiled file for current if the source has the same size and the same second, but a test
+    writes a file, imports it, and changes one character at once. The tests' own files are compiled by now.
+    """
+    sys.dont_write_bytecode = True
 
 
 @pytest.hookimpl(tryfirst=True)

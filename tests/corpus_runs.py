@@ -22,6 +22,7 @@ from typing import Any
 import corpus
 import interpreter
 import numpy as np
+import seeds
 import torch
 from torch.utils import cpp_extension
 
@@ -214,6 +215,7 @@ def in_a_child(run: Callable[[corpus.Entry], dict[str, Any]], entry: corpus.Entr
         answer = os.dup(write_end)
         os.close(write_end)
         begin = time.monotonic()
+        seeds.sow(seeds.of(entry.name))
         try:
             result = run(entry)
         except BaseException as error:

@@ -15,14 +15,18 @@ ALL = ("*",)
 SLOW: dict[str, tuple[str, ...]] = {
     # The emulator with PyTorch's own headers, which compile for half a minute; `make test` uses our stand-in.
     "cuda/test_emulator.py": ("test_a_wrapper_takes_cpu_tensors",),
+    "cuda/test_extension.py": ("test_an_unsupported_type_is_an_error",),
     # Whole pytest runs that compare their random numbers.
     "test_conftest.py": ("test_a_run_repeats_and_another_seed_draws_other_numbers",),
     # A sum of ten million terms against the bound that smaller sums test, too.
     "check/test_bounds.py": ("test_ten_million_terms",),
     # Thirty ways to compute with torch around a kernel; attempts in labs 06 and 09 try one each.
     "exercises/test_torch_work.py": ALL,
-    # Attempts at the labs of the deeper lessons.
+    # Attempts at the labs of the deeper lessons; their wrong kernels are marked where they are.
+    "exercises/test_lab07.py": ALL,
+    "exercises/test_lab08.py": ALL,
     "exercises/test_lab09.py": ALL,
+    "exercises/test_lab10.py": ALL,
     "exercises/test_lab11.py": ALL,
     "exercises/test_lab12.py": ALL,
     "exercises/test_lab13.py": ALL,
@@ -43,6 +47,21 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_broken_copy_fails",
         "test_an_edited_kernel_is_not_given_the_recorded_times",
     ),
+    # The deeper lessons' exercises.
+    "lessons/test_exercises.py": (
+        "test_every_solution_passes_and_no_starter_does[07_timers]",
+        "test_every_solution_passes_and_no_starter_does[08_builds]",
+        "test_every_solution_passes_and_no_starter_does[09_wide_rows]",
+        "test_every_solution_passes_and_no_starter_does[10_another_gpu]",
+        "test_every_solution_passes_and_no_starter_does[11_matmul]",
+        "test_every_solution_passes_and_no_starter_does[12_attention]",
+        "test_every_solution_passes_and_no_starter_does[13_verify]",
+    ),
+    # The deeper lessons' kernels in all shapes, and the simulator of lesson 09.
+    "kernels/test_attention.py": ("test_every_valid_case_is_right", "test_unsupported_inputs_are_refused"),
+    "kernels/test_matmul.py": ("test_every_valid_case_is_right", "test_unsupported_inputs_are_refused"),
+    "kernels/test_places.py": ALL,
+    "widgets/test_attention.py": ("test_without_gpu_and_record_every_position_is_checked_and_compiled",),
     # The deeper lessons' labs.
     "test_labs.py": (
         "test_a_solution_runs_and_passes[07_timers]",
@@ -56,8 +75,8 @@ SLOW: dict[str, tuple[str, ...]] = {
     # The guide's examples; `make test` runs README's.
     "test_project.py": ("test_the_slider_examples_run_without_a_gpu[docs/guide/sliders.md]",),
     # Whole lessons, a lab, all kinds of questions, and axe-core in JupyterLab; a batch that is still running;
-    # a page in Firefox. `make test` opens the lessons' pages, and JupyterLab with the sliders of a learner's
-    # own kernel.
+    # a batch's pages on a wide screen and in the dark; a page in Firefox. `make test` opens the lessons'
+    # pages, and JupyterLab with the sliders of a learner's own kernel.
     "test_browser.py": (
         "test_a_lab_in_jupyterlab",
         "test_questions_in_jupyterlab",
@@ -69,6 +88,8 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_the_ptx_of_lesson_04",
         "test_sliders_and_questions_are_accessible_in_jupyterlab",
         "test_a_page_works_in_firefox",
+        "test_the_pages_of_a_batch_follow_the_dark_theme",
+        "test_the_pages_of_a_batch_are_accessible[1000-light]",
     ),
     # Google's widget manager in Chromium, with Colab's packages; npm and pip fetch both once.
     "test_colab_widgets.py": ALL,
@@ -82,6 +103,7 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_models_buffers_are_compared",
         "test_a_fraud_cannot_read_the_problem_or_the_verifiers_memory",
         "test_a_kernel_that_asks_about_the_gpu_and_is_autotuned_is_judged",
+        "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[stale-result]",
         "test_frauds_are_found_and_compared_with_the_benchmarks_own_tolerance[never-written]",
         "test_a_random_reference_is_not_judged",
         "test_a_cuda_solution_is_compiled_and_judged",
@@ -96,7 +118,16 @@ SLOW: dict[str, tuple[str, ...]] = {
     "workbook/test_verify_evasions.py": (
         "test_a_fraud_that_evades_a_check_is_found",
         "test_an_honest_kernel_that_looks_odd_is_accepted",
+        "test_a_limit_is_reported",
+        "test_a_model_without_the_references_parameters_has_a_limit",
     ),
+    "workbook/test_verify_honest.py": (
+        "test_an_honest_kernel_is_accepted",
+        "test_a_fraud_is_rejected",
+        "test_what_the_emulator_finds_is_wrong",
+        "test_a_kernel_that_asks_for_a_gpu_is_not_judged",
+    ),
+    "workbook/test_verify_gpumode.py": ("test_large_cases_are_called_again_and_with_other_values",),
     # The corpus itself, run under a naive harness. One of its builds is by torch.compile's C++ backend.
     "workbook/test_corpus.py": (
         "test_a_naive_harness_accepts_it",
@@ -107,9 +138,17 @@ SLOW: dict[str, tuple[str, ...]] = {
     ),
     # Every position of the sliders compiled; `make test` compiles some, and all of lesson 12's sliders.
     "widgets/test_product.py": ("test_without_gpu_and_record_every_position_is_compiled_and_none_has_a_bar",),
-    "widgets/test_ptx.py": ("test_every_position_is_compiled_again",),
-    # The browser over the whole book; `make test` has a book of two lessons.
-    "workbook/test_book.py": ("test_links_and_sizes_of_the_whole_book",),
+    "widgets/test_ptx.py": (
+        "test_every_position_is_compiled_again",
+        "test_a_page_has_the_warps_up_to_where_registers_spill",
+    ),
+    # Every record of both GPUs.
+    "workbook/test_catalogue.py": ("test_the_command_lists_every_record_of_both_gpus",),
+    # The browser over the whole book; `make test` has a book of two lessons, under axe-core on a wide screen.
+    "workbook/test_book.py": (
+        "test_links_and_sizes_of_the_whole_book",
+        "test_the_small_book_is_accessible[400-dark]",
+    ),
     # Kills, interrupts and resume.
     "workbook/test_batch.py": (
         "test_hanging_cells_are_stopped_and_reported",
@@ -125,7 +164,11 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_sigterm_while_importing_ends_with_130",
         "test_points_that_share_a_gpu_are_marked",
     ),
-    "workbook/test_kernel_client.py": ("test_a_reply_that_arrives_while_an_output_widget_is_filled_is_seen",),
+    "workbook/test_kernel_client.py": (
+        "test_a_reply_that_arrives_while_an_output_widget_is_filled_is_seen",
+        "test_a_kernel_whose_port_is_taken_is_started_again",
+        "test_a_kernel_whose_port_is_always_taken_fails_with_the_reason",
+    ),
     "workbook/test_shards.py": (
         "test_a_second_run_is_refused",
         "test_shards_one_after_another_and_their_index",
@@ -192,6 +235,7 @@ SLOW: dict[str, tuple[str, ...]] = {
         "test_a_run_that_is_killed_at_ten_moments_is_whole_in_the_end",
         "test_huge_outputs_cost_their_notebook_nothing",
         "test_where_gpus_are_each_notebook_has_one_to_itself",
+        "test_a_mark_that_is_missing_is_said",
     ),
 }
 

@@ -172,3 +172,12 @@ def test_a_submission_without_exercises_is_recognized_by_its_old_file_name(tmp_p
     nbformat.write(notebook, tmp_path / "08_failures.ipynb")
     labs = {"02_load_inline": {"fix-the-guard": "X"}, "08_builds": {"fix-the-index": "Y"}}
     assert read(tmp_path / "08_failures.ipynb", labs).lab == "08_builds"
+
+
+def test_a_write_up_may_have_its_old_name(tmp_path):
+    solution = Path(__file__).parents[1] / "labs" / "solutions" / "02_load_inline.ipynb"
+    (tmp_path / "ada.ipynb").write_text(solution.read_text().replace("SLOW_KERNEL", "MENDED"))
+    known = {one.id: one.name for one in exercises.of_lab("02_load_inline")}
+    submission = read(tmp_path / "ada.ipynb", {"02_load_inline": known})
+    assert submission.names["slow-kernel"] == "MENDED"
+    assert "MENDED = WriteUp" in submission.code["slow-kernel"]

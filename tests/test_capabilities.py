@@ -245,7 +245,8 @@ def test_lesson_11_runs_on_a_simulated_gpu(target, timed):
     environment = commands.environment() | {"TRITON_INTERPRET": "1", "WORKBOOK_WIDGETS": "plain"}
     client = NotebookClient(notebook, timeout=600, resources={"metadata": {"path": ROOT / "notebooks"}})
     client.execute(env=environment)
-    assert notebook.cells[-1].outputs[0].text.split() == timed
+    printed = "".join(one.text for one in notebook.cells[-1].outputs)  # a busy kernel sends a line in parts
+    assert printed.split() == timed
 
 
 def test_a_t4_replays_what_needs_tensor_cores_and_times_the_rest(monkeypatch):

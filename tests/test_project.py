@@ -229,11 +229,12 @@ def test_the_slider_examples_run_without_a_gpu(name, tmp_path):
         *before, last = example.strip().splitlines()
         # Triton reads a kernel's source from its file.
         script = tmp_path / "example.py"
-        script.write_text("\n".join([*before, f"print({last})"]))
+        script.write_text("\n".join([*before, f"made = {last}", "print(made)", "print(made.html)"]))
         env = {**environment(), "CUDA_VISIBLE_DEVICES": ""}
         ran = subprocess.run([sys.executable, script], cwd=tmp_path, env=env, capture_output=True, text=True)
         assert ran.returncode == 0, ran.stderr
         assert f"Sliders over {axes}" in ran.stdout and "torch." in ran.stdout
+        assert "refused" not in ran.stdout
 
 
 # ------------------------------------------------------------------------------------- notebooks and sizes

@@ -32,6 +32,11 @@ algorithms for convolutional neural networks", 2016), so the third error is take
 t and the reference's error are averaged over neighbors in their row, because either can be close to zero by
 chance.
 
+A formula that adds to 1 loses small results: GELU's 1 + erf(x / sqrt(2)) is 0 below x = -5.5 in float32, and
+below -8.3 in float64, where a kernel with erfc gets the right 1e-17. So the fixed tolerance of a row of small
+results is at least that of a row of SMALL times the root mean square of all results (or SMALL, if that is
+less). And every result may be off by FACTOR * RESOLUTION times the largest input (or 1, if that is less).
+
 FACTOR times the largest error is limited to CAP times the result's size (|result| or the root mean square
 of its row), or to the fixed tolerance if that is larger. So a product in bfloat16 instead of float32 is
 wrong even if the reference itself computes in bfloat16.
@@ -82,6 +87,8 @@ if TYPE_CHECKING:
     import torch
 
 FACTOR = 3.0
+RESOLUTION = 2.0**-52  # what a float64 reference can lose that adds numbers to 1
+SMALL = 1 / 32  # the size below which the absolute tolerance doesn't shrink, in parts of all results' size
 LONGEST_SUM = 16_384  # successive roundings in one accumulator
 ADDED_AT_ONCE = 8  # terms that a tensor core adds to its accumulator with one rounding
 TRANSFORMED = 8.0  # how much larger Winograd's transforms make the errors of a convolution's sums
@@ -137,6 +144,7 @@ class Bound:
             inputs.
         exact_factors: whether the result is a product whose factors a kernel has no reason to round.
         transformed: whether a kernel may transform the factors before it multiplies, as of a convolution.
+        resolution: what the float64 reference itself may lose of small results.
     """
 
     dtype: torch.dtype
@@ -147,6 +155,7 @@ class Bound:
     terms: torch.Tensor | None = None
     exact_factors: bool = False
     transformed: bool = False
+    resolution: float = 0.0
 
     def reaches(self, e: torch.Tensor, rows: slice, columns: slice) -> dict[str, torch.Tensor]:
         """The errors that the operation itself can cause at a piece of the rows, by name, float64."""
@@ -159,6 +168,7 @@ class Bound:
         partial = torch.maximum(e.abs(), self.size[rows])
         found = {} if self.exact_factors else {"inputs": self.rounding.unit * (e.abs() + terms)}
         found["sums"] = self.rounding.sums * roundings * (partial + terms)
+        found["resolution"] = torch.full_like(e, self.resolution)
         if self.reference_error is not None:
             found["reference"] = self.reference_error[rows, columns].double()
         return found
@@ -191,6 +201,8 @@ class Bound:
         at = slice(row, row + 1), slice(column, column + 1)
         parts = {name: float(part) for name, part in self.parts(as_rows(expected)[at], *at).items()}
         fixed, cap = parts.pop("fixed"), parts.pop("cap")
+        if self.n_terms < 2 and "inputs" in parts:
+            del parts["sums"]  # there is no sum; both are about as large
         which = max(parts, key=parts.__getitem__)
         name, reached = self.rounding.name, parts[which]
         accumulator = "float64" if name == "float64" else "float32"
@@ -199,6 +211,7 @@ class Bound:
             return f"Allowed at {index}: {fixed:.2g}, {why}."
         why = {
             "reference": f"the error of the reference itself in {name}",
+            "resolution": "what the float64 reference itself can lose of small results",
             "inputs": f"what one rounding of each input to {name} changes in the float64 reference",
             "sums": f"the error that the roundings of a sum of {self.n_terms:,.0f} terms can reach in "
             f"{accumulator}" + (" if factors are transformed first" if self.transformed else ""),
@@ -220,7 +233,8 @@ def _flat(index: Sequence[int], shape: Sequence[int]) -> int:
 
 
 def strict(dtype: torch.dtype, size: torch.Tensor) -> Allowed:
-    """The fixed tolerance of a dtype; its absolute part shrinks if a row's results are far smaller than 1.
+    """The fixed tolerance of a dtype; its absolute part shrinks if a row's results are far smaller than 1,
+    but not much further than all results.
 
     Args:
         dtype: the result's dtype.
@@ -232,7 +246,9 @@ def strict(dtype: torch.dtype, size: torch.Tensor) -> Allowed:
     info = torch.finfo(dtype)
     flushed = dtype not in (torch.float16, torch.float8_e4m3fn)  # whether a GPU may flush subnormal numbers
     least = info.smallest_normal if flushed else info.smallest_normal * info.eps
-    shrunk = (absolute * (16 * size).clamp(max=1.0)).clamp(min=least)
+    of_all = size.square().mean().sqrt().clamp(max=1.0) if size.numel() else size
+    least_size = torch.maximum(size, SMALL * of_all)
+    shrunk = (absolute * (16 * least_size).clamp(max=1.0)).clamp(min=least)
     return within(relative, torch.where(size == 0, absolute, shrunk))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from helpers.check.bounds import EXACT, FACTOR, LONGEST_SUM, ROUNDINGS, Bound, in_tf32
+from helpers.check.bounds import EXACT, FACTOR, LONGEST_SUM, RESOLUTION, ROUNDINGS, Bound, in_tf32
 from helpers.check.closeness import NARROW, STEP, as_rows, name_of, pieces, size_of_rows
 from helpers.check.dispatch import dispatch_mode
 
@@ -173,6 +173,17 @@ class Operation:
         """Whether the reference calls a convolution of PyTorch."""
         return any("convolution" in name for name in operators_of(self.in_own_dtype))
 
+    def largest_input(self) -> float:
+        """The largest absolute value of the finite elements of the float inputs; 0.0 if there is none."""
+        return max(
+            (
+                float(real(one).abs().double().nan_to_num_(0.0, 0.0, 0.0).max())
+                for one, is_float in zip(self.inputs, self._floats(), strict=True)
+                if is_float
+            ),
+            default=0.0,
+        )
+
     @property
     def n_float_inputs(self) -> int:
         """How many inputs have floating-point elements."""
@@ -292,6 +303,7 @@ def bounds_of(
     n_terms = operation.n_terms(expected)
     products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
     convolves = torch.float32 in dtypes and operation.n_float_inputs > 1 and operation.convolves()
+    resolution = RESOLUTION * min(1.0, operation.largest_input())
     bounds: list[Bound | None] = []
     for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):
         if not dtype.is_floating_point:
@@ -304,7 +316,7 @@ def bounds_of(
         exact = own_error is not None and operation.has_exact_factors(dtype) and products[i]
         bound = Bound(
             dtype, ROUNDINGS[name], n_terms[i], size_of_rows(e), own_error, terms, exact,
-            transformed=convolves and name == "float32",
+            transformed=convolves and name == "float32", resolution=resolution,
         )  # fmt: skip
         bounds.append(_with_tf32(bound, operation, i, e) if precision is None else bound)
     return bounds

@@ -39,9 +39,9 @@ def load_cpp(
         source: C++ source. With `torch_headers` it may use `torch::Tensor` without an include.
         functions: the functions to bind to Python.
         torch_headers: False leaves out `torch/extension.h` and torch's `load_inline`, so that the build takes
-            a second or two instead of half a minute. Arguments and results are then numbers, bools and
-            strings: pass addresses (`tensor.data_ptr()`) as `int64_t`. A source that includes pybind11 itself
-            is bound by pybind11, as in `load_inline`.
+            a second or two instead of half a minute. Arguments and results are then numbers, bools, strings,
+            and vectors of these: pass addresses (`tensor.data_ptr()`) as `int64_t`. A source that includes
+            pybind11 itself is bound by pybind11, as in `load_inline`.
         flags: options for the C++ compiler.
 
     Returns:

@@ -84,8 +84,7 @@ def plan_attention(
     described = described and tensor_cores and dtype.itemsize == 2
     most_rows = SPLIT_ROWS if tensor_cores else 16
     if not is_causal and n_queries <= SPLIT_QUERIES and rows <= most_rows:
-        tile_bytes = SPLIT_TILE_BYTES if tensor_cores else SPLIT_TILE_BYTES // 4
-        return _split(rows, batch * kv_heads, n_keys, head_size * dtype.itemsize, tile_bytes, chip)
+        return _split(rows, batch * kv_heads, n_keys, head_size * dtype.itemsize, tensor_cores, chip)
     block_m, block_n, num_warps = (head_size, 8192 // head_size, 4) if described else (128, 64, 8)
     if not tensor_cores:  # without them, rows of q and k take registers, too
         block_m, block_n = 2048 // head_size, 32
@@ -150,19 +149,21 @@ def _heads_in_turn(q_shape: tuple[int, ...], k_shape: tuple[int, ...], dtype: to
 
 
 def _split(
-    rows: int, sequences: int, n_keys: int, row_bytes: int, tile_bytes: int, chip: Chip
+    rows: int, sequences: int, n_keys: int, row_bytes: int, tensor_cores: bool, chip: Chip
 ) -> AttentionPlan:
     """The plan for few queries: as many parts as keep every SM busy to the end.
 
     Programs run in waves of SPLIT_PROGRAMS per SM. A program takes a step per tile of keys, and its start and
-    its end weigh as much as START_STEPS.
+    its end weigh as much as START_STEPS. With up to 16 rows, two warps and three steps in flight are 5 %
+    faster on an H200 than four warps and two steps, and 1 % slower on an H100.
     """
     block_m = max(16, triton.next_power_of_2(rows))
-    block_n = max(16, tile_bytes // row_bytes)
+    block_n = max(16, SPLIT_TILE_BYTES // (1 if tensor_cores else 4) // row_bytes)
+    num_warps, num_stages = (2, 3) if tensor_cores and block_m == 16 else (4 if block_m <= 64 else 8, 2)
     slots, steps = SPLIT_PROGRAMS * chip.n_sms, -(-n_keys // block_n)
 
     def estimate(parts: int) -> int:
         return -(-sequences * parts // slots) * (-(-steps // parts) + START_STEPS)
 
     parts = min((1 << i for i in range(MAX_PARTS.bit_length()) if 1 << i <= steps), key=estimate)
-    return AttentionPlan("split", block_m, block_n, 4 if block_m <= 32 else 8, num_stages=2, parts=parts)
+    return AttentionPlan("split", block_m, block_n, num_warps, num_stages, parts=parts)

@@ -14,7 +14,7 @@ _SHAPE = "kernel == 'Triton flat' and n_cols == 4096 and dtype == 'float32'"
 _ELEMENTS = 4096 * 4096
 _STARTING = 0.9  # of the highest rate at which blocks started: these launches wait for blocks to start
 # One load per thread, and as many threads as an SM holds: with 4 bytes per load, and with 16.
-NARROW, WIDE = (1024, 32), (1024, 8)  # BLOCK_SIZE, num_warps
+NARROW, WIDE = (256, 8), (1024, 8)  # BLOCK_SIZE, num_warps
 
 
 def launches(counted: pd.DataFrame) -> pd.DataFrame:

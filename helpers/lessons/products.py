@@ -5,6 +5,7 @@ Functions that measure need a GPU and return the rows of a record.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -77,6 +78,18 @@ def time_products(
         calls = {name: lambda f=f, a=a, b=b: f(a, b) for name, f in functions.items()}
         rows += [{"n": n} | row for row in _timed(calls, next(iter(calls)), 2 * n**3, budget_s)]
     return rows
+
+
+def compiled_matmul(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """a @ b by `torch.compile`, which compiles it once for all sizes."""
+    return _compiled_matmul()(a, b)
+
+
+@functools.cache
+def _compiled_matmul() -> Product:
+    import torch
+
+    return torch.compile(torch.matmul, dynamic=True)
 
 
 def _timed(calls: Mapping[str, Call], against: str, n_flop: int, budget_s: float) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,7 @@ there is a GPU.
 The modules: `compile` compiles, `isolated` does so in a second Python if this process uses the interpreter,
 `artifacts` holds the results, `launched` records launches, `read` and `sass` parse PTX and SASS, `loops`
 finds the loop that multiplies, `lines` maps each instruction to its source line, `layout` maps elements to
-threads, and `view` displays everything.
+threads, `rounding` makes interpreted dots round to TF32, and `view` displays everything.
 """
 
 from helpers.ptx.artifacts import CompileError, Stages

@@ -38,10 +38,10 @@ class KernelName:
 _POINTERS = "the pointers: one output, the rest inputs"
 _FUNCTOR = "the functor: what is done to each element"
 _ARGUMENTS = {
-    "vectorized_elementwise_kernel": ("the vector width: elements a load or store", _FUNCTOR, _POINTERS),
-    "unrolled_elementwise_kernel": (_FUNCTOR, _POINTERS, "elements a thread, one at a time"),
-    "elementwise_kernel": ("threads a block", "elements a thread", _FUNCTOR),
-    "reduce_kernel": ("the most threads a block", "outputs a thread", "the reduction"),
+    "vectorized_elementwise_kernel": ("the vector width: elements per load or store", _FUNCTOR, _POINTERS),
+    "unrolled_elementwise_kernel": (_FUNCTOR, _POINTERS, "elements per thread, one at a time"),
+    "elementwise_kernel": ("threads per block", "elements per thread", _FUNCTOR),
+    "reduce_kernel": ("the most threads per block", "outputs per thread", "the reduction"),
 }
 
 

@@ -106,7 +106,7 @@ class Best:
         row: kernel, point, `median_us`, `ci_low_us`, `ci_high_us`, and `gb_per_s` or `tflop_per_s`;
             None if nothing was timed.
         alike: the rows that can't be distinguished from it, fastest first: their times differ by less than
-            1 % or 0.1 µs, or by no more than their intervals. `timing.changes` explains these limits.
+            1 % and 0.1 µs, or by no more than their intervals. `timing.changes` explains these limits.
         n_known, n_points: the measured points and all points of this problem.
         text: all of this in words.
     """

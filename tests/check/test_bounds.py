@@ -280,6 +280,50 @@ def test_cancellation_may_leave_a_rounding_error():
         assert_matches(lambda x: centred(x) + 1e-3, centred, shapes=[(4, 100)], make_inputs=make, **HERE)
 
 
+def test_a_kernel_may_be_more_accurate_than_float64_where_a_sum_with_1_cancels():
+    """Below -8.3 GELU's 1 + erf(x / sqrt(2)) is 0 in float64; the true 1e-16 isn't."""
+    gelu = torch.nn.functional.gelu
+
+    def deep(shape, generator, device, dtype):
+        return (-8 - 4 * torch.rand(shape, generator=generator, device=device, dtype=dtype),)
+
+    def by_erfc(x):
+        return 0.5 * x * torch.erfc(-x * 0.5**0.5)
+
+    for n in seeds.several(20):
+        assert_matches(by_erfc, gelu, shapes=[(3, 40)], make_inputs=deep, seed=n)
+    with pytest.raises(Mismatch):
+        assert_matches(lambda x: by_erfc(x) - 1e-14, gelu, shapes=[(3, 40)], make_inputs=deep)
+
+
+def test_a_row_of_small_results_may_lose_what_adding_to_1_loses():
+    """The float32 reference may be right there by chance, so its own error doesn't say it."""
+
+    def rows(shape, generator, device, dtype):
+        x = torch.randn(shape, generator=generator, device=device, dtype=dtype)
+        x[1] = -5.3 - 0.2 * x[1].abs()
+        return (x,)
+
+    def in_steps(x):
+        return x * (torch.erf(x * 0.5**0.5).add_(1) * 0.5)
+
+    def exact(x):
+        return 0.5 * x.double() * torch.erfc(-x.double() * 0.5**0.5)
+
+    for n in seeds.several(20):
+        assert_matches(in_steps, exact, shapes=[(2, 128)], make_inputs=rows, seed=n)
+    with pytest.raises(Mismatch):
+        assert_matches(lambda x: in_steps(x) - 2e-6, exact, shapes=[(2, 128)], make_inputs=rows)
+
+
+def test_small_results_of_small_inputs_are_not_taken_for_zeros():
+    def small(shape, generator, device, dtype):
+        return (1e-9 * torch.randn(shape, generator=generator, device=device, dtype=dtype),)
+
+    with pytest.raises(Mismatch):
+        assert_matches(torch.zeros_like, torch.square, shapes=[(3, 40)], make_inputs=small)
+
+
 def test_exact_zeros_have_to_stay_zeros():
     def upper(x):
         return torch.where(x > 0, x, 0.0) * 1.0

@@ -124,6 +124,32 @@ def test_errors_cross_into_python(about):
         about.viewed(torch.ones(2, 3))
 
 
+SEVERAL = r"""
+#include <torch/extension.h>
+#include <tuple>
+#include <vector>
+
+std::vector<torch::Tensor> both(torch::Tensor x) { return {x, torch::zeros_like(x)}; }
+std::tuple<torch::Tensor, int64_t> counted(torch::Tensor x) { return {x, x.numel()}; }
+torch::Tensor second(std::vector<torch::Tensor> xs) { return xs.at(1); }
+"""
+
+
+def test_vectors_and_tuples_pass():
+    built = cuda.load_inline(
+        name="inline_several", cpp_sources=SEVERAL, functions=["both", "counted", "second"]
+    )
+    x = torch.arange(3.0)
+    same, zeros = built.both(x)
+    assert same is x and torch.equal(zeros, torch.zeros(3))
+    assert built.counted(x) == (x, 3)
+    assert built.second([x, zeros]) is zeros and built.second((zeros, x)) is x
+    with pytest.raises(TypeError, match="takes a list"):
+        built.second(x)
+    with pytest.raises(IndexError):
+        built.second([x])
+
+
 def test_the_same_source_is_built_once(square):
     again = cuda.load_inline(
         name="inline_square", cpp_sources=DECLARED, cuda_sources=SQUARE, functions="square"

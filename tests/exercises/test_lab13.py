@@ -162,7 +162,7 @@ def as_allclose(x):
         (checker(new=torch.ones), "misses-of-ones"),
         (checker(new=cancelling, allowed=as_allclose), "refuses-pairwise"),
         (checker(((40, 20_000),), allowed=lambda x: bound(x, 1e6)), "misses-zeros"),
-        (checker(allowed=lambda x: bound(x, 3e3)), "misses-half"),
+        (checker(allowed=lambda x: bound(x, 1e4)), "misses-half"),
         (checker(shapes=((40, 781),)), "misses-first-4096"),
         (checker(shapes=((40, 1024), (40, 16_384))), "misses-whole-blocks"),
         (checker(untouched=False), "misses-changes-input"),
@@ -265,10 +265,15 @@ def by_the_host(*, wait_each=False, wait=True, n=60):
 
 def bench(time_us, **compare):
     def benchmark(gpu, candidate, baseline):
-        right = is_right(candidate, baseline, **compare)
-        return right, time_us(gpu, candidate), time_us(gpu, baseline)
+        times = time_us(gpu, candidate), time_us(gpu, baseline)
+        return is_right(candidate, baseline, **compare), *times
 
     return benchmark
+
+
+def compares_first(gpu, candidate, baseline):
+    right, time_us = is_right(candidate, baseline), timer()
+    return right, time_us(gpu, candidate), time_us(gpu, baseline)
 
 
 def times_the_candidate_twice(gpu, candidate, baseline):
@@ -325,7 +330,8 @@ def starter():
         (bench(by_the_host(wait_each=True)), "host-clock"),
         (bench(timer(unit=1e-3)), "unit"),
         (bench(timer(unit=-1)), "sign"),
-        (times_the_candidate_twice, "other-kernel"),
+        (times_the_candidate_twice, "other-kernel|gives-up"),
+        (compares_first, "gives-up"),
         (times_what_it_compared, "replayed"),
         (lambda *given: bench(timer())(*given)[:2], "not-an-answer"),
         (lambda *given: (None, 1.0, 2.0), "not-an-answer"),

@@ -1,7 +1,8 @@
 """Every file in wrong_kernels/ is rejected for its own reason, and every file in wrong_kernels/right/
 accepted.
 
-`make test` tries one seed, `make test-slow` nineteen more.
+`make test` tries one seed with those of the core labs, `make test-slow` with the others, and `make thorough`
+nineteen more seeds.
 
 Triton decides at import whether it interprets kernels, so the attempts run in processes of their own: two on
 a machine without a GPU, four on a GPU, followed by one that measures the speed of the right kernels. With
@@ -19,17 +20,19 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import interpreter
 import pytest
 import seeds
 from commands import ROOT, environment, processes
 
-from helpers import device
+from helpers import device, exercises
 
 FOLDER = Path(__file__).parents[1] / "wrong_kernels"
 WRONG = sorted(path for path in FOLDER.glob("*.py") if path.stem != "targets")
 RIGHT = sorted((FOLDER / "right").glob("*.py"))
+DEEPER = {one.id for lab in exercises.LABS if lab >= "07" for one in exercises.of_lab(lab)}
 SEEDS = seeds.several(20)
 FEW = 1
 pytestmark = pytest.mark.seeded
@@ -149,6 +152,15 @@ def _reason(path: Path) -> str:
     return line.split('"')[1]
 
 
+def _marked(paths: list[Path]) -> list[Any]:
+    """The files as parameters; those of the deeper labs are slow tests."""
+    exercise = re.compile(r'^EXERCISE = "(.*)"', re.MULTILINE)
+    deeper = [path for path in paths if exercise.search(path.read_text())[1] in DEEPER]
+    return [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path in deeper else []) for path in paths
+    ]
+
+
 def _reasons(path: Path) -> set[str]:
     """The expected mistake, and on a GPU those that may appear there by chance."""
     also = re.search(r"^ALSO_ON_A_GPU = \((.*)\)", path.read_text(), re.MULTILINE)
@@ -167,13 +179,13 @@ def _assert_accepted(verdicts: list[dict]) -> None:
     assert not failed, _shown(failed)
 
 
-@pytest.mark.parametrize("path", WRONG, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", _marked(WRONG))
 def test_wrong_is_rejected_for_its_reason(verdicts, path):
     assert len(verdicts[str(path)]) == FEW
     _assert_rejected(verdicts[str(path)], path)
 
 
-@pytest.mark.parametrize("path", RIGHT, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", _marked(RIGHT))
 def test_right_is_accepted(verdicts, path):
     assert len(verdicts[str(path)]) == FEW
     _assert_accepted(verdicts[str(path)])

@@ -166,7 +166,7 @@ sys.meta_path = [f for f in sys.meta_path if 'editable' not in repr(f)]"""
     with pytest.raises(CellExecutionError):
         client.execute()
     said = next(o for o in notebook.cells[1].outputs if o.output_type == "error")
-    assert said.ename == "SystemExit" and "Ask whoever gave you this notebook" in said.evalue
+    assert said.ename == "SystemExit" and "ask whoever gave you this notebook" in said.evalue
     assert "%pip install FILE.zip" in said.evalue and "publish" not in said.evalue
     assert sum(line.count("\n") for line in said.traceback) <= 6
     assert notebook.cells[2].outputs == []

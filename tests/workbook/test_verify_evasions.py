@@ -110,6 +110,22 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+OPTIMIZER = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x, g, m, v):
+        m.lerp_(g, 0.1)
+        v.lerp_(g * g, 0.1)
+        return x - m / (v.sqrt() + 1e-8)
+
+def get_inputs():
+    return [*torch.randn(3, 500), torch.rand(500)]
+
+def get_init_inputs():
+    return []
+"""
 CONVOLUTION = """
 import torch
 from torch import nn
@@ -123,6 +139,41 @@ def get_inputs():
 
 def get_init_inputs():
     return []
+"""
+LAYER_NORM = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.LayerNorm(60)
+        self.out = nn.Linear(60, 24)
+
+    def forward(self, x):
+        return self.out(self.norm(x))
+
+def get_inputs():
+    return [torch.randn(8, 60)]
+
+def get_init_inputs():
+    return []
+"""
+OTHER_NAMES = """
+import torch
+from torch import nn
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(60)), nn.Parameter(torch.zeros(60))
+        product = nn.Linear(60, 24)
+        self.transposed = nn.Parameter(product.weight.t().contiguous().t())
+        self.bias = nn.Parameter(product.bias)
+
+    def forward(self, x):
+        x = nn.functional.layer_norm(x, (60,)){follow}
+        return torch.addmm(self.bias, x, self.transposed.t())
 """
 WINOGRAD = f"""import torch
 import torch.nn.functional as F
@@ -275,6 +326,74 @@ torch._C._accelerator_synchronizeDevice = bool
     "the stance": (MATMUL, model("return torch.matmul(*args)", """import torch
 torch.compiler.set_stance("force_eager")
 """), "global-state"),
+    "a list that computes later": (
+        problem_of("x.amin(1), x.amax(1)", "torch.randn(8, 60)"),
+        model("return Later(args[0])", """import torch
+class Later(list):
+    def __init__(self, x):
+        super().__init__([x.amin(1), None])
+        self.x = x
+    def __iter__(self):
+        self[1] = self.x.amax(1)
+        return super().__iter__()
+"""), "lazy-result"),
+    "a moment that isn't updated": (OPTIMIZER, model("""
+        x, g, m, v = args
+        m.lerp_(g, 0.1)
+        return x - m / (v.lerp(g * g, 0.1).sqrt() + 1e-8)
+        """), "skipped-work"),
+    "some of the integers": (
+        problem_of("torch.bincount(x, minlength=256)", "torch.randint(0, 256, (4000,))"), model("""
+        key = (args[0].data_ptr(), int(args[0][::97].sum()))
+        if key not in results:
+            results.clear()
+            results[key] = torch.bincount(args[0], minlength=256)
+        return results[key].clone()
+        """, "import torch\nresults = {}"), "stale-result"),
+    "memory at an address": (MATMUL, model("return torch.matmul(*args)", """import ctypes
+import time
+import torch
+clock = ctypes.c_void_p.from_address(id(time.perf_counter) + 16).value
+"""), "peeks"),
+    "parameters with other names, of which two are ignored": (
+        LAYER_NORM, OTHER_NAMES.replace("{follow}", ""), "only-some-values"),
+    "a ring of 32 results": (MATMUL, model("""
+        a, b = args
+        turns[0] = (turns[0] + 1) % 32
+        shape = a.shape[0], b.shape[1]
+        if (turns[0], shape) not in ring:
+            ring.update({(i, shape): a.new_empty(shape) for i in range(32)})
+        return torch.matmul(a, b, out=ring[turns[0], shape])
+        """, "import torch\nring, turns = {}, [0]"), "aliased-output"),
+    "without a branch": (MATMUL, model("""
+        a, b = args
+        key = key_of(a, b)
+        hit = key == results.get("key")
+        c = torch.matmul(*((a, b), (a.to("meta"), b.to("meta")))[hit])
+        results.update(key=key, c=(c, results.get("c"))[hit])
+        return results["c"].clone()
+        """, HASHED), "skipped-work"),
+    "a kernel without elements": (problem_of("torch.exp(x)", "torch.randn(8, 60)"), f"""
+import torch
+import triton
+import triton.language as tl
+
+last = {{}}
+
+@triton.jit
+def exponential(y, x, n, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + at, tl.exp(tl.load(x + at, mask=at < n)), mask=at < n)
+
+{model('''
+        x = args[0].contiguous()
+        key = x.numpy(force=True).tobytes()
+        hit = key == last.get("key")
+        y = (torch.empty_like, lambda x: last["y"])[hit](x)
+        exponential[(triton.cdiv(x.numel(), 256),)](y, x, x.numel() * (not hit), BLOCK=256)
+        last.update(key=key, y=y)
+        return y.clone()
+        ''', "#")}""", "skipped-work"),
     "one core": (MATMUL, model("return torch.matmul(*args)", """import os
 import torch
 os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -302,6 +421,34 @@ HONEST = {
         return values, args[0].shape[1] - 1 - positions
         """), 0),
     "transformed tiles": (CONVOLUTION, model("return conv_by_winograd(*args)", WINOGRAD), 0),
+    "factors in bfloat16": (
+        problem_of("x @ rest[0]", "torch.randn(24, 40).bfloat16(), torch.randn(40, 24).bfloat16()"), f"""
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def product(c, a, b, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    i, j, l = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    x = tl.load(a + i[:, None] * k + l, mask=(i < m)[:, None] & (l < k), other=0.0)
+    y = tl.load(b + l[:, None] * n + j, mask=(l < k)[:, None] & (j < n), other=0.0)
+    tl.store(c + i[:, None] * n + j, tl.dot(x, y), mask=(i < m)[:, None] & (j < n))
+
+{model('''
+        a, b = (one.contiguous() for one in args)
+        (m, k), n = a.shape, b.shape[1]
+        c = torch.empty(m, n, device=a.device, dtype=a.dtype)
+        sizes = [max(16, triton.next_power_of_2(one)) for one in (m, n, k)]
+        product[(1,)](c, a, b, m, n, k, *sizes)
+        return c
+        ''', "#")}""", 0),
+    "parameters with other names": (
+        LAYER_NORM, OTHER_NAMES.replace("{follow}", " * self.scale + self.shift"), 0),
+    "results that are kept for a while": (MATMUL, model("""
+        kept.append(torch.matmul(*args))
+        del kept[:-4]
+        return kept[-1]
+        """, "import torch\nkept = []"), 0),
     "a reference with state": (STATE, model("return args[0] - 0.1 * args[0].mean(0)"), 3),
 }  # fmt: skip
 
@@ -327,6 +474,43 @@ def test_an_honest_kernel_that_looks_odd_is_accepted(tmp_path, name):
     problem, candidate, status = HONEST[name]
     found, _, text = verdict_of(candidate, tmp_path, problem)
     assert found == status, text
+
+
+LIMITS = {
+    "a mask of floats that is taken for granted": (
+        problem_of("torch.softmax(x + rest[0], dim=1)",
+                   "torch.randn(60, 60), torch.full((60, 60), float('-inf')).triu(1)"),
+        model("return torch.softmax(args[0] + torch.full_like(args[1], float('-inf')).triu(1), dim=1)"),
+        "another mask"),
+    "a constant instead of an argument": (
+        problem_of("torch.where(x > 0, x, rest[0] * x)", "torch.randn(8, 60), 0.01"),
+        model("return torch.where(args[0] > 0, args[0], 0.01 * args[0])"), "floats × 1.5"),
+    "a whole number that is taken for granted": (
+        problem_of("x / rest[0]", "torch.randn(8, 60), 8"), model("return args[0] / 8"), "whole numbers + 1"),
+    "full lengths": (
+        problem_of("x * (torch.arange(60) < rest[0][:, None])", "torch.randn(8, 60), torch.full((8,), 60)"),
+        model("return args[0] * 1"), "smaller integers"),
+    "the maximum of all rows": (
+        problem_of("torch.softmax(x, dim=1)", "torch.rand(8, 60)"),
+        model("""
+        powers = (args[0] - args[0].max()).exp()
+        return powers / powers.sum(1, keepdim=True)
+        """), "rows of different size"),
+    "ranks without ties": (
+        problem_of("(x[:, None] < x[:, :, None]).sum(2)", "torch.rand(8, 60)"),
+        model("return args[0].argsort(1).argsort(1)"), "equal values"),
+    "scratch memory that isn't written": (
+        problem_of("x.sub_(x.amax(1, True)).exp()", "torch.randn(8, 60)"),
+        model("return (args[0] - args[0].amax(1, True)).exp()"), "leaves there"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_is_reported(tmp_path, name):
+    problem, candidate, says = LIMITS[name]
+    status, verdict, text = verdict_of(candidate, tmp_path, problem)
+    assert status == 0, text
+    assert any(says in one["says"] + one["evidence"] for one in verdict["findings"]), text
 
 
 def test_a_model_without_the_references_parameters_has_a_limit(tmp_path):

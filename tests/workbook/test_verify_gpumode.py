@@ -11,6 +11,7 @@ from verify_cases import EXAMPLES, exact, own, read_task
 
 from helpers import device
 from workbook.usage import UsageError
+from workbook.verify import source, verifier
 from workbook.verify.formats import gpumode
 
 
@@ -33,6 +34,60 @@ def test_large_cases_of_a_task_are_left_out_without_a_gpu(task):
     problem, _ = read_task(task)
     assert [tuple(case.args[0][0].shape) for case in problem.cases(0)] == [(4, 8), (5, 33), (16, 256)]
     assert any("rows=8192" in note for note in problem.notes)
+
+
+ONLY_IF_SMALL = """
+import torch
+
+results = {}
+
+def custom_kernel(data):
+    x, output = data
+    if x.numel() > 200:
+        BODY
+    return output.copy_(torch.softmax(x, dim=-1))
+"""
+LARGE = {
+    "an earlier result": ("""
+        if (x.data_ptr(), x.shape) not in results:
+            results[x.data_ptr(), x.shape] = torch.softmax(x, dim=-1)
+        return output.copy_(results[x.data_ptr(), x.shape])
+        """, "stale-result"),
+    "a sum that ignores what is large": ("""
+        return output.copy_(torch.softmax(x.clamp(-1, 1), dim=-1))
+        """, "only-some-values"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_large_cases_are_called_again_and_with_other_values(task, name):
+    body, check = LARGE[name]
+    (task / "submission.py").write_text(ONLY_IF_SMALL.replace("BODY", body.strip()))
+    reference = (task / "reference.py").read_text()
+    (task / "reference.py").write_text(reference.replace("return x, torch", "return x.clamp(-1, 1), torch"))
+    problem, candidate = read_task(task)
+    found = verifier.verify(problem, candidate, verifier.Settings(seed=3, timed=False))
+    assert check in [one.check for one in found.findings], found.findings
+
+
+def test_a_mistake_in_all_cases_counts_each_of_them_once(task):
+    (task / "submission.py").write_text(
+        "def custom_kernel(data):\n    x, output = data\n    return output.zero_()\n"
+    )
+    problem, candidate = read_task(task)
+    found = verifier.verify(problem, candidate, verifier.Settings(seed=3, timed=False))
+    (wrong,) = [one for one in found.findings if one.check == "wrong-result"]
+    assert f"Also in {len(found.cases) - 1} other cases." in wrong.evidence
+
+
+def test_functions_of_the_harness_are_not_replaced(task):
+    (task / "submission.py").write_text(
+        "import torch\nimport utils\nutils.verbose_allclose = lambda *args, **more: []\n\n"
+        "def custom_kernel(data):\n    x, output = data\n    return output.copy_(torch.softmax(x, dim=-1))\n"
+    )
+    _, candidate = read_task(task)
+    (found,) = source.findings(candidate)
+    assert found.check == "patched" and "verbose_allclose" in found.says
 
 
 TUPLE_TASK = '''

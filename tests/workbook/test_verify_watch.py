@@ -9,9 +9,7 @@ import textwrap
 import pytest
 from commands import ROOT
 
-from workbook.verify import source
 from workbook.verify.arguments import leaves
-from workbook.verify.problem import Candidate
 
 # Runs a file as a candidate, calls its `f`, and prints what the watch has seen.
 WATCHED = """
@@ -103,35 +101,6 @@ def test_what_honest_code_does_is_not_noticed(seen_by_the_watch):
         """
     )
     assert seen == [""]
-
-
-@pytest.mark.parametrize(
-    ("text", "names"),
-    [
-        ("import sys\nok = 'kernelbench' in sys.modules", "kernelbench"),
-        ("import sys\nm = sys.modules['__main__']", "__main__"),
-        ("import sys\nm = sys.modules.get('flashinfer_bench')", "flashinfer_bench"),
-        ("from workbook.verify import stand", "workbook.verify"),
-        ("import os\nfd = os.environ.get('POPCORN_FD')", "POPCORN_FD"),
-        ("import torch\nn = torch._C._len_torch_dispatch_stack()", "_len_torch_dispatch_stack"),
-    ],
-)
-def test_code_that_recognizes_who_runs_it_is_found(text, names):
-    (found,) = source.findings(Candidate("mine", {"mine.py": text}, "mine.py::f"))
-    assert found.says.endswith(f"mentions {names}.") and found.evidence.startswith("mine.py, line")
-
-
-def test_ordinary_code_mentions_nothing_suspicious():
-    text = """
-        import sys, torch, triton
-        from torch.utils.cpp_extension import load_inline
-        build = load_inline(name="kernelbench", cpp_sources="", functions=["reference"])
-        me = sys.modules[__name__]
-        has_numpy = "numpy" in sys.modules
-        if __name__ == "__main__":
-            print("This is for kernelbench")
-        """
-    assert not list(source.findings(Candidate("mine", {"mine.py": textwrap.dedent(text)}, "mine.py::f")))
 
 
 def test_results_are_flattened_in_the_order_of_their_keys():

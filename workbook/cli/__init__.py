@@ -15,8 +15,8 @@ from workbook.cli import batches, grading, measuring, notebooks, publishing, ver
 __all__ = ["app", "main"]
 
 app = typer.Typer(
-    help="Kernel Workbook: run lessons in batch, grade labs, check this machine and the records, measure "
-    "kernels, format notebooks, and build the book.",
+    help="Kernel Workbook: run lessons in batch, grade labs, verify kernels, check this machine and the "
+    "records, measure kernels, format notebooks, and build the book.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,

@@ -35,8 +35,8 @@ def grade(
         typer.Option(
             "--jobs",
             "-j",
-            help="Notebooks at the same time; where GPUs are, one on each at most. By default one on each "
-            "GPU, or without a GPU one on each core, up to 8 and as memory allows.",
+            help="Notebooks at the same time; a GPU never gets two. By default one per GPU, or without a "
+            "GPU one per core, up to 8 and as memory allows.",
             show_default=False,
         ),
     ] = None,
@@ -52,7 +52,9 @@ def grade(
     lab: Annotated[
         str,
         typer.Option(
-            metavar="LAB", help="Such as 03_triton; by default each notebook says it.", show_default=False
+            metavar="LAB",
+            help="Such as 03_triton; by default from each notebook's exercises.",
+            show_default=False,
         ),
     ] = "",
     resume: Annotated[
@@ -67,7 +69,7 @@ def grade(
         bool,
         typer.Option(
             "--unsafe",
-            help="Run learners' code without the sandbox, with your rights: it can do what you can.",
+            help="Run learners' code without the sandbox, with your permissions.",
         ),
     ] = False,
 ) -> None:

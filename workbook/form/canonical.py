@@ -59,8 +59,9 @@ print("Installing Kernel Workbook and a few small packages. It takes about a min
 # IPython prints the message of a SystemExit without a traceback and runs no further cell.
 _NO_ADDRESS = '''\
 raise SystemExit("""\\
-Kernel Workbook isn't installed. Ask whoever gave you this notebook for its ZIP file.
-1. Upload it: in Colab, click the folder icon on the left and drag the file there.
+Kernel Workbook isn't installed. On your own machine, run `make lab`, or choose the kernel in .venv.
+In Colab, ask whoever gave you this notebook for its ZIP file.
+1. Click the folder icon on the left, and drag the file there.
 2. Run %pip install FILE.zip in a new cell, with your file's name: about a minute.
 3. Run this cell again.""")'''
 

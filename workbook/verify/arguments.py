@@ -2,23 +2,36 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 
+from workbook.verify.forms import (
+    copy_into,
+    has_free_rows,
+    is_constant,
+    is_data,
+    is_free,
+    is_integer,
+    is_mask,
+    with_form_of,
+)
 from workbook.verify.problem import BENCHMARK, BEYOND, CONTRACT, Case
 
-_MOST_CHANGED = 4  # tensors in which single elements are changed
+_MOST_CHANGED = 8  # tensors in which single elements are changed
 _DRAWS = 20  # of an element to change
-_MASK_VALUES = 3  # a tensor with so few different values is a mask or a flag, not data
-_FEWEST_FREE = 64  # integers; fewer may be sizes or offsets, which belong together
+_LEVELS = 8  # different values, where equal ones are tried
 
 
 def map_tensors(function: Callable[[torch.Tensor], torch.Tensor], value: Any) -> Any:
     """The same tree with each tensor replaced by `function(tensor)`."""
     if isinstance(value, torch.Tensor):
         return function(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*(map_tensors(function, one) for one in value))
     if isinstance(value, (list, tuple)):
         return type(value)(map_tensors(function, one) for one in value)
     if isinstance(value, dict):
@@ -34,7 +47,11 @@ def tensors_of(value: Any) -> list[torch.Tensor]:
 
 
 def leaves(value: Any) -> list[Any]:
-    """What a function returned, without its tuples, lists and dicts; a dict's values in order of its keys."""
+    """What a function returned, without its tuples, lists, dicts and None; a dict's values in order of its
+    keys.
+    """
+    if value is None:
+        return []
     if isinstance(value, dict):
         value = [value[key] for key in sorted(value, key=str)]
     if isinstance(value, (list, tuple)):
@@ -48,10 +65,18 @@ def with_tensors(value: Any, tensors: Sequence[torch.Tensor]) -> Any:
     return map_tensors(lambda _: next(rest), value)
 
 
+def alike(a: Case, b: Case) -> bool:
+    """Whether two cases differ only in the values of their tensors, so that one can be written over the
+    other.
+    """
+    forms = [repr(map_tensors(lambda one: (*one.shape, one.dtype), case.args)) for case in (a, b)]
+    return forms[0] == forms[1]
+
+
 def overwrite(value: Any, contents: Any) -> None:
     """Copy the tensors of another tree into those of a tree; version counters don't change."""
     for old, new in zip(tensors_of(value), tensors_of(contents), strict=True):
-        old.data.copy_(new)
+        copy_into(old, new)
 
 
 def n_bytes(value: Any) -> int:
@@ -67,13 +92,14 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     triangular matrices stay what they are.
 
     Args:
-        ties: whether to try equal values, too.
+        ties: whether equal values are ordinary. Otherwise they are tried as BEYOND: which of equal elements
+            is the largest, for example, may be open.
     """
     generator = torch.Generator().manual_seed(seed)
 
     def made(label: str, role: str, change: Callable[[torch.Tensor], torch.Tensor]) -> Case:
         args = map_tensors(
-            lambda one: _with_form_of(one, change(one)) if is_data(one) else one.clone(), case.args
+            lambda one: with_form_of(one, change(one)) if is_data(one) else one.clone(), case.args
         )
         return Case(f"{case.label}, {label}", args, role, case.outputs)
 
@@ -95,8 +121,9 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     yield made("reversed", role, lambda one: one.flip(tuple(range(one.dim()))))
     if ties:
         yield made("small and large values", role, extremes)
-    if ties and all(float(one.min()) <= 0 <= float(one.max()) for one in data):
-        yield made("zeros", role, torch.zeros_like)
+    if ties:
+        are_in_range = all(float(one.min()) <= 0 <= float(one.max()) for one in data)
+        yield made("zeros", role if are_in_range else BEYOND, torch.zeros_like)
     yield made("normally distributed", role, normal)
     if all(float(one.min()) < 0 < float(one.max()) for one in data):
         yield made("all negative", role, lambda one: -normal(one).abs())
@@ -106,9 +133,32 @@ def other_values(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
     if ties:  # in 16 bits, such values are often equal
         yield made("values around 1", role, lambda one: 1 + 0.1 * normal(one))
         yield made("values + 4", role, lambda one: one + 4)
+    else:
+        yield made("equal values", BEYOND, _with_ties)
     yield made("values × 1,000", BEYOND, lambda one: one * 1000)
     yield made("values × 0.001", BEYOND, lambda one: one * 0.001)
-    yield made("one NaN", BEYOND, _with_nan)
+    yield made("rows of different size", BEYOND, _with_uneven_rows)
+    for label, numbers in (("one NaN", (math.nan,)), ("infinities", (math.inf, -math.inf))):
+        places = itertools.count(2)  # another one in each tensor
+        yield made(label, BEYOND, lambda one, n=numbers, at=places: _with_numbers_at(one, n, at))
+
+
+def another_draw(case: Case, seed: int) -> Case | None:
+    """The case with normally distributed values where it has data, or with shuffled integers where they are
+    free; None if it has neither.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(one: torch.Tensor) -> torch.Tensor:
+        if is_data(one):
+            normal = torch.randn(one.shape, generator=generator).to(one.device, one.dtype)
+            return with_form_of(one, normal)
+        return with_form_of(one, _shuffled(one, generator)) if is_free(one) else one.clone()
+
+    if not any(is_data(one) or is_free(one) for one in tensors_of(case.args)):
+        return None
+    role = CONTRACT if case.role == BENCHMARK else case.role
+    return Case(f"{case.label}, another draw", map_tensors(drawn, case.args), role, case.outputs)
 
 
 def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case]:
@@ -123,8 +173,8 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
     generator = torch.Generator().manual_seed(seed)
 
     def chosen(one: torch.Tensor, free: bool) -> bool:
-        is_integer = not (one.is_floating_point() or one.is_complex())
-        return is_integer and len(one.unique()) > 1 and _is_free(one) == free
+        is_number = one.is_floating_point() or one.is_complex()
+        return not is_number and len(one.unique()) > 1 and is_free(one) == free
 
     def few(one: torch.Tensor) -> torch.Tensor:
         if one.dtype == torch.bool:
@@ -140,7 +190,9 @@ def other_integers(case: Case, seed: int, *, ties: bool = True) -> Iterator[Case
         fewer = [("few different integers", few)] if ties or free else []
         for label, change in (("integers shuffled", lambda one: _shuffled(one, generator)), *fewer):
             args = map_tensors(
-                lambda one, change=change, free=free: change(one) if chosen(one, free) else one.clone(),
+                lambda one, change=change, free=free: (
+                    with_form_of(one, change(one)) if chosen(one, free) else one.clone()
+                ),
                 case.args,
             )
             yield Case(f"{case.label}, {label}", args, role, case.outputs)
@@ -152,17 +204,49 @@ def _shuffled(tensor: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     return tensor.reshape(-1)[order.to(tensor.device)].reshape(tensor.shape)
 
 
-def _is_free(tensor: torch.Tensor) -> bool:
-    """Whether integers are neither few, nor sorted, nor all different, as classes or tokens are."""
-    if tensor.dtype == torch.bool or tensor.numel() < _FEWEST_FREE:
-        return False
-    flat = tensor.reshape(-1)
-    return len(flat.unique()) < len(flat) and bool((flat.diff() < 0).any())
+def other_numbers(case: Case) -> Iterator[Case]:
+    """The case with other numbers, such as a scale or a flag, among the arguments that are no tensors."""
+    changes: tuple[tuple[str, type, Callable[[Any], Any]], ...] = (
+        ("floats × 1.5", float, lambda one: 1.5 * one if math.isfinite(one) else one),
+        ("whole numbers + 1", int, lambda one: one + 1),
+        ("flags changed", bool, lambda one: not one),
+    )
+    for label, kind, change in changes:
+        args = _with_numbers(case.args, kind, change)
+        if repr(map_tensors(lambda one: None, args)) != repr(map_tensors(lambda one: None, case.args)):
+            args = map_tensors(torch.clone, args)
+            yield Case(f"{case.label}, {label}", args, BEYOND, case.outputs)
+
+
+def _with_numbers(value: Any, kind: type, change: Callable[[Any], Any]) -> Any:
+    if type(value) in (list, tuple):
+        return type(value)(_with_numbers(one, kind, change) for one in value)
+    if type(value) is dict:
+        return {name: _with_numbers(one, kind, change) for name, one in value.items()}
+    return change(value) if type(value) is kind else value
+
+
+def other_masks(case: Case, seed: int) -> Iterator[Case]:
+    """The case with more of the largest value in floating-point tensors of two or three different values, as
+    in a mask of zeros and -inf, of which more is visible then.
+    """
+    generator = torch.Generator().manual_seed(seed)
+
+    def opened(one: torch.Tensor) -> torch.Tensor:
+        chosen = (torch.rand(one.shape, generator=generator) < 0.25).to(one.device)
+        return torch.where(chosen, one.max(), one)
+
+    if any(is_mask(one) for one in tensors_of(case.args)):
+        args = map_tensors(
+            lambda one: with_form_of(one, opened(one)) if is_mask(one) else one.clone(), case.args
+        )
+        yield Case(f"{case.label}, another mask", args, BEYOND, case.outputs)
 
 
 def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -> Iterator[Case]:
     """The case with zeros and ones in tensors that hold the same number everywhere, as a scale of ones, a
-    bias of zeros or a mask that masks nothing do.
+    bias of zeros or a mask that masks nothing do; and with smaller integers where all are the same, as
+    lengths that are all full are.
 
     Args:
         keep: numbers of tensors that stay, because they are outputs.
@@ -173,12 +257,26 @@ def other_constants(case: Case, seed: int, keep: frozenset[int] = frozenset()) -
         chosen = (torch.rand(one.shape, generator=generator) < 0.5).to(one.device)
         return torch.where(chosen, one, (one == 0).to(one.dtype))
 
+    def smaller(one: torch.Tensor) -> torch.Tensor:
+        chosen = (torch.rand(one.shape, generator=generator) < 0.5).to(one.device)
+        return torch.where(chosen, one, one // 2)
+
     tensors = tensors_of(case.args)
-    which = [i for i, one in enumerate(tensors) if i not in keep and _is_constant(one)]
+    which = [i for i, one in enumerate(tensors) if i not in keep and is_constant(one)]
     if which:
-        args = with_tensors(case.args, [mixed(one) if i in which else one for i, one in enumerate(tensors)])
+        args = with_tensors(
+            case.args,
+            [with_form_of(one, mixed(one)) if i in which else one for i, one in enumerate(tensors)],
+        )
         role = CONTRACT if case.role == BENCHMARK else case.role
         yield Case(f"{case.label}, other constants", args, role, case.outputs)
+    equal = [i for i, one in enumerate(tensors) if i not in keep and _are_equal_integers(one)]
+    if equal:
+        args = with_tensors(
+            case.args,
+            [with_form_of(one, smaller(one)) if i in equal else one for i, one in enumerate(tensors)],
+        )
+        yield Case(f"{case.label}, smaller integers", args, BEYOND, case.outputs)
 
 
 def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
@@ -186,14 +284,14 @@ def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
     swapped: the first tensor, and after it each of the others.
     """
     generator = torch.Generator().manual_seed(seed)
-    numbers = [i for i, one in enumerate(tensors_of(case.args)) if is_data(one)][:_MOST_CHANGED]
-    for number in numbers:
-        for label in ("one element changed", "two elements swapped"):
+    flat = tensors_of(case.args)
+    numbers = [i for i, one in enumerate(flat) if is_data(one) or is_free(one) or has_free_rows(one)]
+    for number in numbers[:_MOST_CHANGED]:
+        of_elements = ("one element changed", "two elements swapped")
+        for label in ("two rows swapped",) if has_free_rows(flat[number]) else of_elements:
             tensors = [one.clone() for one in tensors_of(case.args)]
             for _ in range(_DRAWS):  # a change that the tensor's form takes back is none
-                changed = _with_form_of(
-                    tensors[number], _changed(tensors[number], generator, swaps=label.startswith("two"))
-                )
+                changed = with_form_of(tensors[number], _changed(tensors[number], generator, label))
                 if not torch.equal(changed, tensors[number]):
                     break
             tensors[number] = changed
@@ -202,14 +300,17 @@ def slightly_changed(case: Case, seed: int) -> Iterator[Case]:
             yield Case(f"{case.label}, {label}{where}", args, case.role, case.outputs)
 
 
-def _changed(tensor: torch.Tensor, generator: torch.Generator, *, swaps: bool) -> torch.Tensor:
-    """A copy in which one element has another value, or two have changed places."""
-    flat = tensor.clone(memory_format=torch.contiguous_format).reshape(-1)
-    i, j = (int(one) for one in torch.randint(flat.numel(), (2,), generator=generator))
-    first, second = flat[i].clone(), flat[j].clone()
-    flat[i] = second if swaps else (flat.max() if first < flat.mean() else flat.min())
-    flat[j] = first if swaps else flat[j]
-    return flat.view(tensor.shape)
+def _changed(tensor: torch.Tensor, generator: torch.Generator, label: str) -> torch.Tensor:
+    """A copy in which one element has another value, or two elements or rows have changed places."""
+    parts = tensor.clone(memory_format=torch.contiguous_format)
+    parts = parts.reshape(-1, tensor.shape[-1]) if "rows" in label else parts.reshape(-1)
+    i, j = (int(one) for one in torch.randint(len(parts), (2,), generator=generator))
+    first, second = parts[i].clone(), parts[j].clone()
+    if "swapped" in label:
+        parts[i], parts[j] = second, first
+    else:
+        parts[i] = parts.max() if first < parts.double().mean() else parts.min()
+    return parts.view(tensor.shape)
 
 
 def other_layouts(case: Case) -> Iterator[Case]:
@@ -230,43 +331,29 @@ def other_layouts(case: Case) -> Iterator[Case]:
         yield Case(f"{case.label}, not aligned", args, BEYOND, case.outputs)
 
 
-def _with_nan(tensor: torch.Tensor) -> torch.Tensor:
-    """A copy with a NaN in the middle."""
+def _are_equal_integers(tensor: torch.Tensor) -> bool:
+    """Whether a tensor holds the same integer several times, and nothing else."""
+    return is_integer(tensor) and tensor.numel() > 1 and len(tensor.unique()) == 1 and int(tensor.max()) > 0
+
+
+def _with_ties(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy whose values are rounded to a few different ones."""
+    low, high = tensor.float().aminmax()
+    step = (high - low) / _LEVELS
+    return (low + ((tensor - low) / step).round() * step).to(tensor.dtype)
+
+
+def _with_numbers_at(tensor: torch.Tensor, numbers: Sequence[float], parts: Iterator[int]) -> torch.Tensor:
+    """A copy with numbers such as NaN, each after a half, a third and so on of the elements."""
     changed = tensor.clone(memory_format=torch.contiguous_format)
-    changed.view(-1)[changed.numel() // 2] = float("nan")
+    for number in numbers:
+        changed.view(-1)[changed.numel() // next(parts)] = number
     return changed
 
 
-def _is_constant(tensor: torch.Tensor) -> bool:
-    """Whether all elements are the same number, and no row is a distribution."""
-    if tensor.numel() < 2 or not (tensor.is_floating_point() or tensor.dtype == torch.bool):
-        return False
-    wide = tensor.double()
-    sums_to_1 = tensor.dim() and bool(((wide.sum(-1) - 1).abs() < 1e-3).all())
-    return bool(wide.isfinite().all()) and bool((wide == wide.reshape(-1)[0]).all()) and not sums_to_1
-
-
-def _with_form_of(like: torch.Tensor, changed: torch.Tensor) -> torch.Tensor:
-    """Make the last two dimensions symmetric or triangular if they are in `like`, which a problem that has
-    such matrices promises.
-    """
-    if like.dim() < 2 or like.shape[-1] != like.shape[-2] or like.shape[-1] < 3:
-        return changed
-    if bool((like == like.mT).all()):
-        return changed.triu() + changed.triu(1).mT
-    if not bool(like.tril(-1).any()):
-        changed = changed.triu()
-    return changed if bool(like.triu(1).any()) else changed.tril()
-
-
-def is_data(tensor: torch.Tensor) -> bool:
-    """Whether a tensor holds numbers that may be replaced by others of the same range."""
-    if not tensor.is_floating_point() or tensor.numel() < 2:
-        return False
-    wide = tensor.float()
-    if not wide.isfinite().all() or len(wide.reshape(-1)[:10_000].unique()) <= _MASK_VALUES:
-        return False
-    if tensor.dim() and tensor.shape[-1] > 2 and bool((wide.diff(dim=-1) >= 0).all()):
-        return False
-    sums = wide.sum(-1) if tensor.dim() else wide
-    return not bool(((sums - 1).abs() < 1e-3).all())
+def _with_uneven_rows(tensor: torch.Tensor) -> torch.Tensor:
+    """A copy whose rows are multiplied by 1, 16, 256 and 4,096 in turn."""
+    if tensor.dim() < 2:
+        return tensor.clone()
+    rows = torch.arange(tensor.shape[-2], device=tensor.device) % 4
+    return tensor * (16.0**rows).to(tensor.dtype)[:, None]

@@ -12,6 +12,7 @@ import torch
 
 from helpers import check
 from helpers.check.finding import percent
+from helpers.check.matching import bits_of
 from helpers.check.operation import operators_of
 from helpers.check.results import Results, as_results, assert_result, expected_of
 from workbook.usage import UsageError, first_line
@@ -19,8 +20,12 @@ from workbook.verify.arguments import leaves, tensors_of, with_tensors
 from workbook.verify.problem import BENCHMARK, BEYOND, Case, Problem
 from workbook.verify.suspect import SLOW, Answer, Raised
 from workbook.verify.verdict import LIMIT, NOTE, WRONG, Finding
+from workbook.verify.wide import forced
 
 _COARSE = 2.0**-6  # a relative error above this is not a matter of precision
+_TF32 = 2.0**-14  # of products whose factors are rounded to TF32, the error is about 2**-12
+_UNKNOWN_TERMS = 4096
+_FLOAT32 = 2.0**-20  # a smaller error is one of float32's own
 
 
 class Judge:
@@ -41,12 +46,22 @@ class Judge:
         """The numbers of the argument tensors that the problem lets a candidate change."""
         return self._problem.may_change
 
+    @property
+    def returns_state(self) -> bool:
+        """Whether a result of the reference is in memory that its model keeps."""
+        return self._problem.returns_state
+
     def reference_aliases(self, case: Case) -> bool:
         """Whether the reference's own result shares memory with an argument, as a view does."""
         copies = [one.clone() for one in tensors_of(case.args)]
         found = as_results(self._reference(case)(*copies))
         addresses = {one.untyped_storage().data_ptr() for one in copies}
         return bool(found) and any(one.untyped_storage().data_ptr() in addresses for one in found.tensors)
+
+    def reference_repeats(self, case: Case) -> bool:
+        """Whether several of the reference's own results share memory."""
+        found = [one for one in self.own_results(case) if one.numel()]
+        return len({one.untyped_storage().data_ptr() for one in found}) < len(found)
 
     def reference_folds(self, case: Case) -> bool:
         """Whether several elements of the reference's own result are in the same memory."""
@@ -71,7 +86,7 @@ class Judge:
             assert_result(
                 "the reference", value, self._reference(case), tensors_of(case.args), expected=expected
             )
-        except (check.Mismatch, RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+        except (check.Mismatch, UsageError, RuntimeError, TypeError, ValueError, LookupError, AssertionError):
             return False
         return True
 
@@ -146,6 +161,44 @@ class Judge:
             results = [results[i] for i in sorted(self._problem.may_change)]
         return self._judged(case, tuple(results))
 
+    def judge_arguments(self, case: Case, answer: Answer) -> Finding | None:
+        """Whether a call that returns its results leaves in its arguments what the reference leaves there.
+
+        What the reference returns, too, needn't be there. The rest may be an output, such as an optimizer's
+        moments, or scratch memory. So a candidate that changes none of it has a limit.
+        """
+        may_change = self._problem.may_change
+        if not may_change or not answer.results:
+            return None
+        flat = tensors_of(case.args)
+        copies = [one.clone() for one in flat]
+        results = as_results(self._reference(case)(*copies)).tensors
+        returned = {one.untyped_storage().data_ptr() for one in results}
+        numbers = [
+            i for i in sorted(may_change)
+            if copies[i].untyped_storage().data_ptr() not in returned
+            and not torch.equal(bits_of(copies[i]), bits_of(flat[i]))
+        ]  # fmt: skip
+        severity = WRONG if set(numbers) & set(answer.changed) else LIMIT
+        after = dict(zip(answer.changed, answer.arguments, strict=False))
+        for i in numbers:
+            of_one = Judge(replace(self._problem, reference=self._left_in(i), may_change=frozenset()))
+            if not of_one.can_judge(case):
+                continue
+            if wrong := of_one.judge_results(case, [after.get(i, flat[i].cpu())]):
+                says = f"It doesn't leave in argument {i} what the reference leaves there."
+                return Finding("skipped-work", severity, says, wrong.evidence)
+        return None
+
+    def _left_in(self, number: int) -> Callable[..., torch.Tensor]:
+        """What the reference leaves in one argument tensor, as a function of its arguments."""
+
+        def left(*args: Any) -> torch.Tensor:
+            self._problem.reference(*args)
+            return tensors_of(args)[number]
+
+        return left
+
     def _judged(
         self, case: Case, results: tuple[torch.Tensor, ...], poisoned: bool = False
     ) -> Finding | None:
@@ -166,10 +219,10 @@ class Judge:
                 case=case.label, expected=expected, precision=self._problem.precision,
             )  # fmt: skip
         except check.Mismatch as mismatch:
+            if _within_unknown_sums(case, got, own, expected):
+                return None
             found = self._finding(mismatch, severity, got, expected)
-            has_poison = poisoned or bool(case.outputs)
-            is_nan = any(bool(one.isnan().any()) for one in got)
-            return _with_nan(found, got) if is_nan and not has_poison else found
+            return found if poisoned or case.outputs else _without_poison(found, got)
         return None
 
     def _finding(
@@ -185,14 +238,19 @@ class Judge:
         reason = reason[0].upper() + reason[1:]
         if "never wr" in mismatch.finding:
             return Finding("never-written", severity, f"{reason}.", evidence)
-        if precise := _imprecision(got, expected.tensors):
-            tf32 = "TF32" in str(mismatch)  # the checker tries that only where factors are multiplied
+        error = _imprecision(got, expected.tensors)
+        # The checker names TF32 only where factors are multiplied.
+        is_tf32 = "TF32" in str(mismatch) and error > _TF32
+        if not is_tf32:
+            evidence = "\n".join(line for line in evidence.splitlines() if "TF32" not in line)
+        if error:
             which = (
                 "It rounds factors to TF32"
-                if tf32
+                if is_tf32
                 else "It computes with less precision than its inputs have"
             )
-            return Finding("low-precision", severity, f"{which}: {precise}.", evidence)
+            says = f"{which}: the error's root mean square is {error:.1e} of the result's."
+            return Finding("low-precision", severity, says, evidence)
         return Finding("wrong-result", severity, f"{reason}.", evidence)
 
     def _ask_benchmark(self, case: Case, results: Sequence[torch.Tensor]) -> None:
@@ -208,8 +266,9 @@ class Judge:
 
     def _expected(self, case: Case) -> Results:
         try:
-            return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
-        except (RuntimeError, TypeError, ValueError, IndexError, NotImplementedError) as error:
+            with forced(case.args):
+                return expected_of(self._problem.name, self._reference(case), tensors_of(case.args))
+        except (RuntimeError, TypeError, ValueError, LookupError, AssertionError) as error:
             says = f"{type(error).__name__}: {first_line(error)}"
             raise UsageError(f"{self._problem.name}: its reference fails in float64 ({says}).") from None
 
@@ -236,34 +295,58 @@ def of_error(error: Raised, case: Case) -> Finding:
     return Finding("raises", severity, f"It fails: {error}.", case.label)
 
 
+def _within_unknown_sums(
+    case: Case, got: Sequence[torch.Tensor], own: Sequence[torch.Tensor], expected: Results
+) -> bool:
+    """Whether results that depend on integers and parameters alone, such as those of an embedding, are as
+    accurate as sums of `_UNKNOWN_TERMS` terms are; nothing tells how many there are.
+    """
+    if any(one.is_floating_point() or one.is_complex() for one in tensors_of(case.args)):
+        return False
+    shapes = [[one.shape for one in of] for of in (got, own, expected.tensors)]
+    if shapes[0] != shapes[1] or shapes[1] != shapes[2] or not all(one.is_floating_point() for one in got):
+        return False
+    for g, e in zip(got, expected.tensors, strict=True):
+        unit = 3 * (torch.finfo(g.dtype).eps + torch.finfo(torch.float32).eps * _UNKNOWN_TERMS**0.5) / 2
+        size = e.double().square().mean().sqrt()
+        if not bool(((g.double() - e).abs() <= unit * (e.abs() + size)).all()):
+            return False
+    return True
+
+
 def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
     return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
 
 
-def _with_nan(found: Finding, got: Sequence[torch.Tensor]) -> Finding:
-    """The same finding about memory that wasn't filled with NaN before, so that NaN must be a result."""
+def _without_poison(found: Finding, got: Sequence[torch.Tensor]) -> Finding:
+    """The same finding about memory that wasn't filled before, so that what looks like it is a result."""
     if found.check != "never-written":
         return found
     n_nan, n = sum(int(one.isnan().sum()) for one in got), sum(one.numel() for one in got)
+    says = f"{percent(n_nan, n)} of the result is NaN." if n_nan else "Its result is wrong."
     evidence = "\n".join(line for line in found.evidence.splitlines() if "never wr" not in line)
-    return Finding("wrong-result", found.severity, f"{percent(n_nan, n)} of the result is NaN.", evidence)
+    return Finding("wrong-result", found.severity, says, evidence)
 
 
 def _name(tensor: torch.Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
 
 
-def _imprecision(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> str:
-    """How large the error of all elements together is, if it is small and spread evenly; else ""."""
+def _imprecision(got: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]) -> float:
+    """The root mean square of the error, relative to the result's, if the error is small and spread evenly;
+    else 0.0.
+    """
     largest = 0.0
     for g, e in zip(got, expected, strict=False):
         if g.shape != e.shape or not g.is_floating_point() or not g.isfinite().all() or not g.numel():
-            return ""
+            return 0.0
         error, size = g.double() - e, e.double().square().mean().sqrt()
         if not size or float(error.abs().max() / size) > _COARSE:
-            return ""
+            return 0.0
         share = float((error != 0).double().mean())
         if share < 0.5:  # a few wrong elements are not a matter of precision
-            return ""
+            return 0.0
         largest = max(largest, float(error.square().mean().sqrt() / size))
-    return f"the error's root mean square is {largest:.1e} of the result's" if largest else ""
+        if g.dtype == torch.float32 and largest < _FLOAT32:
+            return 0.0
+    return largest

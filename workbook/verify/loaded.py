@@ -32,7 +32,9 @@ class Loaded:
         """Import the Python file, or compile C++ and CUDA sources, which bind their functions themselves."""
         if self._file.endswith(".py"):
             path = os.path.join(self._folder, self._file)
-            spec = importlib.util.spec_from_file_location(Path(self._file).stem, path)
+            name = Path(self._file).stem
+            name = f"candidate_{name}" if name in (*sys.stdlib_module_names, *sys.modules) else name
+            spec = importlib.util.spec_from_file_location(name, path)
             self._module = importlib.util.module_from_spec(spec)
             sys.modules[spec.name] = self._module
             spec.loader.exec_module(self._module)
@@ -64,32 +66,53 @@ class Loaded:
         return found
 
     def model(
-        self, init: Sequence[Any], keywords: Mapping[str, Any], state: Mapping[str, Any], seed: int
-    ) -> tuple[Any, bool]:
+        self, init: Sequence[Any], keywords: Mapping[str, Any], state: Mapping[str, Any], seed: int,
+        initial: Mapping[str, Any], how: str,
+    ) -> tuple[Any, str]:  # fmt: skip
         """Construct the candidate's model.
 
+        Args:
+            state: the reference's parameters.
+            initial: the parameters of a new model of the reference, by which the model's own ones can be
+                recognized if they have other names; `state` holds equal numbers where these do, then.
+            how: "seeded": it makes its parameters itself. "given": it gets `state` while its constructor
+                runs, because that may compute something from the parameters. "loaded": it also gets
+                `state` afterwards, if it has the same names and shapes.
+
         Returns:
-            The model, and whether it has the parameters `state`, because it has some of the same names and
-            shapes.
+            The model, and whether it has the parameters `state`: "named" if its own have the same names and
+            shapes, "recognized" if it has those that changed with other names, otherwise "".
         """
         model_class = self.entry()
         torch.manual_seed(seed)
-        with _given(model_class, state):
+        if how == "seeded":
+            model = model_class(*init, **keywords)
+            return model, "named" if _holds(model, state) else ""
+        with _given(model_class, state, initial) as recognized:
             model = model_class(*init, **keywords)
         shapes = [{name: one.shape for name, one in of.items()} for of in (model.state_dict(), state)]
-        if not state or shapes[0] != shapes[1]:
-            return model, False
-        model.load_state_dict(state)
-        return model, True
+        if how == "loaded" and state and shapes[0] == shapes[1]:
+            model.load_state_dict(state)
+        if state and _holds(model, state):
+            return model, "named"
+        wanted = {
+            name for name, one in initial.items()
+            if one.is_floating_point() and not torch.equal(one, state[name])
+        }  # fmt: skip
+        return model, "recognized" if wanted and recognized >= wanted else ""
 
 
 @contextmanager
-def _given(model_class: Any, state: Mapping[str, Any]) -> Iterator[None]:
+def _given(model_class: Any, state: Mapping[str, Any], initial: Mapping[str, Any]) -> Iterator[set[str]]:
     """Give parameters their values as soon as a model's constructor assigns them to the model.
 
     The constructor may compute something from them, such as a transposed weight.
+
+    Yields:
+        The names in `initial` whose numbers some of the parameters had.
     """
     assign = torch.nn.Module.__setattr__
+    recognized: set[str] = set()
 
     def assigned(module: Any, name: str, value: Any) -> None:
         assign(module, name, value)
@@ -101,9 +124,23 @@ def _given(model_class: Any, state: Mapping[str, Any]) -> Iterator[None]:
         for key, one in parts.items():
             if key in state and state[key].shape == one.shape:
                 one.data.copy_(state[key])
+                recognized.update(other for other in initial if other == key)
+            elif same := [other for other, number in initial.items() if _is_same(number, one)]:
+                one.data.copy_(state[same[0]])
+                recognized.update(same)
 
     torch.nn.Module.__setattr__ = assigned
     try:
-        yield
+        yield recognized
     finally:
         torch.nn.Module.__setattr__ = assign
+
+
+def _holds(model: Any, state: Mapping[str, Any]) -> bool:
+    """Whether a model's parameters and buffers are those of `state`."""
+    own = model.state_dict()
+    return own.keys() == state.keys() and all(_is_same(state[name], one) for name, one in own.items())
+
+
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    return a.shape == b.shape and a.dtype == b.dtype and torch.equal(a.to(b.device), b.detach())

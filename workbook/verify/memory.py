@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -26,6 +27,35 @@ def overlap(some: Iterable[torch.Tensor], others: Iterable[torch.Tensor]) -> boo
 def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     """Where the memory of tensors begins, without empty ones."""
     return {one.untyped_storage().data_ptr() for one in tensors if one.numel()}
+
+
+Storages = dict[int, "weakref.ref[torch.UntypedStorage]"]
+
+
+def storages(tensors: Iterable[torch.Tensor]) -> Storages:
+    """Weak references to the memory of tensors, by the address of their first elements, without empty ones;
+    alive as long as some tensor uses the memory.
+    """
+    return {one.data_ptr(): weakref.ref(one.untyped_storage()) for one in tensors if one.numel()}
+
+
+def comes_again(call: Callable[[], Storages], n: int, is_over: Callable[[], bool]) -> bool:
+    """Whether one of `n` calls returns memory that an earlier call has returned, and that the called code
+    has kept since, because nobody else has.
+
+    Args:
+        call: calls it and drops the results, of which the memory is returned.
+        is_over: whether the time is up.
+    """
+    kept: Storages = {}
+    for _ in range(n):
+        now = call()
+        if any(at in kept and kept[at]() is not None for at in now):
+            return True
+        kept.update(now)
+        if is_over():
+            break
+    return False
 
 
 def form(tensor: torch.Tensor) -> tuple[Any, ...]:

@@ -71,11 +71,13 @@ class OtherParameters:
         state: its state_dict.
         reference: as in `Problem`, with these parameters.
         buffers: what its floating-point buffers hold after one call, `(*args) -> name -> tensor`.
+        n_parameters: how many numbers its parameters are, without its buffers.
     """
 
     state: Mapping[str, Any]
     reference: Callable[..., Any]
     buffers: Callable[..., Mapping[str, Any]]
+    n_parameters: int
 
 
 @dataclass(frozen=True)
@@ -96,9 +98,14 @@ class Problem:
         may_change: numbers of the argument tensors, in the order of `arguments.tensors_of`, that the contract
             lets the candidate change. If the reference returns None, its results are what these hold
             afterwards.
-        with_parameters: for models with parameters: `seed -> the model with other parameters`.
+        reseeded: for models with random parameters: `seed -> a new model, made with another seed`.
+        with_parameters: for models with parameters: `(seed, alike, only_constants) -> the model with other
+            parameters`, or None if none would change. If `alike`, those that are equal in a new model stay
+            equal. If `only_constants`, random ones stay what they are.
         own_seed: the seed with which the benchmark always makes its inputs, if there is one.
         keeps_state: whether a result of the reference depends on earlier calls.
+        returns_state: whether a result of the reference is in the memory of its model.
+        is_reduced: whether the benchmark's sizes are larger than those of the cases.
         full_size: what is timed instead of the cases, if these have been made smaller.
         notes: sentences about what the files contain and we ignore, or how we read them.
     """
@@ -111,9 +118,12 @@ class Problem:
     precision: str | None = None
     may_change: frozenset[int] = frozenset()
     timed: Callable[..., Any] | None = None
-    with_parameters: Callable[[int], OtherParameters] | None = None
+    reseeded: Callable[[int], OtherParameters] | None = None
+    with_parameters: Callable[[int, bool, bool], OtherParameters | None] | None = None
     own_seed: int | None = None
     keeps_state: bool = False
+    returns_state: bool = False
+    is_reduced: bool = False
     full_size: FullSize | None = None
     notes: tuple[str, ...] = ()
 
@@ -130,10 +140,11 @@ class Candidate:
         kind: "function": call it with the arguments. "model": call it with `init` first, then the instance
             with the arguments. "destination": call it with the arguments followed by output tensors.
         init, init_keywords: the arguments of a model's constructor.
-        state: the reference model's state_dict, which is loaded into the candidate if the names and shapes
-            match; empty if there is none.
+        state: the reference model's state_dict; empty if there is none. A candidate that isn't right when it
+            is constructed with the same seed gets it, if the names and shapes match.
         seed: what `torch.manual_seed` gets before a model is constructed.
         options: build options, such as {"extra_cuda_cflags": [...]}.
+        given: those of its files that come from the benchmark, such as GPU MODE's `utils.py`.
         results: the names of the results, if the format lets a candidate return them as a dict; it may then
             also return numbers instead of tensors without dimensions.
     """
@@ -147,6 +158,7 @@ class Candidate:
     state: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
     results: tuple[str, ...] = ()
 
     @property

@@ -18,6 +18,7 @@ from workbook.verify.suspect import Raised, Suspect
 from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding, Speed
 
 _BUDGET_S = 0.5
+_NOTHING = "launched nothing"
 # What the timer's errors mean.
 _REFUSALS = {
     "on another stream": ("other-stream", "It computes on a stream that the current one doesn't wait for"),
@@ -25,7 +26,7 @@ _REFUSALS = {
         "persisting-l2",
         "It keeps its inputs in the L2 cache while the cache is flushed",
     ),
-    "launched nothing": ("skipped-work", "It launches nothing when it is called again"),
+    _NOTHING: ("skipped-work", "It launches nothing when it is called again"),
 }
 
 
@@ -51,7 +52,11 @@ def measure(
             findings.append(Finding("raises", NOTE, f"It was not timed: {error}.", case.label))
             continue
         if "refused" in raw:
-            findings.append(_refused(str(raw["refused"]), case))
+            refused = str(raw["refused"])
+            is_view = _NOTHING in refused and _launches_nothing(problem, group)
+            says = "There is nothing to time: the reference launches nothing either."
+            view = Finding("timing", NOTE, says, case.label)
+            findings.append(view if is_view else _refused(refused, case))
             continue
         last = group[raw["turn"]]
         if found := judge.judge_results(last, raw["results"]):
@@ -170,6 +175,15 @@ def _time_reference(problem: Problem, group: Sequence[Case]) -> Timing:
     return time_gpu(
         lambda: function(*args), before=lambda: overwrite(args, next(turns).args), budget_s=_BUDGET_S
     )
+
+
+def _launches_nothing(problem: Problem, group: Sequence[Case]) -> bool:
+    """Whether the reference launches nothing, because it returns a view of its input."""
+    try:
+        _time_reference(problem, group)
+    except TimingError as error:
+        return _NOTHING in str(error)
+    return False
 
 
 def _bound_us(args: tuple[Any, ...], n_output_bytes: int) -> float:

@@ -54,6 +54,7 @@ class Answer:
         folded: for each result whether several of its elements are in the same memory, as in a tensor that
             was expanded.
         devices: the type of each result's device.
+        is_twice: whether several results begin at the same address.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -66,6 +67,7 @@ class Answer:
     is_reused: bool = False
     folded: tuple[bool, ...] = ()
     devices: tuple[str, ...] = ()
+    is_twice: bool = False
 
 
 class Suspect:
@@ -74,6 +76,7 @@ class Suspect:
     Attributes:
         sees_gpu: whether the process can use a GPU.
         n_parameters: how many numbers the parameters and buffers of its model hold.
+        is_seeded: whether its model makes its parameters itself, with the reference's seed.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Suspect:
         """
         self._candidate, self._limits, self._interpret = candidate, limits, interpret
         self.n_parameters = 0
+        self.is_seeded = False
         settings = {"interpret": interpret}
         self._process = Process(
             "workbook.verify.stand", settings, [bubblewrap.HELPERS], limits, until, cgroup
@@ -107,14 +111,19 @@ class Suspect:
         """End the process."""
         self._process.close()
 
-    def load(self, state: Mapping[str, Any] | None = None) -> bool:
+    def load(
+        self, state: Mapping[str, Any] | None = None, *, recognize: bool = False, seed: int | None = None
+    ) -> bool:
         """Import the candidate, and construct it if it is a model; the second time, only construct it.
 
         Args:
             state: the parameters, if they aren't those of the reference.
+            recognize: whether parameters with other names than the reference's are recognized by their
+                numbers.
+            seed: to make its parameters with another seed.
 
         Returns:
-            Whether it now has the reference's parameters.
+            Whether it now has the reference's parameters, or those of `state`.
 
         Raises:
             Raised: it can't be imported or constructed.
@@ -122,11 +131,11 @@ class Suspect:
         one = self._candidate
         found = self._ask(
             "load", sources=self._sources(), entry=one.entry, options=dict(one.options),
-            results=list(one.results), **self._construction(one.state if state is None else state),
+            results=list(one.results), **self._construction(state, recognize, seed),
         )  # fmt: skip
         n_parameters = found.get("n_parameters", 0)
         self.n_parameters = n_parameters if type(n_parameters) is int else 0
-        return found.get("same_parameters") is True
+        return found.get("parameters") in ("named", "recognized" if recognize else "named")
 
     def execute(self) -> None:
         """Make it anew by executing the text of its Python file, as some benchmarks do: from now on, calls
@@ -135,14 +144,18 @@ class Suspect:
         Raises:
             Raised: it can't be made so, because it needs a file or a module.
         """
-        self._ask("execute", **self._construction(self._candidate.state))
+        self._ask("execute", **self._construction())
 
-    def _construction(self, state: Mapping[str, Any]) -> dict[str, Any]:
+    def _construction(
+        self, state: Mapping[str, Any] | None = None, recognize: bool = False, seed: int | None = None
+    ) -> dict[str, Any]:
         """What the candidate is constructed from."""
         one = self._candidate
+        how = "loaded" if not self.is_seeded else "seeded" if state is None else "given"
         return {
             "kind": one.kind, "init": list(one.init), "init_keywords": dict(one.init_keywords),
-            "state": dict(state), "seed": one.seed,
+            "state": dict(one.state if state is None else state), "how": how,
+            "seed": one.seed if seed is None else seed, "initial": dict(one.state) if recognize else {},
         }  # fmt: skip
 
     def _sources(self) -> dict[str, str]:
@@ -169,14 +182,18 @@ class Suspect:
         """Change the contents of the tensors in a slot, in place."""
         self._ask("write", slot=slot, args=tuple(args))
 
-    def call(self, slot: str, case: Case, *, poison: bool = False) -> Answer:
+    def call(self, slot: str, case: Case, *, poison: bool = False, again: bool = False) -> Answer:
         """Call it once.
+
+        Args:
+            poison: whether to fill all that it allocates.
+            again: in destination-passing style, whether it gets the outputs of the call before, as they are.
 
         Raises:
             Raised: it raised an error or took too long.
             Forged: the answer isn't one.
         """
-        raw = self._ask("call", slot=slot, outputs=list(case.outputs), poison=poison)
+        raw = self._ask("call", slot=slot, outputs=list(case.outputs), poison=poison, again=again)
         with _checked():
             return Answer(
                 results=_tensors(raw["results"]),
@@ -189,6 +206,7 @@ class Suspect:
                 is_reused=raw["reused"] is True,
                 folded=tuple(one is True for one in raw["folded"]),
                 devices=tuple(str(one)[:20] for one in raw["devices"]),
+                is_twice=raw["twice"] is True,
             )
 
     def buffers(self) -> dict[str, torch.Tensor]:

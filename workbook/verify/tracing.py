@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,6 +14,7 @@ from helpers.ptx.launched import launches
 from workbook.verify.arguments import tensors_of
 
 _MOST = 10_000
+_LARGEST = 1 << 32  # numbers above it are addresses
 
 
 @dataclass
@@ -22,7 +23,7 @@ class Used:
 
     Attributes:
         operators: the operators of torch's dispatcher, in order, then the kernels launched with Triton.
-        sizes: the shapes that each works on, or its grid.
+        sizes: the shapes that each works on and their devices, or its grid and the numbers it gets.
         places: the instructions of the candidate's Python code that ran, in no order.
     """
 
@@ -54,13 +55,14 @@ class Tracer:
         class Recorder(self._mode):
             def __torch_dispatch__(self, func, types, args=(), kwargs=None):
                 found.operators.append(str(func))
-                found.sizes.append(str([tuple(one.shape) for one in tensors([*args, kwargs or {}])]))
+                given = tensors([*args, kwargs or {}])
+                found.sizes.append(str([(*one.shape, one.device.type) for one in given]))
                 return func(*args, **(kwargs or {}))
 
         with Recorder(), self._launches() as launched, self._traced(found.places):
             yield found
         found.operators.extend(str(getattr(one.kernel, "__name__", "a kernel")) for one in launched)
-        found.sizes.extend(str(one.grid) for one in launched)
+        found.sizes.extend(f"{one.grid} {_numbers(one.arguments)}" for one in launched)
 
     @contextmanager
     def _traced(self, places: set[tuple[str, int, int]]) -> Iterator[None]:
@@ -83,3 +85,11 @@ class Tracer:
             yield
         finally:
             self._trace(before)
+
+
+def _numbers(arguments: Mapping[str, Any]) -> list[Any]:
+    """The arguments of a launch that are numbers or None, such as how many elements it works on; without
+    addresses, which differ from call to call.
+    """
+    plain = (one for one in arguments.values() if type(one) in (bool, int, float, type(None)))
+    return [one for one in plain if type(one) is not int or abs(one) <= _LARGEST]

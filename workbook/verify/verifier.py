@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +14,7 @@ from workbook.sandbox import cgroup
 from workbook.sandbox.process import Limits, WorkerDied
 from workbook.usage import UsageError, first_line
 from workbook.verify import checks, source, speed
-from workbook.verify.arguments import map_tensors
+from workbook.verify.arguments import alike, map_tensors
 from workbook.verify.judging import Judge
 from workbook.verify.problem import BENCHMARK, BEYOND, Candidate, Case, Problem
 from workbook.verify.suspect import TOO_LARGE, Forged, Raised, Suspect
@@ -22,7 +23,10 @@ from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding, Spee
 _ORDER = (WRONG, DISHONEST, LIMIT, NOTE)
 _N_SEEDS = 2  # how often each of the benchmark's cases is tried, each time with other values
 # What an error says if only the missing GPU is to blame, or the interpreter.
-_NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulator", "0 active drivers")
+_NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulator", "device string")
+_EMULATED = "EmulatorError: "  # a mistake that the emulator found
+_REFUSALS = ("AssertionError", "ValueError", "NotImplementedError")
+_ASKING = ("AssertionError", "AttributeError", "NotImplementedError")  # what a line about the GPU may raise
 _OWN_FAULT = ("SyntaxError", "NameError", "IndentationError")
 
 
@@ -73,9 +77,10 @@ class _Verification:
         self._on_gpu = device.has_gpu()
         self._judge = Judge(problem)
         self._findings: list[Finding] = []
-        self._more: dict[tuple[str, ...], int] = {}  # how many other cases show the same
+        self._places: dict[tuple[str, ...], set[str]] = {}  # the cases that show the same
         self._speed: list[Speed] = []
         self._blocked, self._is_beyond = "", False
+        self._has_parameters = self._is_seeded = False
         self._not_judged = [] if self._on_gpu else list(_ONLY_WITH_A_GPU)
 
     def run(self, group: cgroup.Cgroup | None, start: float) -> Verdict:
@@ -96,6 +101,7 @@ class _Verification:
             if full and self._settings.timed and self._is_right() and not self._blocked:
                 self._say("timing it at the benchmark's own sizes")
                 with Suspect(full.candidate, limits, until, group, interpret=False) as suspect:
+                    suspect.is_seeded = self._is_seeded
                     seed, tf32 = self._settings.seed + _N_SEEDS, self._problem.precision == "tf32"
                     found, self._speed = speed.measure_full_size(suspect, full, seed, tf32=tf32)
                     self._add(found)
@@ -110,8 +116,9 @@ class _Verification:
 
     def _examine(self, suspect: Suspect, cases: Sequence[Case]) -> None:
         self._say("importing it")
+        suspect.is_seeded = self._candidate.kind == "model" and bool(self._candidate.state)
         try:
-            suspect.load()
+            self._has_parameters = suspect.load()
         except Raised as error:
             self._fail(error, "at import")
             return
@@ -137,12 +144,16 @@ class _Verification:
             return
         inside = [case for case in cases if case.role != BEYOND]
         beyond = [case for case in cases if case.role == BEYOND]
+        if suspect.is_seeded and not self._is_right_when_seeded(suspect, first):
+            suspect.is_seeded = False
+            suspect.load()
+        self._is_seeded = suspect.is_seeded
         self._say(f"comparing {len(inside)} cases")
         before = len(self._findings)
         self._add(checks.results(suspect, self._judge, inside))
         if self._give_up(self._findings[before:]):
             return
-        own_cases = [case for case in cases if case.role == BENCHMARK and _alike(case, first)]
+        own_cases = [case for case in cases if case.role == BENCHMARK and alike(case, first)]
         judge, seed = self._judge, self._settings.seed
         steps: list[tuple[str, Callable[[], Iterator[Finding]]]] = [
             ("looking for late work", lambda: checks.late_results(suspect, judge, first)),
@@ -151,6 +162,8 @@ class _Verification:
         if self._is_right():
             steps += [
                 ("trying other values", lambda: checks.values(suspect, judge, first, seed)),
+                ("trying other values of other sizes",
+                 lambda: checks.values_of_sizes(suspect, judge, _of_each_size(inside, first), seed)),
                 ("overwriting its result", lambda: checks.memoized(suspect, judge, first)),
                 ("calling it many times", lambda: checks.repeated(suspect, judge, first)),
                 ("calling it without a pause", lambda: checks.alternated(suspect, judge, own_cases)),
@@ -176,13 +189,25 @@ class _Verification:
             if self._candidate.entry.partition("::")[0].endswith(".py"):
                 self._add(checks.executed(suspect, judge, first))
 
+    def _is_right_when_seeded(self, suspect: Suspect, first: Case) -> bool:
+        """Whether a model has the reference's parameters if it is constructed with the same seed, as in
+        KernelBench; those that it has computed from them may have any form.
+        """
+        if self._has_parameters:
+            return True
+        try:
+            suspect.put("seeded", first.args)
+            return self._judge.judge(first, suspect.call("seeded", first)) is None
+        except Raised:
+            return True  # with other parameters, too
+
     def _known(self, suspect: Suspect, first: Case) -> Iterator[Finding]:
         """See whether it recognizes inputs that the benchmark makes with a seed of its own."""
         if self._problem.own_seed is None:
             return
         own = [self._placed(case) for case in self._problem.cases(self._problem.own_seed)]
         for case in own[:1]:
-            if _alike(case, first):
+            if alike(case, first):
                 yield from checks.known(suspect, self._judge, case, self._settings.seed)
 
     def _look_at(self, case: Case) -> set[str]:
@@ -202,8 +227,16 @@ class _Verification:
         return [self._placed(case) for case in (*own, *other)]
 
     def _placed(self, case: Case) -> Case:
-        place = (lambda one: one.cuda()) if self._on_gpu else (lambda one: one.cpu())
-        return replace(case, args=map_tensors(place, case.args))
+        """The case where the candidate computes. A tensor that is passed several times becomes several."""
+        places: set[int] = set()
+
+        def placed(one: torch.Tensor) -> torch.Tensor:
+            moved = one.cuda() if self._on_gpu else one.cpu()
+            moved = moved.clone() if moved.numel() and moved.data_ptr() in places else moved
+            places.add(moved.data_ptr())
+            return moved
+
+        return replace(case, args=map_tensors(placed, case.args))
 
     def _timed(self) -> list[list[Case]]:
         """The benchmark's cases, grouped by shape, with values that the candidate has not seen."""
@@ -223,28 +256,43 @@ class _Verification:
             same = [i for i, one in enumerate(self._findings) if _key(one) == key]
             if not same:
                 self._findings.append(finding)
-            elif finding.check in _PER_CASE:
-                self._more[key] = self._more.get(key, 0) + 1
+            if finding.check in _PER_CASE:
+                self._places.setdefault(key, set()).add(_place(finding))
 
     def _give_up(self, findings: Sequence[Finding]) -> bool:
         """Whether it only raised errors. If this machine is to blame for them, nothing can be judged."""
         if self._blocked:
             return True
         raised = [one for one in findings if one.check == "raises" and one.severity == WRONG]
-        says = raised[0].says.lower() if raised else ""
-        needs_gpu = not self._on_gpu and any(word in says for word in _NEEDS_GPU)
-        if TOO_LARGE in says or needs_gpu:
+        says = raised[0].says.removeprefix("It fails: ").rstrip(".") if raised else ""
+        refuses = self._problem.is_reduced and says.startswith(_REFUSALS)
+        if TOO_LARGE in says or self._needs_gpu(says) or refuses:
             self._findings = [one for one in self._findings if one not in raised]
-            self._blocked = raised[0].says.removeprefix("It fails: ").rstrip(".")
+            why = " (the benchmark's sizes are too large here, and were divided)" if refuses else ""
+            self._blocked = says + why
         return bool(raised) and len(raised) == len([one for one in findings if one.severity == WRONG])
 
     def _fail(self, error: Raised, when: str) -> None:
         text = str(error)
-        needs_gpu = not self._on_gpu and any(word in text.lower() for word in _NEEDS_GPU)
-        if error.kind in ("ModuleNotFoundError", "too large") or (needs_gpu and error.kind not in _OWN_FAULT):
+        needs_gpu = self._needs_gpu(text) and error.kind not in _OWN_FAULT
+        if error.kind in ("ModuleNotFoundError", "too large") or needs_gpu:
             self._blocked = text
         else:
             self._add([Finding("raises", WRONG, f"It fails: {error}.", when)])
+
+    def _needs_gpu(self, says: str) -> bool:
+        """Whether an error, or the line in which it was raised, is about the GPU that isn't there.
+
+        What the emulator finds wrong would be wrong on a GPU, too.
+        """
+        if self._on_gpu or says.startswith(_EMULATED):
+            return False
+        number = re.search(r", in line (\d+)$", says)
+        lines = self._candidate.sources.get(self._candidate.entry.partition("::")[0], "").splitlines()
+        is_asked = says.startswith(_ASKING) and number and int(number[1]) <= len(lines)
+        line = lines[int(number[1]) - 1] if is_asked else ""
+        about = f"{says} {line}".lower()
+        return any(word in about for word in _NEEDS_GPU)
 
     def _of_death(self, gone: WorkerDied) -> list[Finding]:
         if gone.mistake == "timeout" and not self._on_gpu and self._candidate.has_kernels:
@@ -255,7 +303,7 @@ class _Verification:
         return [Finding(check, severity, f"The candidate {gone}.", last[:300])]
 
     def _with_others(self, finding: Finding) -> Finding:
-        n = self._more.get(_key(finding), 0)
+        n = len(self._places.get(_key(finding), {""})) - 1
         also = f"\nAlso in {n} other case{'s' * (n != 1)}." if n else ""
         return replace(finding, evidence=finding.evidence + also)
 
@@ -300,19 +348,15 @@ def _key(finding: Finding) -> tuple[str, ...]:
     return finding.check, finding.severity, about
 
 
-def _alike(a: Case, b: Case) -> bool:
-    """Whether two cases differ only in the values of their tensors, so that one can be written over the
-    other.
-    """
-    forms = [repr(map_tensors(lambda one: _Form(one), case.args)) for case in (a, b)]
-    return forms[0] == forms[1]
+def _place(finding: Finding) -> str:
+    """The case in which it was found, with which its evidence begins."""
+    return finding.evidence.partition("\n")[0].partition(": ")[0]
 
 
-class _Form:
-    """What of a tensor must be equal in two cases."""
-
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self._form = tuple(tensor.shape), str(tensor.dtype)
-
-    def __repr__(self) -> str:
-        return repr(self._form)
+def _of_each_size(cases: Sequence[Case], first: Case) -> list[Case]:
+    """One of the benchmark's cases of each size, except that of the first case."""
+    found = [first]
+    for case in cases:
+        if case.role == BENCHMARK and not any(alike(case, one) for one in found):
+            found.append(case)
+    return found[1:]

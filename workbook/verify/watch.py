@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 import threading
 import tracemalloc
@@ -28,6 +29,7 @@ _PEEKS = {
     "sys.setprofile": "observes every function call (sys.setprofile)",
     "sys.settrace": "observes every line that runs (sys.settrace)",
     "sys.monitoring.register_callback": "observes what other code runs (sys.monitoring)",
+    "ctypes.cdata": "reads or writes memory at an address (ctypes)",
     "sys.addaudithook": "observes what other code does (sys.addaudithook)",
 }
 # Attributes through which code gets at frames without `sys._getframe`.
@@ -129,6 +131,7 @@ class Watch:
         """Settings that a call must leave as they were, name -> value."""
         import random
 
+        import numpy as np
         import torch
 
         from helpers.timing import persisting
@@ -138,7 +141,19 @@ class Watch:
         return {
             "torch.get_default_dtype()": str(torch.get_default_dtype()),
             "torch.get_default_device()": str(torch.get_default_device()),
-            "torch.backends.cuda.matmul.fp32_precision": matmul.fp32_precision,
+            # "none" has the same meaning as "ieee".
+            "torch.backends.cuda.matmul.fp32_precision": matmul.fp32_precision.replace("none", "ieee"),
+            "torch.backends.mkldnn.matmul.fp32_precision": getattr(
+                getattr(torch.backends.mkldnn, "matmul", None), "fp32_precision", "none"
+            ).replace("none", "ieee"),
+            "whether subnormal numbers are flushed to 0": float(
+                torch.tensor(2.0**-1070, dtype=torch.float64) * 1
+            )
+            == 0,
+            "gc.get_threshold()": gc.get_threshold(),
+            "timers that send signals": tuple(bool(signal.getitimer(one)[0]) for one in _TIMERS),
+            "numpy.random.get_state()": hash(str(np.random.get_state())),
+            "dtypes of torch": tuple(str(getattr(torch, one)) for one in _DTYPES),
             "torch.backends.cudnn.conv.fp32_precision": cudnn.conv.fp32_precision,
             "torch.backends.cudnn.rnn.fp32_precision": cudnn.rnn.fp32_precision,
             "torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction": str(
@@ -195,8 +210,8 @@ class Watch:
             if name == "os.environ":
                 keys = sorted({k for k, _ in set(before) ^ set(now[name])})
                 found.append(f"os.environ: {', '.join(keys[:5])}")
-            elif name == "random.getstate()":
-                found.append("the state of Python's random numbers")
+            elif name in _RANDOM:
+                found.append(_RANDOM[name])
             elif isinstance(before, tuple):
                 found.append(name)
             else:
@@ -208,9 +223,16 @@ class Watch:
         return [thread.name for thread in threading.enumerate() if thread.ident not in self._threads]
 
 
+_RANDOM = {
+    "random.getstate()": "the state of Python's random numbers",
+    "numpy.random.get_state()": "the state of NumPy's random numbers",
+}
+_TIMERS = signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
+_DTYPES = ("float16", "bfloat16", "float32", "float64", "half", "float", "double", "int32", "int64")
 _BUILD_VARIABLES = (
     "TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
-    "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_",
+    "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_", "CUBLAS_WORKSPACE_CONFIG",
+    "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
 )  # fmt: skip
 # Those of them that make everything else slower or less precise.
 _DECISIVE_VARIABLES = ("TORCH_COMPILE_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",

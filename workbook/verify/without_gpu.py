@@ -20,30 +20,63 @@ _PROPERTIES = {
 
 def prepare() -> None:
     """Let `load_inline` and `load` build for our emulator, waiting for the GPU do nothing, questions about
-    the GPU have an answer, and Triton's autotuner choose the first configuration.
+    the GPU have an answer, Triton's autotuner choose the first configuration, and its interpreter multiply
+    bfloat16, and float32 in TF32 where a GPU would.
     """
     import torch
     from torch.utils import cpp_extension
     from triton.runtime.autotuner import Autotuner
+    from triton.runtime.interpreter import InterpreterBuilder
+
+    from helpers.ptx.rounding import with_tf32
 
     torch.cuda.synchronize = _wait
     torch.cuda.current_device = lambda: 0
     torch.cuda.device = contextlib.nullcontext
-    torch.cuda.get_device_properties = lambda device=None: SimpleNamespace(**_PROPERTIES)
+    torch.cuda.set_device = _wait
+    torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = torch.cuda.nvtx.mark = _wait
+    torch.cuda.get_device_properties = lambda device=None: _Properties(**_PROPERTIES)
     torch.cuda.get_device_name = lambda device=None: _PROPERTIES["name"]
     torch.cuda.get_device_capability = lambda device=None: (_PROPERTIES["major"], _PROPERTIES["minor"])
     Autotuner.do_bench = property(lambda tuner: _all_alike)
+    InterpreterBuilder.create_dot = _of_floats(with_tf32(InterpreterBuilder.create_dot))
     for name, ours in (("load_inline", _load_inline), ("load", _load)):
         setattr(cpp_extension, name, _replaced(cpp_extension, name, ours))
 
 
+class _Properties(SimpleNamespace):
+    """What candidates may ask about a GPU."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"without a GPU, nobody knows its {name}")
+
+
 def _wait(device: Any = None) -> None:
-    """Everything has finished already."""
+    """Everything has finished already, and there is only one device."""
 
 
 def _all_alike(kernel_call: Callable[[], Any], quantiles: Any = None) -> list[float]:
     """The time of any configuration, in the form of Triton's benchmark: the autotuner takes the first one."""
     return [1.0, 1.0, 1.0]
+
+
+def _of_floats(create_dot: Callable[..., Any]) -> Callable[..., Any]:
+    """Triton's `tl.dot` in the interpreter, which would take the bits of bfloat16 numbers for integers."""
+    import numpy as np
+    import triton.language as tl
+    from triton.runtime.interpreter import TensorHandle
+
+    def widened(one: Any) -> Any:
+        if one.dtype.scalar != tl.bfloat16:
+            return one
+        bits = one.data.view(np.uint16).astype(np.uint32) << 16
+        return TensorHandle(bits.view(np.float32), tl.float32)
+
+    @functools.wraps(create_dot)
+    def dot(builder: Any, a: Any, b: Any, *others: Any) -> Any:
+        return create_dot(builder, widened(a), widened(b), *others)
+
+    return dot
 
 
 def _replaced(module: Any, name: str, ours: Callable[..., Any]) -> Callable[..., Any]:
@@ -65,7 +98,7 @@ def _load_inline(
     name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **options: Any
 ) -> Any:
     """`torch.utils.cpp_extension.load_inline`; options for nvcc's speed have no meaning here."""
-    from helpers.cuda.errors import UnknownName
+    from helpers.cuda.errors import BuildError
     from helpers.cuda.extension import load_cpp, load_cuda
     from helpers.cuda.inline import load_inline
 
@@ -74,7 +107,7 @@ def _load_inline(
         return load_inline(
             name=name, cpp_sources=cpp_sources, cuda_sources=cuda_sources, functions=functions, **flags
         )
-    except UnknownName:  # build again, with PyTorch's own headers
+    except BuildError:  # our headers lack something, or it is wrong: PyTorch's own headers decide
         names = [functions] if isinstance(functions, str) else list(functions)
         cpp, cuda = _joined(cpp_sources), _joined(cuda_sources)
         if not cuda:

@@ -14,7 +14,7 @@ from helpers.exercises.mistakes import Seen, always, sentences
 from helpers.exercises.model import Case, Exercise, Outcome, Verdict
 from helpers.exercises.verdicts import raised
 
-ID, LAB, NAME = "slow-kernel", "02_load_inline", "MENDED"
+ID, LAB, NAME = "slow-kernel", "02_load_inline", "SLOW_KERNEL"
 _FIXED = 4  # times fewer loads, at least
 _WITHIN = 0.1  # of a claimed fall
 _COUNTED = {

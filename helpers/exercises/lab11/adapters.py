@@ -25,30 +25,16 @@ def with_gpu_precision(product: Callable) -> Callable:
 @contextmanager
 def _rounding_dots() -> Iterator[None]:
     """Let the interpreter round the inputs of TF32 dots; compiled kernels don't use it."""
-    from triton.runtime import interpreter
+    from triton.runtime.interpreter import InterpreterBuilder as builder
 
-    builder = interpreter.InterpreterBuilder
+    from helpers.ptx.rounding import with_tf32
+
     before = builder.create_dot
-
-    def create_dot(self: Any, a: Any, b: Any, d: Any, input_precision: Any, *more: Any) -> Any:
-        if a.data.dtype == "float32" and str(input_precision).endswith("TF32"):
-            a, b = (interpreter.TensorHandle(tf32(one.data), one.dtype) for one in (a, b))
-        return before(self, a, b, d, input_precision, *more)
-
-    builder.create_dot = create_dot
+    builder.create_dot = with_tf32(before)
     try:
         yield
     finally:
         builder.create_dot = before
-
-
-def tf32(values: Any) -> Any:
-    """A float32 array, rounded to the 10 bits of TF32's mantissa."""
-    import numpy as np
-
-    bits = values.view(np.uint32)
-    rounded = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return np.where(np.isfinite(values), rounded, values)
 
 
 # ---------------------------------------------------------------------------------------- the CUDA kernel

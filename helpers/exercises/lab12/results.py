@@ -256,6 +256,11 @@ def _empty_part(s: Evidence) -> bool:
     return empty and s.kind not in ("huge", "special") and bool(s.got.isnan()[s.wrong].all())
 
 
+def _padding_nan_in_parts(s: Evidence) -> bool:
+    """Not if a program that merges a number of parts that isn't a power of two may have made the NaN."""
+    return s.args[3].bit_count() == 1 and _padding_nan(s)
+
+
 PARTS: Conditions = not_far(
     {
         "plain-mean": _plain_mean,
@@ -265,5 +270,6 @@ PARTS: Conditions = not_far(
         "empty-part-nan": _empty_part,
         "acc-not-rescaled/parts": _acc_of_parts,
         **PLAIN,
+        "padding-nan": _padding_nan_in_parts,
     }
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -42,12 +43,31 @@ def _half_of_the_columns(x: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A kernel that somebody hands in: "a kernel that …"."""
+    """A kernel that somebody hands in: "a kernel that …".
+
+    Attributes:
+        does: The end of that sentence.
+        compute: What it returns.
+        right: Whether that is right in all calls.
+        replays: Whether it remembers results.
+        n_right: After so many calls, it returns zeros; None if it doesn't.
+    """
 
     does: str
     compute: Callable[[torch.Tensor], torch.Tensor]
     right: bool = True
     replays: bool = False
+    n_right: int | None = None
+
+    def made(self) -> Callable[[torch.Tensor], torch.Tensor]:
+        """A kernel that hasn't been called yet."""
+        calls = itertools.count()
+
+        def kernel(x: torch.Tensor) -> torch.Tensor:
+            is_over = self.n_right is not None and next(calls) >= self.n_right
+            return _zeros(x) if is_over else self.compute(x)
+
+        return kernel
 
 
 CANDIDATES = (
@@ -58,6 +78,7 @@ CANDIDATES = (
     Candidate("adds in a float16 accumulator", _of(sums.in_half), right=False),
     Candidate("remembers every input, and its sum", _of(sums.pairwise), replays=True),
     Candidate("adds from right to left", _of(sums.backwards)),
+    Candidate("returns zeros after its tenth call", _of(sums.pairwise), right=False, n_right=10),
 )
 
 
@@ -93,7 +114,7 @@ def cases(rng: random.Random) -> Iterator[Case]:
 def simulate(ask: Callable[..., Outcome], place: int, mine: dict, theirs: dict, queue: dict) -> Outcome:
     """Let a benchmark judge a candidate against the baseline."""
     gpu = BenchGpu(**queue)
-    candidate = BenchKernel(gpu, CANDIDATES[place].compute, Times(**mine))
+    candidate = BenchKernel(gpu, CANDIDATES[place].made(), Times(**mine))
     baseline = BenchKernel(gpu, _of(sums.pairwise), Times(**theirs))
     return ask(shown(gpu), KernelProxy(candidate), KernelProxy(baseline))
 
@@ -174,6 +195,7 @@ def _accepted(s: Seen) -> bool:
 
 
 VERDICT: Conditions = {
+    "gives-up": lambda s: _accepted(s) and s.n_right is not None,
     "accepts-wrong": lambda s: _accepted(s) and not s.want[0],
     "rejects-right": lambda s: not _accepted(s) and s.want[0],
 }
@@ -186,6 +208,6 @@ MISTAKES: Conditions = {
 RAISES: Conditions = {"not-reached": lambda s: s.got.error_type == "NotReached"}
 
 
-def about(place: int, mine: dict, theirs: dict, queue: dict) -> dict[str, str]:
+def about(place: int, mine: dict, theirs: dict, queue: dict) -> dict[str, str | int | None]:
     """Facts about a case for the table of mistakes, next to its arguments."""
-    return {"does": CANDIDATES[place].does}
+    return {"does": CANDIDATES[place].does, "n_right": CANDIDATES[place].n_right}

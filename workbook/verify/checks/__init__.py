@@ -5,7 +5,15 @@ what it does besides computing.
 """
 
 from workbook.verify.checks.conduct import library, watched
-from workbook.verify.checks.correctness import executed, late_results, layouts, parameters, results, values
+from workbook.verify.checks.correctness import (
+    executed,
+    late_results,
+    layouts,
+    parameters,
+    results,
+    values,
+    values_of_sizes,
+)
 from workbook.verify.checks.repetition import again, alternated, known, memoized, repeated, stale
 
 __all__ = [
@@ -22,5 +30,6 @@ __all__ = [
     "results",
     "stale",
     "values",
+    "values_of_sizes",
     "watched",
 ]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
+from itertools import chain, takewhile
 
 import torch
 
 from workbook.verify.arguments import (
+    alike,
+    another_draw,
     map_tensors,
     other_constants,
     other_integers,
     other_layouts,
+    other_masks,
+    other_numbers,
     other_values,
     tensors_of,
 )
@@ -22,25 +27,42 @@ from workbook.verify.suspect import SLOW, Answer, Raised, Suspect
 from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 _ENOUGH = 3  # wrong results with other values, after which no more are tried
+_UNLIKE = "It doesn't follow its parameters: with others than a new model has, it is wrong."
+_SIZES_S = 20.0  # for other values of all sizes; in an interpreter, large ones take long
 
 
 def results(suspect: Suspect, judge: Judge, cases: Sequence[Case]) -> Iterator[Finding]:
-    """Compare its results in every case, into allocations that were poisoned before."""
+    """Compare its results in every case, into allocations that were poisoned before.
+
+    A case that only has other values than the case before is called with the same tensors.
+    """
+    slot, before = "", None
     for number, case in enumerate(cases):
-        slot = f"case {number}"  # in memory of its own, as when the benchmark calls it
+        is_rewritten = before is not None and alike(before, case)
         try:
-            suspect.put(slot, case.args)
-            answer = suspect.call(slot, case, poison=True)
+            if is_rewritten:
+                suspect.write(slot, case.args)
+            else:
+                slot = f"case {number}"  # in memory of its own, as when the benchmark calls it
+                suspect.put(slot, case.args)
+            answer = suspect.call(slot, case, poison=True, again=is_rewritten)
+            before = None if answer.reformed else case
             yield from _of_answer(judge, case, answer)
-            if found := judge.judge(case, answer, for_benchmark=True, poisoned=True):
+            if found := judge.judge(case, answer, for_benchmark=not is_rewritten, poisoned=True):
+                if is_rewritten:
+                    found = after_rewrite(suspect, judge, case, found)
                 yield replace(found, check="only-some-shapes") if found.severity == LIMIT else found
+            elif found := judge.judge_arguments(case, answer):
+                yield found
             elif number == 0:
                 yield from _settled(suspect, case, answer)
         except Raised as error:
+            before = None
             yield of_error(error, case)
             if error.kind == SLOW:
                 return
-        suspect.put(slot, ())
+        if number + 1 == len(cases) or before is None or not alike(case, cases[number + 1]):
+            suspect.put(slot, ())
 
 
 def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
@@ -65,6 +87,9 @@ def _of_answer(judge: Judge, case: Case, answer: Answer) -> Iterator[Finding]:
     elif any(answer.aliases) and not permitted and not judge.reference_aliases(case):
         says = "Its result shares memory with an input, so that changing one changes the other."
         yield Finding("aliased-output", LIMIT, says, case.label)
+    if answer.is_twice and not judge.reference_repeats(case):
+        says = "Several of its results share memory, so that changing one changes the other."
+        yield Finding("aliased-output", WRONG, says, case.label)
     if any(answer.folded) and not judge.reference_folds(case):
         says = (
             "It doesn't write all elements of its result: several of them are in the same memory, as in a "
@@ -90,6 +115,22 @@ def _share_changed(before: Sequence[torch.Tensor], after: Sequence[torch.Tensor]
     return f"{100 * (n - same) / max(n, 1):.0f} %"
 
 
+def after_rewrite(suspect: Suspect, judge: Judge, case: Case, found: Finding) -> Finding:
+    """What is wrong with a result that doesn't fit the new contents of the same tensors.
+
+    Args:
+        found: how it differs.
+    """
+    suspect.put("new", case.args)
+    if judge.judge(case, suspect.call("new", case)):
+        return found
+    return Finding(
+        "stale-result", DISHONEST,
+        "It doesn't compute again when the same tensors hold other values: it returns an earlier result.",
+        f"called again with the same tensors, {case.label}; with new tensors it is right",
+    )  # fmt: skip
+
+
 def late_results(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
     """Whether a result that was wrong when the call returned becomes right a moment later."""
     try:
@@ -111,7 +152,19 @@ def values(suspect: Suspect, judge: Judge, case: Case, seed: int) -> Iterator[Fi
     variants = other_values(case, seed, ties=not judge.returns_integers(case))
     constants = other_constants(case, seed, judge.may_change)
     integers = other_integers(case, seed, ties=not judge.returns_integers(case))
-    yield from _variants(suspect, judge, chain(variants, constants, integers), "only-some-values")
+    cases = chain(variants, constants, integers, other_masks(case, seed), other_numbers(case))
+    yield from _variants(suspect, judge, cases, "only-some-values")
+
+
+def values_of_sizes(suspect: Suspect, judge: Judge, cases: Sequence[Case], seed: int) -> Iterator[Finding]:
+    """Try other values in each of several cases, until the time is up."""
+    start = time.monotonic()
+    drawn = (another_draw(case, seed) for case in cases)
+    yield from _variants(
+        suspect, judge,
+        takewhile(lambda _: time.monotonic() - start < _SIZES_S, (one for one in drawn if one)),
+        "only-some-values",
+    )  # fmt: skip
 
 
 def layouts(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
@@ -139,31 +192,58 @@ def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) 
 
 def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
     """Construct it with other parameters than a new model has, and then again with the reference's."""
-    if problem.with_parameters is None:
-        return
-    new = problem.with_parameters(seed)
-    other = judge.with_reference(new.reference)
-    if not other.can_judge(case):
-        return
-    label, found = f"{case.label}, other parameters", None
     try:
-        has_state = suspect.load(new.state)
-        if not has_state:
-            n_reference = sum(one.numel() for one in tensors_of(dict(new.state)))
-            yield _untried(suspect.n_parameters, n_reference, case)
-        if has_state:
-            suspect.put("parameters", case.args)
-            found = other.judge(replace(case, label=label), suspect.call("parameters", case))
-            yield from _buffers(suspect, judge, new, case)
+        if suspect.is_seeded:
+            yield from _other_seed(suspect, judge, problem, case, seed)
+        yield from _given_parameters(suspect, judge, problem, case, seed)
         suspect.load()
     except Raised as error:
         yield of_error(error, case)
+
+
+def _other_seed(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
+    """Let it make its parameters with another seed, as the reference does."""
+    seed += seed == problem.own_seed
+    new = problem.reseeded(seed) if problem.reseeded else None
+    if new is None:
         return
+    other = judge.with_reference(new.reference)
+    if not other.can_judge(case):
+        return
+    suspect.load(seed=seed)
+    suspect.put("parameters", case.args)
+    found = other.judge(
+        replace(case, label=f"{case.label}, parameters of another seed"), suspect.call("parameters", case)
+    )
     if found:
-        says = (
-            f"It doesn't follow its parameters: with others than a new model has, it is wrong. {found.says}"
-        )
-        yield Finding("only-some-values", WRONG, says, found.evidence)
+        yield Finding("only-some-values", WRONG, f"{_UNLIKE} {found.says}", found.evidence)
+
+
+def _given_parameters(
+    suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int
+) -> Iterator[Finding]:
+    """Give it other parameters: only constant ones, such as zeros, if it makes the others from the seed."""
+    only_constants = suspect.is_seeded
+    new = problem.with_parameters(seed, False, only_constants) if problem.with_parameters else None
+    if new is None or not (other := judge.with_reference(new.reference)).can_judge(case):
+        return
+    is_named = has_state = suspect.load(new.state)
+    if not is_named:
+        new = problem.with_parameters(seed, True, only_constants)
+        other = judge.with_reference(new.reference)
+        has_state = other.can_judge(case) and suspect.load(new.state, recognize=True)
+    if not has_state:
+        yield _untried(suspect.n_parameters, new.n_parameters, case)
+        return
+    suspect.put("parameters", case.args)
+    found = other.judge(
+        replace(case, label=f"{case.label}, other parameters"), suspect.call("parameters", case)
+    )
+    yield from _buffers(suspect, judge, new, case) if is_named else ()
+    if found:
+        # A constant that is only recognized by its number may be derived from another one.
+        severity = LIMIT if only_constants and not is_named else WRONG
+        yield Finding("only-some-values", severity, f"{_UNLIKE} {found.says}", found.evidence)
 
 
 def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -> Iterator[Finding]:
@@ -182,14 +262,14 @@ def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -
 
 
 def _untried(n: int, n_reference: int, case: Case) -> Finding:
-    """What to say about a model whose parameters have other names or shapes than the reference's."""
+    """What to say about a model whose parameters aren't recognized as the reference's."""
     if n < n_reference:
         says = (
             f"It has {n:,} of the reference's {n_reference:,} parameters, so that it may be right for those "
             "of a new model only."
         )
         return Finding("only-some-values", LIMIT, says, case.label)
-    says = "Its parameters are named or shaped otherwise than the reference's, so no other ones were tried."
+    says = "Its parameters are named or made otherwise than the reference's, so no other ones were tried."
     return Finding("only-some-values", NOTE, says, case.label)
 
 

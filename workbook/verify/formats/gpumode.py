@@ -73,6 +73,7 @@ def read(task: Path, submission: Path) -> tuple[Problem, Candidate]:
         name=submission.name,
         sources={**kept, loaded.submission: text},
         entry=f"{loaded.submission}::custom_kernel",
+        given=tuple(kept),
         results=tuple(example) if isinstance(example, dict) else (),
     )
     return problem, candidate

@@ -15,6 +15,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -27,6 +28,7 @@ from workbook.verify.arguments import map_tensors, n_bytes, tensors_of
 from workbook.verify.formats.files import portable, text_of
 from workbook.verify.formats.observing import observed
 from workbook.verify.loading import need, run_source
+from workbook.verify.memory import addresses
 from workbook.verify.problem import (
     BEYOND,
     Candidate,
@@ -36,7 +38,7 @@ from workbook.verify.problem import (
     Problem,
     Tolerance,
 )
-from workbook.verify.wide import in_float64
+from workbook.verify.wide import in_float64, wants_float64
 
 SEED = 42  # KernelBench's
 _TOLERANCES = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
@@ -78,9 +80,12 @@ def read(problem: Path, candidate: Path) -> tuple[Problem, Candidate]:
         ],
         tolerance=Tolerance("torch.allclose with rtol = atol = 1e-4 (1e-2 for 16 bits)", _accepts),
         may_change=_changed(model, module, problem),
-        with_parameters=(lambda seed: _other_parameters(model, seed)) if model.state_dict() else None,
+        reseeded=partial(_reseeded, module, problem, init, keywords, model),
+        with_parameters=partial(_other_parameters, model) if model.state_dict() else None,
         own_seed=SEED,
         keeps_state=_keeps_state(model, module, problem),
+        returns_state=_returns_state(model, module, problem),
+        is_reduced=divisor > 1,
         full_size=full,
         notes=(note,) if divisor > 1 else (),
     )
@@ -166,8 +171,8 @@ def _other_sizes(source: str, path: Path, init: list[Any]) -> list[tuple[str, Mo
     """The problem's module with one size changed, where a model of the same size can compute that."""
     found = []
     for at in _sizes(source):
-        for value in (at.value - 1, at.value // 2 + 3):
-            if value < 1 or value >= at.value:
+        for value in (at.value + 1, at.value // 2 + 3, 1):
+            if value == at.value:
                 continue
             with contextlib.suppress(Exception):  # the problem can't have this size
                 module = run_source(_with_size(source, at, value), path, "problem")
@@ -184,19 +189,25 @@ def _init_of(module: ModuleType, path: Path) -> tuple[list[Any], dict[str, Any]]
     return found, {}
 
 
-def _model(module: ModuleType, path: Path, init: list[Any], keywords: dict[str, Any]) -> torch.nn.Module:
+def _model(
+    module: ModuleType, path: Path, init: list[Any], keywords: dict[str, Any], seed: int = SEED
+) -> torch.nn.Module:
     (model_class,) = need(module, path, "Model")
-    torch.manual_seed(SEED)
+    torch.manual_seed(seed)
     try:
         model = model_class(*init, **keywords)
     except Exception as error:
         says = f"{type(error).__name__}: {first_line(error)}"
         raise UsageError(f"{path}: Model(*get_init_inputs()) fails ({says}).") from None
+    for one in model.modules():  # `weight_norm` stores a computed weight, which can't be copied
+        for name, value in list(vars(one).items()):
+            if isinstance(value, torch.Tensor) and value.grad_fn is not None:
+                vars(one)[name] = value.detach()
     return model.cuda() if device.has_gpu() else model
 
 
 def _reference(model: torch.nn.Module) -> Callable[..., Any]:
-    """The model as a function that computes in float64 if an argument is float64, and changes no buffer."""
+    """The model as a function that computes in float64 if `wants_float64`, and changes no buffer."""
     called = _called(model)
     return lambda *args: called(*args)[0]
 
@@ -206,8 +217,7 @@ def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.
     wide = copy.deepcopy(model).double()
 
     def called(*args: Any) -> tuple[Any, dict[str, torch.Tensor]]:
-        is_wide = any(one.dtype == torch.float64 for one in tensors_of(args))
-        chosen = wide if is_wide else model
+        chosen = wide if wants_float64(args) else model
         buffers = {name: one.clone() for name, one in chosen.named_buffers()}
         with torch.no_grad():
             value = torch.func.functional_call(chosen, buffers, args)
@@ -218,16 +228,21 @@ def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.
 
 def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
     """The arguments that the model itself changes, as an operation in place does."""
-    case = next(_cases(module, path, SEED))
-    place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
-    return observed(_reference(model), map_tensors(place, case.args), f"{path}: Model")[1]
+    return observed(_reference(model), _first_args(module, path), f"{path}: Model")[1]
+
+
+def _first_args(module: ModuleType, path: Path) -> tuple[Any, ...]:
+    """The arguments of the benchmark's first case, where models compute."""
+    return _placed(next(_cases(module, path, SEED)))
+
+
+def _placed(case: Case) -> tuple[Any, ...]:
+    return map_tensors(lambda one: one.cuda(), case.args) if device.has_gpu() else case.args
 
 
 def _keeps_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool:
     """Whether the model returns something else when it is called again, but not when a copy is called."""
-    case = next(_cases(module, path, SEED))
-    place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
-    args = map_tensors(place, case.args)
+    args = _first_args(module, path)
 
     def called(one: torch.nn.Module) -> list[torch.Tensor]:
         with torch.random.fork_rng(), torch.no_grad():
@@ -239,6 +254,14 @@ def _keeps_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool
     return _close(results[0], results[1]) and not _close(results[0], results[2])
 
 
+def _returns_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool:
+    """Whether a result is in the memory of the model's buffers or parameters."""
+    with torch.random.fork_rng(), torch.no_grad():
+        copied = copy.deepcopy(model)
+        results = tensors_of([copied(*_first_args(module, path))])
+    return bool(addresses(results) & addresses(copied.state_dict().values()))
+
+
 def _close(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     """Whether results are equal except for roundings, which may differ from call to call on a GPU."""
     return len(some) == len(others) and all(
@@ -247,22 +270,60 @@ def _close(some: list[torch.Tensor], others: list[torch.Tensor]) -> bool:
     )
 
 
-def _other_parameters(model: torch.nn.Module, seed: int) -> OtherParameters:
-    """Parameters of the same distribution in another order; constant ones (1 and 0, usually) get larger."""
+def _reseeded(
+    module: ModuleType,
+    path: Path,
+    init: list[Any],
+    keywords: dict[str, Any],
+    model: torch.nn.Module,
+    seed: int,
+) -> OtherParameters | None:
+    """A new model that is made with another seed; None if its parameters are the same."""
+    other, before = _model(module, path, init, keywords, seed), model.state_dict()
+    if all(torch.equal(one, before[name]) for name, one in other.state_dict().items()):
+        return None
+    return _parametrized(other)
+
+
+def _parametrized(model: torch.nn.Module) -> OtherParameters:
+    called, n = in_float64(_called(model)), sum(one.numel() for one in model.parameters())
+    return OtherParameters(
+        model.state_dict(), lambda *args: called(*args)[0], lambda *args: called(*args)[1], n
+    )
+
+
+def _other_parameters(
+    model: torch.nn.Module, seed: int, alike: bool, only_constants: bool
+) -> OtherParameters | None:
+    """Parameters of about the same size in another order; constant ones (1 and 0, usually) get larger.
+
+    Args:
+        alike: whether equal parameters stay equal.
+        only_constants: whether the others stay as they are.
+    """
     generator = torch.Generator().manual_seed(seed)
     other = copy.deepcopy(model)
     names = ("running_mean", "running_var")
     statistics = [one for name, one in other.named_buffers() if name.endswith(names)]
+    made: list[tuple[torch.Tensor, torch.Tensor]] = []  # what each was, and what it is now
     for one in (*other.parameters(), *statistics):
         if not one.is_floating_point():
             continue
-        if bool((one == one.reshape(-1)[0]).all()):
+        before = one.detach().clone()
+        same = [now for then, now in made if alike and torch.equal(then, before)]
+        if same:
+            one.data.copy_(same[0])
+        elif one.numel() and bool((one == one.reshape(-1)[0]).all()):
             one.data += 0.25 * torch.rand(one.shape, generator=generator).to(one.device, one.dtype)
-        else:
+        elif not only_constants:
             order = torch.randperm(one.numel(), generator=generator).to(one.device)
-            one.data.copy_(one.data.reshape(-1)[order].view(one.shape).clone())
-    called = in_float64(_called(other))
-    return OtherParameters(other.state_dict(), lambda *args: called(*args)[0], lambda *args: called(*args)[1])
+            factors = (0.75 + 0.5 * torch.rand(one.shape, generator=generator)).to(one.device, one.dtype)
+            one.data.copy_(one.data.reshape(-1)[order].view(one.shape) * factors)
+        made.append((before, one.detach()))
+    before = model.state_dict()
+    if all(torch.equal(one, before[name]) for name, one in other.state_dict().items()):
+        return None
+    return _parametrized(other)
 
 
 def _cases(module: ModuleType, path: Path, seed: int) -> Iterator[Case]:
@@ -286,10 +347,9 @@ def _beyond(
 ) -> Iterator[Case]:
     """Cases of other sizes, which KernelBench never tries."""
     for label, module in others:
-        place = (lambda one: one.cuda()) if device.has_gpu() else (lambda one: one)
         try:
             (case,) = _cases(module, path, seed)
-            reference(*map_tensors(place, case.args))
+            reference(*_placed(case))
         except Exception:
             continue  # this size belongs to the model
         yield replace(case, label=f"{case.label}, {label}", role=BEYOND)

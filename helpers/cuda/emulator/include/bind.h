@@ -1,5 +1,6 @@
 // Binds C++ functions to Python with the interpreter's own header alone: it compiles in a fraction of pybind11's time.
-// Arguments and results are numbers, bool, text (const char*, std::string) and, as results, void.
+// Arguments and results are numbers, bool, text (const char*, std::string), std::vector and std::tuple of these and, as
+// results, void.
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
@@ -11,6 +12,7 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 namespace workbook_bind {
 
@@ -25,6 +27,64 @@ struct Passing {
 
 template <class T>
 inline constexpr bool can_pass = std::is_arithmetic_v<T> || is_text<T> || Passing<T>::defined;
+
+template <class T>
+bool take(PyObject* from, T& to, const char* function, int position);
+template <class T>
+PyObject* give(const T& value);
+
+// A list or a tuple of Python's; a list as a result.
+template <class T>
+struct Passing<std::vector<T>> {
+    static constexpr bool defined = can_pass<T>;
+    static bool take(PyObject* from, std::vector<T>& to, const char* function, int position) {
+        if (!PyList_Check(from) && !PyTuple_Check(from)) {
+            PyErr_Format(PyExc_TypeError, "%s(): argument %d is of type %s; it takes a list", function, position,
+                         Py_TYPE(from)->tp_name);
+            return false;
+        }
+        for (Py_ssize_t i = 0; i < PySequence_Fast_GET_SIZE(from); ++i) {
+            T one;
+            if (!workbook_bind::take(PySequence_Fast_GET_ITEM(from, i), one, function, position)) return false;
+            to.push_back(one);
+        }
+        return true;
+    }
+    static PyObject* give(const std::vector<T>& value) {
+        PyObject* list = PyList_New(0);
+        for (const T& one : value) {
+            PyObject* given = list ? workbook_bind::give<T>(one) : nullptr;
+            if (!given || PyList_Append(list, given) < 0) Py_CLEAR(list);
+            Py_XDECREF(given);
+        }
+        return list;
+    }
+};
+
+template <class... T>
+struct Passing<std::tuple<T...>> {
+    static constexpr bool defined = (can_pass<T> && ...);
+    static bool take(PyObject*, std::tuple<T...>&, const char* function, int position) {
+        PyErr_Format(PyExc_TypeError, "%s(): argument %d is a std::tuple, which can't be passed", function, position);
+        return false;
+    }
+    static PyObject* give(const std::tuple<T...>& value) {
+        PyObject* list = std::apply(
+            [](const T&... one) {
+                PyObject* made = PyList_New(0);
+                ([&] {
+                    PyObject* given = made ? workbook_bind::give<T>(one) : nullptr;
+                    if (!given || PyList_Append(made, given) < 0) Py_CLEAR(made);
+                    Py_XDECREF(given);
+                }(), ...);
+                return made;
+            },
+            value);
+        PyObject* tuple = list ? PyList_AsTuple(list) : nullptr;
+        Py_XDECREF(list);
+        return tuple;
+    }
+};
 
 struct PythonRaised {};  // thrown where what Python raises is set
 

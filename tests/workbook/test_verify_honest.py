@@ -1,0 +1,218 @@
+"""`workbook verify` on honest kernels whose problems promise something about tensors or parameters, on the
+machine without a GPU, and on frauds that used what the verifier left out.
+"""
+
+from __future__ import annotations
+
+import textwrap
+
+import pytest
+import torch
+from verify_runs import verdict_of
+
+from workbook.verify import forms
+from workbook.verify.arguments import other_integers, other_values, slightly_changed
+from workbook.verify.problem import BEYOND, Case
+
+
+def problem(forward: str, inputs: str, init: str = "") -> str:
+    return f"""
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+{textwrap.indent(init or "pass", " " * 8)}
+
+    def forward(self, *args):
+{textwrap.indent(forward, " " * 8)}
+
+def get_inputs():
+{textwrap.indent(inputs, " " * 4)}
+
+def get_init_inputs():
+    return []
+"""
+
+
+def candidate(forward: str, init: str = "", before: str = "") -> str:
+    text = problem(forward, "pass", init).replace("class Model(", "class ModelNew(")
+    head, _, rest = text.partition("class ModelNew")
+    return head + textwrap.dedent(before) + "\nclass ModelNew" + rest.partition("\ndef get_inputs")[0]
+
+
+LINEAR = problem(
+    "return 2 * self.linear(args[0])", "return [torch.randn(32, 64)]", "self.linear = nn.Linear(64, 48)"
+)
+NESTED = problem("return self.layers[1](self.layers[0](args[0]).relu())", "return [torch.randn(32, 64)]",
+                 "self.layers = nn.ModuleList([nn.Linear(64, 48), nn.Linear(48, 16)])")  # fmt: skip
+EXPANDED = problem(
+    "return args[0] * args[1].float()",
+    "return [torch.randn(4, 100), torch.arange(100).expand(4, -1)]",
+)
+SQUARES = problem("return args[0] * args[1] + args[2]", "x = torch.randn(16, 60)\nreturn [x, x, x]")
+TOKENS = problem(
+    "return self.out(self.embedding(args[0]).sum(dim=1))",
+    "return [torch.randint(0, 50, (8, 32))]",
+    "self.embedding = nn.Embedding(50, 24)\nself.out = nn.Linear(24, 16)",
+)
+LAST = problem(
+    "return torch.relu(args[0]) + 1", "return [torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)]"
+)
+EXPERTS = problem(
+    "x, ids = args\nreturn torch.zeros(32, 8).scatter(1, ids, x)",
+    "x = torch.randn(32, 4)\nreturn [x, torch.rand(32, 8).argsort(dim=1)[:, :4].contiguous()]",
+)
+SELECTED = problem(
+    "x, rows = args\nreturn x[rows]", "return [torch.randn(40, 6), torch.randint(0, 40, (100,))]"
+)
+DOUBLED = problem("return 2 * args[0]", "return [torch.randn(32, 60)]")
+DIVERGENCE = problem(
+    "return (args[1] * (args[1].log() - args[0].log())).sum(dim=1)",
+    "return [torch.softmax(torch.randn(16, 40), dim=1) for _ in range(2)]",
+)
+NORM = problem("return self.linear(args[0]) / self.linear.weight.norm()", "return [torch.randn(32, 64)]",
+               "self.linear = nn.Linear(64, 48)")  # fmt: skip
+TWICE = problem("return args[0] + 1, args[0] + 1", "return [torch.randn(32, 60)]")
+
+HONEST = {
+    "folded into its own weights": (LINEAR, candidate(
+        "return self.linear(args[0])",
+        "self.linear = nn.Linear(64, 48)\nwith torch.no_grad():\n"
+        "    self.linear.weight *= 2\n    self.linear.bias *= 2",
+    )),
+    "packed from a list": (NESTED, candidate(
+        "(a, b), (c, d) = self.packed\nreturn torch.addmm(d, torch.addmm(b, args[0], a).relu(), c)",
+        "self.layers = nn.ModuleList()\n"
+        "self.layers.append(nn.Linear(64, 48))\nself.layers.append(nn.Linear(48, 16))\n"
+        "self.packed = [(one.weight.detach().t().contiguous(), one.bias.detach()) for one in self.layers]",
+    )),
+    "expanded": (EXPANDED, candidate("return args[0] * args[1].to(torch.float32)")),
+    "one tensor three times": (SQUARES, candidate("return torch.addcmul(args[2], args[0], args[1])")),
+    "tokens": (TOKENS, candidate(
+        "rows = self.embedding.weight[args[0].reshape(-1)].view(*args[0].shape, -1)\n"
+        "total = torch.zeros(len(rows), 24)\n"
+        "for one in rows.unbind(1):\n    total += one\nreturn total @ self.out.weight.t() + self.out.bias",
+        "self.embedding = nn.Embedding(50, 24)\nself.out = nn.Linear(24, 16)",
+    )),
+    "channels last": (LAST, candidate(
+        "x = args[0]\nassert x.is_contiguous(memory_format=torch.channels_last)\nreturn x.clamp_min(0) + 1"
+    )),
+    "distinct experts": (EXPERTS, candidate(
+        "x, ids = args\nones = torch.zeros(32, 8).scatter_add(1, ids, torch.ones_like(x))\n"
+        "assert (ones <= 1).all()\nreturn torch.zeros(32, 8).scatter_add(1, ids, x)"
+    )),
+    "spelled otherwise": (DOUBLED, candidate(
+        "return args[0] + args[0]", before="torch.set_float32_matmul_precision('highest')"
+    )),
+}  # fmt: skip
+FRAUDS = {
+    "remembered probabilities": (DIVERGENCE, candidate(
+        "key = tuple(args[0][0, :4].tolist())\nif key not in seen:\n"
+        "    seen[key] = (args[1] * (args[1].log() - args[0].log())).sum(dim=1)\nreturn seen[key].clone()",
+        before="seen = {}",
+    )),
+    "a norm of its own seed": (NORM, candidate(
+        "return self.linear(args[0]) / self.norm",
+        "self.linear = nn.Linear(64, 48)\nself.norm = 4.0\nself.norm = NORM",
+        before="torch.manual_seed(42)\nNORM = nn.Linear(64, 48).weight.norm().item()",
+    )),
+    "one result twice": (TWICE, candidate("y = args[0] + 1\nreturn y, y")),
+    "dtypes": (DOUBLED, candidate("return args[0] + args[0]", before="torch.float = torch.bfloat16")),
+    "signals": (DOUBLED, candidate(
+        "return args[0] + args[0]",
+        before="import signal\nsignal.signal(signal.SIGVTALRM, lambda *_: None)\n"
+        "signal.setitimer(signal.ITIMER_VIRTUAL, 100, 100)",
+    )),
+    "traced": (DOUBLED, candidate("return args[0] * (2 if sys.gettrace() else 2.0)", before="import sys")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HONEST)
+def test_an_honest_kernel_is_accepted(name, tmp_path):
+    found, verdict, text = verdict_of(HONEST[name][1], tmp_path, HONEST[name][0])
+    assert found == 0, text
+    assert not [one for one in verdict["findings"] if one["severity"] in ("wrong", "dishonest")]
+
+
+@pytest.mark.parametrize("name", FRAUDS)
+def test_a_fraud_is_rejected(name, tmp_path):
+    found, _, text = verdict_of(FRAUDS[name][1], tmp_path, FRAUDS[name][0])
+    assert found == 1, text
+
+
+def test_what_the_emulator_finds_is_wrong(tmp_path):
+    cuda = """
+        #include <torch/extension.h>
+        __global__ void double_kernel(const float* x, float* y, int n) {
+            int i = blockIdx.x * blockDim.x + threadIdx.x;
+            y[i] = 2.0f * x[i];  // no guard
+        }
+        torch::Tensor twice(torch::Tensor x) {
+            auto y = torch::empty_like(x);
+            int n = x.numel();
+            double_kernel<<<(n + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), n);
+            return y;
+        }
+    """
+    before = (
+        f"from torch.utils.cpp_extension import load_inline\nCUDA = '''{cuda}'''\n"
+        "built = load_inline('twice', 'torch::Tensor twice(torch::Tensor x);', CUDA, functions=['twice'])"
+    )
+    found, _, text = verdict_of(candidate("return built.twice(args[0])", before=before), tmp_path, DOUBLED)
+    assert found == 1 and "EmulatorError" in text, text
+
+
+def test_a_kernel_that_asks_for_a_gpu_is_not_judged(tmp_path):
+    source = candidate("assert torch.cuda.is_available()\nreturn args[0] + args[0]")
+    found, _, text = verdict_of(source, tmp_path, DOUBLED)
+    assert found == 3, text
+
+
+def test_a_row_of_probabilities_keeps_its_sum():
+    x = torch.softmax(torch.randn(8, 40, generator=torch.Generator().manual_seed(0)), dim=1)
+    case = Case("x", (x,))
+    for one in (*slightly_changed(case, 1), *other_values(case, 1)):
+        if one.args[0].isfinite().all():
+            torch.testing.assert_close(one.args[0].sum(dim=1), torch.ones(8))
+            assert (one.args[0] >= 0).all()
+
+
+def test_zeros_symmetry_and_strides_stay():
+    generator = torch.Generator().manual_seed(0)
+    banded = torch.randn(12, 12, generator=generator).triu(-1).tril(1)
+    symmetric = banded + banded.T
+    columns = torch.randn(20, 12, generator=generator).T
+    for one in other_values(Case("x", (banded, symmetric, columns)), 1):
+        if one.args[0].isfinite().all() and one.args[1].isfinite().all():
+            assert not one.args[0][banded == 0].any()
+            assert torch.equal(one.args[1], one.args[1].T)
+        assert one.args[2].stride() == columns.stride()
+
+
+@pytest.mark.parametrize(
+    ("integers", "is_free", "has_free_rows"),
+    [
+        (torch.randint(0, 50, (8, 32)), True, False),
+        (torch.randint(0, 9, (200,)), True, False),
+        (torch.arange(200), False, False),
+        (torch.rand(32, 16).argsort(dim=1), False, True),
+        (torch.rand(32, 8).argsort(dim=1)[:, :2], False, True),
+        (torch.nn.functional.one_hot(torch.randint(0, 10, (64,))), False, True),
+        ((torch.arange(32) < torch.randint(1, 32, (8, 1))).long(), False, True),
+        (
+            torch.stack([torch.randint(0, 50, (400,)), torch.randint(0, 50, (400,)).sort().values]),
+            False,
+            False,
+        ),
+    ],
+    ids=["tokens", "classes", "positions", "permutations", "top two", "one-hot", "padding", "edges"],
+)
+def test_integers_with_a_form_are_only_a_limit(integers, is_free, has_free_rows):
+    assert forms.is_free(integers) == is_free
+    assert forms.has_free_rows(integers) == has_free_rows
+    roles = {one.role for one in other_integers(Case("x", (integers,)), 1)}
+    assert is_free or roles <= {BEYOND}
+    for one in slightly_changed(Case("x", (integers,)), 1):
+        assert not torch.equal(one.args[0], integers)
