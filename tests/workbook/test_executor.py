@@ -26,6 +26,8 @@ GPU 1: NVIDIA H200 (UUID: GPU-bbbb-2)
   MIG 1g.18gb     Device  1: (UUID: MIG-dddd-4)
 """
 TWO = "\n".join(SMI.splitlines()[:2])
+# Not one long sleep: a signal between Python's last look for one and the system call wouldn't end that.
+WAITS = "while True: time.sleep(0.1)"
 # A process of the cell's own, in a session of its own, that nothing ties to its kernel.
 FORKS_AWAY = """\
 import os, subprocess, time
@@ -222,7 +224,7 @@ def test_an_interrupt_at_any_moment_leaves_no_process(make_notebook, tmp_path, s
     assert not [p for p in tmp_path.rglob("*") if ".tmp" in p.name]
 
 
-@pytest.mark.parametrize("within", ["time.sleep(600)", "exec('time.sleep(600)')"], ids=["import", "exec"])
+@pytest.mark.parametrize("within", [WAITS, f"exec({WAITS!r})"], ids=["import", "exec"])
 def test_sigterm_while_importing_ends_with_130(make_notebook, tmp_path, started, within):
     """Caught while it imports nbformat: a finder of modules stops there, once as a dataclass does that makes
     its methods.
