@@ -355,8 +355,6 @@ import time
 import torch
 clock = ctypes.c_void_p.from_address(id(time.perf_counter) + 16).value
 """), "peeks"),
-    "parameters with other names, of which two are ignored": (
-        LAYER_NORM, OTHER_NAMES.replace("{follow}", ""), "only-some-values"),
     "a ring of 32 results": (MATMUL, model("""
         a, b = args
         turns[0] = (turns[0] + 1) % 32
@@ -487,8 +485,11 @@ LIMITS = {
         model("return torch.where(args[0] > 0, args[0], 0.01 * args[0])"), "floats × 1.5"),
     "a whole number that is taken for granted": (
         problem_of("x / rest[0]", "torch.randn(8, 60), 8"), model("return args[0] / 8"), "whole numbers + 1"),
+    "parameters with other names, of which two are ignored": (
+        LAYER_NORM, OTHER_NAMES.replace("{follow}", ""), "its parameters"),
     "full lengths": (
-        problem_of("x * (torch.arange(60) < rest[0][:, None])", "torch.randn(8, 60), torch.full((8,), 60)"),
+        problem_of("x * (torch.arange(60, device=x.device) < rest[0][:, None])",
+                   "torch.randn(8, 60), torch.full((8,), 60)"),
         model("return args[0] * 1"), "smaller integers"),
     "the maximum of all rows": (
         problem_of("torch.softmax(x, dim=1)", "torch.rand(8, 60)"),

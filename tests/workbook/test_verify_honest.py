@@ -10,9 +10,12 @@ import pytest
 import torch
 from verify_runs import verdict_of
 
+from helpers import device
 from workbook.verify import forms
 from workbook.verify.arguments import other_integers, other_values, slightly_changed
 from workbook.verify.problem import BEYOND, Case
+
+without_gpu = pytest.mark.skipif(device.has_gpu(), reason="a machine with a GPU runs it there")
 
 
 def problem(forward: str, inputs: str, init: str = "") -> str:
@@ -61,7 +64,7 @@ LAST = problem(
     "return torch.relu(args[0]) + 1", "return [torch.randn(2, 8, 6, 6).to(memory_format=torch.channels_last)]"
 )
 EXPERTS = problem(
-    "x, ids = args\nreturn torch.zeros(32, 8).scatter(1, ids, x)",
+    "x, ids = args\nreturn x.new_zeros(32, 8).scatter(1, ids, x)",
     "x = torch.randn(32, 4)\nreturn [x, torch.rand(32, 8).argsort(dim=1)[:, :4].contiguous()]",
 )
 SELECTED = problem(
@@ -83,16 +86,17 @@ HONEST = {
         "    self.linear.weight *= 2\n    self.linear.bias *= 2",
     )),
     "packed from a list": (NESTED, candidate(
-        "(a, b), (c, d) = self.packed\nreturn torch.addmm(d, torch.addmm(b, args[0], a).relu(), c)",
+        "a, b, c, d = self.packed\nreturn torch.addmm(d, torch.addmm(b, args[0], a).relu(), c)",
         "self.layers = nn.ModuleList()\n"
         "self.layers.append(nn.Linear(64, 48))\nself.layers.append(nn.Linear(48, 16))\n"
-        "self.packed = [(one.weight.detach().t().contiguous(), one.bias.detach()) for one in self.layers]",
+        "pack = [(one.weight.detach().t().contiguous(), one.bias.detach()) for one in self.layers]\n"
+        "self.packed = nn.ParameterList(nn.Parameter(one) for pair in pack for one in pair)",
     )),
     "expanded": (EXPANDED, candidate("return args[0] * args[1].to(torch.float32)")),
     "one tensor three times": (SQUARES, candidate("return torch.addcmul(args[2], args[0], args[1])")),
     "tokens": (TOKENS, candidate(
         "rows = self.embedding.weight[args[0].reshape(-1)].view(*args[0].shape, -1)\n"
-        "total = torch.zeros(len(rows), 24)\n"
+        "total = torch.zeros(len(rows), 24, device=rows.device)\n"
         "for one in rows.unbind(1):\n    total += one\nreturn total @ self.out.weight.t() + self.out.bias",
         "self.embedding = nn.Embedding(50, 24)\nself.out = nn.Linear(24, 16)",
     )),
@@ -100,8 +104,8 @@ HONEST = {
         "x = args[0]\nassert x.is_contiguous(memory_format=torch.channels_last)\nreturn x.clamp_min(0) + 1"
     )),
     "distinct experts": (EXPERTS, candidate(
-        "x, ids = args\nones = torch.zeros(32, 8).scatter_add(1, ids, torch.ones_like(x))\n"
-        "assert (ones <= 1).all()\nreturn torch.zeros(32, 8).scatter_add(1, ids, x)"
+        "x, ids = args\nones = x.new_zeros(32, 8).scatter_add(1, ids, torch.ones_like(x))\n"
+        "assert (ones <= 1).all()\nreturn x.new_zeros(32, 8).scatter_add(1, ids, x)"
     )),
     "spelled otherwise": (DOUBLED, candidate(
         "return args[0] + args[0]", before="torch.set_float32_matmul_precision('highest')"
@@ -142,6 +146,7 @@ def test_a_fraud_is_rejected(name, tmp_path):
     assert found == 1, text
 
 
+@without_gpu
 def test_what_the_emulator_finds_is_wrong(tmp_path):
     cuda = """
         #include <torch/extension.h>
@@ -164,6 +169,7 @@ def test_what_the_emulator_finds_is_wrong(tmp_path):
     assert found == 1 and "EmulatorError" in text, text
 
 
+@without_gpu
 def test_a_kernel_that_asks_for_a_gpu_is_not_judged(tmp_path):
     source = candidate("assert torch.cuda.is_available()\nreturn args[0] + args[0]")
     found, _, text = verdict_of(source, tmp_path, DOUBLED)
