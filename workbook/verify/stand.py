@@ -8,6 +8,7 @@ right can't.
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -81,6 +82,7 @@ class _Stand(Server):
         self._folder = os.path.join(os.getcwd(), _SOURCES)
         self._tracer = Tracer(self._folder)
         self._make_watch, self._make_loaded = Watch, Loaded
+        self._seed = secrets.randbits(62)  # while the candidate is called; one that it can't guess
 
     # ---------------------------------------------------------------------------------------------- requests
 
@@ -92,7 +94,7 @@ class _Stand(Server):
             path = Path(self._folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        self._torch.manual_seed(message["seed"])
+        self._torch.manual_seed(self._seed)
         self._returned.names = tuple(message["results"])
         self._loaded = self._make_loaded(self._folder, message["entry"])
         self._watch = self._make_watch(self._folder)
@@ -121,6 +123,8 @@ class _Stand(Server):
         model, how = self._loaded.model(
             init, keywords, message["state"], message["seed"], message["initial"], message["how"]
         )
+        if self._torch.initial_seed() == message["seed"]:  # otherwise the watch sees the candidate's
+            self._torch.manual_seed(self._seed)
         n_parameters = sum(one.numel() for one in self._tensors(dict(model.state_dict())))
         self._model = model.to("cuda") if self._on_gpu else model
         self._call = self._torch.no_grad()(self._model)  # as KernelBench does
