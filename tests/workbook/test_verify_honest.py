@@ -124,6 +124,7 @@ FRAUDS = {
     )),
     "one result twice": (TWICE, candidate("y = args[0] + 1\nreturn y, y")),
     "dtypes": (DOUBLED, candidate("return args[0] + args[0]", before="torch.float = torch.bfloat16")),
+    "the seed": (DOUBLED, candidate("torch.manual_seed(0)\nreturn args[0] + args[0]")),
     "signals": (DOUBLED, candidate(
         "return args[0] + args[0]",
         before="import signal\nsignal.signal(signal.SIGVTALRM, lambda *_: None)\n"
