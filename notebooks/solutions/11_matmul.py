@@ -41,8 +41,9 @@ def tile_of_a_program(program: int, tiles_m: int, tiles_n: int, group: int) -> t
     Programs fill bands of `group` rows of tiles, column after column, and each column from top to bottom.
     `tiles_m` is a multiple of `group`.
     """
-    # BEGIN SOLUTION: which band, and where in it?
-    band, within = divmod(program, group * tiles_n)
+    band = program // (group * tiles_n)
+    within = program % (group * tiles_n)  # the program's number in its band
+    # BEGIN SOLUTION: which row and column is that?
     return band * group + within % group, within // group
     # END SOLUTION
 

@@ -107,6 +107,9 @@ HONEST = {
         "x, ids = args\nones = x.new_zeros(32, 8).scatter_add(1, ids, torch.ones_like(x))\n"
         "assert (ones <= 1).all()\nreturn x.new_zeros(32, 8).scatter_add(1, ids, x)"
     )),
+    "compiled": (DOUBLED, candidate(
+        "return self.fast(args[0])", "self.fast = torch.compile(lambda x: x + x, backend='eager')"
+    )),
     "spelled otherwise": (DOUBLED, candidate(
         "return args[0] + args[0]", before="torch.set_float32_matmul_precision('highest')"
     )),
@@ -124,7 +127,8 @@ FRAUDS = {
     )),
     "one result twice": (TWICE, candidate("y = args[0] + 1\nreturn y, y")),
     "dtypes": (DOUBLED, candidate("return args[0] + args[0]", before="torch.float = torch.bfloat16")),
-    "the seed": (DOUBLED, candidate("torch.manual_seed(0)\nreturn args[0] + args[0]")),
+    "a seed": (DOUBLED, candidate("torch.manual_seed(0)\nreturn args[0] + args[0]")),
+    "the benchmark's seed": (DOUBLED, candidate("torch.manual_seed(42)\nreturn args[0] + args[0]")),
     "signals": (DOUBLED, candidate(
         "return args[0] + args[0]",
         before="import signal\nsignal.signal(signal.SIGVTALRM, lambda *_: None)\n"

@@ -8,7 +8,6 @@ right can't.
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -82,6 +81,7 @@ class _Stand(Server):
         self._folder = os.path.join(os.getcwd(), _SOURCES)
         self._tracer = Tracer(self._folder)
         self._make_watch, self._make_loaded = Watch, Loaded
+        self._fork_rng = torch.random.fork_rng
 
     # ---------------------------------------------------------------------------------------------- requests
 
@@ -93,7 +93,7 @@ class _Stand(Server):
             path = Path(self._folder, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        self._torch.manual_seed(secrets.randbits(62))  # one that it won't set
+        self._torch.manual_seed(message["seed"])
         self._returned.names = tuple(message["results"])
         self._loaded = self._make_loaded(self._folder, message["entry"])
         self._watch = self._make_watch(self._folder)
@@ -118,14 +118,14 @@ class _Stand(Server):
         if message["kind"] != "model":
             self._call = self._loaded.entry()
             return {}
-        # Ours, or one that a call has left: the watch must still see that.
-        before = self._torch.initial_seed()
         init, keywords = self._slots.placed((tuple(message["init"]), dict(message["init_keywords"])))
-        model, how = self._loaded.model(
-            init, keywords, message["state"], message["seed"], message["initial"], message["how"]
-        )
-        if self._torch.initial_seed() == message["seed"]:
-            self._torch.manual_seed(before)
+        with self._fork_rng([0] if self._on_gpu else []):  # the watch must still see what a call has seeded
+            model, how = self._loaded.model(
+                init, keywords, message["state"], message["seed"], message["initial"], message["how"]
+            )
+            left = self._torch.initial_seed()
+        if left != message["seed"]:
+            self._torch.manual_seed(left)
         n_parameters = sum(one.numel() for one in self._tensors(dict(model.state_dict())))
         self._model = model.to("cuda") if self._on_gpu else model
         self._call = self._torch.no_grad()(self._model)  # as KernelBench does

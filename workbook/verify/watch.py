@@ -65,12 +65,16 @@ class Watch:
     """
 
     def __init__(self, folder: str) -> None:
+        import torch
+
         self._folder = folder.rstrip("/") + "/"
         home = os.path.dirname(folder.rstrip("/")) + "/"
         self._own_places = (home, "/tmp/", *_HARMLESS_PLACES, *_import_places())
         self.events: list[tuple[str, str]] = []
         self._originals = Originals(self._folder)
         self.replaced = self._originals.replaced
+        self._cuda_seed = torch.cuda.initial_seed if torch.cuda.is_available() else None
+        torch.rand(1)  # so that the seed that is set already can't be set again unnoticed
         self._state = self.state()
         self._threads = {thread.ident for thread in threading.enumerate()}
         self._frame = sys._getframe
@@ -126,8 +130,7 @@ class Watch:
     def _is_own(self, place: str) -> bool:
         return place.startswith(self._own_places)
 
-    @staticmethod
-    def state() -> dict[str, Any]:
+    def state(self) -> dict[str, Any]:
         """Settings that a call must leave as they were, name -> value."""
         import random
 
@@ -172,6 +175,10 @@ class Watch:
             "torch.get_num_threads()": torch.get_num_threads(),
             "cudaLimitPersistingL2CacheSize": persisting.set_aside_bytes(),
             "torch.initial_seed()": torch.initial_seed(),
+            "torch.cuda.initial_seed()": self._cuda_seed and self._cuda_seed(),
+            "whether torch's random numbers begin anew": torch.equal(
+                torch.get_rng_state(), torch.Generator().manual_seed(torch.initial_seed()).get_state()
+            ),
             "random.getstate()": hash(random.getstate()),
             "gc.isenabled()": gc.isenabled(),
             "the working directory": os.getcwd(),

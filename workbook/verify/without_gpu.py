@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 _FLAGS = ("extra_cflags", "extra_cuda_cflags")
+_WITHOUT_EFFECT = (
+    ("cuda", "synchronize"), ("cuda", "set_device"), ("cuda.nvtx", "range_push"), ("cuda.nvtx", "range_pop"),
+    ("cuda.nvtx", "mark"),
+)  # fmt: skip
 # What candidates ask a GPU about, to choose how many programs they launch or which kernel: an H100's answers.
 _PROPERTIES = {
     "name": "NVIDIA H100 80GB HBM3", "major": 9, "minor": 0, "multi_processor_count": 132, "warp_size": 32,
@@ -30,11 +35,12 @@ def prepare() -> None:
 
     from helpers.ptx.rounding import with_tf32
 
-    torch.cuda.synchronize = _wait
+    # Everything has finished already, and there is only one device. Each name gets a function of its own:
+    # torch.compile looks them up by what they are.
+    for module, name in _WITHOUT_EFFECT:
+        setattr(operator.attrgetter(module)(torch), name, lambda *args, **keywords: None)
     torch.cuda.current_device = lambda: 0
-    torch.cuda.device = contextlib.nullcontext
-    torch.cuda.set_device = _wait
-    torch.cuda.nvtx.range_push = torch.cuda.nvtx.range_pop = torch.cuda.nvtx.mark = _wait
+    torch.cuda.device = type("device", (contextlib.nullcontext,), {})
     torch.cuda.get_device_properties = lambda device=None: _Properties(**_PROPERTIES)
     torch.cuda.get_device_name = lambda device=None: _PROPERTIES["name"]
     torch.cuda.get_device_capability = lambda device=None: (_PROPERTIES["major"], _PROPERTIES["minor"])
@@ -49,10 +55,6 @@ class _Properties(SimpleNamespace):
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"without a GPU, nobody knows its {name}")
-
-
-def _wait(device: Any = None) -> None:
-    """Everything has finished already, and there is only one device."""
 
 
 def _all_alike(kernel_call: Callable[[], Any], quantiles: Any = None) -> list[float]:
