@@ -14,6 +14,7 @@ import signal
 import sys
 import threading
 import tracemalloc
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -73,7 +74,10 @@ class Watch:
         self.events: list[tuple[str, str]] = []
         self._originals = Originals(self._folder)
         self.replaced = self._originals.replaced
-        self._cuda_seed = torch.cuda.initial_seed if torch.cuda.is_available() else None
+        self._cuda_seed: Callable[[], int] | None = None
+        if torch.cuda.is_available():
+            torch.cuda.init()
+            self._cuda_seed = torch.cuda.default_generators[torch.cuda.current_device()].initial_seed
         torch.rand(1)  # so that the seed that is set already can't be set again unnoticed
         self._state = self.state()
         self._threads = {thread.ident for thread in threading.enumerate()}
