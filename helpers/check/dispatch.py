@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 def dispatch_mode() -> type[TorchDispatchMode]:
     """The base class of modes: `TorchDispatchMode`, whose subclasses import torch._dynamo with their first
     operator, to protect themselves from being compiled. That takes a second or more, so these do it only if
-    something has imported it before they are defined.
+    something has imported it before they are defined. While one is active, torch.compile compiles as usual;
+    within other modes it would skip a function for good.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -22,5 +23,9 @@ def dispatch_mode() -> type[TorchDispatchMode]:
         @classmethod
         def _should_skip_dynamo(cls) -> bool:
             return "torch._dynamo" in sys.modules
+
+        @classmethod
+        def ignore_compile_internals(cls) -> bool:
+            return True
 
     return Mode

@@ -88,7 +88,7 @@ class Loaded:
         if how == "seeded":
             model = model_class(*init, **keywords)
             return model, "named" if _holds(model, state) else ""
-        with _given(model_class, state, initial) as recognized:
+        with _given(state, initial) as recognized:
             model = model_class(*init, **keywords)
         shapes = [{name: one.shape for name, one in of.items()} for of in (model.state_dict(), state)]
         if how == "loaded" and state and shapes[0] == shapes[1]:
@@ -103,10 +103,11 @@ class Loaded:
 
 
 @contextmanager
-def _given(model_class: Any, state: Mapping[str, Any], initial: Mapping[str, Any]) -> Iterator[set[str]]:
-    """Give parameters their values as soon as a model's constructor assigns them to the model.
+def _given(state: Mapping[str, Any], initial: Mapping[str, Any]) -> Iterator[set[str]]:
+    """Give parameters their values as soon as a constructor of the candidate's own classes assigns them.
 
-    The constructor may compute something from them, such as a transposed weight.
+    The constructor may compute something from them, such as a transposed weight. That of a part of the
+    model knows only the last part of their names, so they are recognized by their numbers there.
 
     Yields:
         The names in `initial` whose numbers some of the parameters had.
@@ -116,7 +117,7 @@ def _given(model_class: Any, state: Mapping[str, Any], initial: Mapping[str, Any
 
     def assigned(module: Any, name: str, value: Any) -> None:
         assign(module, name, value)
-        if type(module) is not model_class:
+        if str(type(module).__module__).partition(".")[0] == "torch":
             return
         parts = {name: value} if isinstance(value, torch.nn.Parameter) else {}
         if isinstance(value, torch.nn.Module):

@@ -202,7 +202,12 @@ class Watch:
                 torch._C._len_torch_dispatch_stack(),
             ),
             "implementations of torch's own operators": tuple(
-                sorted(str(one) for one in torch.library._impls if str(one).startswith("aten/"))
+                sorted(
+                    str(one)
+                    for one in torch.library._impls
+                    # torch itself adds those for vmap when it is first used.
+                    if str(one).startswith("aten/") and not str(one).endswith("/FuncTorchBatched")
+                )
             ),
             "what torch.compile does": _compiling(),
             "the profiler of PyTorch": torch._C._autograd._profiler_enabled(),
@@ -230,8 +235,11 @@ class Watch:
         return found
 
     def new_threads(self) -> list[str]:
-        """The names of Python threads that run now and did not before."""
-        return [thread.name for thread in threading.enumerate() if thread.ident not in self._threads]
+        """The names of Python threads that run now and did not before, except those in which a library runs
+        a function of its own, as tqdm does.
+        """
+        new = [thread for thread in threading.enumerate() if thread.ident not in self._threads]
+        return [thread.name for thread in new if not _runs_function_of_library(thread)]
 
 
 _RANDOM = {
@@ -241,7 +249,7 @@ _RANDOM = {
 _TIMERS = signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
 _DTYPES = ("float16", "bfloat16", "float32", "float64", "half", "float", "double", "int32", "int64")
 _BUILD_VARIABLES = (
-    "TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
+    "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
     "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_", "CUBLAS_WORKSPACE_CONFIG",
     "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
 )  # fmt: skip
@@ -249,6 +257,14 @@ _BUILD_VARIABLES = (
 _DECISIVE_VARIABLES = ("TORCH_COMPILE_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
                        "PYTORCH_NO_CUDA_MEMORY_CACHING")  # fmt: skip
 _AUDITED = {*_PEEKS, *_STARTS, "open", "object.__getattr__", "ctypes.dlsym"}
+
+
+def _runs_function_of_library(thread: threading.Thread) -> bool:
+    """Whether what a thread runs is defined in an installed package."""
+    run = type(thread).run
+    function = getattr(thread, "_target", None) if run is threading.Thread.run else run
+    file = getattr(getattr(function, "__code__", None), "co_filename", "")
+    return "/site-packages/" in file or "/dist-packages/" in file
 
 
 def _compiling() -> tuple[str, bool]:

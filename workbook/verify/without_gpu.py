@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import operator
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +22,7 @@ _PROPERTIES = {
     "total_memory": 85_017_493_504, "L2_cache_size": 52_428_800, "max_threads_per_multi_processor": 2048,
     "regs_per_multiprocessor": 65_536, "shared_memory_per_block": 49_152,
     "shared_memory_per_block_optin": 232_448, "shared_memory_per_multiprocessor": 233_472,
+    "gcnArchName": "",  # AMD's, for which torch.compile asks
 }  # fmt: skip
 
 
@@ -100,11 +103,15 @@ def _load_inline(
     name: str, cpp_sources: Any, cuda_sources: Any = None, functions: Any = None, **options: Any
 ) -> Any:
     """`torch.utils.cpp_extension.load_inline`; options for nvcc's speed have no meaning here."""
+    from torch.utils import cpp_extension
+
     from helpers.cuda.errors import BuildError
     from helpers.cuda.extension import load_cpp, load_cuda
     from helpers.cuda.inline import load_inline
 
     flags = _kept(options)
+    if not functions:  # the sources bind their functions themselves
+        return cpp_extension.load(name, _written(cpp_sources, cuda_sources), **flags)
     try:
         return load_inline(
             name=name, cpp_sources=cpp_sources, cuda_sources=cuda_sources, functions=functions, **flags
@@ -116,6 +123,17 @@ def _load_inline(
             return load_cpp(name, cpp, names, flags=flags.get("extra_cflags", ["-O2"]))
         nvcc_flags = flags.get("extra_cuda_cflags", [])
         return load_cuda(name, cuda, names, cpp_source=cpp, flags=nvcc_flags, device="emulator")
+
+
+def _written(cpp_sources: Any, cuda_sources: Any) -> list[str]:
+    """Files with the sources, and the headers that `load_inline` adds to them."""
+    folder = Path(tempfile.mkdtemp())
+    found = []
+    for file, sources in (("main.cpp", cpp_sources), ("kernels.cu", cuda_sources)):
+        if sources:
+            (folder / file).write_text(f"#include <torch/types.h>\n{_joined(sources)}")
+            found.append(str(folder / file))
+    return found
 
 
 def _joined(sources: Any) -> str:

@@ -228,22 +228,27 @@ def _given_parameters(
     if new is None or not (other := judge.with_reference(new.reference)).can_judge(case):
         return
     is_named = has_state = suspect.load(new.state)
-    if not is_named:
-        new = problem.with_parameters(seed, True, only_constants)
-        other = judge.with_reference(new.reference)
-        has_state = other.can_judge(case) and suspect.load(new.state, recognize=True)
-    if not has_state:
-        yield _untried(suspect.n_parameters, new.n_parameters, case)
-        return
-    suspect.put("parameters", case.args)
-    found = other.judge(
-        replace(case, label=f"{case.label}, other parameters"), suspect.call("parameters", case)
-    )
+    found = _with_other_parameters(suspect, other, case) if is_named else None
     yield from _buffers(suspect, judge, new, case) if is_named else ()
-    if found:
+    if not is_named or found:  # a part of it may compute something from parameters that it has just made
+        alike = problem.with_parameters(seed, True, only_constants)
+        other = judge.with_reference(alike.reference)
+        has_state = other.can_judge(case) and suspect.load(alike.state, recognize=True)
+        if has_state:
+            found = _with_other_parameters(suspect, other, case)
+    if not (is_named or has_state):
+        yield _untried(suspect.n_parameters, new.n_parameters, case)
+    elif found:
         # A constant that is only recognized by its number may be derived from another one.
         severity = LIMIT if only_constants and not is_named else WRONG
         yield Finding("only-some-values", severity, f"{_UNLIKE} {found.says}", found.evidence)
+
+
+def _with_other_parameters(suspect: Suspect, judge: Judge, case: Case) -> Finding | None:
+    suspect.put("parameters", case.args)
+    return judge.judge(
+        replace(case, label=f"{case.label}, other parameters"), suspect.call("parameters", case)
+    )
 
 
 def _buffers(suspect: Suspect, judge: Judge, new: OtherParameters, case: Case) -> Iterator[Finding]:

@@ -214,7 +214,7 @@ def _reference(model: torch.nn.Module) -> Callable[..., Any]:
 
 def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.Tensor]]]:
     """The same, with what the call would have written into the model's floating-point buffers, by name."""
-    wide = copy.deepcopy(model).double()
+    wide = _widened(copy.deepcopy(model))
 
     def called(*args: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         chosen = wide if wants_float64(args) else model
@@ -224,6 +224,20 @@ def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.
         return value, {name: one for name, one in buffers.items() if one.is_floating_point()}
 
     return called
+
+
+def _widened(model: torch.nn.Module) -> torch.nn.Module:
+    """The model in float64, with the tensors that are plain attributes."""
+    own = vars(torch.nn.Module())  # where the parameters are, which `double` changes
+    for one in model.double().modules():
+        for name, value in vars(one).items():
+            if name not in own and isinstance(value, torch.Tensor | list | tuple | dict):
+                vars(one)[name] = map_tensors(_in_float64, value)
+    return model
+
+
+def _in_float64(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
