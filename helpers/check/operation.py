@@ -302,7 +302,8 @@ def bounds_of(
                 )
     n_terms = operation.n_terms(expected)
     products = operation.is_product(expected) if any(map(operation.has_exact_factors, dtypes)) else []
-    convolves = torch.float32 in dtypes and operation.n_float_inputs > 1 and operation.convolves()
+    # The weights needn't be inputs: a model holds its own.
+    convolves = torch.float32 in dtypes and max(n_terms) > 1 and operation.convolves()
     resolution = RESOLUTION * min(1.0, operation.largest_input())
     bounds: list[Bound | None] = []
     for i, (e, dtype) in enumerate(zip(expected, dtypes, strict=True)):

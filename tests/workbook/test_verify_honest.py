@@ -8,6 +8,7 @@ import textwrap
 
 import pytest
 import torch
+from check_kernels import BACK, TILE, WEIGHTS
 from verify_runs import verdict_of
 
 from helpers import device
@@ -79,6 +80,48 @@ NORM = problem("return self.linear(args[0]) / self.linear.weight.norm()", "retur
                "self.linear = nn.Linear(64, 48)")  # fmt: skip
 TWICE = problem("return args[0] + 1, args[0] + 1", "return [torch.randn(32, 60)]")
 
+BLOCK = problem(
+    "return self.block.norm(self.block.conv(args[0])).relu()", "return [torch.randn(2, 3, 12, 12)]",
+    "self.block = nn.Module()\nself.block.conv = nn.Conv2d(3, 8, 3, padding=1)\n"
+    "self.block.norm = nn.BatchNorm2d(8)\nself.eval()",
+)  # fmt: skip
+FOLDED = """
+class Folded(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8)
+        with torch.no_grad():
+            scale = self.norm.weight / torch.sqrt(self.norm.running_var + self.norm.eps)
+            self.w = self.conv.weight * scale[:, None, None, None]
+            self.b = (self.conv.bias - self.norm.running_mean) * scale + self.norm.bias
+
+    def forward(self, x):
+        return torch.nn.functional.conv2d(x, self.w.to(x.device), self.b.to(x.device), padding=1)
+"""
+IMAGE = problem("return self.conv(args[0])", "return [torch.randn(2, 16, 20, 20)]",
+                "self.conv = nn.Conv2d(16, 24, 3, padding=1, bias=False)")  # fmt: skip
+WINOGRAD = f"""
+TILE, WEIGHTS, BACK = (torch.tensor(one, dtype=torch.float32) for one in ({TILE}, {WEIGHTS}, {BACK}))
+"""
+NORMALIZED = problem(
+    "return torch.cumsum(self.norm(args[0]), dim=1)", "return [torch.randn(16, 512)]",
+    "self.norm = nn.LayerNorm(512)",
+)  # fmt: skip
+PLAIN = problem(
+    "return args[0] @ self.parts[0].to(args[0].device) + self.parts[1].to(args[0].device)",
+    "return [torch.randn(16, 64)]", "self.parts = [torch.randn(64, 32), torch.randn(32)]",
+)  # fmt: skip
+ROWS = problem("return torch.softmax(args[0], dim=1)", "return [torch.randn(16, 64)]")
+BINDINGS = """
+from torch.utils.cpp_extension import load_inline
+
+extension = load_inline("own_bindings", cpp_sources='''
+#include <torch/extension.h>
+torch::Tensor twice(torch::Tensor x) { return 2 * x; }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
+''')
+"""
+
 HONEST = {
     "folded into its own weights": (LINEAR, candidate(
         "return self.linear(args[0])",
@@ -110,6 +153,39 @@ HONEST = {
     "compiled": (DOUBLED, candidate(
         "return self.fast(args[0])", "self.fast = torch.compile(lambda x: x + x, backend='eager')"
     )),
+    "compiled whole": (LINEAR, candidate(
+        "return self.fast(args[0])",
+        "self.linear = nn.Linear(64, 48)\n"
+        "self.fast = torch.compile(lambda x: 2 * self.linear(x), fullgraph=True, mode='reduce-overhead')",
+    )),
+    "vmap": (ROWS, candidate(
+        "return torch.vmap(lambda row: (row - row.amax()).exp() / (row - row.amax()).exp().sum())(args[0])"
+    )),
+    "folded in a part": (BLOCK, candidate(
+        "return self.block(args[0]).relu()", "self.block = Folded()", FOLDED
+    )),
+    "tensors that are plain attributes": (PLAIN, candidate(
+        "return torch.addmm(self.b.to(args[0].device), args[0], self.a.to(args[0].device))",
+        "self.a, self.b = torch.randn(64, 32), torch.randn(32)",
+    )),
+    "Winograd": (IMAGE, candidate(
+        "tile, weights, back = (one.to(args[0]) for one in (TILE, WEIGHTS, BACK))\n"
+        "x = torch.nn.functional.pad(args[0], (1, 1, 1, 1)).unfold(2, 6, 4).unfold(3, 6, 4)\n"
+        "products = torch.einsum('nctuab,ocab->notuab', tile @ x @ tile.T,\n"
+        "                        weights @ self.conv.weight @ weights.T)\n"
+        "return (back @ products @ back.T).transpose(3, 4).flatten(4).flatten(2, 3).contiguous()",
+        "self.conv = nn.Conv2d(16, 24, 3, padding=1, bias=False)", WINOGRAD,
+    )),
+    "sums of what a mean was subtracted from": (NORMALIZED, candidate(
+        "x = args[0] - args[0].mean(1, keepdim=True)\n"
+        "x = x * torch.rsqrt((x * x).mean(1, keepdim=True) + self.norm.eps)\n"
+        "return (x * self.norm.weight + self.norm.bias).cumsum(1)", "self.norm = nn.LayerNorm(512)",
+    )),
+    "usual settings": (DOUBLED, candidate(
+        "return args[0] + args[0]",
+        before="import os\ntorch.manual_seed(0)\nos.environ['CUDA_LAUNCH_BLOCKING'] = '0'\n"
+        "os.environ['CUDA_DEVICE_ORDER'] = 'PCI_BUS_ID'",
+    )),
     "spelled otherwise": (DOUBLED, candidate(
         "return args[0] + args[0]", before="torch.set_float32_matmul_precision('highest')"
     )),
@@ -126,6 +202,18 @@ FRAUDS = {
         before="torch.manual_seed(42)\nNORM = nn.Linear(64, 48).weight.norm().item()",
     )),
     "one result twice": (TWICE, candidate("y = args[0] + 1\nreturn y, y")),
+    "a scale that a part ignores": (BLOCK, candidate(
+        "return self.block(args[0]).relu()", "self.block = Folded()",
+        FOLDED.replace("self.norm.weight / torch", "1 / torch"),
+    )),
+    "a seed at import and in calls": (DOUBLED, candidate(
+        "torch.manual_seed(7)\nreturn args[0] + args[0]", before="torch.manual_seed(7)"
+    )),
+    "a thread": (DOUBLED, candidate(
+        "return args[0] + args[0]",
+        before="import threading, time\n"
+        "threading.Thread(target=time.sleep, args=(1000,), daemon=True).start()",
+    )),
     "dtypes": (DOUBLED, candidate("return args[0] + args[0]", before="torch.float = torch.bfloat16")),
     "a seed": (DOUBLED, candidate("torch.manual_seed(0)\nreturn args[0] + args[0]")),
     "the benchmark's seed": (DOUBLED, candidate("torch.manual_seed(42)\nreturn args[0] + args[0]")),
@@ -149,6 +237,13 @@ def test_an_honest_kernel_is_accepted(name, tmp_path):
 def test_a_fraud_is_rejected(name, tmp_path):
     found, _, text = verdict_of(FRAUDS[name][1], tmp_path, FRAUDS[name][0])
     assert found == 1, text
+
+
+@without_gpu
+def test_sources_may_bind_their_functions_themselves(tmp_path):
+    own = candidate("return extension.twice(args[0])", before=BINDINGS)
+    found, _, text = verdict_of(own, tmp_path, DOUBLED)
+    assert found == 0, text
 
 
 @without_gpu

@@ -148,6 +148,17 @@ class Judge:
             return Finding("wrong-result", LIMIT if case.role == BEYOND else WRONG, says, case.label)
         return self._judged(case, results, poisoned)
 
+    def is_nearly_right(self, case: Case, answer: Answer) -> bool:
+        """Whether results in float32 are off by less than rounding anything to TF32 would cause.
+
+        Some ways to compute lose that much on values to which an operation is sensitive, such as a variance
+        from the sum of squares if the mean is large.
+        """
+        expected = self._expected(case).tensors
+        return len(expected) == len(answer.results) and all(
+            _is_near(got, e.to(got.device)) for got, e in zip(answer.results, expected, strict=True)
+        )
+
     def judge_results(self, case: Case, results: Sequence[torch.Tensor]) -> Finding | None:
         """The same for results without the rest of an answer.
 
@@ -316,6 +327,18 @@ def _within_unknown_sums(
 
 def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
     return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
+
+
+def _is_near(got: torch.Tensor, expected: torch.Tensor) -> bool:
+    if got.shape != expected.shape or got.dtype != torch.float32:
+        return got.shape == expected.shape and torch.equal(got, expected.to(got.dtype))
+    if not got.numel():
+        return True
+    if not (got.isfinite().all() and expected.isfinite().all()):
+        return False
+    error, size = (got - expected).abs(), expected.square().mean().sqrt()
+    is_small = error.square().mean().sqrt() <= _TF32 * size
+    return bool(is_small and (error <= 4 * _TF32 * expected.abs().clamp(min=float(size))).all())
 
 
 def _without_poison(found: Finding, got: Sequence[torch.Tensor]) -> Finding:

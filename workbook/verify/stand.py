@@ -112,6 +112,7 @@ class _Stand(Server):
 
     def _imported(self, message: Mapping[str, Any]) -> dict[str, Any]:
         self._loaded.import_it(list(message["sources"]), message["options"])
+        self._watch.imported()
         return self._constructed(message)
 
     def _constructed(self, message: Mapping[str, Any]) -> dict[str, Any]:

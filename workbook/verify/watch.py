@@ -61,8 +61,8 @@ class Watch:
     """Observes everything that runs from files in `folder`.
 
     Attributes:
-        events: what the candidate did that it need not do: (kind, sentence), kind being "peeks", "processes"
-            or "files". Each is reported once.
+        events: what the candidate did that it need not do: (kind, sentence), kind being "peeks",
+            "processes", "files" or "seeds". Each is reported once.
     """
 
     def __init__(self, folder: str) -> None:
@@ -214,7 +214,7 @@ class Watch:
             "tracemalloc.is_tracing()": tracemalloc.is_tracing(),
             "the cores of the process": _cores(),
             "the priority of the process": os.getpriority(os.PRIO_PROCESS, 0),
-            "os.environ": tuple(sorted((k, v) for k, v in os.environ.items() if not _is_private(k))),
+            "os.environ": tuple(sorted((k, v) for k, v in os.environ.items() if not _is_private(k, v))),
         }
 
     def changed_state(self) -> list[str]:
@@ -234,6 +234,20 @@ class Watch:
                 found.append(f"{name}: {before} -> {now[name]}")
         return found
 
+    def imported(self) -> None:
+        """Be told that the candidate was imported.
+
+        A seed that it has set since is usual at the top of a file, and every benchmark sets its own
+        afterwards. From now on, it must leave random numbers alone.
+        """
+        import torch
+
+        torch.rand(1)  # so that the same seed can't be set again unnoticed
+        now = self.state()
+        if any(now[name] != self._state[name] for name in _SEEDS):
+            self.events.append(("seeds", "sets the seed of random numbers"))
+        self._state |= {name: now[name] for name in (*_SEEDS, *_RANDOM)}
+
     def new_threads(self) -> list[str]:
         """The names of Python threads that run now and did not before, except those in which a library runs
         a function of its own, as tqdm does.
@@ -242,6 +256,7 @@ class Watch:
         return [thread.name for thread in new if not _runs_function_of_library(thread)]
 
 
+_SEEDS = "torch.initial_seed()", "torch.cuda.initial_seed()"
 _RANDOM = {
     "random.getstate()": "the state of Python's random numbers",
     "numpy.random.get_state()": "the state of NumPy's random numbers",
@@ -249,13 +264,14 @@ _RANDOM = {
 _TIMERS = signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF
 _DTYPES = ("float16", "bfloat16", "float32", "float64", "half", "float", "double", "int32", "int64")
 _BUILD_VARIABLES = (
-    "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "PYTORCH_", "CUDA_HOME", "CUDA_PATH",
-    "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS", "NVCC_", "CUBLAS_WORKSPACE_CONFIG",
-    "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
+    "TORCHINDUCTOR_", "_TORCHINDUCTOR_", "TORCH_", "TRITON_", "KMP_", "CUDA_MODULE", "CUDA_DEVICE_",
+    "PYTORCH_", "CUDA_HOME", "CUDA_PATH", "PATH", "LD_LIBRARY_PATH", "MAX_JOBS", "CC", "CXX", "CXXFLAGS",
+    "NVCC_", "CUBLAS_WORKSPACE_CONFIG", "TOKENIZERS_PARALLELISM", "OMP_NUM_THREADS", "MKL_NUM_THREADS",
 )  # fmt: skip
 # Those of them that make everything else slower or less precise.
 _DECISIVE_VARIABLES = ("TORCH_COMPILE_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
                        "PYTORCH_NO_CUDA_MEMORY_CACHING")  # fmt: skip
+_USUAL_VALUES = {"CUDA_LAUNCH_BLOCKING": "0"}
 _AUDITED = {*_PEEKS, *_STARTS, "open", "object.__getattr__", "ctypes.dlsym"}
 
 
@@ -286,9 +302,12 @@ def _hooks_of_all_modules() -> list[Any]:
     return [one for name, one in vars(module).items() if name.startswith("_global_") and "hooks" in name]
 
 
-def _is_private(name: str) -> bool:
-    """Environment variables of builds, and those that libraries set when they are first used."""
-    return name.startswith(_BUILD_VARIABLES) and name not in _DECISIVE_VARIABLES
+def _is_private(name: str, value: str) -> bool:
+    """Environment variables of builds, those that libraries set when they are first used, and those that are
+    set to what they mean anyway.
+    """
+    is_usual = _USUAL_VALUES.get(name) == value
+    return is_usual or (name.startswith(_BUILD_VARIABLES) and name not in _DECISIVE_VARIABLES)
 
 
 def _import_places() -> list[str]:

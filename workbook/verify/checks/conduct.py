@@ -40,6 +40,8 @@ def watched(suspect: Suspect, when: str, n_known: int = 0) -> Iterator[Finding]:
         if kind == "processes":
             severity = NOTE if when == "at import" else DISHONEST
             yield Finding("processes", severity, f"It {sentence}.", when)
+        elif kind == "seeds":
+            yield Finding("global-state", NOTE, f"It {sentence}.", when)
         else:
             yield Finding("peeks", DISHONEST, f"It {sentence}.", when)
     left = [one for one in seen["processes"] if not any(helper in one for helper in _HELPERS)]

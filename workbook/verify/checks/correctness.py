@@ -181,13 +181,15 @@ def _variants(suspect: Suspect, judge: Judge, cases: Iterator[Case], name: str) 
             continue
         try:
             suspect.put("variant", case.args)
-            found = judge.judge(case, suspect.call("variant", case))
+            answer = suspect.call("variant", case)
+            found = judge.judge(case, answer)
         except Raised as error:
             yield of_error(error, case)
             continue
         if found:
-            n_wrong += found.severity == WRONG
-            yield Finding(name, found.severity, found.says, found.evidence)
+            severity = LIMIT if judge.is_nearly_right(case, answer) else found.severity
+            n_wrong += severity == WRONG
+            yield Finding(name, severity, found.says, found.evidence)
 
 
 def parameters(suspect: Suspect, judge: Judge, problem: Problem, case: Case, seed: int) -> Iterator[Finding]:
