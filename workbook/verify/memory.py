@@ -24,6 +24,17 @@ def overlap(some: Iterable[torch.Tensor], others: Iterable[torch.Tensor]) -> boo
     return any(a[0] < b[1] and b[0] < a[1] for a in spans[0] for b in spans[1])
 
 
+def is_readable(tensor: torch.Tensor) -> bool:
+    """Whether a tensor still has its memory; results of CUDA graphs in torch.compile have it only until the
+    next call.
+    """
+    try:
+        tensor.data_ptr()
+    except RuntimeError:
+        return False
+    return True
+
+
 def addresses(tensors: Iterable[torch.Tensor]) -> set[int]:
     """Where the memory of tensors begins, without empty ones."""
     return {one.untyped_storage().data_ptr() for one in tensors if one.numel()}

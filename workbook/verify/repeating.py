@@ -30,6 +30,7 @@ class _Seen:
             `first`.
         n_calls, n_distinct: how many calls there were, and how many differed from the first.
         shared: whether results of different calls share memory.
+        expired: whether an earlier result can't be read any more.
         alive: results of the last calls, as many as `_ALIVE_BYTES` hold.
     """
 
@@ -39,6 +40,7 @@ class _Seen:
     n_calls: int = 0
     n_distinct: int = 0
     shared: bool = False
+    expired: bool = False
     alive: list[list[Any]] = field(default_factory=list)
 
 
@@ -52,6 +54,7 @@ class Repeating:
         self._n_threads, self._gpu_bytes = threading.active_count, torch.cuda.memory_allocated
         self._tensors, self._overwrite = arguments.tensors_of, arguments.overwrite
         self._overlap, self._addresses = memory.overlap, memory.addresses
+        self._is_readable = memory.is_readable
         self._storages, self._comes_again = memory.storages, memory.comes_again
 
     def repeat(
@@ -69,8 +72,10 @@ class Repeating:
         """
         before = self._counted()
         found, storages = self._calls(call, args, specs, n, budget_s)
+        has_expired = found.pop("expired")
         after = self._counted()  # all that is left of the results is on the CPU
-        if not specs and any(one() is not None for one in storages.values()):  # somebody keeps results
+        is_kept = any(one() is not None for one in storages.values())
+        if is_kept and not specs and not has_expired:
             found["shared"] = found["shared"] or self._in_a_ring(call, args)
         after["tensors"] -= len({id(one) for one in (*found["last"], *found["other"])})
         return {**found, "grown": {name: after[name] - before[name] for name in after}}
@@ -127,6 +132,7 @@ class Repeating:
             storages = self._note(seen, results, of_arguments)
         return {
             "n_calls": seen.n_calls, "n_distinct": seen.n_distinct, "shared": seen.shared,
+            "expired": seen.expired,
             "last": seen.last, "other": seen.other or seen.last,
         }, storages  # fmt: skip
 
@@ -141,7 +147,10 @@ class Repeating:
             seen.other = seen.other or [returned.sent(one) for one in results]
         seen.last = [returned.sent(one) for one in results]
         own = [one for one in results if not of_arguments & self._addresses([one])]
-        seen.shared = seen.shared or self._overlap([one for several in seen.alive for one in several], own)
+        earlier = [one for several in seen.alive for one in several]
+        readable = [one for one in earlier if self._is_readable(one)]
+        seen.expired = seen.expired or len(readable) < len(earlier)
+        seen.shared = seen.shared or self._overlap(readable, own)
         size = sum(one.numel() * one.element_size() for one in results)
         seen.alive = [*seen.alive, results][-max(1, _ALIVE_BYTES // max(size, 1)) :]
         return self._storages(own)

@@ -67,6 +67,7 @@ class _Stand(Server):
         self._overwrite, self._full_size = arguments.overwrite, full_size
         self._span, self._overlap = memory.span, memory.overlap
         self._addresses, self._form = memory.addresses, memory.form
+        self._is_readable = memory.is_readable
         self._on_gpu = torch.cuda.is_available()
         self._synchronize = torch.cuda.synchronize if self._on_gpu else _nothing
         if self._on_gpu:
@@ -318,7 +319,8 @@ class _Stand(Server):
             self._torch.cuda.current_stream().synchronize()
         types = self._returned.types(value)  # before a container is used
         results = self._returned.tensors(value, outputs)
-        earlier = [one for one, _ in self._kept]
+        earlier = [one for one, _ in self._kept if self._is_readable(one)]
+        has_expired = len(earlier) < len(self._kept)
         self._kept = [(one, self._returned.clone(one)) for one in results]
         tensors = self._tensors(args)
         addresses = self._addresses(tensors)
@@ -335,6 +337,7 @@ class _Stand(Server):
             "reused": self._overlap(
                 earlier, [one for one in results if not addresses & self._addresses([one])]
             ),
+            "expired": has_expired,
             "twice": len({one.data_ptr() for one in results if one.numel()})
             < sum(one.numel() > 0 for one in results),
             "folded": [self._span(one) < one.numel() * one.element_size() for one in results],

@@ -55,6 +55,7 @@ class Answer:
             was expanded.
         devices: the type of each result's device.
         is_twice: whether several results begin at the same address.
+        has_expired: whether a result of the call before can't be read any more.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -68,6 +69,7 @@ class Answer:
     folded: tuple[bool, ...] = ()
     devices: tuple[str, ...] = ()
     is_twice: bool = False
+    has_expired: bool = False
 
 
 class Suspect:
@@ -207,6 +209,7 @@ class Suspect:
                 folded=tuple(one is True for one in raw["folded"]),
                 devices=tuple(str(one)[:20] for one in raw["devices"]),
                 is_twice=raw["twice"] is True,
+                has_expired=raw["expired"] is True,
             )
 
     def buffers(self) -> dict[str, torch.Tensor]:

@@ -253,7 +253,18 @@ class Watch:
         a function of its own, as tqdm does.
         """
         new = [thread for thread in threading.enumerate() if thread.ident not in self._threads]
-        return [thread.name for thread in new if not _runs_function_of_library(thread)]
+        return [thread.name for thread in new if not self._is_of_library(thread)]
+
+    def _is_of_library(self, thread: threading.Thread) -> bool:
+        """Whether what a thread runs is a function of an installed package."""
+        run = type(thread).run
+        function = getattr(thread, "_target", None) if run is threading.Thread.run else run
+        names = getattr(function, "__globals__", {})
+        name, file = names.get("__name__"), names.get("__file__")
+        if not isinstance(name, str) or not isinstance(file, str) or file.startswith(self._folder):
+            return False
+        is_pythons = name.partition(".")[0] in sys.stdlib_module_names  # a pool's, for example
+        return not is_pythons and vars(sys.modules.get(name, sys)) is names
 
 
 _SEEDS = "torch.initial_seed()", "torch.cuda.initial_seed()"
@@ -273,14 +284,6 @@ _DECISIVE_VARIABLES = ("TORCH_COMPILE_DISABLE", "TORCH_ALLOW_TF32_CUBLAS_OVERRID
                        "PYTORCH_NO_CUDA_MEMORY_CACHING")  # fmt: skip
 _USUAL_VALUES = {"CUDA_LAUNCH_BLOCKING": "0"}
 _AUDITED = {*_PEEKS, *_STARTS, "open", "object.__getattr__", "ctypes.dlsym"}
-
-
-def _runs_function_of_library(thread: threading.Thread) -> bool:
-    """Whether what a thread runs is defined in an installed package."""
-    run = type(thread).run
-    function = getattr(thread, "_target", None) if run is threading.Thread.run else run
-    file = getattr(getattr(function, "__code__", None), "co_filename", "")
-    return "/site-packages/" in file or "/dist-packages/" in file
 
 
 def _compiling() -> tuple[str, bool]:

@@ -14,7 +14,7 @@ from workbook.verify.checks.correctness import after_rewrite
 from workbook.verify.judging import Judge, of_error
 from workbook.verify.problem import Case
 from workbook.verify.suspect import Raised, Suspect
-from workbook.verify.verdict import DISHONEST, NOTE, WRONG, Finding
+from workbook.verify.verdict import DISHONEST, LIMIT, NOTE, WRONG, Finding
 
 _N_REPEATED = 20  # calls in a row, to see what accumulates
 _REPEATED_S = 5.0
@@ -71,6 +71,9 @@ def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
             "still in it."
         )
         yield Finding("stale-result", DISHONEST, says, case.label)
+    elif answer.has_expired:
+        says = "Its results can't be read any more after its next call, as with CUDA graphs in torch.compile."
+        yield Finding("aliased-output", LIMIT, says, case.label)
     elif answer.is_reused:
         yield Finding("aliased-output", WRONG, _SHARED, case.label)
 
