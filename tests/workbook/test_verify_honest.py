@@ -107,6 +107,10 @@ NORMALIZED = problem(
     "return torch.cumsum(self.norm(args[0]), dim=1)", "return [torch.randn(16, 512)]",
     "self.norm = nn.LayerNorm(512)",
 )  # fmt: skip
+HALVES = problem(
+    "return self.linear(args[0].half()).float()", "return [torch.randn(32, 64)]",
+    "self.linear = nn.Linear(64, 48).half()",
+)  # fmt: skip
 PLAIN = problem(
     "return args[0] @ self.parts[0].to(args[0].device) + self.parts[1].to(args[0].device)",
     "return [torch.randn(16, 64)]", "self.parts = [torch.randn(64, 32), torch.randn(32)]",
@@ -181,6 +185,10 @@ HONEST = {
         "x = x * torch.rsqrt((x * x).mean(1, keepdim=True) + self.norm.eps)\n"
         "return (x * self.norm.weight + self.norm.bias).cumsum(1)", "self.norm = nn.LayerNorm(512)",
     )),
+    "half precision, as the reference": (HALVES, candidate(
+        "return (args[0].half() @ self.linear.weight.t() + self.linear.bias).float()",
+        "self.linear = nn.Linear(64, 48).half()",
+    )),
     "usual settings": (DOUBLED, candidate(
         "return args[0] + args[0]",
         before="import os\ntorch.manual_seed(0)\nos.environ['CUDA_LAUNCH_BLOCKING'] = '0'\n"
@@ -208,6 +216,10 @@ FRAUDS = {
     )),
     "a seed at import and in calls": (DOUBLED, candidate(
         "torch.manual_seed(7)\nreturn args[0] + args[0]", before="torch.manual_seed(7)"
+    )),
+    "bfloat16 instead of float16": (HALVES, candidate(
+        "x, w, b = (one.bfloat16() for one in (args[0], self.linear.weight, self.linear.bias))\n"
+        "return torch.nn.functional.linear(x, w, b).float()", "self.linear = nn.Linear(64, 48).half()",
     )),
     "a thread": (DOUBLED, candidate(
         "return args[0] + args[0]",

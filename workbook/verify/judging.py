@@ -25,6 +25,7 @@ from workbook.verify.wide import forced
 _COARSE = 2.0**-6  # a relative error above this is not a matter of precision
 _TF32 = 2.0**-14  # of products whose factors are rounded to TF32, the error is about 2**-12
 _UNKNOWN_TERMS = 4096
+_OWN_ERRORS = 1.5  # how much larger than the reference's own errors others may be that are rounded alike
 _FLOAT32 = 2.0**-20  # a smaller error is one of float32's own
 
 
@@ -230,7 +231,9 @@ class Judge:
                 case=case.label, expected=expected, precision=self._problem.precision,
             )  # fmt: skip
         except check.Mismatch as mismatch:
-            if _within_unknown_sums(case, got, own, expected):
+            if _within_unknown_sums(case, got, own, expected) or (
+                _is_as_accurate(got, own, expected.tensors) and not self.can_judge(case)
+            ):
                 return None
             found = self._finding(mismatch, severity, got, expected)
             return found if poisoned or case.outputs else _without_poison(found, got)
@@ -327,6 +330,22 @@ def _within_unknown_sums(
 
 def _is_finite(tensors: Sequence[torch.Tensor]) -> bool:
     return all(bool(one.isfinite().all()) for one in tensors if one.is_floating_point())
+
+
+def _is_as_accurate(
+    got: Sequence[torch.Tensor], own: Sequence[torch.Tensor], expected: Sequence[torch.Tensor]
+) -> bool:
+    """Whether results are about as accurate as the reference's own, which may convert to half precision."""
+    if not len(got) == len(own) == len(expected):
+        return False
+    for g, o, e in zip(got, own, expected, strict=True):
+        if g.shape != e.shape or o.shape != e.shape or not g.is_floating_point():
+            return False
+        errors = [(one.double() - e).abs() / (e.abs() + e.square().mean().sqrt()) for one in (g, o)]
+        for size in (torch.amax, lambda error: error.square().mean().sqrt()):
+            if e.numel() and not size(errors[0]) <= _OWN_ERRORS * size(errors[1]):
+                return False
+    return True
 
 
 def _is_near(got: torch.Tensor, expected: torch.Tensor) -> bool:

@@ -30,7 +30,6 @@ class _Seen:
             `first`.
         n_calls, n_distinct: how many calls there were, and how many differed from the first.
         shared: whether results of different calls share memory.
-        expired: whether an earlier result can't be read any more.
         alive: results of the last calls, as many as `_ALIVE_BYTES` hold.
     """
 
@@ -40,7 +39,6 @@ class _Seen:
     n_calls: int = 0
     n_distinct: int = 0
     shared: bool = False
-    expired: bool = False
     alive: list[list[Any]] = field(default_factory=list)
 
 
@@ -72,10 +70,8 @@ class Repeating:
         """
         before = self._counted()
         found, storages = self._calls(call, args, specs, n, budget_s)
-        has_expired = found.pop("expired")
         after = self._counted()  # all that is left of the results is on the CPU
-        is_kept = any(one() is not None for one in storages.values())
-        if is_kept and not specs and not has_expired:
+        if not specs and any(one() is not None for one in storages.values()):  # somebody keeps results
             found["shared"] = found["shared"] or self._in_a_ring(call, args)
         after["tensors"] -= len({id(one) for one in (*found["last"], *found["other"])})
         return {**found, "grown": {name: after[name] - before[name] for name in after}}
@@ -132,7 +128,6 @@ class Repeating:
             storages = self._note(seen, results, of_arguments)
         return {
             "n_calls": seen.n_calls, "n_distinct": seen.n_distinct, "shared": seen.shared,
-            "expired": seen.expired,
             "last": seen.last, "other": seen.other or seen.last,
         }, storages  # fmt: skip
 
@@ -147,10 +142,8 @@ class Repeating:
             seen.other = seen.other or [returned.sent(one) for one in results]
         seen.last = [returned.sent(one) for one in results]
         own = [one for one in results if not of_arguments & self._addresses([one])]
-        earlier = [one for several in seen.alive for one in several]
-        readable = [one for one in earlier if self._is_readable(one)]
-        seen.expired = seen.expired or len(readable) < len(earlier)
-        seen.shared = seen.shared or self._overlap(readable, own)
+        earlier = [one for several in seen.alive for one in several if self._is_readable(one)]
+        seen.shared = seen.shared or self._overlap(earlier, own)
         size = sum(one.numel() * one.element_size() for one in results)
         seen.alive = [*seen.alive, results][-max(1, _ALIVE_BYTES // max(size, 1)) :]
         return self._storages(own)

@@ -320,7 +320,7 @@ class _Stand(Server):
         types = self._returned.types(value)  # before a container is used
         results = self._returned.tensors(value, outputs)
         earlier = [one for one, _ in self._kept if self._is_readable(one)]
-        has_expired = len(earlier) < len(self._kept)
+        has_lost_one = len(earlier) < len(self._kept)
         self._kept = [(one, self._returned.clone(one)) for one in results]
         tensors = self._tensors(args)
         addresses = self._addresses(tensors)
@@ -337,7 +337,7 @@ class _Stand(Server):
             "reused": self._overlap(
                 earlier, [one for one in results if not addresses & self._addresses([one])]
             ),
-            "expired": has_expired,
+            "expired": has_lost_one,
             "twice": len({one.data_ptr() for one in results if one.numel()})
             < sum(one.numel() > 0 for one in results),
             "folded": [self._span(one) < one.numel() * one.element_size() for one in results],

@@ -55,7 +55,6 @@ class Answer:
             was expanded.
         devices: the type of each result's device.
         is_twice: whether several results begin at the same address.
-        has_expired: whether a result of the call before can't be read any more.
     """
 
     results: tuple[torch.Tensor, ...]
@@ -69,7 +68,6 @@ class Answer:
     folded: tuple[bool, ...] = ()
     devices: tuple[str, ...] = ()
     is_twice: bool = False
-    has_expired: bool = False
 
 
 class Suspect:
@@ -79,6 +77,8 @@ class Suspect:
         sees_gpu: whether the process can use a GPU.
         n_parameters: how many numbers the parameters and buffers of its model hold.
         is_seeded: whether its model makes its parameters itself, with the reference's seed.
+        overwrites: whether a result of an earlier call could not be read any more after the next one, as with
+            CUDA graphs in torch.compile.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Suspect:
         self._candidate, self._limits, self._interpret = candidate, limits, interpret
         self.n_parameters = 0
         self.is_seeded = False
+        self.overwrites = False
         settings = {"interpret": interpret}
         self._process = Process(
             "workbook.verify.stand", settings, [bubblewrap.HELPERS], limits, until, cgroup
@@ -197,6 +198,7 @@ class Suspect:
         """
         raw = self._ask("call", slot=slot, outputs=list(case.outputs), poison=poison, again=again)
         with _checked():
+            self.overwrites |= raw["expired"] is True
             return Answer(
                 results=_tensors(raw["results"]),
                 is_single=raw["is_single"] is True,
@@ -209,7 +211,6 @@ class Suspect:
                 folded=tuple(one is True for one in raw["folded"]),
                 devices=tuple(str(one)[:20] for one in raw["devices"]),
                 is_twice=raw["twice"] is True,
-                has_expired=raw["expired"] is True,
             )
 
     def buffers(self) -> dict[str, torch.Tensor]:

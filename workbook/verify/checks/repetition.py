@@ -24,7 +24,6 @@ _N_SAME = 100  # calls with the same values, before it is seen whether they do l
 _SAME_S = 0.5, 2.0
 _N_COMPARED = 12  # calls that are compared with the first one
 _COMPARED_S = 3.0
-_SHARED = "It returns the same memory from several calls, so that one overwrites the result of another."
 
 
 def stale(suspect: Suspect, judge: Judge, case: Case, others: Sequence[Case], seed: int) -> Iterator[Finding]:
@@ -71,11 +70,8 @@ def memoized(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
             "still in it."
         )
         yield Finding("stale-result", DISHONEST, says, case.label)
-    elif answer.has_expired:
-        says = "Its results can't be read any more after its next call, as with CUDA graphs in torch.compile."
-        yield Finding("aliased-output", LIMIT, says, case.label)
-    elif answer.is_reused:
-        yield Finding("aliased-output", WRONG, _SHARED, case.label)
+    elif answer.is_reused or suspect.overwrites:
+        yield _shared(suspect, case)
 
 
 def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
@@ -96,7 +92,7 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
         says = f"It keeps memory from each call: {what} more after {n} calls."
         yield Finding("leak", WRONG, says, case.label)
     if found["shared"] and not judge.returns_state:
-        yield Finding("aliased-output", WRONG, _SHARED, case.label)
+        yield _shared(suspect, case)
     if judge.may_change:
         return
     judged = [judge.judge_results(case, found[name]) for name in ("last", "other")]
@@ -109,6 +105,17 @@ def repeated(suspect: Suspect, judge: Judge, case: Case) -> Iterator[Finding]:
             f"{n - 1} differ from the first), as sums by atomic operations do."
         )
         yield Finding("nondeterminism", NOTE, says, case.label)
+
+
+def _shared(suspect: Suspect, case: Case) -> Finding:
+    """That a call overwrites the results of another; torch.compile's CUDA graphs do so by design, and raise
+    an error if these are used nevertheless.
+    """
+    if suspect.overwrites:
+        says = "Its results are lost with its next call, as with CUDA graphs in torch.compile."
+        return Finding("aliased-output", LIMIT, says, case.label)
+    says = "It returns the same memory from several calls, so that one overwrites the result of another."
+    return Finding("aliased-output", WRONG, says, case.label)
 
 
 def alternated(suspect: Suspect, judge: Judge, others: Sequence[Case]) -> Iterator[Finding]:
