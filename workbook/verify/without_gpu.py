@@ -126,7 +126,7 @@ def _load_inline(
 
 
 def _written(cpp_sources: Any, cuda_sources: Any) -> list[str]:
-    """Files with the sources, and the headers that `load_inline` adds to them."""
+    """Files with the sources, and the header that `load_inline` adds to them."""
     folder = Path(tempfile.mkdtemp())
     found = []
     for file, sources in (("main.cpp", cpp_sources), ("kernels.cu", cuda_sources)):

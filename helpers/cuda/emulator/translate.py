@@ -30,6 +30,7 @@ _ASSIGNS = {"+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", ">>="}
 _DROPPED_HEADER = re.compile(
     r"(c10/cuda/|ATen/cuda/(?!.*\.cuh)|cuda_runtime|cuda_fp16|cuda_bf16|cuda\.h|device_launch_parameters|math_constants|vector_types)"
 )
+_TORCH_INCLUDE = re.compile(r"^[ \t]*#[ \t]*include[ \t]*[<\"](?:torch/|ATen/ATen\.h)", re.M)
 _FOREIGN_HEADER = re.compile(
     r"(cub/|thrust/|cooperative_groups|mma\.h|cublas|cudnn|cufft|curand|cusparse|cuda/|cutlass/|cute/|nccl|ATen/cuda/)"
 )
@@ -454,7 +455,9 @@ def cpp_file(source: str, name: str = "kernel.cu") -> str:
     Raises:
         Unsupported: as in `translate`.
     """
+    # The emulator's streams and checks for PyTorch need its headers before them.
+    torch_first = "#include <torch/types.h>\n" if _TORCH_INCLUDE.search(source) else ""
     return (
-        f'#line 1 "host.h"\n#include "{HEADERS / "cuda_host.h"}"\n#line 1 '
+        f'#line 1 "host.h"\n{torch_first}#include "{HEADERS / "cuda_host.h"}"\n#line 1 '
         f'"{name}"\n{translate(source).text}\n#line 1 "binding.cpp"\n'
     )

@@ -69,6 +69,8 @@ inline __half __float2half(float x) { return __half(x); }
 inline __half __float2half_rn(float x) { return __half(x); }
 inline float __half2float(__half x) { return x; }
 inline __half2 __floats2half2_rn(float x, float y) { return {__half(x), __half(y)}; }
+inline __half2 __float22half2_rn(float2 v) { return {__half(v.x), __half(v.y)}; }
+inline __half2 __float2half2_rn(float x) { return {__half(x), __half(x)}; }
 inline __half2 __halves2half2(__half x, __half y) { return {x, y}; }
 inline float2 __half22float2(__half2 v) { return {(float)v.x, (float)v.y}; }
 inline __half __low2half(__half2 v) { return v.x; }
