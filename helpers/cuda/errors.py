@@ -18,6 +18,11 @@ _ERROR = re.compile(
     r"^(?P<file>[^\s:(]+)(?::(?P<line>\d+)(?::(?P<column>\d+))?|\((?P<cu_line>\d+)\)): "
     r"(?:fatal error|catastrophic error|error)\s*(?:#[\w-]+)?\s*: ?(?P<text>.*)$"
 )
+# What compilers say about a name that they don't know.
+UNKNOWN_NAME = re.compile(
+    r"has no member named|is not a member of|was not declared|No such file|no (?:member|type) "
+    r"named|undeclared"
+)
 _SHOWN_ERRORS = 5
 
 

@@ -18,17 +18,13 @@ from types import ModuleType
 
 from helpers import device
 from helpers.cuda import cache, extension, fast_build
-from helpers.cuda.errors import BuildError, UnknownName
+from helpers.cuda.errors import UNKNOWN_NAME, BuildError, UnknownName
 
 # The includes of PyTorch's headers that tensors.h replaces; the translator removes CUDA's own.
 _REPLACED_INCLUDES = re.compile(
     r"^([ \t]*#[ \t]*include[ "
     r"\t]*[<\"](?:torch/(?:extension|types|torch|all)\.h|ATen/ATen\.h|c10/util/Exception\.h|c10/core/\w+\.h)[>\"])",
     re.M,
-)
-_UNKNOWN_NAME = re.compile(
-    r"has no member named|is not a member of|was not declared|No such file|no (?:member|type) "
-    r"named|undeclared"
 )
 
 
@@ -94,7 +90,7 @@ def load_inline(
             cpp_flags = ["-O2", *cpp_flags]
         return extension.load_plain(name, cpp, function_names, headers=headers, flags=cpp_flags)
     except BuildError as error:
-        if headers == "stand-in" and _UNKNOWN_NAME.search(str(error)):
+        if headers == "stand-in" and UNKNOWN_NAME.search(str(error)):
             raise UnknownName(
                 f"{error}\nWithout a GPU, a small stand-in replaces PyTorch's headers. If this name is "
                 "spelled correctly and is part of PyTorch, use "

@@ -119,9 +119,26 @@ ROWS = problem("return torch.softmax(args[0], dim=1)", "return [torch.randn(16, 
 BINDINGS = """
 from torch.utils.cpp_extension import load_inline
 
-extension = load_inline("own_bindings", cpp_sources='''
+extension = load_inline("own_bindings", cpp_sources="", cuda_sources='''
 #include <torch/extension.h>
-torch::Tensor twice(torch::Tensor x) { return 2 * x; }
+#include <ATen/cuda/CUDAContext.h>
+
+using Rows = torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>;
+
+__global__ void twice_kernel(Rows y, const Rows x) {
+    int column = blockIdx.x * blockDim.x + threadIdx.x;
+    if (column < x.size(1)) y[blockIdx.y][column] = 2 * x[blockIdx.y][column];
+}
+
+torch::Tensor twice(torch::Tensor x) {
+    auto y = torch::empty_like(x);
+    dim3 grid((x.size(1) + 63) / 64, x.size(0));
+    twice_kernel<<<grid, 64, 0, at::cuda::getCurrentCUDAStream().stream()>>>(
+        y.packed_accessor32<float, 2, torch::RestrictPtrTraits>(),
+        x.packed_accessor32<float, 2, torch::RestrictPtrTraits>());
+    return y;
+}
+
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("twice", &twice); }
 ''')
 """
@@ -256,6 +273,61 @@ def test_sources_may_bind_their_functions_themselves(tmp_path):
     own = candidate("return extension.twice(args[0])", before=BINDINGS)
     found, _, text = verdict_of(own, tmp_path, DOUBLED)
     assert found == 0, text
+
+
+@without_gpu
+def test_a_kernel_may_call_libdevice(tmp_path):
+    kernel = """
+    import torch, triton
+    import triton.language as tl
+    from torch import nn
+    from triton.language.extra import libdevice
+
+    @triton.jit
+    def tanh_kernel(y_ptr, x_ptr, n, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        x = tl.load(x_ptr + at, mask=at < n)
+        y = libdevice.fma(libdevice.tanh(x), 2.0, libdevice.pow(tl.abs(x) + 1, 0.5))
+        tl.store(y_ptr + at, y, mask=at < n)
+
+    class ModelNew(nn.Module):
+        def forward(self, x):
+            y = torch.empty_like(x)
+            tanh_kernel[(triton.cdiv(x.numel(), 256),)](y, x, x.numel(), BLOCK=256)
+            return y
+    """
+    of = problem("return 2 * torch.tanh(args[0]) + (args[0].abs() + 1).sqrt()", "return [torch.randn(8, 60)]")
+    found, verdict, text = verdict_of(kernel, tmp_path, of)
+    assert found == 0, text
+    found, verdict, _ = verdict_of(kernel.replace("tanh(x), 2.0", "sinh(x), 2.0"), tmp_path, of)
+    assert found == 1 and verdict["findings"][0]["check"] == "wrong-result"
+
+
+@without_gpu
+def test_a_name_that_only_nvcc_knows_is_not_judged(tmp_path):
+    source = """
+    from torch.utils.cpp_extension import load_inline
+    import torch
+
+    CUDA = '''
+    __global__ void k(float* y, const float* x, int n) {
+        int i = blockIdx.x * blockDim.x + threadIdx.x;
+        if (i < n) y[i] = 2 * __nv_exotic(x[i]);
+    }
+    torch::Tensor twice(torch::Tensor x) {
+        auto y = torch::empty_like(x);
+        k<<<(x.numel() + 255) / 256, 256>>>(y.data_ptr<float>(), x.data_ptr<float>(), x.numel());
+        return y;
+    }
+    '''
+    built = load_inline("exotic", "torch::Tensor twice(torch::Tensor x);", CUDA, functions=["twice"])
+
+    class ModelNew(torch.nn.Module):
+        def forward(self, x):
+            return built.twice(x)
+    """
+    assert verdict_of(source, tmp_path, DOUBLED)[0] == 3
+    assert verdict_of(source.replace("__nv_exotic(x[i])", "x[i]"), tmp_path, DOUBLED)[0] == 0
 
 
 @without_gpu

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from helpers import device
+from helpers.cuda.errors import UNKNOWN_NAME
 from workbook.sandbox import cgroup
 from workbook.sandbox.process import Limits, WorkerDied
 from workbook.usage import UsageError, first_line
@@ -27,6 +28,7 @@ _NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulato
 _EMULATED = "EmulatorError: "  # a mistake that the emulator found
 _REFUSALS = ("AssertionError", "ValueError", "NotImplementedError")
 _ASKING = ("AssertionError", "AttributeError", "NotImplementedError")  # what a line about the GPU may raise
+_OF_BUILDS = ("BuildError", "UnknownName")
 _OWN_FAULT = ("SyntaxError", "NameError", "IndentationError")
 
 
@@ -275,6 +277,8 @@ class _Verification:
     def _fail(self, error: Raised, when: str) -> None:
         text = str(error)
         needs_gpu = self._needs_gpu(text) and error.kind not in _OWN_FAULT
+        # nvcc and the GPU's headers may know a name that our emulator doesn't.
+        needs_gpu |= not self._on_gpu and error.kind in _OF_BUILDS and bool(UNKNOWN_NAME.search(text))
         if error.kind in ("ModuleNotFoundError", "too large") or needs_gpu:
             self._blocked = text
         else:

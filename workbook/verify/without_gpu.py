@@ -28,8 +28,8 @@ _PROPERTIES = {
 
 def prepare() -> None:
     """Let `load_inline` and `load` build for our emulator, waiting for the GPU do nothing, questions about
-    the GPU have an answer, Triton's autotuner choose the first configuration, and its interpreter multiply
-    bfloat16, and float32 in TF32 where a GPU would.
+    the GPU have an answer, Triton's autotuner choose the first configuration, and its interpreter call
+    libdevice, and multiply bfloat16, and float32 in TF32 where a GPU would.
     """
     import torch
     from torch.utils import cpp_extension
@@ -37,6 +37,7 @@ def prepare() -> None:
     from triton.runtime.interpreter import InterpreterBuilder
 
     from helpers.ptx.rounding import with_tf32
+    from workbook.verify import libdevice
 
     # Everything has finished already, and there is only one device. Each name gets a function of its own:
     # torch.compile looks them up by what they are.
@@ -48,6 +49,7 @@ def prepare() -> None:
     torch.cuda.get_device_name = lambda device=None: _PROPERTIES["name"]
     torch.cuda.get_device_capability = lambda device=None: (_PROPERTIES["major"], _PROPERTIES["minor"])
     Autotuner.do_bench = property(lambda tuner: _all_alike)
+    libdevice.install()
     InterpreterBuilder.create_dot = _of_floats(with_tf32(InterpreterBuilder.create_dot))
     for name, ours in (("load_inline", _load_inline), ("load", _load)):
         setattr(cpp_extension, name, _replaced(cpp_extension, name, ours))

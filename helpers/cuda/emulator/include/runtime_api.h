@@ -64,6 +64,9 @@ template <class T> cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, s
     if (offset + bytes > sizeof(T)) return cudaErrorInvalidValue;
     return memcpy((char*)&symbol + offset, from, bytes), cudaSuccess;
 }
+template <class T> cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t bytes, size_t offset = 0, cudaMemcpyKind kind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
+    return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+}
 
 #ifdef TORCH_CHECK
 #define C10_CUDA_CHECK(call)                                                             \
@@ -88,6 +91,9 @@ struct CUDAStream {
 inline CUDAStream getCurrentCUDAStream(int = -1) { return {}; }
 inline CUDAStream getDefaultCUDAStream(int = -1) { return {}; }
 }  // namespace c10::cuda
+namespace at {
+template <class T> struct RestrictPtrTraits { using PtrType = T* __restrict__; };
+}  // namespace at
 namespace at::cuda {
 using c10::cuda::CUDAGuard;
 using c10::cuda::CUDAStream;
