@@ -115,6 +115,11 @@ PLAIN = problem(
     "return args[0] @ self.parts[0].to(args[0].device) + self.parts[1].to(args[0].device)",
     "return [torch.randn(16, 64)]", "self.parts = [torch.randn(64, 32), torch.randn(32)]",
 )  # fmt: skip
+STORED = problem(
+    "return self.stored(args[0])", "return [torch.randn(32, 64)]",
+    "self.parts = nn.ModuleDict({'a': nn.Linear(64, 48)})\nparts = self.parts\n"
+    "self.stored = lambda x: parts.a(x).relu()",
+)  # fmt: skip
 ROWS = problem("return torch.softmax(args[0], dim=1)", "return [torch.randn(16, 64)]")
 BINDINGS = """
 from torch.utils.cpp_extension import load_inline
@@ -188,6 +193,10 @@ HONEST = {
     "tensors that are plain attributes": (PLAIN, candidate(
         "return torch.addmm(self.b.to(args[0].device), args[0], self.a.to(args[0].device))",
         "self.a, self.b = torch.randn(64, 32), torch.randn(32)",
+    )),
+    "a lambda that the reference stores": (STORED, candidate(
+        "return torch.addmm(self.parts.a.bias, args[0], self.parts.a.weight.t()).relu()",
+        "self.parts = nn.ModuleDict({'a': nn.Linear(64, 48)})",
     )),
     "Winograd": (IMAGE, candidate(
         "tile, weights, back = (one.to(args[0]) for one in (TILE, WEIGHTS, BACK))\n"

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import ast
 import contextlib
-import copy
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -24,6 +23,7 @@ import torch
 
 from helpers import device
 from workbook.usage import UsageError, first_line
+from workbook.verify import models
 from workbook.verify.arguments import map_tensors, n_bytes, tensors_of
 from workbook.verify.formats.files import portable, text_of
 from workbook.verify.formats.observing import observed
@@ -214,7 +214,7 @@ def _reference(model: torch.nn.Module) -> Callable[..., Any]:
 
 def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.Tensor]]]:
     """The same, with what the call would have written into the model's floating-point buffers, by name."""
-    wide = _widened(copy.deepcopy(model))
+    wide = models.in_float64(model)
 
     def called(*args: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         chosen = wide if wants_float64(args) else model
@@ -224,20 +224,6 @@ def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.
         return value, {name: one for name, one in buffers.items() if one.is_floating_point()}
 
     return called
-
-
-def _widened(model: torch.nn.Module) -> torch.nn.Module:
-    """The model in float64, with the tensors that are plain attributes."""
-    own = vars(torch.nn.Module())  # where the parameters are, which `double` changes
-    for one in model.double().modules():
-        for name, value in vars(one).items():
-            if name not in own and isinstance(value, torch.Tensor | list | tuple | dict):
-                vars(one)[name] = map_tensors(_in_float64, value)
-    return model
-
-
-def _in_float64(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.double() if tensor.is_floating_point() else tensor
 
 
 def _changed(model: torch.nn.Module, module: ModuleType, path: Path) -> frozenset[int]:
@@ -263,7 +249,7 @@ def _keeps_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool
             torch.manual_seed(SEED)
             return [found.clone() for found in tensors_of([one(*map_tensors(torch.clone, args))])]
 
-    first, other = copy.deepcopy(model), copy.deepcopy(model)
+    first, other = models.copied(model), models.copied(model)
     results = called(first), called(other), called(first)
     return _close(results[0], results[1]) and not _close(results[0], results[2])
 
@@ -271,7 +257,7 @@ def _keeps_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool
 def _returns_state(model: torch.nn.Module, module: ModuleType, path: Path) -> bool:
     """Whether a result is in the memory of the model's buffers or parameters."""
     with torch.random.fork_rng(), torch.no_grad():
-        copied = copy.deepcopy(model)
+        copied = models.copied(model)
         results = tensors_of([copied(*_first_args(module, path))])
     return bool(addresses(results) & addresses(copied.state_dict().values()))
 
@@ -316,7 +302,7 @@ def _other_parameters(
         only_constants: whether the others stay as they are.
     """
     generator = torch.Generator().manual_seed(seed)
-    other = copy.deepcopy(model)
+    other = models.copied(model)
     names = ("running_mean", "running_var")
     statistics = [one for name, one in other.named_buffers() if name.endswith(names)]
     made: list[tuple[torch.Tensor, torch.Tensor]] = []  # what each was, and what it is now

@@ -7,6 +7,9 @@
 #define __constant__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#if !defined(__clang__)
+#define __builtin_assume(condition)
+#endif
 #define __grid_constant__
 #ifndef __restrict__
 #define __restrict__ __restrict
@@ -190,6 +193,7 @@ inline int __float2int_rd(float x) { return (int)floorf(x); }
 inline int __float2int_ru(float x) { return (int)ceilf(x); }
 inline unsigned __float2uint_rn(float x) { return (unsigned)rintf(x); }
 inline unsigned __float2uint_rz(float x) { return (unsigned)x; }
+inline float __double2float_rn(double x) { return (float)x; }
 inline float __int2float_rn(int x) { return (float)x; }
 inline float __uint2float_rn(unsigned x) { return (float)x; }
 template <class To, class From> To wb_bits(From from) {
