@@ -285,7 +285,7 @@ def test_sources_may_bind_their_functions_themselves(tmp_path):
 
 
 @without_gpu
-def test_a_kernel_may_call_libdevice(tmp_path):
+def test_a_kernel_may_call_libdevice_and_must_fit_shapes(tmp_path):
     kernel = """
     import torch, triton
     import triton.language as tl
@@ -308,8 +308,12 @@ def test_a_kernel_may_call_libdevice(tmp_path):
     of = problem("return 2 * torch.tanh(args[0]) + (args[0].abs() + 1).sqrt()", "return [torch.randn(8, 60)]")
     found, verdict, text = verdict_of(kernel, tmp_path, of)
     assert found == 0, text
-    found, verdict, _ = verdict_of(kernel.replace("tanh(x), 2.0", "sinh(x), 2.0"), tmp_path, of)
+    other = kernel.replace("tanh(x), 2.0", "sinh(x), 2.0")
+    found, verdict, _ = verdict_of(other, tmp_path, of)
     assert found == 1 and verdict["findings"][0]["check"] == "wrong-result"
+    misfit = kernel.replace("tl.abs(x) + 1", "tl.abs(x) + tl.arange(0, 2)")
+    found, verdict, _ = verdict_of(misfit, tmp_path, of)
+    assert found == 1 and verdict["findings"][0]["check"] == "raises"
 
 
 @without_gpu

@@ -26,6 +26,7 @@ _N_SEEDS = 2  # how often each of the benchmark's cases is tried, each time with
 # What an error says if only the missing GPU is to blame, or the interpreter.
 _NEEDS_GPU = ("cuda", "gpu", "nvidia", "nvcc", "driver", "interpreter", "emulator", "device string")
 _EMULATED = "EmulatorError: "  # a mistake that the emulator found
+_OF_SHAPES = "make_shape_compatible"  # Triton's compiler refuses these operands, too
 _REFUSALS = ("AssertionError", "ValueError", "NotImplementedError")
 _ASKING = ("AssertionError", "AttributeError", "NotImplementedError")  # what a line about the GPU may raise
 _OF_BUILDS = ("BuildError", "UnknownName")
@@ -289,7 +290,7 @@ class _Verification:
 
         What the emulator finds wrong would be wrong on a GPU, too.
         """
-        if self._on_gpu or says.startswith(_EMULATED):
+        if self._on_gpu or says.startswith(_EMULATED) or _OF_SHAPES in says:
             return False
         number = re.search(r", in line (\d+)$", says)
         lines = self._candidate.sources.get(self._candidate.entry.partition("::")[0], "").splitlines()
