@@ -88,7 +88,7 @@ class Loaded:
         if how == "seeded":
             model = model_class(*init, **keywords)
             return model, "named" if _holds(model, state) else ""
-        with _given(state, initial) as recognized:
+        with _given(model_class, state, initial) as recognized:
             model = model_class(*init, **keywords)
         shapes = [{name: one.shape for name, one in of.items()} for of in (model.state_dict(), state)]
         if how == "loaded" and state and shapes[0] == shapes[1]:
@@ -103,11 +103,11 @@ class Loaded:
 
 
 @contextmanager
-def _given(state: Mapping[str, Any], initial: Mapping[str, Any]) -> Iterator[set[str]]:
+def _given(model_class: Any, state: Mapping[str, Any], initial: Mapping[str, Any]) -> Iterator[set[str]]:
     """Give parameters their values as soon as a constructor of the candidate's own classes assigns them.
 
-    The constructor may compute something from them, such as a transposed weight. That of a part of the
-    model knows only the last part of their names, so they are recognized by their numbers there.
+    The constructor may compute something from them, such as a transposed weight. Those of the model have the
+    reference's names; those of its parts are only recognized by their numbers.
 
     Yields:
         The names in `initial` whose numbers some of the parameters had.
@@ -123,7 +123,7 @@ def _given(state: Mapping[str, Any], initial: Mapping[str, Any]) -> Iterator[set
         if isinstance(value, torch.nn.Module):
             parts = {f"{name}.{key}": one for key, one in value.state_dict().items()}
         for key, one in parts.items():
-            if key in state and state[key].shape == one.shape:
+            if type(module) is model_class and key in state and state[key].shape == one.shape:
                 one.data.copy_(state[key])
                 recognized.update(other for other in initial if other == key)
             elif same := [other for other, number in initial.items() if _is_same(number, one)]:
