@@ -179,8 +179,8 @@ def test_resume_continues_after_a_killed_run(points, tmp_path, started, moment):
     below = psutil.Process(runner.pid).children(recursive=True)
     runner.kill()
     runner.communicate()
-    # No lock outlives it, except in a child that it was just starting, until that child's `exec`: the next run
-    # is not refused, and runs what was not finished.
+    # No lock outlives it, except in a child that it was just starting, until that child's `exec`: the next
+    # run is not refused, and runs what was not finished.
     wait_for(lambda: not locks.is_held(out / ".workbook" / "run.lock"))
     finished = {p.stem for p in out.glob("*.ipynb")}
     assert {r.name for r in index_folder(out).report.runs if r.status == "ok"} == finished
