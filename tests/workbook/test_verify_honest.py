@@ -340,6 +340,12 @@ def test_a_name_that_only_nvcc_knows_is_not_judged(tmp_path):
             return built.twice(x)
     """
     assert verdict_of(source, tmp_path, DOUBLED)[0] == 3
+    lines = source.splitlines(keepends=True)
+    build = next(line for line in lines if "load_inline(" in line)
+    at_first_call = source.replace(build, "").replace(
+        "return built", f"{build.strip()}\n            return built"
+    )
+    assert verdict_of(at_first_call, tmp_path, DOUBLED)[0] == 3
     assert verdict_of(source.replace("__nv_exotic(x[i])", "x[i]"), tmp_path, DOUBLED)[0] == 0
 
 

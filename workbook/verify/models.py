@@ -26,7 +26,7 @@ def copied(model: torch.nn.Module) -> torch.nn.Module:
     return new
 
 
-def in_float64(model: torch.nn.Module) -> torch.nn.Module:
+def copied_in_float64(model: torch.nn.Module) -> torch.nn.Module:
     """A copy in float64, with the tensors that are plain attributes."""
     wide = copied(model).double()
     own = vars(torch.nn.Module())  # where the parameters are, which `double` changes

@@ -244,9 +244,10 @@ class Watch:
 
         torch.rand(1)  # so that the same seed can't be set again unnoticed
         now = self.state()
-        if any(now[name] != self._state[name] for name in _SEEDS):
-            self.events.append(("seeds", "sets the seed of random numbers"))
-        self._state |= {name: now[name] for name in (*_SEEDS, *_RANDOM)}
+        of_random_numbers = {name: now[name] for name in (*_SEEDS, *_RANDOM)}
+        if any(self._state[name] != value for name, value in of_random_numbers.items()):
+            self.events.append(("seeds", "sets the seed of random numbers, or draws some"))
+        self._state |= of_random_numbers
 
     def new_threads(self) -> list[str]:
         """The names of Python threads that run now and did not before, except those in which a library runs

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import operator
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+
+from helpers import device
 
 _FLAGS = ("extra_cflags", "extra_cuda_cflags")
 _WITHOUT_EFFECT = (
@@ -128,14 +129,16 @@ def _load_inline(
 
 
 def _written(cpp_sources: Any, cuda_sources: Any) -> list[str]:
-    """Files with the sources, and the header that `load_inline` adds to them."""
-    folder = Path(tempfile.mkdtemp())
-    found = []
-    for file, sources in (("main.cpp", cpp_sources), ("kernels.cu", cuda_sources)):
-        if sources:
-            (folder / file).write_text(f"#include <torch/types.h>\n{_joined(sources)}")
-            found.append(str(folder / file))
-    return found
+    """Files with the sources, and the header that `load_inline` adds to them; the same ones for the same
+    sources, so that these are built only once.
+    """
+    texts = {"main.cpp": _joined(cpp_sources), "kernels.cu": _joined(cuda_sources)}
+    folder = device.cache_folder() / "sources" / hashlib.sha256(repr(texts).encode()).hexdigest()[:16]
+    folder.mkdir(parents=True, exist_ok=True)
+    files = [folder / file for file, text in texts.items() if text]
+    for file in files:
+        file.write_text(f"#include <torch/types.h>\n{texts[file.name]}")
+    return [str(file) for file in files]
 
 
 def _joined(sources: Any) -> str:

@@ -214,7 +214,7 @@ def _reference(model: torch.nn.Module) -> Callable[..., Any]:
 
 def _called(model: torch.nn.Module) -> Callable[..., tuple[Any, dict[str, torch.Tensor]]]:
     """The same, with what the call would have written into the model's floating-point buffers, by name."""
-    wide = models.in_float64(model)
+    wide = models.copied_in_float64(model)
 
     def called(*args: Any) -> tuple[Any, dict[str, torch.Tensor]]:
         chosen = wide if wants_float64(args) else model
