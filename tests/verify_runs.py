@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import textwrap
+
+from commands import command, environment
 
 
 def verify(*words, cwd):
-    ran = subprocess.run(
-        [sys.executable, "-m", "workbook", "verify", *map(str, words)],
-        cwd=cwd, capture_output=True, text=True, timeout=300, env=None,
-    )  # fmt: skip
-    return ran
+    return subprocess.run(
+        command("verify", *words), cwd=cwd, capture_output=True, text=True, timeout=300, env=environment()
+    )
 
 
 def verdict_of(candidate, folder, problem):

@@ -65,11 +65,6 @@ def verdict_of(candidate, folder, problem=PROBLEM):
     return verify_runs.verdict_of(candidate, folder, problem)
 
 
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
-
-
 def test_a_right_kernel_is_accepted_and_a_page_shows_its_code(tmp_path):
     (tmp_path / "mine.py").write_text(RIGHT)
     ran = verify(

@@ -8,7 +8,6 @@ import textwrap
 import check_kernels
 import pytest
 import torch
-from commands import ROOT
 from verify_runs import verdict_of
 
 from workbook.verify.arguments import (
@@ -449,11 +448,6 @@ def product(c, a, b, m, n, k, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr)
         """, "import torch\nkept = []"), 0),
     "a reference with state": (STATE, model("return args[0] - 0.1 * args[0].mean(0)"), 3),
 }  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch):
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
 
 
 @pytest.mark.parametrize(
